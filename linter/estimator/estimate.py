@@ -1,0 +1,131 @@
+"""Estimate: what `gpulint.estimate` returns and `gpulint estimate` prints. All sizes are integer bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Verdict = Literal["fits", "tight", "exceeds", "unknown"]
+
+COMPONENTS = (
+    "weights", "adapter", "gradients", "optimizer", "activations", "logits", "kv_cache", "buffers", "runtime",
+)  # fmt: skip
+"""`runtime` belongs to the process; the others sum to `allocated` at the peak instant."""
+
+
+@dataclass(slots=True, frozen=True)
+class Term:
+    """One line of a component's derivation.
+
+    `formula` is arithmetic a reader can redo ("2 B x 8,030,261,248 parameters / 8 GPUs"); `source` says where
+    the formula comes from.
+    """
+
+    component: str
+    formula: str
+    size: int
+    source: str = ""
+
+
+@dataclass(slots=True, frozen=True)
+class Assumption:
+    """Something the estimate rests on and the config does not say."""
+
+    field: str
+    value: str
+    origin: str
+
+
+@dataclass(slots=True, frozen=True)
+class Phase:
+    """One instant of the run and what is alive in it, by component."""
+
+    name: str
+    components: dict[str, int]
+
+    @property
+    def allocated(self) -> int:
+        """Bytes alive at this instant."""
+        return sum(self.components.values())
+
+
+@dataclass(slots=True, frozen=True)
+class PerGpu:
+    """Bytes on the fullest GPU.
+
+    allocated   what torch.cuda.max_memory_allocated() reports
+    reserved    what torch.cuda.max_memory_reserved() reports
+    process     what nvidia-smi shows: reserved + CUDA context, NCCL, libraries
+    low, high   the interval that holds `process`
+    """
+
+    allocated: int
+    reserved: int
+    process: int
+    low: int
+    high: int
+
+
+@dataclass(slots=True, frozen=True)
+class KvCache:
+    """An engine's cache as its log prints it, on one GPU."""
+
+    bytes_per_token: int
+    tokens: int
+    max_concurrency: float
+
+
+@dataclass(slots=True, frozen=True)
+class Capacity:
+    """`total` is what nvidia-smi reports, `usable` the smallest total that torch has reported for the card."""
+
+    gpu: str
+    total: int
+    usable: int
+
+
+@dataclass(slots=True, frozen=True)
+class Estimate:
+    """The memory of one job on its fullest GPU.
+
+    `components` is the split at `peak_phase`; `phases` holds the other instants. `refusal` is the engine's
+    reason for not starting, where it can be predicted (vLLM: no room for one request). `host` is bytes of
+    main memory per node for offload.
+    """
+
+    kind: str
+    model_id: str
+    parameters: int
+    trainable_parameters: int
+    per_gpu: PerGpu
+    phases: tuple[Phase, ...]
+    peak: Phase
+    runtime: int
+    verdict: Verdict
+    capacity: Capacity | None = None
+    kv_cache: KvCache | None = None
+    refusal: str | None = None
+    host: int = 0
+    assumptions: tuple[Assumption, ...] = ()
+    terms: tuple[Term, ...] = field(default=(), repr=False)
+
+    @property
+    def peak_phase(self) -> str:
+        """The name of the instant with the most memory."""
+        return self.peak.name
+
+    @property
+    def components(self) -> dict[str, int]:
+        """Bytes by component at the peak, every component present, `runtime` included."""
+        split = {name: self.peak.components.get(name, 0) for name in COMPONENTS}
+        split["runtime"] = self.runtime
+        return split
+
+    @property
+    def needed(self) -> int:
+        """The bytes to compare with a GPU: `process`."""
+        return self.per_gpu.process
+
+
+class NotEstimable(Exception):
+    """A job whose memory cannot be derived; the message says what is missing, for people."""

@@ -1,0 +1,135 @@
+"""What a config format is, and how one becomes a Job whose every field knows its origin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..job import Job
+from ..origin import Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..finding import Edit
+    from ..hardware.gpu import Gpu
+    from ..source.document import Document
+    from ..source.node import Entry, Node, Span
+
+
+class Problem(NamedTuple):
+    """Something about a file itself that rules can report: rules iterate over them by `kind`.
+
+    kind      unknown-key, wrong-type, unresolved-reference, contradiction ...
+    key       the dotted key
+    span      where
+    values    named values for the message (`suggestion`, `expected`, `path` ...)
+    path      the file, where it is not the checked one
+    """
+
+    kind: str
+    key: str
+    span: Span
+    values: dict[str, str]
+    path: str | None = None
+
+
+@dataclass(slots=True)
+class Reading:
+    """One file read by its format: the Job, the documents it came from, and what was odd about them.
+
+    `config` is the checked file; `references` are the files it names, by the key that names them
+    (`deepspeed` -> Document). `gpu_hint` is the number of GPUs the file itself implies, if any.
+    """
+
+    format: str
+    upstream: str
+    config: Document
+    job: Job
+    references: dict[str, Document] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+class Project(NamedTuple):
+    """What a format knows besides its own file: the hardware it was given, and how to reach other files.
+
+    `gpu`, `gpus` and `nodes` come from the command line, a comment or the settings; None where nobody said.
+        `open(reference, from_path)` reads the file that a config names, trying the folder of the naming file and
+    the project root; it raises SourceError when the file is there but cannot be read, returns None when it is
+    not there or lies outside the project root.
+    """
+
+    root: str
+    gpu: Gpu | None
+    gpus: int | None
+    nodes: int | None
+    open: Callable[[str, str], Document | None]
+
+
+class Format(NamedTuple):
+    """A config format. Its module holds one of these as `FORMAT`.
+
+    recognise   whether a document is of this format (given its first root, a mapping)
+    read        the Reading; raises SourceError where the file contradicts the format beyond use
+    edits       the edits that make a Job change in this format's own words; None where it cannot say it
+    describe    the same change in the format's words for people: "adapter: qlora, load_in_4bit: true"
+    """
+
+    name: str
+    title: str
+    upstream: str
+    recognise: Callable[[Document], bool]
+    read: Callable[[Document, Project], Reading]
+    describe: Callable[[Reading, dict[str, Any]], str | None]
+    edits: Callable[[Reading, dict[str, Any]], list[Edit] | None]
+
+
+class JobBuilder:
+    """Fills a Job field by field, noting where each value comes from.
+
+    `upstream` names the tool and version whose defaults `default` records.
+    """
+
+    __slots__ = ("document", "job", "upstream")
+
+    def __init__(self, document: Document, upstream: str) -> None:
+        self.document = document
+        self.upstream = upstream
+        self.job = Job()
+
+    def from_entry(self, path: str, value: Any, entry: Entry, key: str, note: str = "") -> None:  # noqa: ANN401
+        """Set a field from a key of the file; `key` is the dotted key as the user would search for it."""
+        self._set(path, value)
+        self.job.origins[path] = Origin(
+            "file", note, self.document.path, key, entry.value.span, entry.key.span
+        )
+
+    def from_document(self, document: Document, path: str, value: Any, entry: Entry, key: str, note: str = "") -> None:  # noqa: ANN401
+        """Set a field from a key of another file (a DeepSpeed JSON that the config names)."""
+        self._set(path, value)
+        self.job.origins[path] = Origin("file", note, document.path, key, entry.value.span, entry.key.span)
+
+    def default(self, path: str, value: Any, note: str = "") -> None:  # noqa: ANN401
+        """Set a field to the upstream default."""
+        self._set(path, value)
+        self.job.origins[path] = Origin("default", note or f"default of {self.upstream}")
+
+    def derived(self, path: str, value: Any, note: str, like: str | None = None) -> None:  # noqa: ANN401
+        """Set a field that follows from others; `like` names the field whose place it shares."""
+        self._set(path, value)
+        base = self.job.origins.get(like) if like else None
+        self.job.origins[path] = base._replace(kind="derived", note=note) if base else Origin("derived", note)
+
+    def assumed(self, path: str, value: Any, note: str) -> None:  # noqa: ANN401
+        """Set a field that nothing states."""
+        self._set(path, value)
+        self.job.origins[path] = Origin("assumed", note)
+
+    def _set(self, path: str, value: Any) -> None:  # noqa: ANN401
+        self.job.assign(path, value)
+
+
+def entry_value(node: Node | None, key: str) -> Any:  # noqa: ANN401
+    """The plain value at a dotted key, or None."""
+    entry = node.find(key) if node else None
+    return entry.value.plain() if entry else None

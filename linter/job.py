@@ -1,0 +1,382 @@
+"""Job: the normalised plan of one GPU job, whatever tool runs it.
+
+The fields are plain dataclasses so that `gpulint check` starts without pydantic; `Job.validate` checks
+untrusted mappings against the same declarations with pydantic, and `Job.json_schema` prints their schema.
+A field that is None was stated by nobody and has no default: what depends on it is not estimated.
+Sizes named `*_size` of ZeRO count elements, as DeepSpeed counts them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from .origin import Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Dtype = Literal["float64", "float32", "bfloat16", "float16", "float8"]
+AutocastDtype = Literal["bfloat16", "float16"]
+JsonObject = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Quantization:
+    """How the stored base weights are packed.
+
+    `method` is bnb-nf4, bnb-fp4, bnb-int8, gptq, awq, fp8, mxfp4, hqq, gguf-<type> ...; `skip` names modules
+    that stay in `weights.dtype`.
+    """
+
+    method: str
+    bits: float | None = None
+    group_size: int | None = None
+    double_quant: bool = False
+    skip: list[str] = field(default_factory=list)
+    storage_dtype: str | None = None
+
+
+@dataclass(slots=True)
+class Weights:
+    """The base weights as loaded. `dtype` None means the checkpoint's own."""
+
+    dtype: Dtype | None = None
+    quantization: Quantization | None = None
+
+
+@dataclass(slots=True)
+class Adapter:
+    """A PEFT adapter. `targets` are module name suffixes or `all-linear`; names the model lacks are skipped.
+
+    `dtype` None is what PEFT chooses (float32 with `autocast_adapter_dtype`, over 16-bit or 4-bit bases).
+    `prepare_kbit` is PEFT's `prepare_model_for_kbit_training`: norms, embeddings and head become float32.
+    """
+
+    type: str = "lora"
+    r: int = 8
+    alpha: float | None = None
+    dropout: float = 0.0
+    targets: list[str] | str | None = None
+    modules_to_save: list[str] = field(default_factory=list)
+    dtype: Dtype | None = None
+    prepare_kbit: bool = False
+    layers: list[int] | None = None
+    rank_pattern: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Precision:
+    """`gradients` None is the dtype of the weight; `master_weights` is a separate fp32 copy (DeepSpeed, Megatron)."""
+
+    autocast: AutocastDtype | None = None
+    gradients: Dtype | None = None
+    master_weights: bool = False
+
+
+@dataclass(slots=True)
+class Optimizer:
+    """`name` in the Transformers `optim` spelling; None fields are that optimizer's own defaults."""
+
+    name: str = "adamw_torch_fused"
+    state_dtype: Dtype | None = None
+    foreach: bool | None = None
+    in_backward: bool = False
+    rank: int | None = None
+
+
+@dataclass(slots=True)
+class Loss:
+    """Where the logits live: `torch` (whole), `liger`, `cut_cross_entropy` or `chunked` with `chunk` tokens."""
+
+    kernel: str = "torch"
+    chunk: int | None = None
+
+
+@dataclass(slots=True)
+class Offload:
+    """A ZeRO or FSDP offload target."""
+
+    device: Literal["none", "cpu", "nvme"] = "none"
+    pin_memory: bool = False
+    ratio: float = 1.0
+
+
+@dataclass(slots=True)
+class Zero:
+    """DeepSpeed ZeRO. Defaults are DeepSpeed's (`deepspeed/runtime/zero/config.py`); sizes in elements."""
+
+    stage: int = 0
+    offload_optimizer: Offload = field(default_factory=Offload)
+    offload_parameters: Offload = field(default_factory=Offload)
+    reduce_bucket_size: int = 500_000_000
+    allgather_bucket_size: int = 500_000_000
+    prefetch_bucket_size: int = 50_000_000
+    max_live_parameters: int = 1_000_000_000
+    max_reuse_distance: int = 1_000_000_000
+    param_persistence_threshold: int = 100_000
+    sub_group_size: int = 1_000_000_000
+    overlap_comm: bool | None = None
+    contiguous_gradients: bool = True
+    round_robin_gradients: bool = False
+    gather_16bit_weights_on_save: bool = False
+    hpz_partition_size: int = 1
+    quantized_weights: bool = False
+
+
+@dataclass(slots=True)
+class FsdpMixedPrecision:
+    """FSDP's MixedPrecision policy; None leaves the parameter's dtype."""
+
+    param_dtype: Dtype | None = None
+    reduce_dtype: Dtype | None = None
+    buffer_dtype: Dtype | None = None
+
+
+@dataclass(slots=True)
+class Fsdp:
+    """PyTorch FSDP. `wrap` is `none`, `transformer` or `size`; `sharding` in FSDP1's names, lower case."""
+
+    version: Literal[1, 2] = 1
+    sharding: str = "full_shard"
+    reshard_after_forward: bool = True
+    offload: bool = False
+    wrap: str = "none"
+    min_num_params: int | None = None
+    layer_classes: list[str] = field(default_factory=list)
+    mixed_precision: FsdpMixedPrecision = field(default_factory=FsdpMixedPrecision)
+    backward_prefetch: str | None = None
+    forward_prefetch: bool = False
+    use_orig_params: bool = True
+    cpu_ram_efficient_loading: bool = False
+    state_dict_type: str | None = None
+    shard_size: int | None = None
+    upcast_trainable: bool = False
+
+
+@dataclass(slots=True)
+class Parallelism:
+    """Degrees of parallelism; `data` None is what the GPUs leave over."""
+
+    data: int | None = None
+    tensor: int = 1
+    pipeline: int = 1
+    context: int = 1
+    sequence: bool = False
+    expert: int = 1
+    zero: Zero | None = None
+    fsdp: Fsdp | None = None
+    device_map: str | None = None
+
+
+@dataclass(slots=True)
+class Inference:
+    """A generation or serving run. None fields are the engine's own defaults for its version and GPU."""
+
+    engine: str = "transformers"
+    version: str | None = None
+    batch_size: int | None = None
+    prompt_length: int | None = None
+    new_tokens: int | None = None
+    max_model_len: int | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    kv_cache_dtype: str | None = None
+    kv_cache_memory_bytes: int | None = None
+    gpu_memory_utilization: float | None = None
+    block_size: int | None = None
+    enforce_eager: bool = False
+    full_prefill_logits: bool | None = None
+    cpu_offload_gb: float = 0.0
+    swap_space_gb: float | None = None
+    enable_lora: bool = False
+    max_loras: int | None = None
+    max_lora_rank: int | None = None
+    speculative_model: str | None = None
+    cudagraph_capture_sizes: list[int] | None = None
+    chunked_prefill: bool | None = None
+
+
+@dataclass(slots=True)
+class Rl:
+    """What preference and online objectives add. Counts of completions are per prompt."""
+
+    reference_model: bool | None = None
+    precompute_reference: bool = False
+    prompt_length: int | None = None
+    completion_length: int | None = None
+    generations: int | None = None
+    vllm: str | None = None
+    vllm_gpu_memory_utilization: float | None = None
+    vllm_sleep: bool = False
+    reward_model: str | None = None
+
+
+@dataclass(slots=True)
+class Hardware:
+    """`gpu` is a catalogue name (`h100-80gb`); `gpus` the total over all `nodes`."""
+
+    gpu: str | None = None
+    gpus: int | None = None
+    nodes: int | None = None
+
+
+@dataclass(slots=True)
+class Evaluation:
+    """The evaluation loop of a training run; `micro_batch_size` None when none is configured to run."""
+
+    micro_batch_size: int | None = None
+    accumulation_steps: int | None = None
+    keeps_logits: bool = False
+
+
+@dataclass(slots=True)
+class Job:
+    """The normalised plan. `origins` says for every dotted field path where its value comes from."""
+
+    kind: Literal["training", "inference"] = "training"
+    model: str | JsonObject | None = None
+    weights: Weights = field(default_factory=Weights)
+    method: str = "full"
+    adapter: Adapter | None = None
+    trainable: list[str] | None = None
+    objective: str = "sft"
+    rl: Rl = field(default_factory=Rl)
+    precision: Precision = field(default_factory=Precision)
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    micro_batch_size: int | None = None
+    gradient_accumulation_steps: int = 1
+    sequence_length: int | None = None
+    packing: bool = False
+    padded: bool = False
+    activation_checkpointing: Literal["none", "full", "selective", "offload"] = "none"
+    reentrant: bool | None = None
+    attention: str = "sdpa"
+    loss: Loss = field(default_factory=Loss)
+    liger_kernels: bool = False
+    compile: bool = False
+    evaluation: Evaluation = field(default_factory=Evaluation)
+    parallelism: Parallelism = field(default_factory=Parallelism)
+    inference: Inference | None = None
+    hardware: Hardware = field(default_factory=Hardware)
+    versions: dict[str, str] = field(default_factory=dict)
+    origins: dict[str, Origin] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @classmethod
+    def validate(cls, value: JsonObject) -> Job:
+        """A Job from plain data, checked by pydantic; a null key is an absent one, unknown keys are dropped.
+
+        Raises pydantic.ValidationError with the path of each bad field.
+        """
+        from .job_schema import validate_job
+
+        return validate_job(value)
+
+    model_validate = validate
+
+    @classmethod
+    def json_schema(cls) -> JsonObject:
+        """The JSON Schema of `gpulint: job/v1` files."""
+        from .job_schema import job_schema
+
+        return job_schema()
+
+    def get(self, path: str) -> Any:  # noqa: ANN401
+        """The value at a dotted field path; None when a part on the way is None.
+
+        Raises AttributeError for a path that no Job has.
+        """
+        value: Any = self
+        for name in path.split("."):
+            if value is None:
+                return None
+            value = value.get(name) if isinstance(value, dict) else getattr(value, name)
+        return value
+
+    def assign(self, path: str, value: Any) -> None:  # noqa: ANN401
+        """Set a dotted field path in place; parts that are None are created with their defaults."""
+        *parents, last = path.split(".")
+        part: Any = self
+        for name in parents:
+            if isinstance(part, dict):
+                part = part.setdefault(name, {})
+                continue
+            if getattr(part, name) is None:
+                setattr(part, name, _new_part(name))
+            part = getattr(part, name)
+        if isinstance(part, dict):
+            part[last] = value
+        else:
+            setattr(part, last, value)
+
+    def with_changes(self, changes: dict[str, Any]) -> Job:
+        """A copy with dotted field paths set; parts that were None are created with their defaults."""
+        job = self
+        for path, value in changes.items():
+            job = _replaced(job, path.split("."), value)
+        job.origins = {**self.origins, **{path: Origin("assumed", "suggested") for path in changes}}
+        return job
+
+    @property
+    def world_size(self) -> int:
+        """GPUs of the whole job; 1 when nobody stated a count."""
+        return self.hardware.gpus or 1
+
+    @property
+    def model_shards(self) -> int:
+        """GPUs that share one replica's forward pass: tensor x pipeline x context."""
+        return self.parallelism.tensor * self.parallelism.pipeline * self.parallelism.context
+
+    @property
+    def data_parallel(self) -> int:
+        """Ranks over which ZeRO or FSDP can shard states: the GPUs divided by tensor x pipeline."""
+        if self.parallelism.data is not None:
+            return max(1, self.parallelism.data)
+        return max(1, self.world_size // (self.parallelism.tensor * self.parallelism.pipeline))
+
+
+_PARTS: dict[str, type] = {
+    "quantization": Quantization,
+    "adapter": Adapter,
+    "zero": Zero,
+    "fsdp": Fsdp,
+    "inference": Inference,
+}
+
+
+def _replaced(part: Any, names: list[str], value: Any) -> Any:  # noqa: ANN401
+    head = names[0]
+    if isinstance(part, dict):
+        return {**part, head: value if len(names) == 1 else _replaced(part.get(head, {}), names[1:], value)}
+    if len(names) > 1:
+        child = getattr(part, head)
+        if child is None:
+            child = _new_part(head)
+        value = _replaced(child, names[1:], value)
+    return replace(part, **{head: value})
+
+
+def _new_part(name: str) -> Any:  # noqa: ANN401
+    return Quantization("bnb-nf4", 4) if name == "quantization" else _PARTS[name]()
+
+
+def field_paths(cls: type = Job, prefix: str = "") -> Iterator[str]:
+    """Every dotted field path of a Job, parts before their fields, `origins` left out."""
+    for item in fields(cls):
+        if item.name == "origins":
+            continue
+        path = prefix + item.name
+        yield path
+        part = _part_class(item.name, str(item.type))
+        if part is not None:
+            yield from field_paths(part, path + ".")
+
+
+def _part_class(name: str, annotation: str) -> type | None:
+    for cls in (
+        Weights, Quantization, Adapter, Precision, Optimizer, Loss, Offload, Zero, Fsdp, FsdpMixedPrecision,
+        Parallelism, Inference, Rl, Hardware, Evaluation,
+    ):  # fmt: skip
+        if annotation.split(" |")[0] == cls.__name__ and is_dataclass(cls):
+            return cls
+    return None

@@ -1,0 +1,62 @@
+"""Job files checked by pydantic, from the dataclasses of `job.py`."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from .job import Job, JsonObject
+
+_DTYPE_ALIASES = {
+    "fp64": "float64", "fp32": "float32", "f32": "float32", "float": "float32", "bf16": "bfloat16",
+    "fp16": "float16", "f16": "float16", "half": "float16", "fp8": "float8",
+}  # fmt: skip
+_DTYPE_KEYS = {"dtype", "autocast", "gradients", "state_dtype", "param_dtype", "reduce_dtype", "buffer_dtype"}
+_SHORTHANDS = {"loss": "kernel", "adapter": "type", "offload_optimizer": "device", "offload_parameters": "device"}
+
+
+def validate_job(value: JsonObject) -> Job:
+    """A Job from plain data; see `Job.validate`."""
+    job: Job = _adapter().validate_python(_normalised(value))
+    return job
+
+
+def job_schema() -> JsonObject:
+    """The JSON Schema of job files, generated from the dataclasses."""
+    schema = _adapter().json_schema()
+    schema["properties"].pop("origins", None)
+    schema["properties"]["gpulint"] = {"const": "job/v1"}
+    return schema
+
+
+@cache
+def _adapter() -> TypeAdapter[Any]:
+    return TypeAdapter(Job)
+
+
+def _normalised(value: JsonObject) -> JsonObject:
+    """The long spelling of what people write short: `loss: liger`, `offload_optimizer: cpu`, `dtype: bf16`."""
+    out: JsonObject = {}
+    for key, item in value.items():
+        if item is None:
+            continue
+        if key == "model":
+            out[key] = item
+        elif key == "activation_checkpointing" and isinstance(item, bool):
+            out[key] = "full" if item else "none"
+        elif key in ("offload_optimizer", "offload_parameters") and isinstance(item, bool):
+            out[key] = {"device": "cpu" if item else "none"}
+        elif key == "mixed_precision" and isinstance(item, str):
+            dtype = _DTYPE_ALIASES.get(item, item)
+            out[key] = {"param_dtype": dtype, "reduce_dtype": dtype}
+        elif key in _SHORTHANDS and isinstance(item, str):
+            out[key] = {_SHORTHANDS[key]: item}
+        elif key in _DTYPE_KEYS and isinstance(item, str):
+            out[key] = _DTYPE_ALIASES.get(item, item)
+        elif isinstance(item, dict):
+            out[key] = _normalised(item)
+        else:
+            out[key] = item
+    return out

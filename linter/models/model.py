@@ -1,0 +1,121 @@
+"""Model: a `config.json` together with the tensors it makes."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class Tensor(NamedTuple):
+    """A parameter, once for every layer it exists in.
+
+    name      the state-dict name, `{0}` for the layer index (`model.layers.{0}.mlp.up_proj.weight`)
+    shape     of one layer's tensor, torch order (a Linear's weight is [out_features, in_features])
+    layers    the layer indices of its stack that have it; None for a tensor outside any stack
+    stack     the stack's prefix (`model.layers.`), "" outside
+    role      embedding, position, head, norm, q, k, v, qkv, o, mla (latent projections), gate, up, gate_up, down,
+              router, expert_gate_up, expert_down, shared_gate, shared_up, shared_down, bias, ssm, conv, vision,
+              audio, projector, other
+    linear    whether it is the weight of an nn.Linear (or GPT-2 Conv1D): what PEFT targets and bnb quantises
+    buffer    stored but never trained and not counted as a parameter
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    layers: tuple[int, ...] | None
+    stack: str
+    role: str
+    linear: bool
+    buffer: bool = False
+
+    @property
+    def copies(self) -> int:
+        """How many layers have it."""
+        return 1 if self.layers is None else len(self.layers)
+
+    @property
+    def size(self) -> int:
+        """Elements of one copy."""
+        size = 1
+        for dim in self.shape:
+            size *= dim
+        return size
+
+    @property
+    def elements(self) -> int:
+        """Elements of all copies."""
+        return self.size * self.copies
+
+    @property
+    def module(self) -> str:
+        """The module's dotted name, `.weight` or `.bias` cut off."""
+        head, _, tail = self.name.rpartition(".")
+        return head if tail in ("weight", "bias") else self.name
+
+    @property
+    def leaf(self) -> str:
+        """The module's last name: `q_proj`."""
+        return self.module.rpartition(".")[2]
+
+
+class Shape(NamedTuple):
+    """The dimensions of the (text) decoder, read from the config and checked against the inventory.
+
+    norm        `rms` or `layer`;  mlp  `gated` (gate, up, down) or `plain` (up, down);  activation  as in config.json
+    windows     sliding window in tokens per layer, None for full attention; layer kinds in `layer_types`
+                (full_attention, sliding_attention, linear_attention, mamba, conv, chunked_attention ...)
+    kv_lora_rank, qk_rope_head_dim ...   0 without multi-head latent attention
+    sparse_layers   indices of layers whose MLP is a mixture of experts
+    """
+
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    v_head_dim: int
+    intermediate: int
+    vocabulary: int
+    tied: bool
+    norm: str
+    mlp: str
+    activation: str
+    max_positions: int | None
+    layer_types: tuple[str, ...]
+    windows: tuple[int | None, ...]
+    experts: int
+    experts_per_token: int
+    moe_intermediate: int
+    shared_intermediate: int
+    sparse_layers: tuple[int, ...]
+    q_lora_rank: int
+    kv_lora_rank: int
+    qk_rope_head_dim: int
+    qk_nope_head_dim: int
+    softcap: bool
+
+
+class Model(NamedTuple):
+    """A model whose memory can be derived.
+
+    id        the hub id or path as written;  source  where the config was found ("catalogue", "config.json at ...")
+    config    the `config.json` fields;  dtype  the checkpoint's own (`bfloat16`), None when unstated
+    exact     False where the architecture is unknown and a llama-like table stands in
+    """
+
+    id: str
+    source: str
+    model_type: str
+    config: dict[str, Any]
+    dtype: str | None
+    tensors: tuple[Tensor, ...]
+    shape: Shape
+    exact: bool = True
+
+    @property
+    def parameters(self) -> int:
+        """Exact number of parameters, tied weights once, buffers not counted."""
+        return sum(tensor.elements for tensor in self.tensors if not tensor.buffer)
+
+
+class UnknownModel(Exception):
+    """A model that cannot be resolved; the message says why and what comes near."""

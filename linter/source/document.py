@@ -1,0 +1,49 @@
+"""A file that has been read."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .node import Comment, Node, Span
+
+
+class Duplicate(NamedTuple):
+    """A key written twice in one mapping: the span that loses, and the span that counts."""
+
+    key: str
+    lost: Span
+    kept: Span
+
+
+class Document(NamedTuple):
+    """A file's text and its trees. `path` is as the user wrote it; `syntax` is yaml, json or toml.
+
+    `roots` holds one tree a YAML document (`---`); `root` is the first.
+    """
+
+    path: str
+    syntax: str
+    text: str
+    roots: list[Node]
+    comments: list[Comment]
+    duplicates: list[Duplicate]
+
+    @property
+    def root(self) -> Node:
+        """The first document's tree."""
+        return self.roots[0]
+
+
+class SourceError(Exception):
+    """A file that cannot be read. `line` and `column` count from 1 and are 0 where there is no place."""
+
+    def __init__(self, path: str, reason: str, line: int = 0, column: int = 0) -> None:
+        super().__init__(reason)
+        self.path = path
+        self.reason = reason
+        self.line = line
+        self.column = column
+
+    def __str__(self) -> str:
+        place = f":{self.line}:{self.column}" if self.line else ""
+        return f"{self.path}{place}: {self.reason}"

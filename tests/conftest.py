@@ -1,0 +1,29 @@
+"""Fixtures shared by all tests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED = ROOT.parent / "shared"
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of published figures and corpus files beside the checkout; tests that need it skip without it."""
+    if not (SHARED / "data").is_dir():
+        pytest.skip("../shared is not beside this checkout")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def shared_data(shared: Path):
+    """A reader of `../shared/data/<name>.json`."""
+
+    def read(name: str):
+        return json.loads((shared / "data" / f"{name}.json").read_text())
+
+    return read
