@@ -76,13 +76,18 @@ class Precision:
 
 @dataclass(slots=True)
 class Optimizer:
-    """`name` in the Transformers `optim` spelling; None fields are that optimizer's own defaults."""
+    """`name` in the Transformers `optim` spelling; None fields are that optimizer's own defaults.
+
+    `embeddings_32bit`: 8-bit bitsandbytes optimizers keep fp32 states for nn.Embedding, as the Transformers Trainer
+    arranges with `GlobalOptimManager`. Formats that run through the Trainer set it.
+    """
 
     name: str = "adamw_torch_fused"
     state_dtype: Dtype | None = None
     foreach: bool | None = None
     in_backward: bool = False
     rank: int | None = None
+    embeddings_32bit: bool = False
 
 
 @dataclass(slots=True)
@@ -281,7 +286,7 @@ class Job:
 
         return job_schema()
 
-    def get(self, path: str) -> Any:  # noqa: ANN401
+    def get(self, path: str) -> Any:
         """The value at a dotted field path; None when a part on the way is None.
 
         Raises AttributeError for a path that no Job has.
@@ -293,7 +298,7 @@ class Job:
             value = value.get(name) if isinstance(value, dict) else getattr(value, name)
         return value
 
-    def assign(self, path: str, value: Any) -> None:  # noqa: ANN401
+    def assign(self, path: str, value: Any) -> None:
         """Set a dotted field path in place; parts that are None are created with their defaults."""
         *parents, last = path.split(".")
         part: Any = self
@@ -344,7 +349,7 @@ _PARTS: dict[str, type] = {
 }
 
 
-def _replaced(part: Any, names: list[str], value: Any) -> Any:  # noqa: ANN401
+def _replaced(part: Any, names: list[str], value: Any) -> Any:
     head = names[0]
     if isinstance(part, dict):
         return {**part, head: value if len(names) == 1 else _replaced(part.get(head, {}), names[1:], value)}
@@ -356,7 +361,7 @@ def _replaced(part: Any, names: list[str], value: Any) -> Any:  # noqa: ANN401
     return replace(part, **{head: value})
 
 
-def _new_part(name: str) -> Any:  # noqa: ANN401
+def _new_part(name: str) -> Any:
     return Quantization("bnb-nf4", 4) if name == "quantization" else _PARTS[name]()
 
 
@@ -367,12 +372,12 @@ def field_paths(cls: type = Job, prefix: str = "") -> Iterator[str]:
             continue
         path = prefix + item.name
         yield path
-        part = _part_class(item.name, str(item.type))
+        part = _part_class(str(item.type))
         if part is not None:
             yield from field_paths(part, path + ".")
 
 
-def _part_class(name: str, annotation: str) -> type | None:
+def _part_class(annotation: str) -> type | None:
     for cls in (
         Weights, Quantization, Adapter, Precision, Optimizer, Loss, Offload, Zero, Fsdp, FsdpMixedPrecision,
         Parallelism, Inference, Rl, Hardware, Evaluation,

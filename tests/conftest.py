@@ -27,3 +27,21 @@ def shared_data(shared: Path):
         return json.loads((shared / "data" / f"{name}.json").read_text())
 
     return read
+
+
+def pytest_addoption(parser):
+    parser.addoption("--update-golden", action="store_true", help="write the golden files anew; then read the diff")
+
+
+@pytest.fixture
+def golden(request):
+    """Compare text with `tests/golden/<name>`; `--update-golden` writes it instead."""
+
+    def compare(name: str, text: str) -> None:
+        path = ROOT / "tests" / "golden" / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text + "\n", encoding="utf-8")
+        assert text + "\n" == path.read_text(encoding="utf-8")
+
+    return compare

@@ -97,39 +97,39 @@ class JobBuilder:
         self.upstream = upstream
         self.job = Job()
 
-    def from_entry(self, path: str, value: Any, entry: Entry, key: str, note: str = "") -> None:  # noqa: ANN401
+    def from_entry(self, path: str, value: Any, entry: Entry, key: str, note: str = "") -> None:
         """Set a field from a key of the file; `key` is the dotted key as the user would search for it."""
         self._set(path, value)
         self.job.origins[path] = Origin(
             "file", note, self.document.path, key, entry.value.span, entry.key.span
         )
 
-    def from_document(self, document: Document, path: str, value: Any, entry: Entry, key: str, note: str = "") -> None:  # noqa: ANN401
+    def from_document(self, document: Document, path: str, value: Any, entry: Entry, key: str, note: str = "") -> None:
         """Set a field from a key of another file (a DeepSpeed JSON that the config names)."""
         self._set(path, value)
         self.job.origins[path] = Origin("file", note, document.path, key, entry.value.span, entry.key.span)
 
-    def default(self, path: str, value: Any, note: str = "") -> None:  # noqa: ANN401
+    def default(self, path: str, value: Any, note: str = "") -> None:
         """Set a field to the upstream default."""
         self._set(path, value)
         self.job.origins[path] = Origin("default", note or f"default of {self.upstream}")
 
-    def derived(self, path: str, value: Any, note: str, like: str | None = None) -> None:  # noqa: ANN401
+    def derived(self, path: str, value: Any, note: str, like: str | None = None) -> None:
         """Set a field that follows from others; `like` names the field whose place it shares."""
         self._set(path, value)
         base = self.job.origins.get(like) if like else None
         self.job.origins[path] = base._replace(kind="derived", note=note) if base else Origin("derived", note)
 
-    def assumed(self, path: str, value: Any, note: str) -> None:  # noqa: ANN401
+    def assumed(self, path: str, value: Any, note: str) -> None:
         """Set a field that nothing states."""
         self._set(path, value)
         self.job.origins[path] = Origin("assumed", note)
 
-    def _set(self, path: str, value: Any) -> None:  # noqa: ANN401
+    def _set(self, path: str, value: Any) -> None:
         self.job.assign(path, value)
 
 
-def entry_value(node: Node | None, key: str) -> Any:  # noqa: ANN401
+def entry_value(node: Node | None, key: str) -> Any:
     """The plain value at a dotted key, or None."""
     entry = node.find(key) if node else None
     return entry.value.plain() if entry else None

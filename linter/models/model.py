@@ -65,6 +65,18 @@ class Shape(NamedTuple):
                 (full_attention, sliding_attention, linear_attention, mamba, conv, chunked_attention ...)
     kv_lora_rank, qk_rope_head_dim ...   0 without multi-head latent attention
     sparse_layers   indices of layers whose MLP is a mixture of experts
+
+    One entry a decoder layer (empty tuple: not known):
+    layer_heads, layer_kv_heads, layer_head_dims   attention heads, KV heads and key width; 0 in a layer without
+                       softmax attention
+    kv_elements        elements that the layer caches for each token: kv_heads * (key + value width), the latent
+                       (kv_lora_rank + qk_rope_head_dim) under multi-head latent attention, 0 in a layer that caches
+                       nothing of its own (mamba, conv, linear attention, keys and values shared with another layer)
+    conv_states, recurrent_states   elements per sequence of constant-size state (short convolution; SSM or linear
+                       attention matrix), 0 elsewhere; the recurrent state is held in `state_dtype` where stated
+    indexer_layers     layers with a sparse-attention indexer, each caching index_head_dim more per token
+    cross_layers       layers with cross-attention; cross_tokens encoder positions it caches once per request
+    encoder_layers     layers of an encoder with a stack of its own (T5, BART, Whisper), 0 for decoder-only models
     """
 
     hidden: int
@@ -92,6 +104,18 @@ class Shape(NamedTuple):
     qk_rope_head_dim: int
     qk_nope_head_dim: int
     softcap: bool
+    layer_heads: tuple[int, ...] = ()
+    layer_kv_heads: tuple[int, ...] = ()
+    layer_head_dims: tuple[int, ...] = ()
+    kv_elements: tuple[int, ...] = ()
+    conv_states: tuple[int, ...] = ()
+    recurrent_states: tuple[int, ...] = ()
+    state_dtype: str | None = None
+    index_head_dim: int = 0
+    indexer_layers: tuple[int, ...] = ()
+    cross_layers: tuple[int, ...] = ()
+    cross_tokens: int = 0
+    encoder_layers: int = 0
 
 
 class Model(NamedTuple):

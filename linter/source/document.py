@@ -15,10 +15,18 @@ class Duplicate(NamedTuple):
     kept: Span
 
 
+class Tag(NamedTuple):
+    """A YAML tag that PyYAML's safe loader has no constructor for (`!env`); the value is read as if untagged."""
+
+    name: str
+    span: Span
+
+
 class Document(NamedTuple):
     """A file's text and its trees. `path` is as the user wrote it; `syntax` is yaml, json or toml.
 
-    `roots` holds one tree a YAML document (`---`); `root` is the first.
+    `roots` holds one tree a YAML document (`---`); `root` is the first. Where `tags` is not empty, tools that
+    read the file with `yaml.safe_load` refuse it.
     """
 
     path: str
@@ -27,6 +35,7 @@ class Document(NamedTuple):
     roots: list[Node]
     comments: list[Comment]
     duplicates: list[Duplicate]
+    tags: tuple[Tag, ...] = ()
 
     @property
     def root(self) -> Node:

@@ -36,16 +36,18 @@ class Node:
 
     `value` is what the reading tool would see (a Python scalar) for a scalar, a list of nodes for a
     sequence, a list of `Entry` in file order for a mapping. `raw` is a scalar's text as written, quotes
-    included. Aliased YAML nodes are shared, never copied.
+    included. Aliased YAML nodes are shared, never copied. `merged` counts the leading entries of a mapping
+    that YAML merge keys (`<<`) brought in: they stand elsewhere in the file, and own entries win over them.
     """
 
-    __slots__ = ("kind", "raw", "span", "value")
+    __slots__ = ("kind", "merged", "raw", "span", "value")
 
-    def __init__(self, kind: str, value: Any, span: Span, raw: str = "") -> None:  # noqa: ANN401
+    def __init__(self, kind: str, value: Any, span: Span, raw: str = "") -> None:
         self.kind = kind
         self.value = value
         self.span = span
         self.raw = raw
+        self.merged = 0
 
     @property
     def is_mapping(self) -> bool:
@@ -98,7 +100,7 @@ class Node:
         """The string keys of a mapping, in file order."""
         return (entry.key.value for entry in self.entries() if isinstance(entry.key.value, str))
 
-    def plain(self) -> Any:  # noqa: ANN401
+    def plain(self) -> Any:
         """The same value as plain Python objects, the last of equal keys winning.
 
         Shared nodes become shared objects, so an alias bomb stays as small as its file.
@@ -116,7 +118,7 @@ class Entry(NamedTuple):
     value: Node
 
 
-def _plain(node: Node, seen: dict[int, Any]) -> Any:  # noqa: ANN401
+def _plain(node: Node, seen: dict[int, Any]) -> Any:
     known = seen.get(id(node))
     if known is not None:
         return known

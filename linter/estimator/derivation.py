@@ -1,0 +1,104 @@
+"""The arithmetic of the static components, as lines that a reader can redo."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import storage
+from .estimate import Term
+from .gradients import gradient_dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..job import Job
+    from .optimizer import Item, Spec, States
+    from .parameters import Parameter
+
+_PARTS = {"base": "weights", "buffer": "weights", "adapter": "adapter", "copy": "adapter"}
+_NOUNS = {
+    "base": "parameters",
+    "buffer": "buffer elements",
+    "adapter": "adapter parameters",
+    "copy": "parameters of trained copies (modules_to_save)",
+}
+_DTYPES = "dtype of the weights as loaded"
+_PACKED = "packed weights with their scales and code tables (packings.json)"
+
+
+def weights(found: Sequence[Parameter], ranks: int = 1, unit: str = "GPUs") -> list[Term]:
+    """One line for each dtype and part: bytes x elements (/ ranks)."""
+    groups: dict[tuple[str, bool, str], tuple[int, int]] = {}
+    for item in found:
+        key = (item.part, item.packed, "" if item.packed else item.dtype)
+        count, size = groups.get(key, (0, 0))
+        groups[key] = (count + item.elements, size + item.allocated)
+    lines = []
+    for (part, packed, dtype), (count, size) in groups.items():
+        share = "" if ranks == 1 else f" / {ranks} {unit}"
+        if packed:
+            formula = f"{size / max(1, count):.5g} B x {count:,} packed {_NOUNS[part]}{share}"
+        else:
+            formula = f"{storage.dtype_bytes(dtype):g} B ({dtype}) x {count:,} {_NOUNS[part]}{share}"
+        lines.append(Term(_PARTS[part], formula, -(-size // ranks), _PACKED if packed else _DTYPES))
+    return lines
+
+
+def gradients(trained: Sequence[Parameter], job: Job, ranks: int = 1) -> list[Term]:
+    """Bytes x trainable elements, by dtype of the gradient."""
+    groups: dict[str, int] = {}
+    for item in trained:
+        dtype = gradient_dtype(item, job)
+        groups[dtype] = groups.get(dtype, 0) + item.elements
+    share = "" if ranks == 1 else f" / {ranks} GPUs"
+    return [
+        Term(
+            "gradients",
+            f"{storage.dtype_bytes(dtype):g} B ({dtype}) x {count:,} trainable parameters{share}",
+            int(-(-count * storage.dtype_bytes(dtype) // ranks)),
+            "autograd: a gradient in the dtype of its parameter" if job.precision.gradients is None
+            else "precision.gradients",
+        )
+        for dtype, count in groups.items()
+    ]
+
+
+def optimizer(
+    tensors: Sequence[Item], spec: Spec, kept: States, job: Job, masters: int = 0, ranks: int = 1
+) -> list[Term]:
+    """Masters, states and the step's temporaries."""
+    count = sum(item.copies * item.size for item in tensors)
+    share = "" if ranks == 1 else f" (share of one of {ranks} GPUs)"
+    lines = []
+    if masters:
+        lines.append(
+            Term("optimizer", f"4 B x {count:,} fp32 master weights{share}", masters, "precision.master_weights")
+        )
+    name = job.optimizer.name
+    if kept.allocated:
+        each = kept.allocated / max(1, count)
+        formula = f"{each:.5g} B x {count:,} elements: states of {name}{share}"
+        lines.append(Term("optimizer", formula, kept.allocated, spec.source))
+    if kept.paged:
+        formula = (
+            f"{kept.paged / max(1, count):.5g} B x {count:,} elements: states of {name} in managed memory, on the GPU"
+            " while there is room and in main memory otherwise"
+        )
+        lines.append(Term("optimizer", formula, 0, spec.source))
+    if kept.host:
+        formula = f"{kept.host / max(1, count):.5g} B x {count:,} elements: states of {name} in main memory"
+        lines.append(Term("optimizer", formula, 0, spec.source))
+    if kept.temporary:
+        formula = f"temporaries of {name}'s step, freed after it (only at the optimizer step)"
+        lines.append(Term("optimizer", formula, kept.temporary, spec.source))
+    return lines
+
+
+def ddp_buckets(size: int) -> Term:
+    """DDP's flat copies of the gradients."""
+    return Term(
+        "buffers",
+        "a second copy of the gradients in DDP's buckets",
+        size,
+        "torch.nn.parallel.DistributedDataParallel: gradient_as_bucket_view is off by default",
+    )

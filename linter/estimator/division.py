@@ -1,0 +1,87 @@
+"""What tensor, pipeline and expert parallelism leave of a tensor on the fullest rank."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..job import Job
+    from ..models.model import Model, Tensor
+
+COLUMN = frozenset({"q", "k", "v", "qkv", "gate", "up", "gate_up", "shared_gate", "shared_up", "embedding", "head"})
+"""Divided over their output rows (Megatron's column parallel and vocabulary parallel layers)."""
+
+ROW = frozenset({"o", "down", "shared_down"})
+"""Divided over their input columns (Megatron's row parallel layers)."""
+
+
+def divided(tensor: Tensor, job: Job, model: Model) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """The shape of one copy and the layers that have it, on the rank that holds most.
+
+    Tensor parallel t: attention and MLP matrices over heads and intermediate features, embedding and head over the
+    vocabulary; norms, routers and latent down-projections are whole on every rank. Keys and values stay whole heads:
+    with fewer heads than ranks each rank keeps one. Expert parallel e: the experts' first dimension (times tensor
+    parallelism over their intermediate features where it is more than 1). Pipeline p: ceil(L/p) layers, and of what
+    lies outside the layers the larger of the first stage's (embedding) and the last's (head, final norm).
+    Source: Megatron-LM core/tensor_parallel/layers.py; HF `base_model_tp_plan`.
+    """
+    plan = job.parallelism
+    return _shape(tensor, plan.tensor, plan.expert, model), _layers(tensor, stages(job), model)
+
+
+def stages(job: Job) -> int:
+    """Pipeline stages, or the GPUs over which one process spreads the layers (`device_map: auto`)."""
+    plan = job.parallelism
+    if plan.pipeline > 1 or plan.device_map not in ("auto", "balanced", "balanced_low_0", "sequential"):
+        return plan.pipeline
+    if plan.zero is not None or plan.fsdp is not None or (plan.data or 1) > 1:
+        return plan.pipeline
+    nodes = max(1, job.hardware.nodes or 1)
+    return max(1, job.world_size // nodes)
+
+
+def _shape(tensor: Tensor, tensor_parallel: int, expert_parallel: int, model: Model) -> tuple[int, ...]:
+    shape = tensor.shape
+    role = tensor.role
+    if role.startswith("expert_") and len(shape) == 3:
+        experts = -(-shape[0] // expert_parallel)
+        dim = 1 if role == "expert_gate_up" else 2
+        inner = [experts, *shape[1:]]
+        inner[dim] = -(-inner[dim] // tensor_parallel)
+        return tuple(inner)
+    if tensor_parallel == 1 or not shape:
+        return shape
+    if role in ("k", "v") or (role == "bias" and tensor.leaf in ("k_proj", "v_proj")):
+        return (_kv_rows(shape[0], tensor_parallel, model.shape.kv_heads), *shape[1:])
+    if role in COLUMN or (role == "bias" and tensor.leaf in _COLUMN_LEAVES):
+        return (-(-shape[0] // tensor_parallel), *shape[1:])
+    if role in ROW and len(shape) == 2:
+        return (shape[0], -(-shape[1] // tensor_parallel))
+    return shape
+
+
+_COLUMN_LEAVES = frozenset({"q_proj", "gate_proj", "up_proj", "c_fc", "c_attn", "query_key_value", "dense_h_to_4h"})
+
+
+def _kv_rows(rows: int, tensor_parallel: int, heads: int) -> int:
+    heads = max(1, heads)
+    return rows // heads * -(-heads // tensor_parallel)
+
+
+def _layers(tensor: Tensor, stages_: int, model: Model) -> tuple[int, ...] | None:
+    if stages_ <= 1:
+        return tensor.layers
+    if tensor.layers is None:
+        return None if _outside_on_fullest(tensor, model) else ()
+    total = max(tensor.layers) + 1 if tensor.layers else 0
+    if tensor.stack and model.shape.layers > total:
+        total = model.shape.layers
+    first = total - -(-total // stages_)
+    return tuple(layer for layer in tensor.layers if layer >= first)
+
+
+def _outside_on_fullest(tensor: Tensor, model: Model) -> bool:
+    """The last stage: head and final norm; with tied embeddings their copy serves as its head."""
+    if tensor.role in ("embedding", "position"):
+        return tensor.role == "embedding" and model.shape.tied
+    return True

@@ -1,0 +1,298 @@
+"""Every parameter as one rank holds it: divided by tensor, pipeline and expert parallelism, with dtype and packing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from . import storage
+from .division import divided
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..job import Job, Quantization
+    from ..models.model import Model, Tensor
+
+
+class Parameter(NamedTuple):
+    """A parameter of the model or of its adapter on one rank, once for all `copies` layers that have it.
+
+    dtype       of its elements; of what a packed weight computes in
+    pieces      bytes of the tensors that store one copy
+    part        `base`, `adapter`, `copy` (of a module that PEFT trains and saves whole) or `buffer`
+    packed      stored by a quantisation method
+    layers      the layers of its stack that have it; None outside any stack
+    decay       whether the Trainer puts it in the weight-decay group (not a norm, not a bias)
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    copies: int
+    layers: tuple[int, ...] | None
+    role: str
+    dtype: str
+    pieces: tuple[int, ...]
+    part: str = "base"
+    trainable: bool = False
+    packed: bool = False
+
+    @property
+    def size(self) -> int:
+        """Elements of one copy."""
+        size = 1
+        for dim in self.shape:
+            size *= dim
+        return size
+
+    @property
+    def elements(self) -> int:
+        """Elements of all copies."""
+        return self.size * self.copies
+
+    @property
+    def raw(self) -> int:
+        """Bytes of all copies, as the tensors count them."""
+        return self.copies * sum(self.pieces)
+
+    @property
+    def allocated(self) -> int:
+        """Bytes of all copies, as torch's allocator counts them."""
+        return self.copies * storage.total(self.pieces)
+
+    @property
+    def element_bytes(self) -> float:
+        """Bytes of one unpacked element."""
+        return storage.dtype_bytes(self.dtype)
+
+    @property
+    def decay(self) -> bool:
+        """Trainer.get_decay_parameter_names: norms and biases are in the group without weight decay."""
+        return self.role not in ("norm", "bias") and not self.name.endswith(".bias")
+
+
+def parameters(job: Job, model: Model) -> tuple[Parameter, ...]:
+    """The parameters of the rank that holds most, base first, then adapter and trained copies, then buffers.
+
+    The dtype of a base weight is `weights.dtype`, else the checkpoint's, else float32. k-bit preparation makes
+    all that bitsandbytes left unpacked float32 (peft/utils/other.py `prepare_model_for_kbit_training`); DeepSpeed's
+    16-bit modes cast every floating parameter to the weights' dtype (runtime/engine.py
+    `_cast_module_mixed_precision`); FSDP's mixed precision in accelerate makes trainable ones float32.
+    """
+    dtype = base_dtype(job, model)
+    quantization = effective_quantization(job, model)
+    found: list[Parameter] = []
+    for tensor in model.tensors:
+        if tensor.role == "head" and job.objective == "reward":
+            continue
+        shape, layers = divided(tensor, job, model)
+        if layers is not None and not layers:
+            continue
+        found.extend(_base(tensor, shape, layers, dtype, quantization, job))
+    adapter = _adapter(job, model, dtype)
+    copies = _copies(found, job)
+    buffers = [item for item in found if item.part == "buffer"]
+    base = [item for item in found if item.part != "buffer"]
+    return tuple(_upcast([*base, *adapter, *copies, *buffers], job, quantization))
+
+
+def base_dtype(job: Job, model: Model) -> str:
+    """The dtype of the unpacked base weights."""
+    dtype = job.weights.dtype or model.dtype or "float32"
+    return dtype if dtype in storage.DTYPE_BYTES else "bfloat16"
+
+
+def effective_quantization(job: Job, model: Model) -> Quantization | None:
+    """The job's quantisation, else the checkpoint's own (`quantization_config` of its config.json).
+
+    Training over an MXFP4 checkpoint unpacks it to 16 bits (transformers Mxfp4HfQuantizer, `dequantize`).
+    """
+    from .checkpoint import stored_quantization
+
+    if job.weights.quantization is not None:
+        return job.weights.quantization
+    stored = stored_quantization(model)
+    if stored is not None and stored.method == "mxfp4" and job.kind == "training":
+        return None
+    return stored
+
+
+def elements(items: Iterable[Parameter]) -> int:
+    """Elements of several parameters."""
+    return sum(item.elements for item in items)
+
+
+def allocated(items: Iterable[Parameter]) -> int:
+    """Bytes of several parameters, as torch's allocator counts them."""
+    return sum(item.allocated for item in items)
+
+
+def is_packed(tensor: Tensor, quantization: Quantization | None) -> bool:
+    """Whether a quantisation method packs a tensor.
+
+    The output head stays as it is, and what `skip` names (a module's full name or a dotted part of it). Fused
+    expert tensors of transformers 5 are not nn.Linear: only a method for `experts` (mxfp4) packs them.
+    """
+    if quantization is None or tensor.buffer:
+        return False
+    layout = storage.packing(quantization)
+    if layout is not None and layout.what == "experts":
+        kind = tensor.role.startswith("expert_") and len(tensor.shape) == 3
+    else:
+        kind = tensor.linear and tensor.role != "head"
+    return kind and not any(_names(skip, tensor.module) for skip in quantization.skip)
+
+
+def _names(skip: str, module: str) -> bool:
+    skip = skip.removesuffix(".weight")
+    return module == skip or f".{skip}." in f".{module}."
+
+
+def _base(
+    tensor: Tensor,
+    shape: tuple[int, ...],
+    layers: tuple[int, ...] | None,
+    dtype: str,
+    quantization: Quantization | None,
+    job: Job,
+) -> list[Parameter]:
+    copies = 1 if layers is None else len(layers)
+    size = _size(shape)
+    if tensor.buffer:
+        pieces: tuple[int, ...] = (int(size * storage.dtype_bytes(dtype)),)
+        return [Parameter(tensor.name, shape, copies, layers, tensor.role, dtype, pieces, "buffer")]
+    if quantization is not None and is_packed(tensor, quantization):
+        pieces = storage.packed_pieces(shape, quantization)
+        return [Parameter(tensor.name, shape, copies, layers, tensor.role, dtype, pieces, packed=True)]
+    if dtype == "float8" and not tensor.linear:
+        dtype = "bfloat16"
+    if _kbit(job, quantization):
+        dtype = "float32"
+    whole = Parameter(tensor.name, shape, copies, layers, tensor.role, dtype, _pieces(shape, dtype))
+    chosen = trainable_layers(tensor, layers, job)
+    if chosen is None:
+        return [whole]
+    if layers is None or len(chosen) == len(layers):
+        return [whole._replace(trainable=True)]
+    frozen = tuple(layer for layer in layers if layer not in chosen)
+    return [
+        whole._replace(layers=frozen, copies=len(frozen)),
+        whole._replace(layers=chosen, copies=len(chosen), trainable=True),
+    ]
+
+
+def trainable_layers(
+    tensor: Tensor, layers: tuple[int, ...] | None, job: Job
+) -> tuple[int, ...] | None:
+    """The layers in which a base tensor is trained; () outside a stack when it is, None when it is not at all.
+
+    `trainable` patterns are regular expressions searched in the parameter's full name.
+    """
+    if job.trainable is None:
+        return (layers or ()) if job.method in ("full", "pretrain") else None
+    import re
+
+    patterns = [re.compile(_bare(pattern)) for pattern in job.trainable]
+    if layers is None:
+        return () if any(pattern.search(tensor.name) for pattern in patterns) else None
+    chosen = tuple(
+        layer for layer in layers if any(p.search(tensor.name.replace("{0}", str(layer))) for p in patterns)
+    )
+    return chosen or None
+
+
+def _bare(pattern: str) -> str:
+    """Without axolotl's trailing `[start:end]` row range; escaped where it is no regular expression."""
+    import re
+
+    head, bracket, tail = pattern.rpartition("[")
+    if bracket and re.fullmatch(r"\d*:\d*\]", tail):
+        pattern = head
+    try:
+        re.compile(pattern)
+    except re.error:
+        return re.escape(pattern)
+    return pattern
+
+
+def _kbit(job: Job, quantization: Quantization | None) -> bool:
+    if job.adapter is None or not job.adapter.prepare_kbit or quantization is None:
+        return False
+    if _deepspeed_casts(job):
+        return False
+    layout = storage.packing(quantization)
+    return layout is not None and layout.casts
+
+
+def _deepspeed_casts(job: Job) -> bool:
+    return job.parallelism.zero is not None and job.precision.master_weights
+
+
+def _adapter(job: Job, model: Model, dtype: str) -> list[Parameter]:
+    if job.adapter is None:
+        return []
+    from ..models.lora import adapted
+
+    adapter_type = adapter_dtype(job, dtype)
+    found = []
+    for module in adapted(model, job.adapter):
+        layers = tuple(module.layers) if module.layers else None
+        copies = module.copies
+        shapes = {
+            "lora_A": (module.rank, module.in_features),
+            "lora_B": (module.out_features, module.rank),
+        }
+        rest = module.elements // max(1, copies) - sum(_size(shape) for shape in shapes.values())
+        if rest > 0:
+            shapes["lora_magnitude_vector"] = (rest,)
+        for part, shape in shapes.items():
+            name = f"{module.name}.{part}"
+            pieces = _pieces(shape, adapter_type)
+            found.append(
+                Parameter(name, shape, copies, layers, module.role, adapter_type, pieces, "adapter", trainable=True)
+            )
+    return found
+
+
+def adapter_dtype(job: Job, dtype: str) -> str:
+    """PEFT keeps adapters in float32 over 16-bit and packed bases (`cast_adapter_dtype`), DeepSpeed casts them back."""
+    if _deepspeed_casts(job):
+        return dtype if dtype in ("bfloat16", "float16") else (job.precision.autocast or "bfloat16")
+    if job.adapter is not None and job.adapter.dtype is not None:
+        return job.adapter.dtype
+    return "float64" if dtype == "float64" else "float32"
+
+
+def _copies(base: list[Parameter], job: Job) -> list[Parameter]:
+    """`modules_to_save`: PEFT trains a deep copy and keeps the original (ModulesToSaveWrapper)."""
+    if job.adapter is None:
+        return []
+    names = job.adapter.modules_to_save
+    found = []
+    for item in base:
+        module = item.name.rpartition(".")[0]
+        if item.part == "base" and any(module == name or module.endswith(f".{name}") for name in names):
+            found.append(item._replace(part="copy", trainable=True))
+    return found
+
+
+def _upcast(items: list[Parameter], job: Job, quantization: Quantization | None) -> list[Parameter]:
+    fsdp = job.parallelism.fsdp
+    if fsdp is None or not fsdp.upcast_trainable:
+        return items
+    if fsdp.version == 2 and quantization is not None and quantization.method in ("bnb-nf4", "bnb-fp4"):
+        return items
+    return [
+        item._replace(dtype="float32", pieces=_pieces(item.shape, "float32")) if item.trainable else item
+        for item in items
+    ]
+
+
+def _pieces(shape: tuple[int, ...], dtype: str) -> tuple[int, ...]:
+    return (int(_size(shape) * storage.dtype_bytes(dtype)),)
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    size = 1
+    for dim in shape:
+        size *= dim
+    return size

@@ -1,0 +1,142 @@
+"""Memory of a GPU process that no tensor holds: CUDA context, loaded kernels, NCCL, and the cuBLAS workspace.
+
+Context, libraries and NCCL lie outside torch's allocator: they are the component `runtime`, part of
+`PerGpu.process` and not of `allocated`. The cuBLAS workspace is taken from torch's allocator and stays: it is in
+`torch.cuda.max_memory_allocated()`, so an estimator adds `allocated_workspace` to the component `buffers` of every
+phase that multiplies matrices.
+
+The figures are published measurements (`runtime.json`, each with its source); none is derived from the runs that the
+estimator is scored on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..units import KIB, MIB
+
+if TYPE_CHECKING:
+    from ..hardware.gpu import Gpu
+    from ..job import Job
+
+
+class Overhead(NamedTuple):
+    """Bytes of one process outside torch's allocator, and what they rest on.
+
+    `low`..`high` bounds the sum; `sources` names the measurement behind each part.
+    """
+
+    context: int
+    libraries: int
+    nccl: int
+    low: int
+    high: int
+    sources: tuple[str, ...]
+
+    @property
+    def total(self) -> int:
+        """The expected bytes: context, libraries and NCCL."""
+        return self.context + self.libraries + self.nccl
+
+    @property
+    def source(self) -> str:
+        """All sources in one line."""
+        return "; ".join(self.sources)
+
+
+def process_overhead(gpu: Gpu | None, job: Job) -> Overhead:
+    """The overhead of one rank of `job` on `gpu` (None: any GPU, with the widest interval).
+
+    Sum of the CUDA context, the kernels and handles that libraries load with first use, and NCCL where more than one
+    GPU works together: one communicator for each kind of parallelism, of which the first is `expected` and the others
+    only widen `high`, since PyTorch opens a communicator with its first collective. Bytes.
+    """
+    context = _row("context", gpu)
+    libraries = _row("libraries", gpu)
+    high = context["high"] + libraries["high"]
+    low = context["low"] + libraries["low"]
+    sources = [f"context: {context['source']}", f"libraries: {libraries['source']}"]
+    eager = _table()["context_without_lazy_loading"]
+    if _older(job.versions.get("torch"), eager["before_torch"]):
+        high += max(0, eager["high"] - context["high"])
+        sources.append(f"context: {eager['source']}")
+    nccl = _communicator(job)
+    if nccl is not None:
+        low += nccl["low"]
+        high += nccl["high"] * max(1, communicators(job))
+        sources.append(f"NCCL: {nccl['source']}")
+    return Overhead(
+        context=context["expected"] * MIB,
+        libraries=libraries["expected"] * MIB,
+        nccl=nccl["expected"] * MIB if nccl is not None else 0,
+        low=low * MIB,
+        high=high * MIB,
+        sources=tuple(sources),
+    )
+
+
+def communicators(job: Job) -> int:
+    """How many groups of GPUs one rank talks to: one for each kind of parallelism that spans more than one GPU."""
+    if job.world_size < 2:
+        return 0
+    plan = job.parallelism
+    sizes = [plan.tensor, plan.pipeline, plan.context, plan.expert]
+    if job.kind == "training" or (plan.data or 1) > 1:
+        sizes.append(job.data_parallel)
+    return sum(size > 1 for size in sizes)
+
+
+def allocated_workspace(job: Job, gpu: Gpu | None) -> int:
+    """Bytes of cuBLAS workspace inside torch's allocator.
+
+    One workspace per cuBLAS handle and stream: in training the main thread's and the autograd thread's, in inference
+    the main thread's. 8.125 MiB each, 32 MiB on Hopper and Blackwell (aten/src/ATen/cuda/CublasHandlePool.cpp).
+    """
+    handles = 2 if job.kind == "training" else 1
+    size: int = _row("cublas_workspace", gpu)["kib"]
+    return handles * size * KIB
+
+
+def _communicator(job: Job) -> dict[str, Any] | None:
+    """The measurement for the widest group; None for a single GPU or for processes that share nothing."""
+    if communicators(job) == 0:
+        return None
+    rows: list[dict[str, Any]] = _table()["nccl"]
+    return rows[0] if job.world_size == 2 else rows[1]
+
+
+def _row(kind: str, gpu: Gpu | None) -> dict[str, Any]:
+    """The row of the GPU's architecture; the last row of each table is for the others."""
+    rows: list[dict[str, Any]] = _table()[kind]
+    if gpu is not None:
+        for row in rows:
+            if gpu.architecture in row["architectures"]:
+                return row
+    return rows[-1]
+
+
+def _older(version: str | None, than: str) -> bool:
+    """Whether a stated version comes before another; an unstated one is current."""
+    if not version:
+        return False
+    return _numbers(version) < _numbers(than)
+
+
+def _numbers(version: str) -> list[int]:
+    numbers = []
+    for part in version.split("+")[0].split(".")[:3]:
+        digits = "".join(character for character in part if character.isdigit())
+        if not digits:
+            break
+        numbers.append(int(digits))
+    return numbers
+
+
+@cache
+def _table() -> dict[str, Any]:
+    with open(os.path.join(os.path.dirname(__file__), "runtime.json"), encoding="utf-8") as stream:
+        table: dict[str, Any] = json.load(stream)
+    return table

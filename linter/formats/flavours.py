@@ -1,0 +1,103 @@
+"""Which program a Transformers/TRL style config is written for, and that program's own defaults.
+
+`flavours.json` has one row a program. TRL and a plain Trainer script have no marks of their own: TRL is what reads a
+file with keys of a TRL config class, or a YAML file whose every key `trl <trainer> --config` knows; everything else
+is a script around `transformers.Trainer` with arguments of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .keys import load
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ..source.document import Document
+
+
+class Flavour(NamedTuple):
+    """A program that reads such configs.
+
+    trl         whether TRL's trainers run the job
+    own_parser  whether the program adds keys of its own, so that an unknown key may well be right
+    versions    the package versions whose behaviour the job gets
+    defaults    what an absent key means, by name
+    """
+
+    name: str
+    title: str
+    trl: bool
+    own_parser: bool
+    versions: dict[str, str]
+    defaults: dict[str, Any]
+    marks: tuple[frozenset[str], ...]
+
+    @property
+    def upstream(self) -> str:
+        """The tool and version for notes: `trl 1.16.0`, `Firefly (transformers 4.34.0)`."""
+        package = "trl" if self.trl else "transformers"
+        text = f"{package} {self.versions[package]}"
+        return text if self.name in ("trl", "transformers") else f"{self.title} ({text})"
+
+
+_SHARED = frozenset(
+    {
+        "ModelConfig", "ScriptArguments", "DatasetMixtureConfig", "accelerate launch", "TrlParser", "trl CLI",
+    }
+)  # fmt: skip
+"""Classes whose keys other programs use too (`dtype`, `dataset_name`), so that they prove nothing."""
+
+_COMMON = frozenset(
+    {"trust_remote_code", "max_length", "max_seq_length", "tools", "alpha", "exp_name", "learning_rate"}
+)
+"""Keys of TRL trainer classes that programs without TRL have as well."""
+
+
+@cache
+def flavours() -> tuple[Flavour, ...]:
+    """The rows of `flavours.json`, in the order in which they are tried."""
+    with open(os.path.join(os.path.dirname(__file__), "flavours.json"), encoding="utf-8") as file:
+        rows = json.load(file)["flavours"]
+    return tuple(
+        Flavour(
+            row["name"], row["title"], row["trl"], row["own_parser"], row["versions"], row["defaults"],
+            tuple(frozenset(marks) for marks in row["marks"]),
+        )
+        for row in rows
+    )  # fmt: skip
+
+
+def flavour(name: str) -> Flavour:
+    """The row of that name. Raises KeyError."""
+    for row in flavours():
+        if row.name == name:
+            return row
+    raise KeyError(name)
+
+
+def flavour_of(document: Document) -> Flavour:
+    """The program that `document` is written for."""
+    keys = frozenset(document.root.keys())
+    for row in flavours():
+        if any(marks <= keys for marks in row.marks):
+            return row
+    return flavour("trl" if _is_trl(keys, document.syntax) else "transformers")
+
+
+def _is_trl(keys: Collection[str], syntax: str) -> bool:
+    properties = load("hf_trainer")["properties"]
+    strong = [key for key in keys if key not in _COMMON and trainer_classes(key)]
+    if strong:
+        return True
+    return syntax == "yaml" and "model_name_or_path" in keys and all(key in properties for key in keys)
+
+
+def trainer_classes(key: str) -> frozenset[str]:
+    """The TRL trainer configs (`GRPOConfig` ...) that alone have `key`; empty for a key of TrainingArguments."""
+    schema = load("hf_trainer")["properties"].get(key, {})
+    return frozenset(schema.get("x-classes", ())) - _SHARED

@@ -1,0 +1,264 @@
+"""The keys of a config held against `schemas/<name>.json`: unknown, mistyped, deprecated ones.
+
+The schemas are plain JSON Schema; four annotations carry what it has no word for:
+
+`x-upstream`      (top) the tool and version whose keys these are
+`x-unknown-keys`  (any object) `ignored` when upstream drops an unknown key without a word, `refused` when it
+                  stops; without it any key is allowed
+`x-coercion`      (top) `pydantic`: a value is wrong where pydantic's lax mode refuses it;
+                  `yaml`: no validation, wrong only where the kind (scalar, list, mapping) cannot work
+`x-placeholder`   (top) a string that stands for any value (`auto` in DeepSpeed)
+`x-replacement`   (property, with `deprecated`) the key that took its place, or `x-removed`: why upstream refuses it
+`x-plugin`        (property) the plugin without which upstream does not know the key
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .coercion import accepts, type_text
+from .format import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from ..source.document import Document
+    from ..source.node import Entry, Node
+
+JsonObject = dict[str, Any]
+
+MAX_SUGGESTIONS = 20
+"""Unknown keys of one file that get a did-you-mean; difflib is quadratic, and files are untrusted."""
+
+MAX_KEY_LENGTH = 80
+"""A longer key gets no did-you-mean."""
+
+
+@cache
+def load(name: str) -> JsonObject:
+    """The schema of a format, read once. Raises FileNotFoundError for a name without one."""
+    folder: str = import_module("..schemas", __package__).__path__[0]
+    with open(os.path.join(folder, f"{name}.json"), encoding="utf-8") as file:
+        schema: JsonObject = json.load(file)
+    return schema
+
+
+def upstream(name: str) -> str:
+    """The tool and version a schema was made from: `axolotl 0.19.0`."""
+    text: str = load(name)["x-upstream"]
+    return text
+
+
+def default(name: str, key: str) -> Any:
+    """Upstream's default of a dotted key; None where it has none. Raises KeyError for an unknown key."""
+    schema = load(name)
+    part = schema
+    for step in key.split("."):
+        for branch in _branches(schema, part):
+            if step in branch.get("properties", {}):
+                part = branch["properties"][step]
+                break
+        else:
+            raise KeyError(key)
+    return part.get("default")
+
+
+def key_problems(
+    document: Document,
+    schema_name: str,
+    *,
+    node: Node | None = None,
+    section: str = "",
+    prefix: str = "",
+    known: Collection[str] = (),
+    plugins: Collection[str] | None = None,
+    path: str | None = None,
+) -> list[Problem]:
+    """Every unknown, mistyped and deprecated key of `document`, in file order.
+
+    node      the mapping to look at; the first root when None. `section` is the dotted place of that mapping in the
+              schema and `prefix` its dotted place in the file, for a config that is held inside another one.
+    known     further keys that are fine at the top
+    plugins   the plugins the file loads; None when the tool has none. A key with `x-plugin` outside them is unknown
+              with `plugin` in its values.
+    path      the file for the problems, where it is not the checked one
+    """
+    schema = load(schema_name)
+    part = schema
+    for step in section.split(".") if section else ():
+        part = next(b["properties"][step] for b in _branches(schema, part) if step in b.get("properties", {}))
+    walk = _Walk(schema, frozenset(known), plugins, path)
+    root = node if node is not None else document.root
+    if root.is_mapping:
+        walk.mapping(root, part, prefix, top=True)
+    return walk.problems
+
+
+def unknown_keys(document: Document, schema_name: str, **options: Any) -> list[Problem]:
+    """The `unknown-key` problems of `key_problems`."""
+    return [item for item in key_problems(document, schema_name, **options) if item.kind == "unknown-key"]
+
+
+class _Walk:
+    __slots__ = ("coercion", "known", "path", "placeholder", "places", "plugins", "problems", "schema", "suggested")
+
+    def __init__(
+        self, schema: JsonObject, known: frozenset[str], plugins: Collection[str] | None, path: str | None
+    ) -> None:
+        self.schema = schema
+        self.known = known
+        self.plugins = plugins
+        self.path = path
+        self.coercion: str = schema.get("x-coercion", "pydantic")
+        self.placeholder = schema.get("x-placeholder")
+        self.problems: list[Problem] = []
+        self.suggested = 0
+        self.places: dict[str, list[str]] | None = None
+
+    def mapping(self, node: Node, part: JsonObject, prefix: str, *, top: bool = False) -> None:
+        shape = _object_shape(self.schema, part)
+        for entry in node.entries():
+            key = entry.key.value
+            if not isinstance(key, str) or key == "<<" or node.entry(key) is not entry:
+                continue
+            dotted = f"{prefix}.{key}" if prefix else key
+            child = shape.properties.get(key)
+            if child is not None:
+                self.known_key(entry, key, dotted, child)
+            elif shape.values is not None:
+                self.value(entry.value, shape.values, dotted)
+            elif shape.unknown and not (top and key in self.known) and not _set_aside(key):
+                self.unknown_key(entry, key, dotted, shape)
+
+    def known_key(self, entry: Entry, key: str, dotted: str, child: JsonObject) -> None:
+        plugin = child.get("x-plugin")
+        if plugin and self.plugins is not None and plugin not in self.plugins and entry.value.value is not False:
+            values = {"suggestion": "", "treatment": "ignored", "plugin": plugin, "upstream": self.upstream}
+            self.add("unknown-key", entry, dotted, values, at_key=True)
+            return
+        if child.get("deprecated") or "x-removed" in child:
+            values = {
+                "replacement": child.get("x-replacement", ""),
+                "treatment": "refused" if "x-removed" in child else "accepted",
+                "reason": child.get("x-removed", ""),
+                "upstream": self.upstream,
+            }
+            self.add("deprecated-key", entry, dotted, values, at_key=True)
+            if "x-removed" in child:
+                return
+        self.value(entry.value, child, dotted, key)
+
+    def value(self, node: Node, part: JsonObject, dotted: str, key: str = "") -> None:
+        if node.is_scalar and self.placeholder is not None and node.value == self.placeholder:
+            return
+        branches = list(_branches(self.schema, part))
+        if not any(accepts(branch, node, self.coercion) for branch in branches):
+            values = {"expected": type_text(branches), "found": _found(node), "upstream": self.upstream}
+            self.problems.append(Problem("wrong-type", dotted or key, node.span, values, self.path))
+            return
+        if node.is_mapping:
+            self.mapping(node, part, dotted)
+        elif node.is_sequence:
+            items = next((branch["items"] for branch in branches if isinstance(branch.get("items"), dict)), None)
+            for item in node.items() if items else ():
+                self.value(item, items or {}, dotted)
+
+    def unknown_key(self, entry: Entry, key: str, dotted: str, shape: _Shape) -> None:
+        suggestion = ""
+        if self.suggested < MAX_SUGGESTIONS:
+            self.suggested += 1
+            suggestion = nearest(key, shape.properties) or self.elsewhere(key, dotted)
+        values = {"suggestion": suggestion, "treatment": shape.unknown, "upstream": self.upstream}
+        self.add("unknown-key", entry, dotted, values, at_key=True)
+
+    def elsewhere(self, key: str, dotted: str) -> str:
+        """The dotted place of a key of exactly this name in another section, if there is only one."""
+        if self.places is None:
+            self.places = {}
+            for place in _places(self.schema, self.schema, ""):
+                self.places.setdefault(place.rpartition(".")[2], []).append(place)
+        others = [place for place in self.places.get(key, ()) if place != dotted]
+        return others[0] if len(others) == 1 else ""
+
+    @property
+    def upstream(self) -> str:
+        return str(self.schema.get("x-upstream", ""))
+
+    def add(self, kind: str, entry: Entry, dotted: str, values: dict[str, str], *, at_key: bool) -> None:
+        span = entry.key.span if at_key else entry.value.span
+        self.problems.append(Problem(kind, dotted, span, values, self.path))
+
+
+class _Shape(NamedTuple):
+    """What an object schema says of keys: the known ones, the schema of all others, how unknown ones are treated."""
+
+    properties: dict[str, JsonObject]
+    values: JsonObject | None
+    unknown: str
+
+
+def _branches(schema: JsonObject, part: JsonObject) -> Iterator[JsonObject]:
+    """`part` with `$ref` followed and `anyOf` taken apart."""
+    if "$ref" in part:
+        part = {**schema["$defs"][part["$ref"].rpartition("/")[2]], **part}
+        del part["$ref"]
+    if "anyOf" in part:
+        for branch in part["anyOf"]:
+            yield from _branches(schema, branch)
+    else:
+        yield part
+
+
+def _object_shape(schema: JsonObject, part: JsonObject) -> _Shape:
+    """The union over the object branches of `part`; one open branch makes the whole open."""
+    properties: dict[str, JsonObject] = {}
+    values: JsonObject | None = None
+    unknown: list[str] = []
+    for branch in _branches(schema, part):
+        if branch.get("type", "object") not in ("object", ["object", "null"]):
+            continue
+        properties.update(branch.get("properties", {}))
+        more = branch.get("additionalProperties")
+        if isinstance(more, dict):
+            values = more
+        unknown.append(branch.get("x-unknown-keys", ""))
+    return _Shape(properties, values, unknown[0] if unknown and all(unknown) else "")
+
+
+def _places(schema: JsonObject, part: JsonObject, prefix: str) -> Iterator[str]:
+    for branch in _branches(schema, part):
+        for key, child in branch.get("properties", {}).items():
+            place = f"{prefix}.{key}" if prefix else key
+            yield place
+            yield from _places(schema, child, place)
+
+
+def nearest(key: str, known: Collection[str]) -> str:
+    """The known key that `key` was probably meant to be; "" when none comes near."""
+    if len(key) > MAX_KEY_LENGTH:
+        return ""
+    spelled = key.replace("-", "_").lower()
+    for name in known:
+        if name.replace("-", "_").lower() == spelled:
+            return name
+    from difflib import get_close_matches
+
+    matches = get_close_matches(key, [name for name in known if len(name) <= MAX_KEY_LENGTH], 1, 0.8)
+    return matches[0] if matches else ""
+
+
+def _set_aside(key: str) -> bool:
+    """Keys that people write for themselves: anchors to reuse, comments in JSON."""
+    return key.startswith(("_", "x-", ".", "//", "#", "$"))
+
+
+def _found(node: Node) -> str:
+    if node.is_mapping:
+        return "a mapping"
+    if node.is_sequence:
+        return "a list"
+    return node.raw or str(node.value)

@@ -1,0 +1,65 @@
+"""The config formats by name, and which one a document is of.
+
+A format is a module with a `FORMAT`, a schema and one row here. The row's keys decide which modules are
+imported at all: a document that has none of them at its top is not of that format.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..source.document import Document
+    from .format import Format
+
+_TOP_KEYS: dict[str, frozenset[str]] = {
+    "job": frozenset({"gpulint"}),
+    "axolotl": frozenset({"base_model"}),
+    "llamafactory": frozenset(
+        {"finetuning_type", "stage", "template", "infer_backend", "export_dir", "cutoff_len"}
+    ),
+    "hf_trainer": frozenset(
+        {
+            "model_name_or_path", "per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate",
+            "output_dir", "num_train_epochs", "bf16", "fp16",
+        }
+    ),
+    "accelerate": frozenset({"compute_environment", "distributed_type"}),
+    "deepspeed": frozenset(
+        {
+            "zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size", "fp16", "bf16",
+            "steps_per_print", "zero_allow_untested_optimizer", "wall_clock_breakdown",
+        }
+    ),
+    "vllm": frozenset(
+        {
+            "model", "tensor-parallel-size", "tensor_parallel_size", "gpu-memory-utilization",
+            "gpu_memory_utilization", "max-model-len", "max_model_len", "max-num-seqs", "max_num_seqs",
+        }
+    ),
+}  # fmt: skip
+"""Format name -> keys of which a file of that format has at least one at its top; the first that agrees wins."""
+
+FORMAT_NAMES: tuple[str, ...] = tuple(_TOP_KEYS)
+
+
+def find(name: str) -> Format:
+    """The format of that name. Raises KeyError for a name that is not in `FORMAT_NAMES`."""
+    if name not in _TOP_KEYS:
+        raise KeyError(name)
+    format_: Format = import_module(f".{name}", __package__).FORMAT
+    return format_
+
+
+def recognise(document: Document) -> Format | None:
+    """The format that `document` is of, judged by its first root; None for a file of no known format."""
+    if not document.roots or not document.root.is_mapping:
+        return None
+    present = set(document.root.keys())
+    for name, keys in _TOP_KEYS.items():
+        if not keys.isdisjoint(present):
+            format_ = find(name)
+            if format_.recognise(document):
+                return format_
+    return None

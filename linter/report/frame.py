@@ -1,0 +1,57 @@
+"""The lines of a file with carets under what is meant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .printable import printable, without_secrets
+from .style import Style
+
+if TYPE_CHECKING:
+    from ..finding import Location
+
+WIDTH = 120
+"""Longer source lines are cut, since a caret under a wrapped line points nowhere."""
+
+
+def frame(text: str, locations: list[Location], style: Style, message: str = "") -> list[str]:
+    """The frame of `locations` in one file, first location primary (its label is `message`), others below.
+
+    Lines come in file order with `...` between distant ones.
+    """
+    lines = text.splitlines()
+    shown = sorted({(location.span.line, index) for index, location in enumerate(locations)})
+    gutter = len(str(max(line for line, _ in shown)))
+    out = [style.dim(" " * gutter + " |")]
+    previous = 0
+    for line, index in shown:
+        if previous and line > previous + 1:
+            out.append(style.dim("." * gutter + " |"))
+        location = locations[index]
+        source = lines[line - 1] if 0 < line <= len(lines) else ""
+        if line != previous:
+            out.append(f"{style.dim(f'{line:>{gutter}} |')} {_visible(source)[:WIDTH]}".rstrip())
+        label = message if index == 0 else location.label
+        mark = "^" if index == 0 else "-"
+        paint = style.error if index == 0 else style.note
+        out.append(
+            f"{style.dim(' ' * gutter + ' |')} {_under(source, location, mark, paint)} {printable(label)}".rstrip()
+        )
+        previous = line
+    out.append(style.dim(" " * gutter + " |"))
+    return out
+
+
+def _visible(source: str) -> str:
+    return printable(without_secrets(source))
+
+
+def _under(source: str, location: Location, mark: str, paint: object) -> str:
+    span = location.span
+    start = min(span.column - 1, len(source))
+    end = span.end_column - 1 if span.end_line == span.line else len(source.rstrip())
+    blanks = len(_visible(source[:start]))
+    width = max(1, len(printable(source[start:end])))
+    if blanks >= WIDTH:
+        blanks, width = WIDTH, 1
+    return " " * blanks + paint(mark * min(width, max(1, WIDTH - blanks)))  # type: ignore[operator]

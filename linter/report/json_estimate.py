@@ -1,0 +1,61 @@
+"""Estimates as one JSON object, `gpulint-estimate/1`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..estimator.estimate import Estimate
+
+SCHEMA = "gpulint-estimate/1"
+
+
+def render(estimates: Iterable[tuple[str, Estimate]]) -> str:
+    """(file, estimate) pairs as JSON text; `schemas/estimate.json` describes it."""
+    return json.dumps({"schema": SCHEMA, "estimates": [as_object(file, item) for file, item in estimates]}, indent=2)
+
+
+def as_object(file: str, estimate: Estimate) -> dict[str, Any]:
+    """One estimate as plain data; integers are bytes on the fullest GPU."""
+    kv_cache, capacity = estimate.kv_cache, estimate.capacity
+    return {
+        "file": file,
+        "kind": estimate.kind,
+        "model": {
+            "id": estimate.model_id,
+            "parameters": estimate.parameters,
+            "trainable_parameters": estimate.trainable_parameters,
+        },
+        "per_gpu": per_gpu(estimate),
+        "components": estimate.components,
+        "phases": {phase.name: phase.allocated for phase in estimate.phases},
+        "peak_phase": estimate.peak_phase,
+        "kv_cache": kv_cache
+        and {
+            "bytes_per_token": kv_cache.bytes_per_token,
+            "tokens": kv_cache.tokens,
+            "max_concurrency": kv_cache.max_concurrency,
+        },
+        "capacity": capacity and {"gpu": capacity.gpu, "total": capacity.total, "usable": capacity.usable},
+        "host": estimate.host,
+        "verdict": estimate.verdict,
+        "refusal": estimate.refusal,
+        "assumptions": [
+            {"field": item.field, "value": item.value, "origin": item.origin} for item in estimate.assumptions
+        ],
+    }
+
+
+def per_gpu(estimate: Estimate) -> dict[str, int]:
+    """The tiers of one GPU in bytes."""
+    tiers = estimate.per_gpu
+    return {
+        "allocated": tiers.allocated,
+        "reserved": tiers.reserved,
+        "process": tiers.process,
+        "low": tiers.low,
+        "high": tiers.high,
+    }

@@ -1,0 +1,66 @@
+"""The catalogue listings: rules, GPUs, models, as aligned text or JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from ..units import GIB, count_text
+from .printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..hardware.gpu import Gpu
+    from ..models.catalogue import CatalogueRow
+    from ..rules.rule import Rule
+
+
+def rules(known: Sequence[Rule], output_format: str) -> str:
+    """The rules; as JSON with everything their files say."""
+    if output_format == "json":
+        return json.dumps({"schema": "gpulint-rules/1", "rules": [rule.source for rule in known]}, indent=2)
+    return _table(
+        ("RULE", "NAME", "SEVERITY", "STATUS", "APPLIES TO"),
+        [(rule.id, rule.name, rule.severity, rule.status, rule.applies_text) for rule in known],
+    )
+
+
+def gpus(known: Sequence[Gpu], output_format: str) -> str:
+    """GPUs with the memory that nvidia-smi and torch report."""
+    if output_format == "json":
+        rows: list[dict[str, Any]] = [{**gpu._asdict(), "aliases": list(gpu.aliases)} for gpu in known]
+        return json.dumps({"schema": "gpulint-gpus/1", "gpus": rows}, indent=2)
+    return _table(
+        ("NAME", "GPU", "ARCHITECTURE", "TOTAL GiB", "USABLE GiB", "BF16", "FP8"),
+        [
+            (
+                gpu.name,
+                gpu.title,
+                gpu.architecture,
+                f"{gpu.total / GIB:.2f}",
+                f"{gpu.usable / GIB:.2f}",
+                "yes" if gpu.bf16 else "no",
+                "yes" if gpu.fp8 else "no",
+            )
+            for gpu in known
+        ],
+    )
+
+
+def models(found: Sequence[CatalogueRow], output_format: str) -> str:
+    """Models of the catalogue."""
+    if output_format == "json":
+        return json.dumps({"schema": "gpulint-models/1", "models": [row._asdict() for row in found]}, indent=2)
+    return _table(
+        ("MODEL", "ARCHITECTURE", "PARAMETERS"),
+        [(row.id, row.model_type, count_text(row.parameters) if row.parameters else "?") for row in found],
+    )
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    widths = [max(len(printable(row[column])) for row in (head, *rows)) for column in range(len(head))]
+    return "\n".join(
+        "  ".join(f"{printable(cell):<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in (head, *rows)
+    )

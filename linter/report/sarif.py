@@ -1,0 +1,157 @@
+"""SARIF 2.1.0, as GitHub code scanning reads it (https://docs.oasis-open.org/sarif/sarif/v2.1.0/)."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..finding import Edit, Finding, Location, Report, Suggestion
+
+_LEVELS = {"error": "error", "warning": "warning", "info": "note"}
+
+
+class RuleText(NamedTuple):
+    """What a rule says of itself."""
+
+    id: str
+    name: str
+    severity: str
+    summary: str
+    why: str
+    url: str
+
+
+def render(report: Report, rules: Sequence[RuleText], version: str) -> str:
+    """The report as SARIF text: one run, the rules that fired, `results` present when empty."""
+    fired = {finding.rule for finding in report.findings}
+    listed = [rule for rule in rules if rule.id in fired]
+    index = {rule.id: number for number, rule in enumerate(listed)}
+    log = {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "gpulint",
+                        "semanticVersion": version,
+                        "rules": [_rule(rule) for rule in listed],
+                    }
+                },
+                "columnKind": "unicodeCodePoints",
+                "invocations": [
+                    {
+                        "executionSuccessful": report.count("error") == 0,
+                        "toolExecutionNotifications": [
+                            {
+                                "level": "error",
+                                "message": {"text": file.reason},
+                                "locations": [{"physicalLocation": {"artifactLocation": {"uri": _uri(file.path)}}}],
+                            }
+                            for file in report.files
+                            if file.status == "error"
+                        ],
+                    }
+                ],
+                "results": [_result(finding, index, report.texts) for finding in report.findings],
+            }
+        ],
+    }
+    return json.dumps(log, indent=2)
+
+
+def _rule(rule: RuleText) -> dict[str, Any]:
+    return {
+        "id": rule.id,
+        "name": rule.name,
+        "shortDescription": {"text": rule.summary},
+        "fullDescription": {"text": rule.why or rule.summary},
+        "defaultConfiguration": {"level": _LEVELS[rule.severity]},
+        **({"helpUri": rule.url} if rule.url else {}),
+    }
+
+
+def _result(finding: Finding, index: dict[str, int], texts: dict[str, str]) -> dict[str, Any]:
+    help_text = "".join(f"\n- {_suggestion_text(suggestion)}" for suggestion in finding.suggestions)
+    notes = "".join(f"\n{note}" for note in finding.notes)
+    result: dict[str, Any] = {
+        "ruleId": finding.rule,
+        "level": _LEVELS[finding.severity],
+        "message": {"text": finding.message + notes + (f"\nSuggestions:{help_text}" if help_text else "")},
+        "locations": [_location(finding.location)],
+        "partialFingerprints": {"gpulint/v1": finding.fingerprint},
+    }
+    if finding.rule in index:
+        result["ruleIndex"] = index[finding.rule]
+    if finding.related:
+        result["relatedLocations"] = [
+            {**_location(location), **({"message": {"text": location.label}} if location.label else {})}
+            for location in finding.related
+        ]
+    fixes = [_fix(item, texts) for item in finding.suggestions if item.edits]
+    fixes = [fix for fix in fixes if fix]
+    if fixes:
+        result["fixes"] = fixes
+    return result
+
+
+def _suggestion_text(suggestion: Suggestion) -> str:
+    from ..units import bytes_text
+
+    effect = f" -> {bytes_text(suggestion.per_gpu)} per GPU" if suggestion.per_gpu is not None else ""
+    return suggestion.text + effect
+
+
+def _location(location: Location) -> dict[str, Any]:
+    span = location.span
+    return {
+        "physicalLocation": {
+            "artifactLocation": {"uri": _uri(location.path)},
+            "region": {
+                "startLine": span.line,
+                "startColumn": span.column,
+                "endLine": span.end_line,
+                "endColumn": max(span.end_column, 1),
+            },
+        }
+    }
+
+
+def _fix(suggestion: Suggestion, texts: dict[str, str]) -> dict[str, Any] | None:
+    changes: dict[str, list[Edit]] = {}
+    for edit in suggestion.edits:
+        if edit.path not in texts:
+            return None
+        changes.setdefault(edit.path, []).append(edit)
+    return {
+        "description": {"text": suggestion.text},
+        "artifactChanges": [
+            {
+                "artifactLocation": {"uri": _uri(path)},
+                "replacements": [
+                    {
+                        "deletedRegion": {**_point(texts[path], edit.start), **_end(texts[path], edit.end)},
+                        "insertedContent": {"text": edit.text},
+                    }
+                    for edit in edits
+                ],
+            }
+            for path, edits in changes.items()
+        ],
+    }
+
+
+def _point(text: str, offset: int) -> dict[str, int]:
+    return {"startLine": text.count("\n", 0, offset) + 1, "startColumn": offset - text.rfind("\n", 0, offset)}
+
+
+def _end(text: str, offset: int) -> dict[str, int]:
+    return {"endLine": text.count("\n", 0, offset) + 1, "endColumn": offset - text.rfind("\n", 0, offset)}
+
+
+def _uri(path: str) -> str:
+    return quote(path.replace("\\", "/"))

@@ -1,0 +1,46 @@
+"""Colour, or none."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Style(NamedTuple):
+    """ANSI colours for a terminal; `Style(False)` writes plain text."""
+
+    colour: bool = False
+
+    def _paint(self, code: str, text: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self.colour and text else text
+
+    def error(self, text: str) -> str:
+        """Bold red."""
+        return self._paint("1;31", text)
+
+    def warning(self, text: str) -> str:
+        """Bold yellow."""
+        return self._paint("1;33", text)
+
+    def note(self, text: str) -> str:
+        """Cyan."""
+        return self._paint("36", text)
+
+    def good(self, text: str) -> str:
+        """Green."""
+        return self._paint("32", text)
+
+    def bold(self, text: str) -> str:
+        """Bold."""
+        return self._paint("1", text)
+
+    def dim(self, text: str) -> str:
+        """Faint."""
+        return self._paint("2", text)
+
+    def severity(self, severity: str, text: str) -> str:
+        """The colour of a severity or a verdict."""
+        paint = {
+            "error": self.error, "exceeds": self.error, "warning": self.warning, "tight": self.warning,
+            "fits": self.good,
+        }.get(severity, self.note)  # fmt: skip
+        return paint(text)

@@ -1,0 +1,118 @@
+"""An estimate for people: a bar a component, the peak instant, the assumptions and where they come from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..units import bytes_text, count_text
+from .printable import printable
+from .style import Style
+from .text import phase_text
+
+if TYPE_CHECKING:
+    from ..estimator.estimate import Estimate
+
+BAR = 40
+"""Characters of the longest bar."""
+
+_VERDICTS = {
+    "fits": "fits",
+    "tight": "tight: it may or may not fit",
+    "exceeds": "does not fit",
+    "unknown": "no verdict",
+}
+
+
+def render(file: str, estimate: Estimate, *, colour: bool = False, explain: bool = False, fitting: str = "") -> str:
+    """The estimate of one file; `explain` adds the derivation, `fitting` names GPUs that fit where none is given."""
+    style = Style(colour)
+    lines = [*_head(file, estimate, style), "", *_bars(estimate, style), "", *_totals(estimate, style)]
+    if estimate.refusal:
+        lines.append(f"  {style.error('refuses to start')}: {printable(estimate.refusal)}")
+    if fitting:
+        lines.append(f"  fits on      {printable(fitting)}")
+    if len(estimate.phases) > 1:
+        lines += ["", "instants (allocated)", *_phases(estimate, style)]
+    if estimate.assumptions:
+        lines += ["", "assumed or defaulted"]
+        width = max(len(item.field) for item in estimate.assumptions)
+        lines.extend(
+            f"  {printable(item.field):<{width}}  {printable(item.value)}  {style.dim(printable(f'({item.origin})'))}"
+            for item in estimate.assumptions
+        )
+    if explain:
+        lines += ["", "derivation", *_terms(estimate, style)]
+    return "\n".join(lines)
+
+
+def _head(file: str, estimate: Estimate, style: Style) -> list[str]:
+    trainable = ""
+    if estimate.kind == "training":
+        share = estimate.trainable_parameters / max(1, estimate.parameters)
+        trainable = f", {count_text(estimate.trainable_parameters)} trainable"
+        trainable += f" ({share:.2%})" if estimate.trainable_parameters < estimate.parameters else ""
+    parameters = f"{count_text(estimate.parameters)} parameters ({estimate.parameters:,})"
+    return [
+        f"{style.bold(printable(file))}: {estimate.kind}",
+        f"  {printable(estimate.model_id)}: {parameters}{trainable}",
+    ]
+
+
+def _bars(estimate: Estimate, style: Style) -> list[str]:
+    components = {name: size for name, size in estimate.components.items() if size}
+    largest = max(components.values(), default=1)
+    width = max((len(name) for name in components), default=0)
+    lines = [f"memory of the fullest GPU {phase_text(estimate.peak_phase)}"]
+    for name, size in components.items():
+        bar = "█" * max(1, round(BAR * size / largest)) if size >= largest / (2 * BAR) else "▏"
+        lines.append(f"  {name.replace('_', ' '):<{width}}  {bytes_text(size):>10}  {style.note(bar)}")
+    return lines
+
+
+def _totals(estimate: Estimate, style: Style) -> list[str]:
+    tiers = estimate.per_gpu
+    interval = f"nvidia-smi, {bytes_text(tiers.low)} to {bytes_text(tiers.high)}"
+    lines = [
+        f"  allocated    {bytes_text(tiers.allocated):>10}  torch.cuda.max_memory_allocated()",
+        f"  reserved     {bytes_text(tiers.reserved):>10}  torch.cuda.max_memory_reserved()",
+        f"  process      {bytes_text(tiers.process):>10}  {interval}",
+    ]
+    if estimate.host:
+        lines.append(f"  host memory  {bytes_text(estimate.host):>10}  per node, for what is offloaded")
+    cache = estimate.kv_cache
+    if cache:
+        lines.append(
+            f"  KV cache     {cache.tokens:>10,}  tokens of {cache.bytes_per_token:,} B;"
+            f" {cache.max_concurrency:.2f} requests of the longest length at once"
+        )
+    verdict = style.severity(estimate.verdict, _VERDICTS[estimate.verdict])
+    if estimate.capacity:
+        share = tiers.process / estimate.capacity.usable
+        lines.append(
+            f"  verdict      {verdict} on {estimate.capacity.gpu}"
+            f" ({bytes_text(estimate.capacity.usable)} usable, {share:.0%} of it needed)"
+        )
+    else:
+        lines.append(f"  verdict      {verdict}: no GPU is named; --gpu NAME sets one")
+    return lines
+
+
+def _phases(estimate: Estimate, style: Style) -> list[str]:
+    width = max(len(phase.name) for phase in estimate.phases)
+    return [
+        f"  {phase.name.replace('_', ' '):<{width}}  {bytes_text(phase.allocated):>10}"
+        + (style.bold("  <- peak") if phase.name == estimate.peak_phase else "")
+        for phase in estimate.phases
+    ]
+
+
+def _terms(estimate: Estimate, style: Style) -> list[str]:
+    lines = []
+    component = ""
+    for term in estimate.terms:
+        if term.component != component:
+            component = term.component
+            lines.append(f"  {component.replace('_', ' ')}")
+        source = style.dim(f"  [{printable(term.source)}]") if term.source else ""
+        lines.append(f"    {bytes_text(term.size):>10} = {printable(term.formula)}{source}")
+    return lines

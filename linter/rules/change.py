@@ -1,0 +1,156 @@
+"""A suggested change carried out: edits applied in memory, the file read again by its own format."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .facts import Facts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..estimator.estimate import Estimate
+    from ..finding import Edit
+    from ..formats.format import Format, Project, Reading
+    from ..source.document import Document
+    from .rule import Advice
+
+
+class Changed(NamedTuple):
+    """What a change leads to: its words, its edits (empty where the format cannot say it), the facts after it."""
+
+    text: str
+    edits: tuple[Edit, ...]
+    facts: Facts
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """The estimate of the changed job."""
+        return self.facts.estimate
+
+
+def format_of(reading: Reading) -> Format:
+    """The format that read the file."""
+    from ..formats.registry import find
+
+    return find(reading.format)
+
+
+def change_job(facts: Facts, changes: dict[str, Any]) -> Changed | None:
+    """The Job fields changed, in the format's own words where it has them; None where nothing would change."""
+    if all(facts.job.get(path) == value for path, value in changes.items()):
+        return None
+    reading = facts.reading
+    form = format_of(reading)
+    text = form.describe(reading, changes) or _plain_text(changes)
+    edits = form.edits(reading, changes)
+    if edits:
+        after = reread(reading, facts.project, edits)
+        return Changed(text, tuple(edits), Facts(after, facts.project, facts.gpu)) if after else None
+    job = facts.job.with_changes(_completed(facts, changes))
+    return Changed(text, (), Facts(replace(reading, job=job), facts.project, facts.gpu))
+
+
+def change_keys(facts: Facts, config: dict[str, Any], rename: dict[str, str]) -> Changed | None:
+    """Keys of the checked file written, removed (null) or renamed; None where the file cannot be edited so."""
+    from ..source.edit import EditError, remove_key, rename_key, set_keys
+
+    document = facts.reading.config
+    edits: list[Edit] = []
+    try:
+        written = {key: value for key, value in config.items() if value is not None}
+        if written:
+            edits += set_keys(document, written)
+        for key in (key for key, value in config.items() if value is None):
+            edits += remove_key(document, key)
+        for key, new in rename.items():
+            edits += rename_key(document, key, new)
+    except EditError:
+        return None
+    after = reread(facts.reading, facts.project, edits) if edits else None
+    if after is None:
+        return None
+    return Changed(_keys_text(config, rename), tuple(edits), Facts(after, facts.project, facts.gpu))
+
+
+def reread(reading: Reading, project: Project, edits: Sequence[Edit]) -> Reading | None:
+    """The reading of the edited files by the same format; None where that fails."""
+    from ..source.document import SourceError
+    from ..source.edit import EditError, apply
+    from ..source.read import parse
+
+    originals = {document.path: document for document in (reading.config, *reading.references.values())}
+    edited: dict[str, Document] = {}
+    try:
+        for path in dict.fromkeys(edit.path for edit in edits):
+            document = originals[path]
+            text = apply(document.text, [edit for edit in edits if edit.path == path])
+            edited[path] = parse(text, path, document.syntax)
+        config = edited.get(reading.config.path, reading.config)
+
+        def open_edited(reference: str, from_path: str) -> Document | None:
+            document = project.open(reference, from_path)
+            return edited.get(document.path, document) if document is not None else None
+
+        return format_of(reading).read(config, project._replace(open=open_edited))
+    except (SourceError, EditError, KeyError):
+        return None
+
+
+def resolved(advice: Advice, facts: Facts, factor: int | None) -> dict[str, Any] | None:
+    """The Job changes of an advice with its expressions worked out; None where it does not apply."""
+    from .expression import UNKNOWN, evaluate, fires
+
+    source = _WithFactor(facts, factor) if factor is not None else facts
+    if advice.needs is not None and not fires(advice.needs, source):
+        return None
+    changes: dict[str, Any] = {}
+    for path, value in (advice.set or {}).items():
+        if isinstance(value, dict) and "=" in value:
+            value = evaluate(value["="], source)
+            if value is UNKNOWN:
+                return None
+        changes[path] = value
+    return changes
+
+
+class _WithFactor:
+    """The facts with `factor` added."""
+
+    def __init__(self, facts: Facts, factor: int) -> None:
+        self.facts = facts
+        self.factor = factor
+
+    def get(self, path: str) -> Any:  # noqa: ANN401
+        return self.factor if path == "factor" else self.facts.get(path)
+
+    def has(self, path: str) -> bool:
+        return self.facts.has(path)
+
+    def peak_if(self, changes: dict[str, Any]) -> Any:  # noqa: ANN401
+        return self.facts.peak_if(changes)
+
+
+def _completed(facts: Facts, changes: dict[str, Any]) -> dict[str, Any]:
+    """`method: lora` means LoRA of rank 16 on all linear layers where the job has no adapter."""
+    if changes.get("method") == "lora" and facts.job.adapter is None:
+        return {"adapter.targets": "all-linear", "adapter.r": 16, **changes}
+    return changes
+
+
+def _plain_text(changes: dict[str, Any]) -> str:
+    return ", ".join(f"{path}: {_word(value)}" for path, value in changes.items())
+
+
+def _keys_text(config: dict[str, Any], rename: dict[str, str]) -> str:
+    parts = [f"{key}: {_word(value)}" for key, value in config.items() if value is not None]
+    parts += [f"remove {key}" for key, value in config.items() if value is None]
+    parts += [f"rename {key} to {new}" for key, new in rename.items()]
+    return ", ".join(parts)
+
+
+def _word(value: Any) -> str:  # noqa: ANN401
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "null" if value is None else str(value)

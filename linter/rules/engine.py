@@ -1,0 +1,139 @@
+"""Runs rules over one reading: conditions first, then the findings with their places and suggestions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..finding import SEVERITIES, Finding
+from ..formats.format import Problem
+from . import job_facts, memory_facts  # noqa: F401  (they register their facts)
+from .expression import fires
+from .facts import Facts
+from .locate import fingerprint, locations
+from .message import filled
+from .rule import CONFIDENCES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..finding import Severity
+    from ..formats.format import Project, Reading
+    from ..hardware.gpu import Gpu
+    from .rule import Rule, Selection
+
+_MEMORY = ("estimate.", "most.")
+
+
+class Fired(NamedTuple):
+    """A rule that holds, the problem it holds for, and the facts its condition asked for."""
+
+    rule: Rule
+    item: Problem | None
+    reads: frozenset[str]
+
+    @property
+    def about_memory(self) -> bool:
+        """Whether the condition rests on the estimate."""
+        return any(path.startswith(_MEMORY) for path in self.reads)
+
+
+def run(reading: Reading, project: Project, gpu: Gpu | None, selection: Selection | None = None) -> list[Finding]:
+    """Everything the selected rules find in one file, in the order of its lines."""
+    if selection is None:
+        from .load import load_rules
+
+        selection = load_rules()
+    facts = Facts(reading, project, gpu)
+    fired = list(evaluate_rules(facts, selection))
+    findings: list[Finding] = []
+    ordinals: dict[tuple[str, str, str], int] = {}
+    for hit in fired:
+        if hit.rule.id not in selection.muted:
+            finding = _finding(hit, facts, selection, fired, ordinals)
+            if finding is not None:
+                findings.append(finding)
+    return sorted(findings, key=lambda f: (f.location.path != reading.config.path, f.location.path, f.location.span[:2]))
+
+
+def evaluate_rules(facts: Facts, selection: Selection) -> Iterator[Fired]:
+    """Every rule that holds; of a group only the first. The fact `item` is left unset."""
+    taken: set[str] = set()
+    for rule in selection.rules:
+        if not rule.applies(facts.job.kind, facts.reading.format) or (rule.group and rule.group in taken):
+            continue
+        items: list[Problem | None] = [*problems(facts.reading, rule.each)] if rule.each else [None]
+        for item in items:
+            facts.item = item
+            facts.reads = set()
+            if fires(rule.when, facts):
+                if rule.group:
+                    taken.add(rule.group)
+                yield Fired(rule, item, frozenset(facts.reads))
+    facts.item = None
+
+
+def problems(reading: Reading, kind: str) -> Iterator[Problem]:
+    """The problems of one kind that the format reported, and the duplicate keys of every file read."""
+    if kind != "duplicate-key":
+        yield from (problem for problem in reading.problems if problem.kind == kind)
+        return
+    for document in (reading.config, *reading.references.values()):
+        path = None if document is reading.config else document.path
+        for duplicate in document.duplicates:
+            values = {"line": str(duplicate.kept.line)}
+            yield Problem(kind, duplicate.key, duplicate.lost, values, path)
+
+
+def _finding(
+    hit: Fired, facts: Facts, selection: Selection, fired: list[Fired], ordinals: dict[tuple[str, str, str], int]
+) -> Finding | None:
+    rule = hit.rule
+    facts.item = hit.item
+    message = filled(rule.message, facts)
+    if message is None:
+        return None
+    location, related, key = locations(rule, facts)
+    same = (rule.id, location.path, key)
+    ordinals[same] = ordinals.get(same, 0) + 1
+    notes = [note for note in (filled(template, facts) for template in rule.notes) if note]
+    severity, confidence = rule.severity, rule.confidence
+    if hit.about_memory:
+        severity, confidence, doubts = _doubted(rule, facts)
+        notes += doubts
+    suggestions = ()
+    if rule.suggest:
+        from .suggest import suggestions_for
+
+        suggestions = suggestions_for(hit, facts, selection, fired)
+    return Finding(
+        rule=rule.id,
+        name=rule.name,
+        severity=severity,
+        confidence=confidence,
+        message=message,
+        location=location,
+        related=related,
+        suggestions=suggestions,
+        notes=tuple(notes),
+        estimate=facts.estimate if hit.about_memory else None,
+        fingerprint=fingerprint(rule, facts, location.path, key, ordinals[same]),
+    )
+
+
+def _doubted(rule: Rule, facts: Facts) -> tuple[Severity, str, list[str]]:
+    """Severity and confidence where the estimate rests on an assumed GPU count or a stand-in architecture."""
+    severity, confidence = rule.severity, rule.confidence
+    notes: list[str] = []
+    parallelism = facts.job.parallelism
+    if facts.get("gpus.assumed") and (parallelism.zero is not None or parallelism.fsdp is not None):
+        severity = SEVERITIES[max(0, SEVERITIES.index(severity) - 1)]
+        confidence = _lower(confidence)
+        notes.append(f"assumes {facts.job.world_size} GPUs, because nothing states how many")
+    if facts.model is not None and not facts.model.exact:
+        confidence = _lower(confidence)
+        notes.append(f"the architecture {facts.model.model_type} is not known; a similar one stands in")
+    return severity, confidence, notes
+
+
+def _lower(confidence: str) -> str:
+    return CONFIDENCES[max(0, CONFIDENCES.index(confidence) - 1)]

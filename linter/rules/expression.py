@@ -1,0 +1,289 @@
+"""Rule expressions: a small tree of operations over facts, evaluated in three-valued logic.
+
+A tree is plain JSON (`["and", ["fact", "weights.quantized"], ...]`), so that `rules/index.json` carries
+compiled rules and no parser runs at start. `syntax.parse` makes trees from text.
+
+A fact that cannot be derived is UNKNOWN. Comparisons and arithmetic with UNKNOWN, with null or between
+kinds that do not compare are UNKNOWN; `and`, `or` and `not` follow Kleene: `false and UNKNOWN` is false. A
+rule fires only on a result that is known and true.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Tree = list[Any]
+
+
+class Unknown:
+    """The type of UNKNOWN, the value of a fact that cannot be derived."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+    def __bool__(self) -> bool:
+        raise TypeError("UNKNOWN is neither true nor false")
+
+
+UNKNOWN = Unknown()
+
+
+class FactSource(Protocol):
+    """What an expression is evaluated against."""
+
+    def get(self, path: str) -> Any:  # noqa: ANN401
+        """The value of a fact, UNKNOWN where it cannot be derived."""
+
+    def has(self, path: str) -> bool:
+        """Whether a key (`config.` path) is written in the file."""
+
+    def peak_if(self, changes: dict[str, Any]) -> Any:  # noqa: ANN401
+        """The bytes one GPU would need with Job fields changed, UNKNOWN where not estimable."""
+
+
+def evaluate(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+    """The value of a tree; UNKNOWN where it rests on something that is not known."""
+    return _OPERATIONS[tree[0]](tree, facts)
+
+
+def fires(tree: Tree, facts: FactSource) -> bool:
+    """Whether a condition is known and true."""
+    value = evaluate(tree, facts)
+    return value is not UNKNOWN and bool(value)
+
+
+def facts_of(tree: Tree) -> set[str]:
+    """Every fact path that a tree names, `has` included."""
+    found: set[str] = set()
+    stack: list[Any] = [tree]
+    while stack:
+        part = stack.pop()
+        if part and part[0] in ("fact", "has"):
+            found.add(part[1])
+        elif part and part[0] == "peak_if":
+            found.add("estimate.peak")
+        elif part and part[0] != "const":
+            stack.extend(item for item in part if isinstance(item, list))
+    return found
+
+
+def is_number(value: Any) -> bool:  # noqa: ANN401
+    """Whether a value takes part in arithmetic: an int or a finite float, not a bool."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _fact(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+    return facts.get(tree[1])
+
+
+def _has(tree: Tree, facts: FactSource) -> bool:
+    return facts.has(tree[1])
+
+
+def _const(tree: Tree, _facts: FactSource) -> Any:  # noqa: ANN401
+    return tree[1]
+
+
+def _and(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+    result: Any = True
+    for part in tree[1:]:
+        value = evaluate(part, facts)
+        if value is UNKNOWN:
+            result = UNKNOWN
+        elif not value:
+            return False
+    return result
+
+
+def _or(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+    result: Any = False
+    for part in tree[1:]:
+        value = evaluate(part, facts)
+        if value is UNKNOWN:
+            result = UNKNOWN
+        elif value:
+            return True
+    return result
+
+
+def _not(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+    value = evaluate(tree[1], facts)
+    return UNKNOWN if value is UNKNOWN else not value
+
+
+def _conditional(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+    test = evaluate(tree[1], facts)
+    if test is UNKNOWN:
+        return UNKNOWN
+    return evaluate(tree[2] if test else tree[3], facts)
+
+
+def _negate(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+    value = evaluate(tree[1], facts)
+    return -value if is_number(value) else UNKNOWN
+
+
+def _arithmetic(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+    left, right = evaluate(tree[1], facts), evaluate(tree[2], facts)
+    if not (is_number(left) and is_number(right)) or (tree[0] in "//%" and right == 0):
+        return UNKNOWN
+    try:
+        return _ARITHMETIC[tree[0]](left, right)
+    except OverflowError:
+        return UNKNOWN
+
+
+def _equality(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+    left, right = evaluate(tree[1], facts), evaluate(tree[2], facts)
+    if left is UNKNOWN or right is UNKNOWN:
+        return UNKNOWN
+    return _same(left, right) == (tree[0] == "==")
+
+
+def _order(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+    left, right = evaluate(tree[1], facts), evaluate(tree[2], facts)
+    if not (is_number(left) and is_number(right)):
+        return UNKNOWN
+    return _ORDER[tree[0]](left, right)
+
+
+def _membership(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+    item, container = evaluate(tree[1], facts), evaluate(tree[2], facts)
+    if item is UNKNOWN or container is UNKNOWN:
+        return UNKNOWN
+    if isinstance(container, str):
+        found = item in container if isinstance(item, str) else UNKNOWN
+    elif isinstance(container, list | tuple | dict):
+        found = any(_same(item, other) for other in container)
+    else:
+        return UNKNOWN
+    return found if found is UNKNOWN else found == (tree[0] == "in")
+
+
+def _chain(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+    """`a < b < c`, already split into pairs by the parser."""
+    return _and(tree, facts)
+
+
+def _list(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+    values = [evaluate(part, facts) for part in tree[1:]]
+    return UNKNOWN if any(value is UNKNOWN for value in values) else values
+
+
+def _call(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+    values = [evaluate(part, facts) for part in tree[2:]]
+    if tree[1] == "known":
+        return values[0] is not UNKNOWN and values[0] is not None
+    if tree[1] == "default":
+        return values[1] if values[0] is UNKNOWN or values[0] is None else values[0]
+    if any(value is UNKNOWN for value in values):
+        return UNKNOWN
+    return FUNCTIONS[tree[1]](*values)
+
+
+def _peak_if(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+    return facts.peak_if(dict(zip(tree[1::2], tree[2::2], strict=True)))
+
+
+def _same(left: Any, right: Any) -> bool:  # noqa: ANN401
+    """Equality in which a bool equals no number."""
+    return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
+
+
+def _extreme(choose: Callable[[Sequence[Any]], Any]) -> Callable[..., Any]:
+    def of(*values: Any) -> Any:  # noqa: ANN401
+        items = values[0] if len(values) == 1 and isinstance(values[0], list | tuple) else values
+        return choose(items) if items and all(is_number(item) for item in items) else UNKNOWN
+
+    return of
+
+
+def _rounding(way: Callable[[float], int]) -> Callable[..., Any]:
+    return lambda value: way(value) if is_number(value) else UNKNOWN
+
+
+def _length(value: Any) -> Any:  # noqa: ANN401
+    return len(value) if isinstance(value, str | list | tuple | dict) else UNKNOWN
+
+
+def _any_of(values: Any, wanted: Any) -> Any:  # noqa: ANN401
+    if values is None:
+        return False
+    items = values if isinstance(values, list | tuple) else [values]
+    return any(_same(item, other) for item in items for other in wanted)
+
+
+def _number(value: Any) -> Any:  # noqa: ANN401
+    """A number, also from the string that PyYAML makes of `2e-4`."""
+    if isinstance(value, str) and len(value) <= 40:
+        try:
+            value = float(value)
+        except ValueError:
+            return UNKNOWN
+    return value if is_number(value) else UNKNOWN
+
+
+def _text(method: str) -> Callable[..., Any]:
+    def of(value: Any, *rest: Any) -> Any:  # noqa: ANN401
+        if not isinstance(value, str) or not all(isinstance(item, str) for item in rest):
+            return UNKNOWN
+        return getattr(value, method)(*rest)
+
+    return of
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "min": _extreme(min),
+    "max": _extreme(max),
+    "ceil": _rounding(math.ceil),
+    "floor": _rounding(math.floor),
+    "len": _length,
+    "any_of": _any_of,
+    "number": _number,
+    "lower": _text("lower"),
+    "starts_with": _text("startswith"),
+    "ends_with": _text("endswith"),
+}
+"""Functions of values. `known`, `default`, `has` and `peak_if` are handled apart: they accept what is unknown."""
+
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+}
+_ORDER: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_OPERATIONS: dict[str, Callable[[Tree, FactSource], Any]] = {
+    "fact": _fact,
+    "has": _has,
+    "const": _const,
+    "and": _and,
+    "or": _or,
+    "not": _not,
+    "if": _conditional,
+    "neg": _negate,
+    "==": _equality,
+    "!=": _equality,
+    "in": _membership,
+    "not in": _membership,
+    "chain": _chain,
+    "list": _list,
+    "call": _call,
+    "peak_if": _peak_if,
+    **dict.fromkeys(_ARITHMETIC, _arithmetic),
+    **dict.fromkeys(_ORDER, _order),
+}

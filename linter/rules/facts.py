@@ -1,0 +1,190 @@
+"""What rules may speak of: facts about one reading, derived when a rule first asks.
+
+A fact is a dotted name. Named facts are functions registered with `@fact`; their docstring is the meaning that
+the documentation prints. Besides them are open families: every Job field by its path, `config.<key>` of the
+checked file, `deepspeed.<key>` of the DeepSpeed config in force, and `item.<value>` in rules with `each`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .expression import UNKNOWN
+from .quantity import CONSTANTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..estimator.estimate import Estimate
+    from ..formats.format import Problem, Project, Reading
+    from ..hardware.gpu import Gpu
+    from ..job import Job
+    from ..models.model import Model
+    from ..source.node import Entry, Node
+
+CONFIG, DEEPSPEED, ITEM = "config.", "deepspeed.", "item."
+OPEN_FAMILIES = (CONFIG, DEEPSPEED, ITEM)
+
+MAX_ESTIMATES = 24
+"""What-if estimates that the conditions of all rules may ask for on one file."""
+
+
+class Fact(NamedTuple):
+    """A named fact: its unit, what it means, and how it is derived."""
+
+    unit: str
+    meaning: str
+    derive: Callable[[Facts], Any]
+
+
+FACTS: dict[str, Fact] = {}
+
+
+def fact(path: str, unit: str = "") -> Callable[[Callable[[Facts], Any]], Callable[[Facts], Any]]:
+    """Register a function as the fact `path`; what it raises of AttributeError on a None means UNKNOWN."""
+
+    def register(derive: Callable[[Facts], Any]) -> Callable[[Facts], Any]:
+        FACTS[path] = Fact(unit, (derive.__doc__ or "").strip(), derive)
+        return derive
+
+    return register
+
+
+class Facts:
+    """The facts of one reading. `reads` collects the paths that were asked for since it was last cleared."""
+
+    def __init__(self, reading: Reading, project: Project, gpu: Gpu | None) -> None:
+        self.reading = reading
+        self.project = project
+        self.gpu = gpu
+        self.job: Job = reading.job
+        self.item: Problem | None = None
+        self.reads: set[str] = set()
+        self.model_reason = ""
+        self.estimate_reason = ""
+        self._values: dict[str, Any] = {}
+        self._model: Model | None | bool = False
+        self._estimates: dict[tuple[tuple[str, Any], ...], Estimate | None] = {}
+
+    def get(self, path: str) -> Any:  # noqa: ANN401
+        """The value of a fact; UNKNOWN where it cannot be derived."""
+        self.reads.add(path)
+        if path.startswith(ITEM):
+            return self._of_item(path[len(ITEM) :])
+        try:
+            return self._values[path]
+        except KeyError:
+            value = self._values[path] = self._derive(path)
+            return value
+
+    def has(self, path: str) -> bool:
+        """Whether the key of a `config.` or `deepspeed.` path is written, null included."""
+        self.reads.add(path)
+        return self.entry(path) is not None
+
+    def peak_if(self, changes: dict[str, Any]) -> Any:  # noqa: ANN401
+        """Process bytes of the fullest GPU with Job fields changed; UNKNOWN where not estimable."""
+        self.reads.add("estimate.peak")
+        estimate = self.estimate_with(changes)
+        return UNKNOWN if estimate is None else estimate.needed
+
+    def entry(self, path: str) -> Entry | None:
+        """The entry that a `config.` or `deepspeed.` path names, None where the key is not written."""
+        if path.startswith(CONFIG):
+            return self.reading.config.root.find(path[len(CONFIG) :])
+        root = self.deepspeed_root() if path.startswith(DEEPSPEED) else None
+        return root.find(path[len(DEEPSPEED) :]) if root is not None else None
+
+    def deepspeed_root(self) -> Node | None:
+        """The DeepSpeed config in force: the file itself, the one it names, or the one it holds."""
+        if self.reading.format == "deepspeed":
+            return self.reading.config.root
+        for key, document in self.reading.references.items():
+            if "deepspeed" in key and document.root.is_mapping:
+                return document.root
+        held = self.reading.config.root.get("deepspeed")
+        return held if held is not None and held.is_mapping else None
+
+    def deepspeed_path(self) -> str:
+        """The file that holds `deepspeed_root`."""
+        for key, document in self.reading.references.items():
+            if "deepspeed" in key:
+                return document.path
+        return self.reading.config.path
+
+    @property
+    def folder(self) -> str:
+        """The folder of the checked file, where a local model may lie."""
+        return os.path.dirname(self.reading.config.path) or "."
+
+    @property
+    def model(self) -> Model | None:
+        """The resolved model; None where it is unknown, `model_reason` then says why."""
+        if self._model is False:
+            self._model = self._resolve()
+        return self._model  # type: ignore[return-value]
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """The estimate of the job as written; None where it cannot be made, `estimate_reason` then says why."""
+        return self.estimate_with({})
+
+    def estimate_with(self, changes: dict[str, Any]) -> Estimate | None:
+        """The estimate with Job fields changed, made once."""
+        key = tuple(sorted((path, str(value)) for path, value in changes.items()))
+        if key not in self._estimates:
+            if len(self._estimates) > MAX_ESTIMATES:
+                return None
+            self._estimates[key] = self._estimated(self.job.with_changes(changes) if changes else self.job)
+        return self._estimates[key]
+
+    def _estimated(self, job: Job) -> Estimate | None:
+        model = self.model
+        if model is None:
+            self.estimate_reason = self.model_reason
+            return None
+        from ..estimator import estimate_job
+        from ..estimator.estimate import NotEstimable
+
+        try:
+            return estimate_job(job, model, self.gpu)
+        except NotEstimable as error:
+            if job is self.job:
+                self.estimate_reason = str(error)
+            return None
+
+    def _resolve(self) -> Model | None:
+        reference = self.job.model
+        if reference is None:
+            self.model_reason = "the config names no model"
+            return None
+        from ..models.model import UnknownModel
+        from ..models.resolve import resolve
+
+        try:
+            return resolve(reference, self.folder, self.project.root)
+        except UnknownModel as error:
+            self.model_reason = str(error)
+            return None
+
+    def _of_item(self, name: str) -> Any:  # noqa: ANN401
+        if self.item is None:
+            return UNKNOWN
+        return self.item.key if name == "key" else self.item.values.get(name, UNKNOWN)
+
+    def _derive(self, path: str) -> Any:  # noqa: ANN401
+        known = FACTS.get(path)
+        if known is not None:
+            return known.derive(self)
+        if path in CONSTANTS:
+            return CONSTANTS[path]
+        if path.startswith((CONFIG, DEEPSPEED)):
+            entry = self.entry(path)
+            return entry.value.plain() if entry is not None else None
+        return _plain(self.job.get(path))
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401
+    """A Job part (`parallelism.zero`) is true where it exists."""
+    return True if hasattr(value, "__dataclass_fields__") else value

@@ -1,0 +1,215 @@
+"""Facts that follow from the Job, the model and the GPU without an estimate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .expression import UNKNOWN
+from .facts import Facts, fact
+
+
+@fact("format")
+def _format(facts: Facts) -> Any:  # noqa: ANN401
+    """The config format of the checked file."""
+    return facts.reading.format
+
+
+@fact("upstream")
+def _upstream(facts: Facts) -> Any:  # noqa: ANN401
+    """The tool and version whose defaults count."""
+    return facts.reading.upstream
+
+
+@fact("gpus")
+def _gpus(facts: Facts) -> Any:  # noqa: ANN401
+    """GPUs of the whole job."""
+    return facts.job.world_size
+
+
+@fact("gpus.assumed")
+def _gpus_assumed(facts: Facts) -> Any:  # noqa: ANN401
+    """Whether nobody stated how many GPUs the job has."""
+    origin = facts.job.origins.get("hardware.gpus")
+    return facts.job.hardware.gpus is None or (origin is not None and origin.kind == "assumed")
+
+
+@fact("data_parallel")
+def _data_parallel(facts: Facts) -> Any:  # noqa: ANN401
+    """Ranks over which ZeRO or FSDP can shard."""
+    return facts.job.data_parallel
+
+
+@fact("weights.quantized")
+def _quantized(facts: Facts) -> Any:  # noqa: ANN401
+    """Whether the base weights are stored in fewer bits than their dtype."""
+    return facts.job.weights.quantization is not None
+
+
+@fact("zero.stage")
+def _zero_stage(facts: Facts) -> Any:  # noqa: ANN401
+    """The DeepSpeed ZeRO stage, 0 without DeepSpeed."""
+    zero = facts.job.parallelism.zero
+    return zero.stage if zero is not None else 0
+
+
+@fact("zero.offloads")
+def _zero_offloads(facts: Facts) -> Any:  # noqa: ANN401
+    """Whether ZeRO keeps optimizer states or parameters outside the GPU."""
+    zero = facts.job.parallelism.zero
+    return zero is not None and (zero.offload_optimizer.device != "none" or zero.offload_parameters.device != "none")
+
+
+@fact("fsdp.version")
+def _fsdp_version(facts: Facts) -> Any:  # noqa: ANN401
+    """1 or 2; 0 without FSDP."""
+    fsdp = facts.job.parallelism.fsdp
+    return fsdp.version if fsdp is not None else 0
+
+
+@fact("shards.weights")
+def _shards_weights(facts: Facts) -> Any:  # noqa: ANN401
+    """Whether each GPU holds only its part of the weights (ZeRO-3, FSDP full or hybrid shard)."""
+    parallelism = facts.job.parallelism
+    zero = parallelism.zero is not None and parallelism.zero.stage >= 3
+    fsdp = parallelism.fsdp is not None and parallelism.fsdp.sharding in ("full_shard", "hybrid_shard")
+    return zero or fsdp
+
+
+@fact("shards.states")
+def _shards_states(facts: Facts) -> Any:  # noqa: ANN401
+    """Whether each GPU holds only its part of the optimizer states (ZeRO 1 to 3, sharding FSDP)."""
+    parallelism = facts.job.parallelism
+    zero = parallelism.zero is not None and parallelism.zero.stage >= 1
+    fsdp = parallelism.fsdp is not None and parallelism.fsdp.sharding not in ("no_shard", "")
+    return zero or fsdp
+
+
+@fact("rows.tokens", "tokens")
+def _row_tokens(facts: Facts) -> Any:  # noqa: ANN401
+    """Tokens of one micro batch: micro batch size x sequence length."""
+    job = facts.job
+    if job.micro_batch_size is None or job.sequence_length is None:
+        return UNKNOWN
+    return job.micro_batch_size * job.sequence_length
+
+
+@fact("effective_batch_size")
+def _effective_batch(facts: Facts) -> Any:  # noqa: ANN401
+    """Micro batch size x gradient accumulation x data-parallel ranks."""
+    job = facts.job
+    if job.micro_batch_size is None:
+        return UNKNOWN
+    return job.micro_batch_size * job.gradient_accumulation_steps * job.data_parallel
+
+
+@fact("model.known")
+def _model_known(facts: Facts) -> Any:  # noqa: ANN401
+    """Whether the model's tensors are known."""
+    return facts.model is not None
+
+
+@fact("model.named")
+def _model_named(facts: Facts) -> Any:  # noqa: ANN401
+    """Whether the config names a model at all."""
+    return facts.job.model is not None
+
+
+@fact("model.reason")
+def _model_reason(facts: Facts) -> Any:  # noqa: ANN401
+    """Why the model is unknown."""
+    return facts.model_reason if facts.model is None else UNKNOWN
+
+
+@fact("model.id")
+def _model_id(facts: Facts) -> Any:  # noqa: ANN401
+    """The model as the config names it."""
+    if facts.model is not None:
+        return facts.model.id
+    return facts.job.model if isinstance(facts.job.model, str) else UNKNOWN
+
+
+@fact("model.exact")
+def _model_exact(facts: Facts) -> Any:  # noqa: ANN401
+    """Whether the architecture is known, not stood in for by a similar one."""
+    return facts.model.exact if facts.model is not None else UNKNOWN
+
+
+@fact("model.parameters", "parameters")
+def _model_parameters(facts: Facts) -> Any:  # noqa: ANN401
+    """Exact number of parameters."""
+    return facts.model.parameters if facts.model is not None else UNKNOWN
+
+
+@fact("model.type")
+def _model_type(facts: Facts) -> Any:  # noqa: ANN401
+    """`model_type` of the model's config.json."""
+    return facts.model.model_type if facts.model is not None else UNKNOWN
+
+
+@fact("model.checkpoint_quantization")
+def _checkpoint_quantization(facts: Facts) -> Any:  # noqa: ANN401
+    """`quantization_config.quant_method` of the model's own config.json; null without one."""
+    if facts.model is None:
+        return UNKNOWN
+    config = facts.model.config.get("quantization_config")
+    return config.get("quant_method") if isinstance(config, dict) else None
+
+
+def _shape_fact(path: str, name: str, meaning: str, unit: str = "") -> None:
+    def derive(facts: Facts) -> Any:  # noqa: ANN401
+        if facts.model is None:
+            return UNKNOWN
+        value = getattr(facts.model.shape, name)
+        return UNKNOWN if value is None else value
+
+    derive.__doc__ = meaning
+    fact(path, unit)(derive)
+
+
+for _path, _name, _meaning, _unit in (
+    ("model.hidden", "hidden", "Hidden size.", ""),
+    ("model.layers", "layers", "Decoder layers.", ""),
+    ("model.heads", "heads", "Attention heads.", ""),
+    ("model.kv_heads", "kv_heads", "Key/value heads.", ""),
+    ("model.vocabulary", "vocabulary", "Vocabulary size.", ""),
+    ("model.experts", "experts", "Experts of a mixture layer, 0 without.", ""),
+    ("model.max_positions", "max_positions", "Longest sequence the model's config.json allows.", "tokens"),
+    ("model.tied", "tied", "Whether the head shares the embedding's weights.", ""),
+):
+    _shape_fact(_path, _name, _meaning, _unit)
+
+
+@fact("trainable.parameters", "parameters")
+def _trainable(facts: Facts) -> Any:  # noqa: ANN401
+    """Parameters that the optimizer updates."""
+    if facts.model is None:
+        return UNKNOWN
+    from ..models.lora import trainable_parameters
+
+    return trainable_parameters(facts.model, facts.job)
+
+
+def _gpu_fact(path: str, name: str, meaning: str, unit: str = "") -> None:
+    def derive(facts: Facts) -> Any:  # noqa: ANN401
+        if facts.gpu is None:
+            return UNKNOWN
+        value = getattr(facts.gpu, name)
+        return UNKNOWN if value is None else value
+
+    derive.__doc__ = meaning
+    fact(path, unit)(derive)
+
+
+for _path, _name, _meaning, _unit in (
+    ("gpu.name", "name", "Catalogue name of the GPU (`h100-80gb`).", ""),
+    ("gpu.title", "title", "The GPU for people (`H100 80GB`).", ""),
+    ("gpu.vendor", "vendor", "Who makes the GPU.", ""),
+    ("gpu.usable", "usable", "Bytes that torch reports as the GPU's total.", "bytes"),
+    ("gpu.total", "total", "Bytes that nvidia-smi reports as the GPU's total.", "bytes"),
+    ("gpu.compute_capability", "compute_capability", "CUDA compute capability (`8.0`).", ""),
+    ("gpu.bf16", "bf16", "Whether the GPU computes in bfloat16.", ""),
+    ("gpu.fp8", "fp8", "Whether the GPU computes in float8.", ""),
+    ("gpu.flash_attention_2", "flash_attention_2", "Whether FlashAttention 2 runs on the GPU.", ""),
+    ("gpu.flash_attention_3", "flash_attention_3", "Whether FlashAttention 3 runs on the GPU.", ""),
+):
+    _gpu_fact(_path, _name, _meaning, _unit)

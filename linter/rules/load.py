@@ -1,0 +1,190 @@
+"""Rules by where they come from: the bundled index, and folders of the user's own rule files."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from .rule import Advice, Place, Rule, RuleError, Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ..source.document import Document
+
+RESERVED_PREFIX = "GPU"
+MAX_RULE_FILES = 500
+
+
+class RuleSettings(Protocol):
+    """What settings say about rules."""
+
+    @property
+    def select(self) -> tuple[str, ...]:
+        """Ids, names or id prefixes to run; empty for all stable rules."""
+
+    @property
+    def ignore(self) -> tuple[str, ...]:
+        """Ids, names or id prefixes not to report."""
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """Folders with rule files."""
+
+    @property
+    def preview(self) -> bool:
+        """Whether preview rules run without being selected."""
+
+
+class RuleFile(NamedTuple):
+    """A rule with all that its file says (`data`)."""
+
+    rule: Rule
+    data: dict[str, Any]
+    document: Document
+
+
+def load_rules(settings: RuleSettings | None = None) -> Selection:
+    """The rules of a run; raises RuleError for an unusable rule file or a selection that names no rule."""
+    rules, recipes = bundled()
+    if settings is None:
+        return select(rules, recipes)
+    for folder in settings.rules:
+        rules = (*rules, *_own_rules(folder, rules, recipes))
+    return select(rules, recipes, settings.select, settings.ignore, preview=settings.preview)
+
+
+def select(
+    rules: tuple[Rule, ...],
+    recipes: dict[str, Advice],
+    wanted: Iterable[str] = (),
+    ignored: Iterable[str] = (),
+    *,
+    preview: bool = False,
+) -> Selection:
+    """The rules to run. A word is an id, a name, or the beginning of ids (`GPU1`).
+
+    Without `wanted` all stable rules run, with `preview` also those in preview; a preview rule also runs when
+    its id or name is wanted in full. Deprecated rules run only so. Raises RuleError for a word of `wanted` that
+    fits no rule.
+    """
+    wanted, ignored = tuple(wanted), tuple(ignored)
+    for word in wanted:
+        if not any(_fits(rule, word) for rule in rules):
+            raise RuleError("select", f"no rule is called {word}{_nearest(word, rules)}")
+    chosen = tuple(rule for rule in rules if _chosen(rule, wanted, preview=preview))
+    muted = frozenset(rule.id for rule in chosen if any(_fits(rule, word) for word in ignored))
+    return Selection(tuple(rule for rule in chosen if rule.group or rule.id not in muted), recipes, muted)
+
+
+def _chosen(rule: Rule, wanted: tuple[str, ...], *, preview: bool) -> bool:
+    if rule.id in wanted or rule.name in wanted:
+        return True
+    on = rule.status == "stable" or (preview and rule.status == "preview")
+    return on and (not wanted or any(_fits(rule, word) for word in wanted))
+
+
+def _fits(rule: Rule, word: str) -> bool:
+    return rule.name == word or (bool(word) and rule.id.startswith(word))
+
+
+def _nearest(word: str, rules: tuple[Rule, ...]) -> str:
+    from difflib import get_close_matches
+
+    found = get_close_matches(word[:80], [name for rule in rules for name in (rule.id, rule.name)], 1, 0.6)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def find_rule(word: str, rules: Iterable[Rule]) -> Rule:
+    """The rule with that id or name; raises RuleError with the nearest."""
+    rules = tuple(rules)
+    for rule in rules:
+        if word in (rule.id, rule.name) or word.upper() == rule.id:
+            return rule
+    raise RuleError(word, f"no rule is called {word}{_nearest(word, rules)}")
+
+
+@cache
+def bundled() -> tuple[tuple[Rule, ...], dict[str, Advice]]:
+    """The rules and recipes of `rules/index.json`, which `scripts/build.py` writes."""
+    with open(os.path.join(rules_folder(), "index.json"), encoding="utf-8") as file:
+        index = json.load(file)
+    rules = tuple(_rule(item) for item in index["rules"])
+    return rules, {name: _advice(item) for name, item in index["recipes"].items()}
+
+
+def rules_folder() -> str:
+    """Where the bundled rule files lie."""
+    folder: str = import_module("..rules_data", __package__).__path__[0]
+    return folder
+
+
+def rule_paths(folder: str) -> Iterator[str]:
+    """The rule files of a folder, sorted."""
+    for name in sorted(os.listdir(folder)):
+        if name.endswith((".yaml", ".yml")) and name != "recipes.yaml":
+            yield os.path.join(folder, name)
+
+
+def read_rule_file(path: str) -> RuleFile:
+    """One rule file, compiled and whole; raises RuleError with the place of what is wrong."""
+    from ..source.document import SourceError
+    from ..source.read import read
+    from .compile import compile_rule
+
+    try:
+        document = read(path)
+    except SourceError as error:
+        raise RuleError(path, error.reason, error.line, error.column) from None
+    if document.duplicates:
+        span = document.duplicates[0].lost
+        raise RuleError(path, f"{document.duplicates[0].key} stands twice", span.line, span.column)
+    return RuleFile(compile_rule(document), document.root.plain(), document)
+
+
+def _own_rules(folder: str, rules: tuple[Rule, ...], recipes: dict[str, Advice]) -> Iterator[Rule]:
+    if not os.path.isdir(folder):
+        raise RuleError(folder, "no such folder of rules")
+    paths = list(rule_paths(folder))
+    if len(paths) > MAX_RULE_FILES:
+        raise RuleError(folder, f"more than {MAX_RULE_FILES} rule files")
+    taken = {word: rule.file for rule in rules for word in (rule.id, rule.name)}
+    for path in paths:
+        file = read_rule_file(path)
+        rule = file.rule
+        if rule.id.startswith(RESERVED_PREFIX) and rule.id[len(RESERVED_PREFIX) :].isdigit():
+            raise _at(file, "id", f"ids that begin with {RESERVED_PREFIX} are gpulint's own")
+        for key, word in (("id", rule.id), ("name", rule.name)):
+            if word in taken:
+                raise _at(file, key, f"{word} is already a rule, in {taken[word]}")
+            taken[word] = path
+        unknown = [item.recipe for item in rule.suggest if item.recipe and item.recipe not in (*recipes, "search")]
+        if unknown:
+            raise _at(file, "suggest", f"no recipe is called {unknown[0]}; known are {', '.join(recipes)}")
+        yield rule
+
+
+def _at(file: RuleFile, key: str, reason: str) -> RuleError:
+    node = file.document.root.get(key)
+    place = (node.span.line, node.span.column) if node else (0, 0)
+    return RuleError(file.rule.file, reason, *place)
+
+
+def _rule(item: dict[str, Any]) -> Rule:
+    return Rule(
+        **{
+            **item,
+            "kinds": tuple(item["kinds"]),
+            "formats": tuple(item["formats"]),
+            "at": tuple(Place(path, label) for path, label in item["at"]),
+            "notes": tuple(item["notes"]),
+            "suggest": tuple(_advice(advice) for advice in item["suggest"]),
+        }
+    )
+
+
+def _advice(item: dict[str, Any]) -> Advice:
+    return Advice(**{**item, "factors": tuple(item.get("factors", ()))})

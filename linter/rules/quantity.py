@@ -1,0 +1,101 @@
+"""Units of facts: what an expression's result is counted in, and how it is written for people.
+
+Units are `bytes`, `parameters`, `tokens`, `percent` and "" for all else. Bytes never mix with plain numbers
+except 0: `gpu.usable > 80` is an error at load that `80 * GiB` cures.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..units import bytes_text, count_text
+from .expression import is_number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .expression import Tree
+
+CONSTANTS: dict[str, int] = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+"""Facts that are plain byte counts, for literals such as `80 * GiB`."""
+
+MAX_TEXT = 60
+"""Characters of a config's own text that a message quotes."""
+
+
+class UnitError(Exception):
+    """An expression that adds or compares bytes with something else."""
+
+
+def unit_of(tree: Tree, unit_of_fact: Callable[[str], str]) -> str:
+    """The unit of an expression's result; raises UnitError where bytes meet a plain number."""
+    return _unit(tree, unit_of_fact)
+
+
+def _unit(tree: Tree, lookup: Callable[[str], str]) -> str:
+    operation = tree[0]
+    if operation == "fact":
+        return "bytes" if tree[1] in CONSTANTS else lookup(tree[1])
+    if operation == "peak_if":
+        return "bytes"
+    if operation in ("const", "has"):
+        return ""
+    if operation == "call":
+        units = [_unit(part, lookup) for part in tree[2:]]
+        return _agreed(units, tree[2:]) if tree[1] in ("min", "max", "default") else _kept(tree[1], units)
+    parts = [part for part in tree[1:] if isinstance(part, list)]
+    units = [_unit(part, lookup) for part in parts]
+    if operation in ("+", "-", "%"):
+        return _agreed(units, parts)
+    if operation == "*":
+        return next((unit for unit in units if unit), "")
+    if operation in ("/", "//"):
+        return "" if units[0] == units[1] else units[0]
+    if operation in ("<", "<=", ">", ">=", "==", "!="):
+        _agreed(units, parts)
+        return ""
+    if operation == "if":
+        return _agreed(units[1:], parts[1:])
+    return units[0] if operation == "neg" else ""
+
+
+def _kept(function: str, units: list[str]) -> str:
+    return units[0] if function in ("ceil", "floor", "number") else ""
+
+
+def _agreed(units: list[str], parts: list[Tree]) -> str:
+    named = {unit for unit, part in zip(units, parts, strict=True) if part[0] != "const" or part[1] not in (0, None)}
+    if "bytes" in named and len(named) > 1:
+        other = next(iter(named - {"bytes"}))
+        raise UnitError(f"bytes meet {other or 'a plain number'}; write sizes as 80 * GiB")
+    return next((unit for unit in units if unit), "")
+
+
+def text_of(value: Any, unit: str) -> str:  # noqa: ANN401
+    """A value as messages print it: `59.8 GiB`, `8.03 B`, `8,192`, `0.9`, `null`."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if is_number(value):
+        return _number_text(value, unit)
+    if isinstance(value, list | tuple):
+        return clipped(", ".join(text_of(item, unit) for item in value))
+    return clipped(str(value))
+
+
+def _number_text(value: float, unit: str) -> str:
+    if unit == "bytes":
+        return bytes_text(value)
+    if unit == "parameters":
+        return count_text(value)
+    if unit == "percent":
+        return f"{value:.0%}"
+    if isinstance(value, int) or (value == int(value) and abs(value) >= 1):
+        return f"{int(value):,}"
+    return f"{value:.3g}"
+
+
+def clipped(text: str) -> str:
+    """At most MAX_TEXT characters of a config's own text."""
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"

@@ -1,0 +1,88 @@
+"""PyYAML's events for a text, from libyaml where it reads as PyYAML's own scanner does.
+
+The tools whose configs are read call `yaml.safe_load`, which is the scanner in Python. libyaml is ten times
+faster and agrees with it, but for a few texts that `_DIFFERS` names; those go to the scanner in Python.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from yaml.parser import Parser
+from yaml.reader import Reader, ReaderError
+from yaml.scanner import Scanner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+try:
+    from yaml.cyaml import CParser
+except ImportError:
+    CParser = None  # type: ignore[assignment,misc]
+
+_DIFFERS = re.compile("\t")
+"""libyaml takes a tab for a blank after `key:` and after `-`; PyYAML refuses it."""
+
+_UNREADABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that YAML 1.1 does not allow in a file (section 5.1)."""
+
+_PROPERTIES = re.compile(r"(?:[&!]\S*|\s+|(?<=\s)#[^\r\n]*)*")
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class YamlRefused(Exception):
+    """The text is not YAML. `offset` counts characters. The reason never quotes the text: it may hold a secret."""
+
+    def __init__(self, reason: str, offset: int) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.offset = offset
+
+
+class _PythonParser(Reader, Scanner, Parser):
+    """PyYAML's reader, scanner and parser without its composer."""
+
+    def __init__(self, text: str) -> None:
+        Reader.__init__(self, text)
+        Scanner.__init__(self)
+        Parser.__init__(self)
+
+
+def events(text: str) -> Iterator[Any]:
+    """The events of a text without byte order mark. Raises YamlRefused."""
+    bad = _UNREADABLE.search(text)
+    if bad:
+        raise YamlRefused(f"character U+{ord(bad[0]):04X} is not allowed in YAML", bad.start())
+    try:
+        parser = _PythonParser(text) if CParser is None or _DIFFERS.search(text) else CParser(text)
+        event = parser.get_event()
+        while event is not None:
+            yield event
+            event = parser.get_event()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        offset = mark.index if mark else 0
+        reason = error.problem or "not valid YAML"
+        if error.context:
+            reason += f", {error.context}"
+        if text[offset : offset + 1] == "\t":
+            reason += " (a tab; YAML indents with spaces)"
+        raise YamlRefused(reason, offset) from None
+    except ReaderError as error:
+        raise YamlRefused(f"not valid YAML: {error.reason}", 0) from None
+
+
+def after_properties(text: str, start: int, end: int) -> int:
+    """Where a node's content starts, given where its anchor and tag do."""
+    match = _PROPERTIES.match(text, start, end)
+    return match.end() if match else start
+
+
+def without_surrogates(text: str) -> str:
+    """The text with surrogate pairs joined and lone surrogates replaced: they cannot be printed or hashed."""
+    if not _SURROGATE.search(text):
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,0 +1,90 @@
+"""What a GPU process takes beside its tensors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import gpulint.estimator.runtime as runtime
+import pytest
+from gpulint.estimator.runtime import allocated_workspace, communicators, process_overhead
+from gpulint.hardware.catalogue import find, gpus
+from gpulint.job import Job
+from gpulint.units import GIB, MIB
+
+
+def job(**fields) -> Job:
+    return Job.validate({"kind": "training", **fields})
+
+
+TWO = {"hardware": {"gpus": 2}}
+
+
+@pytest.mark.parametrize("gpu", [None, *gpus()], ids=lambda gpu: gpu.name if gpu else "unknown")
+@pytest.mark.parametrize("plan", [{}, TWO, {"hardware": {"gpus": 16, "nodes": 2}}], ids=["one", "two", "sixteen"])
+def test_the_interval_holds_the_expected_value(gpu, plan):
+    overhead = process_overhead(gpu, job(**plan))
+    assert 0 < overhead.low <= overhead.total <= overhead.high < 8 * GIB
+    assert overhead.total == overhead.context + overhead.libraries + overhead.nccl
+    assert all(": " in source for source in overhead.sources)
+
+
+def test_an_unknown_gpu_has_the_widest_interval():
+    unknown = process_overhead(None, job())
+    for name in ("t4", "a100-80gb", "rtx-6000-ada", "h100-80gb"):
+        known = process_overhead(find(name), job())
+        assert unknown.low <= known.low <= known.high <= unknown.high
+
+
+def test_published_contexts_lie_in_their_interval():
+    t4 = process_overhead(find("t4"), job())
+    assert t4.context == 141 * MIB
+    ada = process_overhead(find("rtx-6000-ada"), job())
+    assert ada.context == 426 * MIB
+
+
+def test_nccl_counts_only_where_gpus_work_together():
+    assert process_overhead(None, job()).nccl == 0
+    two = process_overhead(None, job(**TWO))
+    eight = process_overhead(None, job(hardware={"gpus": 8}))
+    assert 0 < two.nccl < eight.nccl
+    replicas = Job.validate({"kind": "inference", "inference": {"engine": "vllm"}, "hardware": {"gpus": 8}})
+    assert process_overhead(None, replicas).nccl == 0
+
+
+def test_every_kind_of_parallelism_is_a_communicator():
+    assert communicators(job(hardware={"gpus": 8})) == 1
+    plan = job(hardware={"gpus": 8}, parallelism={"tensor": 2, "pipeline": 2})
+    assert communicators(plan) == 3
+    assert process_overhead(None, plan).high > process_overhead(None, job(hardware={"gpus": 8})).high
+
+
+def test_old_torch_loads_every_kernel():
+    a100 = find("a100-80gb")
+    old = process_overhead(a100, job(versions={"torch": "1.10.2+cu113"}))
+    new = process_overhead(a100, job(versions={"torch": "2.4.1"}))
+    assert old.high > new.high == process_overhead(a100, job()).high
+
+
+@pytest.mark.parametrize(
+    ("gpu", "kind", "size"),
+    [
+        ("a100-80gb", "training", 2 * 8320 * 1024),
+        ("a100-80gb", "inference", 8320 * 1024),
+        ("t4", "training", 2 * 8320 * 1024),
+        ("h100-80gb", "training", 64 * MIB),
+        ("h200", "inference", 32 * MIB),
+        ("mi300x", "inference", 128 * MIB),
+        (None, "training", 2 * 8320 * 1024),
+    ],
+)
+def test_cublas_workspace_is_counted_by_handle(gpu, kind, size):
+    assert allocated_workspace(Job(kind=kind), find(gpu) if gpu else None) == size
+
+
+def test_every_row_of_the_table_has_a_source_and_an_interval():
+    table = json.loads((Path(runtime.__file__).parent / "runtime.json").read_text())
+    for kind in ("context", "libraries", "nccl"):
+        for row in table[kind]:
+            assert row["low"] <= row["expected"] <= row["high"], row
+            assert len(row["source"]) > 20, row
