@@ -1,0 +1,44 @@
+"""Job -> Estimate: the memory of a GPU job, component by component.
+
+`estimate_job` takes a resolved model and GPU, `estimate` resolves them from the job first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..hardware.gpu import Gpu
+    from ..job import Job
+    from ..models.model import Model
+    from .estimate import Estimate
+
+
+def estimate_job(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
+    """The memory of `job` on its fullest GPU; `gpu` None leaves the verdict `unknown`.
+
+    Raises NotEstimable with what is missing, for people.
+    """
+    if job.kind == "inference":
+        from .inference import estimate_inference
+
+        return estimate_inference(job, model, gpu)
+    from .training import estimate_training
+
+    return estimate_training(job, model, gpu)
+
+
+def estimate(job: Job, directory: str | None = None, root: str | None = None) -> Estimate:
+    """Like `estimate_job`, with the job's model and GPU looked up.
+
+    `directory` is where the config stands (for model paths), `root` the project's root. Raises NotEstimable,
+    models.model.UnknownModel or hardware.catalogue.UnknownGpu.
+    """
+    from ..hardware.catalogue import find
+    from ..models.resolve import resolve
+    from .estimate import NotEstimable
+
+    if job.model is None:
+        raise NotEstimable("the job names no model")
+    gpu = find(job.hardware.gpu) if job.hardware.gpu else None
+    return estimate_job(job, resolve(job.model, directory, root), gpu)

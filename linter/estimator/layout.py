@@ -27,7 +27,7 @@ class Layout:
     trainable                     trainable elements of the rank's share of the model
     largest_gradient              bytes of the largest tensor's gradient
     buffers                       resident besides those (DDP's buckets, ZeRO-3's bucket)
-    step_gradients, step_optimizer   copies and temporaries of the optimizer step
+    step_gradients, step_optimizer, step_buffers   copies, temporaries and buffers alive in the optimizer step
     load                          what loading needs on top of the weights
     in_backward                   each gradient is used up and freed as soon as it is complete
     """
@@ -43,6 +43,7 @@ class Layout:
     buffers: int = 0
     step_gradients: int = 0
     step_optimizer: int = 0
+    step_buffers: int = 0
     load: int = 0
     accumulating: bool = False
     in_backward: bool = False
@@ -120,6 +121,6 @@ def whole_layout(job: Job, found: tuple[Parameter, ...]) -> Layout:
         *derivation.optimizer(tensors, spec, states, job, masters=masters),
     ]
     if job.data_parallel > 1 and not spec.in_backward:
-        built.buffers = gradients
+        built.buffers = built.step_buffers = gradients
         built.terms.append(derivation.ddp_buckets(gradients))
     return built

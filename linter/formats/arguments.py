@@ -24,13 +24,17 @@ class Arguments:
     """The keys of a mapping, the last of equal ones counting, under one spelling.
 
     `spelling` makes two spellings of one argument equal (`max-model-len` and `max_model_len`); `prefix` is the dotted
-    place of the mapping in its file.
+    place of the mapping in its file. `anchor` is the key to blame for a mapping that is not written in the file
+    itself (JSON in a string).
     """
 
-    __slots__ = ("entries", "prefix", "spelling")
+    __slots__ = ("anchor", "entries", "prefix", "spelling")
 
-    def __init__(self, node: Node | None, prefix: str = "", *, dashes: bool = False) -> None:
+    def __init__(
+        self, node: Node | None, prefix: str = "", *, dashes: bool = False, anchor: Given | None = None
+    ) -> None:
         self.prefix = prefix
+        self.anchor = anchor
         self.spelling = dashes
         self.entries: dict[str, Entry] = {}
         for entry in node.entries() if node is not None else ():
@@ -47,6 +51,8 @@ class Arguments:
         """The first of `names` that the file has, whatever its value (null included)."""
         for name in names:
             entry = self.entries.get(self._name(name))
+            if entry is not None and self.anchor is not None:
+                return self.anchor._replace(value=entry.value.plain())
             if entry is not None:
                 written = str(entry.key.value)
                 return Given(entry.value.plain(), entry, f"{self.prefix}.{written}" if self.prefix else written)

@@ -27,7 +27,7 @@ def accepts(schema: dict[str, Any], node: Node, coercion: str) -> bool:
     types = schema.get("type")
     if types is None and "enum" not in schema:
         return True
-    names = types if isinstance(types, list) else [types]
+    names: list[str] = types if isinstance(types, list) else [types] if types else []
     if node.is_mapping:
         return "object" in names
     if node.is_sequence:
@@ -74,12 +74,11 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, (bool, int)) or (isinstance(value, float) and value.is_integer())
 
 
-_TESTS = {
-    "boolean": _is_boolean,
-    "integer": _is_integer,
-    "number": _is_number,
-    "string": lambda value: isinstance(value, str),
-}
+def _is_string(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+_TESTS = {"boolean": _is_boolean, "integer": _is_integer, "number": _is_number, "string": _is_string}
 
 
 def as_number(value: Any) -> float | None:

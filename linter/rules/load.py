@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from ..source.document import Document
 
+DOCS_URL = ""
+"""Where the pages of `docs/rules/` are published, `{id}` for the rule; empty until they are."""
+
 RESERVED_PREFIX = "GPU"
 MAX_RULE_FILES = 500
 
@@ -39,12 +42,60 @@ class RuleSettings(Protocol):
         """Whether preview rules run without being selected."""
 
 
+class RuleText(NamedTuple):
+    """What a report says about a rule that fired."""
+
+    id: str
+    name: str
+    severity: str
+    summary: str
+    why: str
+    url: str
+
+
 class RuleFile(NamedTuple):
-    """A rule with all that its file says (`data`)."""
+    """A rule with all that its file says (`source`)."""
 
     rule: Rule
-    data: dict[str, Any]
+    source: dict[str, Any]
     document: Document
+
+    @property
+    def id(self) -> str:
+        """The rule's id."""
+        return self.rule.id
+
+    @property
+    def name(self) -> str:
+        """The name people read and suppress by."""
+        return self.rule.name
+
+    @property
+    def severity(self) -> str:
+        """error, warning or info."""
+        return self.rule.severity
+
+    @property
+    def status(self) -> str:
+        """preview, stable or deprecated."""
+        return self.rule.status
+
+    @property
+    def applies_text(self) -> str:
+        """What it applies to, in words: `training: axolotl, llamafactory`."""
+        kinds = ", ".join(self.rule.kinds) or "all"
+        return f"{kinds}: {', '.join(self.rule.formats)}" if self.rule.formats else kinds
+
+    @property
+    def summary(self) -> str:
+        """One sentence on what it finds."""
+        text = " ".join(str(self.source.get("what") or self.rule.name.replace("-", " ")).split())
+        return text.split(". ")[0].rstrip(".")
+
+    def text(self) -> RuleText:
+        """What reports say about the rule."""
+        why = " ".join(str(self.source["why"]).split())
+        return RuleText(self.id, self.name, self.severity, self.summary, why, DOCS_URL.format(id=self.id))
 
 
 def load_rules(settings: RuleSettings | None = None) -> Selection:
@@ -53,7 +104,7 @@ def load_rules(settings: RuleSettings | None = None) -> Selection:
     if settings is None:
         return select(rules, recipes)
     for folder in settings.rules:
-        rules = (*rules, *_own_rules(folder, rules, recipes))
+        rules = (*rules, *(file.rule for file in _own_rules(folder, rules, recipes)))
     return select(rules, recipes, settings.select, settings.ignore, preview=settings.preview)
 
 
@@ -129,6 +180,18 @@ def rule_paths(folder: str) -> Iterator[str]:
             yield os.path.join(folder, name)
 
 
+def all_rules(folders: Iterable[str] = ()) -> tuple[RuleFile, ...]:
+    """Every bundled rule and every rule of the given folders with all that their files say."""
+    rules, recipes = bundled()
+    own = [file for folder in folders for file in _own_rules(folder, rules, recipes)]
+    return (*(read_rule_file(path) for path in rule_paths(rules_folder())), *own)
+
+
+def rule_texts(settings: RuleSettings) -> tuple[RuleText, ...]:
+    """What reports say about the rules of a run."""
+    return tuple(file.text() for file in all_rules(settings.rules))
+
+
 def read_rule_file(path: str) -> RuleFile:
     """One rule file, compiled and whole; raises RuleError with the place of what is wrong."""
     from ..source.document import SourceError
@@ -145,7 +208,7 @@ def read_rule_file(path: str) -> RuleFile:
     return RuleFile(compile_rule(document), document.root.plain(), document)
 
 
-def _own_rules(folder: str, rules: tuple[Rule, ...], recipes: dict[str, Advice]) -> Iterator[Rule]:
+def _own_rules(folder: str, rules: tuple[Rule, ...], recipes: dict[str, Advice]) -> Iterator[RuleFile]:
     if not os.path.isdir(folder):
         raise RuleError(folder, "no such folder of rules")
     paths = list(rule_paths(folder))
@@ -164,7 +227,7 @@ def _own_rules(folder: str, rules: tuple[Rule, ...], recipes: dict[str, Advice])
         unknown = [item.recipe for item in rule.suggest if item.recipe and item.recipe not in (*recipes, "search")]
         if unknown:
             raise _at(file, "suggest", f"no recipe is called {unknown[0]}; known are {', '.join(recipes)}")
-        yield rule
+        yield file
 
 
 def _at(file: RuleFile, key: str, reason: str) -> RuleError:

@@ -22,13 +22,24 @@ try:
 except ImportError:
     CParser = None  # type: ignore[assignment,misc]
 
-_DIFFERS = re.compile("\t")
-"""libyaml takes a tab for a blank after `key:` and after `-`; PyYAML refuses it."""
+_DIFFERS = re.compile(
+    "\t"  # a blank for libyaml, refused by PyYAML after `key:` and `-`
+    "|\ufeff"  # refused by libyaml within the text
+    r"|\?\s"  # `[a? b]`: a plain scalar for libyaml, refused by PyYAML
+    r"|:[]},[{]"  # `{a:}`: refused by libyaml
+    r"|[|>][-+0-9]*#"  # `|#`: a comment for libyaml, refused by PyYAML
+    r"|(?:^|[\s\[{,])!"  # tags: which characters end one, and the type of `! 1`
+    r"|\\(?:u|U0000)[dD][89a-fA-F]"  # escaped surrogates: refused by libyaml
+)
+"""Texts that may read differently. Found by comparing both on random texts (`tests/source/test_yaml_events.py`)."""
+
+_LARGE = 200_000
+"""Characters above which libyaml reads a text all the same: the scanner in Python takes 10 s for 1 MiB."""
 
 _UNREADABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that YAML 1.1 does not allow in a file (section 5.1)."""
 
-_PROPERTIES = re.compile(r"(?:[&!]\S*|\s+|(?<=\s)#[^\r\n]*)*")
+_PROPERTY = re.compile(r"[&!]\S*(?:\s+|(?<=\s)#[^\r\n]*)*")
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -56,8 +67,9 @@ def events(text: str) -> Iterator[Any]:
     bad = _UNREADABLE.search(text)
     if bad:
         raise YamlRefused(f"character U+{ord(bad[0]):04X} is not allowed in YAML", bad.start())
+    in_python = CParser is None or (len(text) <= _LARGE and _DIFFERS.search(text) is not None)
     try:
-        parser = _PythonParser(text) if CParser is None or _DIFFERS.search(text) else CParser(text)
+        parser = _PythonParser(text) if in_python else CParser(text)
         event = parser.get_event()
         while event is not None:
             yield event
@@ -73,12 +85,16 @@ def events(text: str) -> Iterator[Any]:
         raise YamlRefused(reason, offset) from None
     except ReaderError as error:
         raise YamlRefused(f"not valid YAML: {error.reason}", 0) from None
+    except (ValueError, OverflowError):  # PyYAML's scanner on an escape beyond U+10FFFF
+        raise YamlRefused("not valid YAML: an escape is no character", parser.get_mark().index) from None
 
 
-def after_properties(text: str, start: int, end: int) -> int:
-    """Where a node's content starts, given where its anchor and tag do."""
-    match = _PROPERTIES.match(text, start, end)
-    return match.end() if match else start
+def after_properties(text: str, start: int, end: int, count: int) -> int:
+    """Where a node's content starts, given where its `count` properties (anchor, tag) do."""
+    for _ in range(count):
+        match = _PROPERTY.match(text, start, end)
+        start = match.end() if match else start
+    return start
 
 
 def without_surrogates(text: str) -> str:

@@ -96,7 +96,6 @@ class _Composer:
         "stack",
         "tags",
         "text",
-        "weights",
     )
 
     def __init__(self, text: str, path: str) -> None:
@@ -142,8 +141,8 @@ class _Composer:
     def scalar(self, event: Any) -> None:
         start = self.base + event.start_mark.index
         end = self.base + event.end_mark.index
-        if event.anchor or event.tag:
-            start = yaml_events.after_properties(self.text, start, end)
+        if properties := bool(event.anchor) + bool(event.tag):
+            start = yaml_events.after_properties(self.text, start, end, properties)
         if event.style in ("|", ">"):
             end = _block_end(self.text, start, end)
         span = self.places.span(start, end)
@@ -184,8 +183,8 @@ class _Composer:
         start = self.base + event.start_mark.index
         if len(self.stack) >= MAX_DEPTH:
             raise self.error(f"nested deeper than {MAX_DEPTH} levels", start)
-        if event.anchor or event.tag:
-            start = yaml_events.after_properties(self.text, start, len(self.text))
+        if properties := bool(event.anchor) + bool(event.tag):
+            start = yaml_events.after_properties(self.text, start, len(self.text), properties)
         if event.anchor:
             self.claim(event.anchor, start)
             self.anchors[event.anchor] = None
@@ -224,13 +223,15 @@ class _Composer:
         if self.count > MAX_NODES:
             raise self.error(f"more than {MAX_NODES} keys and values", node.span.start)
         if anchor:
+            if node.kind == "merge":
+                raise self.error("a merge key (<<) with an anchor is not supported", node.span.start)
             if node.kind == "scalar":
                 self.claim(anchor, node.span.start)
             self.anchors[anchor] = (node, weight)
         self.attach(node, weight, end)
 
     def attach(self, node: Node, weight: _Weight, end: int) -> None:
-        """Put a complete node into the collection that is open."""
+        """Put a complete node into the collection that is open; `end` is where it, or its alias, ends."""
         if not self.stack:
             self.roots.append(node)
             return

@@ -1,0 +1,238 @@
+"""Operations on the tape: what each torch operation allocates, saves and allocates again in backward.
+
+Every function is one torch operation (or one kernel). Saved tensors and the temporaries of the backward formulas are
+those of tools/autograd/derivatives.yaml and FunctionsManual.cpp of torch 2.13; results of mixed width are as wide as
+the wider operand. `T` in comments is tokens, `h` hidden size.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .tape import Node, Parameter, Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def tape_of(x: Tensor):  # noqa: ANN201
+    return x.storage.tape
+
+
+def _made(x: Tensor, node: Node | None, slot: int = 0) -> Tensor:
+    x.node = node
+    x.slot = slot
+    return x
+
+
+def view(x: Tensor) -> Tensor:
+    """The same bytes under another shape."""
+    return _made(Tensor(x.storage, x.n, x.e, view=True), x.node, x.slot)
+
+
+def to(x: Tensor, e: int) -> Tensor:
+    """`x.to(dtype)`: x itself where nothing changes, else a copy; nothing is saved."""
+    if x.e == e:
+        return x
+    tape, n, was = x.storage.tape, x.n, x.e
+    y = tape.new(n, e, x.storage.logits)
+    return _made(y, tape.node((x,), lambda _: (tape.new(n, was),), saves=0))
+
+
+def contiguous(x: Tensor) -> Tensor:
+    """A copy in another layout; its gradient is passed through."""
+    tape = x.storage.tape
+    y = tape.new(x.n, x.e)
+    return _made(y, tape.node((x,), lambda g: (g,), saves=0))
+
+
+def add(a: Tensor, b: Tensor | Parameter) -> Tensor:
+    """a + b: nothing is saved, both get the gradient itself."""
+    tape = a.storage.tape
+    y = tape.new(max(a.n, b.n), max(a.e, b.e))
+    return _made(y, tape.node((a, b), lambda g: (g, g), saves=0))
+
+
+def scale(x: Tensor, saves: int = 0) -> Tensor:
+    """x times or plus a number, or minus x: a new tensor each way."""
+    tape, n, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e, x.storage.logits)
+    return _made(y, tape.node((x,), lambda _: (tape.new(n, e),), saves=saves))
+
+
+def shift(x: Tensor) -> Tensor:
+    """x plus a number: the gradient passes through."""
+    tape = x.storage.tape
+    y = tape.new(x.n, x.e)
+    return _made(y, tape.node((x,), lambda g: (g,), saves=0))
+
+
+def mul(a: Tensor, b: Tensor | Parameter) -> Tensor:
+    """a * b, broadcast: each operand is saved if the other needs a gradient."""
+    tape = a.storage.tape
+    y = tape.new(max(a.n, b.n), max(a.e, b.e))
+    for_a = a.node is not None
+    for_b = b.trainable if isinstance(b, Parameter) else b.node is not None
+    return _made(y, tape.node((a, b), _mul_backward(a if for_b else None, b if for_a else None, y.n, y.e)))
+
+
+def _mul_backward(a: Tensor | None, b: Tensor | Parameter | None, n: int, e: int):  # noqa: ANN202
+    def back(g: Tensor):  # noqa: ANN202
+        tape = g.storage.tape
+        return (None if b is None else tape.new(n, e), None if a is None else tape.new(n, e))
+
+    return back
+
+
+def unary(x: Tensor, save_input: bool = True, save_output: bool = False, logits: bool = False) -> Tensor:
+    """A fused pointwise kernel (silu, gelu, relu, tanh, sigmoid, rsqrt ...) with a fused backward."""
+    tape, n, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e, logits)
+    kept = (x.storage if save_input else None, y.storage if save_output else None)
+
+    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
+        return (tape.new(n, e),)
+
+    return _made(y, tape.node((x,), back))
+
+
+def power(x: Tensor) -> Tensor:
+    """x.pow(k): backward is g * (k * x.pow(k - 1)), three tensors alive at once."""
+    tape, n, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+    kept = x.storage
+
+    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
+        base = tape.new(n, e)
+        scaled = tape.new(n, e)
+        result = tape.new(n, e)
+        del base, scaled
+        return (result,)
+
+    return _made(y, tape.node((x,), back))
+
+
+def mean(x: Tensor, n: int) -> Tensor:
+    """The mean over the last dimension to `n` elements; its backward divides an expanded view."""
+    tape, was, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+    return _made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0))
+
+
+def rsqrt(x: Tensor) -> Tensor:
+    """rsqrt: saves its result; backward is -0.5 * g * result.pow(3)."""
+    tape, n, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+    kept = y.storage
+
+    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
+        cube = tape.new(n, e)
+        half = tape.new(n, e)
+        result = tape.new(n, e)
+        del cube, half
+        return (result,)
+
+    return _made(y, tape.node((x,), back))
+
+
+def cat(parts: Sequence[Tensor]) -> Tensor:
+    """Concatenation; the gradients are windows of one gradient."""
+    tape = parts[0].storage.tape
+    sizes = [part.n for part in parts]
+    y = tape.new(sum(sizes), max(part.e for part in parts))
+    return _made(
+        y, tape.node(tuple(parts), lambda g: tuple(Tensor(g.storage, n, g.e, view=True) for n in sizes), saves=0)
+    )
+
+
+def window(x: Tensor, n: int) -> Tensor:
+    """A slice: a view whose backward copies the gradient into zeros of the whole size."""
+    tape, was, e = x.storage.tape, x.n, x.e
+    y = Tensor(x.storage, n, e, view=True)
+    return _made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0))
+
+
+def split(x: Tensor, sizes: Sequence[int]) -> list[Tensor]:
+    """Views that cover x; backward concatenates their gradients."""
+    tape, was, e = x.storage.tape, x.n, x.e
+    node = tape.node((x,), lambda *_: (tape.new(was, e),), saves=0, slots=len(sizes))
+    return [_made(Tensor(x.storage, n, e, view=True), node, slot) for slot, n in enumerate(sizes)]
+
+
+def dropout(x: Tensor, p: float) -> Tensor:
+    """Fused dropout: saves a mask of one byte per element; x itself when p is 0."""
+    if not p:
+        return x
+    tape, n, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+    mask = tape.new(n, 1)
+
+    def back(_: Tensor, _kept: object = mask) -> tuple[Tensor]:
+        return (tape.new(n, e),)
+
+    return _made(y, tape.node((x,), back))
+
+
+def matmul(a: Tensor, b: Tensor, n: int) -> Tensor:
+    """A batched product of two activations, `n` elements: saves both; backward makes one gradient of each."""
+    tape, an, ae, bn = a.storage.tape, a.n, a.e, b.n
+    y = tape.new(n, ae)
+    kept = (a.storage if b.node is not None else None, b.storage if a.node is not None else None)
+    ga, gb = a.node is not None, b.node is not None
+
+    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, Tensor | None]:
+        left = tape.new(an, ae) if ga else None
+        return left, tape.new(bn, ae) if gb else None
+
+    return _made(y, tape.node((a, b), back))
+
+
+def linear(x: Tensor, weight: Parameter, rows: int, bias: Parameter | None = None) -> Tensor:
+    """x @ weight.T: x is saved for the weight's gradient, the weight for x's.
+
+    Under autocast the operands are cast first, the weight before x. Backward makes the weight's gradient, then x's
+    (a view of a matrix, so that it is never added to in place).
+    """
+    tape = x.storage.tape
+    e = tape.autocast or x.e
+    w = tape.cast(weight, e)
+    b = None if bias is None else tape.cast(bias, e)
+    x = to(x, e)
+    out = weight.n // (x.n // rows)
+    y = tape.new(rows * out, e)
+    needs_x, xn = x.node is not None, x.n
+    wn, trainable, bn = weight.n, weight.trainable, 0 if bias is None else bias.n
+    kept = (x.storage if trainable else None, w if needs_x else None)
+
+    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, ...]:
+        gw = tape.new(wn, e) if trainable else None
+        gx = tape.new(xn, e) if needs_x else None
+        if gx is not None:
+            gx.view = True
+        return gx, gw, tape.new(bn, e) if bn else None
+
+    return _made(y, tape.node((x, w, b), back))
+
+
+def softmax(x: Tensor, e: int, half_to_float: bool = False) -> Tensor:
+    """softmax over the last dimension in `e` bytes: saves its result."""
+    x = x if half_to_float else to(x, e)
+    tape, n, was = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+
+    def back(_: Tensor, _kept: object = y.storage) -> tuple[Tensor]:
+        return (tape.new(n, was),)
+
+    return _made(y, tape.node((x,), back))
+
+
+def embedding(tape, rows: int, weight: Parameter, width: int) -> Tensor:  # noqa: ANN001
+    """A table look-up. Backward is dense, with two index copies of 8 bytes a row inside the kernel."""
+    y = tape.new(rows * width, weight.e)
+
+    def back(_: Tensor) -> tuple[Tensor]:
+        g = tape.new(weight.n, weight.e)
+        tape.scratch(16 * rows)
+        return (g,)
+
+    return _made(y, tape.node((weight,), back))

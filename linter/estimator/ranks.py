@@ -1,0 +1,44 @@
+"""Over how many ranks a sharded run divides a parameter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from .storage import dtype_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..job import Job
+    from .parameters import Parameter
+
+
+class Ranks(NamedTuple):
+    """`dense` ranks share ordinary parameters, `experts` those that expert parallelism divided already."""
+
+    dense: int
+    experts: int
+
+    def of(self, item: Parameter) -> int:
+        """The ranks that share `item`."""
+        return self.experts if item.role.startswith("expert_") else self.dense
+
+    def elements(self, items: Iterable[Parameter]) -> int:
+        """Elements of one rank's share, padded to whole elements a tensor."""
+        return sum(-(-item.elements // self.of(item)) for item in items)
+
+    def size(self, items: Iterable[Parameter]) -> int:
+        """Bytes of one rank's share of unpacked parameters in their own dtype."""
+        return sum(int(-(-item.elements // self.of(item)) * dtype_bytes(item.dtype)) for item in items)
+
+
+def ranks(job: Job, over: int | None = None) -> Ranks:
+    """The data-parallel ranks of a job (times context parallel ones), or the `over` of a smaller shard group."""
+    dense = min(over, job.data_parallel) if over else job.data_parallel
+    return Ranks(max(1, dense), max(1, dense // max(1, job.parallelism.expert)))
+
+
+def per_node(job: Job) -> int:
+    """Processes on one machine: the GPUs over the nodes, by default at most 8 to a node."""
+    nodes = job.hardware.nodes or -(-job.world_size // 8)
+    return -(-job.world_size // max(1, nodes))

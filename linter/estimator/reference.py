@@ -1,0 +1,72 @@
+"""Frozen models beside the trained one: reference, reward and value models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from .estimate import Term
+from .parameters import allocated, base_dtype, elements, parameters
+from .storage import dtype_bytes
+
+if TYPE_CHECKING:
+    from ..job import Job
+    from ..models.model import Model
+
+WITH_REFERENCE = frozenset({"dpo", "ipo", "kto", "bco", "ppo", "online_dpo", "xpo", "nash_md"})
+"""Objectives that compare with a frozen copy of the starting model (TRL 1.16 trainers)."""
+
+
+class Frozen(NamedTuple):
+    """Bytes of the extra models on one rank."""
+
+    size: int
+    terms: tuple[Term, ...]
+
+
+def frozen_models(job: Job, model: Model) -> Frozen:
+    """The extra models of a preference or online objective, in the dtype of the base weights.
+
+    Reference: a copy of the policy for DPO and its kin, PPO, and GRPO with beta > 0 (`rl.reference_model` says so);
+    none with an adapter, where TRL turns the adapter off instead, and none when log-probabilities are precomputed.
+    PPO also holds a reward model and a value model, taken to be of the policy's size without the vocabulary head.
+    Under ZeRO-3 and FSDP each is divided over the ranks like the policy (trl/models/utils.py `prepare_deepspeed`,
+    `prepare_fsdp`), otherwise whole on each.
+    """
+    found = [item for item in parameters(job, model) if item.part in ("base", "buffer")]
+    copy = allocated(found)
+    if job.adapter is not None and job.parallelism.fsdp is not None:
+        copy = sum(item.allocated for item in found)
+    head = sum(item.elements for item in found if item.role == "head")
+    ranks = _ranks(job)
+    terms = []
+    if needs_reference(job):
+        each = dtype_bytes(base_dtype(job, model))
+        terms.append(_term(f"{each:g} B x {elements(found):,} parameters of the frozen reference model", copy, ranks))
+    if job.objective == "ppo":
+        rest = copy - int(head * dtype_bytes(base_dtype(job, model)))
+        terms.append(_term("reward model, taken to be of the policy's size", rest, ranks))
+        terms.append(_term("value model of the policy's size", rest, ranks))
+    return Frozen(sum(term.size for term in terms), tuple(terms))
+
+
+def needs_reference(job: Job) -> bool:
+    """Whether a frozen reference model stays on the GPU."""
+    if job.rl.precompute_reference or job.adapter is not None:
+        return False
+    if job.rl.reference_model is not None:
+        return job.rl.reference_model
+    return job.objective in WITH_REFERENCE
+
+
+def _ranks(job: Job) -> int:
+    plan = job.parallelism
+    if plan.zero is not None and plan.zero.stage == 3:
+        return job.data_parallel
+    if plan.fsdp is not None and plan.fsdp.sharding != "no_shard":
+        return plan.fsdp.shard_size or job.data_parallel
+    return 1
+
+
+def _term(what: str, size: int, ranks: int) -> Term:
+    share = f" / {ranks} GPUs" if ranks > 1 else ""
+    return Term("weights", what + share, -(-size // ranks), "TRL 1.16 trainers; trl/models/utils.py")

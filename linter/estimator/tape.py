@@ -1,0 +1,372 @@
+"""A tape of tensors: what PyTorch's eager autograd keeps alive, replayed on sizes alone.
+
+A `Tensor` here is a size and a storage; the layers of `layers.py` are written over it as the modelling code of
+Transformers is written over torch. A storage lives exactly as long as something refers to it: a local variable of
+the layer, a backward function that saved it, a gradient waiting in the engine. That is CPython's reference count in
+torch too, so a layer's temporaries die here where they die there. `Tape.backward` orders the backward functions as
+torch's engine does (latest made first, gradients of leaves at once) and adds gradients in place only where torch may.
+
+Sizes are bytes; `e` is bytes per element (4 for float32, 2 for 16-bit, 1 for bool, 8 for int64).
+Source: torch/csrc/autograd/engine.cpp, input_buffer.cpp, accumulate_grad.cpp (2.13).
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Backward = Callable[..., "tuple[Tensor | None, ...]"]
+    Operand = "Tensor | Parameter | None"
+
+_LEAF = 1 << 60
+
+
+class Storage:
+    """Bytes that are alive until the last reference goes."""
+
+    __slots__ = ("holders", "logits", "size", "tape")
+
+    def __init__(self, tape: Tape, size: int, logits: bool) -> None:
+        self.tape = tape
+        self.size = size
+        self.logits = logits
+        self.holders = 0
+
+    def __del__(self) -> None:
+        tape = self.tape
+        tape.live -= self.size
+        if self.logits:
+            tape.logits -= self.size
+
+
+class Tensor:
+    """`n` elements of `e` bytes in a storage; `node` is the backward function that made it (None: no gradient)."""
+
+    __slots__ = ("e", "n", "node", "slot", "storage", "view")
+
+    def __init__(self, storage: Storage, n: int, e: int, node: Node | None = None, view: bool = False) -> None:
+        self.storage = storage
+        self.n = n
+        self.e = e
+        self.node = node
+        self.slot = 0
+        self.view = view
+
+
+class Node:
+    """A backward function: `back(gradients of its outputs) -> gradients of its inputs`.
+
+    What `back` closes over is what the operation saves for backward.
+    """
+
+    __slots__ = ("back", "buffers", "edges", "expand", "pending", "segment", "seq", "slots")
+
+    def __init__(self, seq: int, segment: int, edges: tuple[Edge | None, ...], back: Backward | None, slots: int) -> None:
+        self.seq = seq
+        self.segment = segment
+        self.edges = edges
+        self.back = back
+        self.slots = slots
+        self.buffers: list[Tensor | None] | None = None
+        self.pending = 0
+        self.expand: Callable[[], Tensor] | None = None
+
+
+class Edge(NamedTuple):
+    """Where a gradient goes, and the size and width it must have there."""
+
+    node: Node
+    slot: int
+    n: int
+    e: int
+
+
+class Parameter(Node):
+    """A leaf. Its own bytes are counted elsewhere (weights); its gradient leaves the tape when it is made."""
+
+    __slots__ = ("cast", "e", "n", "trainable")
+
+    def __init__(self, n: int, e: int, trainable: bool) -> None:
+        super().__init__(_LEAF + id(self), -1, (), None, 1)
+        self.n = n
+        self.e = e
+        self.trainable = trainable
+        self.cast: Tensor | None = None
+
+
+class Event(NamedTuple):
+    """The most bytes alive while a segment ran with `gradients` trainable elements' gradients already made."""
+
+    segment: int
+    backward: bool
+    live: int
+    logits: int
+    gradients: int
+
+
+class Bound(NamedTuple):
+    """Bytes alive and gradients made where a segment begins."""
+
+    live: int
+    logits: int
+    gradients: int
+
+
+class Tape:
+    """Bytes alive, the peak of each segment, and the graph that backward will run."""
+
+    def __init__(self) -> None:
+        self.live = 0
+        self.logits = 0
+        self.gradients = 0
+        self.recording = True
+        self.autocast = 0
+        self.accumulated = False
+        self.events: list[Event] = []
+        self.begins: dict[tuple[int, bool], Bound] = {}
+        self._seq = 0
+        self._segment = -1
+        self._backward = False
+        self._peak = 0
+        self._peak_logits = 0
+        self._saved = 0
+        self._stop: int | None = None
+        self._casts: list[Parameter] = []
+
+    # -- sizes
+
+    def new(self, n: int, e: int, logits: bool = False) -> Tensor:
+        """A fresh tensor of `n` elements of `e` bytes."""
+        size = n * e if self._stop is None or self._saved < self._stop else 0
+        self.live += size
+        if logits:
+            self.logits += size
+        if self.live > self._peak:
+            self._peak = self.live
+            self._peak_logits = self.logits
+        return Tensor(Storage(self, size, logits), n, e)
+
+    def scratch(self, size: int) -> None:
+        """Bytes that a kernel allocates and frees within one call."""
+        if self.live + size > self._peak:
+            self._peak = self.live + size
+            self._peak_logits = self.logits
+
+    # -- segments
+
+    def enter(self, segment: int, backward: bool = False) -> None:
+        """Begin a segment; the one before is closed with its peak."""
+        self._close()
+        self._segment = segment
+        self._backward = backward
+        self.begins.setdefault((segment, backward), Bound(self.live, self.logits, self.gradients))
+
+    def _close(self) -> None:
+        if self._segment >= 0:
+            self.events.append(Event(self._segment, self._backward, self._peak, self._peak_logits, self.gradients))
+        self._peak = self.live
+        self._peak_logits = self.logits
+
+    # -- recording
+
+    def node(self, inputs: tuple[Operand, ...], back: Backward, saves: int = 1, slots: int = 1) -> Node | None:
+        """Record a backward function over `inputs`; None when no input needs a gradient.
+
+        `saves` is 0 for an operation that saves nothing: a non-reentrant checkpoint stops recomputing after the
+        last one that does.
+        """
+        edges: list[Edge | None] = []
+        needed = False
+        for x in inputs:
+            edge = None
+            if isinstance(x, Parameter):
+                if x.trainable:
+                    edge = Edge(x, 0, x.n, x.e)
+            elif x is not None and x.node is not None:
+                edge = Edge(x.node, x.slot, x.n, x.e)
+            needed = needed or edge is not None
+            edges.append(edge)
+        if not needed:
+            return None
+        self._seq += 1
+        if saves:
+            self._saved += 1
+        if not self.recording:
+            return Node(self._seq, self._segment, (), None, 1)
+        return Node(self._seq, self._segment, tuple(edges), back, slots)
+
+    def checkpoint(self, layer: Callable[[Tensor], Tensor], x: Tensor, reentrant: bool = False, offload: bool = False) -> Tensor:
+        """Run `layer` keeping only its input, and again when backward reaches it.
+
+        `offload` keeps the input in main memory and brings it back. A non-reentrant recomputation stops after the
+        last tensor that backward needs (torch/utils/checkpoint.py).
+        """
+        recording, before = self.recording, self._saved
+        self.recording = False
+        y = layer(x)
+        saves = self._saved - before
+        self.recording = recording
+        if y.node is None or not recording:
+            return y
+        kept = None if offload else x.storage
+        n, e, source, slot = x.n, x.e, x.node, x.slot
+
+        def expand() -> Tensor:
+            again = self.new(n, e) if kept is None else Tensor(kept, n, e)
+            again.node, again.slot = source, slot
+            self._stop = None if reentrant else self._saved + saves
+            result = layer(again)
+            self._stop = None
+            self.clear_casts()
+            return result
+
+        self._seq += 1
+        edges = () if source is None else (Edge(source, slot, n, e),)
+        node = Node(self._seq, self._segment, edges, None, 1)
+        node.expand = expand
+        y.node = node
+        return y
+
+    def cast(self, weight: Parameter, e: int) -> Tensor | Parameter:
+        """The weight as autocast hands it to a matmul: itself, or a copy that is kept until autocast ends.
+
+        Only float32 leaves that need a gradient are cached (aten/src/ATen/autocast_mode.cpp).
+        """
+        if weight.e <= e:
+            return weight
+        if weight.cast is not None:
+            return weight.cast
+        copy = self.new(weight.n, e)
+        copy.node = self.node((weight,), lambda _: (self.new(weight.n, weight.e),), saves=0)
+        if weight.trainable:
+            weight.cast = copy
+            self._casts.append(weight)
+        return copy
+
+    def clear_casts(self) -> None:
+        """Autocast ends: its copies live on only where they were saved."""
+        for weight in self._casts:
+            weight.cast = None
+        self._casts.clear()
+
+    # -- backward
+
+    def backward(self, root: Tensor, gradient: Tensor) -> None:
+        """Run the graph below `root`, whose gradient is handed over."""
+        if root.node is None:
+            return
+        ready: list[tuple[int, Node]] = []
+        _count(root.node)
+        self.enter(root.node.segment, backward=True)
+        self._deliver(root.node, root.slot, gradient)
+        heappush(ready, (-root.node.seq, root.node))
+        del root, gradient
+        while ready:
+            node = heappop(ready)[1]
+            if node.segment >= 0 and node.segment != self._segment:
+                self.enter(node.segment, backward=True)
+            if isinstance(node, Parameter):
+                self._accumulate(node)
+            elif node.expand is not None:
+                self._expand(node, ready)
+            else:
+                self._run(node, ready)
+
+    def _run(self, node: Node, ready: list[tuple[int, Node]]) -> None:
+        buffers, node.buffers = node.buffers, None
+        assert buffers is not None
+        for x in buffers:
+            if x is not None:
+                x.storage.holders -= 1
+        assert node.back is not None
+        results = list(node.back(*buffers))
+        for i, edge in enumerate(node.edges):
+            x = results[i]
+            if edge is None:
+                results[i] = None
+            elif x is not None:
+                if x.n > edge.n:
+                    x = self.new(edge.n, x.e)
+                if x.e != edge.e:
+                    x = self.new(edge.n, edge.e)
+                results[i] = x
+        x = None
+        buffers.clear()
+        node.back = None
+        for i, edge in enumerate(node.edges):
+            if edge is None:
+                continue
+            x, results[i] = results[i], None
+            if x is not None:
+                self._deliver(edge.node, edge.slot, x)
+            x = None
+            edge.node.pending -= 1
+            if edge.node.pending == 0 and edge.node.buffers is not None:
+                heappush(ready, (-edge.node.seq, edge.node))
+        node.edges = ()
+
+    def _deliver(self, node: Node, slot: int, gradient: Tensor) -> None:
+        """Put a gradient into a node's input buffer; a second one is added, in place where torch owns the first."""
+        if node.buffers is None:
+            node.buffers = [None] * node.slots
+        old = node.buffers[slot]
+        if old is None:
+            node.buffers[slot] = gradient
+            gradient.storage.holders += 1
+            return
+        if old.view or old.storage.holders > 1:
+            total = self.new(old.n, old.e)
+            total.storage.holders += 1
+            old.storage.holders -= 1
+            node.buffers[slot] = total
+
+    def _accumulate(self, leaf: Parameter) -> None:
+        buffers, leaf.buffers = leaf.buffers, None
+        assert buffers is not None
+        gradient = buffers.pop()
+        assert gradient is not None
+        if self.accumulated:
+            return
+        self._close()
+        storage = gradient.storage
+        storage.holders -= 1
+        self.live -= storage.size
+        storage.size = 0
+        self.gradients += leaf.n
+        self._peak = self.live
+
+    def _expand(self, node: Node, ready: list[tuple[int, Node]]) -> None:
+        assert node.expand is not None
+        root = node.expand()
+        node.expand = None
+        top, slot = root.node, root.slot
+        del root
+        assert top is not None
+        for edge in node.edges:
+            if edge is not None:
+                edge.node.pending -= 1
+        _count(top, node.edges)
+        buffers, node.buffers = node.buffers, None
+        assert buffers is not None
+        gradient = buffers.pop()
+        assert gradient is not None
+        gradient.storage.holders -= 1
+        self._deliver(top, slot, gradient)
+        heappush(ready, (-top.seq, top))
+
+
+def _count(root: Node, below: tuple[Edge | None, ...] = ()) -> None:
+    """Count for every node under `root` how many gradients it will get, not descending into `below`."""
+    seen = {id(root)}
+    seen.update(id(edge.node) for edge in below if edge is not None)
+    stack = [root]
+    while stack:
+        for edge in stack.pop().edges:
+            if edge is not None:
+                edge.node.pending += 1
+                if id(edge.node) not in seen:
+                    seen.add(id(edge.node))
+                    stack.append(edge.node)

@@ -1,0 +1,163 @@
+"""The memory of a training job: what is alive at each instant of a step, and the largest of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import allocator, assumptions, evaluation, reference, rollout, runtime
+from .estimate import Estimate, NotEstimable, PerGpu, Phase, Term
+from .layout import Layout, layout
+from .verdict import capacity, verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..hardware.gpu import Gpu
+    from ..job import Job
+    from ..models.model import Model
+    from .instant import Instant
+
+CLIP_BLOCKS = 2
+"""clip_grad_norm_ keeps two scalars a tensor, its norm and the scaled norm (torch/nn/utils/clip_grad.py)."""
+
+
+def estimate_training(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
+    """The Estimate of a training job on the rank that holds most.
+
+    Every instant holds weights, adapter, optimizer states (they exist from the first step on, so the second step
+    counts), frozen extra models and buffers. On top: at an instant of forward, loss or backward its activations,
+    logits, the gradients complete by then, gathered parameters and communication buckets; at the optimizer step all
+    gradients and the step's temporaries. The peak is the largest instant; nothing is summed over instants.
+    Without a micro batch size or a sequence length the states alone are counted: a lower bound.
+    Raises NotEstimable when nothing can be derived.
+    """
+    if not model.tensors:
+        raise NotEstimable(f"the tensors of {model.id} are not known")
+    plan = layout(job, model)
+    extra = reference.frozen_models(job, model)
+    fixed = _fixed(job, plan, extra, gpu)
+    found, bounded = instants_of(job, model)
+    phases = [_load(plan, fixed), *_step_phases(plan, fixed, found), _optimizer_step(plan, fixed)]
+    phases += [phase for phase in (evaluation.phase(job, model, fixed),) if phase is not None]
+    terms = [*plan.terms, *extra.terms]
+    engine = rollout.engine(job, gpu)
+    if engine is not None:
+        phases = engine.beside(phases, fixed)
+        terms += engine.terms
+    peak = max(phases, key=lambda phase: phase.allocated)
+    terms += _instant_terms(peak, job, gpu)
+    per_gpu, overhead = _tiers(job, gpu, peak, plan, bounded)
+    return Estimate(
+        kind="training",
+        model_id=model.id,
+        parameters=model.parameters,
+        trainable_parameters=_trainable(job, model),
+        per_gpu=per_gpu,
+        phases=tuple(phases),
+        peak=peak,
+        runtime=overhead,
+        verdict=verdict(per_gpu, gpu, bounded=bounded),
+        capacity=capacity(gpu),
+        host=plan.host + plan.paged,
+        assumptions=assumptions.assumptions(job, model, bounded=bounded),
+        terms=tuple(terms),
+    )
+
+
+def instants_of(job: Job, model: Model) -> tuple[list[Instant], bool]:
+    """The candidate peaks of one micro step; none, and False, where the batch or the length is unknown."""
+    if not job.micro_batch_size or not job.sequence_length:
+        return [], False
+    from .activations import instants
+
+    return instants(job, model), True
+
+
+def _fixed(job: Job, plan: Layout, extra: reference.Frozen, gpu: Gpu | None) -> dict[str, int]:
+    return {
+        "weights": plan.weights + extra.size,
+        "adapter": plan.adapter,
+        "gradients": 0,
+        "optimizer": plan.optimizer,
+        "activations": 0,
+        "logits": 0,
+        "kv_cache": 0,
+        "buffers": runtime.allocated_workspace(job, gpu),
+    }
+
+
+def _load(plan: Layout, fixed: dict[str, int]) -> Phase:
+    """The weights are in, no step was taken: no states and no buffers, but what loading itself needs."""
+    return Phase("load", {**fixed, "optimizer": 0, "buffers": plan.load})
+
+
+def _step_phases(plan: Layout, fixed: dict[str, int], found: Sequence[Instant]) -> list[Phase]:
+    best: dict[str, Phase] = {}
+    for instant in found:
+        split = {
+            **fixed,
+            "gradients": plan.gradient_bytes(instant.gradient_elements),
+            "activations": instant.activations,
+            "logits": instant.logits,
+            "buffers": fixed["buffers"] + plan.buffer_bytes(instant),
+        }
+        phase = Phase(instant.phase, split)
+        if instant.phase not in best or phase.allocated > best[instant.phase].allocated:
+            best[instant.phase] = phase
+    return list(best.values())
+
+
+def _optimizer_step(plan: Layout, fixed: dict[str, int]) -> Phase:
+    gradients = 0 if plan.in_backward else plan.gradients
+    split = {
+        **fixed,
+        "gradients": gradients + plan.step_gradients,
+        "optimizer": fixed["optimizer"] + plan.step_optimizer,
+        "buffers": fixed["buffers"] + plan.step_buffers,
+    }
+    return Phase("optimizer_step", split)
+
+
+def _trainable(job: Job, model: Model) -> int:
+    from ..models.lora import trainable_parameters
+
+    return trainable_parameters(model, job)
+
+
+def _instant_terms(peak: Phase, job: Job, gpu: Gpu | None) -> list[Term]:
+    lines = []
+    for name in ("activations", "logits"):
+        if peak.components.get(name):
+            formula = (
+                f"what the forward pass of {job.micro_batch_size} x {job.sequence_length} tokens leaves alive"
+                f" at the peak ({peak.name})"
+            )
+            lines.append(Term(name, formula, peak.components[name], "estimator/activations.py"))
+    workspace = runtime.allocated_workspace(job, gpu)
+    lines.append(Term("buffers", "cuBLAS workspaces", workspace, "aten/src/ATen/cuda/CublasHandlePool.cpp"))
+    return lines
+
+
+def _tiers(
+    job: Job, gpu: Gpu | None, peak: Phase, plan: Layout, bounded: bool
+) -> tuple[PerGpu, int]:
+    """Allocated -> reserved -> process, and the component `runtime`.
+
+    `low` is the peak packed without any slack and the least overhead; `high` adds scattered free blocks, the largest
+    overhead, and managed memory of a paged optimizer. Managed memory counts towards the expected process too as far
+    as the GPU has room for it.
+    """
+    split = peak.components
+    transient = split["activations"] + split["logits"] + split["gradients"]
+    held = allocator.reserved(peak.allocated, transient, max(split["logits"], plan.largest_gradient))
+    overhead = runtime.process_overhead(gpu, job)
+    process, high = held.expected + overhead.total, held.high + overhead.high
+    if plan.paged:
+        room = max(0, gpu.usable - process) if gpu is not None else plan.paged
+        process += min(plan.paged, room)
+        high = max(high, min(high + plan.paged, gpu.usable)) if gpu is not None else high + plan.paged
+    low = held.low + overhead.low
+    per_gpu = PerGpu(peak.allocated, held.expected, process, min(low, process), max(high, process))
+    if not bounded:
+        per_gpu = PerGpu(peak.allocated, held.low, low, low, max(high, low))
+    return per_gpu, overhead.total

@@ -1,0 +1,268 @@
+"""DeepSpeed ZeRO: what each stage leaves on a rank, and its buckets and gathered parameters.
+
+Source of every rule here: deepspeed 0.19.8, runtime/zero/stage_1_and_2.py, stage3.py,
+partitioned_param_coordinator.py, partition_parameters.py, runtime/engine.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from . import derivation, host, optimizer
+from .estimate import Term
+from .gathering import Window, window
+from .gradients import gradient_dtype, largest_gradient
+from .layout import Layout
+from .loading import loading
+from .parameters import allocated, elements
+from .ranks import Ranks, ranks
+from .storage import dtype_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..job import Job, Zero
+    from ..models.model import Model
+    from .instant import Instant
+    from .parameters import Parameter
+
+_STAGE12 = "deepspeed 0.19.8 runtime/zero/stage_1_and_2.py"
+_STAGE3 = "deepspeed 0.19.8 runtime/zero/stage3.py"
+
+
+@dataclass(slots=True)
+class ReplicatedLayout(Layout):
+    """Stages 0 to 2: whole 16-bit weights, one flat fp32 partition of the trainable ones.
+
+    buckets     bytes of the reduce buckets, allocated with the first gradient of every backward pass and freed after it
+    partition   bytes of this rank's partition of the gradients
+    full        the gradients stay whole until the pass ends (stages 0 and 1)
+    on_host     the reduced gradients go straight to main memory
+    """
+
+    buckets: int = 0
+    partition: int = 0
+    full: bool = False
+    on_host: bool = False
+
+    def gradient_bytes(self, done: int) -> int:
+        """Stage 1 keeps whole gradients; stage 2 its partition from the first one on, twice while accumulating."""
+        if self.full:
+            whole = super(ReplicatedLayout, self).gradient_bytes(done)
+            return whole + (self.partition if done >= self.trainable > 0 and not self.on_host else 0)
+        if self.on_host:
+            return 0
+        fresh = self.partition if done else 0
+        return fresh + (self.partition if self.accumulating else 0)
+
+    def buffer_bytes(self, instant: Instant) -> int:
+        """The reduce buckets, from the first gradient on."""
+        return self.buffers + (self.buckets if instant.gradient_elements else 0)
+
+
+@dataclass(slots=True)
+class PartitionedLayout(Layout):
+    """Stage 3: everything divided; a bucket and a gradient partition that always exist; gathered parameters.
+
+    scatter    bytes of the contiguous copy that a reduce-scatter makes of its bucket
+    """
+
+    gathered: Window | None = None
+    scatter: int = 0
+
+    def gradient_bytes(self, done: int) -> int:  # noqa: ARG002
+        """The flat partition of the gradients exists from initialisation on."""
+        return self.gradients
+
+    def buffer_bytes(self, instant: Instant) -> int:
+        """Bucket, gathered parameters, and the reduce-scatter's copy once there are gradients."""
+        size = self.buffers + (self.gathered.size(instant) if self.gathered else 0)
+        return size + (self.scatter if instant.gradient_elements else 0)
+
+
+def zero_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
+    """The Layout under ZeRO, from the file's own sizes. N ranks, T trainable elements, b bytes of a gradient element.
+
+    optimizer   fp32 master and states of T/N: 12 B each with Adam (also when the weights are fp32)
+    step        T/N x (b + b + 4): partition, its flat copy and the fp32 gradient; stage 3 does it a sub-group at a
+                time; the optimizer's own temporaries come after the 16-bit copies are gone
+    """
+    zero = job.parallelism.zero
+    assert zero is not None
+    if zero.stage == 3:
+        return _stage3(job, model, zero, found)
+    return _stage12(job, zero, found)
+
+
+def _specification(job: Job) -> optimizer.Spec:
+    """DeepSpeed's own `Adam` and `AdamW` are its FusedAdam; other names are the client's optimizer."""
+    spec = optimizer.of_job(job)
+    if job.optimizer.name.lower() in ("adam", "adamw"):
+        return optimizer.specification("fused_adam")
+    return spec
+
+
+def _states(job: Job, share: int) -> tuple[optimizer.States, list[optimizer.Item], optimizer.Spec]:
+    items = [optimizer.Item((share,), 1, "float32", flat=True)] if share else []
+    spec = _specification(job)
+    return optimizer.states(items, spec, job), items, spec
+
+
+def _stage12(job: Job, zero: Zero, found: tuple[Parameter, ...]) -> Layout:
+    trained = [item for item in found if item.trainable]
+    over = ranks(job) if zero.stage else Ranks(1, 1)
+    share = over.elements(trained)
+    each = _gradient_size(trained, job)
+    states, items, spec = _states(job, share)
+    offload = zero.stage > 0 and zero.offload_optimizer.device != "none"
+    masters = 4 * share
+    built = ReplicatedLayout(
+        weights=allocated(item for item in found if item.part in ("base", "buffer")),
+        adapter=allocated(item for item in found if item.part in ("adapter", "copy")),
+        optimizer=0 if offload else states.allocated + masters,
+        paged=0 if offload else states.paged,
+        gradients=int(elements(trained) * each),
+        trainable=elements(trained),
+        largest_gradient=largest_gradient(trained, job),
+        load=loading(found),
+        accumulating=job.gradient_accumulation_steps > 1,
+        in_backward=spec.in_backward,
+        partition=int(share * each),
+        full=zero.stage < 2,
+        on_host=offload,
+    )
+    built.terms = derivation.weights(found)
+    if zero.stage:
+        built.buckets = _buckets(zero, each, trained)
+        built.terms.append(_bucket_term(zero, each, built.buckets))
+    if offload:
+        built.buffers = built.step_buffers = int(max((item.size for item in trained), default=0) * each)
+        built.host = host.optimizer(job, share, states, zero.offload_optimizer.device)
+        built.step_gradients = -built.gradients
+        built.terms.append(_offload_term(share, states, zero, job))
+    else:
+        built.step_gradients = int(share * (2 * each + 4)) - built.gradients
+        built.step_optimizer = max(0, states.temporary - int(share * 2 * each))
+        terms = derivation.optimizer(items, spec, states, job, masters=masters, ranks=over.dense)
+        built.terms += terms
+    divided = over.dense if zero.stage == 2 else 1
+    built.terms += derivation.gradients(trained, job, divided)
+    return built
+
+
+def _stage3(job: Job, model: Model, zero: Zero, found: tuple[Parameter, ...]) -> Layout:
+    trained = [item for item in found if item.trainable]
+    over = ranks(job)
+    loose, fixed = _partitioned(found, job)
+    share = over.elements(trained)
+    each = _gradient_size(trained, job)
+    states, items, spec = _states(job, share)
+    optimizer_away = zero.offload_optimizer.device != "none"
+    ratio = zero.offload_optimizer.ratio if optimizer_away else 0.0
+    parameters_away = zero.offload_parameters.device != "none"
+    masters = 4 * share
+    kept = int((1 - ratio) * (states.allocated + masters))
+    base = [item for item in loose if item.part == "base"]
+    built = PartitionedLayout(
+        weights=allocated(item for item in fixed) + (0 if parameters_away else over.size(base)),
+        adapter=0 if parameters_away else over.size(item for item in loose if item.part != "base"),
+        optimizer=kept,
+        gradients=0 if optimizer_away else int(share * each),
+        trainable=elements(trained),
+        largest_gradient=largest_gradient(trained, job),
+        load=_load3(found, fixed, over),
+        accumulating=job.gradient_accumulation_steps > 1,
+    )
+    persistent = sum(item.elements for item in loose if item.size <= zero.param_persistence_threshold)
+    width = max((dtype_bytes(item.dtype) for item in loose), default=2.0)
+    built.gathered = window(job, model, zero, loose, width)
+    bucket = int(zero.reduce_bucket_size * each) if zero.contiguous_gradients and trained else 0
+    built.scatter = int(min(zero.reduce_bucket_size, elements(trained)) * each)
+    secondary = 0
+    if zero.hpz_partition_size > 1:
+        secondary = ranks(job, zero.hpz_partition_size).size(loose)
+    built.buffers = built.step_buffers = bucket + int(persistent * width) + secondary
+    sub_group = min(share, zero.sub_group_size)
+    if not optimizer_away:
+        built.step_gradients = int(sub_group * (each + 4))
+        built.step_optimizer = max(0, min(states.temporary, 4 * sub_group) - int(sub_group * each))
+    built.host = host.partitions(job, share, states, zero, over.size(loose))
+    built.terms = [
+        *derivation.weights([item for item in loose if not parameters_away], over.dense),
+        *derivation.weights(fixed),
+        *([] if optimizer_away else derivation.gradients(trained, job, over.dense)),
+        *([] if optimizer_away else derivation.optimizer(items, spec, states, job, masters, over.dense)),
+        *_stage3_terms(zero, built, bucket, int(persistent * width), secondary),
+    ]
+    if optimizer_away:
+        built.terms.append(_offload_term(share, states, zero, job))
+    return built
+
+
+def _partitioned(found: Sequence[Parameter], job: Job) -> tuple[list[Parameter], list[Parameter]]:
+    """What stage 3 divides, and what stays whole: buffers, and packed weights stored as bytes."""
+    quantization = job.weights.quantization
+    floating = quantization is not None and (quantization.storage_dtype or "uint8") not in ("uint8", "int8")
+    loose, fixed = [], []
+    for item in found:
+        whole = item.part == "buffer" or (item.packed and not floating)
+        (fixed if whole else loose).append(item)
+    return loose, fixed
+
+
+def _load3(found: Sequence[Parameter], fixed: Sequence[Parameter], over: Ranks) -> int:
+    """`zero.Init` divides each tensor as it is made: one whole tensor at a time.
+
+    Packed weights are loaded before DeepSpeed sees them: from_pretrained skips `zero.Init` for a quantised model, so
+    each rank first holds all of it.
+    """
+    if any(item.packed for item in found) and not any(item.packed for item in fixed):
+        packed = [item for item in found if item.part == "base"]
+        return allocated(packed) - over.size(packed) + loading(found)
+    return max((int(item.size * dtype_bytes(item.dtype)) for item in found if not item.packed), default=0)
+
+
+def _gradient_size(trained: Sequence[Parameter], job: Job) -> float:
+    """Bytes of a gradient element (the widest, where dtypes differ)."""
+    return max((dtype_bytes(gradient_dtype(item, job)) for item in trained), default=0.0)
+
+
+def _buckets(zero: Zero, each: float, trained: Sequence[Parameter]) -> int:
+    """`setup_buckets`: reduce_bucket_size elements whatever the model's size, two with overlap_comm."""
+    if not trained or not zero.contiguous_gradients:
+        return int(min(zero.reduce_bucket_size, elements(trained)) * each)
+    return int(zero.reduce_bucket_size * each) * (2 if zero.overlap_comm else 1)
+
+
+def _bucket_term(zero: Zero, each: float, size: int) -> Term:
+    times = " x 2 (overlap_comm)" if zero.overlap_comm else ""
+    formula = f"{each:g} B x {zero.reduce_bucket_size:,} elements of reduce_bucket_size{times}, during backward"
+    return Term("buffers", formula, size, f"{_STAGE12} setup_buckets")
+
+
+def _offload_term(share: int, states: optimizer.States, zero: Zero, job: Job) -> Term:
+    where = zero.offload_optimizer.device
+    formula = (
+        f"fp32 master weights and states of {share:,} elements of {job.optimizer.name} are on the {where}, not the GPU"
+    )
+    return Term("optimizer", formula, 0, f"{_STAGE12 if zero.stage < 3 else _STAGE3}; {states.raw + 4 * share:,} B a rank")
+
+
+def _stage3_terms(zero: Zero, built: PartitionedLayout, bucket: int, persistent: int, secondary: int) -> list[Term]:
+    terms = []
+    if bucket:
+        formula = f"{zero.reduce_bucket_size:,} elements of reduce_bucket_size, always allocated"
+        terms.append(Term("buffers", formula, bucket, f"{_STAGE3} _setup_for_real_optimizer"))
+    if built.scatter:
+        formula = "the contiguous copy of a full bucket for reduce-scatter, during backward"
+        terms.append(Term("buffers", formula, built.scatter, "deepspeed runtime/comm/coalesced_collectives.py"))
+    if persistent:
+        formula = f"tensors of at most {zero.param_persistence_threshold:,} elements stay gathered"
+        terms.append(Term("buffers", formula, persistent, "param_persistence_threshold"))
+    if secondary:
+        formula = f"a second partition over {zero.hpz_partition_size} GPUs of a node"
+        terms.append(Term("buffers", formula, secondary, "zero_hpz_partition_size"))
+    if built.gathered is not None:
+        terms.append(built.gathered.term())
+    return terms

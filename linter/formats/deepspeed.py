@@ -1,0 +1,63 @@
+"""DeepSpeed JSON configs, as files of their own.
+
+A DeepSpeed config says nothing about the model, so its Job has none: no estimate is made, but rules on the config's own
+facts run. The same config named by another one is read by `apply`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .deepspeed_config import apply
+from .deepspeed_edits import describe, edits
+from .deepspeed_values import UPSTREAM, AutoValues, Reference
+from .format import Format, JobBuilder, Problem, Reading
+from .world_size import set_hardware
+
+if TYPE_CHECKING:
+    from ..source.document import Document
+    from ..source.node import Node
+    from .format import Project
+
+__all__ = ["FORMAT", "UPSTREAM", "AutoValues", "Reference", "apply"]
+
+_PRECISION = frozenset({"fp16", "bf16"})
+_BATCH = frozenset({"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"})
+_OTHERS = frozenset({"model_name_or_path", "base_model", "compute_environment", "distributed_type", "output_dir"})
+"""Keys of configs that hold a DeepSpeed config, or share its words."""
+
+_FILLED = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
+"""Keys where "auto" stops raw DeepSpeed; Transformers and accelerate fill them."""
+
+
+def recognise(document: Document) -> bool:
+    """`zero_optimization`, a DeepSpeed batch key, or a precision section (a mapping) beside other DeepSpeed keys."""
+    root = document.root
+    keys = set(root.keys())
+    if keys & _OTHERS or document.syntax == "toml":
+        return False
+    if "zero_optimization" in keys:
+        return _is_section(root.get("zero_optimization"))
+    if "train_micro_batch_size_per_gpu" in keys:
+        return True
+    sections = [key for key in keys & _PRECISION if _is_section(root.get(key))]
+    return bool(sections and keys & (_BATCH | {"optimizer", "steps_per_print", "gradient_clipping"}))
+
+
+def read(document: Document, project: Project) -> Reading:
+    """The Job of a DeepSpeed config alone: no model, and "auto" left to whoever runs it."""
+    builder = JobBuilder(document, UPSTREAM)
+    set_hardware(builder, project, None, sharded=True)
+    problems = apply(builder, document, AutoValues(client="", world_size=project.gpus))
+    for key in _FILLED:
+        entry = document.root.entry(key)
+        if entry is not None and entry.value.is_scalar and entry.value.value == "auto":
+            problems.append(Problem("auto-unfilled", key, entry.value.span, {"upstream": UPSTREAM}))
+    return Reading("deepspeed", UPSTREAM, document, builder.job, {}, problems)
+
+
+def _is_section(node: Node | None) -> bool:
+    return node is not None and (node.is_mapping or isinstance(node.value, bool))
+
+
+FORMAT = Format("deepspeed", "DeepSpeed config", UPSTREAM, recognise, read, describe, edits)

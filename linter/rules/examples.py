@@ -1,0 +1,91 @@
+"""The examples of a rule file, run as a user would run them."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .engine import run
+from .load import bundled
+from .rule import Rule, RuleError, Selection
+
+if TYPE_CHECKING:
+    from ..finding import Finding
+    from ..source.document import Document
+    from .load import RuleFile
+
+
+class Outcome(NamedTuple):
+    """What an example expects and what came of it, as `GPU101 at optimizer` or `GPU101`."""
+
+    expected: tuple[str, ...]
+    got: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    text: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether exactly the expected findings came, at the expected keys."""
+        return sorted(self.expected) == sorted(self.got)
+
+
+def run_examples(file: RuleFile) -> list[Outcome]:
+    """Every example of a rule, run with all stable rules and this one."""
+    selection = selection_with(file.rule)
+    return [run_example(example, selection, file.rule.file) for example in file.source["examples"]]
+
+
+def selection_with(rule: Rule) -> Selection:
+    """All stable bundled rules and `rule`, in the order of their ids."""
+    rules, recipes = bundled()
+    others = [other for other in rules if other.status == "stable" and other.id != rule.id]
+    return Selection(tuple(sorted([*others, rule], key=lambda item: item.id)), recipes)
+
+
+def run_example(example: dict[str, Any], selection: Selection, where: str) -> Outcome:
+    """One example; raises RuleError where its config is of no known format or its GPU is unknown."""
+    from ..formats.format import Project
+    from ..formats.registry import recognise
+    from ..hardware.catalogue import find
+    from ..source.read import parse
+
+    text = config_text(example)
+    name = example.get("file", "config.yaml")
+    document = parse(text, name, _syntax(name))
+    form = recognise(document)
+    if form is None:
+        raise RuleError(where, f"an example is of no known format: {text[:60]!r}")
+    gpu = find(example["gpu"]) if example.get("gpu") else None
+    files = example.get("files", {})
+
+    def open_reference(reference: str, from_path: str) -> Document | None:  # noqa: ARG001
+        path = os.path.normpath(reference)
+        return parse(files[path], path, _syntax(path)) if path in files else None
+
+    project = Project(".", gpu, example.get("gpus"), example.get("nodes"), open_reference)
+    findings = tuple(run(form.read(document, project), project, gpu, selection))
+    expected = tuple(example["expect"])
+    return Outcome(expected, tuple(_said(finding, expected, document) for finding in findings), findings, text)
+
+
+def config_text(example: dict[str, Any]) -> str:
+    """The example's file; a mapping is written as JSON."""
+    config = example["config"]
+    return config if isinstance(config, str) else json.dumps(config, indent=2) + "\n"
+
+
+def _said(finding: Finding, expected: tuple[str, ...], document: Document) -> str:
+    """`ID at key` where the example expects the finding at a key and it is on that key's line, else the id."""
+    for text in expected:
+        rule, _, key = text.partition(" at ")
+        if rule == finding.rule and key:
+            entry = document.root.find(key)
+            lines = {entry.key.span.line, entry.value.span.line} if entry is not None else set()
+            if finding.location.span.line in lines:
+                return text
+    return finding.rule
+
+
+def _syntax(name: str) -> str:
+    return {".json": "json", ".toml": "toml"}.get(os.path.splitext(name)[1], "yaml")

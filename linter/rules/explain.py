@@ -1,0 +1,130 @@
+"""The page of a rule, in Markdown, from its file: what `gpulint explain` prints and `docs/rules/` holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .examples import Outcome
+    from .load import RuleFile
+
+
+def page(file: RuleFile, outcomes: Sequence[Outcome] = ()) -> str:
+    """The page of one rule; with `outcomes` the examples show the messages they really give."""
+    source = file.source
+    blocks = [
+        f"# {file.id} {file.name}",
+        f"{file.severity}, confidence {file.rule.confidence}, {file.status}, since {file.rule.since};"
+        f" applies to {file.applies_text}",
+    ]
+    for title, key in (("What it finds", "what"), ("Why it matters", "why"), ("Limits", "limits")):
+        if source.get(key):
+            blocks.append(f"## {title}\n\n{_paragraphs(source[key])}")
+    blocks.append("## Condition\n\n" + _code(_condition(source["when"]), "python"))
+    if source.get("suggest"):
+        lines = [f"- {_advice(advice)}" for advice in source["suggest"]]
+        blocks.append("## Suggestions\n\n" + "\n".join(lines))
+    blocks.append("## Examples")
+    for number, example in enumerate(source["examples"]):
+        blocks.append(_example(example, outcomes[number] if outcomes else None))
+    blocks.append(f"## Suppress\n\nOn the line, or the line above: `# gpulint: ignore[{file.id}] reason`")
+    if source.get("references"):
+        blocks.append("## References\n\n" + "\n".join(f"- {text}" for text in source["references"]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def index_page(files: Sequence[RuleFile]) -> str:
+    """The table of all rules."""
+    rows = [
+        f"| [{file.id}]({file.id}.md) | {file.name} | {file.severity} | {file.status} | {file.summary} |"
+        for file in files
+    ]
+    return "\n".join(
+        [
+            "# Rules",
+            "",
+            f"{len(files)} rules. Stable rules run by default; a rule in preview runs with `--preview` or when it is"
+            " selected by id or name. [What rules may speak of](facts.md).",
+            "",
+            "| id | name | severity | status | what it finds |",
+            "|---|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def facts_page() -> str:
+    """What expressions may name and call."""
+    from .facts import FACTS
+    from .syntax import ARITY
+    from .vocabulary import ITEM_VALUES
+
+    rows = [f"| `{path}` | {item.unit or '-'} | {item.meaning} |" for path, item in sorted(FACTS.items())]
+    return "\n".join(
+        [
+            "# Facts",
+            "",
+            "Conditions and `{placeholders}` are Python expressions over these names. Besides the table: every field of"
+            " the Job by its dotted path, `config.<key>` of the checked file, `deepspeed.<key>` of the DeepSpeed config in"
+            " force, and in rules with `each` the values of the problem: "
+            + ", ".join(f"`item.{name}`" for name in ITEM_VALUES)
+            + ".",
+            "",
+            "A fact that cannot be derived makes a rule silent. Byte constants: `KiB MiB GiB TiB`. Functions: "
+            + ", ".join(f"`{name}`" for name in sorted(ARITY))
+            + ".",
+            "",
+            "| fact | unit | meaning |",
+            "|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def _example(example: dict[str, Any], outcome: Outcome | None) -> str:
+    from .examples import config_text
+
+    name = example.get("file", "config.yaml")
+    language = "json" if name.endswith(".json") or not isinstance(example["config"], str) else "yaml"
+    hardware = ", ".join(f"{key} {example[key]}" for key in ("gpu", "gpus", "nodes") if key in example)
+    expected = ", ".join(example["expect"]) or "no finding"
+    lines = [f"`{name}`" + (f" on {hardware}" if hardware else "") + f": {expected}", "", _code(config_text(example), language)]
+    for path, text in example.get("files", {}).items():
+        lines += ["", f"with `{path}`:", "", _code(text, "json" if path.endswith(".json") else "yaml")]
+    for finding in outcome.findings if outcome else ():
+        lines += ["", f"> {finding.severity} {finding.rule}: {finding.message}"]
+        lines += [f"> - {item.text}" + _effect(item.per_gpu) for item in finding.suggestions]
+    return "\n".join(lines)
+
+
+def _effect(size: int | None) -> str:
+    from ..units import bytes_text
+
+    return f": {bytes_text(size)}" if size is not None else ""
+
+
+def _condition(when: Any) -> str:  # noqa: ANN401
+    return "\nand ".join(str(part) for part in when) if isinstance(when, list) else str(when)
+
+
+def _advice(advice: Any) -> str:  # noqa: ANN401
+    if isinstance(advice, str):
+        return "a search over all changes, two or three together" if advice == "search" else advice.replace("-", " ")
+    if "text" in advice:
+        return str(advice["text"])
+    parts = [f"`{key}: {value}`" for kind in ("set", "config") for key, value in advice.get(kind, {}).items()]
+    parts += [f"`{key}` becomes `{value}`" for key, value in advice.get("rename", {}).items()]
+    return ", ".join(parts)
+
+
+def _paragraphs(text: str) -> str:
+    return "\n\n".join(" ".join(block.split()) for block in str(text).split("\n\n")).strip()
+
+
+def _code(text: str, language: str) -> str:
+    fence = "````" if "```" in text else "```"
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"

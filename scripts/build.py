@@ -1,0 +1,66 @@
+"""Regenerates everything that is generated from the project's own files; `--check` only says what is stale.
+
+    python scripts/build.py [--check]
+
+A generator is a function that yields (path below the project root, text); add yours to GENERATORS.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).resolve().parent.parent
+Generated = tuple[str, str]
+
+
+def rules_index() -> Iterator[Generated]:
+    """`rules/index.json`: the bundled rules compiled."""
+    from gpulint.rules.index import index_text
+
+    yield "rules/index.json", index_text(str(ROOT / "rules"))
+
+
+def rules_pages() -> Iterator[Generated]:
+    """`docs/rules/`: a page a rule with the real outcome of its examples, the table, the facts."""
+    from gpulint.rules import explain
+    from gpulint.rules.examples import run_examples
+    from gpulint.rules.index import rule_files
+    from gpulint.rules.load import bundled
+
+    bundled.cache_clear()
+    files = rule_files(str(ROOT / "rules"))
+    for file in files:
+        yield f"docs/rules/{file.id}.md", explain.page(file, run_examples(file))
+    yield "docs/rules/index.md", explain.index_page(files)
+    yield "docs/rules/facts.md", explain.facts_page()
+
+
+GENERATORS: tuple[Callable[[], Iterator[Generated]], ...] = (rules_index, rules_pages)
+"""In order: what a later one reads, an earlier one has written."""
+
+
+def main(arguments: list[str]) -> int:
+    """Write what is stale, or with `--check` list it; 1 when something was stale under `--check`."""
+    checking = "--check" in arguments
+    stale: list[str] = []
+    for generate in GENERATORS:
+        for name, text in generate():
+            path = ROOT / name
+            if path.exists() and path.read_text(encoding="utf-8") == text:
+                continue
+            stale.append(name)
+            if not checking:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+    for name in stale:
+        print(f"{'stale' if checking else 'wrote'} {name}")
+    return int(checking and bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

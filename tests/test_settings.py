@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+
+from gpulint.settings import Settings, SettingsError, load, project_root
+
+
+def test_defaults_without_a_file(tmp_path):
+    assert load(directory=str(tmp_path)).fail_on == "error"
+
+
+def test_gpulint_toml_is_read(tmp_path):
+    text = 'gpu = "t4"\ngpus = 2\nignore = ["GPU001"]\nfail-on = "warning"\nrules = ["mine"]\n'
+    (tmp_path / "gpulint.toml").write_text(text)
+    settings = load(directory=str(tmp_path))
+    assert (settings.configured_gpu, settings.configured_gpus, settings.ignore) == ("t4", 2, ("GPU001",))
+    assert settings.fail_on == "warning"
+    assert settings.rules == (str(tmp_path / "mine"),)
+
+
+def test_pyproject_table_is_read(tmp_path):
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\n\n[tool.gpulint]\ngpu = "t4"\n')
+    assert load(directory=str(tmp_path)).configured_gpu == "t4"
+
+
+def test_isolated_reads_nothing(tmp_path):
+    (tmp_path / "gpulint.toml").write_text("broken [")
+    assert load(directory=str(tmp_path), isolated=True) == Settings(root=project_root(str(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gpuu = 1\n", "gpulint.toml:1:1: unknown setting 'gpuu'"),
+        ('x = 1\ngpus = "two"\n', "unknown setting 'x'"),
+        ('gpus = "two"\n', "gpus takes a whole number"),
+        ('fail-on = "sometimes"\n', "fail-on takes one of"),
+        ("ignore = [1]\n", "ignore takes a list of strings"),
+        ("gpus = \n", "gpulint.toml:1:"),
+    ],
+)
+def test_a_bad_file_says_where(tmp_path, text, message):
+    (tmp_path / "gpulint.toml").write_text(text)
+    with pytest.raises(SettingsError) as error:
+        load(directory=str(tmp_path))
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_the_root_is_the_nearest_marked_folder(tmp_path):
+    (tmp_path / ".git").mkdir()
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    assert project_root(str(inner)) == str(tmp_path.resolve())
