@@ -143,23 +143,13 @@ def estimate_command(
 def explain_command(rule: str, rules: tuple[str, ...]) -> None:
     """Explain a rule: what it finds, why it matters, examples. RULE is an id or a name."""
     from .rules.explain import page
-    from .rules.load import all_rules
+    from .rules.load import all_rules, find_rule
     from .rules.rule import RuleError
 
     try:
-        known = all_rules(rules)
+        click.echo(page(find_rule(rule, all_rules(rules))))
     except RuleError as error:
         raise _Refused(str(error)) from None
-    for item in known:
-        if rule.lower() in (item.id.lower(), item.name):
-            click.echo(page(item))
-            return
-    import difflib
-
-    near = difflib.get_close_matches(
-        rule.lower(), [item.name for item in known] + [item.id.lower() for item in known], 1
-    )
-    raise _Refused(f"no rule {rule!r}" + (f"; did you mean {near[0]}?" if near else "; `gpulint rules` lists them"))
 
 
 @main.command("rules")

@@ -39,9 +39,13 @@ class Quantization:
 
 @dataclass(slots=True)
 class Weights:
-    """The base weights as loaded. `dtype` None means the checkpoint's own."""
+    """The base weights as loaded. `dtype` None means the checkpoint's own.
+
+    `trainable_dtype` is the dtype of base weights that are trained, where the tool upcasts only those; None is `dtype`.
+    """
 
     dtype: Dtype | None = None
+    trainable_dtype: Dtype | None = None
     quantization: Quantization | None = None
 
 
@@ -157,6 +161,7 @@ class Fsdp:
     state_dict_type: str | None = None
     shard_size: int | None = None
     upcast_trainable: bool = False
+    sync_each_batch: bool = False
 
 
 @dataclass(slots=True)

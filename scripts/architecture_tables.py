@@ -144,3 +144,25 @@ def _place(name: str, order: dict[str, float]) -> float:
         if near:
             return max(near) + 1e-4
     return -1.0 if "embed" in name else float("inf")
+
+
+def change(table: Table, changes: Table) -> None:
+    """Hand corrections of a generated table: entries of `defaults`, `alias`, `let` and `derive` are added or
+    replaced, `dims` replaces dimensions (`name=old` to new), `when` conditions by regular expression over names.
+    """
+    for key in ("alias", "defaults", "let", "derive", "variants"):
+        if key in changes:
+            table[key] = {**table.get(key, {}), **changes[key]}
+    for row in table["tensors"]:
+        for pattern, new in changes.get("dims", {}).items():
+            name, _, old = pattern.rpartition("=")
+            if not re.search(name, row["name"]):
+                continue
+            for case in row.get("cases", []):
+                case[1] = [dim.replace(old, new) for dim in case[1]]
+            if "shape" in row:
+                row["shape"] = [dim.replace(old, new) for dim in row["shape"]]
+        for pattern, when in changes.get("when", {}).items():
+            if re.search(pattern, row["name"]):
+                row["when"] = when
+    table["tensors"] += changes.get("tensors", [])

@@ -101,7 +101,7 @@ def _text(value: Any) -> str:  # noqa: ANN401
 
 
 def _grouped(text: str) -> str:
-    return text if re.fullmatch(r"[\w.\[\]]+", text) else f"({text})"
+    return text if re.fullmatch(r"[\w.]+|at\([\w.]+,\d+\)", text) else f"({text})"
 
 
 def _trace_config(config: Any, prefix: str = "", depth: int = 0) -> None:  # noqa: ANN401
@@ -111,46 +111,51 @@ def _trace_config(config: Any, prefix: str = "", depth: int = 0) -> None:  # noq
         if isinstance(value, int) and not isinstance(value, (bool, Traced)):
             vars(config)[name] = Traced(value, prefix + name)
         elif isinstance(value, (list, tuple)) and value and all(type(item) is int for item in value):
-            vars(config)[name] = [Traced(item, f"{prefix}{name}[{at}]") for at, item in enumerate(value)]
+            vars(config)[name] = [Traced(item, f"at({prefix}{name},{at})") for at, item in enumerate(value)]
         elif hasattr(value, "model_type") and depth < 3:
             _trace_config(value, f"{prefix}{name}.", depth + 1)
 
 
-@contextlib.contextmanager
-def _recorded_shapes(torch: Any) -> Iterator[dict[int, tuple[str, ...]]]:  # noqa: ANN401
+def _recorder(torch: Any) -> tuple[Any, dict[int, tuple[str, ...]]]:  # noqa: ANN401
+    """A torch function mode that notes the expressions behind every new tensor's shape, and the notes."""
     shapes: dict[int, tuple[str, ...]] = {}
     kept: list[Any] = []
-    importlib.import_module("torch.utils._device")._device_constructors()  # remembers the unpatched factories
-    originals = {name: getattr(torch, name) for name in ("empty", "zeros", "ones", "randn", "rand", "full")}
-    parameter = torch.nn.Parameter.__new__
+    factories = {getattr(torch, name) for name in ("empty", "zeros", "ones", "randn", "rand", "full")}
 
-    def wrap(original: Any) -> Any:  # noqa: ANN401
-        def factory(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            tensor = original(*args, **kwargs)
-            size = args[0] if args and isinstance(args[0], (list, tuple, torch.Size)) else args
-            if len(size) == tensor.dim():
-                shapes[id(tensor)] = tuple(_text(dim) for dim in size)
-                kept.append(tensor)
-            return tensor
+    class Recorder(torch.overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
+        def __torch_function__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401
+            made = func(*args, **(kwargs or {}))
+            if not isinstance(made, torch.Tensor) or id(made) in shapes:
+                return made
+            if func in factories:
+                size = args[0] if args and isinstance(args[0], (list, tuple)) else args
+                note = tuple(_text(dim) for dim in size)
+            else:
+                alike = (a for a in args if isinstance(a, torch.Tensor) and a.shape == made.shape and id(a) in shapes)
+                note = next((shapes[id(argument)] for argument in alike), ())
+            if len(note) == made.dim():
+                shapes[id(made)] = note
+                kept.append(made)
+            return made
 
-        return factory
+    return Recorder(), shapes
 
-    def new_parameter(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:  # noqa: ANN401
-        made = parameter(cls, data, requires_grad)
+
+@contextlib.contextmanager
+def _noted_parameters(torch: Any, shapes: dict[int, tuple[str, ...]]) -> Iterator[None]:  # noqa: ANN401
+    original = torch.nn.Parameter.__new__
+
+    def new(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:  # noqa: ANN401
+        made = original(cls, data, requires_grad)
         if data is not None and id(data) in shapes:
             shapes[id(made)] = shapes[id(data)]
-            kept.append(made)
         return made
 
-    for name, original in originals.items():
-        setattr(torch, name, wrap(original))
-    torch.nn.Parameter.__new__ = new_parameter
+    torch.nn.Parameter.__new__ = new
     try:
-        yield shapes
+        yield
     finally:
-        torch.nn.Parameter.__new__ = parameter
-        for name, original in originals.items():
-            setattr(torch, name, original)
+        torch.nn.Parameter.__new__ = original
 
 
 def build(config: dict[str, Any], auto_class: str = "CausalLM", trace: bool = False) -> list[Row]:
@@ -163,7 +168,8 @@ def build(config: dict[str, Any], auto_class: str = "CausalLM", trace: bool = Fa
     if trace:
         _trace_config(made)
     factory = getattr(transformers, AUTO_CLASSES[auto_class])
-    with _recorded_shapes(torch) as shapes, torch.device("meta"):
+    recorder, shapes = _recorder(torch)
+    with torch.device("meta"), recorder, _noted_parameters(torch, shapes):
         model = factory.from_config(made)
         modules = dict(model.named_modules())
         parameters = dict(model.named_parameters())

@@ -269,13 +269,16 @@ def add(properties: dict[str, Json], more: dict[str, Json], owner: str = "") -> 
         if owner:
             if "x-classes" in have:
                 have["x-classes"].append(owner)
+            if {k: schema.get(k) for k in ("type", "enum")} != {k: have.get(k) for k in ("type", "enum")}:
+                merged = union([{k: part[k] for k in ("type", "enum") if k in part} for part in (have, schema)])
+                rest = {k: v for k, v in have.items() if k not in ("type", "enum")}
+                have.clear()
+                have.update({**merged, **rest})
             if schema.get("default") != have.get("default"):
                 have.setdefault("x-defaults", {})[owner] = schema.get("default")
 
 
-def add_removed(
-    properties: dict[str, Json], former: dict[str, dict[str, Json]], replacements: dict[str, str]
-) -> None:
+def add_removed(properties: dict[str, Json], former: dict[str, dict[str, Json]], replacements: dict[str, str]) -> None:
     """Keys that only former versions know. `former` is version -> its keys, newest first."""
     for version, keys in former.items():
         for name, schema in keys.items():
@@ -446,7 +449,9 @@ def dump(value: Json) -> str:
     """The schema as JSON with one property a line."""
     head = {key: item for key, item in value.items() if key != "properties"}
     lines = [f"  {json.dumps(key)}: {json.dumps(item, ensure_ascii=False)}" for key, item in head.items()]
-    rows = [f"    {json.dumps(key)}: {json.dumps(item, ensure_ascii=False)}" for key, item in value["properties"].items()]
+    rows = [
+        f"    {json.dumps(key)}: {json.dumps(item, ensure_ascii=False)}" for key, item in value["properties"].items()
+    ]
     return "{\n" + ",\n".join(lines) + ',\n  "properties": {\n' + ",\n".join(rows) + "\n  }\n}\n"
 
 

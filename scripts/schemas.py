@@ -105,6 +105,8 @@ DEEPSPEED_READ_BY_HAND: JsonObject = {
     "weight_quantization": MAPPING,
     "expert_parallel": MAPPING,
     "datastates_ckpt": MAPPING,
+    "communication_data_type": TEXT,
+    "seq_parallel_communication_data_type": TEXT,
     "sequence_parallel_size": COUNT,
     "msamp": MAPPING,
     "allgather_size": NUMBER,
@@ -292,11 +294,9 @@ AXOLOTL_UNSLOTH = (
 
 AXOLOTL_READ_BY_HAND: JsonObject = {
     "beta": {"type": ["number", "null"]},
-    "rl_adapter_ref_model": {"type": ["boolean", "null"]},
     "inference": {"type": ["boolean", "null"]},
-    "role_boundaries": {},
 }
-"""Keys that code reads from the config without a declared field."""
+"""Keys without a declared field that validators see before unknown keys are dropped."""
 
 
 def axolotl(folder: Path) -> JsonObject:
@@ -311,9 +311,9 @@ def axolotl(folder: Path) -> JsonObject:
     for key, replacement in AXOLOTL_REPLACEMENTS.items():
         properties[key] = {**properties[key], "deprecated": True, "x-replacement": replacement}
     for key in AXOLOTL_REFUSED:
-        properties[key] = {**properties[key], "deprecated": True, "x-removed": "no longer supported"}
+        properties[key] = {**properties[key], **_refused("no longer supported")}
     for key in AXOLOTL_UNSLOTH:
-        properties[key] = {"deprecated": True, "x-removed": "removed", "x-replacement": "lora_mlp_kernel"}
+        properties[key] = {**_refused("removed"), "x-replacement": "lora_mlp_kernel"}
     properties["fsdp"] = {**properties["fsdp"], "type": ["array", "string", "null"]}
     fsdp = classes.definitions["FSDPConfig"]["properties"]
     prefixed = {
@@ -324,10 +324,10 @@ def axolotl(folder: Path) -> JsonObject:
     fsdp |= {key: value for key, value in prefixed.items() if key != "fsdp_version"}
     plugins = _axolotl_plugins(archive)
     for name, (plugin, own) in sorted(plugins.items()):
-        classes.definitions |= own.definitions
         for key, value in own.properties(name).items():
             if key not in properties:
                 properties[key] = {**value, "x-plugin": plugin}
+        classes.definitions |= own.definitions
     schema = finished(
         closed(properties),
         classes.definitions,
@@ -337,6 +337,11 @@ def axolotl(folder: Path) -> JsonObject:
     )
     schema["x-plugins"] = sorted({plugin for plugin, _ in plugins.values()})
     return schema
+
+
+def _refused(reason: str) -> JsonObject:
+    """A key whose validator raises when it is set to something true."""
+    return {"deprecated": True, "x-removed": reason, "x-harmless": [None, False]}
 
 
 def _axolotl_plugins(archive: Path) -> dict[str, tuple[str, Classes]]:

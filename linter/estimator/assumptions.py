@@ -23,11 +23,9 @@ WEIGHTY = (
 
 def assumptions(job: Job, model: Model, *, bounded: bool = True) -> tuple[Assumption, ...]:
     """Fields that upstream defaults or nobody set, the unknown optimizer or model table, and what has no bound."""
-    found = []
+    found: list[Assumption] = []
     if not bounded:
-        missing = [
-            name for name in ("micro_batch_size", "sequence_length") if not getattr(job, name)
-        ]
+        missing = [name for name in ("micro_batch_size", "sequence_length") if not getattr(job, name)]
         note = "nobody states it: only weights, gradients and optimizer states are counted, a lower bound"
         found.extend(Assumption(name, "unknown", note) for name in missing)
     for path in WEIGHTY:

@@ -19,9 +19,7 @@ def stored_quantization(model: Model) -> Quantization | None:
     if not isinstance(config, dict):
         return None
     method = str(config.get("quant_method", "")).lower()
-    skip = _strings(
-        config.get("modules_to_not_convert") or config.get("llm_int8_skip_modules") or config.get("ignore")
-    )
+    skip = _strings(config.get("modules_to_not_convert") or config.get("llm_int8_skip_modules") or config.get("ignore"))
     if method == "bitsandbytes":
         if config.get("load_in_8bit") or config.get("_load_in_8bit"):
             return Quantization("bnb-int8", 8, skip=skip)
@@ -54,9 +52,9 @@ def _compressed(config: dict[str, Any], skip: list[str]) -> Quantization | None:
     return None
 
 
-def _number(value: Any) -> int | None:  # noqa: ANN401
+def _number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _strings(value: Any) -> list[str]:  # noqa: ANN401
+def _strings(value: Any) -> list[str]:
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []

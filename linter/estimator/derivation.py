@@ -56,7 +56,8 @@ def gradients(trained: Sequence[Parameter], job: Job, ranks: int = 1) -> list[Te
             "gradients",
             f"{storage.dtype_bytes(dtype):g} B ({dtype}) x {count:,} trainable parameters{share}",
             int(-(-count * storage.dtype_bytes(dtype) // ranks)),
-            "autograd: a gradient in the dtype of its parameter" if job.precision.gradients is None
+            "autograd: a gradient in the dtype of its parameter"
+            if job.precision.gradients is None
             else "precision.gradients",
         )
         for dtype, count in groups.items()

@@ -56,6 +56,7 @@ class ShardedLayout(Layout):
     blocks            how many wrapped units
     width, reduce     bytes of an element when gathered and when reduced
     version           1 or 2;  whole  units stay gathered from forward to backward
+    deferred          bytes of the whole gradients that a rank keeps while it accumulates without reducing
     """
 
     root: Unit | None = None
@@ -67,9 +68,16 @@ class ShardedLayout(Layout):
     whole: bool = False
     ahead: bool = False
     on_host: bool = False
+    deferred: int = 0
 
     def gradient_bytes(self, done: int) -> int:
-        """The shards of the gradients complete by then; in main memory with CPU offload."""
+        """The shards of the gradients complete by then; in main memory with CPU offload.
+
+        While accumulating, the Trainer defers the reduction to the last micro step (`no_sync`), and every rank keeps
+        whole gradients: in the reduce dtype under version 2, in the gathered one under version 1.
+        """
+        if self.deferred:
+            return self.deferred
         if self.on_host:
             return 0
         return super(ShardedLayout, self).gradient_bytes(done)
@@ -156,6 +164,8 @@ def fsdp_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
     )
     built.root, built.block, built.blocks = units(fsdp, model, shardable)
     built.width, built.reduce = _widths(job, fsdp, shardable)
+    if built.accumulating and not fsdp.sync_each_batch:
+        built.deferred = int(elements(trained) * (built.reduce if fsdp.version == 2 else built.width))
     if fsdp.offload:
         built.host = host.sharded(job, base + adapter, gradients, states.raw)
     built.terms = _terms(job, fsdp, built, found, over)
@@ -213,9 +223,9 @@ def _items(trained: Sequence[Parameter], over: Ranks, fsdp: Fsdp) -> list[optimi
             sizes[item.dtype] = sizes.get(item.dtype, 0) + -(-item.elements // over.of(item))
         return [optimizer.Item((size,), 1, dtype, flat=True) for dtype, size in sizes.items()]
     cut = []
-    for item, parameter in zip(optimizer.items(trained), trained, strict=True):
-        first = -(-item.shape[0] // over.of(parameter)) if item.shape else 1
-        cut.append(item._replace(shape=(first, *item.shape[1:])))
+    for whole, parameter in zip(optimizer.items(trained), trained, strict=True):
+        first = -(-whole.shape[0] // over.of(parameter)) if whole.shape else 1
+        cut.append(whole._replace(shape=(first, *whole.shape[1:])))
     return cut
 
 
@@ -242,9 +252,7 @@ def _load(found: Sequence[Parameter], fsdp: Fsdp, over: Ranks) -> int:
     return max((int(item.size * item.element_bytes) for item in found if not item.packed), default=0)
 
 
-def _terms(
-    job: Job, fsdp: Fsdp, built: ShardedLayout, found: Sequence[Parameter], over: Ranks
-) -> list[Term]:
+def _terms(job: Job, fsdp: Fsdp, built: ShardedLayout, found: Sequence[Parameter], over: Ranks) -> list[Term]:
     shardable = [item for item in found if item.part != "buffer" and not _stays_whole(item, job)]
     fixed = [item for item in found if item.part == "buffer" or _stays_whole(item, job)]
     trained = [item for item in found if item.trainable]
@@ -254,6 +262,10 @@ def _terms(
         terms.append(Term("optimizer", note, 0, "torch FSDP CPUOffload"))
     else:
         terms += [*derivation.weights(shardable, over.dense), *derivation.gradients(trained, job, over.dense)]
+    if built.deferred:
+        note = f"whole gradients of {elements(trained):,} elements, not reduced before the last micro step (no_sync)"
+        source = "transformers 5.23 trainer.py; accelerate no_sync: sync_each_batch is off by default"
+        terms.append(Term("gradients", note, built.deferred, source))
     root, block = built.root or Unit(), built.block or Unit()
     formula = f"root unit gathered: {built.width:g} B x {root.elements:,} elements"
     terms.append(Term("buffers", formula, int(root.elements * built.width), "torch FSDP: the root is not resharded"))

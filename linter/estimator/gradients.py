@@ -21,9 +21,7 @@ def gradient_dtype(parameter: Parameter, job: Job) -> str:
 
 def gradient_bytes(trained: Sequence[Parameter], job: Job) -> int:
     """Bytes of the gradients of every trainable tensor, each in 512-byte blocks: elements x bytes of the dtype."""
-    return sum(
-        item.copies * block_size(int(item.size * dtype_bytes(gradient_dtype(item, job)))) for item in trained
-    )
+    return sum(item.copies * block_size(int(item.size * dtype_bytes(gradient_dtype(item, job)))) for item in trained)
 
 
 def largest_gradient(trained: Sequence[Parameter], job: Job) -> int:

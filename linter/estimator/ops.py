@@ -14,9 +14,7 @@ from .tape import Node, Parameter, Tensor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
-def tape_of(x: Tensor):  # noqa: ANN201
-    return x.storage.tape
+    from .tape import Tape
 
 
 def _made(x: Tensor, node: Node | None, slot: int = 0) -> Tensor:
@@ -36,7 +34,7 @@ def to(x: Tensor, e: int) -> Tensor:
         return x
     tape, n, was = x.storage.tape, x.n, x.e
     y = tape.new(n, e, x.storage.logits)
-    return _made(y, tape.node((x,), lambda _: (tape.new(n, was),), saves=0))
+    return _made(y, tape.node((x,), lambda _: (tape.new(n, was),), saves=0, makes=n * was))
 
 
 def contiguous(x: Tensor) -> Tensor:
@@ -53,11 +51,11 @@ def add(a: Tensor, b: Tensor | Parameter) -> Tensor:
     return _made(y, tape.node((a, b), lambda g: (g, g), saves=0))
 
 
-def scale(x: Tensor, saves: int = 0) -> Tensor:
+def scale(x: Tensor) -> Tensor:
     """x times or plus a number, or minus x: a new tensor each way."""
     tape, n, e = x.storage.tape, x.n, x.e
     y = tape.new(n, e, x.storage.logits)
-    return _made(y, tape.node((x,), lambda _: (tape.new(n, e),), saves=saves))
+    return _made(y, tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e))
 
 
 def shift(x: Tensor) -> Tensor:
@@ -197,12 +195,13 @@ def linear(x: Tensor, weight: Parameter, rows: int, bias: Parameter | None = Non
     e = tape.autocast or x.e
     w = tape.cast(weight, e)
     b = None if bias is None else tape.cast(bias, e)
-    x = to(x, e)
+    inner = to(x, e)
     out = weight.n // (x.n // rows)
     y = tape.new(rows * out, e)
     needs_x, xn = x.node is not None, x.n
-    wn, trainable, bn = weight.n, weight.trainable, 0 if bias is None else bias.n
-    kept = (x.storage if trainable else None, w if needs_x else None)
+    wn, trainable = weight.n, weight.trainable
+    bn = bias.n if bias is not None and bias.trainable else 0
+    kept = (inner.storage if trainable else None, w if needs_x else None)
 
     def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, ...]:
         gw = tape.new(wn, e) if trainable else None
@@ -211,26 +210,26 @@ def linear(x: Tensor, weight: Parameter, rows: int, bias: Parameter | None = Non
             gx.view = True
         return gx, gw, tape.new(bn, e) if bn else None
 
-    return _made(y, tape.node((x, w, b), back))
+    return _made(y, tape.node((inner, w, b), back))
 
 
 def softmax(x: Tensor, e: int, half_to_float: bool = False) -> Tensor:
     """softmax over the last dimension in `e` bytes: saves its result."""
-    x = x if half_to_float else to(x, e)
-    tape, n, was = x.storage.tape, x.n, x.e
+    wide = x if half_to_float else to(x, e)
+    tape, n, was = x.storage.tape, x.n, wide.e
     y = tape.new(n, e)
 
     def back(_: Tensor, _kept: object = y.storage) -> tuple[Tensor]:
         return (tape.new(n, was),)
 
-    return _made(y, tape.node((x,), back))
+    return _made(y, tape.node((wide,), back))
 
 
-def embedding(tape, rows: int, weight: Parameter, width: int) -> Tensor:  # noqa: ANN001
+def embedding(tape: Tape, rows: int, weight: Parameter, width: int, ids: Tensor) -> Tensor:
     """A table look-up. Backward is dense, with two index copies of 8 bytes a row inside the kernel."""
     y = tape.new(rows * width, weight.e)
 
-    def back(_: Tensor) -> tuple[Tensor]:
+    def back(_: Tensor, _kept: object = ids) -> tuple[Tensor]:
         g = tape.new(weight.n, weight.e)
         tape.scratch(16 * rows)
         return (g,)

@@ -33,6 +33,7 @@ class Spec(NamedTuple):
     counter: bool
     foreach: int
     largest: tuple[int, int]
+    previous: bool
     minimum: int
     tables: int
     paged: bool
@@ -114,6 +115,7 @@ def specification(name: str) -> Spec:
         row.get("counter", False),
         row.get("foreach", 0),
         (largest[0], largest[1]),
+        row.get("previous", False),
         row.get("minimum", 0),
         row.get("tables", 0),
         row.get("paged", False),
@@ -261,4 +263,9 @@ def _temporary(tensors: Sequence[Item], spec: Spec) -> int:
             groups[key] = groups.get(key, 0) + item.copies * size
         return spec.foreach * max(groups.values())
     full, half = spec.largest if not (spec.foreach and spec.in_backward) else (spec.foreach, spec.foreach)
-    return max((half if item.dtype in ("bfloat16", "float16") else full) * 4 * item.size for item in tensors)
+    peak = before = 0
+    for item in tensors:
+        copies = half if item.dtype in ("bfloat16", "float16") else full
+        peak = max(peak, copies * 4 * item.size + (before if spec.previous else 0))
+        before = 4 * item.size if item.decay else before
+    return peak

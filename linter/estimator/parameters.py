@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..units import DTYPE_BYTES
 from . import storage
 from .division import divided
 
@@ -76,7 +77,7 @@ def parameters(job: Job, model: Model) -> tuple[Parameter, ...]:
     The dtype of a base weight is `weights.dtype`, else the checkpoint's, else float32. k-bit preparation makes
     all that bitsandbytes left unpacked float32 (peft/utils/other.py `prepare_model_for_kbit_training`); DeepSpeed's
     16-bit modes cast every floating parameter to the weights' dtype (runtime/engine.py
-    `_cast_module_mixed_precision`); FSDP's mixed precision in accelerate makes trainable ones float32.
+    `_cast_module_mixed_precision`); `weights.trainable_dtype` is that of what is trained; FSDP's mixed precision in accelerate makes trainable ones float32.
     """
     dtype = base_dtype(job, model)
     quantization = effective_quantization(job, model)
@@ -98,7 +99,7 @@ def parameters(job: Job, model: Model) -> tuple[Parameter, ...]:
 def base_dtype(job: Job, model: Model) -> str:
     """The dtype of the unpacked base weights."""
     dtype = job.weights.dtype or model.dtype or "float32"
-    return dtype if dtype in storage.DTYPE_BYTES else "bfloat16"
+    return dtype if dtype in DTYPE_BYTES else "bfloat16"
 
 
 def effective_quantization(job: Job, model: Model) -> Quantization | None:
@@ -180,9 +181,7 @@ def _base(
     ]
 
 
-def trainable_layers(
-    tensor: Tensor, layers: tuple[int, ...] | None, job: Job
-) -> tuple[int, ...] | None:
+def trainable_layers(tensor: Tensor, layers: tuple[int, ...] | None, job: Job) -> tuple[int, ...] | None:
     """The layers in which a base tensor is trained; () outside a stack when it is, None when it is not at all.
 
     `trainable` patterns are regular expressions searched in the parameter's full name.
@@ -194,9 +193,7 @@ def trainable_layers(
     patterns = [re.compile(_bare(pattern)) for pattern in job.trainable]
     if layers is None:
         return () if any(pattern.search(tensor.name) for pattern in patterns) else None
-    chosen = tuple(
-        layer for layer in layers if any(p.search(tensor.name.replace("{0}", str(layer))) for p in patterns)
-    )
+    chosen = tuple(layer for layer in layers if any(p.search(tensor.name.replace("{0}", str(layer))) for p in patterns))
     return chosen or None
 
 
@@ -224,7 +221,11 @@ def _kbit(job: Job, quantization: Quantization | None) -> bool:
 
 
 def _deepspeed_casts(job: Job) -> bool:
-    return job.parallelism.zero is not None and job.precision.master_weights
+    """Stages 0 to 2, and stage 3 over packed weights, which `zero.Init` leaves alone; after it nothing is cast."""
+    zero = job.parallelism.zero
+    if zero is None or not job.precision.master_weights:
+        return False
+    return zero.stage < 3 or job.weights.quantization is not None
 
 
 def _adapter(job: Job, model: Model, dtype: str) -> list[Parameter]:
@@ -237,7 +238,7 @@ def _adapter(job: Job, model: Model, dtype: str) -> list[Parameter]:
     for module in adapted(model, job.adapter):
         layers = tuple(module.layers) if module.layers else None
         copies = module.copies
-        shapes = {
+        shapes: dict[str, tuple[int, ...]] = {
             "lora_A": (module.rank, module.in_features),
             "lora_B": (module.out_features, module.rank),
         }
@@ -277,14 +278,18 @@ def _copies(base: list[Parameter], job: Job) -> list[Parameter]:
 
 def _upcast(items: list[Parameter], job: Job, quantization: Quantization | None) -> list[Parameter]:
     fsdp = job.parallelism.fsdp
+    trained = job.weights.trainable_dtype
+    if trained is not None:
+        items = [_cast(item, trained) if item.trainable and item.part in ("base", "copy") else item for item in items]
     if fsdp is None or not fsdp.upcast_trainable:
         return items
     if fsdp.version == 2 and quantization is not None and quantization.method in ("bnb-nf4", "bnb-fp4"):
         return items
-    return [
-        item._replace(dtype="float32", pieces=_pieces(item.shape, "float32")) if item.trainable else item
-        for item in items
-    ]
+    return [_cast(item, "float32") if item.trainable else item for item in items]
+
+
+def _cast(item: Parameter, dtype: str) -> Parameter:
+    return item._replace(dtype=dtype, pieces=_pieces(item.shape, dtype))
 
 
 def _pieces(shape: tuple[int, ...], dtype: str) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..units import KIB, MIB
+from .versions import older
 
 if TYPE_CHECKING:
     from ..hardware.gpu import Gpu
@@ -60,7 +61,7 @@ def process_overhead(gpu: Gpu | None, job: Job) -> Overhead:
     low = context["low"] + libraries["low"]
     sources = [f"context: {context['source']}", f"libraries: {libraries['source']}"]
     eager = _table()["context_without_lazy_loading"]
-    if _older(job.versions.get("torch"), eager["before_torch"]):
+    if older(job.versions.get("torch"), eager["before_torch"]):
         high += max(0, eager["high"] - context["high"])
         sources.append(f"context: {eager['source']}")
     nccl = _communicator(job)
@@ -116,23 +117,6 @@ def _row(kind: str, gpu: Gpu | None) -> dict[str, Any]:
             if gpu.architecture in row["architectures"]:
                 return row
     return rows[-1]
-
-
-def _older(version: str | None, than: str) -> bool:
-    """Whether a stated version comes before another; an unstated one is current."""
-    if not version:
-        return False
-    return _numbers(version) < _numbers(than)
-
-
-def _numbers(version: str) -> list[int]:
-    numbers = []
-    for part in version.split("+")[0].split(".")[:3]:
-        digits = "".join(character for character in part if character.isdigit())
-        if not digits:
-            break
-        numbers.append(int(digits))
-    return numbers
 
 
 @cache

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from ..job import Quantization
 
+
 def dtype_bytes(dtype: str) -> float:
     """Bytes of one element; raises KeyError for a dtype that `units.DTYPE_BYTES` lacks."""
     return DTYPE_BYTES[dtype]
@@ -26,7 +27,7 @@ class Packing(NamedTuple):
     bits          of one packed element
     group         elements that share a scale; 0 for one scale an output row
     scale         bytes of a scale;  zero_bits  bits of a zero point
-    index         bytes for each input feature (GPTQ's g_idx)
+    feature       bytes for each input feature (GPTQ's g_idx)
     tables        bytes of the code tables each weight brings
     what          `linear` (weights of nn.Linear) or `experts` (the fused expert tensors)
     casts         whether k-bit preparation upcasts what the method leaves unpacked
@@ -37,7 +38,7 @@ class Packing(NamedTuple):
     group: int
     scale: float
     zero_bits: float
-    index: int
+    feature: int
     tables: tuple[int, ...]
     what: str
     casts: bool
@@ -76,7 +77,7 @@ def packing(quantization: Quantization) -> Packing | None:
         group,
         row.get("scale", 0),
         bits if row.get("zeros") == "packed" else row.get("zero_bits", 0),
-        row.get("index", 0),
+        row.get("feature", 0),
         tuple(row.get("tables", ())),
         row.get("what", "linear"),
         row.get("casts", False),
@@ -102,7 +103,7 @@ def packed_pieces(shape: tuple[int, ...], quantization: Quantization) -> tuple[i
     count = -(-size // layout.group) if layout.group else -(-size // inner)
     if quantization.double_quant and quantization.method in ("bnb-nf4", "bnb-fp4"):
         return (codes, count, 4 * -(-count // 256), 16 * 4, 256 * 4, 4)
-    pieces = [codes, int(count * layout.scale), int(-(-count * layout.zero_bits // 8)), layout.index * inner]
+    pieces = [codes, int(count * layout.scale), int(-(-count * layout.zero_bits // 8)), layout.feature * inner]
     return tuple(piece for piece in (*pieces, *layout.tables) if piece)
 
 

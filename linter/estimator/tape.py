@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 _LEAF = 1 << 60
 
+END = -2
+"""The segment after backward."""
+
 
 class Storage:
     """Bytes that are alive until the last reference goes."""
@@ -62,7 +65,7 @@ class Node:
     What `back` closes over is what the operation saves for backward.
     """
 
-    __slots__ = ("back", "buffers", "edges", "expand", "pending", "segment", "seq", "slots")
+    __slots__ = ("back", "buffers", "edges", "expand", "pending", "recomputed", "segment", "seq", "slots")
 
     def __init__(self, seq: int, segment: int, edges: tuple[Edge | None, ...], back: Backward | None, slots: int) -> None:
         self.seq = seq
@@ -72,6 +75,7 @@ class Node:
         self.slots = slots
         self.buffers: list[Tensor | None] | None = None
         self.pending = 0
+        self.recomputed = False
         self.expand: Callable[[], Tensor] | None = None
 
 
@@ -134,6 +138,8 @@ class Tape:
         self._peak_logits = 0
         self._saved = 0
         self._stop: int | None = None
+        self._trail = 0
+        self._recomputing = False
         self._casts: list[Parameter] = []
 
     # -- sizes
@@ -172,11 +178,14 @@ class Tape:
 
     # -- recording
 
-    def node(self, inputs: tuple[Operand, ...], back: Backward, saves: int = 1, slots: int = 1) -> Node | None:
+    def node(
+        self, inputs: tuple[Operand, ...], back: Backward, saves: int = 1, slots: int = 1, makes: int = 0
+    ) -> Node | None:
         """Record a backward function over `inputs`; None when no input needs a gradient.
 
-        `saves` is 0 for an operation that saves nothing: a non-reentrant checkpoint stops recomputing after the
-        last one that does.
+        `saves` is 0 for an operation that saves nothing; `makes` is then the bytes of the gradient it makes, 0 when
+        it passes on the one it gets. A non-reentrant checkpoint stops recomputing after the last operation that
+        saves, and starts when that one's turn comes in backward.
         """
         edges: list[Edge | None] = []
         needed = False
@@ -194,9 +203,14 @@ class Tape:
         self._seq += 1
         if saves:
             self._saved += 1
+            self._trail = 0
+        elif not self._trail:
+            self._trail = makes
         if not self.recording:
             return Node(self._seq, self._segment, (), None, 1)
-        return Node(self._seq, self._segment, tuple(edges), back, slots)
+        node = Node(self._seq, self._segment, tuple(edges), back, slots)
+        node.recomputed = self._recomputing
+        return node
 
     def checkpoint(self, layer: Callable[[Tensor], Tensor], x: Tensor, reentrant: bool = False, offload: bool = False) -> Tensor:
         """Run `layer` keeping only its input, and again when backward reaches it.
@@ -207,7 +221,7 @@ class Tape:
         recording, before = self.recording, self._saved
         self.recording = False
         y = layer(x)
-        saves = self._saved - before
+        saves, trail = self._saved - before, self._trail
         self.recording = recording
         if y.node is None or not recording:
             return y
@@ -216,10 +230,17 @@ class Tape:
 
         def expand() -> Tensor:
             again = self.new(n, e) if kept is None else Tensor(kept, n, e)
-            again.node, again.slot = source, slot
+            if source is not None:
+                again.node, again.slot = source, slot
+                again.node = self.node((again,), lambda g, _kept=again.storage: (g,), saves=0)
+                again.slot = 0
             self._stop = None if reentrant else self._saved + saves
+            self._recomputing = True
+            waiting = self.new(0 if reentrant else trail, 1)
             result = layer(again)
+            del waiting
             self._stop = None
+            self._recomputing = False
             self.clear_casts()
             return result
 
@@ -266,7 +287,7 @@ class Tape:
         del root, gradient
         while ready:
             node = heappop(ready)[1]
-            if node.segment >= 0 and node.segment != self._segment:
+            if node.segment != -1 and node.segment != self._segment:
                 self.enter(node.segment, backward=True)
             if isinstance(node, Parameter):
                 self._accumulate(node)
@@ -283,6 +304,8 @@ class Tape:
                 x.storage.holders -= 1
         assert node.back is not None
         results = list(node.back(*buffers))
+        if node.recomputed:
+            node.back = None
         for i, edge in enumerate(node.edges):
             x = results[i]
             if edge is None:

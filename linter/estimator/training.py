@@ -46,7 +46,7 @@ def estimate_training(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         terms += engine.terms
     peak = max(phases, key=lambda phase: phase.allocated)
     terms += _instant_terms(peak, job, gpu)
-    per_gpu, overhead = _tiers(job, gpu, peak, plan, bounded)
+    per_gpu, overhead = _tiers(job, gpu, peak, plan, model.shape.vocabulary, bounded)
     return Estimate(
         kind="training",
         model_id=model.id,
@@ -138,9 +138,7 @@ def _instant_terms(peak: Phase, job: Job, gpu: Gpu | None) -> list[Term]:
     return lines
 
 
-def _tiers(
-    job: Job, gpu: Gpu | None, peak: Phase, plan: Layout, bounded: bool
-) -> tuple[PerGpu, int]:
+def _tiers(job: Job, gpu: Gpu | None, peak: Phase, plan: Layout, vocabulary: int, bounded: bool) -> tuple[PerGpu, int]:
     """Allocated -> reserved -> process, and the component `runtime`.
 
     `low` is the peak packed without any slack and the least overhead; `high` adds scattered free blocks, the largest
@@ -148,8 +146,10 @@ def _tiers(
     as the GPU has room for it.
     """
     split = peak.components
-    transient = split["activations"] + split["logits"] + split["gradients"]
-    held = allocator.reserved(peak.allocated, transient, max(split["logits"], plan.largest_gradient))
+    transient = peak.allocated - sum(split[name] for name in ("weights", "adapter", "kv_cache")) - plan.optimizer
+    tokens = (job.micro_batch_size or 0) * (job.sequence_length or 0)
+    logits = min(split["logits"], 4 * tokens * vocabulary)
+    held = allocator.reserved(peak.allocated, transient, logits + plan.largest_gradient)
     overhead = runtime.process_overhead(gpu, job)
     process, high = held.expected + overhead.total, held.high + overhead.high
     if plan.paged:

@@ -37,12 +37,14 @@ class ReplicatedLayout(Layout):
 
     buckets     bytes of the reduce buckets, allocated with the first gradient of every backward pass and freed after it
     partition   bytes of this rank's partition of the gradients
+    in_hand     bytes of the largest gradient of a layer, before it is copied into a bucket
     full        the gradients stay whole until the pass ends (stages 0 and 1)
     on_host     the reduced gradients go straight to main memory
     """
 
     buckets: int = 0
     partition: int = 0
+    in_hand: int = 0
     full: bool = False
     on_host: bool = False
 
@@ -58,7 +60,7 @@ class ReplicatedLayout(Layout):
 
     def buffer_bytes(self, instant: Instant) -> int:
         """The reduce buckets, from the first gradient on."""
-        return self.buffers + (self.buckets if instant.gradient_elements else 0)
+        return self.buffers + (self.buckets + self.in_hand if instant.gradient_elements else 0)
 
 
 @dataclass(slots=True)
@@ -66,10 +68,12 @@ class PartitionedLayout(Layout):
     """Stage 3: everything divided; a bucket and a gradient partition that always exist; gathered parameters.
 
     scatter    bytes of the contiguous copy that a reduce-scatter makes of its bucket
+    in_hand    bytes of the largest gradient of a layer, before it is copied into the bucket
     """
 
     gathered: Window | None = None
     scatter: int = 0
+    in_hand: int = 0
 
     def gradient_bytes(self, done: int) -> int:  # noqa: ARG002
         """The flat partition of the gradients exists from initialisation on."""
@@ -78,7 +82,7 @@ class PartitionedLayout(Layout):
     def buffer_bytes(self, instant: Instant) -> int:
         """Bucket, gathered parameters, and the reduce-scatter's copy once there are gradients."""
         size = self.buffers + (self.gathered.size(instant) if self.gathered else 0)
-        return size + (self.scatter if instant.gradient_elements else 0)
+        return size + (self.scatter + self.in_hand if instant.gradient_elements else 0)
 
 
 def zero_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
@@ -133,6 +137,8 @@ def _stage12(job: Job, zero: Zero, found: tuple[Parameter, ...]) -> Layout:
         on_host=offload,
     )
     built.terms = derivation.weights(found)
+    if zero.stage == 2:
+        built.in_hand = _in_hand(trained, each)
     if zero.stage:
         built.buckets = _buckets(zero, each, trained)
         built.terms.append(_bucket_term(zero, each, built.buckets))
@@ -179,6 +185,7 @@ def _stage3(job: Job, model: Model, zero: Zero, found: tuple[Parameter, ...]) ->
     built.gathered = window(job, model, zero, loose, width)
     bucket = int(zero.reduce_bucket_size * each) if zero.contiguous_gradients and trained else 0
     built.scatter = int(min(zero.reduce_bucket_size, elements(trained)) * each)
+    built.in_hand = _in_hand(trained, each)
     secondary = 0
     if zero.hpz_partition_size > 1:
         secondary = ranks(job, zero.hpz_partition_size).size(loose)
@@ -204,7 +211,8 @@ def _partitioned(found: Sequence[Parameter], job: Job) -> tuple[list[Parameter],
     """What stage 3 divides, and what stays whole: buffers, and packed weights stored as bytes."""
     quantization = job.weights.quantization
     floating = quantization is not None and (quantization.storage_dtype or "uint8") not in ("uint8", "int8")
-    loose, fixed = [], []
+    loose: list[Parameter] = []
+    fixed: list[Parameter] = []
     for item in found:
         whole = item.part == "buffer" or (item.packed and not floating)
         (fixed if whole else loose).append(item)
@@ -221,6 +229,10 @@ def _load3(found: Sequence[Parameter], fixed: Sequence[Parameter], over: Ranks) 
         packed = [item for item in found if item.part == "base"]
         return allocated(packed) - over.size(packed) + loading(found)
     return max((int(item.size * dtype_bytes(item.dtype)) for item in found if not item.packed), default=0)
+
+
+def _in_hand(trained: Sequence[Parameter], each: float) -> int:
+    return int(max((item.size for item in trained if item.layers is not None), default=0) * each)
 
 
 def _gradient_size(trained: Sequence[Parameter], job: Job) -> float:
@@ -243,10 +255,9 @@ def _bucket_term(zero: Zero, each: float, size: int) -> Term:
 
 def _offload_term(share: int, states: optimizer.States, zero: Zero, job: Job) -> Term:
     where = zero.offload_optimizer.device
-    formula = (
-        f"fp32 master weights and states of {share:,} elements of {job.optimizer.name} are on the {where}, not the GPU"
-    )
-    return Term("optimizer", formula, 0, f"{_STAGE12 if zero.stage < 3 else _STAGE3}; {states.raw + 4 * share:,} B a rank")
+    size = states.raw + 4 * share
+    formula = f"{size:,} B of fp32 master weights and {job.optimizer.name} states are on the {where}, not the GPU"
+    return Term("optimizer", formula, 0, _STAGE12 if zero.stage < 3 else _STAGE3)
 
 
 def _stage3_terms(zero: Zero, built: PartitionedLayout, bucket: int, persistent: int, secondary: int) -> list[Term]:

@@ -23,19 +23,15 @@ class Given(NamedTuple):
 class Arguments:
     """The keys of a mapping, the last of equal ones counting, under one spelling.
 
-    `spelling` makes two spellings of one argument equal (`max-model-len` and `max_model_len`); `prefix` is the dotted
-    place of the mapping in its file. `anchor` is the key to blame for a mapping that is not written in the file
-    itself (JSON in a string).
+    With `dashes` two spellings of one argument are equal (`max-model-len` and `max_model_len`); `prefix` is the dotted
+    place of the mapping in its file.
     """
 
-    __slots__ = ("anchor", "entries", "prefix", "spelling")
+    __slots__ = ("entries", "prefix", "dashes")
 
-    def __init__(
-        self, node: Node | None, prefix: str = "", *, dashes: bool = False, anchor: Given | None = None
-    ) -> None:
+    def __init__(self, node: Node | None, prefix: str = "", *, dashes: bool = False) -> None:
         self.prefix = prefix
-        self.anchor = anchor
-        self.spelling = dashes
+        self.dashes = dashes
         self.entries: dict[str, Entry] = {}
         for entry in node.entries() if node is not None else ():
             if isinstance(entry.key.value, str):
@@ -51,8 +47,6 @@ class Arguments:
         """The first of `names` that the file has, whatever its value (null included)."""
         for name in names:
             entry = self.entries.get(self._name(name))
-            if entry is not None and self.anchor is not None:
-                return self.anchor._replace(value=entry.value.plain())
             if entry is not None:
                 written = str(entry.key.value)
                 return Given(entry.value.plain(), entry, f"{self.prefix}.{written}" if self.prefix else written)
@@ -99,7 +93,7 @@ class Arguments:
         given = self.raw(*names)
         if given is None or not given.entry.value.is_mapping:
             return Arguments(None)
-        return Arguments(given.entry.value, given.key, dashes=self.spelling)
+        return Arguments(given.entry.value, given.key, dashes=self.dashes)
 
     def is_on(self, *names: str) -> bool:
         """Whether a boolean is stated and true."""
@@ -113,4 +107,4 @@ class Arguments:
                 yield given
 
     def _name(self, name: str) -> str:
-        return name.replace("-", "_") if self.spelling else name
+        return name.replace("-", "_") if self.dashes else name

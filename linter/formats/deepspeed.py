@@ -23,8 +23,13 @@ __all__ = ["FORMAT", "UPSTREAM", "AutoValues", "Reference", "apply"]
 
 _PRECISION = frozenset({"fp16", "bf16"})
 _BATCH = frozenset({"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"})
-_OTHERS = frozenset({"model_name_or_path", "base_model", "compute_environment", "distributed_type", "output_dir"})
-"""Keys of configs that hold a DeepSpeed config, or share its words."""
+_OTHERS = frozenset(
+    {
+        "model_name_or_path", "base_model", "compute_environment", "distributed_type", "output_dir", "num-layers",
+        "num_layers", "hidden-size", "hidden_size", "pipe-parallel-size", "pipe_parallel_size",
+    }
+)  # fmt: skip
+"""Keys of configs that hold a DeepSpeed config, or share its words (gpt-neox)."""
 
 _FILLED = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
 """Keys where "auto" stops raw DeepSpeed; Transformers and accelerate fill them."""

@@ -20,14 +20,13 @@ if TYPE_CHECKING:
     from .format import JobBuilder, Problem
 
 _OPTIMIZERS = {
-    "adam": "adamw_torch_fused", "adamw": "adamw_torch_fused", "onebitadam": "adamw_torch_fused",
-    "zerooneadam": "adamw_torch_fused", "fusedadam": "adamw_torch_fused", "cpuadam": "adamw_torch_fused",
-    "lamb": "adamw_torch_fused", "onebitlamb": "adamw_torch_fused", "muadam": "adamw_torch", "muadamw": "adamw_torch",
-    "lion": "lion_32bit", "adagrad": "adagrad", "sgd": "sgd", "musgd": "sgd", "rmsprop": "rmsprop", "muon": "muon",
+    "adam": "fused_adam", "adamw": "fused_adam", "onebitadam": "onebitadam", "zerooneadam": "zerooneadam",
+    "lamb": "lamb", "onebitlamb": "onebitlamb", "muadam": "mup_adam", "muadamw": "mup_adamw", "lion": "lion_32bit",
+    "adagrad": "adagrad", "sgd": "sgd", "musgd": "sgd", "rmsprop": "rmsprop", "muon": "muon",
 }  # fmt: skip
-"""DeepSpeed's `optimizer.type` -> the Transformers `optim` name that keeps the same states.
+"""DeepSpeed's `optimizer.type` -> the optimizer of the Job (`runtime/engine.py: _configure_basic_optimizer`).
 
-FusedAdam works in place with multi-tensor kernels, as torch's fused AdamW does; LAMB keeps two moments like Adam.
+`torch_adam: true` among the parameters keeps torch's AdamW. Other names are torch's own classes.
 """
 
 _ARGUMENTS = (
@@ -157,6 +156,9 @@ def _optimizer(writer: Writer) -> None:
     if entry is None or not isinstance(written, str):
         return
     name = _OPTIMIZERS.get(written.lower().replace("_", ""), written.lower())
+    parameters = writer.root.find("optimizer.params")
+    if name == "fused_adam" and parameters is not None and is_on(parameters.value, "torch_adam") is not None:
+        name = "adamw_torch"
     writer.put("optimizer.name", name, entry, "optimizer.type", f"{written} of DeepSpeed")
 
 

@@ -108,7 +108,7 @@ class Writer:
             entry, key = self.reference.entry, self.reference.key
         else:
             key = self.dotted(key)
-        values = {"value": text(value), "other": other, "other_value": text(other_value)}
+        values = {"value": text(value), "other": f"{other}: {text(other_value)}", "upstream": UPSTREAM}
         self.problems.append(Problem("contradiction", key, entry.value.span, values, self.path))
 
 

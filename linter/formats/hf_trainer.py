@@ -13,10 +13,9 @@ from .arguments import Arguments
 from .flavours import Flavour, flavour_of
 from .format import Format, JobBuilder, Problem, Reading
 from .keys import key_problems, load
+from .peft_arguments import set_adapter, set_dtype, set_method, set_quantization
 from .training_arguments import (
-    MODEL_KEYS,
     Run,
-    mixed_precision,
     set_attention,
     set_batch,
     set_checkpointing,
@@ -57,13 +56,6 @@ _OTHERS = frozenset(
 )  # fmt: skip
 """Keys that say another tool: its file may hold the same words."""
 
-_PEFT_SWITCHES = ("use_peft", "use_lora", "lora", "enable_lora")
-
-_DTYPES = {
-    "bfloat16": "bfloat16", "bf16": "bfloat16", "float16": "float16", "fp16": "float16", "half": "float16",
-    "float32": "float32", "fp32": "float32", "float": "float32", "float64": "float64",
-}  # fmt: skip
-
 
 def recognise(document: Document) -> bool:
     """A model key with TrainingArguments keys beside it; without one, a file mostly of TrainingArguments keys.
@@ -95,10 +87,10 @@ def read(document: Document, project: Project) -> Reading:
     objective = set_objective(builder, run.arguments)
     set_batch(run)
     set_precision(run)
-    _set_dtype(run)
-    _set_method(run)
-    _set_quantization(run)
-    _set_adapter(run)
+    set_dtype(run)
+    set_method(run)
+    set_quantization(run)
+    set_adapter(run)
     set_optimizer(run)
     set_checkpointing(run)
     set_attention(run)
@@ -114,165 +106,39 @@ def read(document: Document, project: Project) -> Reading:
     return reading
 
 
+_TILED = frozenset({"sft", "dpo", "kto", "grpo", "rloo"})
+"""Objectives whose trainers in trl 1.16.0 patch the head with `add_fused_lm_head`; the rest are in trl.experimental."""
+
+CLOSE = 0.9
+"""How alike (difflib ratio) a key must be to a known one to be taken for a misspelling where any key may be right.
+
+0.9 keeps `gradient_acumulation_steps` (0.98) and `lora_aplha` (0.90) and drops `use_lora` for `use_rslora` (0.89).
+"""
+
+
 def _key_problems(document: Document, flavour: Flavour) -> list[Problem]:
-    """Keys that nothing knows. A program with keys of its own accepts what it likes, so there only a key that looks
-    like a misspelt one is reported, and none for being old.
+    """Keys that nothing knows. A program with keys of its own accepts what it likes: there only a key that looks like
+    a misspelt one is reported, and a value of the wrong kind for an argument of the Trainer itself.
     """
     problems = key_problems(document, NAME)
     if not flavour.own_parser:
         return problems
-    written = set(document.root.keys())
-    return [
-        item._replace(values={**item.values, "upstream": flavour.upstream})
-        for item in problems
-        if item.kind == "wrong-type"
-        or (item.kind == "unknown-key" and item.values["suggestion"] and item.values["suggestion"] not in written)
-    ]
+    written, known = set(document.root.keys()), load(NAME)["properties"]
+    kept = []
+    for item in problems:
+        if item.kind == "wrong-type" and "x-classes" not in known.get(item.key.partition(".")[0], {}):
+            kept.append(item)
+        elif item.kind == "unknown-key" and _misspelt(item.key, item.values["suggestion"], written):
+            kept.append(item._replace(values={**item.values, "upstream": flavour.upstream}))
+    return kept
 
 
-def _set_dtype(run: Run) -> None:
-    """`weights.dtype`: `dtype` (once `torch_dtype`), in a mapping for the model too.
+def _misspelt(key: str, suggestion: str, written: set[str]) -> bool:
+    if not suggestion or suggestion in written:
+        return False
+    from difflib import SequenceMatcher
 
-    "auto" and a plain Transformers 5 `from_pretrained` take the checkpoint's own; TRL takes float32.
-    """
-    given = run.arguments.raw("dtype", "torch_dtype")
-    nested = run.arguments.mapping("model_init_kwargs").raw("dtype", "torch_dtype")
-    chosen = nested or given
-    written = str(chosen.value).removeprefix("torch.") if chosen and chosen.value is not None else None
-    default = run.defaults["dtype"]
-    if chosen and written == "auto":
-        run.builder.from_entry("weights.dtype", None, chosen.entry, chosen.key, "the checkpoint's own dtype")
-    elif chosen and written in _DTYPES:
-        run.put("weights.dtype", chosen, _DTYPES[written])
-    elif default == "precision":
-        dtype, flag = mixed_precision(run)
-        if flag:
-            run.put("weights.dtype", flag, dtype or "bfloat16")
-        else:
-            run.builder.default("weights.dtype", dtype or "bfloat16")
-    elif default == "checkpoint":
-        run.builder.default("weights.dtype", None, f"the checkpoint's own: default of {run.builder.upstream}")
-    else:
-        run.builder.default("weights.dtype", default)
-
-
-def _set_method(run: Run) -> None:
-    """`full` or `lora`: TRL's `use_peft`, other programs' switches, and LoRA keys without a switch elsewhere."""
-    mode = run.arguments.text("train_mode")
-    if mode and mode.value in ("full", "lora", "qlora"):
-        run.put("method", mode, "full" if mode.value == "full" else "lora")
-        return
-    switch = next((g for name in _PEFT_SWITCHES if (g := run.arguments.flag(name))), None)
-    quantized = run.arguments.flag("use_qlora")
-    if quantized and quantized.value:
-        run.put("method", quantized, "lora")
-    elif switch:
-        run.put("method", switch, "lora" if switch.value else "full")
-    elif run.builder.upstream.startswith("trl"):
-        run.builder.default("method", "full", f"use_peft is off: default of {run.builder.upstream}")
-    else:
-        sign = run.arguments.raw("lora_r", "lora_rank", "lora_target_modules", "peft_type")
-        if sign and sign.value:
-            run.put("method", sign, "lora", f"{sign.key} is a LoRA key")
-        else:
-            run.builder.default("method", "full")
-
-
-def _set_quantization(run: Run) -> None:
-    """bitsandbytes: `load_in_4bit`, `load_in_8bit`, QLoRA switches."""
-    four = run.arguments.flag("load_in_4bit", "use_qlora")
-    eight = run.arguments.flag("load_in_8bit")
-    mode = run.arguments.text("train_mode")
-    if four and four.value:
-        _put_four_bit(run, four)
-    elif mode and mode.value == "qlora":
-        _put_four_bit(run, mode)
-    elif eight and eight.value:
-        run.put("weights.quantization.method", eight, "bnb-int8")
-        run.put("weights.quantization.bits", eight, 8)
-    else:
-        run.builder.default("weights.quantization", None)
-
-
-def _put_four_bit(run: Run, given: Given) -> None:
-    builder = run.builder
-    kind = run.arguments.text("bnb_4bit_quant_type")
-    if kind and kind.value in ("nf4", "fp4"):
-        run.put("weights.quantization.method", kind, f"bnb-{kind.value}")
-    else:
-        note = f"{run.defaults['quant_type']}: default of {builder.upstream}"
-        run.put("weights.quantization.method", given, f"bnb-{run.defaults['quant_type']}", note)
-    run.put("weights.quantization.bits", given, 4)
-    double = run.arguments.flag("use_bnb_nested_quant", "bnb_4bit_use_double_quant", "use_nested_quant")
-    if double:
-        run.put("weights.quantization.double_quant", double)
-    else:
-        builder.default("weights.quantization.double_quant", run.defaults["double_quant"])
-    storage = run.arguments.text("bnb_4bit_quant_storage", "bnb_4bit_quant_storage_dtype")
-    if storage:
-        name = storage.value.removeprefix("torch.")
-        run.put("weights.quantization.storage_dtype", storage, _DTYPES.get(name, name))
-    else:
-        builder.default("weights.quantization.storage_dtype", None)
-
-
-def _set_adapter(run: Run) -> None:
-    """The LoRA adapter (TRL's ModelConfig keys and their common other spellings)."""
-    if run.builder.job.method != "lora":
-        run.builder.derived("adapter", None, "no adapter", "method")
-        return
-    builder, defaults, arguments = run.builder, run.defaults, run.arguments
-    dora = arguments.flag("use_dora")
-    if dora and dora.value:
-        run.put("adapter.type", dora, "dora")
-    else:
-        builder.derived("adapter.type", "lora", "LoRA", "method")
-    for path, names, default in (
-        ("adapter.r", ("lora_r", "lora_rank"), defaults["lora_r"]),
-        ("adapter.alpha", ("lora_alpha",), defaults["lora_alpha"]),
-        ("adapter.dropout", ("lora_dropout",), defaults["lora_dropout"]),
-    ):
-        given = arguments.integer(*names, least=1) if path == "adapter.r" else arguments.number(*names)
-        if given:
-            run.put(path, given)
-        else:
-            builder.default(path, default)
-    _set_targets(run)
-    saved = arguments.words("lora_modules_to_save", "modules_to_save")
-    if saved:
-        run.put("adapter.modules_to_save", saved)
-    else:
-        builder.default("adapter.modules_to_save", [])
-    _set_adapter_dtypes(run)
-
-
-def _set_targets(run: Run) -> None:
-    given = run.arguments.words("lora_target_modules", "lora_target", "target_modules")
-    if given is None:
-        note = "" if run.defaults["lora_targets"] else "what PEFT targets in this architecture"
-        run.builder.default("adapter.targets", run.defaults["lora_targets"], note)
-    elif given.value in (["all-linear"], ["all"]):
-        run.put("adapter.targets", given, "all-linear")
-    else:
-        run.put("adapter.targets", given)
-
-
-def _set_adapter_dtypes(run: Run) -> None:
-    """What happens to dtypes around a quantised base: PEFT's k-bit preparation, TRL's cast of adapters to bf16."""
-    builder, quantization = run.builder, run.builder.job.weights.quantization
-    kbit = run.defaults["prepare_kbit"]
-    bfloat16 = mixed_precision(run)[0] == "bfloat16"
-    four = quantization is not None and quantization.bits == 4
-    casts = bool(run.defaults.get("kbit_adapter_dtype")) and quantization is not None
-    if kbit == "8bit":
-        casts = casts and four and bfloat16
-        kbit = not casts
-    builder.default("adapter.prepare_kbit", bool(kbit) and quantization is not None)
-    if casts:
-        note = f"{builder.upstream} casts adapters over a quantised base to bfloat16"
-        builder.derived("adapter.dtype", run.defaults["kbit_adapter_dtype"], note, "weights.quantization.method")
-    else:
-        builder.default("adapter.dtype", None, "as PEFT chooses")
+    return SequenceMatcher(None, key, suggestion).ratio() >= CLOSE
 
 
 def _set_loss(run: Run, flavour: Flavour, objective: str) -> None:
@@ -284,10 +150,15 @@ def _set_loss(run: Run, flavour: Flavour, objective: str) -> None:
         run.put("liger_kernels", liger)
     else:
         builder.default("liger_kernels", False)
-    chunked = flavour.defaults["loss"] == "chunked" and objective != "reward"
+    chunked = flavour.defaults["loss"] == "chunked" and objective in _TILED
+    former = _former_trl_key(run) if chunked else None
     smoothing = run.arguments.number("label_smoothing_factor")
     if chunked and smoothing and smoothing.value > 0 and objective == "sft":
         run.put("loss.kernel", smoothing, "torch", "label smoothing needs the whole logits")
+    elif former:
+        version = load(NAME)["properties"][former.key]["x-removed"].removeprefix("last known to ")
+        run.put("loss.kernel", former, "torch", f"{former.key} is {version}'s, which holds the whole logits")
+        run.put("versions.trl", former, version.removeprefix("trl "), f"{former.key} was last known to it")
     elif chunked:
         note = f"{builder.upstream} scores tokens in tiles without the whole logits"
         builder.default("loss.kernel", "chunked", note)
@@ -296,6 +167,16 @@ def _set_loss(run: Run, flavour: Flavour, objective: str) -> None:
         run.put("loss.kernel", liger, "liger")
     else:
         builder.default("loss.kernel", "torch")
+
+
+def _former_trl_key(run: Run) -> Given | None:
+    """A key of TRL that the present version refuses: the file runs on an older one."""
+    known = load(NAME)["properties"]
+    for name in run.arguments:
+        schema = known.get(name, {})
+        if "x-removed" in schema and "trl" in schema["x-removed"]:
+            return run.arguments.raw(name)
+    return None
 
 
 def _set_packing(run: Run, flavour: Flavour) -> None:
@@ -332,5 +213,3 @@ def edits(reading: Reading, changes: dict[str, Any]) -> list[Any] | None:
 
 
 FORMAT = Format(NAME, "Transformers/TRL config", UPSTREAM, recognise, read, describe, edits)
-
-__all__ = ["FORMAT", "MODEL_KEYS"]

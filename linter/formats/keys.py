@@ -8,7 +8,8 @@ The schemas are plain JSON Schema; four annotations carry what it has no word fo
 `x-coercion`      (top) `pydantic`: a value is wrong where pydantic's lax mode refuses it;
                   `yaml`: no validation, wrong only where the kind (scalar, list, mapping) cannot work
 `x-placeholder`   (top) a string that stands for any value (`auto` in DeepSpeed)
-`x-replacement`   (property, with `deprecated`) the key that took its place, or `x-removed`: why upstream refuses it
+`x-replacement`   (property, with `deprecated`) the key that took its place, or `x-removed`: why upstream refuses it;
+                  `x-harmless` lists the values with which it does nothing (null, unless given)
 `x-plugin`        (property) the plugin without which upstream does not know the key
 """
 
@@ -33,6 +34,8 @@ JsonObject = dict[str, Any]
 
 MAX_SUGGESTIONS = 20
 """Unknown keys of one file that get a did-you-mean; difflib is quadratic, and files are untrusted."""
+
+_NOTHING = object()
 
 MAX_KEY_LENGTH = 80
 """A longer key gets no did-you-mean."""
@@ -114,7 +117,7 @@ class _Walk:
         self.plugins = plugins
         self.path = path
         self.coercion: str = schema.get("x-coercion", "pydantic")
-        self.placeholder = schema.get("x-placeholder")
+        self.placeholder = schema.get("x-placeholder", _NOTHING)
         self.problems: list[Problem] = []
         self.suggested = 0
         self.places: dict[str, list[str]] | None = None
@@ -131,7 +134,7 @@ class _Walk:
                 self.known_key(entry, key, dotted, child)
             elif shape.values is not None:
                 self.value(entry.value, shape.values, dotted)
-            elif shape.unknown and not (top and key in self.known) and not _set_aside(key):
+            elif shape.unknown and not (top and key in self.known) and not _set_aside(entry, key, shape.unknown):
                 self.unknown_key(entry, key, dotted, shape)
 
     def known_key(self, entry: Entry, key: str, dotted: str, child: JsonObject) -> None:
@@ -140,7 +143,7 @@ class _Walk:
             values = {"suggestion": "", "treatment": "ignored", "plugin": plugin, "upstream": self.upstream}
             self.add("unknown-key", entry, dotted, values, at_key=True)
             return
-        if child.get("deprecated") or "x-removed" in child:
+        if _is_old(child) and not (entry.value.is_scalar and entry.value.value in child.get("x-harmless", (None,))):
             values = {
                 "replacement": child.get("x-replacement", ""),
                 "treatment": "refused" if "x-removed" in child else "accepted",
@@ -153,7 +156,7 @@ class _Walk:
         self.value(entry.value, child, dotted, key)
 
     def value(self, node: Node, part: JsonObject, dotted: str, key: str = "") -> None:
-        if node.is_scalar and self.placeholder is not None and node.value == self.placeholder:
+        if node.is_scalar and (node.value is None or node.value == self.placeholder or _is_template(node.value)):
             return
         branches = list(_branches(self.schema, part))
         if not any(accepts(branch, node, self.coercion) for branch in branches):
@@ -221,7 +224,8 @@ def _object_shape(schema: JsonObject, part: JsonObject) -> _Shape:
     for branch in _branches(schema, part):
         if branch.get("type", "object") not in ("object", ["object", "null"]):
             continue
-        properties.update(branch.get("properties", {}))
+        for key, child in branch.get("properties", {}).items():
+            properties[key] = child if key not in properties else {"anyOf": [properties[key], child]}
         more = branch.get("additionalProperties")
         if isinstance(more, dict):
             values = more
@@ -251,9 +255,20 @@ def nearest(key: str, known: Collection[str]) -> str:
     return matches[0] if matches else ""
 
 
-def _set_aside(key: str) -> bool:
-    """Keys that people write for themselves: anchors to reuse, comments in JSON."""
+def _is_old(child: JsonObject) -> bool:
+    return bool(child.get("deprecated")) or "x-removed" in child
+
+
+def _set_aside(entry: Entry, key: str, treatment: str) -> bool:
+    """Keys that people write for themselves (anchors, comments), and ones without a value that upstream drops."""
+    if treatment == "ignored" and entry.value.is_scalar and entry.value.value is None:
+        return True
     return key.startswith(("_", "x-", ".", "//", "#", "$"))
+
+
+def _is_template(value: Any) -> bool:
+    """Whether a scalar is a blank for another program to fill: `${BATCH}`, `{{ batch }}`."""
+    return isinstance(value, str) and value.startswith(("${", "{{")) and value.endswith("}")
 
 
 def _found(node: Node) -> str:

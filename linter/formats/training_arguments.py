@@ -15,12 +15,6 @@ if TYPE_CHECKING:
     from .arguments import Given
     from .format import JobBuilder, Project, Reading
 
-OPTIMIZERS = {
-    "adamw_hf": "adamw_torch", "adamw_8bit": "adamw_8bit", "adamw_bnb_8bit": "adamw_bnb_8bit",
-    "8bit_adamw": "adamw_8bit", "adamw": "adamw_torch", "rmsprop": "rmsprop",
-}  # fmt: skip
-"""Spellings of `optim` that differ from Transformers' present ones."""
-
 MODEL_KEYS = ("model_name_or_path", "model_name", "model_id")
 
 ATTENTION = {
@@ -94,9 +88,8 @@ def set_optimizer(run: Run) -> None:
         return
     eight_bit = run.arguments.flag("use_8bit_optimizer")
     if given:
-        name = OPTIMIZERS.get(given.value, given.value)
-        run.put("optimizer.name", given, name.removesuffix("_layerwise"))
-        if name.endswith("_layerwise"):
+        run.put("optimizer.name", given)
+        if given.value.endswith("_layerwise"):
             run.put("optimizer.in_backward", given, value=True, note="layer-wise update frees each gradient at once")
     elif eight_bit and eight_bit.value:
         run.put("optimizer.name", eight_bit, "adamw_8bit")
@@ -126,9 +119,7 @@ def set_checkpointing(run: Run) -> None:
         else:
             run.put("activation_checkpointing", given, mode)
     else:
-        run.builder.default(
-            "activation_checkpointing", "full" if run.defaults["gradient_checkpointing"] else "none"
-        )
+        run.builder.default("activation_checkpointing", "full" if run.defaults["gradient_checkpointing"] else "none")
     reentrant = kwargs.flag("use_reentrant")
     if reentrant:
         run.put("reentrant", reentrant)

@@ -6,7 +6,8 @@ code object is ever compiled, and only the syntax listed here is accepted.
 
 Names are config fields, dotted for nested ones; `i` is the layer index and `L` the number of layers of its stack.
 A comparison with a missing field (None) is False, indexing past the end gives None, arithmetic on anything but
-numbers raises.
+numbers raises. `at(field, k)` reads a field that is a list or one number for all; `ints(field)` a list that may be
+written as text.
 """
 
 from __future__ import annotations
@@ -90,6 +91,12 @@ def _roundup(value: float, multiple: int) -> int:
     return _number(multiple) * -(-int(_number(value)) // multiple)
 
 
+def _ints(value: Any) -> list[int]:  # noqa: ANN401
+    """A list of whole numbers, also from remote-code spellings such as "3,4,5"."""
+    items = value.split(",") if isinstance(value, str) else value
+    return [int(item) for item in items if str(item).strip()]
+
+
 def _contains(item: Any, container: Any) -> bool:  # noqa: ANN401
     return container is not None and item in container
 
@@ -127,6 +134,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "isqrt": isqrt,
     "int": lambda value: int(_number(value)),
     "len": len,
+    "at": lambda value, index: value[index] if isinstance(value, list) else value,
+    "ints": _ints,
     "min": min,
     "max": max,
     "round": lambda value: round(_number(value)),
@@ -242,7 +251,7 @@ def _subscript(node: ast.Subscript, names: set[str]) -> Closure:
 
 def _call(node: ast.Call, names: set[str]) -> Closure:
     if not isinstance(node.func, ast.Name) or node.func.id not in _FUNCTIONS or node.keywords:
-        raise ExpressionError("only ceildiv, roundup, isqrt, int, len, min, max and round can be called")
+        raise ExpressionError("only a closed list of functions can be called")
     function = _FUNCTIONS[node.func.id]
     arguments = [_closure(argument, names) for argument in node.args]
     return lambda get, i, length: function(*(argument(get, i, length) for argument in arguments))

@@ -25,7 +25,10 @@ class Fields:
     def __init__(self, config: dict[str, Any], table: dict[str, Any], given: dict[str, Any] | None = None) -> None:
         """`given` values stand above the config: what an enclosing config imposes."""
         self.config = config
-        self._alias: dict[str, str] = {new: old for old, new in table.get("alias", {}).items()}
+        self.parts: dict[str, Fields] = {}
+        self._alias: dict[str, list[str]] = {}
+        for other, name in table.get("alias", {}).items():
+            self._alias.setdefault(name, []).append(other)
         self._let: dict[str, str] = table.get("let", {})
         self._derive: dict[str, Any] = table.get("derive", {})
         self._defaults: dict[str, Any] = table.get("defaults", {})
@@ -41,6 +44,10 @@ class Fields:
                 self._values[name] = value
         return value
 
+    def give(self, values: dict[str, Any]) -> None:
+        """Impose values of the enclosing config."""
+        self._values.update(values)
+
     def first(self, *names: str) -> Any:  # noqa: ANN401
         """The first of several fields that has a value."""
         for name in names:
@@ -54,6 +61,9 @@ class Fields:
         return compile_expression(text)(self.get, i, length)
 
     def _resolve(self, name: str) -> Any:  # noqa: ANN401
+        parent, _, leaf = name.rpartition(".")
+        if parent in self.parts:
+            return self.parts[parent].get(leaf)
         value = self._stated(name)
         if value is not None and value is not _ABSENT:
             return _spelled(name, value)
@@ -72,11 +82,9 @@ class Fields:
     def _stated(self, name: str) -> Any:  # noqa: ANN401
         value = _walk(self.config, name)
         if value is None or value is _ABSENT:
-            parent, _, leaf = name.rpartition(".")
-            other = self._alias.get(leaf) if not parent else None
-            if other is not None:
+            for other in self._alias.get(name, ()):
                 aliased = _walk(self.config, other)
-                if aliased is not _ABSENT:
+                if aliased is not _ABSENT and aliased is not None:
                     return aliased
         return value
 

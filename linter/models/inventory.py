@@ -1,8 +1,14 @@
 """The tensors that a config makes, from its architecture table.
 
-A table's `tensors` are rows of state-dict name, shape and role; a row with `{0}` in its name exists once a layer of
-its stack, where its `when` holds. `cases` gives the shape by condition. `parts` are other tables on a nested config:
-the text decoder and the vision tower of a multimodal model.
+A table (one line of `architectures.jsonl`, its keys are described in docs) says:
+
+    class      the Transformers class it was taken from;  auto_class  how that class is loaded
+    extends    another table that this one changes: `defaults`, `alias`, `let`, `derive` entries are added
+    variants   other tables for other ways of loading: {"CausalLM": {"table": ..., "field": "text_config"}}
+    stacks     the number of layers of each stack, by the prefix of its tensors' names
+    tensors    rows of state-dict name, shape and role; a row with `{0}` in its name exists once a layer of its stack,
+               where its `when` holds; `cases` gives the shape by condition, the first that holds
+    parts      other tables on a nested config: the text decoder and the vision tower of a multimodal model
 """
 
 from __future__ import annotations
@@ -12,14 +18,10 @@ from typing import Any
 from .expression import ExpressionError, compile_expression
 from .fields import MAX_LAYERS, Fields
 from .model import Tensor
-from .tables import find_table
+from .tables import find_table, table_name
 
 MAX_PARTS = 4
 """Nesting of tables in tables; configs are untrusted."""
-
-
-class UnknownArchitecture(Exception):
-    """A model type without a table."""
 
 
 class _Stack:
@@ -51,17 +53,68 @@ class _Stack:
 
 
 class Part:
-    """One table applied to one config: its fields and its tensors, names not yet moved into a parent."""
+    """One table applied to one config.
 
-    def __init__(self, table: dict[str, Any], config: dict[str, Any], given: dict[str, Any] | None = None) -> None:
+    `fields` are the config's values, `text` the fields of the innermost text decoder, `tensors()` what it makes.
+    """
+
+    def __init__(
+        self,
+        table: dict[str, Any],
+        config: dict[str, Any],
+        given: dict[str, Any] | None = None,
+        depth: int = 0,
+    ) -> None:
         """Raises ExpressionError where the config does not allow the table's expressions."""
+        if depth > MAX_PARTS:
+            raise ExpressionError("configs nested too deep")
         self.table = table
         self.fields = Fields(config, table, given)
+        self.parts: list[tuple[Part, dict[str, str], str | None]] = []
         self._stacks: dict[str, _Stack] = {}
+        for spec in table.get("parts", ()):
+            part = self._part(spec, config, depth)
+            if part is not None:
+                self.parts.append((part, spec["names"], spec.get("role")))
+
+    def _part(self, spec: dict[str, Any], config: dict[str, Any], depth: int) -> Part | None:
+        field: str = spec["field"]
+        nested = config.get(field)
+        if not isinstance(nested, dict):
+            if spec.get("optional"):
+                return None
+            nested = config if spec.get("flat") and field not in config else spec.get("absent", {})
+        model_type = spec["table"]
+        if spec.get("by_type") and isinstance(nested.get("model_type"), str):
+            model_type = nested["model_type"]
+        table = find_table(table_name(model_type))
+        if table is None:
+            raise ExpressionError(f"{field} of the unknown model type {model_type!r}")
+        part = Part(table, nested, depth=depth + 1)
+        self.fields.parts[field] = part.fields
+        part.fields.give({name: self.fields.evaluate(text) for name, text in spec.get("given", {}).items()})
+        return part
+
+    @property
+    def text(self) -> Fields:
+        """The fields of the text decoder: of a part on `text_config`, or the own ones."""
+        for field in ("text_config", "llm_config", "language_config"):
+            for spec, (part, _, _) in zip(self._present(), self.parts, strict=True):
+                if spec["field"] == field:
+                    return part.text
+        return self.fields
+
+    def _present(self) -> list[dict[str, Any]]:
+        return [spec for spec in self.table.get("parts", ()) if spec["field"] in self.fields.parts]
 
     def tensors(self) -> list[Tensor]:
-        """The tensors of the table's own rows."""
+        """The tensors of the table's own rows and of its parts, parts first."""
         found: list[Tensor] = []
+        for part, names, role in self.parts:
+            for tensor in part.tensors():
+                moved = _moved(tensor, names, role)
+                if moved is not None:
+                    found.append(moved)
         for row in self.table.get("tensors", ()):
             name: str = row["name"]
             at = name.find("{0}")
@@ -76,7 +129,7 @@ class Part:
     def _stack(self, prefix: str) -> _Stack:
         stack = self._stacks.get(prefix)
         if stack is None:
-            length = self.fields.evaluate(str(self.table["stacks"][prefix]))
+            length = self.fields.evaluate(self.table["stacks"][prefix])
             if not isinstance(length, int) or not 0 <= length <= MAX_LAYERS:
                 raise ExpressionError(f"{length!r} layers in {prefix.rstrip('.')}")
             stack = self._stacks[prefix] = _Stack(self.fields, length)
@@ -89,7 +142,8 @@ class Part:
             here = stack.where(when, layers)
             if not here:
                 continue
-            layers = tuple(i for i in layers if i not in set(here)) if len(here) < len(layers) else ()
+            taken = set(here)
+            layers = tuple(i for i in layers if i not in taken)
             for shape, group in self._shapes(dims, here, stack):
                 found.append(_tensor(row, shape, group, prefix))
 
@@ -99,29 +153,38 @@ class Part:
         expressions = [compile_expression(dim) for dim in dims]
         get, length = self.fields.get, stack.length
         if not any(expression.indexed for expression in expressions):
-            return [(_dims(expression(get) for expression in expressions), layers)]
+            return [(_dims([expression(get) for expression in expressions]), layers)]
         groups: dict[tuple[int, ...], list[int]] = {}
         for i in layers:
-            groups.setdefault(_dims(expression(get, i, length) for expression in expressions), []).append(i)
+            groups.setdefault(_dims([expression(get, i, length) for expression in expressions]), []).append(i)
         return [(shape, tuple(group)) for shape, group in groups.items()]
 
     def _shape(self, row: dict[str, Any]) -> tuple[int, ...] | None:
         for when, dims in row["cases"] if "cases" in row else ((None, row["shape"]),):
             if when is None or self.fields.evaluate(when):
-                return _dims(self.fields.evaluate(dim) for dim in dims)
+                return _dims([self.fields.evaluate(dim) for dim in dims])
         return None
 
 
-def _dims(values: Any) -> tuple[int, ...]:  # noqa: ANN401
-    shape = []
+def _dims(values: list[Any]) -> tuple[int, ...]:
     for value in values:
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 1 << 48:
             raise ExpressionError(f"a dimension of {value!r}")
-        shape.append(int(value))
-    return tuple(shape)
+    return tuple(int(value) for value in values)
 
 
 def _tensor(row: dict[str, Any], shape: tuple[int, ...], layers: tuple[int, ...] | None, stack: str) -> Tensor:
     return Tensor(
         row["name"], shape, layers, stack, row.get("role", "other"), row.get("linear", False), row.get("buffer", False)
     )
+
+
+def _moved(tensor: Tensor, names: dict[str, str], role: str | None) -> Tensor | None:
+    """The tensor under its name in the enclosing model; None where no prefix of `names` fits."""
+    for old, new in names.items():
+        if tensor.name.startswith(old):
+            moved = tensor._replace(name=new + tensor.name[len(old) :])
+            if tensor.stack:
+                moved = moved._replace(stack=new + tensor.stack[len(old) :])
+            return moved if role is None else moved._replace(role=role)
+    return None

@@ -1,7 +1,7 @@
 """Reading one architecture table without reading the others.
 
 `architectures.jsonl` holds one table a line, each line starting with its model type; the line is found by a bytes
-search and only that line is parsed.
+search and only that line is parsed. `aliases.json` names the table of model types that have none of their own.
 """
 
 from __future__ import annotations
@@ -12,15 +12,32 @@ from typing import Any
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 _tables: dict[str, dict[str, Any] | None] = {}
-_text: list[bytes] = []
+_loaded: dict[str, Any] = {}
 
 
 def find_table(model_type: str) -> dict[str, Any] | None:
     """The architecture table of a model type, None where there is none."""
     if model_type not in _tables:
         line = find_line(_content(), b'{"model_type":' + json.dumps(model_type).encode() + b",")
-        _tables[model_type] = json.loads(line) if line else None
+        table = json.loads(line) if line else None
+        if table is not None and "extends" in table:
+            table = _extended(table)
+        _tables[model_type] = table
     return _tables[model_type]
+
+
+def table_name(model_type: str) -> str:
+    """The table of a model type that shares another one's modelling code, else the type itself."""
+    found: str = aliases()["tables"].get(model_type, model_type)
+    return found
+
+
+def aliases() -> dict[str, Any]:
+    """`aliases.json`: `tables` by model type, and `remote`, rules for configs of remote code."""
+    if "aliases" not in _loaded:
+        _loaded["aliases"] = json.loads(read_data("aliases.json"))
+    data: dict[str, Any] = _loaded["aliases"]
+    return data
 
 
 def model_types() -> tuple[str, ...]:
@@ -47,6 +64,17 @@ def read_data(name: str) -> bytes:
 
 
 def _content() -> bytes:
-    if not _text:
-        _text.append(read_data("architectures.jsonl"))
-    return _text[0]
+    if "tables" not in _loaded:
+        _loaded["tables"] = read_data("architectures.jsonl")
+    content: bytes = _loaded["tables"]
+    return content
+
+
+def _extended(table: dict[str, Any]) -> dict[str, Any] | None:
+    base = find_table(table["extends"])
+    if base is None:
+        return None
+    merged = {**base, **table}
+    for key in ("alias", "defaults", "let", "derive"):
+        merged[key] = {**base.get(key, {}), **table.get(key, {})}
+    return merged

@@ -60,6 +60,7 @@ class _Compiler:
             formats=_strings(applies.get("formats") if applies else None),
             each=_value(each).partition(".")[2] if each else "",
             group=_value(get("group")) or "",
+            priority=_value(get("priority")) or 0,
             when=self.condition(get("when")),
             at=tuple(self.place(item) for item in _items(get("at"))),
             message=self.template(get("message")),

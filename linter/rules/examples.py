@@ -37,10 +37,10 @@ def run_examples(file: RuleFile) -> list[Outcome]:
 
 
 def selection_with(rule: Rule) -> Selection:
-    """All stable bundled rules and `rule`, in the order of their ids."""
+    """All stable bundled rules and `rule`, in the order of evaluation."""
     rules, recipes = bundled()
     others = [other for other in rules if other.status == "stable" and other.id != rule.id]
-    return Selection(tuple(sorted([*others, rule], key=lambda item: item.id)), recipes)
+    return Selection(tuple(sorted([*others, rule], key=lambda item: item.order)), recipes)
 
 
 def run_example(example: dict[str, Any], selection: Selection, where: str) -> Outcome:

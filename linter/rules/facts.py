@@ -2,7 +2,8 @@
 
 A fact is a dotted name. Named facts are functions registered with `@fact`; their docstring is the meaning that
 the documentation prints. Besides them are open families: every Job field by its path, `config.<key>` of the
-checked file, `deepspeed.<key>` of the DeepSpeed config in force, and `item.<value>` in rules with `each`.
+checked file, `deepspeed.<key>` of the DeepSpeed config in force, `origin.<field>` (file, default, assumed ...) of a
+Job field, and `item.<value>` in rules with `each`.
 """
 
 from __future__ import annotations
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from ..models.model import Model
     from ..source.node import Entry, Node
 
-CONFIG, DEEPSPEED, ITEM = "config.", "deepspeed.", "item."
-OPEN_FAMILIES = (CONFIG, DEEPSPEED, ITEM)
+CONFIG, DEEPSPEED, ITEM, ORIGIN = "config.", "deepspeed.", "item.", "origin."
 
 MAX_ESTIMATES = 24
 """What-if estimates that the conditions of all rules may ask for on one file."""
@@ -171,7 +171,7 @@ class Facts:
     def _of_item(self, name: str) -> Any:  # noqa: ANN401
         if self.item is None:
             return UNKNOWN
-        return self.item.key if name == "key" else self.item.values.get(name, UNKNOWN)
+        return self.item.key if name == "key" else self.item.values.get(name) or UNKNOWN
 
     def _derive(self, path: str) -> Any:  # noqa: ANN401
         known = FACTS.get(path)
@@ -181,7 +181,12 @@ class Facts:
             return CONSTANTS[path]
         if path.startswith((CONFIG, DEEPSPEED)):
             entry = self.entry(path)
+            if entry is None and path.startswith(DEEPSPEED) and self.deepspeed_root() is None:
+                return UNKNOWN
             return entry.value.plain() if entry is not None else None
+        if path.startswith(ORIGIN):
+            origin = self.job.origins.get(path[len(ORIGIN) :])
+            return origin.kind if origin is not None else UNKNOWN
         return _plain(self.job.get(path))
 
 

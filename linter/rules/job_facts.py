@@ -146,6 +146,19 @@ def _model_type(facts: Facts) -> Any:  # noqa: ANN401
     return facts.model.model_type if facts.model is not None else UNKNOWN
 
 
+@fact("model.rope_scaling")
+def _rope_scaling(facts: Facts) -> Any:  # noqa: ANN401
+    """How the model's config.json stretches rotary positions (`yarn`, `llama3` ...); null where it does not."""
+    if facts.model is None:
+        return UNKNOWN
+    for key in ("rope_scaling", "rope_parameters"):
+        scaling = facts.model.config.get(key)
+        if isinstance(scaling, dict):
+            kind = scaling.get("rope_type", scaling.get("type", "default"))
+            return None if kind == "default" else kind
+    return None
+
+
 @fact("model.checkpoint_quantization")
 def _checkpoint_quantization(facts: Facts) -> Any:  # noqa: ANN401
     """`quantization_config.quant_method` of the model's own config.json; null without one."""

@@ -126,7 +126,7 @@ def select(
     for word in wanted:
         if not any(_fits(rule, word) for rule in rules):
             raise RuleError("select", f"no rule is called {word}{_nearest(word, rules)}")
-    chosen = tuple(rule for rule in rules if _chosen(rule, wanted, preview=preview))
+    chosen = sorted((rule for rule in rules if _chosen(rule, wanted, preview=preview)), key=lambda rule: rule.order)
     muted = frozenset(rule.id for rule in chosen if any(_fits(rule, word) for word in ignored))
     return Selection(tuple(rule for rule in chosen if rule.group or rule.id not in muted), recipes, muted)
 

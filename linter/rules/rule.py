@@ -65,7 +65,8 @@ class Rule(NamedTuple):
 
     kinds, formats   what it applies to; empty means all
     each             the kind of problem it iterates over (`unknown-key`), or ""
-    group            rules of one group report one finding a file: the first that fires, by id
+    group            rules of one group report one finding a file: the first that fires, by priority
+    priority         order of evaluation, small first
     file             where it was read from
     """
 
@@ -79,12 +80,18 @@ class Rule(NamedTuple):
     formats: tuple[str, ...]
     each: str
     group: str
+    priority: int
     when: Tree
     at: tuple[Place, ...]
     message: Template
     notes: tuple[Template, ...]
     suggest: tuple[Advice, ...]
     file: str
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """Rules are evaluated in this order."""
+        return self.priority, self.id
 
     def applies(self, kind: str, format_: str) -> bool:
         """Whether the rule speaks about files of that kind and format."""

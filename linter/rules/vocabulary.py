@@ -6,11 +6,11 @@ from functools import cache
 
 from ..job import field_paths
 from . import job_facts, memory_facts  # noqa: F401  (they register their facts)
-from .facts import FACTS, OPEN_FAMILIES
+from .facts import CONFIG, DEEPSPEED, FACTS, ITEM, ORIGIN
 from .quantity import CONSTANTS
 
 ITEM_VALUES = ("key", "suggestion", "treatment", "upstream", "plugin", "replacement", "reason", "expected", "found",
-               "reference", "path", "other", "line", "message", "value")  # fmt: skip
+               "path", "assumption", "other", "other_value", "value", "line")  # fmt: skip
 """What the items of `each` may carry; which of them is there depends on the kind of problem."""
 
 
@@ -22,14 +22,13 @@ def job_paths() -> frozenset[str]:
 
 def is_known(path: str) -> bool:
     """Whether a fact of that name exists."""
-    if path.startswith("item."):
-        return path[5:] in ITEM_VALUES
-    if path.startswith(OPEN_FAMILIES):
-        return len(path) > path.index(".") + 1
-    head = path.partition(".")[0]
-    if head == "versions":
-        return True
-    return path in FACTS or path in CONSTANTS or path in job_paths()
+    if path.startswith(ITEM):
+        return path[len(ITEM) :] in ITEM_VALUES
+    if path.startswith(ORIGIN):
+        return path[len(ORIGIN) :] in job_paths()
+    if path.startswith((CONFIG, DEEPSPEED)):
+        return not path.endswith(".")
+    return path.startswith("versions.") or path in FACTS or path in CONSTANTS or path in job_paths()
 
 
 def unit_of_fact(path: str) -> str:

@@ -56,3 +56,15 @@ class SourceError(Exception):
     def __str__(self) -> str:
         place = f":{self.line}:{self.column}" if self.line else ""
         return f"{self.path}{place}: {self.reason}"
+
+
+def duplicates(mapping: Node) -> list[Duplicate]:
+    """The keys that a mapping's own entries give more than once, each time but the last."""
+    last = {entry.key.value: entry.key for entry in mapping.value}
+    if len(last) == len(mapping.value):
+        return []
+    return [
+        Duplicate(str(key.value), key.span, last[key.value].span)
+        for key, _ in mapping.value
+        if last[key.value] is not key
+    ]

@@ -9,16 +9,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from .document import Document, Duplicate, SourceError
+from .document import Document, Duplicate, SourceError, duplicates
 from .limits import MAX_DEPTH, MAX_INTEGER_DIGITS, MAX_NODES
 from .node import Entry, Node
 from .places import BOM, Places
 
 if TYPE_CHECKING:
-    from .node import Scalar
+    from .node import Scalar, Span
 
 _BLANKS = re.compile(r"[ \t\n\r]*")
-_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
+_STRING = re.compile(r'"[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*"')
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?P<fraction>\.[0-9]+)?(?P<exponent>[eE][-+]?[0-9]+)?")
 _WORD = re.compile(r"true|false|null|NaN|Infinity|-Infinity")
 _WORDS: dict[str, Scalar] = {
@@ -29,9 +29,7 @@ _WORDS: dict[str, Scalar] = {
     "Infinity": float("inf"),
     "-Infinity": float("-inf"),
 }
-_ESCAPE = re.compile(
-    r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\(.)"
-)
+_ESCAPE = re.compile(r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\(.)")
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -44,6 +42,18 @@ def read_json(text: str, path: str) -> Document:
     return Document(path, "json", text, [root], [], reader.duplicates)
 
 
+class _Open:
+    """A collection whose end has not been read, and the key that waits for its value."""
+
+    __slots__ = ("closing", "key", "node", "start")
+
+    def __init__(self, kind: str, span: Span) -> None:
+        self.node = Node(kind, [], span)
+        self.start = span.start
+        self.closing = "}" if kind == "mapping" else "]"
+        self.key: Node | None = None
+
+
 class _Reader:
     __slots__ = ("at", "count", "duplicates", "path", "places", "stack", "text")
 
@@ -54,12 +64,22 @@ class _Reader:
         self.at = 1 if text.startswith(BOM) else 0
         self.count = 0
         self.duplicates: list[Duplicate] = []
-        self.stack: list[tuple[Node, int, Node | None]] = []  # collection, its start, the key it is the value of
+        self.stack: list[_Open] = []
 
     def run(self) -> Node:
-        node = self.value(None)
-        self.skip()
-        if self.at < len(self.text):
+        node = self.begin()
+        while self.stack:
+            top = self.stack[-1]
+            if node is not None:
+                top.node.value.append(Entry(top.key, node) if top.key else node)
+                if not self.more(top.closing):
+                    node = self.close(self.stack.pop())
+                    continue
+            if top.node.kind == "mapping":
+                top.key = self.key()
+            node = self.begin()
+        assert node is not None
+        if self.skip():
             raise self.error("text after the end of the value")
         return node
 
@@ -76,35 +96,8 @@ class _Reader:
             self.at = match.end()
         return self.text[self.at : self.at + 1]
 
-    def value(self, key: Node | None) -> Node:
-        """Read a whole value; collections go on the stack instead of the call stack."""
-        while True:
-            node = self.begin(key)
-            if node is None:
-                key = self.key() if self.stack[-1][0].kind == "mapping" else None
-                continue
-            while self.stack:
-                parent, start, outer = self.stack[-1]
-                if parent is not node:
-                    if parent.kind == "mapping":
-                        assert key is not None
-                        parent.value.append(Entry(key, node))
-                    else:
-                        parent.value.append(node)
-                    if self.more(parent):
-                        key = self.key() if parent.kind == "mapping" else None
-                        break
-                self.stack.pop()
-                self.close(parent, start)
-                node, key = parent, outer
-            else:
-                return node
-
-    def begin(self, key: Node | None) -> Node | None:
-        """A scalar or an empty collection, or None when a collection with content was opened.
-
-        An empty collection is left on the stack for `value` to close.
-        """
+    def begin(self) -> Node | None:
+        """A scalar or an empty collection; None where a collection with content was put on the stack."""
         self.count += 1
         if self.count > MAX_NODES:
             raise self.error(f"more than {MAX_NODES} keys and values")
@@ -113,17 +106,16 @@ class _Reader:
             return self.scalar(char)
         if len(self.stack) >= MAX_DEPTH:
             raise self.error(f"nested deeper than {MAX_DEPTH} levels")
-        node = Node("mapping" if char == "{" else "sequence", [], self.places.span(self.at, self.at))
-        self.stack.append((node, self.at, key))
+        opened = _Open("mapping" if char == "{" else "sequence", self.places.span(self.at, self.at))
         self.at += 1
-        if self.skip() == ("}" if char == "{" else "]"):
+        if self.skip() == opened.closing:
             self.at += 1
-            return node
+            return self.close(opened)
+        self.stack.append(opened)
         return None
 
-    def more(self, parent: Node) -> bool:
+    def more(self, closing: str) -> bool:
         """Whether another item follows; moves past the comma or the closing bracket."""
-        closing = "}" if parent.kind == "mapping" else "]"
         char = self.skip()
         if char not in (",", closing) or not char:
             raise self.error(f"expected ',' or '{closing}'")
@@ -135,16 +127,12 @@ class _Reader:
             raise self.error(f"a comma before '{closing}'", comma)
         return True
 
-    def close(self, node: Node, start: int) -> None:
-        node.span = self.places.span(start, self.at)
-        if node.kind != "mapping":
-            return
-        last = {entry.key.value: entry.key for entry in node.value}
-        if len(last) == len(node.value):
-            return
-        for key, _ in node.value:
-            if last[key.value] is not key:
-                self.duplicates.append(Duplicate(key.value, key.span, last[key.value].span))
+    def close(self, opened: _Open) -> Node:
+        node = opened.node
+        node.span = self.places.span(opened.start, self.at)
+        if node.kind == "mapping":
+            self.duplicates += duplicates(node)
+        return node
 
     def key(self) -> Node:
         if self.skip() != '"':

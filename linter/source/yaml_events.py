@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 try:
-    from yaml.cyaml import CParser
+    from yaml._yaml import CParser
 except ImportError:
     CParser = None  # type: ignore[assignment,misc]
 
@@ -44,7 +44,7 @@ _PROPERTY = re.compile(r"[&!]\S*(?:\s+|(?<=\s)#[^\r\n]*)*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class YamlRefused(Exception):
+class YamlError(Exception):
     """The text is not YAML. `offset` counts characters. The reason never quotes the text: it may hold a secret."""
 
     def __init__(self, reason: str, offset: int) -> None:
@@ -63,11 +63,12 @@ class _PythonParser(Reader, Scanner, Parser):
 
 
 def events(text: str) -> Iterator[Any]:
-    """The events of a text without byte order mark. Raises YamlRefused."""
+    """The events of a text without byte order mark. Raises YamlError."""
     bad = _UNREADABLE.search(text)
     if bad:
-        raise YamlRefused(f"character U+{ord(bad[0]):04X} is not allowed in YAML", bad.start())
+        raise YamlError(f"character U+{ord(bad[0]):04X} is not allowed in YAML", bad.start())
     in_python = CParser is None or (len(text) <= _LARGE and _DIFFERS.search(text) is not None)
+    parser: Any = None
     try:
         parser = _PythonParser(text) if in_python else CParser(text)
         event = parser.get_event()
@@ -82,11 +83,12 @@ def events(text: str) -> Iterator[Any]:
             reason += f", {error.context}"
         if text[offset : offset + 1] == "\t":
             reason += " (a tab; YAML indents with spaces)"
-        raise YamlRefused(reason, offset) from None
+        raise YamlError(reason, offset) from None
     except ReaderError as error:
-        raise YamlRefused(f"not valid YAML: {error.reason}", 0) from None
+        raise YamlError(f"not valid YAML: {error.reason}", 0) from None
     except (ValueError, OverflowError):  # PyYAML's scanner on an escape beyond U+10FFFF
-        raise YamlRefused("not valid YAML: an escape is no character", parser.get_mark().index) from None
+        offset = parser.get_mark().index if isinstance(parser, _PythonParser) else 0
+        raise YamlError("not valid YAML: an escape is no character", offset) from None
 
 
 def after_properties(text: str, start: int, end: int, count: int) -> int:

@@ -20,7 +20,7 @@ from yaml.events import (
 )
 
 from . import yaml_events
-from .document import Document, Duplicate, SourceError, Tag
+from .document import Document, Duplicate, SourceError, Tag, duplicates
 from .limits import MAX_DEPTH, MAX_EXPANDED, MAX_NODES
 from .node import Entry, Node
 from .places import BOM, Places
@@ -129,7 +129,7 @@ class _Composer:
                     handler(event)
                 elif type(event) is StreamEndEvent:
                     break
-        except yaml_events.YamlRefused as error:
+        except yaml_events.YamlError as error:
             raise self.error(error.reason, error.offset + self.base) from None
 
     def error(self, reason: str, offset: int) -> SourceError:
@@ -213,7 +213,7 @@ class _Composer:
         if opened.weight.height > MAX_DEPTH:
             raise self.error(f"nested deeper than {MAX_DEPTH} levels through aliases", opened.start)
         if node.kind == "mapping":
-            self.note_duplicates(node)
+            self.duplicates += duplicates(node)
             if opened.merges:
                 self.merge(opened)
         self.add(node, opened.anchor, opened.weight, node.span.end)
@@ -253,15 +253,6 @@ class _Composer:
             else:
                 top.node.value.append(Entry(key, node))
 
-    def note_duplicates(self, node: Node) -> None:
-        last: dict[Scalar, Node] = {entry.key.value: entry.key for entry in node.value}
-        if len(last) == len(node.value):
-            return
-        for key, _ in node.value:
-            kept = last[key.value]
-            if kept is not key:
-                self.duplicates.append(Duplicate(str(key.value), key.span, kept.span))
-
     def merge(self, opened: _Open) -> None:
         """Put the merged entries first, so that own ones win; in a list of mappings, the first one wins."""
         merged: list[Entry] = []
@@ -269,9 +260,7 @@ class _Composer:
             sources = list(reversed(value.value)) if value.kind == "sequence" else [value]
             for source in sources:
                 if source.kind != "mapping":
-                    raise self.error(
-                        "a merge (<<) takes a mapping or a list of mappings", opened.node.span.start
-                    )
+                    raise self.error("a merge (<<) takes a mapping or a list of mappings", opened.node.span.start)
                 merged.extend(source.value)
                 if len(merged) > MAX_NODES:
                     raise self.error(f"more than {MAX_NODES} merged keys", opened.start)

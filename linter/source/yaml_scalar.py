@@ -36,9 +36,7 @@ _INTEGER = re.compile(
 )
 
 _KINDS = {
-    "scalar": frozenset(
-        PREFIX + name for name in ("null", "bool", "int", "float", "binary", "timestamp", "str")
-    ),
+    "scalar": frozenset(PREFIX + name for name in ("null", "bool", "int", "float", "binary", "timestamp", "str")),
     "sequence": frozenset(PREFIX + name for name in ("seq", "omap", "pairs")),
     "mapping": frozenset(PREFIX + name for name in ("map", "set")),
 }

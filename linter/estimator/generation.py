@@ -1,0 +1,200 @@
+"""The memory of text generation with plain Transformers: the prompt's forward pass, then one token at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import allocator, runtime
+from .derivation import weights as weight_terms
+from .division import stages
+from .estimate import Assumption, Estimate, PerGpu, Phase, Term
+from .inference_assumptions import inference_assumptions
+from .kv_cache import cache_bytes, fullest_stage, layer_bytes, layer_caches
+from .parameters import allocated, base_dtype, effective_quantization, parameters
+from .prefill import prefill_activations, prefill_logits, unpacking
+from .storage import dtype_bytes, packing
+from .verdict import capacity, verdict
+from .versions import older
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..hardware.gpu import Gpu
+    from ..job import Job
+    from ..models.model import Model
+    from .kv_cache import LayerCache
+    from .parameters import Parameter
+
+
+def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
+    """The Estimate of `generate` on the GPU that holds most.
+
+    load      weights, and what packing them needs
+    prefill   weights + cache of the prompt + the widest layer, or the logits, whichever is larger
+    decode    weights + cache of prompt and answer + one layer's keys again, while torch.cat grows them by a token
+
+    Batch, prompt or answer length that nobody states are taken as 1, 1 and 0: a lower bound, whose verdict is at
+    most `exceeds`.
+    """
+    given = job.inference
+    assert given is not None
+    bounded = all((given.batch_size, given.prompt_length, given.new_tokens is not None))
+    batch, prompt, answer = given.batch_size or 1, given.prompt_length or 1, given.new_tokens or 0
+    found = parameters(job, model)
+    element = compute_bytes(job, model)
+    fixed = {
+        "weights": allocated(item for item in found if item.part in ("base", "buffer")),
+        "adapter": allocated(item for item in found if item.part in ("adapter", "copy")),
+        "buffers": runtime.allocated_workspace(job, gpu),
+    }
+    caches = layer_caches(model)
+    width = cache_bytes(given.kv_cache_dtype, "float32" if element > 2 else "bfloat16")
+    pipeline, tensor = stages(job), job.parallelism.tensor
+    split = _Cache(caches, width, tensor, pipeline, expanded(job, model))
+    phases = [
+        Phase("load", {**fixed, "buffers": _loading(found)}),
+        _prefill(job, model, fixed, split.size(batch, prompt), batch, prompt, element, found),
+        _decode(model, fixed, split, batch, prompt + answer, element),
+    ]
+    peak = max(phases, key=lambda phase: phase.allocated)
+    per_gpu, overhead = _tiers(job, model, gpu, peak, batch * prompt, element, bounded)
+    terms = [*weight_terms(found), *_terms(split, peak, batch, prompt, answer, prompt + answer)]
+    return Estimate(
+        kind="inference",
+        model_id=model.id,
+        parameters=model.parameters,
+        trainable_parameters=0,
+        per_gpu=per_gpu,
+        phases=tuple(phases),
+        peak=peak,
+        runtime=overhead,
+        verdict=verdict(per_gpu, gpu, bounded=bounded),
+        capacity=capacity(gpu),
+        assumptions=(*_unstated(job), *inference_assumptions(job, model)),
+        terms=tuple(terms),
+    )
+
+
+def compute_bytes(job: Job, model: Model) -> float:
+    """Bytes of an activation: those of the unpacked weights, 16 bits where only packed dtypes are stored."""
+    return max(2.0, dtype_bytes(base_dtype(job, model)))
+
+
+def expanded(job: Job, model: Model) -> int:
+    """Elements per token and layer where latent attention is cached as full keys and values.
+
+    transformers 4 caches them: heads * (qk_nope + qk_rope + v head dims); 5 caches the latent. 0 otherwise.
+    """
+    shape = model.shape
+    if not shape.kv_lora_rank or not older(job.versions.get("transformers"), "5.0"):
+        return 0
+    return shape.heads * (shape.qk_nope_head_dim + shape.qk_rope_head_dim + shape.v_head_dim)
+
+
+class _Cache:
+    """The dynamic cache of one rank: bytes for a batch of sequences."""
+
+    def __init__(
+        self, caches: Sequence[LayerCache], element: float, tensor: int, pipeline: int, expanded_elements: int
+    ) -> None:
+        if expanded_elements:
+            caches = [
+                cache._replace(latent=0, heads=1, head_elements=expanded_elements) if cache.latent else cache
+                for cache in caches
+            ]
+        self.caches = [cache._replace(window=cache.window - 1 if cache.window else None) for cache in caches]
+        self.element, self.tensor, self.pipeline = element, tensor, pipeline
+
+    def size(self, batch: int, tokens: int) -> int:
+        """Bytes after `tokens` tokens; a sliding layer keeps its window less one (cache_utils.py)."""
+        return fullest_stage([self.layer(cache, batch, tokens) for cache in self.caches], self.pipeline)
+
+    def layer(self, cache: LayerCache, batch: int, tokens: int) -> int:
+        """Bytes of one layer."""
+        return batch * layer_bytes(cache, tokens, self.element, self.tensor)
+
+    def growing(self, batch: int, tokens: int) -> int:
+        """Bytes that exist twice while the largest layer's keys get a token: half of what it keeps for tokens."""
+        return max((self.layer(c._replace(conv=0, recurrent=0), batch, tokens) // 2 for c in self.caches), default=0)
+
+
+def _prefill(
+    job: Job,
+    model: Model,
+    fixed: dict[str, int],
+    cache: int,
+    batch: int,
+    prompt: int,
+    element: float,
+    found: Sequence[Parameter],
+) -> Phase:
+    quantization = effective_quantization(job, model)
+    layout = packing(quantization) if quantization is not None else None
+    packed = max((item.size for item in found if item.packed), default=0)
+    unpacked = unpacking(packed, batch * prompt, layout.bits if layout is not None else None)
+    activations = prefill_activations(model, job, batch, prompt, element) + unpacked
+    logits, beside = prefill_logits(model, job, batch, prompt, element)
+    split = {**fixed, "kv_cache": cache}
+    if logits + beside > activations:
+        return Phase("prefill", {**split, "activations": beside, "logits": logits})
+    return Phase("prefill", {**split, "activations": activations, "logits": 0})
+
+
+def _decode(model: Model, fixed: dict[str, int], split: _Cache, batch: int, tokens: int, element: float) -> Phase:
+    logits = round((element + 4) * batch * model.shape.vocabulary)
+    growing = split.growing(batch, tokens)
+    components = {**fixed, "kv_cache": split.size(batch, tokens)}
+    if logits > growing:
+        return Phase("decode", {**components, "logits": logits, "activations": 0})
+    return Phase("decode", {**components, "activations": growing, "logits": 0})
+
+
+def _loading(found: Sequence[Parameter]) -> int:
+    """A bitsandbytes weight arrives in 16 bits on the GPU and is packed there, one tensor at a time."""
+    return max((2 * item.size for item in found if item.packed), default=0)
+
+
+def _tiers(
+    job: Job, model: Model, gpu: Gpu | None, peak: Phase, tokens: int, element: float, bounded: bool
+) -> tuple[PerGpu, int]:
+    """Allocated -> reserved -> process. What each request allocates anew is activations, logits and the cache."""
+    split = peak.components
+    transient = split.get("activations", 0) + split.get("logits", 0) + split.get("kv_cache", 0)
+    recycled = round(element * tokens * model.shape.intermediate)
+    held = allocator.reserved(peak.allocated, transient, recycled)
+    overhead = runtime.process_overhead(gpu, job)
+    process, low, high = held.expected + overhead.total, held.low + overhead.low, held.high + overhead.high
+    if not bounded:
+        process = held.low + overhead.total
+    return PerGpu(peak.allocated, held.expected, process, low, max(high, process)), overhead.total
+
+
+def _terms(split: _Cache, peak: Phase, batch: int, prompt: int, answer: int, tokens: int) -> list[Term]:
+    """The arithmetic of what is not weights, at the peak."""
+    length = tokens if peak.name == "decode" else prompt
+    lines = []
+    if peak.components.get("kv_cache"):
+        growing = [cache for cache in split.caches if cache.grows]
+        elements = max((cache.token_elements(split.tensor) for cache in growing), default=0)
+        formula = (
+            f"{split.element:g} B x {elements:,} elements x {len(growing)} layers x {batch} x {length:,} tokens"
+            + (f" / {split.pipeline} GPUs" if split.pipeline > 1 else "")
+            + (", windows and states as kept" if any(c.window or c.recurrent for c in split.caches) else "")
+        )
+        lines.append(Term("kv_cache", formula, peak.components["kv_cache"], "transformers cache_utils.py"))
+    for name in ("activations", "logits"):
+        if peak.components.get(name):
+            what = f"the widest point of {peak.name} for {batch} x {prompt:,} prompt tokens and {answer:,} new ones"
+            lines.append(Term(name, what, peak.components[name], "estimator/prefill.py"))
+    lines.append(Term("buffers", "cuBLAS workspace", peak.components["buffers"], "CublasHandlePool.cpp"))
+    return lines
+
+
+def _unstated(job: Job) -> list[Assumption]:
+    given = job.inference
+    assert given is not None
+    found = []
+    for name, taken in (("batch_size", 1), ("prompt_length", 1), ("new_tokens", 0)):
+        if getattr(given, name) is None:
+            found.append(Assumption(f"inference.{name}", str(taken), "nobody states it: the estimate is a lower bound"))
+    return found

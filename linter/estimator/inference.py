@@ -1,0 +1,41 @@
+"""The memory of an inference job, by the engine that runs it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .estimate import NotEstimable
+
+if TYPE_CHECKING:
+    from ..hardware.gpu import Gpu
+    from ..job import Job
+    from ..models.model import Model
+    from .estimate import Estimate
+
+ENGINES = ("transformers", "vllm", "sglang")
+_SPELLINGS = {"huggingface": "transformers", "hf": "transformers", "": "transformers"}
+
+
+def estimate_inference(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
+    """The Estimate of one GPU of an inference job.
+
+    Raises NotEstimable for an engine whose memory is not known, and for a model whose tensors are not.
+    """
+    if job.inference is None:
+        raise NotEstimable("the job says nothing about its inference")
+    if not model.tensors:
+        raise NotEstimable(f"the tensors of {model.id} are not known")
+    engine = _SPELLINGS.get(job.inference.engine.lower(), job.inference.engine.lower())
+    if engine == "transformers":
+        from .generation import estimate_generation
+
+        return estimate_generation(job, model, gpu)
+    if engine == "vllm":
+        from .vllm import estimate_vllm
+
+        return estimate_vllm(job, model, gpu)
+    if engine == "sglang":
+        from .sglang import estimate_sglang
+
+        return estimate_sglang(job, model, gpu)
+    raise NotEstimable(f"the memory of {job.inference.engine} is not known; known engines: {', '.join(ENGINES)}")

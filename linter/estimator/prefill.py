@@ -1,0 +1,116 @@
+"""What Transformers' modelling code keeps alive while it reads a prompt without gradients, from shapes alone.
+
+Every form counts the tensors that Python variables of the forward pass hold at the widest operation of one layer;
+without autograd nothing else survives it. T tokens in the batch, b sequences, s their length, e bytes of an element,
+h hidden size, q and k widths of queries and keys, f MLP width, K experts a token, V vocabulary.
+Checked against recorded allocations of transformers 5.23 (the oracle's inference runs).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .versions import older
+
+if TYPE_CHECKING:
+    from ..job import Job
+    from ..models.model import Model
+
+_UNFUSED = frozenset({"gelu_new", "gelu_fast", "gelu_python", "quick_gelu", "gelu_accurate"})
+"""Activations that Transformers writes out in torch operations (transformers/activations.py)."""
+
+_DEQUANTISED_ROWS = 1536
+"""bitsandbytes 0.50 multiplies with packed 4-bit weights up to so many rows and unpacks the weight above."""
+
+
+def prefill_activations(model: Model, job: Job, batch: int, length: int, element: float) -> int:
+    """Bytes alive in the widest layer while `batch` prompts of `length` tokens go through.
+
+    The model's loop holds the embeddings and the layer's input; the layer its residual and its normalised input.
+    MLP half: 4 e T h + the MLP's own. Attention half: 3 e T h + the attention's own. Beside them ids (8 T) and the
+    rotary tables (2 e s head_dim).
+    """
+    shape, tokens = model.shape, batch * length
+    stream = element * tokens * shape.hidden
+    held = 4 * stream
+    if any(tensor.role == "position" for tensor in model.tensors):
+        held += stream + element * length * shape.hidden
+    widest = max(
+        held + mlp_bytes(model, job, tokens, element),
+        3 * stream + attention_bytes(model, job, batch, length, element),
+    )
+    return round(widest + 8 * tokens + 2 * element * length * shape.head_dim)
+
+
+def mlp_bytes(model: Model, job: Job, tokens: int, element: float) -> float:
+    """Bytes of one MLP beside its input.
+
+    Gated: act(gate), up and their product, 3 e T f. Plain: the projection and its activation, 2 e T f; 4 e T f where
+    the activation is written out. Experts: gate and up in one (2), act(gate), product and the gathered input,
+    e T K (4 f + h), router 4 T E; before transformers 5 one expert at a time, with its share of the tokens.
+    """
+    shape = model.shape
+    dense = 0.0
+    if len(shape.sparse_layers) < shape.layers:
+        copies = 3 if shape.mlp == "gated" else 4 if shape.activation in _UNFUSED else 2
+        dense = copies * element * tokens * shape.intermediate
+    if not shape.experts:
+        return dense
+    rows = tokens * max(1, shape.experts_per_token)
+    if older(job.versions.get("transformers"), "5.0"):
+        here = -(-rows // shape.experts)
+        sparse = element * (here * (3 * shape.moe_intermediate + shape.hidden) + tokens * shape.hidden)
+    else:
+        sparse = element * rows * (4 * shape.moe_intermediate + shape.hidden)
+    sparse += 4 * tokens * shape.experts + 40 * rows
+    return max(dense, sparse, 3 * element * tokens * shape.shared_intermediate)
+
+
+def attention_bytes(model: Model, job: Job, batch: int, length: int, element: float) -> float:
+    """Bytes of one attention beside its input, the cache not counted.
+
+    Rotary embedding: q with three temporaries beside k and v, 4 e T q + 2 e T k, or then k with q kept twice,
+    2 e T q + 5 e T k. Eager: q and repeated k and v, scores, their float32 softmax and its cast, b heads s^2 (2 e + 4).
+    sdpa in float32 with grouped heads has no fused kernel and makes the scores too; with a padding mask keys and values
+    are repeated and a mask of b s^2 exists.
+    """
+    shape, tokens = model.shape, batch * length
+    queries = element * tokens * shape.heads * shape.head_dim
+    keys = element * tokens * shape.kv_heads * shape.head_dim
+    rotary = max(4 * queries + 2 * keys, 2 * queries + 5 * keys)
+    if shape.kv_lora_rank:
+        wide = shape.heads * (2 * (shape.qk_nope_head_dim + shape.qk_rope_head_dim) + shape.v_head_dim)
+        rotary = element * tokens * (2 * wide + shape.kv_lora_rank)
+    square = batch * shape.heads * length * length
+    mask = element * batch * length * length
+    math = job.attention == "sdpa" and element > 2 and shape.kv_heads < shape.heads
+    if job.attention == "eager" or math:
+        return max(rotary, 3 * queries + square * (2 * element + 4) + mask)
+    if job.padded and job.attention == "sdpa":
+        return max(rotary, 4 * queries + mask)
+    return rotary
+
+
+def prefill_logits(model: Model, job: Job, batch: int, length: int, element: float) -> tuple[int, int]:
+    """Bytes of the logits at the end of prefill, and of what else is then alive.
+
+    Since 4.45 `generate` asks for the last token's logits only, e b V, and takes a float32 copy of them, 4 b V.
+    Where the whole prompt's are made (older versions, or a forward of one's own) they are e T V, and before 4.46 also
+    their float32 copy, 4 T V, beside the last hidden state, e T h.
+    """
+    shape, tokens = model.shape, batch * length
+    version = job.versions.get("transformers")
+    full = job.inference.full_prefill_logits if job.inference else None
+    if full is None:
+        full = older(version, "4.45")
+    if not full:
+        return round((element + 4) * batch * shape.vocabulary), 0
+    width = element + (4 if older(version, "4.46") else 0)
+    return round(width * tokens * shape.vocabulary), round(element * tokens * shape.hidden)
+
+
+def unpacking(largest_packed: int, tokens: int, bits: float | None) -> int:
+    """Bytes of the 16-bit copy of the largest 4-bit weight, made for one product of many rows; 0 for few rows."""
+    if bits is None or bits > 4 or tokens <= _DEQUANTISED_ROWS:
+        return 0
+    return 2 * largest_packed

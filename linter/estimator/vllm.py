@@ -1,0 +1,273 @@
+"""How vLLM fills a GPU: a budget, and in it weights, the profile run's peak, and a KV cache of all that is left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..units import GIB, bytes_text
+from . import runtime
+from .derivation import weights as weight_terms
+from .estimate import Assumption, Estimate, KvCache, NotEstimable, PerGpu, Phase, Term
+from .inference_assumptions import inference_assumptions
+from .kv_cache import cache_bytes, layer_caches
+from .paged_cache import paged_cache
+from .parameters import allocated, base_dtype, parameters
+from .storage import dtype_bytes
+from .verdict import capacity
+from .vllm_activations import encoder_bytes, profile_run
+from .vllm_lora import lora_slots
+from .vllm_settings import Graphs, graphs, sampler_source, settings
+
+if TYPE_CHECKING:
+    from ..hardware.gpu import Gpu
+    from ..job import Job
+    from ..models.model import Model
+    from .estimate import Verdict
+    from .paged_cache import PagedCache
+    from .runtime import Overhead
+    from .vllm_activations import ProfileRun
+    from .vllm_settings import Settings
+
+
+class _Parts(NamedTuple):
+    """What one rank holds beside the cache."""
+
+    weights: int
+    slots: int
+    run: ProfileRun
+    graphs: Graphs
+    overhead: Overhead
+    settings: Settings
+    cache: PagedCache
+
+    @property
+    def outside(self) -> int:
+        """Expected bytes outside torch that count against the budget: kernels and handles, NCCL, perhaps the context."""
+        return self.overhead.total - (0 if self.settings.context_in_budget else self.overhead.context)
+
+    @property
+    def context(self) -> int:
+        """Expected bytes of the context where it does not count against the budget."""
+        return 0 if self.settings.context_in_budget else self.overhead.context
+
+    @property
+    def spread(self) -> tuple[int, int]:
+        """How far everything outside torch may lie below and above what is expected."""
+        return self.overhead.total - self.overhead.low, self.overhead.high - self.overhead.total
+
+    @property
+    def request(self) -> int:
+        """Bytes of cache that one request of `max_model_len` tokens may take, with the block vLLM keeps back."""
+        chosen = self.settings
+        return self.cache.request_bytes(chosen.max_model_len, chosen.max_num_batched_tokens)
+
+
+class _Room(NamedTuple):
+    """What is left for the cache: expected, at the least and at the most. None without a GPU."""
+
+    budget: int
+    expected: int
+    low: int
+    high: int
+
+
+def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
+    """The Estimate of one vLLM rank.
+
+    budget = gpu_memory_utilization x total memory as torch sees it
+    cache  = budget - weights - profile run - what lies outside torch - CUDA graphs (where the version counts them)
+
+    vLLM refuses to start when the free memory is less than the budget, when nothing is left for the cache, and when
+    the cache cannot hold one request of max_model_len; `refusal` is that reason. The verdict is `exceeds` when even
+    the most room that may be left is too little, `tight` when the least is, else `fits`: an engine that starts has
+    what it needs. After a refusal the `serve` phase holds the cache of one request: what would be needed.
+    Source: vllm/v1/worker/gpu_worker.py `determine_available_memory`, vllm/v1/worker/utils.py `request_memory`,
+    vllm/v1/core/kv_cache_utils.py `check_enough_kv_cache_memory`.
+    Raises NotEstimable when neither config nor model says how long a request may be.
+    """
+    chosen = settings(job, model, gpu)
+    if chosen is None:
+        raise NotEstimable(f"no max_model_len is set and {model.id} does not state its longest sequence")
+    given = job.inference
+    assert given is not None
+    parts = _parts(job, model, gpu, chosen)
+    room = _room(parts, gpu, given.kv_cache_memory_bytes)
+    refusal, outcome = _outcome(parts, gpu, room, automatic=given.max_model_len == -1)
+    pool = parts.request if room is None or refusal else max(0, room.expected)
+    phases = _phases(parts, pool, runtime.allocated_workspace(job, gpu))
+    serve = phases[-1]
+    return Estimate(
+        kind="inference",
+        model_id=model.id,
+        parameters=model.parameters,
+        trainable_parameters=0,
+        per_gpu=_per_gpu(parts, serve, room, refused=refusal is not None),
+        phases=tuple(phases),
+        peak=serve,
+        runtime=parts.overhead.total,
+        verdict=outcome,
+        capacity=capacity(gpu),
+        kv_cache=_kv_cache(parts, room),
+        refusal=refusal,
+        host=round((given.cpu_offload_gb + (given.swap_space_gb or 0.0)) * GIB),
+        assumptions=_assumptions(job, model, chosen),
+        terms=tuple(_terms(job, model, parts, room, gpu)),
+    )
+
+
+def serving_dtype(job: Job, model: Model) -> str:
+    """The dtype vLLM computes in: `auto` serves float32 checkpoints in 16 bits (vllm/config/model.py)."""
+    dtype = base_dtype(job, model)
+    if job.weights.dtype is None and dtype in ("float32", "float64"):
+        return "bfloat16"
+    return dtype
+
+
+def _parts(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> _Parts:
+    given = job.inference
+    assert given is not None
+    dtype = serving_dtype(job, model)
+    served = job if job.weights.dtype else job.with_changes({"weights.dtype": dtype})
+    held = allocated(item for item in parameters(served, model) if item.part in ("base", "buffer"))
+    element = max(2.0, dtype_bytes(dtype))
+    plan = job.parallelism
+    caches = layer_caches(model)
+    if not chosen.hybrid_cache and any(cache.grows and cache.window is None for cache in caches):
+        caches = tuple(cache._replace(window=None) for cache in caches)
+    return _Parts(
+        weights=max(0, held - round(given.cpu_offload_gb * GIB)),
+        slots=lora_slots(job, model, element),
+        run=profile_run(model, chosen, element, plan.tensor),
+        graphs=graphs(model, chosen.graph_sizes),
+        overhead=runtime.process_overhead(gpu, job),
+        settings=chosen,
+        cache=paged_cache(
+            caches,
+            cache_bytes(given.kv_cache_dtype, dtype),
+            chosen.block_size,
+            tensor=plan.tensor,
+            pipeline=plan.pipeline,
+            group_ratio=chosen.group_ratio,
+            state=4.0 if "32" in str(model.config.get("mamba_ssm_dtype", "")) else None,
+        ),
+    )
+
+
+def _room(parts: _Parts, gpu: Gpu | None, stated: int | None) -> _Room | None:
+    """The memory for the cache. The card's total lies between the least torch has reported and nvidia-smi's figure."""
+    if gpu is None:
+        return None if stated is None else _Room(0, stated, stated, stated)
+    chosen = parts.settings
+    budget = round(chosen.utilization * gpu.usable)
+    if stated is not None:
+        return _Room(budget, stated, stated, stated)
+    held = parts.weights + parts.slots + parts.run.total + parts.outside
+    below, above = parts.spread
+    least = parts.weights + parts.slots + parts.run.low + max(0, parts.outside - below)
+    most = parts.weights + parts.slots + parts.run.high + parts.outside + above
+    if chosen.graphs_in_budget:
+        held, least, most = held + parts.graphs.expected, least + parts.graphs.low, most + parts.graphs.high
+    return _Room(budget, budget - held, budget - most, round(chosen.utilization * gpu.total) - least)
+
+
+def _outcome(parts: _Parts, gpu: Gpu | None, room: _Room | None, *, automatic: bool) -> tuple[str | None, Verdict]:
+    """The reason for refusing to start, if any, and the verdict."""
+    if gpu is None or room is None:
+        return None, "unknown"
+    below, above = parts.spread
+    free, most_free = gpu.usable - parts.context, gpu.total - max(0, parts.context - below)
+    if room.budget > free:
+        text = (
+            f"vLLM asks for {bytes_text(room.budget)} ({parts.settings.utilization:g} of the card) and finds"
+            f" {bytes_text(free)} free"
+        )
+        return text, "exceeds" if room.budget > most_free else "tight"
+    needed = parts.cache.block_bytes if automatic else parts.request
+    if room.expected < max(1, needed):
+        return _no_room(parts, room), "exceeds" if room.high < max(1, needed) else "tight"
+    graphs_beside = 0 if parts.settings.graphs_in_budget else parts.graphs.expected
+    if parts.context + room.budget + graphs_beside + above > gpu.total or room.low < max(1, needed):
+        return None, "tight"
+    return None, "fits"
+
+
+def _no_room(parts: _Parts, room: _Room) -> str:
+    held = parts.weights + parts.slots
+    if room.expected <= 0:
+        return (
+            f"nothing is left for the KV cache: of {bytes_text(room.budget)} the weights take {bytes_text(held)},"
+            f" the profile run {bytes_text(parts.run.total)}"
+        )
+    chosen = parts.settings
+    longest = parts.cache.longest(room.expected, chosen.max_model_len, chosen.max_num_batched_tokens)
+    text = (
+        f"one request of max_model_len {chosen.max_model_len:,} needs {bytes_text(parts.request)} of KV cache and"
+        f" {bytes_text(room.expected)} is left"
+    )
+    return text + (f"; the longest that fits is {longest:,}" if longest else "")
+
+
+def _phases(parts: _Parts, pool: int, workspace: int) -> list[Phase]:
+    fixed = {"weights": parts.weights, "adapter": parts.slots, "buffers": workspace}
+    run = {"activations": parts.run.activations, "logits": parts.run.logits}
+    return [
+        Phase("load", {"weights": parts.weights, "adapter": parts.slots}),
+        Phase("profile_run", {**fixed, **run}),
+        Phase("serve", {**fixed, **run, "kv_cache": pool, "buffers": workspace + parts.graphs.expected}),
+    ]
+
+
+def _per_gpu(parts: _Parts, serve: Phase, room: _Room | None, *, refused: bool) -> PerGpu:
+    """The engine takes all of its budget; what may vary is what lies outside it. A refused one has no such bound."""
+    process = serve.allocated + parts.overhead.total
+    below, above = parts.spread
+    slack_low, slack_high = parts.graphs.expected - parts.graphs.low, parts.graphs.high - parts.graphs.expected
+    low, high = process - below - slack_low, process + above + slack_high
+    if room is None or refused:
+        low, high = low - (parts.run.total - parts.run.low), high + parts.run.high - parts.run.total
+    return PerGpu(serve.allocated, serve.allocated, process, min(low, process), max(high, process))
+
+
+def _kv_cache(parts: _Parts, room: _Room | None) -> KvCache:
+    chosen, cache = parts.settings, parts.cache
+    size = room.expected if room is not None else parts.request
+    return KvCache(
+        bytes_per_token=cache.bytes_per_token,
+        tokens=cache.tokens(size),
+        max_concurrency=round(cache.concurrency(size, chosen.max_model_len, chosen.max_num_batched_tokens), 2),
+    )
+
+
+def _assumptions(job: Job, model: Model, chosen: Settings) -> tuple[Assumption, ...]:
+    version = (job.inference.version if job.inference else None) or job.versions.get("vllm")
+    found = list(inference_assumptions(job, model, chosen.defaulted, f"vLLM {version or '(newest known)'}"))
+    if encoder_bytes(model, 1, 2.0):
+        found.append(Assumption("model", model.id, "its vision encoder's profile run is not derived, only bounded"))
+    if job.inference is not None and job.inference.speculative_model:
+        note = "its weights and cache are not counted"
+        found.append(Assumption("inference.speculative_model", job.inference.speculative_model, note))
+    return tuple(found)
+
+
+def _terms(job: Job, model: Model, parts: _Parts, room: _Room | None, gpu: Gpu | None) -> list[Term]:
+    chosen, run = parts.settings, parts.run
+    served = job if job.weights.dtype else job.with_changes({"weights.dtype": serving_dtype(job, model)})
+    lines = weight_terms([item for item in parameters(served, model) if item.part in ("base", "buffer")])
+    if parts.slots:
+        given = job.inference
+        rank = (given.max_lora_rank if given else None) or 16
+        lines.append(Term("adapter", f"LoRA slots of rank {rank}", parts.slots, "vllm/lora/layers"))
+    if run.logits:
+        requests = min(chosen.max_num_seqs, chosen.max_num_batched_tokens)
+        formula = f"{chosen.sampler_bytes} B x {requests:,} requests x {model.shape.vocabulary:,} tokens (padded)"
+        lines.append(Term("logits", formula, run.logits, sampler_source(job, gpu)))
+    formula = f"profile run of {chosen.max_num_batched_tokens:,} tokens"
+    lines.append(Term("activations", formula, run.activations, "estimator/vllm_activations.py"))
+    if parts.graphs.expected:
+        formula = f"CUDA graphs of {model.shape.layers} layers for {chosen.graph_sizes} batch sizes"
+        lines.append(Term("buffers", formula, parts.graphs.expected, parts.graphs.source))
+    if room is not None and gpu is not None:
+        formula = f"{chosen.utilization:g} x {gpu.usable:,} B - all that is above and what lies outside torch"
+        lines.append(Term("kv_cache", formula, max(0, room.expected), "vllm/v1/worker/gpu_worker.py"))
+    lines.append(Term("runtime", "CUDA context, kernels, NCCL", parts.overhead.total, parts.overhead.source))
+    return lines

@@ -1,0 +1,94 @@
+"""The peak of vLLM's profile run: a full batch through the layers, then the sampler over a full set of requests.
+
+T tokens of a batch (max_num_batched_tokens), R requests (max_num_seqs), e bytes of an element, h hidden size, q and k
+widths of queries and keys, f MLP width, K experts a token, V vocabulary, t tensor-parallel ranks.
+
+    layers    e T (3 h + max((2 q + 2 k) / t, 3 f / t)), plain MLP 2 f
+    experts   e T (4 h + K (max(2 f / t, h) + f / t))
+    sampler   e T h + 2 e R h + V R (14 or 38 B by version)
+
+vLLM's kernels write the residual in place and fuse the activation, so a layer holds its residual, its input and its
+output (3 h) and the MLP its doubled projection and their product (3 f). Vision and audio encoders are run on as many
+dummy items as fit the batch; their peak is not derived and only widens the interval.
+Source: vllm/v1/worker/gpu_model_runner.py `profile_run`, `_dummy_sampler_run`; model_executor/models/llama.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ..models.model import Model
+    from .vllm_settings import Settings
+
+_VOCABULARY_PADDING = 64
+"""model_executor/layers/vocab_parallel_embedding.py DEFAULT_VOCAB_PADDING_SIZE"""
+
+_MERGED_PATCHES = 4
+"""Patches that a vision encoder reads for each token it gives the decoder (2 x 2 merging)."""
+
+
+class ProfileRun(NamedTuple):
+    """Bytes on top of the weights at the peak of the profile run, and the interval around their sum."""
+
+    activations: int
+    logits: int
+    low: int
+    high: int
+
+    @property
+    def total(self) -> int:
+        """Activations and logits together."""
+        return self.activations + self.logits
+
+
+def profile_run(model: Model, settings: Settings, element: float, tensor: int) -> ProfileRun:
+    """The larger of the layers' and the sampler's peak on one rank."""
+    tokens = settings.max_num_batched_tokens
+    requests = min(settings.max_num_seqs, tokens)
+    layers = layer_bytes(model, tokens, element, tensor)
+    hidden = round(element * model.shape.hidden * (tokens + 2 * requests))
+    logits = requests * padded_vocabulary(model, tensor) * settings.sampler_bytes
+    sampler = hidden + logits
+    high = max(layers + round(2 * element * tokens * model.shape.hidden), sampler) + encoder_bytes(
+        model, tokens, element
+    )
+    if layers >= sampler:
+        compiled = layers - round(element * tokens * model.shape.hidden)
+        return ProfileRun(layers, 0, max(compiled, sampler), high)
+    return ProfileRun(hidden, logits, sampler, high)
+
+
+def layer_bytes(model: Model, tokens: int, element: float, tensor: int) -> int:
+    """Bytes alive in the widest layer."""
+    shape = model.shape
+    queries = shape.heads * shape.head_dim
+    keys = shape.kv_heads * shape.head_dim
+    attention = (2 * queries + 2 * keys) / tensor
+    if shape.kv_lora_rank:
+        key_dim = shape.qk_nope_head_dim + shape.qk_rope_head_dim
+        per_head = 2 * key_dim + shape.qk_nope_head_dim + 2 * shape.v_head_dim
+        attention = shape.heads * per_head / tensor + shape.kv_lora_rank + shape.qk_rope_head_dim
+    dense = (3 if shape.mlp == "gated" else 2) * shape.intermediate / tensor
+    widest = 3 * shape.hidden + max(attention, dense if len(shape.sparse_layers) < shape.layers else 0.0)
+    if shape.experts:
+        inner = shape.moe_intermediate / tensor
+        routed = shape.experts_per_token * (max(2 * inner, shape.hidden) + inner)
+        widest = max(widest, 4 * shape.hidden + routed)
+    return round(element * tokens * widest)
+
+
+def padded_vocabulary(model: Model, tensor: int) -> int:
+    """The vocabulary as vLLM pads it, to a multiple of 64 on every rank."""
+    step = _VOCABULARY_PADDING * tensor
+    return -(-model.shape.vocabulary // step) * step
+
+
+def encoder_bytes(model: Model, tokens: int, element: float) -> int:
+    """Bytes that a vision encoder may take while it reads the patches behind `tokens` tokens; 0 without one."""
+    config = model.config.get("vision_config")
+    if not isinstance(config, dict) or not any(tensor.role == "vision" for tensor in model.tensors):
+        return 0
+    hidden = config.get("hidden_size") or config.get("embed_dim") or 0
+    inner = config.get("intermediate_size") or 4 * hidden
+    return round(element * tokens * _MERGED_PATCHES * (4 * hidden + 3 * inner))

@@ -1,0 +1,176 @@
+"""What vLLM does with the arguments nobody gave: its defaults by version and card."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..units import GIB, KIB
+from .versions import older
+
+if TYPE_CHECKING:
+    from ..hardware.gpu import Gpu
+    from ..job import Inference, Job
+    from ..models.model import Model
+
+
+class Settings(NamedTuple):
+    """The arguments that decide vLLM's memory, each stated or defaulted. Lengths and batches in tokens."""
+
+    utilization: float
+    max_model_len: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    block_size: int
+    graph_sizes: int
+    context_in_budget: bool
+    graphs_in_budget: bool
+    hybrid_cache: bool
+    group_ratio: float
+    sampler_bytes: int
+    defaulted: tuple[tuple[str, str], ...]
+
+
+class Graphs(NamedTuple):
+    """Bytes of captured CUDA graphs."""
+
+    expected: int
+    low: int
+    high: int
+    source: str
+
+
+def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
+    """The settings of a vLLM job; None when neither the job nor the model says how long a request may be.
+
+    Defaults of `EngineArgs` and `get_batch_defaults` (vllm/engine/arg_utils.py): batches by device memory, cut to
+    what `max_num_seqs` requests can fill; without chunked prefill a batch holds at least `max_model_len` tokens.
+    """
+    given = job.inference
+    assert given is not None
+    row = profile(given.version or job.versions.get("vllm"), gpu)
+    defaulted = []
+    max_model_len = given.max_model_len
+    if max_model_len is None or max_model_len < 1:
+        max_model_len = derived_length(model)
+        if max_model_len is None:
+            return None
+        defaulted.append(("inference.max_model_len", str(max_model_len)))
+    tier_seqs, tier_tokens = _tier(row, gpu)
+    max_num_seqs = given.max_num_seqs
+    if max_num_seqs is None:
+        max_num_seqs = tier_seqs
+        defaulted.append(("inference.max_num_seqs", str(max_num_seqs)))
+    batched = given.max_num_batched_tokens
+    if batched is None:
+        batched = tier_tokens
+        if not _chunks(given, row, max_model_len):
+            batched = max(batched, max_model_len)
+        batched = min(batched, max_num_seqs * max_model_len)
+        defaulted.append(("inference.max_num_batched_tokens", str(batched)))
+    if given.max_num_seqs is None:
+        max_num_seqs = min(max_num_seqs, batched)
+    utilization = given.gpu_memory_utilization
+    if utilization is None:
+        utilization = row["utilization"]
+        defaulted.append(("inference.gpu_memory_utilization", str(utilization)))
+    return Settings(
+        utilization=utilization,
+        max_model_len=max_model_len,
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=batched,
+        block_size=given.block_size or 16,
+        graph_sizes=captured_sizes(given, row, max_num_seqs),
+        context_in_budget=row["context_in_budget"],
+        graphs_in_budget=row["graphs_in_budget"],
+        hybrid_cache=row["hybrid_cache"],
+        group_ratio=row["group_ratio"],
+        sampler_bytes=_table()["sampler_bytes"][row["sampler"]]["bytes"],
+        defaulted=tuple(defaulted),
+    )
+
+
+def profile(version: str | None, gpu: Gpu | None = None) -> dict[str, Any]:
+    """The row of `vllm.json` for a version; the newest for an unstated one.
+
+    Cards below compute capability 8.0 stayed with the engine of 0.7 until 0.10 (vllm/engine/arg_utils.py
+    `_is_v1_supported_oracle`).
+    """
+    rows: list[dict[str, Any]] = _table()["profiles"]
+    if version is None:
+        return rows[-1]
+    capability = gpu.compute_capability if gpu is not None else None
+    if capability is not None and capability < 8.0 and older(version, "0.10.0") and not older(version, "0.8.0"):
+        version = "0.7.3"
+    return [row for row in rows if not older(version, row["since"])][-1]
+
+
+def derived_length(model: Model) -> int | None:
+    """The longest request the model is made for: its positions times the factor of a rope scaling that stretches them.
+
+    Source: vllm/config/model.py `_get_and_verify_max_len`.
+    """
+    length = model.shape.max_positions
+    if length is None:
+        return None
+    scaling = model.config.get("rope_scaling") or model.config.get("rope_parameters") or {}
+    kind = scaling.get("rope_type", scaling.get("type")) if isinstance(scaling, dict) else None
+    factor = scaling.get("factor") if isinstance(scaling, dict) else None
+    if kind in ("linear", "dynamic", "yarn") and isinstance(factor, (int, float)) and factor > 1:
+        original = scaling.get("original_max_position_embeddings") if kind == "yarn" else None
+        return int((original or length) * factor)
+    return length
+
+
+def captured_sizes(given: Inference, row: dict[str, Any], max_num_seqs: int) -> int:
+    """How many batch sizes are captured: 1, 2, 4, every 8th, and every 16th from 256 on in newer versions.
+
+    Source: vllm/config/vllm.py `_set_cudagraph_sizes`.
+    """
+    if given.enforce_eager:
+        return 0
+    if given.cudagraph_capture_sizes is not None:
+        return len(given.cudagraph_capture_sizes)
+    largest, coarse = row["graph_sizes"]
+    if coarse is not None or largest <= 256:
+        largest = min(largest, 2 * max_num_seqs if coarse is not None else max_num_seqs)
+    fine = min(largest, coarse if coarse is not None else largest)
+    return sum(size <= largest for size in (1, 2, 4)) + fine // 8 + max(0, largest - fine) // 16
+
+
+def graphs(model: Model, sizes: int) -> Graphs:
+    """Bytes that captured graphs take: measured KiB for each layer and captured batch size."""
+    row = _table()["graphs"]
+    pieces = model.shape.layers * sizes * KIB
+    return Graphs(row["expected_kib"] * pieces, row["low_kib"] * pieces, row["high_kib"] * pieces, row["source"])
+
+
+def sampler_source(job: Job, gpu: Gpu | None) -> str:
+    """Where the sampler's bytes per logit come from."""
+    given = job.inference
+    row = profile((given.version if given else None) or job.versions.get("vllm"), gpu)
+    source: str = _table()["sampler_bytes"][row["sampler"]]["source"]
+    return source
+
+
+def _tier(row: dict[str, Any], gpu: Gpu | None) -> tuple[int, int]:
+    """Sequences and tokens of a batch by the card's memory; the smallest tier for an unknown card."""
+    tiers: list[list[int]] = row["tiers"]
+    if gpu is None or (row["a100_small"] and gpu.name.startswith("a100")):
+        return tiers[-1][1], tiers[-1][2]
+    return next((seqs, tokens) for least, seqs, tokens in tiers if gpu.total >= least * GIB)
+
+
+def _chunks(given: Inference, row: dict[str, Any], max_model_len: int) -> bool:
+    if given.chunked_prefill is not None:
+        return given.chunked_prefill
+    return bool(row["chunked_prefill"]) or max_model_len > 32768
+
+
+@cache
+def _table() -> dict[str, Any]:
+    with open(os.path.join(os.path.dirname(__file__), "vllm.json"), encoding="utf-8") as stream:
+        table: dict[str, Any] = json.load(stream)
+    return table

@@ -1,0 +1,83 @@
+"""axolotl YAML configs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .axolotl_config import NAME, UPSTREAM, AxolotlConfig
+from .axolotl_edits import describe, edits
+from .axolotl_parallel import set_parallelism
+from .axolotl_rl import set_objective, set_rl
+from .axolotl_training import (
+    set_attention,
+    set_batch,
+    set_checkpointing,
+    set_evaluation,
+    set_loss,
+    set_optimizer,
+)
+from .axolotl_weights import check_weights, set_method, set_precision, set_quantization
+from .format import Format, Problem, Reading
+from .keys import key_problems
+
+if TYPE_CHECKING:
+    from ..source.document import Document
+    from .format import Project
+
+_COMPANIONS = frozenset(
+    {
+        "datasets", "pretraining_dataset", "sequence_len", "micro_batch_size", "adapter", "load_in_4bit",
+        "load_in_8bit", "sample_packing", "tokenizer_type", "num_epochs", "lora_r", "rl",
+    }
+)  # fmt: skip
+"""Keys of which an axolotl config has some beside `base_model`."""
+
+_OTHERS = frozenset({"model_name_or_path", "merge_method", "models", "slices", "apiVersion"})
+"""Keys of other tools that also write `base_model` (mergekit, Kubernetes)."""
+
+VERSIONS = {"transformers": "5.16.1", "torch": "2.11.0", "peft": "0.20.0", "trl": "1.9.0", "accelerate": "1.13.0"}
+"""What axolotl 0.19.0 pins (pyproject.toml); torch is the oldest it takes."""
+
+
+def recognise(document: Document) -> bool:
+    """YAML with `base_model` and some of axolotl's training keys."""
+    keys = set(document.root.keys())
+    return "base_model" in keys and bool(keys & _COMPANIONS) and not keys & _OTHERS and document.syntax != "toml"
+
+
+def read(document: Document, project: Project) -> Reading:
+    """The Job of an axolotl config, every memory field with its origin."""
+    config = AxolotlConfig(document, project)
+    builder = config.builder
+    builder.derived("kind", "training", "an axolotl config")
+    builder.default("versions", dict(VERSIONS), f"what {UPSTREAM} pins")
+    model = config.keys.raw("base_model")
+    if model is not None and isinstance(model.value, str) and model.value:
+        config.put("model", model, model.value)
+    set_objective(config)
+    set_batch(config)
+    set_precision(config)
+    set_quantization(config)
+    set_method(config)
+    check_weights(config)
+    set_checkpointing(config)
+    set_attention(config)
+    set_loss(config)
+    set_optimizer(config)
+    set_rl(config)
+    set_evaluation(config)
+    set_parallelism(config)
+    config.reading.problems[:0] = _key_problems(config)
+    return config.reading
+
+
+def _key_problems(config: AxolotlConfig) -> list[Problem]:
+    """Unknown, mistyped and old keys. A plugin that is not axolotl's may bring any top key, so then none is unknown."""
+    plugins = config.own_plugins()
+    problems = key_problems(config.document, NAME, plugins=plugins)
+    if plugins is None:
+        return [item for item in problems if item.kind != "unknown-key" or "." in item.key]
+    return problems
+
+
+FORMAT = Format(NAME, "axolotl config", UPSTREAM, recognise, read, describe, edits)

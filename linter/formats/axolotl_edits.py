@@ -1,0 +1,228 @@
+"""Job changes in the words of axolotl: the keys to write and the keys to take out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..finding import Edit
+    from ..source.node import Node
+    from .format import Reading
+
+Keys = dict[str, Any]
+"""Dotted keys to write; None takes a key out."""
+
+LIGER_PLUGIN = "axolotl.integrations.liger.LigerPlugin"
+CUT_PLUGIN = "axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin"
+
+_LOSS_KEYS = ("cut_cross_entropy", "chunked_cross_entropy", "liger_cross_entropy", "liger_fused_linear_cross_entropy")
+_ATTENTION_FLAGS = (
+    "flash_attention", "sdp_attention", "xformers_attention", "flex_attention", "sage_attention", "eager_attention",
+)  # fmt: skip
+_ATTENTION = {"flex": "flex_attention"}
+_ZERO = "parallelism.zero."
+
+_DEEPSPEED_FILES = {
+    (1, False, False): "deepspeed_configs/zero1.json",
+    (2, True, False): "deepspeed_configs/zero2.json",
+    (3, False, False): "deepspeed_configs/zero3_bf16.json",
+    (3, False, True): "deepspeed_configs/zero3_bf16_cpuoffload_params.json",
+    (3, True, True): "deepspeed_configs/zero3_bf16_cpuoffload_all.json",
+}
+"""(stage, optimizer offload, parameter offload) -> the file axolotl 0.19.0 ships; its zero2.json offloads."""
+
+_PLAIN = {
+    "micro_batch_size": "micro_batch_size",
+    "gradient_accumulation_steps": "gradient_accumulation_steps",
+    "sequence_length": "sequence_len",
+    "packing": "sample_packing",
+    "optimizer.name": "optimizer",
+    "adapter.r": "lora_r",
+    "evaluation.micro_batch_size": "eval_batch_size",
+    "rl.precompute_reference": "precompute_ref_log_probs",
+    "rl.vllm_gpu_memory_utilization": "vllm.gpu_memory_utilization",
+    "rl.vllm_sleep": "trl.vllm_enable_sleep_mode",
+    "parallelism.tensor": "tensor_parallel_size",
+}
+"""Job fields that one key says."""
+
+
+def keys_for(reading: Reading, changes: dict[str, Any]) -> Keys | None:
+    """The keys that make a change; None when axolotl cannot say a part of it."""
+    found: Keys = {}
+    if any(path in changes for path in ("sequence_length", "packing")) and reading.config.root.get("rl") is not None:
+        return None
+    zero = {path: value for path, value in changes.items() if path.startswith(_ZERO)}
+    if zero:
+        sharding = _zero(reading, zero)
+        if sharding is None:
+            return None
+        found.update(sharding)
+    for path, value in changes.items():
+        if path in zero:
+            continue
+        if path in _PLAIN:
+            found[_PLAIN[path]] = value
+            continue
+        make = _SPECIAL.get(path)
+        part = make(reading, changes) if make else None
+        if part is None:
+            return None
+        found.update(part)
+    root = reading.config.root
+    return {key: value for key, value in found.items() if value is not None or root.find(key) is not None}
+
+
+def _zero(reading: Reading, changes: dict[str, Any]) -> Keys | None:
+    """A shipped DeepSpeed file in place of FSDP; None where axolotl ships none of that kind."""
+    zero = reading.job.parallelism.zero
+    stage = changes.get(f"{_ZERO}stage", zero.stage if zero else 0)
+    optimizer = changes.get(f"{_ZERO}offload_optimizer.device", zero.offload_optimizer.device if zero else "none")
+    parameters = changes.get(f"{_ZERO}offload_parameters.device", zero.offload_parameters.device if zero else "none")
+    if stage == 3 and optimizer == "cpu":
+        parameters = "cpu" if f"{_ZERO}offload_parameters.device" not in changes else parameters
+    file = _DEEPSPEED_FILES.get((stage, optimizer == "cpu", parameters == "cpu"))
+    if file is not None and "bf16" in file and reading.job.weights.dtype != "bfloat16":
+        file = "deepspeed_configs/zero3.json" if file.endswith("zero3_bf16.json") else None
+    if file is None:
+        return None
+    fsdp = ("fsdp", "fsdp_config", "fsdp_version", "fsdp_final_state_dict_type", "dp_shard_size", "dp_replicate_size")
+    return {"deepspeed": file, **dict.fromkeys(fsdp)}
+
+
+def _checkpointing(_reading: Reading, changes: dict[str, Any]) -> Keys | None:
+    value = changes["activation_checkpointing"]
+    if value == "full":
+        return {"gradient_checkpointing": True, "activation_offloading": None, "selective_checkpointing": None}
+    if value == "offload":
+        return {"gradient_checkpointing": True, "activation_offloading": True, "selective_checkpointing": None}
+    if value == "none":
+        return {"gradient_checkpointing": False, "activation_offloading": None, "selective_checkpointing": None}
+    return None
+
+
+def _loss(reading: Reading, changes: dict[str, Any]) -> Keys | None:
+    kernel = changes["loss.kernel"]
+    keys: Keys = dict.fromkeys(_LOSS_KEYS)
+    if kernel == "liger":
+        if reading.job.objective == "dpo":
+            return {"dpo_use_liger_kernel": True}
+        if reading.job.objective == "grpo":
+            return {"trl.use_liger_loss": True}
+        return {**keys, **_plugin(reading, LIGER_PLUGIN), "liger_fused_linear_cross_entropy": True}
+    if kernel == "cut_cross_entropy":
+        return {**keys, **_plugin(reading, CUT_PLUGIN), "cut_cross_entropy": True}
+    if kernel == "chunked":
+        return {**keys, "chunked_cross_entropy": True}
+    return None
+
+
+def _plugin(reading: Reading, plugin: str) -> Keys:
+    """`plugins` with one more, those that are there kept."""
+    node: Node | None = reading.config.root.get("plugins")
+    present = [item.value for item in node.items()] if node is not None else []
+    name = plugin.rpartition(".")[2]
+    if any(isinstance(item, str) and item.endswith(f".{name}") for item in present):
+        return {}
+    return {"plugins": [*present, plugin]}
+
+
+def _attention(_reading: Reading, changes: dict[str, Any]) -> Keys | None:
+    name = changes["attention"]
+    return {**dict.fromkeys(_ATTENTION_FLAGS), "attn_implementation": _ATTENTION.get(name, name)}
+
+
+def _dtype(_reading: Reading, changes: dict[str, Any]) -> Keys | None:
+    value = changes.get("weights.dtype") or changes.get("precision.autocast")
+    if value == "bfloat16":
+        return {"bf16": True, "fp16": None, "float32": None}
+    return {"bf16": False, "fp16": True} if value == "float16" else None
+
+
+def _method(reading: Reading, changes: dict[str, Any]) -> Keys | None:
+    """LoRA on all linear layers, rank 16; QLoRA with 4-bit quantisation; or no adapter."""
+    method = changes.get("method", reading.job.method)
+    quantization = changes.get("weights.quantization.method")
+    if method == "full":
+        return None if quantization else {"adapter": None, "load_in_4bit": None, "load_in_8bit": None}
+    if method != "lora" or quantization not in (None, "bnb-nf4", "bnb-int8"):
+        return None
+    keys: Keys = {"adapter": "qlora" if quantization == "bnb-nf4" else "lora"}
+    if quantization == "bnb-nf4":
+        keys.update({"load_in_4bit": True, "load_in_8bit": None})
+    elif quantization == "bnb-int8":
+        keys.update({"load_in_8bit": True, "load_in_4bit": None})
+    if reading.job.adapter is None:
+        rank = changes.get("adapter.r", 16)
+        keys.update({"lora_r": rank, "lora_alpha": 2 * rank, "lora_target_linear": True, "unfrozen_parameters": None})
+    return keys
+
+
+def _sharding(reading: Reading, changes: dict[str, Any]) -> Keys | None:
+    """FSDP2, which shards everything and gathers a layer at a time."""
+    if changes["parallelism.fsdp.sharding"] != "full_shard":
+        return None
+    wanted: Keys = {"fsdp_version": 2, "fsdp": None, "deepspeed": None}
+    if reading.job.parallelism.fsdp is None:
+        wanted["fsdp_config"] = {
+            "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+            "reshard_after_forward": True,
+            "state_dict_type": "FULL_STATE_DICT",
+        }
+    else:
+        wanted["fsdp_config.reshard_after_forward"] = True
+    return wanted
+
+
+_SPECIAL: dict[str, Callable[[Reading, dict[str, Any]], Keys | None]] = {
+    "activation_checkpointing": _checkpointing,
+    "loss.kernel": _loss,
+    "attention": _attention,
+    "weights.dtype": _dtype,
+    "precision.autocast": _dtype,
+    "method": _method,
+    "weights.quantization.method": _method,
+    "parallelism.fsdp.sharding": _sharding,
+}
+
+
+def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
+    """The change as axolotl keys: `adapter: qlora, load_in_4bit: true`."""
+    wanted = keys_for(reading, changes)
+    if not wanted:
+        return None
+    written = [f"{key}: {_text(value)}" for key, value in wanted.items() if value is not None]
+    removed = [f"no {key}" for key, value in wanted.items() if value is None]
+    return ", ".join(written + removed)
+
+
+def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
+    """The edits that make the change; None when axolotl cannot say it or the file cannot be edited safely."""
+    wanted = keys_for(reading, changes)
+    return edits_of(reading, wanted) if wanted else None
+
+
+def edits_of(reading: Reading, wanted: Keys) -> list[Edit] | None:
+    """The edits that write and take out keys of the checked file; None when that cannot be done safely."""
+    from ..source.edit import EditError, remove_key, set_keys
+
+    written = {key: value for key, value in wanted.items() if value is not None}
+    try:
+        found = list(set_keys(reading.config, written)) if written else []
+        for key in (key for key, value in wanted.items() if value is None):
+            found += remove_key(reading.config, key)
+    except EditError:
+        return None
+    return found
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_text(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_text(item) for item in value) + "]"
+    return str(value)

@@ -1,0 +1,205 @@
+"""LLaMA-Factory configs: training, inference, evaluation and export, YAML or JSON.
+
+Facts from llamafactory 0.9.5 (`hparams/*.py`, `model/loader.py`, `model/adapter.py`, `model/patcher.py`,
+`model/model_utils/*.py`), read statically. It runs on transformers <= 5.6.0 and peft <= 0.18.1 (its METADATA).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .arguments import Arguments
+from .format import Format, JobBuilder, Reading
+from .keys import key_problems
+from .llamafactory_inference import read_inference
+from .llamafactory_method import set_base, set_low_rank, set_method, set_rl
+from .training_arguments import (
+    ATTENTION,
+    Run,
+    set_batch,
+    set_compile,
+    set_evaluation,
+    set_model,
+    set_optimizer,
+    set_precision,
+    set_versions,
+)
+from .training_sharding import set_sharding
+
+if TYPE_CHECKING:
+    from ..finding import Edit
+    from ..source.document import Document
+    from .format import Project
+
+NAME = "llamafactory"
+UPSTREAM = "llamafactory 0.9.5"
+VERSIONS = {"llamafactory": "0.9.5", "transformers": "5.6.0", "peft": "0.18.1"}
+
+DEFAULTS: dict[str, Any] = {
+    "bf16": False, "optim": "adamw_torch_fused", "gradient_checkpointing": True, "reentrant": True, "attention": "sdpa",
+    "cutoff_len": 2048,
+}  # fmt: skip
+"""Defaults of `hparams` that `TrainingArguments` readers ask for by name."""
+
+_OWN = frozenset(
+    {
+        "finetuning_type", "infer_backend", "export_dir", "cutoff_len", "quantization_bit", "lora_target", "lora_rank",
+        "neat_packing", "pref_loss", "use_galore", "use_apollo", "use_badam", "flash_attn", "enable_liger_kernel",
+        "freeze_trainable_layers", "disable_gradient_checkpointing", "val_size", "dataset_dir", "adapter_name_or_path",
+        "predict_with_generate", "vllm_maxlen", "pure_bf16",
+    }
+)  # fmt: skip
+"""Keys that only LLaMA-Factory has."""
+
+_STAGES = {"pt": "pretrain", "sft": "sft", "rm": "reward", "ppo": "ppo", "dpo": "dpo", "kto": "kto"}
+
+
+def recognise(document: Document) -> bool:
+    """`model_name_or_path` and `stage`, or a key that only LLaMA-Factory has, or a chat template with a backend."""
+    keys = set(document.root.keys())
+    if document.syntax == "toml" or "model_name_or_path" not in keys:
+        return False
+    stage = document.root.get("stage")
+    return bool(
+        keys & {"finetuning_type", "infer_backend", "export_dir"}
+        or (stage is not None and stage.value in _STAGES)
+        or ("template" in keys and keys & _OWN)
+    )
+
+
+def read(document: Document, project: Project) -> Reading:
+    """The Job of a run: training when it trains, else what generates, evaluates or exports."""
+    builder = JobBuilder(document, UPSTREAM)
+    reading = Reading(NAME, UPSTREAM, document, builder.job)
+    run = Run(builder, Arguments(document.root), project, reading, DEFAULTS)
+    set_versions(run, VERSIONS, f"what {UPSTREAM} allows")
+    set_model(run)
+    if _trains(run.arguments):
+        _read_training(run)
+    else:
+        read_inference(run)
+    reading.problems = key_problems(document, NAME) + reading.problems
+    return reading
+
+
+def _trains(arguments: Arguments) -> bool:
+    train = arguments.flag("do_train")
+    if train is not None:
+        return bool(train.value)
+    others = ("infer_backend", "export_dir", "task", "do_predict", "do_eval")
+    return not any(key in arguments for key in others) and bool(
+        arguments.raw("per_device_train_batch_size", "learning_rate", "num_train_epochs", "output_dir")
+    )
+
+
+def _read_training(run: Run) -> None:
+    builder = run.builder
+    builder.derived("kind", "training", "a training run")
+    objective = _set_objective(run)
+    set_batch(run)
+    set_precision(run)
+    set_method(run)
+    set_base(run)
+    set_optimizer(run)
+    set_low_rank(run)
+    _set_checkpointing(run)
+    _set_attention(run)
+    set_compile(run)
+    _set_loss(run, objective)
+    _set_lengths(run, objective)
+    set_rl(run, objective)
+    set_evaluation(run)
+    set_sharding(run)
+
+
+def _set_objective(run: Run) -> str:
+    stage = run.arguments.text("stage")
+    loss = run.arguments.text("pref_loss")
+    if stage and stage.value == "dpo" and loss and loss.value in ("orpo", "simpo"):
+        run.put("objective", loss)
+        return str(loss.value)
+    if stage and stage.value in _STAGES:
+        run.put("objective", stage, _STAGES[stage.value])
+        return _STAGES[stage.value]
+    run.builder.default("objective", "sft")
+    return "sft"
+
+
+def _set_checkpointing(run: Run) -> None:
+    """On unless `disable_gradient_checkpointing`; HF's own key cannot turn it off (`checkpointing.py`)."""
+    off = run.arguments.flag("disable_gradient_checkpointing")
+    offload = run.arguments.flag("use_unsloth_gc")
+    hf = run.arguments.flag("gradient_checkpointing", "activation_checkpointing")
+    if off and off.value and hf and hf.value:
+        run.put("activation_checkpointing", hf, "full")
+    elif off:
+        run.put("activation_checkpointing", off, "none" if off.value else "full")
+    elif offload and offload.value:
+        run.put("activation_checkpointing", offload, "offload")
+    else:
+        run.builder.default("activation_checkpointing", "full")
+    reentrant = run.arguments.flag("use_reentrant_gc")
+    if reentrant:
+        run.put("reentrant", reentrant)
+    else:
+        run.builder.default("reentrant", True)
+
+
+def _set_attention(run: Run) -> None:
+    given = run.arguments.text("flash_attn")
+    if given and given.value in ATTENTION:
+        run.put("attention", given, ATTENTION[given.value])
+    elif given:
+        run.put("attention", given, "sdpa", "auto: what the model prefers")
+    else:
+        run.builder.default("attention", "sdpa", f"flash_attn auto: default of {UPSTREAM}")
+
+
+def _set_loss(run: Run, objective: str) -> None:
+    """Liger fuses the head and the loss only where nobody asks for logits: stages pt and sft (`liger_kernel.py`)."""
+    liger = run.arguments.flag("enable_liger_kernel", "use_liger_kernel")
+    if liger:
+        run.put("liger_kernels", liger)
+    else:
+        run.builder.default("liger_kernels", False)
+    if liger and liger.value and objective in ("sft", "pretrain"):
+        run.put("loss.kernel", liger, "liger")
+    else:
+        run.builder.default("loss.kernel", "torch")
+
+
+def _set_lengths(run: Run, objective: str) -> None:
+    """`cutoff_len`, one less when packed, and packing, which is on by itself only for stage pt (`data_args.py`)."""
+    packing = run.arguments.flag("packing")
+    neat = run.arguments.flag("neat_packing")
+    if neat and neat.value:
+        run.put("packing", neat)
+    elif packing:
+        run.put("packing", packing)
+    elif objective == "pretrain":
+        run.builder.derived("packing", True, f"stage pt packs: default of {UPSTREAM}", "objective")
+    else:
+        run.builder.default("packing", False)
+    given = run.arguments.integer("cutoff_len", least=1)
+    if given:
+        run.put("sequence_length", given)
+    else:
+        run.builder.default("sequence_length", run.defaults["cutoff_len"])
+    run.builder.default("padded", False, "rows are padded to the longest of a batch")
+
+
+def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
+    """The change in this format's words."""
+    from .llamafactory_edits import describe as words
+
+    return words(reading, changes)
+
+
+def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
+    """The edits that make the change."""
+    from .llamafactory_edits import edits as make
+
+    return make(reading, changes)
+
+
+FORMAT = Format(NAME, "LLaMA-Factory config", UPSTREAM, recognise, read, describe, edits)

@@ -1,0 +1,175 @@
+"""The model of a Transformers/TRL config as it is loaded: dtype, bitsandbytes quantisation, PEFT adapter.
+
+Facts from trl 1.16.0 (`trainer/model_config.py`, `trainer/utils.py`, `sft_trainer.py`), transformers 5.23.0
+(`modeling_utils.py`, `utils/quantization_config.py`) and peft 0.21.2 (`LoraConfig`); `flavours.json` holds the defaults.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .training_arguments import mixed_precision
+
+if TYPE_CHECKING:
+    from .arguments import Given
+    from .training_arguments import Run
+
+_PEFT_SWITCHES = ("use_peft", "use_lora", "lora", "enable_lora")
+
+_DTYPES = {
+    "bfloat16": "bfloat16", "bf16": "bfloat16", "float16": "float16", "fp16": "float16", "half": "float16",
+    "float32": "float32", "fp32": "float32", "float": "float32", "float64": "float64",
+}  # fmt: skip
+
+
+def set_dtype(run: Run) -> None:
+    """`weights.dtype`: `dtype` (once `torch_dtype`), in a mapping for the model too.
+
+    "auto" and a plain Transformers 5 `from_pretrained` take the checkpoint's own; TRL takes float32.
+    """
+    given = run.arguments.raw("dtype", "torch_dtype")
+    nested = run.arguments.mapping("model_init_kwargs").raw("dtype", "torch_dtype")
+    chosen = nested or given
+    written = str(chosen.value).removeprefix("torch.") if chosen and chosen.value is not None else None
+    default = run.defaults["dtype"]
+    if chosen and written == "auto":
+        run.builder.from_entry("weights.dtype", None, chosen.entry, chosen.key, "the checkpoint's own dtype")
+    elif chosen and written in _DTYPES:
+        run.put("weights.dtype", chosen, _DTYPES[written])
+    elif default == "precision":
+        dtype, flag = mixed_precision(run)
+        if flag:
+            run.put("weights.dtype", flag, dtype or "bfloat16")
+        else:
+            run.builder.default("weights.dtype", dtype or "bfloat16")
+    elif default == "checkpoint":
+        run.builder.default("weights.dtype", None, f"the checkpoint's own: default of {run.builder.upstream}")
+    else:
+        run.builder.default("weights.dtype", default)
+
+
+def set_method(run: Run) -> None:
+    """`full` or `lora`: TRL's `use_peft`, other programs' switches, and LoRA keys without a switch elsewhere."""
+    mode = run.arguments.text("train_mode")
+    if mode and mode.value in ("full", "lora", "qlora"):
+        run.put("method", mode, "full" if mode.value == "full" else "lora")
+        return
+    if run.defaults.get("method"):
+        run.builder.default("method", "lora", f"{run.defaults['method']}: default of {run.builder.upstream}")
+        return
+    switch = next((g for name in _PEFT_SWITCHES if (g := run.arguments.flag(name))), None)
+    quantized = run.arguments.flag("use_qlora")
+    if quantized and quantized.value:
+        run.put("method", quantized, "lora")
+    elif switch:
+        run.put("method", switch, "lora" if switch.value else "full")
+    elif run.builder.upstream.startswith("trl"):
+        run.builder.default("method", "full", f"use_peft is off: default of {run.builder.upstream}")
+    else:
+        sign = run.arguments.raw("lora_r", "lora_rank", "lora_target_modules", "peft_type")
+        if sign and sign.value:
+            run.put("method", sign, "lora", f"{sign.key} is a LoRA key")
+        else:
+            run.builder.default("method", "full")
+
+
+def set_quantization(run: Run) -> None:
+    """bitsandbytes: `load_in_4bit`, `load_in_8bit`, QLoRA switches."""
+    four = run.arguments.flag("load_in_4bit", "use_qlora")
+    eight = run.arguments.flag("load_in_8bit")
+    mode = run.arguments.text("train_mode")
+    if four and four.value:
+        _put_four_bit(run, four)
+    elif mode and mode.value == "qlora":
+        _put_four_bit(run, mode)
+    elif run.defaults.get("method") == "qlora" and not mode:
+        note = f"qlora: default of {run.builder.upstream}"
+        run.builder.default("weights.quantization.method", f"bnb-{run.defaults['quant_type']}", note)
+        run.builder.default("weights.quantization.bits", 4, note)
+        run.builder.default("weights.quantization.double_quant", run.defaults["double_quant"])
+    elif eight and eight.value:
+        run.put("weights.quantization.method", eight, "bnb-int8")
+        run.put("weights.quantization.bits", eight, 8)
+    else:
+        run.builder.default("weights.quantization", None)
+
+
+def _put_four_bit(run: Run, given: Given) -> None:
+    builder = run.builder
+    kind = run.arguments.text("bnb_4bit_quant_type")
+    if kind and kind.value in ("nf4", "fp4"):
+        run.put("weights.quantization.method", kind, f"bnb-{kind.value}")
+    else:
+        note = f"{run.defaults['quant_type']}: default of {builder.upstream}"
+        run.put("weights.quantization.method", given, f"bnb-{run.defaults['quant_type']}", note)
+    run.put("weights.quantization.bits", given, 4)
+    double = run.arguments.flag("use_bnb_nested_quant", "bnb_4bit_use_double_quant", "use_nested_quant")
+    if double:
+        run.put("weights.quantization.double_quant", double)
+    else:
+        builder.default("weights.quantization.double_quant", run.defaults["double_quant"])
+    storage = run.arguments.text("bnb_4bit_quant_storage", "bnb_4bit_quant_storage_dtype")
+    if storage:
+        name = storage.value.removeprefix("torch.")
+        run.put("weights.quantization.storage_dtype", storage, _DTYPES.get(name, name))
+    else:
+        builder.default("weights.quantization.storage_dtype", None)
+
+
+def set_adapter(run: Run) -> None:
+    """The LoRA adapter (TRL's ModelConfig keys and their common other spellings)."""
+    if run.builder.job.method != "lora":
+        run.builder.derived("adapter", None, "no adapter", "method")
+        return
+    builder, defaults, arguments = run.builder, run.defaults, run.arguments
+    dora = arguments.flag("use_dora")
+    if dora and dora.value:
+        run.put("adapter.type", dora, "dora")
+    else:
+        builder.derived("adapter.type", "lora", "LoRA", "method")
+    for path, names, default in (
+        ("adapter.r", ("lora_r", "lora_rank"), defaults["lora_r"]),
+        ("adapter.alpha", ("lora_alpha",), defaults["lora_alpha"]),
+        ("adapter.dropout", ("lora_dropout",), defaults["lora_dropout"]),
+    ):
+        given = arguments.integer(*names, least=1) if path == "adapter.r" else arguments.number(*names)
+        if given:
+            run.put(path, given)
+        else:
+            builder.default(path, default)
+    _set_targets(run)
+    saved = arguments.words("lora_modules_to_save", "modules_to_save")
+    if saved:
+        run.put("adapter.modules_to_save", saved)
+    else:
+        builder.default("adapter.modules_to_save", [])
+    _set_adapter_dtypes(run)
+
+
+def _set_targets(run: Run) -> None:
+    given = run.arguments.words("lora_target_modules", "lora_target", "target_modules")
+    if given is None:
+        note = "" if run.defaults["lora_targets"] else "what PEFT targets in this architecture"
+        run.builder.default("adapter.targets", run.defaults["lora_targets"], note)
+    elif given.value in (["all-linear"], ["all"]):
+        run.put("adapter.targets", given, "all-linear")
+    else:
+        run.put("adapter.targets", given)
+
+
+def _set_adapter_dtypes(run: Run) -> None:
+    """What happens to dtypes around a quantised base: PEFT's k-bit preparation, TRL's cast of adapters to bf16."""
+    builder, quantization = run.builder, run.builder.job.weights.quantization
+    kbit = run.defaults["prepare_kbit"]
+    bfloat16 = mixed_precision(run)[0] == "bfloat16"
+    four = quantization is not None and quantization.bits == 4
+    casts = bool(run.defaults.get("kbit_adapter_dtype")) and quantization is not None
+    if kbit == "8bit":
+        casts = casts and four and bfloat16
+        kbit = not casts
+    builder.default("adapter.prepare_kbit", bool(kbit) and quantization is not None)
+    if casts:
+        note = f"{builder.upstream} casts adapters over a quantised base to bfloat16"
+        builder.derived("adapter.dtype", run.defaults["kbit_adapter_dtype"], note, "weights.quantization.method")
+    else:
+        builder.default("adapter.dtype", None, "as PEFT chooses")

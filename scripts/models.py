@@ -1,0 +1,107 @@
+"""Regenerate the data files of `linter/models/`.
+
+    python scripts/models.py architectures ARCHITECTURES.json    architectures.jsonl  (torch, transformers 5.23.0)
+    python scripts/models.py catalogue MODELS.json               catalogue.tsv, catalogue.jsonl
+    python scripts/models.py peft                                lora_targets.json    (peft)
+    python scripts/models.py draft MODEL_TYPE [AUTO_CLASS]       print a traced table
+    python scripts/models.py verify [MODEL_TYPE ...]             compare tables with the models Transformers builds
+
+ARCHITECTURES.json maps model types to generated tables, MODELS.json hub ids to `{model_type, config, ...}`. A new
+architecture is a recipe in `model_recipes.json`; `draft` shows what the trace gives for it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+DATA = HERE.parent / "linter" / "models"
+Table = dict[str, Any]
+
+
+def architectures(source: str) -> None:
+    """Write `architectures.jsonl`: the generated tables of `source`, annotated, and the composed ones."""
+    import architecture_parts
+    import architecture_tables
+
+    recipes = json.loads((HERE / "model_recipes.json").read_text())
+    probes = json.loads((HERE / "model_probes.json").read_text())
+    generated = json.loads(Path(source).read_text())
+    tables: dict[str, Table] = {}
+    for model_type in sorted(generated):
+        name = model_type
+        recipe = recipes["tables"].get(model_type, {})
+        if recipe.get("variants", {}).get("CausalLM", {}).get("table") == f"{model_type}:CausalLM":
+            name = f"{model_type}:CausalLM"
+        elif recipe:
+            continue
+        print(name)
+        table = architecture_tables.convert(name, generated[model_type])
+        unseen = architecture_tables.annotate(table, _probe_configs(model_type, table, probes))
+        if unseen:
+            print("   never built:", ", ".join(unseen))
+        tables[name] = table
+    for name, recipe in recipes["tables"].items():
+        print(name)
+        tables[name] = architecture_parts.compose(name, recipe)
+    for name, base in recipes["extends"].items():
+        tables[name] = architecture_parts.extend(name, tables[base])
+    for name, recipe in recipes["extracts"].items():
+        whole = tables.get(recipe["from"]) or architecture_tables.convert(name, generated[recipe["from"]])
+        if recipe["from"] in generated:
+            whole = architecture_tables.convert(name, generated[recipe["from"]])
+            architecture_tables.annotate(whole, _probe_configs(recipe["from"], whole, probes))
+        tables[name] = architecture_parts.extract(name, whole, recipe)
+    for name, change in recipes["changes"].items():
+        architecture_tables.change(tables[name], change)
+    lines = [
+        json.dumps(_ordered(tables[name]), separators=(",", ":")) for name in sorted(tables) if ":whole" not in name
+    ]
+    (DATA / "architectures.jsonl").write_text("\n".join(lines) + "\n")
+    print(len(lines), "tables")
+
+
+def _probe_configs(model_type: str, table: Table, probes: Table) -> list[tuple[Table, str]]:
+    base = {**probes["base"].get(model_type, {}), "model_type": model_type}
+    configs = [(base, "CausalLM")]
+    configs += [({**base, **probe}, "CausalLM") for probe in probes["probes"].get(model_type, ())]
+    for field, value in table.get("defaults", {}).items():
+        if isinstance(value, bool):
+            configs.append((_with(base, field, not value), "CausalLM"))
+    return configs
+
+
+def _with(config: Table, field: str, value: Any) -> Table:  # noqa: ANN401
+    changed: Table = json.loads(json.dumps(config))
+    *parents, leaf = field.split(".")
+    target = changed
+    for parent in parents:
+        target = target.setdefault(parent, {})
+    target[leaf] = value
+    return changed
+
+
+def _ordered(table: Table) -> Table:
+    keys = ("model_type", "extends", "class", "auto_class", "variants", "alias", "defaults", "derive", "let",
+            "stacks", "parts", "tensors")  # fmt: skip
+    return {key: table[key] for key in keys if table.get(key)}
+
+
+def draft(model_type: str, auto_class: str = "CausalLM") -> None:
+    """Print the rows that the class default of `model_type` makes."""
+    import architecture_trace
+
+    for row in architecture_trace.draft({"model_type": model_type}, auto_class):
+        layers = row.pop("layers", None)
+        print(json.dumps(row), f"layers {layers[0]}..{layers[-1]} ({len(layers)})" if layers else "")
+
+
+COMMANDS = {"architectures": architectures, "draft": draft}
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2 or sys.argv[1] not in COMMANDS:
+        sys.exit(__doc__)
+    COMMANDS[sys.argv[1]](*sys.argv[2:])

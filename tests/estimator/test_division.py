@@ -1,0 +1,78 @@
+"""Tensor, pipeline and expert parallelism."""
+
+from __future__ import annotations
+
+import pytest
+from gpulint.estimator.division import divided, stages
+from gpulint.estimator.parameters import elements, parameters
+from gpulint.job import Fsdp, Hardware, Job, Parallelism
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def plan(**parallelism):
+    return Job(parallelism=Parallelism(**parallelism))
+
+
+def shape_of(job, model, role):
+    (tensor,) = [tensor for tensor in model.tensors if tensor.role == role]
+    return divided(tensor, job, model)
+
+
+def test_column_and_row_parallel_layers(llama_8b):
+    job = plan(tensor=4)
+    assert shape_of(job, llama_8b, "q")[0] == (1024, 4096)
+    assert shape_of(job, llama_8b, "k")[0] == (256, 4096)
+    assert shape_of(job, llama_8b, "o")[0] == (4096, 1024)
+    assert shape_of(job, llama_8b, "gate")[0] == (3584, 4096)
+    assert shape_of(job, llama_8b, "down")[0] == (4096, 3584)
+    assert shape_of(job, llama_8b, "embedding")[0] == (32064, 4096)
+    assert shape_of(job, llama_8b, "head")[0] == (32064, 4096)
+
+
+def test_norms_are_whole_on_every_rank(llama_8b):
+    norms = [t for t in llama_8b.tensors if t.role == "norm"]
+    assert {divided(norm, plan(tensor=8), llama_8b)[0] for norm in norms} == {(4096,)}
+
+
+def test_more_ranks_than_key_heads_keep_one_head_each(llama_8b):
+    assert shape_of(plan(tensor=16), llama_8b, "k")[0] == (128, 4096)
+
+
+def test_expert_parallelism_divides_experts_only(decoder):
+    model = decoder(layers=2, experts=8)
+    job = plan(expert=4)
+    assert shape_of(job, model, "expert_gate_up")[0] == (2, 28672, 4096)
+    assert shape_of(job, model, "expert_down")[0] == (2, 4096, 14336)
+    assert shape_of(job, model, "q")[0] == (4096, 4096)
+
+
+def test_the_last_stage_has_the_head_and_as_many_layers_as_any(llama_8b):
+    job = plan(pipeline=5)
+    assert shape_of(job, llama_8b, "q")[1] == tuple(range(25, 32))
+    assert shape_of(job, llama_8b, "embedding")[1] == ()
+    assert shape_of(job, llama_8b, "head")[1] is None
+
+
+def test_a_tied_head_needs_the_embedding_on_the_last_stage(decoder):
+    assert shape_of(plan(pipeline=2), decoder(layers=4, tied=True), "embedding")[1] is None
+
+
+def test_device_map_spreads_the_layers_of_one_process():
+    assert stages(Job(parallelism=Parallelism(device_map="auto"), hardware=Hardware(gpus=4))) == 4
+    assert stages(Job(parallelism=Parallelism(device_map="auto", fsdp=Fsdp()), hardware=Hardware(gpus=4))) == 1
+    assert stages(Job(parallelism=Parallelism(), hardware=Hardware(gpus=4))) == 1
+
+
+@given(kind=st.sampled_from(["tensor", "pipeline", "expert"]), exponent=st.integers(1, 7))
+def test_more_ranks_never_hold_more(decoder, kind, exponent):
+    model = decoder(hidden=64, layers=4, heads=4, kv_heads=2, intermediate=160, vocabulary=1000, experts=4)
+    fewer = elements(parameters(plan(**{kind: 2 ** (exponent - 1)}), model))
+    more = elements(parameters(plan(**{kind: 2**exponent}), model))
+    assert 0 <= more <= fewer
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_tensor_parallelism_divides_all_but_the_norms(llama_8b, ranks):
+    norms = 65 * 4096
+    assert elements(parameters(plan(tensor=ranks), llama_8b)) == (llama_8b.parameters - norms) // ranks + norms

@@ -1,0 +1,191 @@
+"""Optimizer states and step temporaries."""
+
+from __future__ import annotations
+
+import pytest
+from gpulint.estimator.gradients import gradient_bytes, largest_gradient
+from gpulint.estimator.optimizer import Item, items, names, of_job, specification, states
+from gpulint.estimator.parameters import parameters
+from gpulint.job import Job, Optimizer, Precision, Weights
+from hypothesis import given
+from hypothesis import strategies as st
+
+TRANSFORMERS = """adamw_torch adamw_torch_fused adamw_torch_xla adamw_torch_npu_fused adafactor adamw_anyprecision
+adamw_torch_4bit adamw_torch_8bit ademamix sgd adagrad adamw_bnb_8bit adamw_8bit ademamix_8bit lion_8bit lion_32bit
+paged_adamw_32bit paged_adamw_8bit paged_ademamix_32bit paged_ademamix_8bit paged_lion_32bit paged_lion_8bit rmsprop
+rmsprop_bnb rmsprop_bnb_8bit rmsprop_bnb_32bit galore_adamw galore_adamw_8bit galore_adafactor galore_adamw_layerwise
+galore_adamw_8bit_layerwise galore_adafactor_layerwise lomo adalomo grokadamw schedule_free_radam schedule_free_adamw
+schedule_free_sgd apollo_adamw apollo_adamw_layerwise stable_adamw""".split()
+"""Every name of transformers 5.23 `OptimizerNames`."""
+
+OTHERS = """muon optimi_adamw ao_adamw_4bit ao_adamw_8bit ao_adamw_fp8 adopt_adamw adamc came_pytorch dion sinkgd polora
+flash_adamw flash_lion q_galore_adamw8bit Adam AdamW adamw_hf Lamb OneBitAdam PagedAdamW PagedAdamW8bit Lion""".split()
+"""axolotl 0.19's own, DeepSpeed's, torchtune's and older spellings."""
+
+
+def kept(name, *tensors, **changes):
+    job = Job(optimizer=Optimizer(name, **changes))
+    return states(list(tensors), of_job(job), job)
+
+
+def matrix(rows=4096, columns=14336, dtype="bfloat16", copies=1, **flags):
+    return Item((rows, columns), copies, dtype, **flags)
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS + OTHERS)
+def test_every_known_spelling_has_a_row(name):
+    assert specification(name).known
+    size = kept(name, matrix(), Item((4096,), 3, "bfloat16"))
+    assert min(size) >= 0
+
+
+def test_an_unknown_name_counts_as_adamw():
+    spec = specification("adamzilla")
+    assert not spec.known
+    assert spec.states == specification("adamw_torch").states
+
+
+def test_names_lists_rows_and_aliases():
+    assert {"adamw_torch", "adamw_bnb_8bit"} <= set(names())
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "each"),
+    [
+        ("adamw_torch", "bfloat16", 4),
+        ("adamw_torch", "float32", 8),
+        ("adamw_8bit", "bfloat16", 2 * (1 + 4 / 256)),
+        ("adamw_bnb_8bit", "float32", 2 * (1 + 4 / 256)),
+        ("ademamix_8bit", "bfloat16", 3 * (1 + 4 / 256)),
+        ("ademamix", "bfloat16", 12),
+        ("lion_8bit", "bfloat16", 1 + 4 / 256),
+        ("lion_32bit", "bfloat16", 4),
+        ("adamw_torch_8bit", "bfloat16", 2 * (1 + 4 / 256)),
+        ("adamw_torch_4bit", "bfloat16", 2 * (0.5 + 4 / 256)),
+        ("adamw_anyprecision", "bfloat16", 8),
+        ("schedule_free_adamw", "bfloat16", 4),
+        ("schedule_free_sgd", "bfloat16", 2),
+        ("rmsprop", "float32", 4),
+        ("adagrad", "float32", 4),
+        ("muon", "bfloat16", 2),
+        ("sgd", "bfloat16", 0),
+        ("lomo", "bfloat16", 0),
+        ("stable_adamw", "float32", 8),
+        ("stable_adamw", "bfloat16", 6),
+    ],
+)
+def test_bytes_of_state_a_parameter(name, dtype, each):
+    item = matrix(dtype=dtype)
+    size = kept(name, item).allocated
+    assert size == pytest.approx(each * item.size, abs=4096)
+
+
+def test_state_dtype_overrides_the_parameters():
+    assert kept("adamw_torch", matrix(), state_dtype="float32").allocated == 8 * matrix().size
+
+
+def test_adafactor_keeps_rows_and_columns():
+    assert kept("adafactor", matrix()).raw == 4 * (4096 + 14336) + 4
+    assert kept("adafactor", Item((4096,), 1, "bfloat16")).raw == 4 * 4096 + 4
+    assert kept("adafactor", Item((8, 64, 32), 1, "bfloat16")).raw == 4 * (8 * 64 + 8 * 32) + 4
+
+
+def test_adafactor_cannot_factor_a_flattened_shard():
+    assert kept("adafactor", Item((1000,), 1, "float32", flat=True)).raw == 4 * 1000 + 4
+
+
+def test_fused_adam_keeps_a_step_count_a_tensor_on_the_gpu():
+    item = matrix(copies=7)
+    assert kept("adamw_torch_fused", item).allocated - kept("adamw_torch", item).allocated == 7 * 512
+
+
+def test_small_tensors_keep_32_bit_states():
+    assert kept("adamw_8bit", Item((4095,), 1, "bfloat16")).raw == 8 * 4095 + 2048
+    assert kept("adamw_8bit", Item((4096,), 1, "bfloat16")).raw == 2 * (4096 + 64) + 2048
+
+
+def test_the_trainer_keeps_32_bit_states_for_embeddings():
+    embedding = matrix(embedding=True)
+    assert kept("adamw_8bit", embedding).allocated < 3 * embedding.size
+    assert kept("adamw_8bit", embedding, embeddings_32bit=True).allocated == 8 * embedding.size + 2048
+    assert kept("adamw_8bit", matrix(), embeddings_32bit=True) == kept("adamw_8bit", matrix())
+
+
+def test_paged_states_are_not_the_allocators():
+    size = kept("paged_adamw_32bit", matrix(), Item((4096,), 1, "bfloat16"))
+    assert size.paged == 8 * matrix().size
+    assert size.allocated == 8 * 4096
+
+
+def test_grokadamw_keeps_its_states_in_main_memory():
+    size = kept("grokadamw", matrix())
+    assert size.allocated == 0
+    assert size.host == 6 * matrix().size
+
+
+def test_the_multi_tensor_step_copies_the_second_moments_of_a_group():
+    big, small = matrix(copies=3), Item((4096,), 100, "bfloat16", decay=False)
+    assert kept("adamw_torch", big, small).temporary == 3 * 2 * matrix().size
+    assert kept("adamw_torch_fused", big, small).temporary == 0
+    assert kept("adamw_torch", big, small, foreach=False).temporary == 4 * matrix().size
+
+
+def test_galore_projects_to_its_rank():
+    size = kept("galore_adamw", matrix()).allocated
+    assert size == 2 * 128 * (2 * 14336 + 4096)
+    assert kept("galore_adamw", matrix(), rank=64).allocated == size // 2
+    vector = Item((4096,), 1, "bfloat16", matrix=False)
+    assert kept("galore_adamw", vector).allocated == 2 * 2 * 4096
+
+
+def test_muon_gives_embeddings_to_adamw():
+    assert kept("muon", matrix(embedding=True, matrix=False)).allocated == 4 * matrix().size
+
+
+def test_layerwise_optimizers_step_in_the_backward_pass():
+    assert specification("galore_adamw_layerwise").in_backward
+    assert of_job(Job(optimizer=Optimizer("adamw_torch", in_backward=True))).in_backward
+    one = kept("adamw_torch", matrix(copies=32), in_backward=True).temporary
+    assert one <= 4 * matrix().size
+
+
+@given(
+    name=st.sampled_from(TRANSFORMERS),
+    rows=st.integers(1, 300),
+    columns=st.integers(1, 300),
+    copies=st.integers(1, 4),
+    dtype=st.sampled_from(["bfloat16", "float32"]),
+)
+def test_more_parameters_never_need_less(name, rows, columns, copies, dtype):
+    less, more = kept(name, Item((rows, columns), copies, dtype)), kept(name, Item((rows, columns), copies + 1, dtype))
+    assert all(isinstance(size, int) and size >= 0 for size in more)
+    assert all(a <= b for a, b in zip(less, more, strict=True))
+
+
+def test_gradients_take_the_dtype_of_their_parameter(llama_8b):
+    items_ = parameters(Job(weights=Weights("bfloat16")), llama_8b)
+    plain, wide = Job(), Job(precision=Precision(gradients="float32"))
+    assert gradient_bytes(items_, plain) == 2 * llama_8b.parameters
+    assert gradient_bytes(items_, wide) == 4 * llama_8b.parameters
+    assert largest_gradient(items_, plain) == 2 * 128256 * 4096
+
+
+def test_worked_examples_of_bytes_a_parameter(llama_8b, decoder):
+    """Llama-3.1-8B in mixed precision: 16 B a parameter, 128.5 GB; pure 16-bit AdamW: 8; GPT-2 XL's 24.9 GB below."""
+
+    def total(dtype, model, name="adamw_torch"):
+        job = Job(weights=Weights(dtype), optimizer=Optimizer(name))
+        found = parameters(job, model)
+        kept_ = states(items(found), of_job(job), job)
+        return sum(item.raw for item in found) + gradient_bytes(found, job) + kept_.raw
+
+    assert total("float32", llama_8b) == 16 * 8_030_261_248 == 128_484_179_968
+    assert total("bfloat16", llama_8b) == 8 * 8_030_261_248
+
+
+def test_worked_example_gpt2_xl_model_states(shared_data):
+    """1,557,611,200 parameters with fp32 weights, gradients and two moments: 24.9 GB (ZeRO paper, section 3.1)."""
+    (row, *_) = [r for r in shared_data("oracle") if r["point"]["preset"] == "gpt2-xl" and "optim" not in r["point"]]
+    assert row["n_params"] == 1_557_611_200
+    assert 16 * row["n_params"] == pytest.approx(24.9e9, rel=2e-3)
+    assert row["params_bytes"] + row["grads_bytes"] + row["optimizer_bytes"] == pytest.approx(16 * row["n_params"])

@@ -1,0 +1,215 @@
+"""Weights on the GPU: dtype, packing, what stays unpacked, and what parallelism leaves of them."""
+
+from __future__ import annotations
+
+import pytest
+from gpulint.estimator.parameters import allocated, elements, parameters
+from gpulint.job import Adapter, Fsdp, Job, Parallelism, Quantization, Weights, Zero
+
+LINEAR_8B = 32 * (2 * 4096 * 4096 + 2 * 1024 * 4096 + 3 * 14336 * 4096)
+"""Elements of Llama-3-8B's linear layers, the head aside."""
+
+
+def job(dtype="bfloat16", quantization=None, **changes):
+    return Job(weights=Weights(dtype, quantization=quantization), **changes)
+
+
+def of(items, role):
+    return [item for item in items if item.role == role]
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("float32", 4), ("bfloat16", 2), ("float16", 2)])
+def test_unpacked_weights_take_their_dtype(llama_8b, dtype, size):
+    items = parameters(job(dtype), llama_8b)
+    assert elements(items) == llama_8b.parameters == 8_030_261_248
+    assert sum(item.raw for item in items) == size * 8_030_261_248
+
+
+def test_the_checkpoint_dtype_counts_where_the_job_names_none(decoder):
+    assert {item.dtype for item in parameters(Job(), decoder(layers=1, dtype="float16"))} == {"float16"}
+    assert {item.dtype for item in parameters(Job(), decoder(layers=1, dtype=None))} == {"float32"}
+
+
+def test_a_tied_head_is_stored_once(decoder):
+    tied, untied = (parameters(job(), decoder(layers=2, tied=tied)) for tied in (True, False))
+    assert allocated(untied) - allocated(tied) == 2 * 128256 * 4096
+
+
+@pytest.mark.parametrize(
+    ("double_quant", "each"), [(False, 0.5 + 4 / 64), (True, 0.5 + 1 / 64 + 4 / 64 / 256)]
+)
+def test_nf4_packs_linear_layers_but_not_embedding_head_and_norms(llama_8b, double_quant, each):
+    items = parameters(job(quantization=Quantization("bnb-nf4", 4, double_quant=double_quant)), llama_8b)
+    packed = [item for item in items if item.packed]
+    assert elements(packed) == LINEAR_8B
+    tables = 224 * (64 + 1024 + 4 if double_quant else 64)
+    assert sum(item.raw for item in packed) == each * LINEAR_8B + tables
+    assert {item.role for item in items if not item.packed} == {"embedding", "head", "norm"}
+
+
+def test_preparation_for_k_bit_training_makes_the_rest_float32(llama_8b):
+    adapter = Adapter(targets=["q_proj"], prepare_kbit=True)
+    quantization = Quantization("bnb-nf4", 4, double_quant=True)
+    items = parameters(job(quantization=quantization, method="lora", adapter=adapter), llama_8b)
+    rest = [item for item in items if item.part == "base" and not item.packed]
+    assert {item.dtype for item in rest} == {"float32"}
+    assert sum(item.raw for item in rest) == 4 * (8_030_261_248 - LINEAR_8B)
+
+
+def test_preparation_leaves_a_gptq_base_in_16_bits(llama_8b):
+    adapter = Adapter(targets=["q_proj"], prepare_kbit=True)
+    items = parameters(job(quantization=Quantization("gptq", 4), method="lora", adapter=adapter), llama_8b)
+    assert {item.dtype for item in items if item.part == "base"} == {"bfloat16"}
+
+
+def test_int8_adds_a_scale_an_output_row(llama_8b):
+    items = parameters(job(quantization=Quantization("bnb-int8", 8)), llama_8b)
+    (down,) = of(items, "down")
+    assert down.pieces == (4096 * 14336, 4 * 4096)
+
+
+@pytest.mark.parametrize(
+    ("method", "pieces"),
+    [
+        ("gptq", (64 * 256 // 2, 64 * 2 * 2, 64 * 2 // 2, 4 * 256)),
+        ("awq", (64 * 256 // 2, 64 * 2 * 2, 64 * 2 // 2)),
+        ("hqq", (64 * 256 // 2, 64 * 4 * 2, 64 * 4 * 2)),
+        ("gguf-q8_0", (64 * 256 * 17 // 16,)),
+        ("gguf-q4_k_m", (64 * 256 * 9 // 16,)),
+        ("unheard-of", (64 * 256 // 2,)),
+    ],
+)
+def test_other_packings(decoder, method, pieces):
+    model = decoder(hidden=256, heads=4, kv_heads=1, layers=1, intermediate=512)
+    items = parameters(job(quantization=Quantization(method, 4)), model)
+    assert of(items, "k")[0].pieces == pieces
+
+
+def test_skipped_modules_stay_unpacked(llama_8b):
+    items = parameters(job(quantization=Quantization("bnb-nf4", 4, skip=["mlp", "q_proj"])), llama_8b)
+    assert {item.role for item in items if item.packed} == {"k", "v", "o"}
+
+
+def test_bitsandbytes_does_not_pack_fused_experts(decoder):
+    items = parameters(job(quantization=Quantization("bnb-nf4", 4)), decoder(layers=2, experts=8))
+    assert not any(item.packed for item in items if item.role.startswith("expert_"))
+    assert all(item.packed for item in items if item.role in ("q", "k", "v", "o"))
+
+
+def test_mxfp4_packs_only_experts(decoder):
+    items = parameters(job(quantization=Quantization("mxfp4", 4)), decoder(layers=2, experts=8))
+    assert {item.role for item in items if item.packed} == {"expert_gate_up", "expert_down"}
+    (up,) = of(items, "expert_gate_up")
+    assert sum(up.pieces) == up.size * 4.25 / 8
+
+
+def test_a_checkpoint_brings_its_own_quantisation(decoder):
+    stored = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
+    items = parameters(job(), decoder(layers=1, quantization_config=stored))
+    assert of(items, "q")[0].packed
+    experts = decoder(layers=1, experts=4, quantization_config={"quant_method": "mxfp4"})
+    assert not any(item.packed for item in parameters(job(), experts))
+    assert any(item.packed for item in parameters(job(kind="inference"), experts))
+
+
+@pytest.mark.parametrize(
+    ("config", "method"),
+    [
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128}, "gptq"),
+        ({"quant_method": "awq", "bits": 4, "group_size": 64}, "awq"),
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "finegrained-fp8"),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "bnb-int8"),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "float"}}},
+            },
+            "fp8",
+        ),
+    ],
+)
+def test_stored_quantisations_are_read(decoder, config, method):
+    from gpulint.estimator.checkpoint import stored_quantization
+
+    assert stored_quantization(decoder(layers=1, quantization_config=config)).method == method
+    assert stored_quantization(decoder(layers=1)) is None
+
+
+def test_full_training_trains_everything_and_lora_only_the_adapter(llama_8b):
+    assert all(item.trainable for item in parameters(job(), llama_8b))
+    items = parameters(job(method="lora", adapter=Adapter(targets=["q_proj"])), llama_8b)
+    assert {item.part for item in items if item.trainable} == {"adapter"}
+
+
+def test_patterns_train_some_layers_only(llama_8b):
+    items = parameters(job(method="freeze", trainable=[r"layers\.3[01]\.", "lm_head"]), llama_8b)
+    trained = [item for item in items if item.trainable]
+    assert {item.layers for item in trained} == {(30, 31), None}
+    assert elements(items) == llama_8b.parameters
+    assert elements(trained) == (LINEAR_8B // 32 + 2 * 4096) * 2 + 128256 * 4096
+
+
+def test_the_adapter_is_float32_over_16_bits(llama_8b):
+    items = parameters(job(method="lora", adapter=Adapter(r=16, targets=["q_proj", "v_proj"])), llama_8b)
+    adapter = [item for item in items if item.part == "adapter"]
+    assert elements(adapter) == 6_815_744
+    assert sum(item.raw for item in adapter) == 4 * 6_815_744
+
+
+def test_the_adapter_takes_the_dtype_it_is_given(llama_8b):
+    items = parameters(job(method="lora", adapter=Adapter(targets=["q_proj"], dtype="bfloat16")), llama_8b)
+    assert {item.dtype for item in items if item.part == "adapter"} == {"bfloat16"}
+
+
+def test_deepspeed_casts_the_adapter_to_16_bits(llama_8b):
+    plan = Job(
+        weights=Weights("bfloat16"),
+        method="lora",
+        adapter=Adapter(targets=["q_proj"]),
+        parallelism=Parallelism(zero=Zero(stage=2)),
+    )
+    plan.precision.master_weights = True
+    assert {item.dtype for item in parameters(plan, llama_8b) if item.trainable} == {"bfloat16"}
+
+
+def test_modules_to_save_are_copied_and_trained(llama_8b):
+    adapter = Adapter(targets=["q_proj"], modules_to_save=["embed_tokens", "lm_head"])
+    items = parameters(job(method="lora", adapter=adapter), llama_8b)
+    copies = [item for item in items if item.part == "copy"]
+    assert elements(copies) == 2 * 128256 * 4096
+    assert all(item.trainable for item in copies)
+    assert elements(item for item in items if item.part == "base") == llama_8b.parameters
+
+
+def test_fsdp_mixed_precision_keeps_trained_shards_in_float32(llama_8b):
+    plan = job(parallelism=Parallelism(fsdp=Fsdp(upcast_trainable=True)))
+    assert {item.dtype for item in parameters(plan, llama_8b)} == {"float32"}
+
+
+def test_a_reward_model_has_no_vocabulary_head(llama_8b):
+    items = parameters(job(objective="reward"), llama_8b)
+    assert elements(items) == llama_8b.parameters - 128256 * 4096
+
+
+def test_worked_example_llama_70b_in_16_bits_takes_140_gigabytes(decoder):
+    model = decoder(hidden=8192, layers=80, heads=64, kv_heads=8, intermediate=28672, vocabulary=32000)
+    assert model.parameters == 68_976_648_192
+    size = allocated(parameters(job("float16"), model))
+    assert size == pytest.approx(2 * 68.98e9, rel=1e-3)
+
+
+def test_worked_example_lora_costs_2_bytes_and_qlora_half_a_byte_a_base_parameter(decoder):
+    model = decoder(hidden=8192, layers=80, heads=64, kv_heads=8, intermediate=28672, vocabulary=32000)
+    adapter = Adapter(targets="all-linear")
+    lora = allocated(item for item in parameters(job(method="lora", adapter=adapter), model) if item.part == "base")
+    nf4 = Quantization("bnb-nf4", 4, double_quant=True)
+    plan = job(quantization=nf4, method="lora", adapter=adapter)
+    qlora = allocated(item for item in parameters(plan, model) if item.part == "base")
+    assert lora / model.parameters == pytest.approx(2.0, rel=1e-5)
+    assert qlora / model.parameters == pytest.approx(0.527, rel=1e-2)
+
+
+def test_only_what_is_trained_takes_the_trainable_dtype(llama_8b):
+    weights = Weights("bfloat16", trainable_dtype="float32")
+    items = parameters(Job(weights=weights, method="freeze", trainable=["lm_head"]), llama_8b)
+    assert {item.role for item in items if item.dtype == "float32"} == {"head"}

@@ -1,0 +1,188 @@
+"""ZeRO: model states by stage, buckets, gathered parameters, offload."""
+
+from __future__ import annotations
+
+import pytest
+from gpulint.estimator.instant import Instant
+from gpulint.estimator.layout import layout
+from gpulint.job import (
+    Adapter,
+    Hardware,
+    Job,
+    Offload,
+    Optimizer,
+    Parallelism,
+    Precision,
+    Quantization,
+    Weights,
+    Zero,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+START = Instant("loss", 0, 0, 0, None)
+
+
+def job(stage, gpus, model=None, micro_steps=1, name="AdamW", **zero):
+    return Job(
+        model="test",
+        weights=Weights("bfloat16"),
+        precision=Precision(master_weights=True),
+        optimizer=Optimizer(name),
+        gradient_accumulation_steps=micro_steps,
+        hardware=Hardware(gpus=gpus),
+        parallelism=Parallelism(zero=Zero(stage, **zero)),
+    )
+
+
+def end(plan):
+    return Instant("backward", 0, 0, plan.trainable, None)
+
+
+@pytest.fixture(scope="session")
+def ten_billion(decoder):
+    """10.2 B parameters, the running example of the ZeRO paper's arithmetic."""
+    return decoder(hidden=5120, layers=31, heads=40, kv_heads=40, intermediate=13824, vocabulary=32000)
+
+
+@pytest.mark.parametrize(
+    ("stage", "ranks", "each"),
+    [
+        (0, 1, lambda n: 16),
+        (1, 64, lambda n: 4 + 12 / n),
+        (2, 64, lambda n: 2 + 14 / n),
+        (3, 64, lambda n: 16 / n),
+        (1, 8, lambda n: 4 + 12 / n),
+        (2, 8, lambda n: 2 + 14 / n),
+        (3, 8, lambda n: 16 / n),
+    ],
+)
+def test_worked_example_bytes_a_parameter_by_stage(ten_billion, stage, ranks, each):
+    """Mixed-precision Adam: 2 + 2 + 12 B, of which stage 1 divides the 12, stage 2 also the gradients, stage 3 all."""
+    assert ten_billion.parameters == pytest.approx(10.16e9, rel=1e-3)
+    plan = layout(job(stage, ranks), ten_billion)
+    partition = getattr(plan, "partition", 0) if stage == 1 else 0
+    states = plan.weights + plan.gradient_bytes(plan.trainable) - partition + plan.optimizer
+    assert states == pytest.approx(each(ranks) * ten_billion.parameters, rel=1e-3)
+
+
+@pytest.mark.parametrize(("parallelism", "each"), [({"tensor": 8}, 16 / 8), ({"data": 8}, 16)])
+def test_worked_example_tensor_and_data_parallelism(ten_billion, parallelism, each):
+    """Data parallelism alone keeps everything on each rank, tensor parallelism divides it."""
+    whole = Job(
+        weights=Weights("bfloat16"),
+        precision=Precision(master_weights=True),
+        optimizer=Optimizer("fused_adam"),
+        hardware=Hardware(gpus=8),
+        parallelism=Parallelism(**parallelism),
+    )
+    plan = layout(whole, ten_billion)
+    states = plan.weights + plan.gradients + plan.optimizer
+    assert states == pytest.approx(each * ten_billion.parameters, rel=2e-3)
+
+
+def test_buckets_are_the_files_own_and_exist_only_in_the_backward_pass(llama_8b):
+    plan = layout(job(2, 8, reduce_bucket_size=200_000_000), llama_8b)
+    assert plan.buffer_bytes(START) == 0
+    largest = 2 * 4096 * 14336
+    assert plan.buffer_bytes(end(plan)) == 2 * 200_000_000 + largest
+    twice = layout(job(2, 8, reduce_bucket_size=200_000_000, overlap_comm=True), llama_8b)
+    assert twice.buffer_bytes(end(twice)) == 4 * 200_000_000 + largest
+
+
+def test_stage_3_always_has_its_bucket_and_gradient_partition(llama_8b):
+    plan = layout(job(3, 8, reduce_bucket_size=10_000_000, prefetch_bucket_size=0, max_reuse_distance=0), llama_8b)
+    assert plan.gradient_bytes(0) == plan.gradient_bytes(plan.trainable) == 2 * llama_8b.parameters // 8
+    norms = 65 * 4096
+    assert plan.buffers == 2 * 10_000_000 + 2 * norms
+
+
+def test_the_step_makes_a_flat_copy_and_an_fp32_gradient(llama_8b):
+    plan = layout(job(2, 8), llama_8b)
+    share = llama_8b.parameters // 8
+    assert plan.gradients + plan.step_gradients == pytest.approx((2 + 2 + 4) * share, rel=1e-6)
+    small = layout(job(3, 8, sub_group_size=1_000_000), llama_8b)
+    assert small.step_gradients == 6 * 1_000_000
+
+
+def test_accumulation_keeps_a_second_partition_under_stage_2(llama_8b):
+    once, many = layout(job(2, 8), llama_8b), layout(job(2, 8, micro_steps=4), llama_8b)
+    assert many.gradient_bytes(many.trainable) == 2 * once.gradient_bytes(once.trainable)
+
+
+def test_offloading_the_optimizer_leaves_weights_and_one_buffer(llama_8b):
+    plan = layout(job(2, 8, offload_optimizer=Offload("cpu", True)), llama_8b)
+    assert plan.optimizer == 0
+    assert plan.gradient_bytes(plan.trainable) == 0
+    assert plan.buffers == 2 * 128256 * 4096
+    assert plan.host == pytest.approx(18 * llama_8b.parameters, rel=1e-6)
+
+
+def test_offloading_everything_leaves_gathered_parameters(llama_8b):
+    away = {"offload_optimizer": Offload("cpu"), "offload_parameters": Offload("cpu")}
+    plan = layout(job(3, 8, **away), llama_8b)
+    assert plan.weights == plan.optimizer == plan.gradients == 0
+    assert plan.host == pytest.approx(20 * llama_8b.parameters, rel=1e-6)
+    assert plan.buffer_bytes(START) > 0
+
+
+def test_nvme_keeps_the_states_out_of_main_memory(llama_8b):
+    cpu, nvme = (
+        layout(job(3, 8, offload_optimizer=Offload(device)), llama_8b).host for device in ("cpu", "nvme")
+    )
+    assert 0 < nvme < cpu
+
+
+def test_lora_shards_only_the_base_under_stage_3(llama_8b):
+    plan = job(3, 8)
+    plan.method, plan.adapter = "lora", Adapter(r=16, targets=["q_proj", "v_proj"])
+    built = layout(plan, llama_8b)
+    assert built.weights == pytest.approx(2 * llama_8b.parameters / 8, rel=1e-4)
+    assert built.trainable == 6_815_744
+
+
+def test_a_4_bit_base_is_whole_on_every_rank_unless_it_is_stored_as_floats(llama_8b):
+    plan = job(3, 8)
+    plan.method, plan.adapter = "lora", Adapter(r=16, targets=["q_proj", "v_proj"])
+    plan.weights.quantization = Quantization("bnb-nf4", 4, double_quant=True)
+    whole = layout(plan, llama_8b)
+    plan.weights.quantization = Quantization("bnb-nf4", 4, double_quant=True, storage_dtype="bfloat16")
+    divided = layout(plan, llama_8b)
+    packed = 0.516 * 32 * 218_103_808
+    assert whole.weights - divided.weights == pytest.approx(packed * 7 / 8, rel=1e-2)
+    assert divided.load > whole.weights - divided.weights
+
+
+@given(
+    stage=st.integers(0, 2),
+    ranks=st.sampled_from([1, 2, 4, 8, 64]),
+    name=st.sampled_from(["AdamW", "adamw_8bit", "adafactor", "sgd", "lion_32bit", "adamw_torch"]),
+    steps=st.integers(1, 2),
+)
+def test_a_higher_stage_or_more_ranks_never_keep_more(tiny, stage, ranks, name, steps):
+    def states(stage_, ranks_):
+        plan = layout(job(stage_, ranks_, micro_steps=steps, name=name), tiny)
+        gradients = plan.gradient_bytes(plan.trainable)
+        assert min(plan.weights, plan.optimizer, gradients, plan.buffers, plan.load) >= 0
+        return plan.weights + plan.optimizer + (gradients if steps == 1 else 0)
+
+    rounding = 200 * 512
+    assert states(stage + 1, ranks) <= states(stage, ranks) + rounding
+    assert states(stage, 2 * ranks) <= states(stage, ranks) + rounding
+
+
+@given(
+    stage=st.integers(1, 3),
+    where=st.sampled_from(["cpu", "nvme"]),
+    name=st.sampled_from(["AdamW", "adamw_8bit", "adafactor"]),
+)
+def test_offload_never_keeps_more_model_states(tiny, stage, where, name):
+    here = layout(job(stage, 8, name=name), tiny)
+    away = layout(job(stage, 8, name=name, offload_optimizer=Offload(where)), tiny)
+    for plan in (here, away):
+        assert plan.gradients + plan.step_gradients >= 0
+    assert away.weights + away.optimizer + away.gradient_bytes(away.trainable) <= (
+        here.weights + here.optimizer + here.gradient_bytes(here.trainable)
+    )
+    assert away.optimizer + away.step_optimizer <= here.optimizer + here.step_optimizer
+    assert away.host > here.host == 0

@@ -1,0 +1,221 @@
+"""The command line as a stranger meets it: exit codes, one line for each bad input, the other files still checked."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from click.testing import CliRunner
+from conftest import ROOT
+
+from gpulint.cli import main
+
+GOOD = """base_model: NousResearch/Meta-Llama-3-8B
+adapter: qlora
+load_in_4bit: true
+lora_r: 16
+lora_alpha: 32
+lora_target_linear: true
+datasets:
+  - path: tatsu-lab/alpaca
+    type: alpaca
+sequence_len: 1024
+micro_batch_size: 1
+gradient_checkpointing: true
+bf16: auto
+optimizer: adamw_bnb_8bit
+learning_rate: 0.0002
+output_dir: out
+"""
+BAD = GOOD.replace("adapter: qlora\n", "").replace("load_in_4bit: true\n", "").replace("bf16: auto", "bf16: false")
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    (tmp_path / "good.yaml").write_text(GOOD)
+    (tmp_path / "bad.yaml").write_text(BAD)
+    return tmp_path
+
+
+def gpulint(*arguments: str):
+    return CliRunner().invoke(main, arguments, catch_exceptions=False)
+
+
+def test_a_good_config_is_clean():
+    result = gpulint("check", "good.yaml", "--gpu", "h100-80gb", "--gpus", "1")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("No findings in 1 file checked")
+
+
+def test_findings_exit_with_one():
+    result = gpulint("check", "bad.yaml", "--gpu", "h100-80gb", "--gpus", "1")
+    assert result.exit_code == 1
+    assert "error GPU101 optimizer-states-exceed-gpu" in result.stdout
+
+
+def test_fail_on_decides_the_exit_code():
+    assert gpulint("check", "bad.yaml", "--gpu", "h100-80gb", "--fail-on", "never").exit_code == 0
+
+
+def bad_inputs(folder):
+    (folder / "tab.yaml").write_text("a:\n\t- b\n")
+    (folder / "latin.yaml").write_bytes(b"base_model: caf\xe9\n")
+    (folder / "nest.yaml").write_text("[" * 60_000)
+    (folder / "nest.json").write_text("[" * 60_000)
+    bomb = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
+    (folder / "bomb.yaml").write_text(bomb)
+    (folder / "unknown.yaml").write_text("hello: world\n")
+    (folder / "notes.txt").write_text("hello")
+    (folder / "gpu.yaml").write_text("# gpulint: gpu=h1000\n" + GOOD)
+    os.mkfifo(folder / "pipe.yaml")
+    return {
+        "tab.yaml": "tab.yaml:2:",
+        "latin.yaml": "UTF-8",
+        "nest.yaml": "nest.yaml:1:",
+        "nest.json": "nest.json:1:",
+        "bomb.yaml": "bomb.yaml",
+        "unknown.yaml": "not a config of a known format",
+        "notes.txt": "notes.txt",
+        "missing.yaml": "missing.yaml",
+        "pipe.yaml": "pipe.yaml",
+        "gpu.yaml": "gpu.yaml:1:",
+    }
+
+
+def test_every_bad_input_is_one_line_and_stops_nothing(in_a_folder):
+    expected = bad_inputs(in_a_folder)
+    result = gpulint("check", *expected, "bad.yaml", "--gpus", "1")
+    assert result.exit_code == 2
+    lines = result.stderr.splitlines()
+    assert len(lines) == len(expected), result.stderr
+    for line, (name, part) in zip(lines, expected.items(), strict=True):
+        assert line.startswith("gpulint: ")
+        assert name in line
+        assert part in line
+        assert "Traceback" not in line
+    assert "1 file checked" in result.stdout
+
+
+@pytest.mark.parametrize("name", ["unknown.yaml", "tab.yaml", "nest.yaml", "latin.yaml", "missing.yaml", "pipe.yaml"])
+def test_estimate_refuses_the_same_inputs(in_a_folder, name):
+    bad_inputs(in_a_folder)
+    result = gpulint("estimate", name, "good.yaml", "--format", "json")
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert [item["file"] for item in json.loads(result.stdout)["estimates"]] == ["good.yaml"]
+
+
+def test_a_walked_folder_skips_what_it_does_not_know(in_a_folder):
+    (in_a_folder / "other.yaml").write_text("hello: world\n")
+    (in_a_folder / "chart.yaml").write_text("a: {{ .Values.x }}\n")
+    result = gpulint("check", ".", "--gpu", "h200-141gb", "--gpus", "8", "--fail-on", "never")
+    assert result.exit_code == 0, result.output
+    assert "2 files checked, 2 skipped" in result.stdout
+
+
+def test_named_files_of_no_format_can_be_skipped(in_a_folder):
+    (in_a_folder / "other.yaml").write_text("hello: world\n")
+    assert gpulint("check", "other.yaml", "--skip-unknown").exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["check", "estimate"])
+def test_an_unknown_gpu_is_refused_with_its_neighbours(command):
+    result = gpulint(command, "good.yaml", "--gpu", "h10")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
+    assert "h10" in result.stderr
+
+
+def test_an_empty_folder_is_refused(in_a_folder):
+    (in_a_folder / "empty").mkdir()
+    assert gpulint("check", "empty").exit_code == 2
+
+
+def test_a_rule_file_with_a_typo_is_refused_with_its_line(in_a_folder):
+    (in_a_folder / "mine").mkdir()
+    (in_a_folder / "mine" / "MY001.yaml").write_text("id: MY001\nnamee: my-rule\n")
+    result = gpulint("check", "good.yaml", "--rules", "mine")
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert "MY001.yaml:2" in result.stderr
+
+
+def test_json_goes_to_stdout_alone(in_a_folder):
+    result = gpulint("check", "good.yaml", "bad.yaml", "missing.yaml", "--gpu", "h100", "--output-format", "json")
+    report = json.loads(result.stdout)
+    assert report["schema"] == "gpulint-report/1"
+    assert [file["status"] for file in report["files"]] == ["checked", "checked", "error"]
+    assert report["summary"]["files"] == 3
+    assert any(finding["path"] == "bad.yaml" for finding in report["findings"])
+
+
+def test_estimate_json_has_the_contract():
+    result = gpulint("estimate", "good.yaml", "--gpu", "h100-80gb", "--format", "json")
+    (item,) = json.loads(result.stdout)["estimates"]
+    assert item["model"]["parameters"] == 8_030_261_248
+    assert item["model"]["trainable_parameters"] == 41_943_040
+    components = dict(item["components"])
+    runtime = components.pop("runtime")
+    tiers = item["per_gpu"]
+    assert sum(components.values()) == tiers["allocated"] == item["phases"][item["peak_phase"]]
+    assert tiers["allocated"] <= tiers["reserved"] <= tiers["process"]
+    assert tiers["low"] <= tiers["process"] <= tiers["high"]
+    assert runtime > 0
+    assert item["verdict"] == "fits"
+    assert item["capacity"]["gpu"] == "h100-80gb"
+
+
+def test_without_a_gpu_the_estimate_says_what_fits():
+    result = gpulint("estimate", "good.yaml")
+    assert result.exit_code == 0
+    assert "fits on" in result.stdout
+    assert "--gpu NAME" in result.stdout
+
+
+def test_a_comment_names_the_hardware(in_a_folder):
+    (in_a_folder / "bad.yaml").write_text("# gpulint: gpu=h100-80gb gpus=1\n" + BAD)
+    assert gpulint("check", "bad.yaml").exit_code == 1
+    assert gpulint("check", "bad.yaml", "--gpu", "b300").exit_code == 0
+
+
+def test_settings_lose_to_a_comment_and_to_the_command_line(in_a_folder):
+    (in_a_folder / "gpulint.toml").write_text('gpu = "t4"\n')
+    (in_a_folder / "good.yaml").write_text("# gpulint: gpu=h100-80gb\n" + GOOD)
+    result = gpulint("estimate", "good.yaml", "--format", "json")
+    assert json.loads(result.stdout)["estimates"][0]["capacity"]["gpu"] == "h100-80gb"
+    result = gpulint("estimate", "bad.yaml", "--format", "json")
+    assert json.loads(result.stdout)["estimates"][0]["capacity"]["gpu"] == "t4"
+
+
+def test_an_ignored_finding_is_counted(in_a_folder):
+    (in_a_folder / "bad.yaml").write_text("# gpulint: ignore-file[GPU101]\n" + BAD)
+    result = gpulint("check", "bad.yaml", "--gpu", "h100-80gb", "--gpus", "1")
+    assert "1 suppressed" in result.stdout
+
+
+@pytest.mark.parametrize("command", ["rules", "gpus", "models"])
+def test_listings_have_json(command):
+    result = gpulint(command, *(["llama-3-8b"] if command == "models" else []), "--format", "json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["schema"] == f"gpulint-{command}/1"
+
+
+def test_explain_knows_ids_and_names_and_refuses_others():
+    assert gpulint("explain", "GPU101").stdout == gpulint("explain", "optimizer-states-exceed-gpu").stdout
+    assert gpulint("explain", "optimizer-states-exceed-gp").exit_code == 2
+
+
+@pytest.mark.parametrize("command", ["check", "estimate", "explain", "rules", "gpus", "models"])
+def test_help_is_there(command):
+    assert gpulint(command, "--help").exit_code == 0
+
+
+def test_the_examples_are_read(in_a_folder):
+    examples = str(ROOT / "examples")
+    result = gpulint("check", examples, "--output-format", "json", "--fail-on", "never")
+    assert all(file["status"] == "checked" for file in json.loads(result.stdout)["files"])
