@@ -6,13 +6,17 @@ type) by a part, names the length of each stack, and finds what each boolean set
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import architecture_tables
 import architecture_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Table = dict[str, Any]
 _LAYERS = re.compile(r"(layers?|n_layer|blocks?|depth|resblocks|_list)$")
@@ -59,12 +63,16 @@ def compose(model_type: str, recipe: Table) -> Table:
             table[key] = recipe[key]
     parts = [dict(recipe[key]) for key in ("text", "vision") if key in recipe]
     own = _own_rows(architecture_trace.draft(base, auto_class), parts)
-    conditions = _conditions(base, auto_class, own, fields, parts)
+    own = [row for row in own if not any(recipe.get("drop") in dim for dim in row["shape"] if "drop" in recipe)]
+    conditions = _conditions(base, auto_class, own, fields, (*parts, *({"field": f} for f in recipe.get("skip", ()))))
     for probe in recipe.get("probes", ()):
         _probe({**base, **probe["config"]}, probe["when"], auto_class, own, conditions)
     for pattern, when in recipe.get("when", {}).items():
-        conditions.update({row["name"]: when for row in own if re.search(pattern, row["name"])})
-    stacks = _stacks(own, fields, recipe.get("literal", "^$"))
+        for row in own:
+            if re.search(pattern, row["name"]):
+                other = conditions.get(row["name"])
+                conditions[row["name"]] = when if other is None else f"({other}) and ({when})"
+    stacks = _stacks(own, fields, recipe.get("literal", "^$"), base, auto_class)
     rows = []
     for row in own:
         rows.extend(_row(row, fields, recipe.get("dims", {}), conditions, stacks))
@@ -120,12 +128,12 @@ def _dim(dim: str, row: Table, fields: dict[str, Any], dims: Table) -> str:
         if value == dim and re.search(name, row["name"]):
             return str(replacement)
     dim = re.sub(r"//1(?!\d)", "", dim)
-    if dim.isdigit() and int(dim) >= 32:
+    if any(int(number) >= 16 for number in re.findall(r"(?<![\w.])\d+(?![\w.])", dim)):
         print(f"   constant {dim} in {row['name']}")
     return dim
 
 
-def _stacks(own: list[Table], fields: dict[str, Any], literal: str) -> dict[str, str]:
+def _stacks(own: list[Table], fields: dict[str, Any], literal: str, base: Table, auto_class: str) -> dict[str, str]:
     """The length of each stack of layers, as an expression."""
     found: dict[str, tuple[int, list[str]]] = {}
     for row in own:
@@ -133,45 +141,71 @@ def _stacks(own: list[Table], fields: dict[str, Any], literal: str) -> dict[str,
             prefix = row["name"][: row["name"].index("{0}")]
             length, texts = found.get(prefix, (0, []))
             found[prefix] = (max(length, max(row["layers"]) + 1), [*texts, *row["shape"]])
-    return {prefix: _length(prefix, length, fields, texts) for prefix, (length, texts) in found.items()}
-
-
-def _length(prefix: str, length: int, fields: dict[str, Any], texts: list[str]) -> str:
-    part = next((name.rpartition(".")[0] for name in _NAME.findall(" ".join(texts)) if "." in name), "")
-    for name, value in fields.items():
-        parent, _, leaf = name.rpartition(".")
-        if parent != part or not _LAYERS.search(leaf):
+    grown: dict[str, dict[str, int]] = {}
+    stacks = {}
+    for prefix, (length, texts) in found.items():
+        part = next((name.rpartition(".")[0] for name in _NAME.findall(" ".join(texts)) if "." in name), "")
+        candidates = [name for name, value in fields.items() if _may_count(name, value, length, part)]
+        for name in candidates if len(candidates) > 1 else ():
+            if name not in grown:
+                grown[name] = _lengths(changed(base, name, length + 1), auto_class)
+        matching = [name for name in candidates if len(candidates) == 1 or grown[name].get(prefix) == length + 1]
+        if matching:
+            stacks[prefix] = matching[0]
             continue
-        if value == length:
-            return name
-    for name, value in fields.items():
-        if name.rpartition(".")[0] == part and isinstance(value, list) and len(value) == length:
-            return f"len({name})"
-    print(f"   stack {prefix} of {length} layers has no field")
-    return str(length)
+        lists = [
+            name
+            for name, value in fields.items()
+            if name.rpartition(".")[0] == part and isinstance(value, list) and len(value) == length
+        ]
+        stacks[prefix] = f"len({lists[0]})" if lists else str(length)
+        if not lists:
+            print(f"   stack {prefix} of {length} layers has no field")
+    return stacks
+
+
+def _may_count(name: str, value: Any, length: int, part: str) -> bool:  # noqa: ANN401
+    parent, _, leaf = name.rpartition(".")
+    return parent == part and type(value) is int and value == length and _LAYERS.search(leaf) is not None
+
+
+def _lengths(config: Table, auto_class: str) -> dict[str, int]:
+    lengths: dict[str, int] = {}
+    with contextlib.suppress(Exception):
+        for row in architecture_trace.draft(config, auto_class):
+            if "layers" in row:
+                prefix = row["name"][: row["name"].index("{0}")]
+                lengths[prefix] = max(lengths.get(prefix, 0), max(row["layers"]) + 1)
+    return lengths
+
+
+def changed(config: Table, field: str, value: Any) -> Table:  # noqa: ANN401
+    """A copy of `config` with one dotted field set."""
+    copy: Table = json.loads(json.dumps(config))
+    *parents, leaf = field.split(".")
+    target = copy
+    for parent in parents:
+        target = target.setdefault(parent, {})
+    target[leaf] = value
+    return copy
 
 
 def _conditions(
-    base: Table, auto_class: str, own: list[Table], fields: dict[str, Any], parts: list[Table]
+    base: Table, auto_class: str, own: list[Table], fields: dict[str, Any], skipped: Sequence[Table]
 ) -> dict[str, str]:
     """The `when` of rows that one boolean switches on or off; rows that only a flip makes are added to `own`."""
     conditions: dict[str, str] = {}
     names = {row["name"] for row in own}
-    skipped = tuple(f"{part['field']}." for part in parts)
+    covered = tuple(f"{part['field']}." for part in skipped)
+    parts = [part for part in skipped if "names" in part]
     for field, value in fields.items():
-        if not isinstance(value, bool) or field.startswith(skipped):
+        if not isinstance(value, bool) or f"{field}.".startswith(covered):
             continue
         leaf = field.rpartition(".")[2]
         if leaf in ("use_cache", "output_hidden_states", "return_dict", "is_encoder_decoder", "is_decoder"):
             continue
-        changed = json.loads(json.dumps(base))
-        target = changed
-        *parents, leaf = field.split(".")
-        for parent in parents:
-            target = target.setdefault(parent, {})
-        target[leaf] = not value
         try:
-            drafted = _own_rows(architecture_trace.draft(changed, auto_class), parts)
+            drafted = _own_rows(architecture_trace.draft(changed(base, field, not value), auto_class), parts)
         except Exception as error:  # noqa: BLE001
             print(f"   {field}={not value}: {type(error).__name__} {str(error)[:80]}")
             continue

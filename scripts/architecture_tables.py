@@ -107,18 +107,20 @@ def _rows(old: Table) -> list[Table]:
 def annotate(table: Table, configs: list[tuple[Table, str]]) -> list[str]:
     """Set `linear` and `transposed` order of each row from built models; returns names that no config makes."""
     kinds: dict[str, str] = {}
-    order: dict[str, float] = {}
+    order: list[str] = []
     for config, auto_class in configs:
         try:
             built = architecture_trace.build(config, auto_class)
-        except Exception as error:  # noqa: BLE001, PERF203
-            print(f"{table['model_type']}: {type(error).__name__}: {str(error)[:100]}")
+        except Exception as error:  # noqa: BLE001
+            print(f"   {type(error).__name__}: {str(error)[:100]}")
             continue
-        last = -1.0
+        last = -1
         for built_row in built:
             name = architecture_trace.template(built_row.name)[0]
             kinds.setdefault(name, built_row.kind)
-            last = order.setdefault(name, last + (1.0 if not order or last == len(order) - 1 else 1e-3))
+            if name not in order:
+                order.insert(last + 1, name)
+            last = order.index(name)
     unseen = []
     for row in table["tensors"]:
         kind = kinds.get(row["name"])
@@ -130,20 +132,8 @@ def annotate(table: Table, configs: list[tuple[Table, str]]) -> list[str]:
             row["cases"] = [[when, dims[::-1]] for when, dims in row["cases"]]
         if kind is None:
             unseen.append(row["name"])
-    table["tensors"].sort(key=lambda row: _place(row["name"], order))
+    table["tensors"].sort(key=lambda row: order.index(row["name"]) if row["name"] in order else len(order))
     return unseen
-
-
-def _place(name: str, order: dict[str, float]) -> float:
-    if name in order:
-        return order[name]
-    parts = name.split(".")
-    for length in range(len(parts) - 1, 0, -1):
-        prefix = ".".join(parts[:length]) + "."
-        near = [place for known, place in order.items() if known.startswith(prefix)]
-        if near:
-            return max(near) + 1e-4
-    return -1.0 if "embed" in name else float("inf")
 
 
 def change(table: Table, changes: Table) -> None:

@@ -1,7 +1,7 @@
 """Write `schemas/hf_trainer.json`, `llamafactory.json` and `vllm.json` from the upstream packages, read statically.
 
     pip download --no-deps -d WHEELS transformers==5.23.0 trl==1.16.0 accelerate==1.15.0 llamafactory==0.9.5 ...
-    python scripts/argument_schemas.py WHEELS
+    python -m scripts.argument_schemas WHEELS
 
 WHEELS holds a wheel, an sdist or an unpacked folder `name-version` of every package in `PACKAGES`. Nothing is
 imported: the argument classes are read with `ast`, so neither torch nor the packages need be installed. Keys that a
@@ -13,13 +13,9 @@ from __future__ import annotations
 import ast
 import json
 import sys
-import tarfile
-import zipfile
-from functools import cache
 from pathlib import Path
-from typing import Any
 
-Json = dict[str, Any]
+from scripts.argument_source import Json, Package, annotation, enum_values, fields, literal, option_names, union
 
 PACKAGES = {
     "transformers": "5.23.0", "trl": "1.16.0", "accelerate": "1.15.0", "llamafactory": "0.9.5", "vllm": "0.33.0",
@@ -49,7 +45,8 @@ VLLM_REPLACEMENTS = {
 """Removed option -> the option that does its work now (deprecation notes in vllm/engine/arg_utils.py 0.6-0.20)."""
 
 FORMER_VLLM = ["0.20.0", "0.11.0", "0.8.5", "0.6.6"]
-FORMER_LLAMAFACTORY = [("transformers", "4.57.3"), ("transformers", "4.40.2"), ("llamafactory", "0.9.3")]
+FORMER_LLAMAFACTORY = [("transformers", "4.57.3"), ("transformers", "4.40.2"), ("llamafactory", "0.9.3"),
+                       ("llamafactory", "0.9.1"), ("llamafactory", "0.8.3")]  # fmt: skip
 
 REPLACEMENTS = {
     "evaluation_strategy": "eval_strategy",
@@ -77,186 +74,11 @@ REPLACEMENTS = {
 }
 """Removed key -> the key that does its work now (release notes of transformers 4.41-5.0 and trl 0.9-1.0)."""
 
-DEFAULTS = {"default_optim": "adamw_torch_fused"}
-"""transformers/training_args.py sets `default_optim` to this for torch >= 2.8."""
-
 TRL_CONFIGS = {
     "SFTConfig": "sft_config", "DPOConfig": "dpo_config", "GRPOConfig": "grpo_config", "KTOConfig": "kto_config",
     "RewardConfig": "reward_config", "RLOOConfig": "rloo_config", "ModelConfig": "model_config",
 }  # fmt: skip
 FORMER_TRL_CONFIGS = {**TRL_CONFIGS, "ORPOConfig": "orpo_config", "CPOConfig": "cpo_config"}
-
-
-class Package:
-    """The Python sources of one package version, in a wheel, an sdist or a folder."""
-
-    def __init__(self, folder: Path, name: str, version: str) -> None:
-        self.name, self.version = name, version
-        stem = f"{name}-{version}"
-        wheels = sorted(folder.glob(f"{stem}-*.whl"))
-        self.folder: Path | None = None
-        self.archive: zipfile.ZipFile | tarfile.TarFile | None = None
-        if wheels:
-            self.archive = zipfile.ZipFile(wheels[0])
-        elif (folder / f"{stem}.tar.gz").is_file():
-            self.archive = tarfile.open(folder / f"{stem}.tar.gz")  # noqa: SIM115
-        elif (folder / stem).is_dir():
-            self.folder = folder / stem
-        else:
-            raise FileNotFoundError(f"{folder} has neither a wheel, an sdist nor a folder of {stem}")
-
-    def text(self, path: str) -> str | None:
-        """The text of a source file below the package's root; None where there is none."""
-        path = f"{self.name}/{path}"
-        if self.folder:
-            file = self.folder / path
-            return file.read_text(encoding="utf-8") if file.is_file() else None
-        try:
-            if isinstance(self.archive, zipfile.ZipFile):
-                return self.archive.read(path).decode("utf-8")
-            assert isinstance(self.archive, tarfile.TarFile)
-            member = self.archive.extractfile(f"{self.name}-{self.version}/{path}")
-        except KeyError:
-            return None
-        return member.read().decode("utf-8") if member else None
-
-    @cache  # noqa: B019
-    def tree(self, path: str) -> ast.Module | None:
-        """The syntax tree of a source file."""
-        text = self.text(path)
-        return ast.parse(text) if text is not None else None
-
-    def classes(self, path: str) -> dict[str, ast.ClassDef]:
-        """The classes of a source file by name."""
-        tree = self.tree(path)
-        return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)} if tree else {}
-
-
-def fields(cls: ast.ClassDef, enums: dict[str, Json]) -> dict[str, Json]:
-    """The schema of each annotated field that a parser fills (`init=False` and private ones are none)."""
-    out: dict[str, Json] = {}
-    for node in cls.body:
-        if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
-            continue
-        name = node.target.id
-        if name.startswith("_") or ast.unparse(node.annotation).startswith("ClassVar"):
-            continue
-        keywords = {k.arg: k.value for k in node.value.keywords} if isinstance(node.value, ast.Call) else {}
-        if isinstance(node.value, ast.Call) and ast.unparse(keywords.get("init", ast.Constant(True))) == "False":
-            continue
-        schema = annotation(node.annotation, enums)
-        value = keywords.get("default") if isinstance(node.value, ast.Call) else node.value
-        if isinstance(node.value, ast.Call) and "default_factory" in keywords:
-            value = factory_value(keywords["default_factory"])
-        if value is not None:
-            known, default = literal(value, enums)
-            if known:
-                schema["default"] = default
-        metadata = keywords.get("metadata")
-        choices = choices_of(metadata) if isinstance(metadata, ast.Dict) else None
-        if choices and "enum" not in schema:
-            schema["enum"] = choices + ([None] if "null" in as_list(schema.get("type")) else [])
-            schema.pop("type", None)
-        out[name] = schema
-    return out
-
-
-def choices_of(metadata: ast.Dict) -> list[Any] | None:
-    for key, value in zip(metadata.keys, metadata.values, strict=True):
-        if isinstance(key, ast.Constant) and key.value == "choices":
-            try:
-                return list(ast.literal_eval(value))
-            except ValueError:
-                return None
-    return None
-
-
-def factory_value(node: ast.expr) -> ast.expr | None:
-    if isinstance(node, ast.Lambda):
-        return node.body
-    return {"list": ast.List([], ast.Load()), "dict": ast.Dict([], [])}.get(ast.unparse(node))
-
-
-def literal(node: ast.expr, enums: dict[str, Json]) -> tuple[bool, Any]:
-    """Whether an expression has a value that JSON can say, and the value."""
-    if isinstance(node, ast.Name) and node.id in DEFAULTS:
-        return True, DEFAULTS[node.id]
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in enums:
-        return True, enums[node.value.id][node.attr]
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        (left_known, left), (right_known, right) = literal(node.left, enums), literal(node.right, enums)
-        return left_known and right_known, left * right if left_known and right_known else None
-    try:
-        value = ast.literal_eval(node)
-        json.dumps(value)
-    except (ValueError, TypeError):
-        return False, None
-    return True, value
-
-
-_TYPES = {"int": "integer", "float": "number", "bool": "boolean", "str": "string", "None": "null", "list": "array",
-          "List": "array", "tuple": "array", "set": "array", "dict": "object", "Dict": "object"}  # fmt: skip
-
-
-def annotation(node: ast.expr, enums: dict[str, Json]) -> Json:
-    """The JSON Schema of an annotation; {} (anything) for what it does not know.
-
-    A list may be written as one value and a mapping as JSON text or a path: argparse takes both.
-    """
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return annotation(ast.parse(node.value, mode="eval").body, enums)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        return union([annotation(node.left, enums), annotation(node.right, enums)])
-    if isinstance(node, ast.Subscript):
-        head = ast.unparse(node.value).rpartition(".")[2]
-        inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        if head == "Literal":
-            return {"enum": [ast.literal_eval(item) for item in inner]}
-        if head == "Optional":
-            return union([annotation(inner[0], enums), {"type": "null"}])
-        if head == "Union":
-            return union([annotation(item, enums) for item in inner])
-        if head == "Annotated":
-            return annotation(inner[0], enums)
-        kind = _TYPES.get(head)
-        return {"type": [kind, "string"]} if kind in ("array", "object") else {}
-    text = ast.unparse(node).rpartition(".")[2]
-    if text in enums:
-        return {"enum": list(enums[text].values())}
-    kind = _TYPES.get(text)
-    if kind in ("array", "object"):
-        return {"type": [kind, "string"]}
-    return {"type": kind} if kind else {}
-
-
-def as_list(value: Any) -> list[Any]:  # noqa: ANN401
-    return value if isinstance(value, list) else [] if value is None else [value]
-
-
-def union(parts: list[Json]) -> Json:
-    if any(not part for part in parts):
-        return {}
-    enums = [item for part in parts for item in part.get("enum", [])]
-    types = list(dict.fromkeys(name for part in parts for name in as_list(part.get("type"))))
-    if enums and set(types) <= {"null"}:
-        return {"enum": enums + ([None] if types else [])}
-    if enums:
-        types = list(dict.fromkeys([*types, "string"]))
-    return {"type": types[0] if len(types) == 1 else types}
-
-
-def enum_values(package: Package, path: str) -> dict[str, Json]:
-    """The members of every string enum of a file."""
-    out: dict[str, Json] = {}
-    for name, cls in package.classes(path).items():
-        if any("Enum" in ast.unparse(base) for base in cls.bases):
-            out[name] = {
-                node.targets[0].id: node.value.value
-                for node in cls.body
-                if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-                and isinstance(node.value, ast.Constant)
-            }  # fmt: skip
-    return out
 
 
 def add(properties: dict[str, Json], more: dict[str, Json], owner: str = "") -> None:
@@ -292,6 +114,7 @@ def add_removed(properties: dict[str, Json], former: dict[str, dict[str, Json]],
 
 
 def trl_keys(package: Package, configs: dict[str, str], properties: dict[str, Json]) -> None:
+    """The keys of TRL's trainer configs, `ModelConfig` and the arguments of its scripts."""
     add_shared = package.classes("trainer/base_config.py").get("_BaseConfig")
     for owner, module in configs.items():
         classes = package.classes(f"trainer/{module}.py")
@@ -306,20 +129,6 @@ def trl_keys(package: Package, configs: dict[str, str], properties: dict[str, Js
                 add(properties, fields(package.classes(path)[owner], {}), owner)
 
 
-def option_names(package: Package, path: str) -> list[str]:
-    """The long options of every `add_argument` call of a file, in order, without their dashes."""
-    tree = package.tree(path)
-    names: list[str] = []
-    for node in ast.walk(tree) if tree else ():
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
-            names += [
-                arg.value[2:]
-                for arg in node.args
-                if isinstance(arg, ast.Constant) and isinstance(arg.value, str) and arg.value.startswith("--")
-            ]
-    return list(dict.fromkeys(names))
-
-
 def hf_trainer(folder: Path) -> Json:
     """The keys of a TRL `--config` YAML and of a TrainingArguments YAML or JSON."""
     transformers, trl, accelerate = (Package(folder, n, PACKAGES[n]) for n in ("transformers", "trl", "accelerate"))
@@ -332,11 +141,12 @@ def hf_trainer(folder: Path) -> Json:
             add(properties, fields(node, {}), "GRPOScriptArguments")
     properties["env"] = {"type": "object", "x-classes": ["TrlParser"]}
     properties["accelerate_config"] = {"type": "string", "x-classes": ["trl CLI"]}
-    launch = {name: {} for name in option_names(accelerate, "commands/launch.py")}
+    launch: dict[str, Json] = {name: {} for name in option_names(accelerate, "commands/launch.py")}
     add(properties, {n: s for n, s in launch.items() if n not in properties}, "accelerate launch")
     former: dict[str, dict[str, Json]] = {}
     for name, version in FORMER_HF:
-        package, keys = Package(folder, name, version), {}
+        package = Package(folder, name, version)
+        keys: dict[str, Json] = {}
         if name == "trl":
             trl_keys(package, FORMER_TRL_CONFIGS, keys)
         else:
@@ -353,14 +163,16 @@ def llamafactory(folder: Path) -> Json:
     transformers = Package(folder, "transformers", LLAMAFACTORY_TRANSFORMERS)
     properties: dict[str, Json] = {}
     enums = enum_values(package, "extras/constants.py")
-    for module in ("model_args", "data_args", "finetuning_args", "generating_args", "training_args", "evaluation_args"):
+    modules = ("model_args", "data_args", "finetuning_args", "generating_args", "training_args", "evaluation_args")
+    for module in modules:
         for cls in package.classes(f"hparams/{module}.py").values():
             add(properties, fields(cls, enums))
     add(properties, fields(transformers.classes("training_args.py")["TrainingArguments"], {}))
     add(properties, fields(transformers.classes("training_args_seq2seq.py")["Seq2SeqTrainingArguments"], {}))
     former: dict[str, dict[str, Json]] = {}
     for name, version in FORMER_LLAMAFACTORY:
-        older, keys = Package(folder, name, version), {}
+        older = Package(folder, name, version)
+        keys: dict[str, Json] = {}
         if name == "transformers":
             keys = fields(older.classes("training_args.py")["TrainingArguments"], {})
         else:
@@ -419,6 +231,7 @@ def config_defaults(package: Package, engine: dict[str, Json]) -> dict[str, Json
 
 
 def config_field(package: Package, cls: str, name: str) -> Json:
+    """The type and default of a field of one of vLLM's config classes."""
     for module in ("model", "cache", "parallel", "scheduler", "lora", "load", "multimodal", "compilation", "offload",
                    "observability", "kernel"):  # fmt: skip
         found = package.classes(f"config/{module}.py").get(cls)
@@ -434,6 +247,7 @@ def config_field(package: Package, cls: str, name: str) -> Json:
 
 
 def schema(title: str, upstream: str, properties: dict[str, Json], unknown: str) -> Json:
+    """The schema file around the properties."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": title,

@@ -55,8 +55,10 @@ def architectures(source: str) -> None:
             whole = architecture_tables.convert(name, generated[recipe["from"]])
             architecture_tables.annotate(whole, _probe_configs(recipe["from"], whole, probes))
         tables[name] = architecture_parts.extract(name, whole, recipe)
-    for name, change in recipes["changes"].items():
-        architecture_tables.change(tables[name], change)
+    changes = json.loads((HERE / "model_changes.json").read_text())
+    for name, change in changes.items():
+        if name != "comment":
+            architecture_tables.change(tables[name], change)
     lines = [
         json.dumps(_ordered(tables[name]), separators=(",", ":")) for name in sorted(tables) if ":whole" not in name
     ]
@@ -65,23 +67,15 @@ def architectures(source: str) -> None:
 
 
 def _probe_configs(model_type: str, table: Table, probes: Table) -> list[tuple[Table, str]]:
+    import architecture_parts
+
     base = {**probes["base"].get(model_type, {}), "model_type": model_type}
     configs = [(base, "CausalLM")]
     configs += [({**base, **probe}, "CausalLM") for probe in probes["probes"].get(model_type, ())]
     for field, value in table.get("defaults", {}).items():
         if isinstance(value, bool):
-            configs.append((_with(base, field, not value), "CausalLM"))
+            configs.append((architecture_parts.changed(base, field, not value), "CausalLM"))
     return configs
-
-
-def _with(config: Table, field: str, value: Any) -> Table:  # noqa: ANN401
-    changed: Table = json.loads(json.dumps(config))
-    *parents, leaf = field.split(".")
-    target = changed
-    for parent in parents:
-        target = target.setdefault(parent, {})
-    target[leaf] = value
-    return changed
 
 
 def _ordered(table: Table) -> Table:

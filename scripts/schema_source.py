@@ -110,26 +110,31 @@ class Classes:
         aliases: list[str] = []
         default: Any = _ABSENT
         if isinstance(value, ast.Call) and _name(value.func) in _CONSTRUCTORS:
-            if value.args:
-                default = self.value(value.args[0])
+            default = self.value(value.args[0]) if value.args else _ABSENT
             for keyword in value.keywords:
                 if keyword.arg == "default":
                     default = self.value(keyword.value)
                 elif keyword.arg in ("alias", "validation_alias"):
                     aliases += self.names(keyword.value)
-                elif keyword.arg == "deprecated":
-                    schema["deprecated"] = True
-                elif keyword.arg == "json_schema_extra":
-                    extra = _mapping(keyword.value)
-                    if "deprecated" in extra:
-                        schema["deprecated"] = True
-                        if "new_param" in extra:
-                            schema["x-replacement"] = self.value(extra["new_param"])
+                else:
+                    schema.update(self.deprecation(keyword))
         elif value is not None:
             default = self.value(value)
         if default is not _ABSENT and default is not Ellipsis and _is_plain(default):
+            if default is None:
+                schema = {**_union([_plain_part(schema), {"type": "null"}]), **_annotations(schema)}
             schema["default"] = default
         return schema, aliases
+
+    def deprecation(self, keyword: ast.keyword) -> JsonObject:
+        """What `deprecated=` or DeepSpeed's `json_schema_extra={"deprecated": True, "new_param": ...}` says."""
+        if keyword.arg == "deprecated":
+            return {"deprecated": True}
+        extra = _mapping(keyword.value) if keyword.arg == "json_schema_extra" else {}
+        if "deprecated" not in extra:
+            return {}
+        replacement = {"x-replacement": self.value(extra["new_param"])} if "new_param" in extra else {}
+        return {"deprecated": True, **replacement}
 
     def names(self, node: ast.expr) -> list[str]:
         """The strings of an alias or of `AliasChoices(...)`."""
@@ -207,6 +212,42 @@ class Classes:
             return _ABSENT
 
 
+ANYTHING: JsonObject = {}
+SWITCH: JsonObject = {"type": "boolean"}
+COUNT: JsonObject = {"type": "integer"}
+NUMBER: JsonObject = {"type": "number"}
+TEXT: JsonObject = {"type": "string"}
+MAPPING: JsonObject = {"type": "object"}
+
+
+def closed(properties: JsonObject, treatment: str = "ignored") -> JsonObject:
+    """An object whose unknown keys upstream ignores or refuses."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "x-unknown-keys": treatment,
+        "additionalProperties": treatment != "refused",
+    }
+
+
+def with_default(schema: JsonObject, default: bool) -> JsonObject:
+    """A schema with a default."""
+    return {**schema, "default": default}
+
+
+def find_archive(folder: Path, name: str) -> Path:
+    """The newest wheel or sdist of a package in a folder. Raises SystemExit where there is none."""
+    found = sorted(path for path in folder.glob(f"{name}-*") if path.name.endswith((".whl", ".tar.gz")))
+    if not found:
+        raise SystemExit(f"{folder} holds no archive of {name}")
+    return found[-1]
+
+
+def version_of(archive: Path) -> str:
+    """The version in an archive's name."""
+    return archive.name.split("-")[1].removesuffix(".tar.gz")
+
+
 class _Absent:
     """A value that is not known statically."""
 
@@ -245,7 +286,7 @@ def _target(node: ast.stmt) -> str:
 def _mapping(node: ast.expr) -> dict[str, ast.expr]:
     if isinstance(node, ast.Dict):
         pairs = zip(node.keys, node.values, strict=True)
-        return {key.value: value for key, value in pairs if isinstance(key, ast.Constant)}
+        return {str(key.value): value for key, value in pairs if isinstance(key, ast.Constant)}
     if isinstance(node, ast.Call):
         return {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
     return {}
@@ -269,6 +310,14 @@ def _union(parts: list[JsonObject]) -> JsonObject:
     simple: list[JsonObject] = [{"type": types[0] if len(types) == 1 else types}] if types else []
     whole = others + simple
     return whole[0] if len(whole) == 1 else {"anyOf": whole}
+
+
+def _plain_part(schema: JsonObject) -> JsonObject:
+    return {key: value for key, value in schema.items() if key not in _annotations(schema)}
+
+
+def _annotations(schema: JsonObject) -> JsonObject:
+    return {key: value for key, value in schema.items() if key == "deprecated" or key.startswith("x-replacement")}
 
 
 def _is_plain(value: object) -> bool:

@@ -1,86 +1,90 @@
-"""The instants of one micro step, from one replay of each distinct kind of layer."""
+"""The instants of one micro step: each distinct kind of layer is replayed once, the whole model is put together."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .adapters import project
-from .attention import attend
 from .instant import Instant
-from .logits import cross_entropy
-from .mlp import gated
-from .norms import rms
-from .ops import add, embedding
-from .setting import Linear, Setting
-from .tape import END, Tape, Tensor
+from .layers import Layer
+from .logits import cross_entropy, head
+from .norms import NORMS
+from .setting import Setting
+from .stem import stem
+from .tape import END
 
 if TYPE_CHECKING:
     from ..job import Job
     from ..models.model import Model
-    from .tape import Event
+    from .modules import Modules
+    from .tape import Event, Tape, Tensor
 
 
 def instants(job: Job, model: Model) -> list[Instant]:
     """The candidate peaks of forward, loss and backward of one micro step on one rank."""
-    return _compose(*_replay(Setting(job, model)))
+    s = Setting(job, model)
+    kinds, assigned = layer_kinds(s)
+    return _compose(s, replay(s, kinds), kinds, assigned)
 
 
-class _Layer:
-    def __init__(self, s: Setting, layer: int, cos: Tensor, sin: Tensor, positions: Tensor) -> None:
-        self.s, self.cos, self.sin, self.positions = s, cos, sin, positions
-        self.modules = s.modules(layer)
+def layer_kinds(s: Setting) -> tuple[list[int], list[int]]:
+    """One layer of each distinct kind, and for every layer the index of its kind.
 
-    def __call__(self, x: Tensor) -> Tensor:
-        s, modules = self.s, self.modules
-        residual = x
-        h = rms(x, modules["input_layernorm"].weight, s.rows)
-        h = attend(h, modules, s, self.cos, self.sin)
-        h = add(residual, h)
-        residual = h
-        h = rms(h, modules["post_attention_layernorm"].weight, s.rows)
-        h = gated(h, modules, s)
-        h = add(residual, h)
-        return h
-
-
-def _model(tape: Tape, s: Setting, kinds: list[int], outside: dict[str, Linear], ids: Tensor) -> Tensor:
-    table = next(m for name, m in outside.items() if "embed" in name)
-    embeds = embedding(tape, s.rows, table.weight, s.hidden, ids)
-    cos, sin = tape.new(s.length * s.head_dim, embeds.e), tape.new(s.length * s.head_dim, embeds.e)
-    positions = tape.new(s.length, 8)
-    h = embeds
-    for segment, layer in enumerate(kinds, 1):
-        tape.enter(segment)
-        block = _Layer(s, layer, cos, sin, positions)
-        if s.job.activation_checkpointing == "full":
-            h = tape.checkpoint(block, h)
-        else:
-            h = block(h)
-    tape.enter(len(kinds) + 1)
-    h = rms(h, outside["model.norm"].weight, s.rows)
-    del positions, embeds
-    return h
+    The first layer is a kind of its own: its input is the embedding output, which outlives it.
+    """
+    kinds: list[int] = []
+    known: dict[object, int] = {}
+    assigned: list[int] = []
+    for layer in range(s.layers):
+        key = (layer == 0, s.kind(layer))
+        if key not in known:
+            known[key] = len(kinds)
+            kinds.append(layer)
+        assigned.append(known[key])
+    return kinds, assigned
 
 
-def _replay(s: Setting) -> tuple[Setting, Tape, list[int], list[int]]:
-    kinds = [0, 1] if s.layers > 1 else [0]
-    assigned = [0] + [1] * (s.layers - 1)
+def replay(s: Setting, kinds: list[int]) -> Tape:
+    """One forward and backward pass of a model that has one layer of each kind.
+
+    Segments: 0 before the layers, 1.. the layers, then the final norm with the head, then the loss.
+    """
     tape = s.tape()
     outside = s.modules(None)
     tape.enter(0)
     ids, labels = tape.new(s.rows, 8), tape.new(s.rows, 8)
     h = _model(tape, s, kinds, outside, ids)
-    head = outside.get("lm_head") or next(m for name, m in outside.items() if "embed" in name)
-    logits = project(h, head, s.rows)
-    logits.storage.logits = True
-    tape.logits += logits.storage.size
+    logits = head(h, outside, s)
     tape.enter(len(kinds) + 2)
-    loss = cross_entropy(logits, s.rows, s.batch, tape)
+    loss = cross_entropy(logits, s, tape)
     del h, logits, ids, labels
     tape.clear_casts()
     tape.backward(loss, tape.new(1, 4))
     tape.enter(END, backward=True)
-    return s, tape, kinds, assigned
+    return tape
+
+
+def _model(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tensor) -> Tensor:
+    base = stem(tape, s, outside, ids)
+    h = base.hidden
+    checkpointing = s.job.activation_checkpointing
+    for segment, layer in enumerate(kinds, 1):
+        tape.enter(segment)
+        mask = base.full if s.windows[layer] is None else base.sliding
+        block = Layer(s, layer, base.table, mask, base.positions)
+        if checkpointing in ("full", "offload"):
+            h = tape.checkpoint(block, h, bool(s.job.reentrant), checkpointing == "offload")
+        else:
+            h = block(h)
+        del block
+    tape.enter(len(kinds) + 1)
+    h = NORMS[s.traits.norm](h, final_norm(outside, s), s.rows)
+    del base
+    return h
+
+
+def final_norm(outside: Modules, s: Setting):  # noqa: ANN201
+    found = outside.norms(s.hidden)
+    return found[-1] if found else None
 
 
 def _compose(s: Setting, tape: Tape, kinds: list[int], assigned: list[int]) -> list[Instant]:
@@ -125,12 +129,13 @@ class Stack:
         return kept, self.made[-1] - self.made[place + 1]
 
     def places(self, segment: int, backward: bool) -> list[int]:
-        """The layers of a segment's kind that have most, for gradients of 0, 2 and 4 bytes an element."""
+        """The first and the last layer of a segment's kind, and those with most for gradients of 0, 2 and 4 B each."""
         same = [i for i, kind in enumerate(self.assigned) if kind == segment - 1]
         if not backward:
             return [same[-1]]
         sizes = {i: self.at(i, True) for i in same}
-        return list({max(same, key=lambda i: sizes[i][0] + width * sizes[i][1]) for width in (0, 2, 4)})
+        most = {max(same, key=lambda i: sizes[i][0] + width * sizes[i][1]) for width in (0, 2, 4)}
+        return sorted({same[0], same[-1], *most})
 
 
 def peaks(events: list[Event]) -> dict[tuple[int, bool], list[Event]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from .ops import add, contiguous, dropout, linear, scale, to
 
 if TYPE_CHECKING:
-    from .setting import Linear
+    from .modules import Linear
     from .tape import Tensor
 
 GEMM_ROWS = 1536

@@ -1,81 +1,78 @@
-"""Attention kernels and the projections around them."""
+"""Self-attention layers: projections, norms of queries and keys, rotary embedding, kernel, output projection."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from .adapters import project
-from .ops import add, cat, mul, scale, to, window
-from .tape import Tensor
+from .kernels import attend
+from .norms import NORMS
+from .ops import relayout, scale, split, window
+from .rope import ROPES
 
 if TYPE_CHECKING:
-    from .setting import Linear, Setting
+    from .kernels import Heads
+    from .modules import Linear, Modules
+    from .rope import Table
+    from .setting import Setting
+    from .tape import Tensor
 
 
-def up_to(n: int, step: int) -> int:
-    """n rounded up to a multiple of `step`."""
-    return -(-n // step) * step
+def attention(x: Tensor, modules: Modules, s: Setting, table: Table, mask: Tensor | None, at: Heads) -> Tensor:
+    """softmax(q k') v and its output projection."""
+    traits = s.traits
+    turn = ROPES[traits.rope]
+    q, k, v = _projected(x, modules, s, at)
+    if traits.rope == "partial":
+        turned = turn(q, table), turn(k, table)
+        q, k = turned
+        del turned
+    elif traits.rope != "none":
+        turned = turn(q, table), turn(k, table)
+        q, k = turned
+        del turned
+    y = attend(s.attention, q, k, v, mask, at)
+    return project(y, modules.need("o"), s.rows)
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """RoPE: x * cos + rotate_half(x) * sin (transformers modeling_llama.py `apply_rotary_pos_emb`)."""
-    return add(mul(x, cos), mul(_turned(x), sin))
+def _projected(x: Tensor, modules: Modules, s: Setting, at: Heads) -> tuple[Tensor, Tensor, Tensor]:
+    traits = s.traits
+    fused = modules.role("qkv")
+    q_size = s.rows * at.heads * at.head_dim
+    k_size = s.rows * at.kv_heads * at.head_dim
+    v_size = s.rows * at.kv_heads * at.value_dim
+    if fused is not None:
+        qkv = project(x, fused, s.rows)
+        if traits.qkv == "split":
+            q, k, v = split(qkv, (q_size, k_size, v_size))
+        else:
+            q, k, v = window(qkv, q_size), window(qkv, k_size), window(qkv, v_size)
+        return (relayout(q), relayout(k), v) if traits.rope != "none" else (q, k, v)
+    q = project(x, modules.need("q"), s.rows)
+    q_norm, k_norm = _head_norms(modules)
+    norm = NORMS[traits.head_norm] if traits.head_norm and q_norm is not None else None
+    if traits.query_scale:
+        q = scale(q)
+    if norm is None:
+        q = relayout(q) if traits.rope != "none" else q
+        k = project(x, modules.need("k"), s.rows)
+        k = relayout(k) if traits.rope != "none" else k
+        v = project(x, modules.need("v"), s.rows)
+        return q, k, v
+    whole = traits.norm_at == "whole"
+    rows, k_rows = (s.rows, s.rows) if whole else (s.rows * at.heads, s.rows * at.kv_heads)
+    q = relayout(norm(q, q_norm, rows)) if whole else norm(relayout(q), q_norm, rows)
+    k = project(x, modules.need("k"), s.rows)
+    k = relayout(norm(k, k_norm, k_rows)) if whole else norm(relayout(k), k_norm, k_rows)
+    v = project(x, modules.need("v"), s.rows)
+    return q, k, v
 
 
-def _turned(x: Tensor) -> Tensor:
-    first, second = window(x, x.n // 2), window(x, x.n // 2)
-    return cat((scale(second), first))
+Q_NORMS = ("q_norm", "q_layernorm", "query_layernorm", "q_layernorm.norms")
+K_NORMS = ("k_norm", "k_layernorm", "key_layernorm", "k_layernorm.norms")
 
 
-def relayout(x: Tensor) -> Tensor:
-    """A view whose gradient comes back in another layout and is copied."""
-    tape, n, e = x.storage.tape, x.n, x.e
-    y = Tensor(x.storage, n, e, view=True)
-    y.node = tape.node((x,), lambda _: (tape.new(n, e),), saves=0)
-    return y
-
-
-def flash(q: Tensor, k: Tensor, v: Tensor, s: Setting) -> Tensor:
-    """The flash kernel: saves q, k, v, the output and a float32 log-sum-exp; keys are not repeated.
-
-    Backward allocates the gradients with softmax_d 4 b nh s128, dq_accum 4 b s128 nh d32 and, for grouped queries, dK
-    and dV of all query heads (aten flash_attn/flash_api.cpp mha_bwd).
-    """
-    tape, e, n, kn = q.storage.tape, q.e, q.n, k.n
-    y = tape.new(n, e)
-    lse = tape.new(s.batch * s.heads * s.length, 4)
-    seeds = tape.new(3, 8)
-    s128 = up_to(s.length, 128)
-    d32 = up_to(s.head_dim, 32) if s.head_dim <= 192 else 256
-    hidden = 4 * s.batch * s.heads * s128 * (1 + d32)
-    if s.kv_heads != s.heads:
-        hidden += 2 * e * n
-    kept = (q.storage, k.storage, v.storage, y.storage, lse, seeds)
-
-    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor, Tensor, Tensor]:
-        result = tape.new(n, e), tape.new(kn, e), tape.new(kn, e)
-        tape.scratch(hidden)
-        return result
-
-    y.node = tape.node((q, k, v), back)
-    return y
-
-
-def attend(x: Tensor, modules: dict[str, Linear], s: Setting, cos: Tensor, sin: Tensor) -> Tensor:
-    """Projections, RoPE, kernel, output projection (transformers modeling_llama.py LlamaAttention)."""
-    q = relayout(project(x, modules["self_attn.q_proj"], s.rows))
-    k = relayout(project(x, modules["self_attn.k_proj"], s.rows))
-    v = project(x, modules["self_attn.v_proj"], s.rows)
-    turned = rotate(q, cos, sin), rotate(k, cos, sin)
-    q, k = turned
-    del turned
-    y = kernel(q, k, v, s)
-    return project(y, modules["self_attn.o_proj"], s.rows)
-
-
-def kernel(q: Tensor, k: Tensor, v: Tensor, s: Setting) -> Tensor:
-    """The kernel that `attention` and the dtypes lead to."""
-    tape = q.storage.tape
-    if tape.autocast:
-        q, k, v = to(q, tape.autocast), to(k, tape.autocast), to(v, tape.autocast)
-    return flash(q, k, v, s)
+def _head_norms(modules: Modules) -> tuple[Linear | None, Linear | None]:
+    q = next((found for name in Q_NORMS if (found := modules.leaf(name)) is not None), None)
+    k = next((found for name in K_NORMS if (found := modules.leaf(name)) is not None), None)
+    return q, k

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ..job import Job
     from .optimizer import Item, Spec, States
     from .parameters import Parameter
+    from .ranks import Ranks
 
 _PARTS = {"base": "weights", "buffer": "weights", "adapter": "adapter", "copy": "adapter"}
 _NOUNS = {
@@ -26,21 +27,21 @@ _DTYPES = "dtype of the weights as loaded"
 _PACKED = "packed weights with their scales and code tables (packings.json)"
 
 
-def weights(found: Sequence[Parameter], ranks: int = 1, unit: str = "GPUs") -> list[Term]:
+def weights(found: Sequence[Parameter], over: Ranks | None = None) -> list[Term]:
     """One line for each dtype and part: bytes x elements (/ ranks)."""
-    groups: dict[tuple[str, bool, str], tuple[int, int]] = {}
+    groups: dict[tuple[str, bool, str], list[Parameter]] = {}
     for item in found:
-        key = (item.part, item.packed, "" if item.packed else item.dtype)
-        count, size = groups.get(key, (0, 0))
-        groups[key] = (count + item.elements, size + item.allocated)
+        groups.setdefault((item.part, item.packed, "" if item.packed else item.dtype), []).append(item)
     lines = []
-    for (part, packed, dtype), (count, size) in groups.items():
-        share = "" if ranks == 1 else f" / {ranks} {unit}"
-        if packed:
-            formula = f"{size / max(1, count):.5g} B x {count:,} packed {_NOUNS[part]}{share}"
-        else:
-            formula = f"{storage.dtype_bytes(dtype):g} B ({dtype}) x {count:,} {_NOUNS[part]}{share}"
-        lines.append(Term(_PARTS[part], formula, -(-size // ranks), _PACKED if packed else _DTYPES))
+    for (part, packed, dtype), items in groups.items():
+        count, whole = sum(item.elements for item in items), sum(item.allocated for item in items)
+        size = whole if over is None else over.size(items)
+        noun = f"packed {_NOUNS[part]}" if packed else _NOUNS[part]
+        each = f"{whole / max(1, count):.5g} B" if packed else f"{storage.dtype_bytes(dtype):g} B ({dtype})"
+        share = ""
+        if over is not None:
+            share = f" / {over.dense} GPUs" + (" (scales and tables whole)" if packed else "")
+        lines.append(Term(_PARTS[part], f"{each} x {count:,} {noun}{share}", size, _PACKED if packed else _DTYPES))
     return lines
 
 

@@ -7,21 +7,23 @@ distributed/fsdp/_fully_shard/_fsdp_param_group.py and _fsdp_collectives.py (ver
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from ..job import Fsdp
 from . import derivation, host, optimizer
 from .estimate import Term
 from .gradients import gradient_dtype, largest_gradient
 from .layout import Layout
 from .loading import loading
-from .parameters import allocated, elements
-from .ranks import Ranks, ranks
-from .storage import dtype_bytes, total
+from .parameters import allocated, base_dtype, elements, gathered_dtype
+from .ranks import Ranks, per_node, ranks
+from .storage import dtype_bytes
+from .versions import older
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..job import Fsdp, Job
+    from ..job import Job
     from ..models.model import Model
     from .instant import Instant
     from .parameters import Parameter
@@ -32,20 +34,41 @@ KEEPS_WHOLE = frozenset({"shard_grad_op", "_hybrid_shard_zero2", "hybrid_shard_z
 
 @dataclass(slots=True)
 class Unit:
-    """What one FSDP unit holds, in elements: all its parameters, and the trainable ones."""
+    """One FSDP unit: elements and bytes when gathered, and bytes of its whole gradients before and as reduced."""
 
     elements: int = 0
+    gathered: int = 0
     trainable: int = 0
-    packed: int = 0
+    gradients: int = 0
+    reduced: int = 0
 
-    def add(self, item: Parameter, copies: int = 1) -> None:
+    def add(self, item: Parameter, copies: int, policy: Policy) -> None:
         """Count `copies` of a parameter."""
         if item.packed:
-            self.packed += copies * total(item.pieces)
+            self.gathered += copies * item.pieces[0]
             return
+        width = dtype_bytes(policy.gathered or item.dtype)
         self.elements += copies * item.size
+        self.gathered += int(copies * item.size * width)
         if item.trainable:
             self.trainable += copies * item.size
+            self.gradients += int(copies * item.size * width)
+            self.reduced += int(copies * item.size * (dtype_bytes(policy.reduced) if policy.reduced else width))
+
+    def absorb(self, other: Unit) -> None:
+        """Count all of another unit."""
+        self.elements += other.elements
+        self.gathered += other.gathered
+        self.trainable += other.trainable
+        self.gradients += other.gradients
+        self.reduced += other.reduced
+
+
+class Policy(NamedTuple):
+    """The dtypes of MixedPrecision; None leaves each parameter's own (reduced: the gathered one)."""
+
+    gathered: str | None
+    reduced: str | None
 
 
 @dataclass(slots=True)
@@ -54,16 +77,17 @@ class ShardedLayout(Layout):
 
     root, block       the root unit (all that is not wrapped) and the largest wrapped one
     blocks            how many wrapped units
-    width, reduce     bytes of an element when gathered and when reduced
     version           1 or 2;  whole  units stay gathered from forward to backward
+    adapters          version 1 with frozen layers around wrapped adapter modules
+    kept              bytes that each finished layer's backward leaves until the end of the pass
     deferred          bytes of the whole gradients that a rank keeps while it accumulates without reducing
     """
 
     root: Unit | None = None
     block: Unit | None = None
     blocks: int = 0
-    width: float = 2.0
-    reduce: float = 2.0
+    kept: int = 0
+    adapters: bool = False
     version: int = 1
     whole: bool = False
     ahead: bool = False
@@ -86,35 +110,37 @@ class ShardedLayout(Layout):
         """Gathered units and whole gradients.
 
         The root stays gathered through forward and backward, and so do its whole gradients once there are any.
-        Wrapped units, forward: version 1 the one in use (two with forward_prefetch); version 2 the one in use and the
-        flat buffer of its all-gather, freed after the next one's copy-out. Backward: the one in use and the
-        prefetched one, the whole gradients of the one in use, and the reduce-scatter input (version 1 only where the
-        reduce dtype differs; version 2 that of the previous unit).
+        Forward: version 1 holds the unit in use (two with forward_prefetch); version 2 also the flat buffer of its
+        all-gather, freed after the next one's copy-out. Backward: the unit in use and the prefetched one (none before
+        the first layer; with an adapter version 1 prefetches at the end of a layer's backward, since the adapter's
+        modules are units of their own in between), the whole gradients of the unit in use, and the reduce-scatter's
+        input (version 1 only where the reduce dtype differs; version 2 that of the previous unit).
         """
         assert self.root is not None
         assert self.block is not None
-        size = self.root.elements * self.width + self.root.packed
-        if instant.gradient_elements:
-            size += min(instant.gradient_elements, self.root.trainable) * self.width
+        begun = instant.gradient_elements > 0
+        size = self.buffers + self.root.gathered
+        if begun and self.root.trainable:
+            size += self.root.gradients * min(instant.gradient_elements, self.root.trainable) // self.root.trainable
         if not self.blocks:
-            if instant.gradient_elements and (self.version == 2 or self.reduce != self.width):
-                size += self.root.trainable * self.reduce
-            return self.buffers + int(size)
-        unit = self.block.elements * self.width + self.block.packed
+            return size + (self._reduction(self.root) if begun else 0)
         backward = instant.phase == "backward"
         if self.whole:
-            size += self._still_whole(instant) * unit
-        elif instant.layer is None and not backward:
-            size += unit * (1 if self.version == 2 else 0)
+            size += self._still_whole(instant) * self.block.gathered
+        elif instant.layer is None and not begun:
+            size += self.block.gathered * (1 if self.version == 2 and not backward else 0)
         elif backward:
-            size += 2 * unit
+            size += (1 if instant.layer == 0 or self.adapters else 2) * self.block.gathered
         else:
-            size += unit * (2 if self.version == 2 or self.ahead else 1)
+            size += self.block.gathered * (2 if self.version == 2 or self.ahead else 1)
         if backward and instant.layer is not None:
-            size += self.block.trainable * self.width
-            if self.version == 2 or self.reduce != self.width:
-                size += self.block.trainable * self.reduce
-        return self.buffers + int(size)
+            size += self.block.gradients + self._reduction(self.block)
+            size += self.kept * max(0, self.blocks - 1 - instant.layer)
+        return size
+
+    def _reduction(self, unit: Unit) -> int:
+        """The reduce-scatter's input: version 1 hands over the gradient itself where the dtype is the same."""
+        return unit.reduced if self.version == 2 or unit.reduced != unit.gradients else 0
 
     def _still_whole(self, instant: Instant) -> int:
         """Units gathered under a strategy that keeps them: those done forward, or not yet done backward."""
@@ -143,18 +169,19 @@ def fsdp_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
     gradients = sum(
         int(-(-item.elements // over.of(item)) * dtype_bytes(gradient_dtype(item, job))) for item in trained
     )
-    base = _share([item for item in shardable if item.part == "base"], over)
-    adapter = _share([item for item in shardable if item.part != "base"], over)
+    base = over.size(item for item in shardable if item.part == "base")
+    adapter = over.size(item for item in shardable if item.part != "base")
     built = ShardedLayout(
         weights=allocated(fixed) + (0 if fsdp.offload else base),
         adapter=0 if fsdp.offload else adapter,
         optimizer=0 if fsdp.offload else states.allocated,
         paged=0 if fsdp.offload else states.paged,
+        host=per_node(job) * (states.paged + states.host),
         gradients=0 if fsdp.offload else gradients,
         trainable=elements(trained),
         largest_gradient=largest_gradient(trained, job) // over.dense,
         step_optimizer=0 if fsdp.offload else states.temporary,
-        load=_load(found, fsdp, over),
+        load=_load(found, fsdp, over, job),
         accumulating=job.gradient_accumulation_steps > 1,
         in_backward=spec.in_backward,
         on_host=fsdp.offload,
@@ -162,10 +189,14 @@ def fsdp_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
         whole=fsdp.sharding in KEEPS_WHOLE or not fsdp.reshard_after_forward,
         ahead=fsdp.forward_prefetch,
     )
-    built.root, built.block, built.blocks = units(fsdp, model, shardable)
-    built.width, built.reduce = _widths(job, fsdp, shardable)
+    policy = Policy(gathered_dtype(job), fsdp.mixed_precision.reduce_dtype)
+    built.root, built.block, built.blocks = units(fsdp, model, shardable, policy)
+    frozen = not any(item.trainable and item.part == "base" and item.layers is not None for item in shardable)
+    built.adapters = fsdp.version == 1 and frozen
+    built.kept = _kept(job, fsdp, model) if built.adapters else 0
     if built.accumulating and not fsdp.sync_each_batch:
-        built.deferred = int(elements(trained) * (built.reduce if fsdp.version == 2 else built.width))
+        everything = units(Fsdp(wrap="none"), model, shardable, policy)[0]
+        built.deferred = everything.reduced if fsdp.version == 2 else everything.gradients
     if fsdp.offload:
         built.host = host.sharded(job, base + adapter, gradients, states.raw)
     built.terms = _terms(job, fsdp, built, found, over)
@@ -173,7 +204,7 @@ def fsdp_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
     return built
 
 
-def units(fsdp: Fsdp, model: Model, shardable: Sequence[Parameter]) -> tuple[Unit, Unit, int]:
+def units(fsdp: Fsdp, model: Model, shardable: Sequence[Parameter], policy: Policy) -> tuple[Unit, Unit, int]:
     """The root unit, the largest wrapped unit and their number.
 
     `transformer` wraps each decoder layer; `none` leaves all in the root; `size` wraps modules of at least
@@ -182,21 +213,39 @@ def units(fsdp: Fsdp, model: Model, shardable: Sequence[Parameter]) -> tuple[Uni
     root, layers = Unit(), [Unit() for _ in range(max(0, model.shape.layers))]
     for item in shardable:
         inside = item.layers if item.layers is not None and fsdp.wrap != "none" else ()
+        inside = tuple(layer for layer in inside if layer < len(layers))
         for layer in inside:
-            if layer < len(layers):
-                layers[layer].add(item)
-        outside = item.copies - len(inside)
-        if outside > 0:
-            root.add(item, outside)
-    used = [unit for unit in layers if unit.elements or unit.packed]
-    largest = max(used, key=lambda unit: unit.elements + unit.packed, default=Unit())
+            layers[layer].add(item, 1, policy)
+        if item.copies > len(inside):
+            root.add(item, item.copies - len(inside), policy)
+    used = [unit for unit in layers if unit.gathered]
+    largest = max(used, key=lambda unit: unit.gathered, default=Unit())
     if fsdp.wrap == "size" and largest.elements < (fsdp.min_num_params or 100_000_000):
         for unit in used:
-            root.elements += unit.elements
-            root.trainable += unit.trainable
-            root.packed += unit.packed
+            root.absorb(unit)
         return root, Unit(), 0
     return root, largest, len(used)
+
+
+def _kept(job: Job, fsdp: Fsdp, model: Model) -> int:
+    """2 x e T h that every finished layer keeps when version 1 wraps frozen layers under reentrant checkpointing.
+
+    For a flat parameter without gradients FSDP hangs its reshard on the layer's inputs with `register_multi_grad_hook`
+    (`_register_post_backward_reshard_only_hook`), whose handle lives until the end of the backward pass and holds the
+    detached input that the recomputation made, together with its `.grad`: T x h elements each.
+    """
+    if fsdp.wrap != "transformer" or not _reentrant(job):
+        return 0
+    tokens = (job.micro_batch_size or 0) * (job.sequence_length or 0) // max(1, job.parallelism.context)
+    dtype = gathered_dtype(job) or base_dtype(job, model)
+    return int(2 * dtype_bytes(dtype) * tokens * model.shape.hidden)
+
+
+def _reentrant(job: Job) -> bool:
+    """transformers 4 checkpoints with use_reentrant, 5 without (modeling_utils.py 5.23)."""
+    if job.activation_checkpointing != "full":
+        return False
+    return older(job.versions.get("transformers"), "5") if job.reentrant is None else job.reentrant
 
 
 def _group(job: Job, fsdp: Fsdp) -> int | None:
@@ -229,26 +278,11 @@ def _items(trained: Sequence[Parameter], over: Ranks, fsdp: Fsdp) -> list[optimi
     return cut
 
 
-def _share(items: Sequence[Parameter], over: Ranks) -> int:
-    packed = sum(-(-item.allocated // over.of(item)) for item in items if item.packed)
-    return packed + over.size(item for item in items if not item.packed)
-
-
-def _widths(job: Job, fsdp: Fsdp, shardable: Sequence[Parameter]) -> tuple[float, float]:
-    """Bytes of a gathered and of a reduced element: MixedPrecision's dtypes, else the widest parameter's own."""
-    own = max((dtype_bytes(item.dtype) for item in shardable if not item.packed), default=2.0)
-    policy = fsdp.mixed_precision
-    compute = policy.param_dtype or job.precision.autocast if fsdp.upcast_trainable else policy.param_dtype
-    width = dtype_bytes(compute) if compute else own
-    reduce = dtype_bytes(policy.reduce_dtype) if policy.reduce_dtype else width
-    return width, reduce
-
-
-def _load(found: Sequence[Parameter], fsdp: Fsdp, over: Ranks) -> int:
+def _load(found: Sequence[Parameter], fsdp: Fsdp, over: Ranks, job: Job) -> int:
     """Units are made on the GPU one at a time; packed weights are on every rank whole before they are sharded."""
     packed = [item for item in found if item.packed]
     if packed and not fsdp.cpu_ram_efficient_loading:
-        return allocated(packed) - sum(-(-item.allocated // over.of(item)) for item in packed) + loading(found)
+        return allocated(packed) - over.size(packed) + loading(found, job)
     return max((int(item.size * item.element_bytes) for item in found if not item.packed), default=0)
 
 
@@ -261,15 +295,18 @@ def _terms(job: Job, fsdp: Fsdp, built: ShardedLayout, found: Sequence[Parameter
         note = "shards of weights, gradients and optimizer states in main memory (offload_params)"
         terms.append(Term("optimizer", note, 0, "torch FSDP CPUOffload"))
     else:
-        terms += [*derivation.weights(shardable, over.dense), *derivation.gradients(trained, job, over.dense)]
+        terms += [*derivation.weights(shardable, over), *derivation.gradients(trained, job, over.dense)]
     if built.deferred:
         note = f"whole gradients of {elements(trained):,} elements, not reduced before the last micro step (no_sync)"
         source = "transformers 5.23 trainer.py; accelerate no_sync: sync_each_batch is off by default"
         terms.append(Term("gradients", note, built.deferred, source))
     root, block = built.root or Unit(), built.block or Unit()
-    formula = f"root unit gathered: {built.width:g} B x {root.elements:,} elements"
-    terms.append(Term("buffers", formula, int(root.elements * built.width), "torch FSDP: the root is not resharded"))
+    formula = f"root unit gathered: {root.elements:,} elements of what is not wrapped"
+    terms.append(Term("buffers", formula, root.gathered, "torch FSDP: the root is not resharded"))
     if built.blocks:
-        formula = f"wrapped units in backward: 2 x {built.width:g} B x {block.elements:,} elements"
-        terms.append(Term("buffers", formula, int(2 * block.elements * built.width), "torch FSDP prefetch"))
+        formula = f"two wrapped units in backward: 2 x {block.elements:,} elements"
+        terms.append(Term("buffers", formula, 2 * block.gathered, "torch FSDP prefetch"))
+    if built.kept:
+        note = f"input and input gradient of {built.blocks - 1} frozen layers, kept to the end of the backward pass"
+        terms.append(Term("buffers", note, built.kept * (built.blocks - 1), "torch FSDP 1 with use_reentrant"))
     return terms

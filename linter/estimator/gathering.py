@@ -91,19 +91,19 @@ class Window(NamedTuple):
 
 def window(job: Job, model: Model, zero: Zero, loose: Sequence[Parameter], width: float) -> Window:
     """The Window of a stage 3 job over its partitioned parameters; persistent ones are counted elsewhere."""
-    gatherable = [item for item in loose if item.size > zero.param_persistence_threshold]
+    gatherable = [item for item in loose if _stored(item, width) > zero.param_persistence_threshold]
     counts = [0] * max(1, model.shape.layers)
     head = embedding = 0
     for item in gatherable:
         if item.layers is None:
             if item.role in ("embedding", "position"):
-                embedding += item.elements
+                embedding += _stored(item, width)
             else:
-                head += item.elements
+                head += _stored(item, width)
             continue
         for layer in item.layers:
             if layer < len(counts):
-                counts[layer] += item.size
+                counts[layer] += _stored(item, width)
     if model.shape.tied:
         head += embedding
         embedding = 0
@@ -111,10 +111,15 @@ def window(job: Job, model: Model, zero: Zero, loose: Sequence[Parameter], width
         tuple(counts),
         head,
         embedding,
-        max((item.size for item in gatherable), default=0),
+        max((_stored(item, width) for item in gatherable), default=0),
         zero.prefetch_bucket_size,
         zero.max_live_parameters,
         zero.max_reuse_distance,
         3 if job.activation_checkpointing in ("full", "offload") else 2,
         width,
     )
+
+
+def _stored(item: Parameter, width: float) -> int:
+    """Elements that DeepSpeed sees in one copy: a packed weight is its codes in the storage dtype."""
+    return int(item.pieces[0] // width) if item.packed else item.size

@@ -10,8 +10,9 @@ from .division import stages
 from .estimate import Assumption, Estimate, PerGpu, Phase, Term
 from .inference_assumptions import inference_assumptions
 from .kv_cache import cache_bytes, fullest_stage, layer_bytes, layer_caches
-from .parameters import allocated, base_dtype, effective_quantization, parameters
-from .prefill import prefill_activations, prefill_logits, unpacking
+from .parameters import allocated, base_dtype, effective_quantization
+from .prefill import prefill_activations, prefill_logits, rotary_tables, unpacking
+from .serving_weights import serving_parameters
 from .storage import dtype_bytes, packing
 from .verdict import capacity, verdict
 from .versions import older
@@ -40,19 +41,20 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     assert given is not None
     bounded = all((given.batch_size, given.prompt_length, given.new_tokens is not None))
     batch, prompt, answer = given.batch_size or 1, given.prompt_length or 1, given.new_tokens or 0
-    found = parameters(job, model)
+    found = serving_parameters(job, model)
     element = compute_bytes(job, model)
+    tables = rotary_tables(model, job, element)
     fixed = {
         "weights": allocated(item for item in found if item.part in ("base", "buffer")),
         "adapter": allocated(item for item in found if item.part in ("adapter", "copy")),
-        "buffers": runtime.allocated_workspace(job, gpu),
+        "buffers": runtime.allocated_workspace(job, gpu) + tables,
     }
     caches = layer_caches(model)
     width = cache_bytes(given.kv_cache_dtype, "float32" if element > 2 else "bfloat16")
     pipeline, tensor = stages(job), job.parallelism.tensor
     split = _Cache(caches, width, tensor, pipeline, expanded(job, model))
     phases = [
-        Phase("load", {**fixed, "buffers": _loading(found)}),
+        Phase("load", {**fixed, "buffers": _loading(job, model, found)}),
         _prefill(job, model, fixed, split.size(batch, prompt), batch, prompt, element, found),
         _decode(model, fixed, split, batch, prompt + answer, element),
     ]
@@ -114,8 +116,12 @@ class _Cache:
         return batch * layer_bytes(cache, tokens, self.element, self.tensor)
 
     def growing(self, batch: int, tokens: int) -> int:
-        """Bytes that exist twice while the largest layer's keys get a token: half of what it keeps for tokens."""
-        return max((self.layer(c._replace(conv=0, recurrent=0), batch, tokens) // 2 for c in self.caches), default=0)
+        """Bytes that exist twice while the largest layer gets a token: its keys; a sliding layer's keys and values."""
+        sizes = [
+            self.layer(cache._replace(conv=0, recurrent=0), batch, tokens) // (1 if cache.window else 2)
+            for cache in self.caches
+        ]
+        return max(sizes, default=0)
 
 
 def _prefill(
@@ -149,8 +155,11 @@ def _decode(model: Model, fixed: dict[str, int], split: _Cache, batch: int, toke
     return Phase("decode", {**components, "activations": growing, "logits": 0})
 
 
-def _loading(found: Sequence[Parameter]) -> int:
-    """A bitsandbytes weight arrives in 16 bits on the GPU and is packed there, one tensor at a time."""
+def _loading(job: Job, model: Model, found: Sequence[Parameter]) -> int:
+    """bitsandbytes packs a 16-bit weight on the GPU, one tensor at a time; other methods load packed weights."""
+    quantization = effective_quantization(job, model)
+    if quantization is None or not quantization.method.startswith("bnb"):
+        return 0
     return max((2 * item.size for item in found if item.packed), default=0)
 
 
@@ -184,9 +193,10 @@ def _terms(split: _Cache, peak: Phase, batch: int, prompt: int, answer: int, tok
         lines.append(Term("kv_cache", formula, peak.components["kv_cache"], "transformers cache_utils.py"))
     for name in ("activations", "logits"):
         if peak.components.get(name):
-            what = f"the widest point of {peak.name} for {batch} x {prompt:,} prompt tokens and {answer:,} new ones"
+            what = f"the widest point of {peak.name}, {batch} x {prompt:,} prompt tokens and {answer:,} new ones"
             lines.append(Term(name, what, peak.components[name], "estimator/prefill.py"))
-    lines.append(Term("buffers", "cuBLAS workspace", peak.components["buffers"], "CublasHandlePool.cpp"))
+    buffers = peak.components["buffers"]
+    lines.append(Term("buffers", "cuBLAS workspace and rotary tables", buffers, "CublasHandlePool.cpp"))
     return lines
 
 

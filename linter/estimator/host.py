@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .parameters import base_dtype
 from .ranks import per_node
+from .storage import dtype_bytes
 
 if TYPE_CHECKING:
     from ..job import Job, Zero
+    from ..models.model import Model
     from .optimizer import States
 
 
@@ -36,3 +39,12 @@ def partitions(job: Job, share: int, states: States, zero: Zero, weights: int) -
 def sharded(job: Job, weights: int, gradients: int, states: int) -> int:
     """Bytes of FSDP's CPU offload on one machine: the shards of weights and gradients and the optimizer states."""
     return per_node(job) * (weights + gradients + states)
+
+
+def checkpoints(job: Job, model: Model) -> int:
+    """Bytes of offloaded activation checkpoints on one machine: e T h a layer, T = batch x length tokens a rank."""
+    if job.activation_checkpointing != "offload" or not job.micro_batch_size or not job.sequence_length:
+        return 0
+    tokens = job.micro_batch_size * -(-job.sequence_length // job.parallelism.context)
+    each = dtype_bytes(job.precision.autocast or base_dtype(job, model))
+    return per_node(job) * int(each * tokens * model.shape.hidden * model.shape.layers)

@@ -9,6 +9,7 @@ from . import derivation, optimizer
 from .gradients import gradient_bytes, largest_gradient
 from .loading import loading
 from .parameters import allocated, elements, parameters
+from .ranks import per_node
 
 if TYPE_CHECKING:
     from ..job import Job
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 class Layout:
     """Bytes of one rank between micro steps, and what a step adds. Everything whole, as without sharding.
 
-    weights, adapter, optimizer   resident;  paged, host   optimizer states in managed and in main memory
+    weights, adapter, optimizer   resident;  paged  optimizer states in managed memory
+    host                          bytes of main memory of one machine, over its ranks
     gradients                     bytes once every trainable tensor has one
     trainable                     trainable elements of the rank's share of the model
     largest_gradient              bytes of the largest tensor's gradient
@@ -106,12 +108,12 @@ def whole_layout(job: Job, found: tuple[Parameter, ...]) -> Layout:
         adapter=allocated(item for item in found if item.part in ("adapter", "copy")),
         optimizer=states.allocated + masters,
         paged=states.paged,
-        host=states.host,
+        host=per_node(job) * (states.host + states.paged),
         gradients=gradients,
         trainable=elements(trained),
         largest_gradient=largest_gradient(trained, job),
         step_optimizer=states.temporary,
-        load=loading(found),
+        load=loading(found, job),
         accumulating=job.gradient_accumulation_steps > 1,
         in_backward=spec.in_backward,
     )

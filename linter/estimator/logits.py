@@ -4,22 +4,45 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .ops import to
-from .tape import Tensor
+from .adapters import project
+from .ops import scale, to, unary
 
 if TYPE_CHECKING:
-    from .tape import Tape
+    from .modules import Modules
+    from .setting import Setting
+    from .tape import Tape, Tensor
 
 
-def cross_entropy(logits: Tensor, rows: int, sequences: int, tape: Tape) -> Tensor:
+def head(h: Tensor, outside: Modules, s: Setting) -> Tensor:
+    """Logits of every token: lm_head, then scaling and soft cap where the model has them."""
+    module = outside.role("head") or outside.need("embedding")
+    logits = project(h, module, s.rows)
+    mark(logits)
+    if s.traits.logits_scale:
+        logits = scale(logits)
+    if s.config.get("final_logit_softcapping"):
+        logits = scale(logits)
+        logits = unary(logits, save_input=False, save_output=True, logits=True)
+        logits = scale(logits)
+    return logits
+
+
+def mark(x: Tensor) -> None:
+    """Count a tensor under logits from here on."""
+    if not x.storage.logits:
+        x.storage.logits = True
+        x.storage.tape.logits += x.storage.size
+
+
+def cross_entropy(logits: Tensor, s: Setting, tape: Tape) -> Tensor:
     """ForCausalLMLoss of transformers 5: `logits.float()`, then log_softmax and nll_loss in float32.
 
     Saved: the log-probabilities, 4 bytes x rows x vocabulary, and the shifted labels. Backward: the gradient of
     nll_loss and that of log_softmax, 4 bytes x rows x vocabulary each (loss/loss_utils.py).
     """
     wide = to(logits, 4)
-    padded = tape.new(rows + sequences, 8)
-    labels = tape.new(rows, 8)
+    padded = tape.new(s.rows + s.batch, 8)
+    labels = tape.new(s.rows, 8)
     n = wide.n
     probabilities = tape.new(n, 4, logits=True)
     kept = probabilities.storage

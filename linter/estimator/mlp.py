@@ -1,20 +1,43 @@
-"""MLPs."""
+"""Feed-forward layers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .activation import activation
 from .adapters import project
-from .ops import mul, unary
+from .experts import experts
+from .ops import mul, split
 
 if TYPE_CHECKING:
-    from .setting import Linear, Setting
+    from .modules import Modules
+    from .setting import Setting
     from .tape import Tensor
 
 
-def gated(x: Tensor, modules: dict[str, Linear], s: Setting) -> Tensor:
-    """down(act(gate(x)) * up(x))."""
-    product = mul(
-        unary(project(x, modules["mlp.gate_proj"], s.rows)), project(x, modules["mlp.up_proj"], s.rows)
-    )
-    return project(product, modules["mlp.down_proj"], s.rows)
+def feed_forward(x: Tensor, modules: Modules, s: Setting) -> Tensor:
+    """Gated (separate or fused gate and up), plain, or a mixture of experts, by the modules that the layer has."""
+    if modules.role("expert_gate_up") is not None:
+        return experts(x, modules, s)
+    return dense(x, modules, s, "")
+
+
+def dense(x: Tensor, modules: Modules, s: Setting, prefix: str) -> Tensor:
+    """down(act(gate(x)) * up(x)), or down(act(up(x))); `prefix` selects the roles of shared experts."""
+    act = activation(s.activation)
+    down = modules.need(prefix + "down")
+    fused = modules.role(prefix + "gate_up")
+    gate, up = modules.role(prefix + "gate"), modules.role(prefix + "up")
+    if fused is not None:
+        both = project(x, fused, s.rows)
+        first, second = split(both, (both.n // 2, both.n // 2))
+        product = mul(second, act(first)) if s.traits.mlp == "up_first" else mul(act(first), second)
+        del both
+        return project(product, down, s.rows)
+    if gate is not None and up is not None:
+        product = mul(act(project(x, gate, s.rows)), project(x, up, s.rows))
+        return project(product, down, s.rows)
+    assert up is not None
+    hidden = project(x, up, s.rows)
+    hidden = act(hidden)
+    return project(hidden, down, s.rows)

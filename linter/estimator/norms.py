@@ -1,19 +1,100 @@
-"""Normalisation layers as their modelling code computes them."""
+"""Normalisation layers as their modelling code computes them (transformers 5.23).
+
+x has `rows` vectors. RMSNorm in Python over a 16-bit x saves a float32 copy of x, 4 bytes a row, and, where the
+weight is trained, x times its inverse root in x's width; over a float32 x it saves x itself.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .ops import add, mean, mul, power, rsqrt, shift, to
+from .ops import layer_norm, leaf, mean, mul, power, rsqrt, shift, sub, to
 
 if TYPE_CHECKING:
-    from .tape import Parameter, Tensor
+    from collections.abc import Callable
+
+    from .modules import Linear
+    from .tape import Tensor
+
+    Norm = Callable[[Tensor, Linear | None, int], Tensor]
 
 
-def rms(x: Tensor, weight: Parameter, rows: int) -> Tensor:
-    """Llama's RMSNorm: float32 inside, back to x's dtype, times the weight (transformers modeling_llama.py)."""
+def rms(x: Tensor, module: Linear | None, rows: int) -> Tensor:
+    """Llama's: weight * normalised(x in float32).to(dtype of x)."""
+    assert module is not None
     e = x.e
     wide = to(x, 4)
     variance = mean(power(wide), rows)
     wide = mul(wide, rsqrt(shift(variance)))
-    return mul(to(wide, e), weight)
+    return mul(to(wide, e), module.weight)
+
+
+def rms_wide(x: Tensor, module: Linear | None, rows: int) -> Tensor:
+    """OLMo-2's and gpt-oss's: the product with the weight in float32, then back."""
+    assert module is not None
+    e = x.e
+    wide = to(x, 4)
+    variance = mean(power(wide), rows)
+    wide = mul(wide, rsqrt(shift(variance)))
+    return to(mul(wide, module.weight), e)
+
+
+def rms_bare(x: Tensor, _module: Linear | None, rows: int) -> Tensor:
+    """Without a weight: llama-4's L2 norm of queries and keys, nanochat."""
+    wide = to(x, 4)
+    wide = mul(wide, rsqrt(shift(mean(power(wide), rows))))
+    return to(wide, x.e)
+
+
+def gemma(x: Tensor, module: Linear | None, rows: int) -> Tensor:
+    """Gemma's: normalised(x in float32) * (1 + weight in float32), then back."""
+    assert module is not None
+    tape = x.storage.tape
+    normed = _normalised(to(x, 4), rows)
+    normed = mul(normed, shift(to(leaf(tape, module.weight), 4)))
+    return to(normed, x.e)
+
+
+def _normalised(x: Tensor, rows: int) -> Tensor:
+    return mul(x, rsqrt(shift(mean(power(x), rows))))
+
+
+def cohere(x: Tensor, module: Linear | None, rows: int) -> Tensor:
+    """Cohere's LayerNorm, written in Python over float32."""
+    assert module is not None
+    tape, e = x.storage.tape, x.e
+    wide = to(x, 4)
+    center = mean(wide, rows)
+    variance = mean(power(sub(wide, center)), rows)
+    wide = mul(sub(wide, center), rsqrt(shift(variance)))
+    wide = mul(wide, to(leaf(tape, module.weight), 4))
+    return to(wide, e)
+
+
+def layer(x: Tensor, module: Linear | None, rows: int) -> Tensor:
+    """nn.LayerNorm."""
+    assert module is not None
+    return layer_norm(x, module.weight, module.bias, rows)
+
+
+def layer_bare(x: Tensor, _module: Linear | None, rows: int) -> Tensor:
+    """OLMo's: F.layer_norm over float32 without weights, then back."""
+    return to(layer_norm(to(x, 4), None, None, rows), x.e)
+
+
+def layer_plus_one(x: Tensor, module: Linear | None, rows: int) -> Tensor:
+    """Nemotron's: F.layer_norm with weight + 1."""
+    assert module is not None
+    return layer_norm(x, module.weight, module.bias, rows)
+
+
+NORMS: dict[str, Norm] = {
+    "rms": rms,
+    "rms_wide": rms_wide,
+    "rms_bare": rms_bare,
+    "gemma": gemma,
+    "cohere": cohere,
+    "layer": layer,
+    "layer_bare": layer_bare,
+    "layer_plus_one": layer_plus_one,
+}

@@ -44,11 +44,51 @@ def contiguous(x: Tensor) -> Tensor:
     return _made(y, tape.node((x,), lambda g: (g,), saves=0))
 
 
+def copied(x: Tensor) -> Tensor:
+    """A copy in another layout whose gradient is laid out back by a copy too."""
+    tape, n, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+    return _made(y, tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e))
+
+
+def relayout(x: Tensor) -> Tensor:
+    """A view whose gradient comes back in another layout and is copied."""
+    tape, n, e = x.storage.tape, x.n, x.e
+    y = Tensor(x.storage, n, e, view=True)
+    return _made(y, tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e))
+
+
+def repeat(x: Tensor, n: int) -> Tensor:
+    """Keys or values repeated for every query head; backward sums over the repeats."""
+    tape, was, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+    return _made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
+
+
 def add(a: Tensor, b: Tensor | Parameter) -> Tensor:
     """a + b: nothing is saved, both get the gradient itself."""
     tape = a.storage.tape
     y = tape.new(max(a.n, b.n), max(a.e, b.e))
     return _made(y, tape.node((a, b), lambda g: (g, g), saves=0))
+
+
+def sub(a: Tensor, b: Tensor) -> Tensor:
+    """a - b: nothing is saved; b's gradient is a negated copy."""
+    tape, n, e = a.storage.tape, max(a.n, b.n), max(a.e, b.e)
+    y = tape.new(n, e)
+    back = (lambda g: (g, tape.new(g.n, g.e))) if b.node is not None else (lambda g: (g, None))
+    return _made(y, tape.node((a, b), back, saves=0))
+
+
+def add_to(a: Tensor, b: Tensor) -> Tensor:
+    """a += b: a's own bytes, both get the gradient itself."""
+    tape = a.storage.tape
+    return _made(Tensor(a.storage, a.n, a.e, view=True), tape.node((a, b), lambda g: (g, g), saves=0))
+
+
+def leaf(tape: Tape, weight: Parameter) -> Tensor:
+    """A parameter as an operand; its bytes are counted with the weights."""
+    return _made(Tensor(tape.nothing, weight.n, weight.e), tape.node((weight,), lambda g: (g,), saves=0))
 
 
 def scale(x: Tensor) -> Tensor:
@@ -171,6 +211,27 @@ def dropout(x: Tensor, p: float) -> Tensor:
     return _made(y, tape.node((x,), back))
 
 
+def layer_norm(x: Tensor, weight: Parameter | None, bias: Parameter | None, rows: int) -> Tensor:
+    """Fused layer normalisation: saves x and 8 bytes a row of statistics. Autocast runs it in float32."""
+    tape = x.storage.tape
+    e = 4 if tape.autocast else x.e
+    wide = to(x, e)
+    w, b = (None if p is None else _widened(tape, p, e) for p in (weight, bias))
+    n, parts = wide.n, tuple(None if p is None or not p.trainable else p.n for p in (weight, bias))
+    y = tape.new(n, e)
+    kept = (wide.storage, tape.new(2 * rows, 4), w)
+    needed = wide.node is not None
+
+    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, ...]:
+        return (tape.new(n, e) if needed else None, *(None if p is None else tape.new(p, e) for p in parts))
+
+    return _made(y, tape.node((wide, w, b), back))
+
+
+def _widened(tape: Tape, weight: Parameter, e: int) -> Tensor | Parameter:
+    return weight if weight.e == e else to(leaf(tape, weight), e)
+
+
 def matmul(a: Tensor, b: Tensor, n: int) -> Tensor:
     """A batched product of two activations, `n` elements: saves both; backward makes one gradient of each."""
     tape, an, ae, bn = a.storage.tape, a.n, a.e, b.n
@@ -179,8 +240,8 @@ def matmul(a: Tensor, b: Tensor, n: int) -> Tensor:
     ga, gb = a.node is not None, b.node is not None
 
     def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, Tensor | None]:
-        left = tape.new(an, ae) if ga else None
-        return left, tape.new(bn, ae) if gb else None
+        right = tape.new(bn, ae) if gb else None
+        return tape.new(an, ae) if ga else None, right
 
     return _made(y, tape.node((a, b), back))
 
@@ -208,14 +269,16 @@ def linear(x: Tensor, weight: Parameter, rows: int, bias: Parameter | None = Non
         gx = tape.new(xn, e) if needs_x else None
         if gx is not None:
             gx.view = True
+        if gw is not None:
+            gw.view = True
         return gx, gw, tape.new(bn, e) if bn else None
 
     return _made(y, tape.node((inner, w, b), back))
 
 
-def softmax(x: Tensor, e: int, half_to_float: bool = False) -> Tensor:
-    """softmax over the last dimension in `e` bytes: saves its result."""
-    wide = x if half_to_float else to(x, e)
+def softmax(x: Tensor, e: int, fused: bool = False) -> Tensor:
+    """softmax over the last dimension in `e` bytes: saves its result. `fused` reads x in its own width."""
+    wide = x if fused else to(x, e)
     tape, n, was = x.storage.tape, x.n, wide.e
     y = tape.new(n, e)
 
@@ -223,6 +286,59 @@ def softmax(x: Tensor, e: int, half_to_float: bool = False) -> Tensor:
         return (tape.new(n, was),)
 
     return _made(y, tape.node((wide,), back))
+
+
+def gather(x: Tensor, n: int, index: Tensor) -> Tensor:
+    """x[index], `n` elements: saves the index; backward adds into zeros of x's size."""
+    tape, was, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+
+    def back(_: Tensor, _kept: object = index) -> tuple[Tensor]:
+        return (tape.new(was, e),)
+
+    return _made(y, tape.node((x,), back))
+
+
+def topk(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """The largest `n` elements and their int64 indices, which are saved."""
+    tape, was, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+    index = tape.new(n, 8)
+
+    def back(_: Tensor, _kept: object = index) -> tuple[Tensor]:
+        zeros = tape.new(was, e)
+        result = tape.new(was, e)
+        del zeros
+        return (result,)
+
+    return _made(y, tape.node((x,), back)), index
+
+
+def total(x: Tensor, n: int) -> Tensor:
+    """A sum to `n` elements: backward expands a view, which the view before it then copies."""
+    tape, was, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+    return _made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
+
+
+def grouped_linear(x: Tensor, weight: Parameter, rows: int) -> Tensor:
+    """One matmul over rows grouped by expert, in the weight's width (torch.nn.functional.grouped_mm)."""
+    tape, e = x.storage.tape, weight.e
+    inner = to(x, e)
+    width = inner.n // rows
+    return _expert_matmul(inner, weight, rows, width, e, tape)
+
+
+def _expert_matmul(x: Tensor, weight: Parameter, rows: int, width: int, e: int, tape: Tape) -> Tensor:
+    y = tape.new(rows * (weight.n // weight.groups // width), e)
+    needed, n, wn, trainable = x.node is not None, x.n, weight.n, weight.trainable
+    kept = x.storage if trainable else None
+
+    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, ...]:
+        gw = tape.new(wn, e) if trainable else None
+        return (tape.new(n, e) if needed else None, gw)
+
+    return _made(y, tape.node((x, weight), back))
 
 
 def embedding(tape: Tape, rows: int, weight: Parameter, width: int, ids: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..units import DTYPE_BYTES
 from . import storage
 from .division import divided
+from .trainable import trainable_layers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -74,10 +75,11 @@ class Parameter(NamedTuple):
 def parameters(job: Job, model: Model) -> tuple[Parameter, ...]:
     """The parameters of the rank that holds most, base first, then adapter and trained copies, then buffers.
 
-    The dtype of a base weight is `weights.dtype`, else the checkpoint's, else float32. k-bit preparation makes
-    all that bitsandbytes left unpacked float32 (peft/utils/other.py `prepare_model_for_kbit_training`); DeepSpeed's
-    16-bit modes cast every floating parameter to the weights' dtype (runtime/engine.py
-    `_cast_module_mixed_precision`); `weights.trainable_dtype` is that of what is trained; FSDP's mixed precision in accelerate makes trainable ones float32.
+    The dtype of a base weight is `weights.dtype`, else the checkpoint's, else float32; `weights.trainable_dtype` is
+    that of what is trained. k-bit preparation makes all that bitsandbytes left unpacked float32 (peft/utils/other.py
+    `prepare_model_for_kbit_training`); DeepSpeed's 16-bit modes cast every floating parameter to the weights' dtype
+    (runtime/engine.py `_cast_module_mixed_precision`); FSDP's mixed precision in accelerate makes trainable ones
+    float32.
     """
     dtype = base_dtype(job, model)
     quantization = effective_quantization(job, model)
@@ -94,6 +96,27 @@ def parameters(job: Job, model: Model) -> tuple[Parameter, ...]:
     buffers = [item for item in found if item.part == "buffer"]
     base = [item for item in found if item.part != "buffer"]
     return tuple(_upcast([*base, *adapter, *copies, *buffers], job, quantization))
+
+
+def computed(job: Job, model: Model) -> tuple[Parameter, ...]:
+    """The parameters as modules see them in forward and backward: FSDP's mixed precision gathers in `param_dtype`."""
+    found = parameters(job, model)
+    dtype = gathered_dtype(job)
+    if dtype is None:
+        return found
+    return tuple(item if item.packed or item.part == "buffer" else _cast(item, dtype) for item in found)
+
+
+def gathered_dtype(job: Job) -> str | None:
+    """The dtype in which FSDP gathers parameters; None where each keeps its own (or there is no FSDP).
+
+    `no_shard` is DDP's layout but has the same policy. Source: torch FSDP `MixedPrecision.param_dtype`, FSDP 2
+    `MixedPrecisionPolicy`; accelerate sets it to the autocast dtype when it upcasts.
+    """
+    fsdp = job.parallelism.fsdp
+    if fsdp is None:
+        return None
+    return fsdp.mixed_precision.param_dtype or (job.precision.autocast if fsdp.upcast_trainable else None)
 
 
 def base_dtype(job: Job, model: Model) -> str:
@@ -179,36 +202,6 @@ def _base(
         whole._replace(layers=frozen, copies=len(frozen)),
         whole._replace(layers=chosen, copies=len(chosen), trainable=True),
     ]
-
-
-def trainable_layers(tensor: Tensor, layers: tuple[int, ...] | None, job: Job) -> tuple[int, ...] | None:
-    """The layers in which a base tensor is trained; () outside a stack when it is, None when it is not at all.
-
-    `trainable` patterns are regular expressions searched in the parameter's full name.
-    """
-    if job.trainable is None:
-        return (layers or ()) if job.method in ("full", "pretrain") else None
-    import re
-
-    patterns = [re.compile(_bare(pattern)) for pattern in job.trainable]
-    if layers is None:
-        return () if any(pattern.search(tensor.name) for pattern in patterns) else None
-    chosen = tuple(layer for layer in layers if any(p.search(tensor.name.replace("{0}", str(layer))) for p in patterns))
-    return chosen or None
-
-
-def _bare(pattern: str) -> str:
-    """Without axolotl's trailing `[start:end]` row range; escaped where it is no regular expression."""
-    import re
-
-    head, bracket, tail = pattern.rpartition("[")
-    if bracket and re.fullmatch(r"\d*:\d*\]", tail):
-        pattern = head
-    try:
-        re.compile(pattern)
-    except re.error:
-        return re.escape(pattern)
-    return pattern
 
 
 def _kbit(job: Job, quantization: Quantization | None) -> bool:

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 _UNFUSED = frozenset({"gelu_new", "gelu_fast", "gelu_python", "quick_gelu", "gelu_accurate"})
 """Activations that Transformers writes out in torch operations (transformers/activations.py)."""
 
+_TABLED = frozenset(
+    ("falcon", "gpt_neox", "mistral", "mixtral", "olmo", "phi", "qwen2", "qwen2_moe", "stablelm", "starcoder2")
+)
+"""Model types whose attention layers each kept rotary tables for every position (transformers 4.40)."""
+
 _DEQUANTISED_ROWS = 1536
 """bitsandbytes 0.50 multiplies with packed 4-bit weights up to so many rows and unpacks the weight above."""
 
@@ -107,6 +112,18 @@ def prefill_logits(model: Model, job: Job, batch: int, length: int, element: flo
         return round((element + 4) * batch * shape.vocabulary), 0
     width = element + (4 if older(version, "4.46") else 0)
     return round(width * tokens * shape.vocabulary), round(element * tokens * shape.hidden)
+
+
+def rotary_tables(model: Model, job: Job, element: float) -> int:
+    """Bytes of the rotary tables that layers kept before 4.45: cosine and sine, 2 e positions head_dim a layer.
+
+    Since then one module makes them for the positions at hand. Source: transformers 4.40.2 models/*/modeling_*.py,
+    `_set_cos_sin_cache`; 4.46 models/qwen2/modeling_qwen2.py.
+    """
+    shape = model.shape
+    if not older(job.versions.get("transformers"), "4.45") or model.model_type not in _TABLED:
+        return 0
+    return round(2 * element * (shape.max_positions or 0) * shape.head_dim * shape.layers)
 
 
 def unpacking(largest_packed: int, tokens: int, bits: float | None) -> int:

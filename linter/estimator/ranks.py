@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .storage import dtype_bytes
+from . import storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,8 +28,18 @@ class Ranks(NamedTuple):
         return sum(-(-item.elements // self.of(item)) for item in items)
 
     def size(self, items: Iterable[Parameter]) -> int:
-        """Bytes of one rank's share of unpacked parameters in their own dtype."""
-        return sum(int(-(-item.elements // self.of(item)) * dtype_bytes(item.dtype)) for item in items)
+        """Bytes of one rank's share of parameters in their own dtype.
+
+        Of a packed weight only the codes are divided: its scales and tables hang on the tensor as attributes
+        (bitsandbytes QuantState) and stay whole on every rank.
+        """
+        return sum(self._share(item) for item in items)
+
+    def _share(self, item: Parameter) -> int:
+        if item.packed:
+            codes, *rest = item.pieces
+            return item.copies * (-(-codes // self.of(item)) + storage.total(rest))
+        return int(-(-item.elements // self.of(item)) * storage.dtype_bytes(item.dtype))
 
 
 def ranks(job: Job, over: int | None = None) -> Ranks:

@@ -4,53 +4,82 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .kernels import Heads
+from .modules import Modules
 from .parameters import parameters
-from .storage import dtype_bytes
-from .tape import Parameter, Tape
+from .tape import Tape
+from .traits import traits
 
 if TYPE_CHECKING:
     from ..job import Job
     from ..models.model import Model
-    from .parameters import Parameter as Item
+    from .parameters import Parameter
 
-
-class Linear:
-    """One nn.Linear with what PEFT and bitsandbytes put around it."""
-
-    __slots__ = ("a", "b", "bias", "dora", "dropout", "packed", "weight")
-
-    def __init__(self, weight: Parameter, packed: bool) -> None:
-        self.weight = weight
-        self.packed = packed
-        self.bias: Parameter | None = None
-        self.a: Parameter | None = None
-        self.b: Parameter | None = None
-        self.dora: Parameter | None = None
-        self.dropout = 0.0
+ACTIVATION_FIELDS = ("hidden_activation", "hidden_act", "activation_function", "activation")
+NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
 
 
 class Setting:
-    """Sizes, widths and switches of one micro step on one rank."""
+    """Sizes, widths and switches of one micro step on one rank.
+
+    `rows` are the tokens of a micro batch on this rank: context parallelism divides the sequence.
+    """
 
     def __init__(self, job: Job, model: Model) -> None:
         shape = model.shape
+        plan = job.parallelism
         self.job = job
-        self.model = model
-        self.config: dict[str, Any] = model.config
+        self.config = text_config(model.config)
+        self.traits = traits(model.model_type, self.config, shape.norm)
         self.batch = job.micro_batch_size or 1
-        self.length = -(-(job.sequence_length or 1) // job.parallelism.context)
+        self.length = -(-(job.sequence_length or 1) // max(1, plan.context))
         self.rows = self.batch * self.length
         self.autocast = 2 if job.precision.autocast else 0
-        self.tensor = job.parallelism.tensor
-        self.heads = -(-shape.heads // self.tensor)
-        self.kv_heads = -(-shape.kv_heads // self.tensor)
+        self.fp16 = "float16" in (job.precision.autocast, job.weights.dtype)
+        self.heads = -(-shape.heads // plan.tensor)
+        self.kv_heads = -(-shape.kv_heads // plan.tensor)
         self.head_dim = shape.head_dim
+        self.value_dim = shape.v_head_dim or shape.head_dim
         self.hidden = shape.hidden
-        self.attention = job.attention
-        self.padded = job.padded
+        self.top_k = shape.experts_per_token
+        self.windows = shape.windows
+        self.sparse = frozenset(shape.sparse_layers)
+        self.layer_types = shape.layer_types
+        self.attention = attention_implementation(job, self.traits, self.config)
+        self.activation = self._activation() or shape.activation
+        self.attention_dropout = self.dropout(self.traits.attention_dropout)
+        self.residual_dropout = self.dropout(self.traits.residual_dropout)
+        self.embedding_dropout = self.dropout(self.traits.embedding_dropout)
+        self.softcap = bool(self.traits.softcap and self.config.get(self.traits.softcap, True))
+        self.dtype_width = _sharded_width(job)
         self.items = parameters(job, model)
         self.trainable = sum(item.elements for item in self.items if item.trainable)
+        self.prefix = _prefix(self.items)
         self.layers = shape.layers
+        self._signatures = self._sign()
+
+    def _activation(self) -> str:
+        stated = (self.config.get(name) for name in ACTIVATION_FIELDS)
+        return next((str(name) for name in stated if name), self.traits.activation)
+
+    def dropout(self, field: tuple[str, float]) -> float:
+        """A dropout probability: the config's, else the class's default."""
+        value = self.config.get(field[0], field[1]) if field[0] else 0.0
+        return float(value or 0.0)
+
+    def at(self) -> Heads:
+        """The sizes of an attention call."""
+        return Heads(
+            self.batch,
+            self.length,
+            self.heads,
+            self.kv_heads,
+            self.head_dim,
+            self.value_dim,
+            self.attention_dropout,
+            self.softcap,
+            self.traits.scores == "native",
+        )
 
     def tape(self) -> Tape:
         """An empty tape under this job's autocast."""
@@ -59,34 +88,68 @@ class Setting:
         tape.accumulated = self.job.gradient_accumulation_steps > 1
         return tape
 
-    def modules(self, layer: int | None) -> dict[str, Linear]:
-        """The modules of one layer, or outside the stack, by dotted name without the layer's prefix."""
-        found: dict[str, Linear] = {}
-        for item in sorted(self.items, key=lambda item: item.name.endswith(".bias")):
-            if item.part == "buffer" or (item.layers is None) is not (layer is None):
+    def modules(self, layer: int | None) -> Modules:
+        """The modules of one decoder layer, or those outside every stack."""
+        if layer is None:
+            items = [item for item in self.items if item.layers is None and item.part != "buffer"]
+        else:
+            items = [item for item in self.items if self._in(item, layer)]
+        adapter = self.job.adapter
+        return Modules(items, self.dtype_width, adapter.dropout if adapter is not None else 0.0)
+
+    def kind(self, layer: int) -> object:
+        """What tells layers apart: the kind of attention and MLP, and which of its weights are trained or adapted."""
+        signature = self._signatures.get(layer)
+        return (self.windows[layer], self.layer_types[layer] if self.layer_types else "", signature)
+
+    def _sign(self) -> dict[int, int]:
+        signatures: dict[int, int] = {}
+        for number, item in enumerate(self.items):
+            if item.layers is None or len(item.layers) >= self.layers or not item.name.startswith(self.prefix):
                 continue
-            if layer is not None and layer not in item.layers:  # type: ignore[operator]
-                continue
-            name = item.name.partition("{0}.")[2] if layer is not None else item.name
-            module, _, kind = name.rpartition(".")
-            leaf = Parameter(item.size, int(dtype_bytes(item.dtype)), item.trainable)
-            _place(found, module, kind, leaf, item)
-        if self.job.adapter is not None:
-            for linear in found.values():
-                linear.dropout = self.job.adapter.dropout if linear.a is not None else 0.0
-        return found
+            for layer in item.layers:
+                signatures[layer] = signatures.get(layer, 0) | 1 << number
+        return signatures
+
+    def _in(self, item: Parameter, layer: int) -> bool:
+        return (
+            item.layers is not None
+            and item.part != "buffer"
+            and layer in item.layers
+            and item.name.startswith(self.prefix)
+        )
 
 
-def _place(found: dict[str, Linear], module: str, kind: str, leaf: Parameter, item: Item) -> None:
-    if kind == "lora_A":
-        found[module].a = leaf
-    elif kind == "lora_B":
-        found[module].b = leaf
-    elif kind == "lora_magnitude_vector":
-        found[module].dora = leaf
-    elif kind == "bias" and module in found:
-        found[module].bias = leaf
-    elif kind == "weight":
-        found[module] = Linear(leaf, item.packed)
-    else:
-        found[f"{module}.{kind}"] = Linear(leaf, item.packed)
+def text_config(config: dict[str, Any]) -> dict[str, Any]:
+    """The fields of the text decoder, whose own config may be nested."""
+    for name in NESTED:
+        nested = config.get(name)
+        if isinstance(nested, dict):
+            return {**config, **text_config(nested)}
+    return config
+
+
+def attention_implementation(job: Job, found: Any, config: dict[str, Any]) -> str:  # noqa: ANN401
+    """The kernel family that runs. With soft-capped scores Transformers refuses sdpa and falls back to eager."""
+    stated = job.attention
+    if stated in ("sdpa", "flex") and (found.softcap and config.get(found.softcap, True) or found.sinks):
+        return "eager"
+    return stated
+
+
+def _sharded_width(job: Job) -> int | None:
+    """FSDP's mixed precision hands the modules 16-bit parameters whatever their stored width is."""
+    fsdp = job.parallelism.fsdp
+    if fsdp is None:
+        return None
+    stated = fsdp.mixed_precision.param_dtype or job.precision.autocast
+    return 2 if stated in ("bfloat16", "float16") else None
+
+
+def _prefix(items: tuple[Parameter, ...]) -> str:
+    """The name of the decoder's stack of layers, before the index."""
+    for roles in (("q", "qkv", "mla"), ("ssm", "gate", "up", "gate_up", "expert_gate_up")):
+        for item in items:
+            if item.layers is not None and item.role in roles and item.part == "base":
+                return item.name.partition("{0}")[0]
+    return ""

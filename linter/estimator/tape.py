@@ -91,10 +91,11 @@ class Edge(NamedTuple):
 class Parameter(Node):
     """A leaf. Its own bytes are counted elsewhere (weights); its gradient leaves the tape when it is made."""
 
-    __slots__ = ("cast", "e", "n", "trainable")
+    __slots__ = ("cast", "e", "groups", "n", "trainable")
 
-    def __init__(self, n: int, e: int, trainable: bool) -> None:
+    def __init__(self, n: int, e: int, trainable: bool, groups: int = 1) -> None:
         super().__init__(_LEAF + id(self), -1, (), None, 1)
+        self.groups = groups
         self.n = n
         self.e = e
         self.trainable = trainable
@@ -141,6 +142,7 @@ class Tape:
         self._trail = 0
         self._recomputing = False
         self._casts: list[Parameter] = []
+        self.nothing = Storage(self, 0, False)
 
     # -- sizes
 

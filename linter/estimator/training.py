@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from . import allocator, assumptions, evaluation, reference, rollout, runtime
+from ..job import Parallelism
+from . import allocator, assumptions, evaluation, host, reference, rollout, runtime
 from .estimate import Estimate, NotEstimable, PerGpu, Phase, Term
 from .layout import Layout, layout
+from .parameters import elements, parameters
 from .verdict import capacity, verdict
 
 if TYPE_CHECKING:
@@ -58,7 +61,7 @@ def estimate_training(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         runtime=overhead,
         verdict=verdict(per_gpu, gpu, bounded=bounded),
         capacity=capacity(gpu),
-        host=plan.host + plan.paged,
+        host=plan.host + host.checkpoints(job, model),
         assumptions=assumptions.assumptions(job, model, bounded=bounded),
         terms=tuple(terms),
     )
@@ -119,9 +122,9 @@ def _optimizer_step(plan: Layout, fixed: dict[str, int]) -> Phase:
 
 
 def _trainable(job: Job, model: Model) -> int:
-    from ..models.lora import trainable_parameters
-
-    return trainable_parameters(model, job)
+    """Trainable parameters of the whole model, over all ranks."""
+    whole = replace(job, parallelism=Parallelism())
+    return elements(item for item in parameters(whole, model) if item.trainable)
 
 
 def _instant_terms(peak: Phase, job: Job, gpu: Gpu | None) -> list[Term]:

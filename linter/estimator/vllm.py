@@ -11,7 +11,8 @@ from .estimate import Assumption, Estimate, KvCache, NotEstimable, PerGpu, Phase
 from .inference_assumptions import inference_assumptions
 from .kv_cache import cache_bytes, layer_caches
 from .paged_cache import paged_cache
-from .parameters import allocated, base_dtype, parameters
+from .parameters import allocated, base_dtype
+from .serving_weights import serving_parameters
 from .storage import dtype_bytes
 from .verdict import capacity
 from .vllm_activations import encoder_bytes, profile_run
@@ -20,18 +21,20 @@ from .vllm_settings import Graphs, graphs, sampler_source, settings
 
 if TYPE_CHECKING:
     from ..hardware.gpu import Gpu
-    from ..job import Job
+    from ..job import Inference, Job
     from ..models.model import Model
     from .estimate import Verdict
     from .paged_cache import PagedCache
+    from .parameters import Parameter
     from .runtime import Overhead
     from .vllm_activations import ProfileRun
     from .vllm_settings import Settings
 
 
 class _Parts(NamedTuple):
-    """What one rank holds beside the cache."""
+    """What one rank holds beside the cache. `found` are its parameters, of which `weights` bytes stay on the GPU."""
 
+    found: tuple[Parameter, ...]
     weights: int
     slots: int
     run: ProfileRun
@@ -39,10 +42,11 @@ class _Parts(NamedTuple):
     overhead: Overhead
     settings: Settings
     cache: PagedCache
+    workspace: int
 
     @property
     def outside(self) -> int:
-        """Expected bytes outside torch that count against the budget: kernels and handles, NCCL, perhaps the context."""
+        """Expected bytes outside torch that count against the budget: kernels, NCCL, in some versions the context."""
         return self.overhead.total - (0 if self.settings.context_in_budget else self.overhead.context)
 
     @property
@@ -92,9 +96,9 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     assert given is not None
     parts = _parts(job, model, gpu, chosen)
     room = _room(parts, gpu, given.kv_cache_memory_bytes)
-    refusal, outcome = _outcome(parts, gpu, room, automatic=given.max_model_len == -1)
+    refusal, outcome = _outcome(parts, gpu, room, given)
     pool = parts.request if room is None or refusal else max(0, room.expected)
-    phases = _phases(parts, pool, runtime.allocated_workspace(job, gpu))
+    phases = _phases(parts, pool)
     serve = phases[-1]
     return Estimate(
         kind="inference",
@@ -128,14 +132,15 @@ def _parts(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> _Parts:
     assert given is not None
     dtype = serving_dtype(job, model)
     served = job if job.weights.dtype else job.with_changes({"weights.dtype": dtype})
-    held = allocated(item for item in parameters(served, model) if item.part in ("base", "buffer"))
+    found = tuple(item for item in serving_parameters(served, model) if item.part in ("base", "buffer"))
     element = max(2.0, dtype_bytes(dtype))
     plan = job.parallelism
     caches = layer_caches(model)
     if not chosen.hybrid_cache and any(cache.grows and cache.window is None for cache in caches):
         caches = tuple(cache._replace(window=None) for cache in caches)
     return _Parts(
-        weights=max(0, held - round(given.cpu_offload_gb * GIB)),
+        found=found,
+        weights=max(0, allocated(found) - round(given.cpu_offload_gb * GIB)),
         slots=lora_slots(job, model, element),
         run=profile_run(model, chosen, element, plan.tensor),
         graphs=graphs(model, chosen.graph_sizes),
@@ -150,6 +155,7 @@ def _parts(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> _Parts:
             group_ratio=chosen.group_ratio,
             state=4.0 if "32" in str(model.config.get("mamba_ssm_dtype", "")) else None,
         ),
+        workspace=runtime.allocated_workspace(job, gpu),
     )
 
 
@@ -161,16 +167,17 @@ def _room(parts: _Parts, gpu: Gpu | None, stated: int | None) -> _Room | None:
     budget = round(chosen.utilization * gpu.usable)
     if stated is not None:
         return _Room(budget, stated, stated, stated)
-    held = parts.weights + parts.slots + parts.run.total + parts.outside
+    resident = parts.weights + parts.slots + parts.workspace
+    held = resident + parts.run.total + parts.outside
     below, above = parts.spread
-    least = parts.weights + parts.slots + parts.run.low + max(0, parts.outside - below)
-    most = parts.weights + parts.slots + parts.run.high + parts.outside + above
+    least = resident + parts.run.low + max(0, parts.outside - below)
+    most = resident + parts.run.high + parts.outside + above
     if chosen.graphs_in_budget:
         held, least, most = held + parts.graphs.expected, least + parts.graphs.low, most + parts.graphs.high
     return _Room(budget, budget - held, budget - most, round(chosen.utilization * gpu.total) - least)
 
 
-def _outcome(parts: _Parts, gpu: Gpu | None, room: _Room | None, *, automatic: bool) -> tuple[str | None, Verdict]:
+def _outcome(parts: _Parts, gpu: Gpu | None, room: _Room | None, given: Inference) -> tuple[str | None, Verdict]:
     """The reason for refusing to start, if any, and the verdict."""
     if gpu is None or room is None:
         return None, "unknown"
@@ -182,13 +189,25 @@ def _outcome(parts: _Parts, gpu: Gpu | None, room: _Room | None, *, automatic: b
             f" {bytes_text(free)} free"
         )
         return text, "exceeds" if room.budget > most_free else "tight"
-    needed = parts.cache.block_bytes if automatic else parts.request
+    needed = parts.cache.block_bytes if given.max_model_len == -1 else parts.request
     if room.expected < max(1, needed):
         return _no_room(parts, room), "exceeds" if room.high < max(1, needed) else "tight"
+    if given.kv_cache_memory_bytes is not None:
+        return None, _beside(parts, gpu, given.kv_cache_memory_bytes)
     graphs_beside = 0 if parts.settings.graphs_in_budget else parts.graphs.expected
     if parts.context + room.budget + graphs_beside + above > gpu.total or room.low < max(1, needed):
         return None, "tight"
     return None, "fits"
+
+
+def _beside(parts: _Parts, gpu: Gpu, pool: int) -> Verdict:
+    """Whether a cache of a stated size fits beside the rest; vLLM does not check that (gpu_worker.py)."""
+    expected = parts.weights + parts.slots + parts.workspace + pool
+    low = expected + parts.run.low + parts.graphs.low + parts.overhead.low
+    high = expected + parts.run.high + parts.graphs.high + parts.overhead.high
+    if low > gpu.usable:
+        return "exceeds"
+    return "fits" if high <= gpu.usable else "tight"
 
 
 def _no_room(parts: _Parts, room: _Room) -> str:
@@ -207,13 +226,13 @@ def _no_room(parts: _Parts, room: _Room) -> str:
     return text + (f"; the longest that fits is {longest:,}" if longest else "")
 
 
-def _phases(parts: _Parts, pool: int, workspace: int) -> list[Phase]:
-    fixed = {"weights": parts.weights, "adapter": parts.slots, "buffers": workspace}
+def _phases(parts: _Parts, pool: int) -> list[Phase]:
+    fixed = {"weights": parts.weights, "adapter": parts.slots, "buffers": parts.workspace}
     run = {"activations": parts.run.activations, "logits": parts.run.logits}
     return [
         Phase("load", {"weights": parts.weights, "adapter": parts.slots}),
         Phase("profile_run", {**fixed, **run}),
-        Phase("serve", {**fixed, **run, "kv_cache": pool, "buffers": workspace + parts.graphs.expected}),
+        Phase("serve", {**fixed, **run, "kv_cache": pool, "buffers": parts.workspace + parts.graphs.expected}),
     ]
 
 
@@ -221,10 +240,11 @@ def _per_gpu(parts: _Parts, serve: Phase, room: _Room | None, *, refused: bool) 
     """The engine takes all of its budget; what may vary is what lies outside it. A refused one has no such bound."""
     process = serve.allocated + parts.overhead.total
     below, above = parts.spread
-    slack_low, slack_high = parts.graphs.expected - parts.graphs.low, parts.graphs.high - parts.graphs.expected
-    low, high = process - below - slack_low, process + above + slack_high
+    low, high = process - below, process + above
+    if room is None or refused or not parts.settings.graphs_in_budget:
+        low, high = low - parts.graphs.expected + parts.graphs.low, high + parts.graphs.high - parts.graphs.expected
     if room is None or refused:
-        low, high = low - (parts.run.total - parts.run.low), high + parts.run.high - parts.run.total
+        low, high = low - parts.run.total + parts.run.low, high + parts.run.high - parts.run.total
     return PerGpu(serve.allocated, serve.allocated, process, min(low, process), max(high, process))
 
 
@@ -251,8 +271,7 @@ def _assumptions(job: Job, model: Model, chosen: Settings) -> tuple[Assumption, 
 
 def _terms(job: Job, model: Model, parts: _Parts, room: _Room | None, gpu: Gpu | None) -> list[Term]:
     chosen, run = parts.settings, parts.run
-    served = job if job.weights.dtype else job.with_changes({"weights.dtype": serving_dtype(job, model)})
-    lines = weight_terms([item for item in parameters(served, model) if item.part in ("base", "buffer")])
+    lines = weight_terms(parts.found)
     if parts.slots:
         given = job.inference
         rank = (given.max_lora_rank if given else None) or 16

@@ -48,7 +48,7 @@ def profile_run(model: Model, settings: Settings, element: float, tensor: int) -
     requests = min(settings.max_num_seqs, tokens)
     layers = layer_bytes(model, tokens, element, tensor)
     hidden = round(element * model.shape.hidden * (tokens + 2 * requests))
-    logits = requests * padded_vocabulary(model, tensor) * settings.sampler_bytes
+    logits = requests * padded_vocabulary(model) * settings.sampler_bytes
     sampler = hidden + logits
     high = max(layers + round(2 * element * tokens * model.shape.hidden), sampler) + encoder_bytes(
         model, tokens, element
@@ -78,10 +78,9 @@ def layer_bytes(model: Model, tokens: int, element: float, tensor: int) -> int:
     return round(element * tokens * widest)
 
 
-def padded_vocabulary(model: Model, tensor: int) -> int:
-    """The vocabulary as vLLM pads it, to a multiple of 64 on every rank."""
-    step = _VOCABULARY_PADDING * tensor
-    return -(-model.shape.vocabulary // step) * step
+def padded_vocabulary(model: Model) -> int:
+    """The vocabulary as vLLM pads it, to a multiple of 64."""
+    return -(-model.shape.vocabulary // _VOCABULARY_PADDING) * _VOCABULARY_PADDING
 
 
 def encoder_bytes(model: Model, tokens: int, element: float) -> int:

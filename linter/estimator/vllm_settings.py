@@ -133,7 +133,8 @@ def captured_sizes(given: Inference, row: dict[str, Any], max_num_seqs: int) -> 
         return 0
     if given.cudagraph_capture_sizes is not None:
         return len(given.cudagraph_capture_sizes)
-    largest, coarse = row["graph_sizes"]
+    largest: int = row["graph_sizes"][0]
+    coarse: int | None = row["graph_sizes"][1]
     if coarse is not None or largest <= 256:
         largest = min(largest, 2 * max_num_seqs if coarse is not None else max_num_seqs)
     fine = min(largest, coarse if coarse is not None else largest)

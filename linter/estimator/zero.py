@@ -16,7 +16,7 @@ from .gradients import gradient_dtype, largest_gradient
 from .layout import Layout
 from .loading import loading
 from .parameters import allocated, elements
-from .ranks import Ranks, ranks
+from .ranks import Ranks, per_node, ranks
 from .storage import dtype_bytes
 
 if TYPE_CHECKING:
@@ -126,13 +126,14 @@ def _stage12(job: Job, zero: Zero, found: tuple[Parameter, ...]) -> Layout:
         adapter=allocated(item for item in found if item.part in ("adapter", "copy")),
         optimizer=0 if offload else states.allocated + masters,
         paged=0 if offload else states.paged,
+        host=0 if offload else per_node(job) * (states.paged + states.host),
         gradients=int(elements(trained) * each),
         trainable=elements(trained),
         largest_gradient=largest_gradient(trained, job),
-        load=loading(found),
+        load=loading(found, job),
         accumulating=job.gradient_accumulation_steps > 1,
         in_backward=spec.in_backward,
-        partition=int(share * each),
+        partition=int(share * each) if zero.stage else 0,
         full=zero.stage < 2,
         on_host=offload,
     )
@@ -174,13 +175,16 @@ def _stage3(job: Job, model: Model, zero: Zero, found: tuple[Parameter, ...]) ->
         weights=allocated(item for item in fixed) + (0 if parameters_away else over.size(base)),
         adapter=0 if parameters_away else over.size(item for item in loose if item.part != "base"),
         optimizer=kept,
+        paged=0 if optimizer_away else states.paged,
         gradients=0 if optimizer_away else int(share * each),
         trainable=elements(trained),
         largest_gradient=largest_gradient(trained, job),
-        load=_load3(found, fixed, over),
+        load=_load3(found, fixed, over, job),
         accumulating=job.gradient_accumulation_steps > 1,
     )
-    persistent = sum(item.elements for item in loose if item.size <= zero.param_persistence_threshold)
+    persistent = sum(
+        item.elements for item in loose if not item.packed and item.size <= zero.param_persistence_threshold
+    )
     width = max((dtype_bytes(item.dtype) for item in loose), default=2.0)
     built.gathered = window(job, model, zero, loose, width)
     bucket = int(zero.reduce_bucket_size * each) if zero.contiguous_gradients and trained else 0
@@ -194,9 +198,9 @@ def _stage3(job: Job, model: Model, zero: Zero, found: tuple[Parameter, ...]) ->
     if not optimizer_away:
         built.step_gradients = int(sub_group * (each + 4))
         built.step_optimizer = max(0, min(states.temporary, 4 * sub_group) - int(sub_group * each))
-    built.host = host.partitions(job, share, states, zero, over.size(loose))
+    built.host = host.partitions(job, share, states, zero, over.size(loose)) + per_node(job) * built.paged
     built.terms = [
-        *derivation.weights([item for item in loose if not parameters_away], over.dense),
+        *derivation.weights([item for item in loose if not parameters_away], over),
         *derivation.weights(fixed),
         *([] if optimizer_away else derivation.gradients(trained, job, over.dense)),
         *([] if optimizer_away else derivation.optimizer(items, spec, states, job, masters, over.dense)),
@@ -219,7 +223,7 @@ def _partitioned(found: Sequence[Parameter], job: Job) -> tuple[list[Parameter],
     return loose, fixed
 
 
-def _load3(found: Sequence[Parameter], fixed: Sequence[Parameter], over: Ranks) -> int:
+def _load3(found: Sequence[Parameter], fixed: Sequence[Parameter], over: Ranks, job: Job) -> int:
     """`zero.Init` divides each tensor as it is made: one whole tensor at a time.
 
     Packed weights are loaded before DeepSpeed sees them: from_pretrained skips `zero.Init` for a quantised model, so
@@ -227,7 +231,7 @@ def _load3(found: Sequence[Parameter], fixed: Sequence[Parameter], over: Ranks) 
     """
     if any(item.packed for item in found) and not any(item.packed for item in fixed):
         packed = [item for item in found if item.part == "base"]
-        return allocated(packed) - over.size(packed) + loading(found)
+        return allocated(packed) - over.size(packed) + loading(found, job)
     return max((int(item.size * dtype_bytes(item.dtype)) for item in found if not item.packed), default=0)
 
 

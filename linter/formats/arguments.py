@@ -27,7 +27,7 @@ class Arguments:
     place of the mapping in its file.
     """
 
-    __slots__ = ("entries", "prefix", "dashes")
+    __slots__ = ("dashes", "entries", "prefix")
 
     def __init__(self, node: Node | None, prefix: str = "", *, dashes: bool = False) -> None:
         self.prefix = prefix

@@ -25,11 +25,11 @@ _ATTENTION = {"flex": "flex_attention"}
 _ZERO = "parallelism.zero."
 
 _DEEPSPEED_FILES = {
-    (1, False, False): "deepspeed_configs/zero1.json",
-    (2, True, False): "deepspeed_configs/zero2.json",
-    (3, False, False): "deepspeed_configs/zero3_bf16.json",
-    (3, False, True): "deepspeed_configs/zero3_bf16_cpuoffload_params.json",
-    (3, True, True): "deepspeed_configs/zero3_bf16_cpuoffload_all.json",
+    (1, "none", "none"): "deepspeed_configs/zero1.json",
+    (2, "cpu", "none"): "deepspeed_configs/zero2.json",
+    (3, "none", "none"): "deepspeed_configs/zero3_bf16.json",
+    (3, "none", "cpu"): "deepspeed_configs/zero3_bf16_cpuoffload_params.json",
+    (3, "cpu", "cpu"): "deepspeed_configs/zero3_bf16_cpuoffload_all.json",
 }
 """(stage, optimizer offload, parameter offload) -> the file axolotl 0.19.0 ships; its zero2.json offloads."""
 
@@ -81,9 +81,9 @@ def _zero(reading: Reading, changes: dict[str, Any]) -> Keys | None:
     stage = changes.get(f"{_ZERO}stage", zero.stage if zero else 0)
     optimizer = changes.get(f"{_ZERO}offload_optimizer.device", zero.offload_optimizer.device if zero else "none")
     parameters = changes.get(f"{_ZERO}offload_parameters.device", zero.offload_parameters.device if zero else "none")
-    if stage == 3 and optimizer == "cpu":
-        parameters = "cpu" if f"{_ZERO}offload_parameters.device" not in changes else parameters
-    file = _DEEPSPEED_FILES.get((stage, optimizer == "cpu", parameters == "cpu"))
+    if stage == 3 and optimizer == "cpu" and f"{_ZERO}offload_parameters.device" not in changes:
+        parameters = "cpu"
+    file = _DEEPSPEED_FILES.get((stage, optimizer, parameters))
     if file is not None and "bf16" in file and reading.job.weights.dtype != "bfloat16":
         file = "deepspeed_configs/zero3.json" if file.endswith("zero3_bf16.json") else None
     if file is None:
@@ -206,16 +206,14 @@ def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
 
 def edits_of(reading: Reading, wanted: Keys) -> list[Edit] | None:
     """The edits that write and take out keys of the checked file; None when that cannot be done safely."""
-    from ..source.edit import EditError, remove_key, set_keys
+    from ..source.edit import EditError, change
 
     written = {key: value for key, value in wanted.items() if value is not None}
+    removed = [key for key, value in wanted.items() if value is None]
     try:
-        found = list(set_keys(reading.config, written)) if written else []
-        for key in (key for key, value in wanted.items() if value is None):
-            found += remove_key(reading.config, key)
+        return change(reading.config, written, remove=removed)
     except EditError:
         return None
-    return found
 
 
 def _text(value: object) -> str:

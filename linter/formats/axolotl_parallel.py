@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .axolotl_config import UPSTREAM
+from ..job import Fsdp
+from .axolotl_config import NAME, UPSTREAM
 from .axolotl_weights import WORDS
 from .deepspeed_reference import apply_reference
 from .deepspeed_values import AutoValues
 from .fsdp import FsdpDefaults, Section, apply_fsdp
+from .keys import load
 from .model_facts import hidden_size
 from .world_size import Stated, set_hardware
 
@@ -39,8 +41,10 @@ def set_parallelism(config: AxolotlConfig) -> None:
             builder.default(field, 1)
     set_hardware(builder, config.project, _stated(config), sharded=config.is_fsdp or config.is_deepspeed)
     deepspeed = keys.raw("deepspeed")
-    builder.default("parallelism.fsdp", None)
-    builder.default("parallelism.zero", None)
+    if not config.is_fsdp:
+        builder.default("parallelism.fsdp", None)
+    if config.is_fsdp or not config.is_deepspeed:
+        builder.default("parallelism.zero", None)
     if config.is_fsdp:
         _set_fsdp(config)
         if deepspeed is not None and deepspeed.value and (legacy := keys.raw("fsdp")) and legacy.value:
@@ -93,9 +97,16 @@ def _set_fsdp(config: AxolotlConfig) -> None:
     version = keys.integer("fsdp_version", least=1)
     stated = (version.value, version.entry, version.key) if version and version.value in (1, 2) else None
     word = WORDS.get(job.precision.autocast or "", "no")
-    apply_fsdp(builder, Section(node, "fsdp_config"), _FSDP, word, stated)
+    known = frozenset(load(NAME)["$defs"]["FSDPConfig"]["properties"]) | {"version"}
+    container = given if given is not None and given.value else legacy
+    assert container is not None
+    config.put("parallelism.fsdp", container, Fsdp())
+    apply_fsdp(builder, Section(node, "fsdp_config", known), _FSDP, word, stated)
     if legacy is not None and legacy.value:
         _legacy(config, legacy)
+    sync = keys.mapping("accelerator_config").mapping("gradient_accumulation_kwargs").flag("sync_each_batch")
+    if sync:
+        config.put("parallelism.fsdp.sync_each_batch", sync, sync.value)
     replicas, shards = keys.integer("dp_replicate_size", least=2), keys.integer("dp_shard_size", least=1)
     if replicas and shards:
         config.put("parallelism.fsdp.shard_size", shards, shards.value, f"{replicas.value} replicas")

@@ -34,11 +34,11 @@ def accepts(schema: dict[str, Any], node: Node, coercion: str) -> bool:
         return "array" in names
     value = node.value
     if coercion == "yaml":
-        return _loosely(names, value)
+        return _loosely(names, value) or str(value).lower() in (str(item).lower() for item in schema.get("enum", ()))
     if value is None:
         return "null" in names or None in schema.get("enum", ())
     if "enum" in schema:
-        return value in schema["enum"] and not (isinstance(value, bool) and True not in schema["enum"])
+        return any(value == item and isinstance(value, bool) == isinstance(item, bool) for item in schema["enum"])
     return any(_TESTS[name](value) for name in names if name in _TESTS)
 
 

@@ -1,4 +1,4 @@
-"""Job changes in the words of a DeepSpeed config."""
+"""Job changes in the words of a DeepSpeed config: ZeRO stage, offload, batch sizes."""
 
 from __future__ import annotations
 
@@ -6,57 +6,71 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..finding import Edit
+    from ..source.node import Node
     from .format import Reading
 
-_ZERO = "parallelism.zero."
+_OFFLOADS = {
+    "parallelism.zero.offload_optimizer.device": ("offload_optimizer", "cpu_offload"),
+    "parallelism.zero.offload_parameters.device": ("offload_param", "cpu_offload_param"),
+}
+"""Job field -> the section that says it, and the old switch that DeepSpeed refuses beside it."""
+
+_SIZES = {
+    "micro_batch_size": "train_micro_batch_size_per_gpu",
+    "gradient_accumulation_steps": "gradient_accumulation_steps",
+}
 
 
-def keys(reading: Reading, changes: dict[str, Any], prefix: str = "") -> dict[str, Any] | None:
-    """The DeepSpeed keys to set for a change, dotted below `prefix`; None when a part cannot be said here."""
+def keys_for(reading: Reading, changes: dict[str, Any]) -> dict[str, Any] | None:
+    """The keys that make a change; None when a part of it cannot be said here."""
     root = reading.config.root
-    section = root.find(f"{prefix}zero_optimization")
-    if section is None or not section.value.is_mapping:
+    section = root.get("zero_optimization")
+    if section is None or not section.is_mapping:
         return None
     wanted: dict[str, Any] = {}
-    zero = f"{prefix}zero_optimization."
     for path, value in changes.items():
-        if path == f"{_ZERO}stage":
-            wanted[f"{zero}stage"] = value
-        elif path == f"{_ZERO}offload_optimizer.device":
-            wanted.update(_offload(section.value.get("offload_optimizer"), f"{zero}offload_optimizer", value))
-        elif path == f"{_ZERO}offload_parameters.device":
-            wanted.update(_offload(section.value.get("offload_param"), f"{zero}offload_param", value))
-        elif path == "micro_batch_size" and root.get("train_batch_size") is None:
-            wanted[f"{prefix}train_micro_batch_size_per_gpu"] = value
-        elif path == "gradient_accumulation_steps" and root.get("train_batch_size") is None:
-            wanted[f"{prefix}gradient_accumulation_steps"] = value
+        if path == "parallelism.zero.stage":
+            wanted["zero_optimization.stage"] = value
+        elif path in _OFFLOADS:
+            name, old = _OFFLOADS[path]
+            if section.get(old) is not None:
+                return None
+            wanted.update(_offload(section.get(name), f"zero_optimization.{name}", value))
+        elif path in _SIZES and _is_free(root, _SIZES[path]):
+            wanted[_SIZES[path]] = value
         else:
             return None
     return wanted
 
 
-def _offload(present: Any, key: str, device: str) -> dict[str, Any]:
+def _offload(present: Node | None, key: str, device: str) -> dict[str, Any]:
     if present is not None and present.is_mapping:
         return {f"{key}.device": device}
     return {key: {"device": device, "pin_memory": True}}
 
 
+def _is_free(root: Node, key: str) -> bool:
+    """Whether a size may change alone: no total ties it, and it is not the client's ("auto")."""
+    node = root.get(key)
+    return root.get("train_batch_size") is None and (node is None or node.value != "auto")
+
+
 def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
     """The change as DeepSpeed keys: `zero_optimization.stage: 3`."""
-    wanted = keys(reading, changes)
+    wanted = keys_for(reading, changes)
     if not wanted:
         return None
     return ", ".join(f"{key}: {value['device'] if isinstance(value, dict) else value}" for key, value in wanted.items())
 
 
 def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits of the file that make the change."""
+    """The edits that make the change; None when DeepSpeed cannot say it or the file cannot be edited safely."""
     from ..source.edit import EditError, set_keys
 
-    wanted = keys(reading, changes)
+    wanted = keys_for(reading, changes)
     if not wanted:
         return None
     try:
-        return list(set_keys(reading.config, wanted))
+        return set_keys(reading.config, wanted)
     except EditError:
         return None

@@ -39,8 +39,10 @@ _FIELDS: tuple[tuple[str, tuple[str, ...], bool], ...] = (
 
 def apply_zero(writer: Writer) -> None:
     """Set `parallelism.zero`; a config without the section, or with `false`, is stage 0."""
-    writer.builder.job.parallelism.zero = None
     entry = writer.root.entry("zero_optimization")
+    writer.put(
+        "parallelism.zero", Zero(), entry, "zero_optimization", "" if entry is not None else "a DeepSpeed config"
+    )
     section = entry.value if entry is not None and entry.value.is_mapping else None
     stage = section.entry("stage") if section is not None else None
     number = as_integer(scalar(stage))

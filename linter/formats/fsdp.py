@@ -30,18 +30,25 @@ class FsdpDefaults(NamedTuple):
     version: int = 1
     wrap: str = "none"
     use_orig_params: bool = False
+    cpu_ram_efficient_loading: bool = False
     state_dict_type: str | None = None
 
 
 class Section(NamedTuple):
-    """An FSDP mapping and its dotted place; keys may carry the `fsdp_` prefix."""
+    """An FSDP mapping and its dotted place; keys may carry the `fsdp_` prefix.
+
+    `known` are the keys that its tool does not drop; None where all reach accelerate.
+    """
 
     node: Node | None
     prefix: str
+    known: frozenset[str] | None = None
 
     def find(self, *names: str) -> tuple[Entry | None, str]:
         """The entry of the first name that is there, with or without prefix, and its dotted key."""
         for name in names:
+            if self.known is not None and name not in self.known:
+                continue
             for key in (name, f"fsdp_{name}"):
                 entry = self.node.entry(key) if self.node is not None else None
                 if entry is not None and entry.value.value is not None:
@@ -79,8 +86,8 @@ class _Fsdp:
         self.switch("offload", False, "offload_params", "cpu_offload", "offload")
         self.switch("use_orig_params", self.defaults.use_orig_params, "use_orig_params")
         self.switch("forward_prefetch", False, "forward_prefetch")
-        self.switch("cpu_ram_efficient_loading", False, "cpu_ram_efficient_loading")
-        self.word("backward_prefetch", "backward_prefetch", "backward_prefetch_policy")
+        self.switch("cpu_ram_efficient_loading", self.defaults.cpu_ram_efficient_loading, "cpu_ram_efficient_loading")
+        self.word("backward_prefetch", "backward_prefetch")
         self.word("state_dict_type", "state_dict_type")
         self.precision(mixed_precision)
         self.checkpointing()

@@ -28,6 +28,7 @@ from .training_arguments import (
 )
 from .training_sharding import set_sharding
 from .trl import set_lengths, set_objective, set_rl
+from .trl_launch import Launch
 
 if TYPE_CHECKING:
     from ..source.document import Document
@@ -100,7 +101,7 @@ def read(document: Document, project: Project) -> Reading:
     set_rl(builder, run.arguments, flavour.defaults, objective)
     set_lengths(builder, run.arguments, flavour.defaults, objective)
     set_evaluation(run)
-    set_sharding(run)
+    set_sharding(run, _launch(run, flavour))
     _force_reentrant(run, flavour)
     reading.problems = _key_problems(document, flavour) + reading.problems
     return reading
@@ -188,6 +189,12 @@ def _set_packing(run: Run, flavour: Flavour) -> None:
     else:
         run.builder.default("packing", False)
     run.builder.default("padded", False, "rows are padded to the longest of a batch")
+
+
+def _launch(run: Run, flavour: Flavour) -> Launch | None:
+    """Only TRL's own command line reads options of `accelerate launch` from the file."""
+    names = ("accelerate_config", "config_file", "num_processes")
+    return Launch(run) if flavour.name == "trl" and any(name in run.arguments for name in names) else None
 
 
 def _force_reentrant(run: Run, flavour: Flavour) -> None:

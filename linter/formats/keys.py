@@ -174,7 +174,7 @@ class _Walk:
         suggestion = ""
         if self.suggested < MAX_SUGGESTIONS:
             self.suggested += 1
-            suggestion = nearest(key, shape.properties) or self.elsewhere(key, dotted)
+            suggestion = self.elsewhere(key, dotted) or nearest(key, shape.properties)
         values = {"suggestion": suggestion, "treatment": shape.unknown, "upstream": self.upstream}
         self.add("unknown-key", entry, dotted, values, at_key=True)
 

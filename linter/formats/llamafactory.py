@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .arguments import Arguments
-from .format import Format, JobBuilder, Reading
+from .format import Format, JobBuilder, Problem, Reading
 from .keys import key_problems
 from .llamafactory_inference import read_inference
+from .llamafactory_megatron import is_megatron, set_megatron
 from .llamafactory_method import set_base, set_low_rank, set_method, set_rl
 from .training_arguments import (
     ATTENTION,
@@ -78,8 +79,16 @@ def read(document: Document, project: Project) -> Reading:
         _read_training(run)
     else:
         read_inference(run)
-    reading.problems = key_problems(document, NAME) + reading.problems
+    reading.problems = _key_problems(run) + reading.problems
     return reading
+
+
+def _key_problems(run: Run) -> list[Problem]:
+    """Unknown, mistyped and removed keys; beside Megatron's arguments only what looks like a misspelt key."""
+    problems = key_problems(run.builder.document, NAME)
+    if not is_megatron(run.arguments):
+        return problems
+    return [item for item in problems if item.kind != "unknown-key" or item.values["suggestion"]]
 
 
 def _trains(arguments: Arguments) -> bool:
@@ -110,6 +119,8 @@ def _read_training(run: Run) -> None:
     set_rl(run, objective)
     set_evaluation(run)
     set_sharding(run)
+    if is_megatron(run.arguments):
+        set_megatron(run)
 
 
 def _set_objective(run: Run) -> str:

@@ -37,7 +37,7 @@ def _set_quantization(run: Run) -> None:
         run.builder.default("weights.quantization", None)
         return
     method = run.arguments.text("quantization_method")
-    name = method.value if method else "bnb"
+    name = {"bitsandbytes": "bnb"}.get(method.value, method.value) if method else "bnb"
     if name == "bnb" and bits.value == 4:
         kind = run.arguments.text("quantization_type")
         if kind and kind.value in ("nf4", "fp4"):

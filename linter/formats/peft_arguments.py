@@ -1,7 +1,7 @@
 """The model of a Transformers/TRL config as it is loaded: dtype, bitsandbytes quantisation, PEFT adapter.
 
 Facts from trl 1.16.0 (`trainer/model_config.py`, `trainer/utils.py`, `sft_trainer.py`), transformers 5.23.0
-(`modeling_utils.py`, `utils/quantization_config.py`) and peft 0.21.2 (`LoraConfig`); `flavours.json` holds the defaults.
+(`modeling_utils.py`, `utils/quantization_config.py`) and peft 0.21.2 (`LoraConfig`); defaults are in `flavours.json`.
 """
 
 from __future__ import annotations

@@ -34,12 +34,15 @@ _TOP_KEYS: dict[str, frozenset[str]] = {
     ),
     "vllm": frozenset(
         {
-            "model", "tensor-parallel-size", "tensor_parallel_size", "gpu-memory-utilization",
-            "gpu_memory_utilization", "max-model-len", "max_model_len", "max-num-seqs", "max_num_seqs",
+            "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "max_model_len", "max_num_seqs",
+            "gpu_memory_utilization", "max_num_batched_tokens", "kv_cache_dtype", "enforce_eager",
+            "enable_prefix_caching", "enable_chunked_prefill", "speculative_config", "compilation_config",
+            "served_model_name", "enable_lora", "max_lora_rank", "swap_space", "cpu_offload_gb", "block_size",
+            "enable_expert_parallel",
         }
     ),
 }  # fmt: skip
-"""Format name -> keys of which a file of that format has at least one at its top; the first that agrees wins."""
+"""Format name -> keys, dashes as underscores, of which its files have at least one at the top; the first to agree wins."""
 
 FORMAT_NAMES: tuple[str, ...] = tuple(_TOP_KEYS)
 
@@ -56,7 +59,7 @@ def recognise(document: Document) -> Format | None:
     """The format that `document` is of, judged by its first root; None for a file of no known format."""
     if not document.roots or not document.root.is_mapping:
         return None
-    present = set(document.root.keys())
+    present = {key.replace("-", "_") for key in document.root.keys()}
     for name, keys in _TOP_KEYS.items():
         if not keys.isdisjoint(present):
             format_ = find(name)

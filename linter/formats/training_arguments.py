@@ -35,7 +35,7 @@ class Run(NamedTuple):
     reading: Reading
     defaults: dict[str, Any]
 
-    def put(self, path: str, given: Given, value: Any = None, note: str = "") -> None:  # noqa: ANN401
+    def put(self, path: str, given: Given, value: Any = None, note: str = "") -> None:
         """Set a Job field from a key of the file; to `value` where that differs from what is written."""
         self.builder.from_entry(path, given.value if value is None else value, given.entry, given.key, note)
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from ..source.node import Entry, Node
 from . import references
 from .deepspeed_config import apply
+from .deepspeed_reference import apply_reference
 from .deepspeed_values import AutoValues, Reference
 from .format import JobBuilder
-from .deepspeed_reference import apply_reference
 from .fsdp import FsdpDefaults, Section, apply_fsdp
 from .model_facts import hidden_size
 from .training_arguments import mixed_precision
@@ -19,17 +19,19 @@ if TYPE_CHECKING:
     from ..source.document import Document
     from .arguments import Given
     from .training_arguments import Run
-    from .world_size import Stated
+    from .trl_launch import Launch
 
 
-def set_sharding(run: Run, stated: Stated | None = None) -> None:
-    """`hardware` and `parallelism`: DeepSpeed from a file or inline, FSDP, else plain data parallelism.
+def set_sharding(run: Run, launch: Launch | None = None) -> None:
+    """`hardware` and `parallelism`: DeepSpeed from a file or inline, FSDP, the launcher's, else plain data parallelism.
 
     Call it last: DeepSpeed overrides the dtypes and fills "auto" from what has been read before.
     """
+    stated = launch.stated if launch else None
     deepspeed = run.arguments.raw("deepspeed")
     fsdp = _fsdp_options(run)
-    sharded = bool(deepspeed and deepspeed.value) or fsdp is not None
+    launched = launch.kind if launch else ""
+    sharded = bool(deepspeed and deepspeed.value) or fsdp is not None or launched in ("DEEPSPEED", "FSDP")
     set_hardware(run.builder, run.project, stated, sharded=sharded)
     run.builder.default("parallelism.tensor", 1)
     run.builder.default("parallelism.pipeline", 1)
@@ -43,6 +45,8 @@ def set_sharding(run: Run, stated: Stated | None = None) -> None:
     else:
         run.builder.default("parallelism.zero", None)
         run.builder.default("parallelism.fsdp", None)
+        if launch:
+            launch.apply()
 
 
 def set_deepspeed(run: Run, given: Given) -> None:
@@ -118,7 +122,12 @@ def _set_fsdp(run: Run, given: Given, words: list[str]) -> None:
     section = Section(node, prefix)
     word = {"bfloat16": "bf16", "float16": "fp16", None: "no"}[dtype]
     upstream = f"transformers {run.builder.job.versions.get('transformers', '')}".strip()
-    apply_fsdp(writer, section, FsdpDefaults(upstream, 2, "transformer", True, "FULL_STATE_DICT"), word)
+    apply_fsdp(
+        writer,
+        section,
+        FsdpDefaults(upstream, 2, "transformer", use_orig_params=True, state_dict_type="FULL_STATE_DICT"),
+        word,
+    )
     strategy = next((word for word in words if word in _SHARDING), None)
     if strategy and section.find("reshard_after_forward", "sharding_strategy")[0] is None:
         if builder.job.get("parallelism.fsdp.version") == 1:

@@ -86,7 +86,7 @@ def set_objective(builder: JobBuilder, arguments: Arguments) -> str:
     return "sft"
 
 
-def _put(builder: JobBuilder, objective: str, given: Any, note: str) -> str:  # noqa: ANN401
+def _put(builder: JobBuilder, objective: str, given: Any, note: str) -> str:
     builder.from_entry("objective", objective, given.entry, given.key, note)
     return objective
 
@@ -198,7 +198,7 @@ def _set_online(builder: JobBuilder, arguments: Arguments, defaults: dict[str, A
 
 
 ASSUMED_PROMPT = 512
-"""Prompt tokens where nothing bounds them: the `max_prompt_length` default of trl 0.9 to 0.24, which later went away."""
+"""Prompt tokens where nothing bounds them: the `max_prompt_length` default of trl 0.9 to 0.24, later dropped."""
 
 
 def set_lengths(builder: JobBuilder, arguments: Arguments, defaults: dict[str, Any], objective: str) -> None:

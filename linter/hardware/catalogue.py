@@ -34,7 +34,7 @@ _UNIT = re.compile(r"g(?:i?b)?\b")
 _COUNT_LAST = re.compile(r"(?::|(?<=[0-9 _-])[x*]\s*)(\d{1,4})$")
 
 
-class UnknownGpu(Exception):
+class UnknownGpu(Exception):  # noqa: N818
     """A name that no GPU of the catalogue answers to; the message is one line and names the nearest."""
 
 

@@ -7,7 +7,7 @@ code object is ever compiled, and only the syntax listed here is accepted.
 Names are config fields, dotted for nested ones; `i` is the layer index and `L` the number of layers of its stack.
 A comparison with a missing field (None) is False, indexing past the end gives None, arithmetic on anything but
 numbers raises. `at(field, k)` reads a field that is a list or one number for all; `ints(field)` a list that may be
-written as text.
+written as text; `count(field)` is the length of a list, 1 for a single value.
 """
 
 from __future__ import annotations
@@ -135,6 +135,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "int": lambda value: int(_number(value)),
     "len": len,
     "at": lambda value, index: value[index] if isinstance(value, list) else value,
+    "count": lambda value: len(value) if isinstance(value, list) else 1,
     "ints": _ints,
     "min": min,
     "max": max,

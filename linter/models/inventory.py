@@ -122,7 +122,7 @@ class Part:
                 self._stacked(row, name[:at], found)
             elif row.get("when") is None or self.fields.evaluate(row["when"]):
                 shape = self._shape(row)
-                if shape is not None:
+                if shape is not None and 0 not in shape:
                     found.append(_tensor(row, shape, None, ""))
         return found
 
@@ -145,7 +145,8 @@ class Part:
             taken = set(here)
             layers = tuple(i for i in layers if i not in taken)
             for shape, group in self._shapes(dims, here, stack):
-                found.append(_tensor(row, shape, group, prefix))
+                if 0 not in shape:
+                    found.append(_tensor(row, shape, group, prefix))
 
     def _shapes(
         self, dims: list[str], layers: tuple[int, ...], stack: _Stack

@@ -122,13 +122,13 @@ class _WithFactor:
         self.facts = facts
         self.factor = factor
 
-    def get(self, path: str) -> Any:  # noqa: ANN401
+    def get(self, path: str) -> Any:
         return self.factor if path == "factor" else self.facts.get(path)
 
     def has(self, path: str) -> bool:
         return self.facts.has(path)
 
-    def peak_if(self, changes: dict[str, Any]) -> Any:  # noqa: ANN401
+    def peak_if(self, changes: dict[str, Any]) -> Any:
         return self.facts.peak_if(changes)
 
 
@@ -150,7 +150,7 @@ def _keys_text(config: dict[str, Any], rename: dict[str, str]) -> str:
     return ", ".join(parts)
 
 
-def _word(value: Any) -> str:  # noqa: ANN401
+def _word(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return "null" if value is None else str(value)

@@ -141,6 +141,7 @@ class _Compiler:
             factors=tuple(factors.plain()) if factors else (),
             fix=_value(get("fix")) or "unsafe",
             rank=rank.value if rank else 0,
+            family=_value(get("family")) or "",
             text=self.template(text) if text else None,
         )
 
@@ -160,7 +161,7 @@ class _Compiler:
         return RuleError(self.path, reason, *((node.span.line, node.span.column) if node else ()))
 
 
-def _value(node: Node | None) -> Any:  # noqa: ANN401
+def _value(node: Node | None) -> Any:
     return node.value if node else None
 
 

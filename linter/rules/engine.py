@@ -16,7 +16,7 @@ from .rule import CONFIDENCES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..finding import Severity
+    from ..finding import Severity, Suggestion
     from ..formats.format import Project, Reading
     from ..hardware.gpu import Gpu
     from .rule import Rule, Selection
@@ -52,7 +52,9 @@ def run(reading: Reading, project: Project, gpu: Gpu | None, selection: Selectio
             finding = _finding(hit, facts, selection, fired, ordinals)
             if finding is not None:
                 findings.append(finding)
-    return sorted(findings, key=lambda f: (f.location.path != reading.config.path, f.location.path, f.location.span[:2]))
+    return sorted(
+        findings, key=lambda f: (f.location.path != reading.config.path, f.location.path, f.location.span[:2])
+    )
 
 
 def evaluate_rules(facts: Facts, selection: Selection) -> Iterator[Fired]:
@@ -100,7 +102,7 @@ def _finding(
     if hit.about_memory:
         severity, confidence, doubts = _doubted(rule, facts)
         notes += doubts
-    suggestions = ()
+    suggestions: tuple[Suggestion, ...] = ()
     if rule.suggest:
         from .suggest import suggestions_for
 

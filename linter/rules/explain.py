@@ -16,8 +16,8 @@ def page(file: RuleFile, outcomes: Sequence[Outcome] = ()) -> str:
     source = file.source
     blocks = [
         f"# {file.id} {file.name}",
-        f"{file.severity}, confidence {file.rule.confidence}, {file.status}, since {file.rule.since};"
-        f" applies to {file.applies_text}",
+        ", ".join((file.severity, f"confidence {file.rule.confidence}", file.status, f"since {file.rule.since}"))
+        + f"; applies to {file.applies_text}",
     ]
     for title, key in (("What it finds", "what"), ("Why it matters", "why"), ("Limits", "limits")):
         if source.get(key):
@@ -45,8 +45,8 @@ def index_page(files: Sequence[RuleFile]) -> str:
         [
             "# Rules",
             "",
-            f"{len(files)} rules. Stable rules run by default; a rule in preview runs with `--preview` or when it is"
-            " selected by id or name. [What rules may speak of](facts.md).",
+            f"{len(files)} rules. Stable rules run by default; one in preview runs with `--preview` or when selected",
+            "by id or name. [What rules may speak of](facts.md).",
             "",
             "| id | name | severity | status | what it finds |",
             "|---|---|---|---|---|",
@@ -67,11 +67,11 @@ def facts_page() -> str:
         [
             "# Facts",
             "",
-            "Conditions and `{placeholders}` are Python expressions over these names. Besides the table: every field of"
-            " the Job by its dotted path, `config.<key>` of the checked file, `deepspeed.<key>` of the DeepSpeed config in"
-            " force, and in rules with `each` the values of the problem: "
-            + ", ".join(f"`item.{name}`" for name in ITEM_VALUES)
-            + ".",
+            "Conditions and `{placeholders}` are Python expressions over these names. Besides the table: every field",
+            "of the Job by its dotted path, `origin.<field>` (file, default, assumed ...), `config.<key>` of the",
+            "checked file, `deepspeed.<key>` of the DeepSpeed config in force, and in rules with `each` the values of",
+            "the problem:",
+            ", ".join(f"`item.{name}`" for name in ITEM_VALUES) + ".",
             "",
             "A fact that cannot be derived makes a rule silent. Byte constants: `KiB MiB GiB TiB`. Functions: "
             + ", ".join(f"`{name}`" for name in sorted(ARITY))
@@ -92,7 +92,11 @@ def _example(example: dict[str, Any], outcome: Outcome | None) -> str:
     language = "json" if name.endswith(".json") or not isinstance(example["config"], str) else "yaml"
     hardware = ", ".join(f"{key} {example[key]}" for key in ("gpu", "gpus", "nodes") if key in example)
     expected = ", ".join(example["expect"]) or "no finding"
-    lines = [f"`{name}`" + (f" on {hardware}" if hardware else "") + f": {expected}", "", _code(config_text(example), language)]
+    lines = [
+        f"`{name}`" + (f" on {hardware}" if hardware else "") + f": {expected}",
+        "",
+        _code(config_text(example), language),
+    ]
     for path, text in example.get("files", {}).items():
         lines += ["", f"with `{path}`:", "", _code(text, "json" if path.endswith(".json") else "yaml")]
     for finding in outcome.findings if outcome else ():
@@ -107,11 +111,11 @@ def _effect(size: int | None) -> str:
     return f": {bytes_text(size)}" if size is not None else ""
 
 
-def _condition(when: Any) -> str:  # noqa: ANN401
+def _condition(when: Any) -> str:
     return "\nand ".join(str(part) for part in when) if isinstance(when, list) else str(when)
 
 
-def _advice(advice: Any) -> str:  # noqa: ANN401
+def _advice(advice: Any) -> str:
     if isinstance(advice, str):
         return "a search over all changes, two or three together" if advice == "search" else advice.replace("-", " ")
     if "text" in advice:

@@ -38,17 +38,17 @@ UNKNOWN = Unknown()
 class FactSource(Protocol):
     """What an expression is evaluated against."""
 
-    def get(self, path: str) -> Any:  # noqa: ANN401
+    def get(self, path: str) -> Any:
         """The value of a fact, UNKNOWN where it cannot be derived."""
 
     def has(self, path: str) -> bool:
         """Whether a key (`config.` path) is written in the file."""
 
-    def peak_if(self, changes: dict[str, Any]) -> Any:  # noqa: ANN401
+    def peak_if(self, changes: dict[str, Any]) -> Any:
         """The bytes one GPU would need with Job fields changed, UNKNOWN where not estimable."""
 
 
-def evaluate(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+def evaluate(tree: Tree, facts: FactSource) -> Any:
     """The value of a tree; UNKNOWN where it rests on something that is not known."""
     return _OPERATIONS[tree[0]](tree, facts)
 
@@ -74,12 +74,12 @@ def facts_of(tree: Tree) -> set[str]:
     return found
 
 
-def is_number(value: Any) -> bool:  # noqa: ANN401
+def is_number(value: Any) -> bool:
     """Whether a value takes part in arithmetic: an int or a finite float, not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _fact(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+def _fact(tree: Tree, facts: FactSource) -> Any:
     return facts.get(tree[1])
 
 
@@ -87,11 +87,11 @@ def _has(tree: Tree, facts: FactSource) -> bool:
     return facts.has(tree[1])
 
 
-def _const(tree: Tree, _facts: FactSource) -> Any:  # noqa: ANN401
+def _const(tree: Tree, _facts: FactSource) -> Any:
     return tree[1]
 
 
-def _and(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+def _and(tree: Tree, facts: FactSource) -> Any:
     result: Any = True
     for part in tree[1:]:
         value = evaluate(part, facts)
@@ -102,7 +102,7 @@ def _and(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
     return result
 
 
-def _or(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+def _or(tree: Tree, facts: FactSource) -> Any:
     result: Any = False
     for part in tree[1:]:
         value = evaluate(part, facts)
@@ -113,24 +113,24 @@ def _or(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
     return result
 
 
-def _not(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+def _not(tree: Tree, facts: FactSource) -> Any:
     value = evaluate(tree[1], facts)
     return UNKNOWN if value is UNKNOWN else not value
 
 
-def _conditional(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+def _conditional(tree: Tree, facts: FactSource) -> Any:
     test = evaluate(tree[1], facts)
     if test is UNKNOWN:
         return UNKNOWN
     return evaluate(tree[2] if test else tree[3], facts)
 
 
-def _negate(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+def _negate(tree: Tree, facts: FactSource) -> Any:
     value = evaluate(tree[1], facts)
     return -value if is_number(value) else UNKNOWN
 
 
-def _arithmetic(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+def _arithmetic(tree: Tree, facts: FactSource) -> Any:
     left, right = evaluate(tree[1], facts), evaluate(tree[2], facts)
     if not (is_number(left) and is_number(right)) or (tree[0] in "//%" and right == 0):
         return UNKNOWN
@@ -140,21 +140,21 @@ def _arithmetic(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
         return UNKNOWN
 
 
-def _equality(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+def _equality(tree: Tree, facts: FactSource) -> Any:
     left, right = evaluate(tree[1], facts), evaluate(tree[2], facts)
     if left is UNKNOWN or right is UNKNOWN:
         return UNKNOWN
     return _same(left, right) == (tree[0] == "==")
 
 
-def _order(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+def _order(tree: Tree, facts: FactSource) -> Any:
     left, right = evaluate(tree[1], facts), evaluate(tree[2], facts)
     if not (is_number(left) and is_number(right)):
         return UNKNOWN
     return _ORDER[tree[0]](left, right)
 
 
-def _membership(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+def _membership(tree: Tree, facts: FactSource) -> Any:
     item, container = evaluate(tree[1], facts), evaluate(tree[2], facts)
     if item is UNKNOWN or container is UNKNOWN:
         return UNKNOWN
@@ -167,17 +167,17 @@ def _membership(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
     return found if found is UNKNOWN else found == (tree[0] == "in")
 
 
-def _chain(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+def _chain(tree: Tree, facts: FactSource) -> Any:
     """`a < b < c`, already split into pairs by the parser."""
     return _and(tree, facts)
 
 
-def _list(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+def _list(tree: Tree, facts: FactSource) -> Any:
     values = [evaluate(part, facts) for part in tree[1:]]
     return UNKNOWN if any(value is UNKNOWN for value in values) else values
 
 
-def _call(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+def _call(tree: Tree, facts: FactSource) -> Any:
     values = [evaluate(part, facts) for part in tree[2:]]
     if tree[1] == "known":
         return values[0] is not UNKNOWN and values[0] is not None
@@ -188,17 +188,17 @@ def _call(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
     return FUNCTIONS[tree[1]](*values)
 
 
-def _peak_if(tree: Tree, facts: FactSource) -> Any:  # noqa: ANN401
+def _peak_if(tree: Tree, facts: FactSource) -> Any:
     return facts.peak_if(dict(zip(tree[1::2], tree[2::2], strict=True)))
 
 
-def _same(left: Any, right: Any) -> bool:  # noqa: ANN401
+def _same(left: Any, right: Any) -> bool:
     """Equality in which a bool equals no number."""
     return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
 
 
 def _extreme(choose: Callable[[Sequence[Any]], Any]) -> Callable[..., Any]:
-    def of(*values: Any) -> Any:  # noqa: ANN401
+    def of(*values: Any) -> Any:
         items = values[0] if len(values) == 1 and isinstance(values[0], list | tuple) else values
         return choose(items) if items and all(is_number(item) for item in items) else UNKNOWN
 
@@ -209,18 +209,18 @@ def _rounding(way: Callable[[float], int]) -> Callable[..., Any]:
     return lambda value: way(value) if is_number(value) else UNKNOWN
 
 
-def _length(value: Any) -> Any:  # noqa: ANN401
+def _length(value: Any) -> Any:
     return len(value) if isinstance(value, str | list | tuple | dict) else UNKNOWN
 
 
-def _any_of(values: Any, wanted: Any) -> Any:  # noqa: ANN401
+def _any_of(values: Any, wanted: Any) -> Any:
     if values is None:
         return False
     items = values if isinstance(values, list | tuple) else [values]
     return any(_same(item, other) for item in items for other in wanted)
 
 
-def _number(value: Any) -> Any:  # noqa: ANN401
+def _number(value: Any) -> Any:
     """A number, also from the string that PyYAML makes of `2e-4`."""
     if isinstance(value, str) and len(value) <= 40:
         try:
@@ -231,7 +231,7 @@ def _number(value: Any) -> Any:  # noqa: ANN401
 
 
 def _text(method: str) -> Callable[..., Any]:
-    def of(value: Any, *rest: Any) -> Any:  # noqa: ANN401
+    def of(value: Any, *rest: Any) -> Any:
         if not isinstance(value, str) or not all(isinstance(item, str) for item in rest):
             return UNKNOWN
         return getattr(value, method)(*rest)

@@ -64,10 +64,10 @@ class Facts:
         self.model_reason = ""
         self.estimate_reason = ""
         self._values: dict[str, Any] = {}
-        self._model: Model | None | bool = False
+        self._model: Model | bool | None = False
         self._estimates: dict[tuple[tuple[str, Any], ...], Estimate | None] = {}
 
-    def get(self, path: str) -> Any:  # noqa: ANN401
+    def get(self, path: str) -> Any:
         """The value of a fact; UNKNOWN where it cannot be derived."""
         self.reads.add(path)
         if path.startswith(ITEM):
@@ -83,7 +83,7 @@ class Facts:
         self.reads.add(path)
         return self.entry(path) is not None
 
-    def peak_if(self, changes: dict[str, Any]) -> Any:  # noqa: ANN401
+    def peak_if(self, changes: dict[str, Any]) -> Any:
         """Process bytes of the fullest GPU with Job fields changed; UNKNOWN where not estimable."""
         self.reads.add("estimate.peak")
         estimate = self.estimate_with(changes)
@@ -168,12 +168,12 @@ class Facts:
             self.model_reason = str(error)
             return None
 
-    def _of_item(self, name: str) -> Any:  # noqa: ANN401
+    def _of_item(self, name: str) -> Any:
         if self.item is None:
             return UNKNOWN
         return self.item.key if name == "key" else self.item.values.get(name) or UNKNOWN
 
-    def _derive(self, path: str) -> Any:  # noqa: ANN401
+    def _derive(self, path: str) -> Any:
         known = FACTS.get(path)
         if known is not None:
             return known.derive(self)
@@ -183,13 +183,27 @@ class Facts:
             entry = self.entry(path)
             if entry is None and path.startswith(DEEPSPEED) and self.deepspeed_root() is None:
                 return UNKNOWN
-            return entry.value.plain() if entry is not None else None
+            value = entry.value.plain() if entry is not None else None
+            return UNKNOWN if filled_at_launch(value) else value
         if path.startswith(ORIGIN):
             origin = self.job.origins.get(path[len(ORIGIN) :])
             return origin.kind if origin is not None else UNKNOWN
         return _plain(self.job.get(path))
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401
+def filled_at_launch(value: Any) -> bool:
+    """Whether a value is a placeholder of a template: `${MODEL}`, `$MODEL`, `{{ model }}`, `<model>`."""
+    if not isinstance(value, str):
+        return False
+    text = value.strip()
+    return (
+        "${" in text
+        or "{{" in text
+        or (text.startswith("$") and text[1:].isidentifier())
+        or (text.startswith("<") and text.endswith(">"))
+    )
+
+
+def _plain(value: Any) -> Any:
     """A Job part (`parallelism.zero`) is true where it exists."""
     return True if hasattr(value, "__dataclass_fields__") else value

@@ -5,69 +5,69 @@ from __future__ import annotations
 from typing import Any
 
 from .expression import UNKNOWN
-from .facts import Facts, fact
+from .facts import Facts, fact, filled_at_launch
 
 
 @fact("format")
-def _format(facts: Facts) -> Any:  # noqa: ANN401
+def _format(facts: Facts) -> Any:
     """The config format of the checked file."""
     return facts.reading.format
 
 
 @fact("upstream")
-def _upstream(facts: Facts) -> Any:  # noqa: ANN401
+def _upstream(facts: Facts) -> Any:
     """The tool and version whose defaults count."""
     return facts.reading.upstream
 
 
 @fact("gpus")
-def _gpus(facts: Facts) -> Any:  # noqa: ANN401
+def _gpus(facts: Facts) -> Any:
     """GPUs of the whole job."""
     return facts.job.world_size
 
 
 @fact("gpus.assumed")
-def _gpus_assumed(facts: Facts) -> Any:  # noqa: ANN401
+def _gpus_assumed(facts: Facts) -> Any:
     """Whether nobody stated how many GPUs the job has."""
     origin = facts.job.origins.get("hardware.gpus")
     return facts.job.hardware.gpus is None or (origin is not None and origin.kind == "assumed")
 
 
 @fact("data_parallel")
-def _data_parallel(facts: Facts) -> Any:  # noqa: ANN401
+def _data_parallel(facts: Facts) -> Any:
     """Ranks over which ZeRO or FSDP can shard."""
     return facts.job.data_parallel
 
 
 @fact("weights.quantized")
-def _quantized(facts: Facts) -> Any:  # noqa: ANN401
+def _quantized(facts: Facts) -> Any:
     """Whether the base weights are stored in fewer bits than their dtype."""
     return facts.job.weights.quantization is not None
 
 
 @fact("zero.stage")
-def _zero_stage(facts: Facts) -> Any:  # noqa: ANN401
+def _zero_stage(facts: Facts) -> Any:
     """The DeepSpeed ZeRO stage, 0 without DeepSpeed."""
     zero = facts.job.parallelism.zero
     return zero.stage if zero is not None else 0
 
 
 @fact("zero.offloads")
-def _zero_offloads(facts: Facts) -> Any:  # noqa: ANN401
+def _zero_offloads(facts: Facts) -> Any:
     """Whether ZeRO keeps optimizer states or parameters outside the GPU."""
     zero = facts.job.parallelism.zero
     return zero is not None and (zero.offload_optimizer.device != "none" or zero.offload_parameters.device != "none")
 
 
 @fact("fsdp.version")
-def _fsdp_version(facts: Facts) -> Any:  # noqa: ANN401
+def _fsdp_version(facts: Facts) -> Any:
     """1 or 2; 0 without FSDP."""
     fsdp = facts.job.parallelism.fsdp
     return fsdp.version if fsdp is not None else 0
 
 
 @fact("shards.weights")
-def _shards_weights(facts: Facts) -> Any:  # noqa: ANN401
+def _shards_weights(facts: Facts) -> Any:
     """Whether each GPU holds only its part of the weights (ZeRO-3, FSDP full or hybrid shard)."""
     parallelism = facts.job.parallelism
     zero = parallelism.zero is not None and parallelism.zero.stage >= 3
@@ -76,7 +76,7 @@ def _shards_weights(facts: Facts) -> Any:  # noqa: ANN401
 
 
 @fact("shards.states")
-def _shards_states(facts: Facts) -> Any:  # noqa: ANN401
+def _shards_states(facts: Facts) -> Any:
     """Whether each GPU holds only its part of the optimizer states (ZeRO 1 to 3, sharding FSDP)."""
     parallelism = facts.job.parallelism
     zero = parallelism.zero is not None and parallelism.zero.stage >= 1
@@ -85,7 +85,7 @@ def _shards_states(facts: Facts) -> Any:  # noqa: ANN401
 
 
 @fact("rows.tokens", "tokens")
-def _row_tokens(facts: Facts) -> Any:  # noqa: ANN401
+def _row_tokens(facts: Facts) -> Any:
     """Tokens of one micro batch: micro batch size x sequence length."""
     job = facts.job
     if job.micro_batch_size is None or job.sequence_length is None:
@@ -94,7 +94,7 @@ def _row_tokens(facts: Facts) -> Any:  # noqa: ANN401
 
 
 @fact("effective_batch_size")
-def _effective_batch(facts: Facts) -> Any:  # noqa: ANN401
+def _effective_batch(facts: Facts) -> Any:
     """Micro batch size x gradient accumulation x data-parallel ranks."""
     job = facts.job
     if job.micro_batch_size is None:
@@ -103,25 +103,25 @@ def _effective_batch(facts: Facts) -> Any:  # noqa: ANN401
 
 
 @fact("model.known")
-def _model_known(facts: Facts) -> Any:  # noqa: ANN401
+def _model_known(facts: Facts) -> Any:
     """Whether the model's tensors are known."""
     return facts.model is not None
 
 
 @fact("model.named")
-def _model_named(facts: Facts) -> Any:  # noqa: ANN401
-    """Whether the config names a model at all."""
-    return facts.job.model is not None
+def _model_named(facts: Facts) -> Any:
+    """Whether the config names a model; a placeholder that is filled in at launch names none."""
+    return facts.job.model is not None and not filled_at_launch(facts.job.model)
 
 
 @fact("model.reason")
-def _model_reason(facts: Facts) -> Any:  # noqa: ANN401
+def _model_reason(facts: Facts) -> Any:
     """Why the model is unknown."""
     return facts.model_reason if facts.model is None else UNKNOWN
 
 
 @fact("model.id")
-def _model_id(facts: Facts) -> Any:  # noqa: ANN401
+def _model_id(facts: Facts) -> Any:
     """The model as the config names it."""
     if facts.model is not None:
         return facts.model.id
@@ -129,25 +129,25 @@ def _model_id(facts: Facts) -> Any:  # noqa: ANN401
 
 
 @fact("model.exact")
-def _model_exact(facts: Facts) -> Any:  # noqa: ANN401
+def _model_exact(facts: Facts) -> Any:
     """Whether the architecture is known, not stood in for by a similar one."""
     return facts.model.exact if facts.model is not None else UNKNOWN
 
 
 @fact("model.parameters", "parameters")
-def _model_parameters(facts: Facts) -> Any:  # noqa: ANN401
+def _model_parameters(facts: Facts) -> Any:
     """Exact number of parameters."""
     return facts.model.parameters if facts.model is not None else UNKNOWN
 
 
 @fact("model.type")
-def _model_type(facts: Facts) -> Any:  # noqa: ANN401
+def _model_type(facts: Facts) -> Any:
     """`model_type` of the model's config.json."""
     return facts.model.model_type if facts.model is not None else UNKNOWN
 
 
 @fact("model.rope_scaling")
-def _rope_scaling(facts: Facts) -> Any:  # noqa: ANN401
+def _rope_scaling(facts: Facts) -> Any:
     """How the model's config.json stretches rotary positions (`yarn`, `llama3` ...); null where it does not."""
     if facts.model is None:
         return UNKNOWN
@@ -160,7 +160,7 @@ def _rope_scaling(facts: Facts) -> Any:  # noqa: ANN401
 
 
 @fact("model.checkpoint_quantization")
-def _checkpoint_quantization(facts: Facts) -> Any:  # noqa: ANN401
+def _checkpoint_quantization(facts: Facts) -> Any:
     """`quantization_config.quant_method` of the model's own config.json; null without one."""
     if facts.model is None:
         return UNKNOWN
@@ -169,7 +169,7 @@ def _checkpoint_quantization(facts: Facts) -> Any:  # noqa: ANN401
 
 
 def _shape_fact(path: str, name: str, meaning: str, unit: str = "") -> None:
-    def derive(facts: Facts) -> Any:  # noqa: ANN401
+    def derive(facts: Facts) -> Any:
         if facts.model is None:
             return UNKNOWN
         value = getattr(facts.model.shape, name)
@@ -193,7 +193,7 @@ for _path, _name, _meaning, _unit in (
 
 
 @fact("trainable.parameters", "parameters")
-def _trainable(facts: Facts) -> Any:  # noqa: ANN401
+def _trainable(facts: Facts) -> Any:
     """Parameters that the optimizer updates."""
     if facts.model is None:
         return UNKNOWN
@@ -203,7 +203,7 @@ def _trainable(facts: Facts) -> Any:  # noqa: ANN401
 
 
 def _gpu_fact(path: str, name: str, meaning: str, unit: str = "") -> None:
-    def derive(facts: Facts) -> Any:  # noqa: ANN401
+    def derive(facts: Facts) -> Any:
         if facts.gpu is None:
             return UNKNOWN
         value = getattr(facts.gpu, name)

@@ -59,7 +59,9 @@ def _spot(path: str, facts: Facts) -> Spot | None:
         file = facts.deepspeed_path() if inside else facts.reading.config.path
         return Spot(file, entry_span(entry), path.partition(".")[2])
     origins = facts.job.origins
-    readable = {document.path for document in (facts.reading.config, *facts.reading.references.values()) if document.text}
+    readable = {
+        document.path for document in (facts.reading.config, *facts.reading.references.values()) if document.text
+    }
     for name in (path, *(other for other in origins if other.startswith(path + "."))):
         origin = origins.get(name)
         if origin is not None and origin.file in readable and origin.span:

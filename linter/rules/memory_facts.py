@@ -9,8 +9,8 @@ from .expression import UNKNOWN
 from .facts import Facts, fact
 
 
-def _estimate_fact(path: str, meaning: str, take: Any, unit: str = "bytes") -> None:  # noqa: ANN401
-    def derive(facts: Facts) -> Any:  # noqa: ANN401
+def _estimate_fact(path: str, meaning: str, take: Any, unit: str = "bytes") -> None:
+    def derive(facts: Facts) -> Any:
         estimate = facts.estimate
         if estimate is None:
             return UNKNOWN
@@ -21,11 +21,11 @@ def _estimate_fact(path: str, meaning: str, take: Any, unit: str = "bytes") -> N
     fact(path, unit)(derive)
 
 
-def _component(name: str) -> Any:  # noqa: ANN401
+def _component(name: str) -> Any:
     return lambda estimate: estimate.components[name]
 
 
-def _most(name: str) -> Any:  # noqa: ANN401
+def _most(name: str) -> Any:
     return lambda estimate: max(phase.components.get(name, 0) for phase in (*estimate.phases, estimate.peak))
 
 
@@ -69,7 +69,6 @@ _estimate_fact(
 
 
 @fact("estimate.missing")
-def _missing(facts: Facts) -> Any:  # noqa: ANN401
+def _missing(facts: Facts) -> Any:
     """Why memory cannot be derived."""
     return facts.estimate_reason if facts.estimate is None else UNKNOWN
-

@@ -71,7 +71,7 @@ def filled(template: Template, facts: FactSource) -> str | None:
     return "".join(texts)
 
 
-def is_secret(key: str, value: Any = None) -> bool:  # noqa: ANN401
+def is_secret(key: str, value: Any = None) -> bool:
     """Whether a key, or the look of a value, says that the value must not be printed."""
     name = key.rpartition(".")[2].lower().replace("-", "_")
     if isinstance(value, str) and value.startswith(_SECRET_PREFIXES):

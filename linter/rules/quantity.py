@@ -71,7 +71,7 @@ def _agreed(units: list[str], parts: list[Tree]) -> str:
     return next((unit for unit in units if unit), "")
 
 
-def text_of(value: Any, unit: str) -> str:  # noqa: ANN401
+def text_of(value: Any, unit: str) -> str:
     """A value as messages print it: `59.8 GiB`, `8.03 B`, `8,192`, `0.9`, `null`."""
     if value is None:
         return "null"

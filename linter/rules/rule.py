@@ -46,6 +46,7 @@ class Advice(NamedTuple):
     factors  values of the fact `factor` to try in order until one helps
     fix      whether the edit keeps what the job computes (`safe`) or not (`unsafe`)
     rank     how much it changes the run, small first (recipes)
+    family   of the recipes of one family only the best is shown
     text     what to print; None for the format's own words
     """
 
@@ -57,6 +58,7 @@ class Advice(NamedTuple):
     factors: tuple[int, ...] = ()
     fix: Literal["safe", "unsafe"] = "unsafe"
     rank: int = 0
+    family: str = ""
     text: Template | None = None
 
 

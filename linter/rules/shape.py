@@ -74,7 +74,9 @@ def _is(node: Node, schema: dict[str, Any]) -> bool:
         return "enum" not in schema or node.is_scalar
     if kind in ("array", "object"):
         return node.is_sequence if kind == "array" else node.is_mapping
-    return node.is_scalar and isinstance(node.value, _TYPES[kind]) and (kind == "boolean") == isinstance(node.value, bool)
+    return (
+        node.is_scalar and isinstance(node.value, _TYPES[kind]) and (kind == "boolean") == isinstance(node.value, bool)
+    )
 
 
 def _wanted(schema: dict[str, Any]) -> str:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..finding import Suggestion
 from .change import Changed, change_job, change_keys, resolved
+from .expression import UNKNOWN
+from .facts import ITEM
 from .message import filled
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ class Candidate(NamedTuple):
     changed: Changed
     fix: str
     rank: int
+    family: str = ""
 
     @property
     def verdict(self) -> str:
@@ -97,14 +100,14 @@ class Bench:
             changes = resolved(advice, self.facts, factor)
             if not changes or self.exhausted:
                 continue
-            candidate = self.candidate(changes, advice.fix, advice.rank)
+            candidate = self.candidate(changes, advice.fix, advice.rank, advice.family)
             if candidate is None:
                 continue
             yield candidate
             if candidate.verdict == "fits":
                 return
 
-    def candidate(self, changes: dict[str, Any], fix: str, rank: int) -> Candidate | None:
+    def candidate(self, changes: dict[str, Any], fix: str, rank: int, family: str = "") -> Candidate | None:
         """Job changes carried out and estimated; None where they cannot be."""
         changed = change_job(self.facts, changes)
         if changed is None:
@@ -112,10 +115,10 @@ class Bench:
         self.estimates += 1
         if changed.estimate is None:
             return None
-        return Candidate(changes, changed, fix, rank)
+        return Candidate(changes, changed, fix, rank, family)
 
     def helping(self, candidates: list[Candidate]) -> list[Candidate]:
-        """At most MAX_SHOWN that hold after being checked: those that fit, or else the tight ones."""
+        """At most MAX_SHOWN that hold after being checked, one a family: those that fit, or else the tight ones."""
         order = sorted(candidates, key=lambda item: (item.verdict != "fits", item.rank, item.needed))
         kept: list[Candidate] = []
         words: set[str] = set()
@@ -124,9 +127,10 @@ class Bench:
                 break
             if kept and kept[0].verdict != item.verdict:
                 break
-            if item.changed.text not in words and self.holds(item.changed):
+            known = {item.changed.text, item.family} - {""}
+            if not known & words and self.holds(item.changed):
                 kept.append(item)
-                words.add(item.changed.text)
+                words |= known
         return kept
 
     def holds(self, changed: Changed) -> bool:
@@ -165,12 +169,15 @@ class Bench:
 
     def name(self, key: str) -> str:
         """A key, `item.<value>` replaced by what the problem carries; "" where it carries nothing."""
-        return str(self.facts.get(key) or "") if key.startswith("item.") and self.facts.item else key
+        if not key.startswith(ITEM):
+            return key
+        value = self.facts.get(key)
+        return "" if value is UNKNOWN else str(value)
 
-    def value(self, value: Any) -> Any:  # noqa: ANN401
+    def value(self, value: Any) -> Any:
         """A value, an expression worked out."""
         if isinstance(value, dict) and "=" in value:
-            from .expression import UNKNOWN, evaluate
+            from .expression import evaluate
 
             result = evaluate(value["="], self.facts)
             return None if result is UNKNOWN else result

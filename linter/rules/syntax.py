@@ -120,9 +120,7 @@ def _binary(node: ast.BinOp, depth: int) -> Tree:
 
 def _compare(node: ast.Compare, depth: int) -> Tree:
     operands = [_tree(item, depth) for item in (node.left, *node.comparators)]
-    pairs = [
-        [_COMPARISON[type(sign)], operands[i], operands[i + 1]] for i, sign in enumerate(node.ops)
-    ]
+    pairs = [[_COMPARISON[type(sign)], operands[i], operands[i + 1]] for i, sign in enumerate(node.ops)]
     return pairs[0] if len(pairs) == 1 else ["chain", *pairs]
 
 

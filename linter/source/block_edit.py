@@ -103,8 +103,9 @@ def _replace_block(document: Document, entry: Entry, value: Any, colon: int) -> 
     indent = entry.key.span.column - 1 + (style.step if isinstance(value, dict) else style.sequence)
     if isinstance(value, dict) == (entry.value.kind == "mapping"):
         indent = span.column - 1
-    if isinstance(value, list) and all(item.span.start > span.start for item in entry.value.items()):
-        before, end, value = _items_that_differ(text, entry.value.items(), value, before)
+    old = entry.value.items()
+    if old and isinstance(value, list) and all(item.span.start > span.start for item in old):
+        before, end, value = _items_that_differ(text, old, value, before)
     return [_lines(document, before, end, yaml_writer.block(value, indent, style), 0)]
 
 

@@ -152,7 +152,7 @@ class Plan:
             return block_edit.fill(self.document, values)
         gone = {id(entry.key) for _, entries in self.removed.values() for entry in entries}
         entries = [entry for entry in own(mapping) if id(entry.key) not in gone]
-        if gone and not entries:
+        if own(mapping) and not entries:
             raise EditError("every key of the mapping is to be removed")
         holding = [entry for entry in entries if entry.value.kind != "scalar" or entry.value.value is not None]
         named = [entry for entry in entries if entry.key.value == self.after]

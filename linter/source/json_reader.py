@@ -30,6 +30,7 @@ _WORDS: dict[str, Scalar] = {
     "-Infinity": float("-inf"),
 }
 _ESCAPE = re.compile(r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\(.)")
+_KNOWN_ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -172,7 +173,7 @@ class _Reader:
         while at < len(self.text):
             char = self.text[at]
             if char == "\\":
-                if not _ESCAPE.match(self.text, at) or self.text[at + 1] not in '"\\/bfnrtu':
+                if not _KNOWN_ESCAPE.match(self.text, at):
                     return self.error("an unknown escape in a string", at)
                 at += 1
             elif char < " ":

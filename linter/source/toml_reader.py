@@ -14,6 +14,7 @@ from .node import Comment, Entry, Node
 from .places import BOM, Places
 from .toml_scalar import COMMENT, key, scalar
 
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)")
 _BLANKS = re.compile(r"[ \t]*")
 _LINE_END = re.compile(r"\r?\n|\Z")
 _VALUE_END = re.compile(r"[ \t\r\n,#\]}]|\Z")
@@ -70,6 +71,8 @@ class _Reader:
         return SourceError(self.path, reason, *self.places.at(self.at if at is None else at))
 
     def run(self) -> _Table:
+        if control := _CONTROL.search(self.text):
+            raise self.error(f"character U+{ord(control[0]):04X} is not allowed in TOML", control.start())
         root = section = _Table(OPEN, self.at)
         depth = 1
         while True:
@@ -148,8 +151,6 @@ class _Reader:
         self.at += len(closing)
         names = self.names()
         self.expect(closing)
-        if len(names) >= MAX_DEPTH:
-            raise self.error(f"nested deeper than {MAX_DEPTH} levels", start)
         table = root
         depth = 1
         for name in names[:-1]:
@@ -158,6 +159,8 @@ class _Reader:
             if table.tables is not None:
                 table = table.tables[-1]
                 depth += 1
+        if depth + len(closing) > MAX_DEPTH:
+            raise self.error(f"nested deeper than {MAX_DEPTH} levels", start)
         name = names[-1]
         _, known = table.entries.get(name.value, (None, None))
         if closing == "]]":

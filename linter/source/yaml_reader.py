@@ -6,6 +6,7 @@ while they are read.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from yaml.events import (
@@ -30,6 +31,7 @@ from .yaml_scalar import PREFIX, construct, known_tag, resolve
 if TYPE_CHECKING:
     from .node import Scalar
 
+_COLON = re.compile(r"\s*:")
 _BLANKS = " \t\r\n\x85\u2028\u2029"
 
 
@@ -38,6 +40,7 @@ def read_yaml(text: str, path: str) -> Document:
     composer = _Composer(text, path)
     composer.run()
     composer.duplicates.sort(key=lambda duplicate: duplicate.lost.start)
+    composer.tags.sort(key=lambda tag: tag.span.start)
     return Document(
         path,
         "yaml",
@@ -145,8 +148,11 @@ class _Composer:
             start = yaml_events.after_properties(self.text, start, end, properties)
         if event.style in ("|", ">"):
             end = _block_end(self.text, start, end)
+        if start == end:
+            start = end = self.empty_value(start)
         span = self.places.span(start, end)
         node = Node("scalar", self.value(event, start), span, self.text[start:end])
+        self.note_tag(event.tag, node)
         if event.implicit[0] and event.value in ("<<", "="):
             self.merge_or_default(event.value, node)
         if end > start:
@@ -163,6 +169,16 @@ class _Composer:
             return construct(event.tag, text)
         except (ValueError, OverflowError):
             raise self.error(f"not a valid !!{event.tag.removeprefix(PREFIX)}", start) from None
+
+    def empty_value(self, offset: int) -> int:
+        """Where a value that is not written stands: behind its colon, though libyaml says at the next token."""
+        key = self.stack[-1].key if self.stack else None
+        colon = _COLON.match(self.text, key.span.end, offset) if key else None
+        return colon.end() if colon else offset
+
+    def note_tag(self, tag: str | None, node: Node) -> None:
+        if tag is not None and tag != "!" and not known_tag(node.kind, tag):
+            self.tags.append(Tag(tag, node.span))
 
     def merge_or_default(self, text: str, node: Node) -> None:
         """A plain `<<` or `=` has a type of its own, which no safe loader constructs unless it is a key."""
@@ -208,8 +224,7 @@ class _Composer:
         node = opened.node
         end = self.base + event.end_mark.index if opened.flow else opened.end
         node.span = self.places.span(opened.start, max(end, opened.start))
-        if opened.tag not in (None, "!") and not known_tag(node.kind, opened.tag):
-            self.tags.append(Tag(opened.tag, node.span))
+        self.note_tag(opened.tag, node)
         if opened.weight.height > MAX_DEPTH:
             raise self.error(f"nested deeper than {MAX_DEPTH} levels through aliases", opened.start)
         if node.kind == "mapping":

@@ -35,6 +35,12 @@ _INTEGER = re.compile(
     r"[-+]?(?:0b[01_]+|0[0-7_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*(?::[0-5]?[0-9])*)"  # base 2, 8, 16, 10 or 60
 )
 
+_TIMESTAMP = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt]|[ \t]+)[0-9]{1,2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]*)?"
+    r"(?:[ \t]*(?:Z|[-+][0-9]{1,2}(?::[0-9]{2})?))?"
+)
+
 _KINDS = {
     "scalar": frozenset(PREFIX + name for name in ("null", "bool", "int", "float", "binary", "timestamp", "str")),
     "sequence": frozenset(PREFIX + name for name in ("seq", "omap", "pairs")),
@@ -61,6 +67,13 @@ def resolve(text: str) -> Scalar:
     except (ValueError, OverflowError):
         return text
     return text
+
+
+def is_string(text: str) -> bool:
+    """Whether PyYAML takes a plain scalar for a string: no other type claims it, not even one it then refuses."""
+    if text in _WORDS or text in ("=", "<<"):
+        return False
+    return not any(pattern.fullmatch(text) for pattern in (_FLOAT, _INTEGER, _TIMESTAMP))
 
 
 def construct(tag: str, text: str) -> Scalar:

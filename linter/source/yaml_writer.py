@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .document import SourceError
-from .yaml_scalar import resolve
+from .yaml_scalar import is_string
 
 if TYPE_CHECKING:
     from .node import Node
@@ -110,11 +110,9 @@ def _float(value: float) -> str:
 
 def _string(text: str, frame: str) -> str:
     """Plain where PyYAML reads that back as the same string in its frame, else in quotes."""
-    if _SURELY_PLAIN.fullmatch(text) and resolve(text) == text:
-        return text
     if _UNPRINTABLE.search(text):
         return '"' + _ESCAPED.sub(_escape, text) + '"'
-    if _reads_back(text, frame):
+    if is_string(text) and (_SURELY_PLAIN.fullmatch(text) or _reads_back(text, frame)):
         return text
     if '"' in text or "\\" in text:
         return "'" + text.replace("'", "''") + "'"
@@ -128,7 +126,7 @@ def _reads_back(text: str, frame: str) -> bool:
         document = read_yaml(frame.format(text), "")
     except SourceError:
         return False
-    if document.comments or document.tags or len(document.roots) > 1:
+    if document.comments or len(document.roots) > 1:
         return False
     return document.root.plain() in ({"k": text}, [text], {text: 1})
 

@@ -46,7 +46,9 @@ def build(
     ]
     stack = "model.layers."
     tensors = [Tensor("model.embed_tokens.weight", (vocabulary, hidden), None, "", "embedding", False)]
-    tensors += [Tensor(f"{stack}{{0}}.{name}", shape, every, stack, role, linear) for name, shape, role, linear in block]
+    tensors += [
+        Tensor(f"{stack}{{0}}.{name}", shape, every, stack, role, linear) for name, shape, role, linear in block
+    ]
     tensors.append(Tensor("model.norm.weight", (hidden,), None, "", "norm", False))
     if not tied:
         tensors.append(Tensor("lm_head.weight", (vocabulary, hidden), None, "", "head", True))

@@ -10,16 +10,23 @@ from gpulint.job import Job, Optimizer, Precision, Weights
 from hypothesis import given
 from hypothesis import strategies as st
 
-TRANSFORMERS = """adamw_torch adamw_torch_fused adamw_torch_xla adamw_torch_npu_fused adafactor adamw_anyprecision
-adamw_torch_4bit adamw_torch_8bit ademamix sgd adagrad adamw_bnb_8bit adamw_8bit ademamix_8bit lion_8bit lion_32bit
-paged_adamw_32bit paged_adamw_8bit paged_ademamix_32bit paged_ademamix_8bit paged_lion_32bit paged_lion_8bit rmsprop
-rmsprop_bnb rmsprop_bnb_8bit rmsprop_bnb_32bit galore_adamw galore_adamw_8bit galore_adafactor galore_adamw_layerwise
-galore_adamw_8bit_layerwise galore_adafactor_layerwise lomo adalomo grokadamw schedule_free_radam schedule_free_adamw
-schedule_free_sgd apollo_adamw apollo_adamw_layerwise stable_adamw""".split()
+TRANSFORMERS = [
+    "adamw_torch", "adamw_torch_fused", "adamw_torch_xla", "adamw_torch_npu_fused", "adafactor",
+    "adamw_anyprecision", "adamw_torch_4bit", "adamw_torch_8bit", "ademamix", "sgd", "adagrad",
+    "adamw_bnb_8bit", "adamw_8bit", "ademamix_8bit", "lion_8bit", "lion_32bit", "paged_adamw_32bit",
+    "paged_adamw_8bit", "paged_ademamix_32bit", "paged_ademamix_8bit", "paged_lion_32bit",
+    "paged_lion_8bit", "rmsprop", "rmsprop_bnb", "rmsprop_bnb_8bit", "rmsprop_bnb_32bit", "galore_adamw",
+    "galore_adamw_8bit", "galore_adafactor", "galore_adamw_layerwise", "galore_adamw_8bit_layerwise",
+    "galore_adafactor_layerwise", "lomo", "adalomo", "grokadamw", "schedule_free_radam",
+    "schedule_free_adamw", "schedule_free_sgd", "apollo_adamw", "apollo_adamw_layerwise", "stable_adamw",
+]  # fmt: skip
 """Every name of transformers 5.23 `OptimizerNames`."""
 
-OTHERS = """muon optimi_adamw ao_adamw_4bit ao_adamw_8bit ao_adamw_fp8 adopt_adamw adamc came_pytorch dion sinkgd polora
-flash_adamw flash_lion q_galore_adamw8bit Adam AdamW adamw_hf Lamb OneBitAdam PagedAdamW PagedAdamW8bit Lion""".split()
+OTHERS = [
+    "muon", "optimi_adamw", "ao_adamw_4bit", "ao_adamw_8bit", "ao_adamw_fp8", "adopt_adamw", "adamc",
+    "came_pytorch", "dion", "sinkgd", "polora", "flash_adamw", "flash_lion", "q_galore_adamw8bit", "Adam",
+    "AdamW", "adamw_hf", "Lamb", "OneBitAdam", "PagedAdamW", "PagedAdamW8bit", "Lion",
+]  # fmt: skip
 """axolotl 0.19's own, DeepSpeed's, torchtune's and older spellings."""
 
 

@@ -35,9 +35,7 @@ def test_a_tied_head_is_stored_once(decoder):
     assert allocated(untied) - allocated(tied) == 2 * 128256 * 4096
 
 
-@pytest.mark.parametrize(
-    ("double_quant", "each"), [(False, 0.5 + 4 / 64), (True, 0.5 + 1 / 64 + 4 / 64 / 256)]
-)
+@pytest.mark.parametrize(("double_quant", "each"), [(False, 0.5 + 4 / 64), (True, 0.5 + 1 / 64 + 4 / 64 / 256)])
 def test_nf4_packs_linear_layers_but_not_embedding_head_and_norms(llama_8b, double_quant, each):
     items = parameters(job(quantization=Quantization("bnb-nf4", 4, double_quant=double_quant)), llama_8b)
     packed = [item for item in items if item.packed]

@@ -127,9 +127,7 @@ def test_offloading_everything_leaves_gathered_parameters(llama_8b):
 
 
 def test_nvme_keeps_the_states_out_of_main_memory(llama_8b):
-    cpu, nvme = (
-        layout(job(3, 8, offload_optimizer=Offload(device)), llama_8b).host for device in ("cpu", "nvme")
-    )
+    cpu, nvme = (layout(job(3, 8, offload_optimizer=Offload(device)), llama_8b).host for device in ("cpu", "nvme"))
     assert 0 < nvme < cpu
 
 
@@ -162,7 +160,7 @@ def test_a_4_bit_base_is_whole_on_every_rank_unless_it_is_stored_as_floats(llama
 def test_a_higher_stage_or_more_ranks_never_keep_more(tiny, stage, ranks, name, steps):
     def states(stage_, ranks_):
         plan = layout(job(stage_, ranks_, micro_steps=steps, name=name), tiny)
-        gradients = plan.gradient_bytes(plan.trainable)
+        gradients = plan.gradients if stage_ < 2 else plan.gradient_bytes(plan.trainable)
         assert min(plan.weights, plan.optimizer, gradients, plan.buffers, plan.load) >= 0
         return plan.weights + plan.optimizer + (gradients if steps == 1 else 0)
 

@@ -1,0 +1,179 @@
+"""Attention kernels: what each saves, and what it allocates forward and backward.
+
+b sequences of s tokens, nh query heads of dimension d, e bytes per element.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from .ops import add, contiguous, copied, dropout, matmul, repeat, scale, softmax, to, unary
+from .tape import Tensor
+
+if TYPE_CHECKING:
+    from .tape import Tape
+
+
+class Heads(NamedTuple):
+    """The sizes of one attention call on one rank."""
+
+    batch: int
+    length: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    value_dim: int
+    dropout: float = 0.0
+    softcap: bool = False
+    native: bool = False
+
+    @property
+    def scores(self) -> int:
+        """Elements of a matrix of attention scores."""
+        return self.batch * self.heads * self.length * self.length
+
+
+def up_to(n: int, step: int) -> int:
+    """n rounded up to a multiple of `step`."""
+    return -(-n // step) * step
+
+
+def attend(implementation: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Tensor:
+    """The kernel that an attention implementation leads to, and its output as [b, s, nh, d].
+
+    `sdpa` is torch's choice on CUDA (sdp_utils.cpp): flash for 16-bit operands without a mask and heads of one
+    dimension up to 256, else the memory-efficient kernel where keys need no repeating, else the composite one. With a
+    mask Transformers repeats the keys first (integrations/sdpa_attention.py `use_gqa_in_sdpa`).
+    """
+    if implementation == "eager":
+        return eager(q, k, v, mask, at)
+    tape = q.storage.tape
+    grouped = at.heads != at.kv_heads
+    same = at.head_dim == at.value_dim
+    if implementation == "sdpa":
+        if grouped and (mask is not None or not same or at.head_dim > 256):
+            k, v, grouped = repeat(k, q.n // at.head_dim * at.head_dim), repeat(v, _values(q, at)), False
+        if tape.autocast:
+            q, k, v = to(q, tape.autocast), to(k, tape.autocast), to(v, tape.autocast)
+        if q.e == 2 and mask is None and same and at.head_dim <= 256:
+            return flash(q, k, v, at)
+        align = 8 if q.e == 2 else 4
+        if not grouped and at.head_dim % align == 0 and at.value_dim % align == 0:
+            return efficient(q, k, v, mask, at)
+        return copied(math(q, k, v, mask, at))
+    q, k, v = to(q, 2), to(k, 2), to(v, 2)
+    return flash(q, k, v, at)
+
+
+def _values(q: Tensor, at: Heads) -> int:
+    return q.n // at.head_dim * at.value_dim
+
+
+def flash(q: Tensor, k: Tensor, v: Tensor, at: Heads) -> Tensor:
+    """Saves q, k, v, the output and a float32 log-sum-exp; grouped keys are not repeated.
+
+    Backward makes the three gradients and inside the kernel softmax_d 4 b nh s128, dq_accum 4 b s128 nh d32 and, for
+    grouped queries, dK and dV for all query heads (aten flash_attn/flash_api.cpp `mha_bwd`).
+    """
+    tape, e, n, kn, vn = q.storage.tape, q.e, q.n, k.n, v.n
+    y = tape.new(_values(q, at), e)
+    lse = tape.new(at.batch * at.heads * at.length, 4)
+    seeds = tape.new(3, 8)
+    padded = up_to(at.length, 128)
+    width = up_to(at.head_dim, 32) if at.head_dim <= 192 else 256
+    hidden = 4 * at.batch * at.heads * padded * (1 + width)
+    if at.kv_heads != at.heads:
+        hidden += 2 * e * n
+    kept = (q.storage, k.storage, v.storage, y.storage, lse, seeds)
+
+    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor, Tensor, Tensor]:
+        result = tape.new(n, e), tape.new(kn, e), tape.new(vn, e)
+        tape.scratch(hidden)
+        return result
+
+    y.node = tape.node((q, k, v), back)
+    return y
+
+
+def efficient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Tensor:
+    """The memory-efficient kernel: saves q, k, v, output, log-sum-exp over s32, and a float mask made for this call.
+
+    The mask has b s s8 elements of q's width. Inside backward: delta 4 b nh s and a float32 accumulator of dQ
+    (aten mem_eff_attention/kernel_backward.h).
+    """
+    tape, e, n, kn, vn = q.storage.tape, q.e, q.n, k.n, v.n
+    bias = _float_mask(tape, mask, e, at)
+    y = tape.new(_values(q, at), e)
+    lse = tape.new(at.batch * at.heads * up_to(at.length, 32), 4)
+    hidden = 4 * at.batch * at.heads * at.length * (1 + at.head_dim)
+    kept = (q.storage, k.storage, v.storage, y.storage, lse, bias)
+
+    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor, Tensor, Tensor]:
+        result = tape.new(n, e), tape.new(kn, e), tape.new(vn, e)
+        tape.scratch(hidden)
+        return result
+
+    y.node = tape.node((q, k, v), back)
+    return y
+
+
+def _float_mask(tape: Tape, mask: Tensor | None, e: int, at: Heads) -> Tensor | None:
+    if mask is None:
+        return None
+    bias = tape.new(at.batch * at.length * at.length, e)
+    return tape.new(at.batch * at.length * up_to(at.length, 8), e) if at.length % 8 else bias
+
+
+def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Tensor:
+    """torch's composite attention: scaled copies of q and k, keys repeated, score matrices in full.
+
+    Saved: q, k, v and the probabilities; `_safe_softmax` needs a mask of one byte per score for a moment
+    (aten native/transformers/attention.cpp `_scaled_dot_product_attention_math`).
+    """
+    tape = q.storage.tape
+    scaled = scale(q)
+    causal = None if mask is not None else tape.new(at.length * at.length, 1)
+    bias = tape.new(at.length * at.length, q.e) if mask is None else _float_mask(tape, mask, q.e, at)
+    if at.heads != at.kv_heads:
+        k, v = repeat(k, q.n), repeat(v, _values(q, at))
+    scores = matmul(contiguous(scaled), scale(k), at.scores)
+    scores = add(scores, bias) if bias is not None else scores
+    tape.scratch(at.scores * (1 + scores.e))
+    scores = softmax(scores, scores.e, fused=True)
+    scores = dropout(scores, at.dropout)
+    y = matmul(scores, v, _values(q, at))
+    del causal
+    return y
+
+
+def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Tensor:
+    """`eager_attention_forward` of transformers: repeated keys, score matrices, softmax in float32 and back."""
+    tape = q.storage.tape
+    grouped = at.heads != at.kv_heads
+    if grouped:
+        keys, values = repeat(k, q.n), repeat(v, _values(q, at))
+    else:
+        keys, values = k, v
+    weights = scale(_product(q, keys, at.scores, True, not grouped))
+    if at.softcap:
+        weights = scale(unary(scale(weights), save_input=False, save_output=True))
+    if mask is not None:
+        weights = add(weights, mask)
+    if at.native:
+        weights = to(softmax(weights, tape.autocast and 4 or weights.e), v.e)
+    else:
+        weights = to(softmax(weights, 4), q.e)
+    weights = dropout(weights, at.dropout)
+    y = _product(weights, values, _values(q, at), False, not grouped)
+    y = copied(y)
+    return y
+
+
+def _product(a: Tensor, b: Tensor, n: int, copy_a: bool, copy_b: bool) -> Tensor:
+    """torch.matmul of 4-D tensors: operands under autocast's width, laid out anew where heads were transposed."""
+    e = a.storage.tape.autocast
+    if e:
+        wide = to(b, e)
+        narrow = to(a, e)
+        return matmul(contiguous(narrow) if copy_a else narrow, contiguous(wide) if copy_b else wide, n)
+    return matmul(contiguous(a) if copy_a else a, contiguous(b) if copy_b else b, n)

@@ -1,0 +1,88 @@
+"""The modules of one layer: weights as leaves of the tape, with what PEFT and bitsandbytes put around them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .storage import dtype_bytes
+from .tape import Parameter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .parameters import Parameter as Item
+
+
+class Linear:
+    """A module with a weight, perhaps a bias, perhaps packed, perhaps adapted."""
+
+    __slots__ = ("a", "b", "bias", "dora", "dropout", "packed", "role", "weight")
+
+    def __init__(self, weight: Parameter, item: Item) -> None:
+        self.weight = weight
+        self.packed = item.packed
+        self.role = item.role
+        self.bias: Parameter | None = None
+        self.a: Parameter | None = None
+        self.b: Parameter | None = None
+        self.dora: Parameter | None = None
+        self.dropout = 0.0
+
+
+class Modules:
+    """The modules of one layer, or those outside the stack, by dotted name, by role and by last name."""
+
+    def __init__(self, items: Iterable[Item], width: int | None, dropout: float) -> None:
+        self.named: dict[str, Linear] = {}
+        for item in sorted(items, key=_order):
+            name = item.name.partition("{0}.")[2] if item.layers is not None else item.name
+            module, _, kind = name.rpartition(".")
+            e = int(dtype_bytes(item.dtype))
+            groups = item.shape[0] if len(item.shape) == 3 else 1
+            leaf = Parameter(item.size, min(e, width) if width else e, item.trainable, groups)
+            self._place(module, kind, leaf, item)
+        for linear in self.named.values():
+            if linear.a is not None:
+                linear.dropout = dropout
+        self._roles: dict[str, Linear] = {}
+        for linear in self.named.values():
+            self._roles.setdefault(linear.role, linear)
+
+    def _place(self, module: str, kind: str, leaf: Parameter, item: Item) -> None:
+        found = self.named.get(module)
+        if found is not None and kind == "lora_A":
+            found.a = leaf
+        elif found is not None and kind == "lora_B":
+            found.b = leaf
+        elif found is not None and kind == "lora_magnitude_vector":
+            found.dora = leaf
+        elif found is not None and kind == "bias":
+            found.bias = leaf
+        elif kind == "weight":
+            self.named[module] = Linear(leaf, item)
+        else:
+            self.named[f"{module}.{kind}"] = Linear(leaf, item)
+
+    def role(self, role: str) -> Linear | None:
+        """The first module of a role."""
+        return self._roles.get(role)
+
+    def need(self, role: str) -> Linear:
+        """The first module of a role that must exist; raises KeyError."""
+        return self._roles[role]
+
+    def leaf(self, name: str) -> Linear | None:
+        """The module whose name ends in `name`."""
+        if name in self.named:
+            return self.named[name]
+        end = "." + name
+        return next((linear for key, linear in self.named.items() if key.endswith(end)), None)
+
+    def norms(self, size: int) -> list[Linear]:
+        """The normalisations over `size` features, in the order of the inventory."""
+        return [linear for linear in self.named.values() if linear.role == "norm" and linear.weight.n == size]
+
+
+def _order(item: Item) -> int:
+    """Weights before their biases and adapters; a trained copy of a module after the original, which it replaces."""
+    return {"base": 0, "copy": 1}.get(item.part, 2) if not item.name.endswith(".bias") else 3

@@ -1,0 +1,88 @@
+"""What is made before the layers: embeddings, positions, rotary tables, masks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from .norms import NORMS
+from .ops import add, dropout, embedding, scale
+from .rope import Table
+
+if TYPE_CHECKING:
+    from .modules import Modules
+    from .setting import Setting
+    from .tape import Tape, Tensor
+
+
+class Stem(NamedTuple):
+    """What the model's forward function holds while the layers run."""
+
+    hidden: Tensor
+    held: tuple[Tensor, ...]
+    table: Table
+    full: Tensor | None
+    sliding: Tensor | None
+    positions: Tensor
+
+
+def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
+    """Embeddings and what else every layer reads. The embedding output stays alive through the forward pass."""
+    weight = outside.need("embedding").weight
+    embeds = embedding(tape, s.rows, weight, weight.n // vocabulary_rows(s), ids)
+    if s.traits.embed_scale:
+        embeds = scale(embeds)
+    held = [embeds]
+    positions = tape.new(s.length, 8)
+    h = embeds
+    if s.traits.positions == "table":
+        where = outside.need("position").weight
+        places = embedding(tape, s.length, where, s.hidden, positions)
+        h = add(embeds, places)
+        held.append(places)
+    if s.traits.embed_norm:
+        h = NORMS[s.traits.norm](h, outside.leaf(s.traits.embed_norm), s.rows)
+    h = dropout(h, s.embedding_dropout)
+    part, whole = rotary(s), s.head_dim
+    wide = h.e
+    table = Table(tape.new(s.length * part, wide), tape.new(s.length * part, wide), part, whole)
+    return Stem(h, tuple(held), table, mask(tape, s, None, wide), sliding_mask(tape, s, wide), positions)
+
+
+def vocabulary_rows(s: Setting) -> int:
+    """Rows of the embedding table on this rank."""
+    item = next(item for item in s.items if item.role == "embedding" and item.layers is None)
+    return item.shape[0]
+
+
+def rotary(s: Setting) -> int:
+    """Features of a head that the rotary embedding turns."""
+    if s.traits.rope == "none":
+        return 0
+    config = s.config
+    nested = config.get("rope_parameters")
+    stated = config.get("partial_rotary_factor") or config.get("rotary_pct")
+    if stated is None and isinstance(nested, dict):
+        stated = nested.get("partial_rotary_factor")
+    if stated is None:
+        stated = s.traits.rotary[0] if s.traits.rotary else 1.0
+    return int(s.head_dim * float(stated))
+
+
+def mask(tape: Tape, s: Setting, window: int | None, e: int) -> Tensor | None:
+    """The 4-D mask, where one must exist: always for eager, for sdpa with padding or a window that cuts."""
+    size = s.length * s.length
+    if s.attention == "eager":
+        return tape.new(s.batch * size, e)
+    if s.attention != "sdpa":
+        return None
+    if s.job.padded:
+        return tape.new(s.batch * size, 1)
+    if window is not None and s.length >= window:
+        return tape.new(size, 1)
+    return None
+
+
+def sliding_mask(tape: Tape, s: Setting, e: int) -> Tensor | None:
+    """The mask of the sliding layers, made beside the full one."""
+    windows = [window for window in s.windows if window is not None]
+    return mask(tape, s, windows[0], e) if windows else None

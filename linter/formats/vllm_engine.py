@@ -1,0 +1,253 @@
+"""What vLLM's options mean for a Job (vllm 0.33.0: `engine/arg_utils.py`, `config/*.py`), read statically.
+
+Defaults that depend on the GPU or the model stay None: the engine fills them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from .keys import load
+from .world_size import set_hardware
+
+if TYPE_CHECKING:
+    from .arguments import Arguments, Given
+    from .format import JobBuilder, Project
+
+NAME = "vllm"
+VERSION = "0.33.0"
+UPSTREAM = f"vllm {VERSION}"
+UTILIZATION = 0.92
+"""Default `gpu_memory_utilization` (vllm/config/cache.py)."""
+
+DTYPES = {
+    "half": "float16", "float16": "float16", "float": "float32", "float32": "float32", "bfloat16": "bfloat16",
+}  # fmt: skip
+
+QUANTIZATIONS: dict[str, tuple[str, float | None]] = {
+    "awq": ("awq", 4), "awq_marlin": ("awq", 4), "auto_awq": ("awq", 4), "gptq": ("gptq", 4),
+    "gptq_marlin": ("gptq", 4), "auto_gptq": ("gptq", 4), "fp8": ("fp8", 8), "fbgemm_fp8": ("fp8", 8),
+    "fp8_per_tensor": ("fp8", 8), "fp8_per_block": ("finegrained-fp8", 8), "fp8_per_channel": ("fp8", 8),
+    "mxfp4": ("mxfp4", 4), "gpt_oss_mxfp4": ("mxfp4", 4), "modelopt": ("fp8", 8), "modelopt_fp4": ("nvfp4", 4),
+    "nvfp4_per_token": ("nvfp4", 4), "bitsandbytes": ("bnb-nf4", 4), "int8_per_channel_weight_only": ("int8", 8),
+}  # fmt: skip
+"""`quantization` -> the Job's method and bits. Others (compressed-tensors, quark ...) are what the checkpoint says."""
+
+_DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def option(key: str) -> str:
+    """The option that a key names: dashes for underscores, and a part of a nested option (`a.b`) left off."""
+    return key.partition(".")[0].replace("_", "-")
+
+
+def human_readable(value: Any) -> int | None:
+    """A count as vLLM reads it: 32768, "32k" (32000), "32K" (32768), "25.6k"; None for -1, auto and anything else.
+
+    Source: vllm/utils/argparse_utils.py `human_readable_int_or_auto`.
+    """
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value if value > 0 else None
+    if not isinstance(value, str):
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgGtT]?)", value.strip())
+    if match is None or len(value) > 40:
+        return None
+    number, suffix = match.groups()
+    if suffix in _DECIMAL:
+        return int(float(number) * _DECIMAL[suffix]) or None
+    if "." in number:
+        return None
+    return int(number) * _BINARY.get(suffix, 1) or None
+
+
+def set_version(builder: JobBuilder, arguments: Arguments) -> str:
+    """0.33.0, or the newest version that still knows every option of the file."""
+    known = load(NAME)["properties"]
+    version, given = VERSION, None
+    for name in arguments:
+        removed = known.get(option(name), {}).get("x-removed")
+        if removed:
+            last = removed.rpartition(" ")[2]
+            if _older(last, version):
+                version, given = last, arguments.raw(name)
+    if given:
+        builder.from_entry("versions.vllm", version, given.entry, given.key, f"{given.key} was last known to it")
+    else:
+        builder.default("versions.vllm", version)
+    builder.default("versions", builder.job.versions)
+    return version
+
+
+def _older(version: str, other: str) -> bool:
+    return [int(part) for part in version.split(".")] < [int(part) for part in other.split(".")]
+
+
+def set_model(builder: JobBuilder, arguments: Arguments) -> None:
+    """The served model; None when the command line names it."""
+    given = arguments.text("model", "model_tag")
+    if given:
+        builder.from_entry("model", given.value, given.entry, given.key)
+    else:
+        builder.assumed("model", None, "the model is on the command line")
+
+
+def set_weights(builder: JobBuilder, arguments: Arguments) -> None:
+    """dtype and quantisation; both the checkpoint's own unless stated."""
+    given = arguments.text("dtype")
+    if given and given.value in DTYPES:
+        builder.from_entry("weights.dtype", DTYPES[given.value], given.entry, given.key)
+    elif given:
+        builder.from_entry("weights.dtype", None, given.entry, given.key, "the checkpoint's own")
+    else:
+        builder.default("weights.dtype", None, f"auto, the checkpoint's own: default of {UPSTREAM}")
+    named = arguments.text("quantization")
+    row = QUANTIZATIONS.get(named.value) if named else None
+    if named and row:
+        builder.from_entry("weights.quantization.method", row[0], named.entry, named.key)
+        builder.from_entry("weights.quantization.bits", row[1], named.entry, named.key)
+    elif named:
+        builder.from_entry("weights.quantization", None, named.entry, named.key, "as the checkpoint is quantised")
+    else:
+        builder.default("weights.quantization", None, "as the checkpoint is quantised")
+
+
+_DEGREES = (
+    ("parallelism.tensor", "tensor_parallel_size", "tp"),
+    ("parallelism.pipeline", "pipeline_parallel_size", "pp"),
+    ("parallelism.data", "data_parallel_size", "dp"),
+    ("parallelism.context", "prefill_context_parallel_size", "pcp"),
+)
+
+
+def set_parallelism(builder: JobBuilder, arguments: Arguments, project: Project) -> None:
+    """The degrees, each 1 by default; the GPUs are their product where nobody said another number."""
+    product = 1
+    for path, name, _ in _DEGREES:
+        given = arguments.integer(name, least=1)
+        if given:
+            builder.from_entry(path, given.value, given.entry, given.key)
+            product *= given.value
+        else:
+            builder.default(path, 1)
+    expert = arguments.flag("enable_expert_parallel")
+    if expert and expert.value:
+        job = builder.job
+        degree = job.parallelism.tensor * (job.parallelism.data or 1)
+        builder.from_entry("parallelism.expert", degree, expert.entry, expert.key, "tensor x data parallel ranks")
+    else:
+        builder.default("parallelism.expert", 1)
+    set_hardware(builder, project, None, sharded=False)
+    if project.gpus is None:
+        note = "tensor x pipeline x data parallel size"
+        builder.derived("hardware.gpus", product, note, "parallelism.tensor")
+
+
+def set_engine(builder: JobBuilder, arguments: Arguments, version: str) -> None:
+    """Lengths, memory share and cache."""
+    length = arguments.raw("max_model_len")
+    tokens = human_readable(length.value) if length else None
+    if length and tokens:
+        builder.from_entry("inference.max_model_len", tokens, length.entry, length.key)
+    elif length:
+        builder.from_entry("inference.max_model_len", None, length.entry, length.key, "the longest that fits")
+    else:
+        builder.default("inference.max_model_len", None, f"the model's maximum: default of {UPSTREAM}")
+    share = arguments.number("gpu_memory_utilization", "device_memory_utilization")
+    if share:
+        builder.from_entry("inference.gpu_memory_utilization", share.value, share.entry, share.key)
+    elif version == VERSION:
+        builder.default("inference.gpu_memory_utilization", UTILIZATION)
+    else:
+        builder.default("inference.gpu_memory_utilization", None, f"default of vllm {version}")
+    for path, name, default in (
+        ("inference.enforce_eager", "enforce_eager", False),
+        ("inference.enable_lora", "enable_lora", False),
+        ("inference.chunked_prefill", "enable_chunked_prefill", None),
+    ):
+        flag = arguments.flag(name)
+        if flag:
+            builder.from_entry(path, flag.value, flag.entry, flag.key)
+        else:
+            builder.default(path, default)
+    cache = arguments.text("kv_cache_dtype")
+    if cache:
+        builder.from_entry("inference.kv_cache_dtype", cache.value, cache.entry, cache.key)
+    else:
+        builder.default("inference.kv_cache_dtype", "auto")
+    _put_size(builder, arguments, "inference.kv_cache_memory_bytes", "kv_cache_memory_bytes")
+
+
+def set_batches(builder: JobBuilder, arguments: Arguments) -> None:
+    """Requests and tokens in a batch, block size, LoRA slots; None where the engine goes by the GPU."""
+    _put_size(builder, arguments, "inference.max_num_batched_tokens", "max_num_batched_tokens")
+    for path, name, default in (
+        ("inference.max_num_seqs", "max_num_seqs", None),
+        ("inference.block_size", "block_size", None),
+        ("inference.max_loras", "max_loras", 1),
+        ("inference.max_lora_rank", "max_lora_rank", 16),
+    ):
+        given = arguments.integer(name, least=1)
+        if given:
+            builder.from_entry(path, given.value, given.entry, given.key)
+        else:
+            note = f"default of {UPSTREAM}, by GPU" if default is None else ""
+            builder.default(path, default, note)
+
+
+def _put_size(builder: JobBuilder, arguments: Arguments, path: str, name: str) -> None:
+    given = arguments.raw(name)
+    size = human_readable(given.value) if given else None
+    if given and size:
+        builder.from_entry(path, size, given.entry, given.key)
+    else:
+        builder.default(path, None, f"default of {UPSTREAM}, by GPU")
+
+
+def set_extras(builder: JobBuilder, arguments: Arguments) -> None:
+    """Weights and cache on the host, speculative model, captured graph sizes."""
+    for path, name, default in (
+        ("inference.cpu_offload_gb", "cpu_offload_gb", 0.0),
+        ("inference.swap_space_gb", "swap_space", None),
+    ):
+        given = arguments.number(name)
+        if given:
+            builder.from_entry(path, given.value, given.entry, given.key)
+        else:
+            builder.default(path, default)
+    _set_speculative(builder, arguments)
+    sizes = _sizes(arguments.raw("cudagraph_capture_sizes", "cuda_graph_sizes"))
+    nested = None if sizes else _sizes(arguments.mapping("compilation_config").raw("cudagraph_capture_sizes"))
+    chosen = sizes or nested
+    if chosen:
+        builder.from_entry("inference.cudagraph_capture_sizes", chosen.value, chosen.entry, chosen.key)
+    else:
+        builder.default("inference.cudagraph_capture_sizes", None)
+
+
+def _set_speculative(builder: JobBuilder, arguments: Arguments) -> None:
+    """`speculative-config` as a mapping or JSON text; `speculative-model` before 0.8."""
+    given = arguments.text("speculative_model") or arguments.mapping("speculative_config").text("model")
+    text = arguments.text("speculative_config")
+    if given is None and text:
+        try:
+            value = json.loads(text.value)
+        except ValueError:
+            value = None
+        name = value.get("model") if isinstance(value, dict) else None
+        given = text._replace(value=name) if isinstance(name, str) else None
+    if given:
+        builder.from_entry("inference.speculative_model", given.value, given.entry, given.key)
+    else:
+        builder.default("inference.speculative_model", None)
+
+
+def _sizes(given: Given | None) -> Given | None:
+    sizes = given.value if given and isinstance(given.value, list) else []
+    good = [size for size in sizes if isinstance(size, int) and not isinstance(size, bool) and size > 0]
+    return given._replace(value=good) if given and good and len(good) == len(sizes) else None

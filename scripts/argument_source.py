@@ -1,0 +1,214 @@
+"""Reads the argument classes of an upstream package with `ast`, without importing it, as JSON Schema properties.
+
+What is understood: dataclass fields with their annotations, defaults, `choices` in their metadata, string enums, and
+the option names of `add_argument` calls. What is not understood becomes a property that allows anything.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import tarfile
+import zipfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+Json = dict[str, Any]
+
+DEFAULTS = {"default_optim": "adamw_torch_fused"}
+"""transformers/training_args.py sets `default_optim` to this for torch >= 2.8."""
+
+
+class Package:
+    """The Python sources of one package version, in a wheel, an sdist or a folder."""
+
+    def __init__(self, folder: Path, name: str, version: str) -> None:
+        self.name, self.version = name, version
+        stem = f"{name}-{version}"
+        wheels = sorted(folder.glob(f"{stem}-*.whl"))
+        self.folder: Path | None = None
+        self.archive: zipfile.ZipFile | tarfile.TarFile | None = None
+        if wheels:
+            self.archive = zipfile.ZipFile(wheels[0])
+        elif (folder / f"{stem}.tar.gz").is_file():
+            self.archive = tarfile.open(folder / f"{stem}.tar.gz")  # noqa: SIM115
+        elif (folder / stem).is_dir():
+            self.folder = folder / stem
+        else:
+            raise FileNotFoundError(f"{folder} has neither a wheel, an sdist nor a folder of {stem}")
+
+    def text(self, path: str) -> str | None:
+        """The text of a source file below the package's root; None where there is none."""
+        path = f"{self.name}/{path}"
+        if self.folder:
+            file = self.folder / path
+            return file.read_text(encoding="utf-8") if file.is_file() else None
+        try:
+            if isinstance(self.archive, zipfile.ZipFile):
+                return self.archive.read(path).decode("utf-8")
+            assert isinstance(self.archive, tarfile.TarFile)
+            member = self.archive.extractfile(f"{self.name}-{self.version}/{path}")
+        except KeyError:
+            return None
+        return member.read().decode("utf-8") if member else None
+
+    @cache  # noqa: B019
+    def tree(self, path: str) -> ast.Module | None:
+        """The syntax tree of a source file."""
+        text = self.text(path)
+        return ast.parse(text) if text is not None else None
+
+    def classes(self, path: str) -> dict[str, ast.ClassDef]:
+        """The classes of a source file by name."""
+        tree = self.tree(path)
+        return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)} if tree else {}
+
+
+def fields(cls: ast.ClassDef, enums: dict[str, Json]) -> dict[str, Json]:
+    """The schema of each annotated field that a parser fills (`init=False` and private ones are none)."""
+    out: dict[str, Json] = {}
+    for node in cls.body:
+        if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+            continue
+        name = node.target.id
+        if name.startswith("_") or ast.unparse(node.annotation).startswith("ClassVar"):
+            continue
+        keywords = {k.arg: k.value for k in node.value.keywords} if isinstance(node.value, ast.Call) else {}
+        if isinstance(node.value, ast.Call) and ast.unparse(keywords.get("init", ast.Constant(True))) == "False":
+            continue
+        schema = annotation(node.annotation, enums)
+        value = keywords.get("default") if isinstance(node.value, ast.Call) else node.value
+        if isinstance(node.value, ast.Call) and "default_factory" in keywords:
+            value = factory_value(keywords["default_factory"])
+        if value is not None:
+            known, default = literal(value, enums)
+            if known:
+                schema["default"] = default
+        metadata = keywords.get("metadata")
+        choices = choices_of(metadata) if isinstance(metadata, ast.Dict) else None
+        if choices and "enum" not in schema:
+            schema["enum"] = choices + ([None] if "null" in as_list(schema.get("type")) else [])
+        out[name] = schema
+    return out
+
+
+def choices_of(metadata: ast.Dict) -> list[Any] | None:
+    """The `choices` of a field's metadata."""
+    for key, value in zip(metadata.keys, metadata.values, strict=True):
+        if isinstance(key, ast.Constant) and key.value == "choices":
+            try:
+                return list(ast.literal_eval(value))
+            except ValueError:
+                return None
+    return None
+
+
+def factory_value(node: ast.expr) -> ast.expr | None:
+    """What a `default_factory` makes, as an expression."""
+    if isinstance(node, ast.Lambda):
+        return node.body
+    return {"list": ast.List([], ast.Load()), "dict": ast.Dict([], [])}.get(ast.unparse(node))
+
+
+def literal(node: ast.expr, enums: dict[str, Json]) -> tuple[bool, Any]:
+    """Whether an expression has a value that JSON can say, and the value."""
+    if isinstance(node, ast.Name) and node.id in DEFAULTS:
+        return True, DEFAULTS[node.id]
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in enums:
+        return True, enums[node.value.id][node.attr]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        (left_known, left), (right_known, right) = literal(node.left, enums), literal(node.right, enums)
+        return left_known and right_known, left * right if left_known and right_known else None
+    try:
+        value = ast.literal_eval(node)
+        json.dumps(value)
+    except (ValueError, TypeError):
+        return False, None
+    return True, value
+
+
+_TYPES = {"int": "integer", "float": "number", "bool": "boolean", "str": "string", "None": "null", "list": "array",
+          "List": "array", "tuple": "array", "set": "array", "dict": "object", "Dict": "object"}  # fmt: skip
+
+
+def annotation(node: ast.expr, enums: dict[str, Json]) -> Json:
+    """The JSON Schema of an annotation; {} (anything) for what it does not know.
+
+    A list may be written as one value and a mapping as JSON text or a path: argparse takes both.
+    """
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return annotation(ast.parse(node.value, mode="eval").body, enums)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return union([annotation(node.left, enums), annotation(node.right, enums)])
+    if isinstance(node, ast.Subscript):
+        head = ast.unparse(node.value).rpartition(".")[2]
+        inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if head == "Literal":
+            return enumeration([ast.literal_eval(item) for item in inner])
+        if head == "Optional":
+            return union([annotation(inner[0], enums), {"type": "null"}])
+        if head == "Union":
+            return union([annotation(item, enums) for item in inner])
+        if head == "Annotated":
+            return annotation(inner[0], enums)
+        kind = _TYPES.get(head)
+        return {"type": [kind, "string"]} if kind in ("array", "object") else {}
+    text = ast.unparse(node).rpartition(".")[2]
+    if text in enums:
+        return enumeration(list(enums[text].values()))
+    kind = _TYPES.get(text)
+    if kind in ("array", "object"):
+        return {"type": [kind, "string"]}
+    return {"type": kind} if kind else {}
+
+
+def as_list(value: Any) -> list[Any]:
+    """A value as a list; none of it for None."""
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def union(parts: list[Json]) -> Json:
+    """The schema that accepts what any of several accepts."""
+    if any(not part for part in parts):
+        return {}
+    types = list(dict.fromkeys(name for part in parts for name in as_list(part.get("type"))))
+    if all("enum" in part or part.get("type") == "null" for part in parts):
+        values = [item for part in parts for item in part.get("enum", [None])]
+        return {"type": types[0] if len(types) == 1 else types, "enum": values}
+    return {"type": types[0] if len(types) == 1 else types}
+
+
+def enumeration(values: list[Any]) -> Json:
+    """A schema of listed values; their kind stands beside them, because most parsers check no more than that."""
+    kinds = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
+    types = list(dict.fromkeys(kinds[type(value)] for value in values))
+    return {"type": types[0] if len(types) == 1 else types, "enum": values}
+
+
+def enum_values(package: Package, path: str) -> dict[str, Json]:
+    """The members of every string enum of a file."""
+    out: dict[str, Json] = {}
+    for name, cls in package.classes(path).items():
+        if any("Enum" in ast.unparse(base) for base in cls.bases):
+            out[name] = {
+                node.targets[0].id: node.value.value
+                for node in cls.body
+                if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+                and isinstance(node.value, ast.Constant)
+            }  # fmt: skip
+    return out
+
+
+def option_names(package: Package, path: str) -> list[str]:
+    """The long options of every `add_argument` call of a file, in order, without their dashes."""
+    tree = package.tree(path)
+    names: list[str] = []
+    for node in ast.walk(tree) if tree else ():
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
+            names += [
+                arg.value[2:]
+                for arg in node.args
+                if isinstance(arg, ast.Constant) and isinstance(arg.value, str) and arg.value.startswith("--")
+            ]
+    return list(dict.fromkeys(names))

@@ -1,0 +1,176 @@
+"""FSDP: shards, gathered units, whole gradients."""
+
+from __future__ import annotations
+
+import pytest
+from gpulint.estimator.fsdp import Policy, units
+from gpulint.estimator.instant import Instant
+from gpulint.estimator.layout import layout
+from gpulint.estimator.parameters import parameters
+from gpulint.job import (
+    Adapter,
+    Fsdp,
+    FsdpMixedPrecision,
+    Hardware,
+    Job,
+    Optimizer,
+    Parallelism,
+    Quantization,
+    Weights,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+LAYER = 218_103_808 + 2 * 4096
+"""Elements of one decoder layer of Llama-3-8B."""
+
+PLAIN = Policy(None, None)
+ROOT = 2 * 128256 * 4096 + 4096
+"""Embedding, head and final norm."""
+
+
+def job(gpus=8, dtype="bfloat16", name="adamw_torch_fused", micro_steps=1, nodes=None, **fsdp):
+    return Job(
+        model="test",
+        weights=Weights(dtype),
+        optimizer=Optimizer(name),
+        gradient_accumulation_steps=micro_steps,
+        hardware=Hardware(gpus=gpus, nodes=nodes),
+        parallelism=Parallelism(fsdp=Fsdp(**{"wrap": "transformer", **fsdp})),
+    )
+
+
+def at(phase, layer, gradients=0):
+    return Instant(phase, 0, 0, gradients, layer)
+
+
+def test_layers_are_units_and_the_rest_is_the_root(llama_8b):
+    root, block, count = units(Fsdp(wrap="transformer"), llama_8b, parameters(job(), llama_8b), PLAIN)
+    assert (root.elements, block.elements, count) == (ROOT, LAYER, 32)
+
+
+def test_without_a_wrap_policy_the_model_is_one_unit(llama_8b):
+    root, block, count = units(Fsdp(wrap="none"), llama_8b, parameters(job(), llama_8b), PLAIN)
+    assert (root.elements, block.elements, count) == (llama_8b.parameters, 0, 0)
+
+
+@pytest.mark.parametrize(("minimum", "wrapped"), [(100_000_000, 32), (300_000_000, 0)])
+def test_size_based_wrap_takes_layers_that_are_large_enough(llama_8b, minimum, wrapped):
+    fsdp = Fsdp(wrap="size", min_num_params=minimum)
+    root, _, count = units(fsdp, llama_8b, parameters(job(), llama_8b), PLAIN)
+    assert count == wrapped
+    assert root.elements == (ROOT if wrapped else llama_8b.parameters)
+
+
+def test_every_state_is_divided(llama_8b):
+    plan = layout(job(), llama_8b)
+    share = llama_8b.parameters / 8
+    assert plan.weights == pytest.approx(2 * share, rel=1e-6)
+    assert plan.optimizer == pytest.approx(4 * share, rel=1e-6)
+    assert plan.gradient_bytes(plan.trainable) == pytest.approx(2 * share, rel=1e-6)
+
+
+def test_mixed_precision_shards_in_float32_and_gathers_in_16_bits(llama_8b):
+    policy = FsdpMixedPrecision("bfloat16", "bfloat16")
+    plan = layout(job(upcast_trainable=True, mixed_precision=policy), llama_8b)
+    share = llama_8b.parameters / 8
+    assert plan.weights + plan.optimizer == pytest.approx((4 + 8) * share, rel=1e-6)
+    assert plan.buffer_bytes(at("forward", 5)) == 2 * (ROOT + LAYER)
+
+
+def test_foreach_adam_copies_a_shard_at_the_step(llama_8b):
+    """Mistral-7B in pure 16 bits peaks at 10 B a parameter over the ranks (fms-acceleration's 36.2 GB on two)."""
+    plan = layout(job(gpus=2, name="adamw_torch"), llama_8b)
+    step = plan.weights + plan.gradients + plan.optimizer + plan.step_optimizer
+    assert step == pytest.approx(10 * llama_8b.parameters / 2, rel=1e-6)
+
+
+@pytest.mark.parametrize(("version", "forward"), [(1, 1), (2, 2)])
+def test_forward_gathers_the_root_and_one_layer_and_version_2_its_flat_buffer(llama_8b, version, forward):
+    plan = layout(job(version=version), llama_8b)
+    assert plan.buffer_bytes(at("forward", 5)) == 2 * (ROOT + forward * LAYER)
+
+
+def test_backward_also_prefetches_and_holds_whole_gradients(llama_8b):
+    plan = layout(job(), llama_8b)
+    assert plan.buffer_bytes(at("backward", 5, 10**10)) == 2 * (2 * ROOT + 2 * LAYER + LAYER)
+    second = layout(job(version=2), llama_8b)
+    assert second.buffer_bytes(at("backward", 5, 10**10)) == 2 * (2 * ROOT + 2 * LAYER + 2 * LAYER)
+
+
+def test_without_a_wrap_policy_everything_is_gathered_all_the_time(llama_8b):
+    plan = layout(job(wrap="none"), llama_8b)
+    assert plan.buffer_bytes(at("forward", 0)) == 2 * llama_8b.parameters
+
+
+def test_shard_grad_op_keeps_the_units_it_has_passed(llama_8b):
+    plan = layout(job(sharding="shard_grad_op"), llama_8b)
+    assert plan.buffer_bytes(at("forward", 3)) == 2 * (ROOT + 4 * LAYER)
+    assert plan.buffer_bytes(at("loss", None)) == 2 * llama_8b.parameters
+
+
+def test_no_shard_is_data_parallelism(llama_8b):
+    plan = layout(job(sharding="no_shard"), llama_8b)
+    assert plan.weights == 2 * llama_8b.parameters
+
+
+def test_hybrid_shard_divides_over_the_gpus_of_a_node(llama_8b):
+    plan = layout(job(gpus=32, nodes=4, sharding="hybrid_shard"), llama_8b)
+    assert plan.weights == pytest.approx(2 * llama_8b.parameters / 8, rel=1e-6)
+
+
+def test_offload_leaves_only_gathered_units(llama_8b):
+    plan = layout(job(offload=True), llama_8b)
+    assert plan.weights == plan.optimizer == plan.gradient_bytes(plan.trainable) == plan.step_optimizer == 0
+    assert plan.host == pytest.approx(8 * llama_8b.parameters, rel=1e-3)
+    assert plan.buffer_bytes(at("forward", 0)) > 0
+
+
+def test_accumulation_without_sync_keeps_whole_gradients(llama_8b):
+    plan = layout(job(micro_steps=4), llama_8b)
+    assert plan.gradient_bytes(0) == 2 * llama_8b.parameters
+    synced = layout(job(micro_steps=4, sync_each_batch=True), llama_8b)
+    assert synced.gradient_bytes(0) == pytest.approx(2 * llama_8b.parameters / 8, rel=1e-6)
+
+
+@given(
+    ranks=st.sampled_from([1, 2, 4, 8]),
+    version=st.sampled_from([1, 2]),
+    wrap=st.sampled_from(["none", "transformer"]),
+    name=st.sampled_from(["adamw_torch", "adamw_torch_fused", "adafactor", "sgd", "adamw_torch_8bit"]),
+)
+def test_more_ranks_never_keep_more(tiny, ranks, version, wrap, name):
+    def states(gpus):
+        plan = layout(job(gpus=gpus, version=version, wrap=wrap, name=name), tiny)
+        assert min(plan.weights, plan.optimizer, plan.gradients, plan.load) >= 0
+        return plan.weights + plan.optimizer + plan.gradients
+
+    assert states(2 * ranks) <= states(ranks) + 200 * 512
+    away = layout(job(gpus=ranks, version=version, wrap=wrap, name=name, offload=True), tiny)
+    assert away.weights + away.optimizer + away.gradients <= states(ranks)
+
+
+def test_frozen_layers_under_reentrant_checkpointing_keep_their_inputs(llama_8b):
+    """Version 1 hangs its reshard on the layers' inputs, which keeps them and their gradients: 2 x 2 T h a layer."""
+    plan = job(sync_each_batch=False)
+    plan.method, plan.adapter = "lora", Adapter(r=16, targets=["q_proj", "v_proj"])
+    plan.micro_batch_size, plan.sequence_length, plan.activation_checkpointing = 2, 4096, "full"
+    plan.reentrant = False
+    lean, plan.reentrant = layout(plan, llama_8b), True
+    kept = layout(plan, llama_8b)
+    each = 2 * 2 * 2 * 4096 * 4096
+    assert kept.buffer_bytes(at("backward", 0)) - lean.buffer_bytes(at("backward", 0)) == 31 * each
+    assert kept.buffer_bytes(at("backward", 31)) == lean.buffer_bytes(at("backward", 31))
+    plan.reentrant, plan.versions = None, {"transformers": "4.48.1"}
+    assert layout(plan, llama_8b).kept == each
+    plan.versions = {"transformers": "5.23.0"}
+    assert layout(plan, llama_8b).kept == 0
+
+
+def test_scales_of_a_packed_base_stay_whole(llama_8b):
+    plan = job()
+    plan.method, plan.adapter = "lora", Adapter(r=16, targets=["q_proj", "v_proj"])
+    plan.weights.quantization = Quantization("bnb-nf4", 4, double_quant=True, storage_dtype="bfloat16")
+    codes, scales = 6_979_321_856 / 2, 6_979_321_856 / 64 * (1 + 4 / 256)
+    rest = 2 * (8_030_261_248 - 6_979_321_856)
+    assert layout(plan, llama_8b).weights == pytest.approx((codes + rest) / 8 + scales, rel=1e-3)

@@ -1,0 +1,250 @@
+"""Generation with plain Transformers, and which engine answers for which job."""
+
+from __future__ import annotations
+
+import re
+from statistics import mean, median
+
+import pytest
+from gpulint.estimator.estimate import NotEstimable
+from gpulint.estimator.inference import estimate_inference
+from gpulint.hardware.catalogue import find
+from gpulint.job import Job
+from gpulint.models.model import UnknownModel
+from gpulint.models.resolve import resolve
+from gpulint.units import GIB
+from hypothesis import given
+from hypothesis import strategies as st
+
+LLAMA_8B = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+}
+MIXTRAL = {
+    "model_type": "mixtral",
+    "hidden_size": 1024,
+    "intermediate_size": 3584,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 4,
+    "vocab_size": 32000,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+}
+
+
+def job(batch=1, prompt=1024, answer=128, weights=None, versions=None, parallelism=None, gpus=1, **fields) -> Job:
+    return Job.validate(
+        {
+            "kind": "inference",
+            "weights": {"dtype": "bfloat16", **(weights or {})},
+            "versions": versions or {},
+            "parallelism": parallelism or {},
+            "hardware": {"gpus": gpus},
+            "inference": {
+                "engine": "transformers",
+                "batch_size": batch,
+                "prompt_length": prompt,
+                "new_tokens": answer,
+                **fields,
+            },
+        }
+    )
+
+
+def phases(job, config=LLAMA_8B, gpu=None):
+    return {phase.name: phase for phase in estimate_inference(job, resolve(config), gpu).phases}
+
+
+def test_recorded_runs_are_met_within_a_percent(shared_data):
+    """Peaks of prefill and decode, recorded tensor by tensor from transformers 5.23."""
+    seen = 0
+    for run in shared_data("oracle"):
+        point = run["point"]
+        if point.get("mode") != "infer":
+            continue
+        full = point.get("full_logits", False)
+        plan = job(point["batch"], point["seq"], 1, full_prefill_logits=full)
+        found = phases(plan, run["config"])
+        for name, recorded in run["phase_peaks"].items():
+            ours = found[name].allocated - found[name].components["buffers"]
+            assert ours == pytest.approx(recorded, rel=0.01), (point, name)
+            if name == "prefill":
+                dynamic = recorded - run["params_bytes"]
+                assert ours - run["params_bytes"] == pytest.approx(dynamic, rel=0.01), (point, name)
+        seen += 1
+    assert seen >= 17
+
+
+def test_prefill_of_llama_is_weights_cache_and_the_widest_layer():
+    prefill = phases(job(8, 1024))["prefill"]
+    tokens, hidden, inner, keys = 8 * 1024, 4096, 14336, 1024
+    assert prefill.components["weights"] == 2 * 8_030_261_248
+    assert prefill.components["kv_cache"] == 4 * tokens * keys * 32
+    assert prefill.components["activations"] == pytest.approx(6 * tokens * inner + 8 * tokens * hidden, rel=1e-3)
+
+
+def test_old_transformers_keeps_the_logits_of_the_whole_prompt():
+    old, new = ({"transformers": version} for version in ("4.38.2", "4.46.0"))
+    prompt = 14336
+    whole = phases(job(1, prompt, versions=old))["prefill"].components["logits"]
+    assert whole == 6 * prompt * 128256
+    assert phases(job(1, prompt, versions=new))["prefill"].components["logits"] == 0
+    stated = phases(job(1, prompt, full_prefill_logits=True))["prefill"].components["logits"]
+    assert stated == 2 * prompt * 128256
+
+
+def test_old_transformers_keeps_rotary_tables_in_every_layer():
+    config = {**LLAMA_8B, "model_type": "qwen2", "max_position_embeddings": 32768}
+    old = phases(job(versions={"transformers": "4.38.2"}), config)["decode"].components["buffers"]
+    new = phases(job(versions={"transformers": "4.46.0"}), config)["decode"].components["buffers"]
+    assert old - new == 32 * 2 * 2 * 32768 * 128
+
+
+def test_eager_attention_makes_the_scores():
+    plan = job(1, 8192)
+    plan.attention = "eager"
+    scores = 32 * 8192 * 8192
+    eager = phases(plan)["prefill"].components["activations"]
+    assert eager > 8 * scores
+    assert phases(job(1, 8192))["prefill"].components["activations"] < scores
+
+
+def test_four_bit_weights_are_packed_when_they_load_and_unpacked_for_long_prompts():
+    packed = {"quantization": {"method": "bnb-nf4", "bits": 4}}
+    found = phases(job(1, 4096, weights=packed))
+    largest = 4096 * 14336
+    assert found["load"].components["buffers"] == 2 * largest
+    whole = phases(job(1, 4096))["prefill"].components["activations"]
+    assert found["prefill"].components["activations"] - whole == 2 * largest
+
+
+def test_experts_take_the_tokens_routed_to_them():
+    found = phases(job(4, 1024), MIXTRAL)["prefill"].components["activations"]
+    rows = 4 * 1024 * 2
+    assert found > 2 * rows * (4 * 3584 + 1024)
+
+
+def test_latent_attention_is_cached_whole_by_transformers_4():
+    config = {
+        "model_type": "deepseek_v3",
+        "hidden_size": 256,
+        "intermediate_size": 512,
+        "moe_intermediate_size": 128,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 8,
+        "n_routed_experts": 8,
+        "num_experts_per_tok": 2,
+        "kv_lora_rank": 128,
+        "q_lora_rank": 64,
+        "qk_nope_head_dim": 32,
+        "qk_rope_head_dim": 64,
+        "v_head_dim": 32,
+        "vocab_size": 1000,
+        "first_k_dense_replace": 1,
+    }
+    latent = phases(job(1, 100, 0), config)["prefill"].components["kv_cache"]
+    expanded = phases(job(1, 100, 0, versions={"transformers": "4.57.0"}), config)["prefill"].components["kv_cache"]
+    assert latent == 4 * 100 * (128 + 64) * 2
+    assert expanded == 4 * 100 * 8 * (32 + 64 + 32) * 2
+
+
+def test_layers_spread_over_gpus_share_weights_and_cache():
+    plan = job(1, 8192, 0, parallelism={"device_map": "auto"}, gpus=4)
+    spread, whole = phases(plan)["decode"], phases(job(1, 8192, 0))["decode"]
+    assert spread.components["kv_cache"] == whole.components["kv_cache"] // 4
+    assert spread.components["weights"] < whole.components["weights"] / 2
+
+
+def test_the_estimate_adds_up_and_names_its_peak():
+    estimate = estimate_inference(job(8, 2048, 512), resolve(LLAMA_8B), find("a100-80gb"))
+    split = estimate.components
+    assert sum(split.values()) - split["runtime"] == estimate.per_gpu.allocated
+    assert estimate.peak in estimate.phases
+    assert estimate.per_gpu.allocated <= estimate.per_gpu.reserved <= estimate.per_gpu.process
+    assert estimate.per_gpu.low <= estimate.per_gpu.process <= estimate.per_gpu.high
+    assert estimate.verdict == "fits"
+    assert estimate.kv_cache is None
+    assert all(term.formula and term.source for term in estimate.terms)
+
+
+def test_a_card_that_is_too_small_is_said_to_be():
+    model = resolve(LLAMA_8B)
+    assert estimate_inference(job(), model, find("t4")).verdict == "exceeds"
+    assert estimate_inference(job(), model, find("l4")).verdict == "fits"
+    assert estimate_inference(job(), model, None).verdict == "unknown"
+
+
+def test_lengths_that_nobody_states_leave_a_lower_bound():
+    estimate = estimate_inference(job(None, None, None), resolve(LLAMA_8B), find("a100-80gb"))
+    assert estimate.verdict == "unknown"
+    assert {item.field for item in estimate.assumptions} >= {
+        "inference.batch_size",
+        "inference.prompt_length",
+        "inference.new_tokens",
+    }
+    assert estimate_inference(job(None, None, None), resolve(LLAMA_8B), find("t4")).verdict == "exceeds"
+
+
+@given(st.integers(1, 8), st.integers(1, 20000), st.integers(0, 5000), st.integers(0, 5000))
+def test_longer_answers_and_prompts_never_take_less(batch, prompt, answer, more):
+    model = resolve(LLAMA_8B)
+
+    def allocated(*sizes):
+        return estimate_inference(job(*sizes), model, None).per_gpu.allocated
+
+    assert allocated(batch, prompt, answer + more) >= allocated(batch, prompt, answer)
+    assert allocated(batch, prompt + more, answer) >= allocated(batch, prompt, answer)
+    assert allocated(batch + 1, prompt, answer) >= allocated(batch, prompt, answer)
+
+
+def test_an_engine_that_is_not_known_is_refused():
+    with pytest.raises(NotEstimable, match="tgi"):
+        estimate_inference(job(engine="tgi"), resolve(LLAMA_8B), None)
+    with pytest.raises(NotEstimable):
+        estimate_inference(Job(kind="inference"), resolve(LLAMA_8B), None)
+
+
+QUANTISED = {"-GPTQ-Int4": ("gptq", 4), "-GPTQ-Int8": ("gptq", 8), "-AWQ": ("awq", 4)}
+
+
+def _published(rows):
+    """Qwen's own peaks of max_memory_allocated on one A100: (row, job, model id)."""
+    for row in rows:
+        stated = row["confidence"] == "high" and row["n_gpus"] == 1
+        if row["source_group"] != "qwen_speed_benchmark" or not stated:
+            continue
+        model, weights = row["model"], {}
+        for ending, (method, bits) in QUANTISED.items():
+            if model.endswith(ending):
+                model = model.removesuffix(ending)
+                weights = {"quantization": {"method": method, "bits": bits, "group_size": 128}}
+        version = re.search(r"transformers ([\d.]+)", row["framework_version"])[1]
+        plan = job(1, row["seq_len"], row["gen_len"], weights, {"transformers": version})
+        plan.attention = "flash_attention_2"
+        yield row, plan, model
+
+
+def test_published_peaks_of_qwen_are_met(shared_data):
+    """Nothing is fitted to these rows; the bounds say where the derivation stands."""
+    errors = []
+    for row, plan, model in _published(shared_data("measurements")):
+        try:
+            resolved = resolve(model)
+        except UnknownModel:
+            continue
+        ours = estimate_inference(plan, resolved, None).per_gpu.allocated / GIB
+        errors.append(abs(ours / row["measured_gib"] - 1))
+    assert len(errors) > 100
+    assert mean(errors) < 0.025
+    assert median(errors) < 0.01
+    assert sorted(errors)[int(0.95 * len(errors))] < 0.06

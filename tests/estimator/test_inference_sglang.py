@@ -1,0 +1,79 @@
+"""SGLang's static share of a GPU."""
+
+from __future__ import annotations
+
+import pytest
+from gpulint.estimator.inference import estimate_inference
+from gpulint.hardware.catalogue import find
+from gpulint.job import Job
+from gpulint.models.resolve import resolve
+from gpulint.units import GIB
+
+LLAMA_8B = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+}
+
+
+def estimate(gpu="h100-80gb", tensor=1, **fields):
+    job = Job.validate(
+        {
+            "kind": "inference",
+            "parallelism": {"tensor": tensor},
+            "hardware": {"gpus": tensor},
+            "inference": {"engine": "sglang", **fields},
+        }
+    )
+    return estimate_inference(job, resolve(LLAMA_8B), find(gpu) if gpu else None)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "chunk", "reserve_mib"),
+    [
+        ("h100-80gb", 8192, 512 + 1.5 * 8192 + 1024 / 8 + 2 * 256),
+        ("a100-40gb", 4096, 512 + 1.5 * 4096 + 1024 / 8 + 2 * 32),
+        ("t4", 2048, 512 + 1.5 * 2048 + 1024 / 8 + 2 * 8),
+    ],
+)
+def test_the_default_share_leaves_room_for_activations_and_graphs(gpu, chunk, reserve_mib):
+    told = {item.field: item.value for item in estimate(gpu).assumptions}
+    share = 1 - reserve_mib * 1024 * 1024 / find(gpu).total
+    assert float(told["inference.gpu_memory_utilization"]) == pytest.approx(share, abs=1e-3)
+    assert int(told["inference.max_num_batched_tokens"]) == chunk
+
+
+def test_large_cards_keep_at_least_ten_gib():
+    told = {item.field: item.value for item in estimate(max_num_batched_tokens=2048).assumptions}
+    share = 1 - 10 * GIB / find("h100-80gb").total
+    assert float(told["inference.gpu_memory_utilization"]) == pytest.approx(share, abs=1e-3)
+
+
+def test_the_cache_is_the_static_share_without_the_weights():
+    found = estimate(gpu_memory_utilization=0.8)
+    free = find("h100-80gb").usable - 460 * 1024 * 1024
+    assert found.components["kv_cache"] == pytest.approx(0.8 * free - 2 * 8_030_261_248, rel=1e-6)
+    assert found.kv_cache.tokens == found.components["kv_cache"] // 131_072
+    assert found.verdict == "fits"
+
+
+def test_a_share_below_the_weights_is_refused():
+    found = estimate(gpu_memory_utilization=0.15)
+    assert found.verdict == "exceeds"
+    assert "leave nothing" in found.refusal
+
+
+def test_a_larger_share_holds_more_tokens():
+    small, large = (estimate(gpu_memory_utilization=share).kv_cache.tokens for share in (0.5, 0.9))
+    assert small < large
+
+
+def test_without_a_card_there_is_no_verdict():
+    assert estimate(gpu=None).verdict == "unknown"

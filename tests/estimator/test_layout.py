@@ -1,0 +1,104 @@
+"""What lies whole on a rank, how it loads, and how the arithmetic is told."""
+
+from __future__ import annotations
+
+import pytest
+from gpulint.estimator.layout import layout
+from gpulint.estimator.ranks import per_node, ranks
+from gpulint.job import (
+    Adapter,
+    Fsdp,
+    FsdpMixedPrecision,
+    Hardware,
+    Job,
+    Optimizer,
+    Parallelism,
+    Precision,
+    Quantization,
+    Weights,
+    Zero,
+)
+
+
+def job(gpus=1, dtype="bfloat16", **changes):
+    return Job(weights=Weights(dtype), hardware=Hardware(gpus=gpus), **changes)
+
+
+def qlora(gpus=1, **parallelism):
+    return Job(
+        weights=Weights("bfloat16", quantization=Quantization("bnb-nf4", 4, double_quant=True)),
+        method="lora",
+        adapter=Adapter(r=16, targets=["q_proj", "v_proj"], prepare_kbit=True),
+        hardware=Hardware(gpus=gpus),
+        parallelism=Parallelism(**parallelism),
+    )
+
+
+def test_ddp_keeps_a_second_copy_of_the_gradients(llama_8b):
+    one, eight = layout(job(), llama_8b), layout(job(8), llama_8b)
+    assert one.buffers == 0
+    assert eight.buffers == eight.gradients == 2 * llama_8b.parameters
+    assert (one.weights, one.optimizer) == (eight.weights, eight.optimizer)
+
+
+def test_separate_masters_cost_4_bytes_and_fp32_states(llama_8b):
+    plan = layout(job(precision=Precision(master_weights=True), parallelism=Parallelism(tensor=2)), llama_8b)
+    assert plan.optimizer == pytest.approx(12 * llama_8b.parameters / 2, rel=1e-3)
+
+
+def test_packing_needs_the_16_bit_tensor_while_it_loads(llama_8b):
+    """The largest linear weight in 16 bits; the head's upcast is larger: 2 B x 128,256 x 4096."""
+    plan = layout(qlora(), llama_8b)
+    assert plan.load == 2 * 128256 * 4096
+    gptq = qlora()
+    gptq.weights.quantization = Quantization("gptq", 4)
+    assert layout(gptq, llama_8b).load == 0
+    assert layout(job(), llama_8b).load == 0
+
+
+def test_gradients_grow_with_what_is_done(llama_8b):
+    plan = layout(job(), llama_8b)
+    assert plan.gradient_bytes(0) == 0
+    assert plan.gradient_bytes(1000) == pytest.approx(2000, abs=2)
+    assert plan.gradient_bytes(plan.trainable) == plan.gradients
+    assert plan.gradient_bytes(10 * plan.trainable) == plan.gradients
+
+
+PLANS = {
+    "one gpu": job(),
+    "ddp": job(8, dtype="float32", optimizer=Optimizer("adamw_8bit")),
+    "qlora": qlora(),
+    "zero 1": job(8, parallelism=Parallelism(zero=Zero(1)), precision=Precision(master_weights=True)),
+    "zero 2": job(8, parallelism=Parallelism(zero=Zero(2)), precision=Precision(master_weights=True)),
+    "zero 3": job(8, parallelism=Parallelism(zero=Zero(3)), precision=Precision(master_weights=True)),
+    "fsdp 1": job(8, parallelism=Parallelism(fsdp=Fsdp(1, wrap="transformer"))),
+    "fsdp 2": job(
+        8,
+        dtype="float32",
+        parallelism=Parallelism(fsdp=Fsdp(2, wrap="none", mixed_precision=FsdpMixedPrecision("bfloat16"))),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_the_arithmetic_adds_up_to_what_is_kept(llama_8b, name):
+    plan = layout(PLANS[name], llama_8b)
+    told = {"weights": 0, "adapter": 0, "gradients": 0, "optimizer": 0}
+    for term in plan.terms:
+        if term.component in told and "only at the optimizer step" not in term.formula:
+            told[term.component] += term.size
+        assert term.source
+    assert told["weights"] == pytest.approx(plan.weights, rel=1e-3)
+    assert told["adapter"] == pytest.approx(plan.adapter, rel=1e-3)
+    assert told["optimizer"] == pytest.approx(plan.optimizer, rel=1e-3)
+    gradients = plan.gradients // 8 if name == "zero 2" else plan.gradients
+    assert told["gradients"] == pytest.approx(gradients, rel=1e-3)
+
+
+def test_expert_parallelism_leaves_fewer_ranks_to_share_an_expert():
+    plan = Job(hardware=Hardware(gpus=16, nodes=2), parallelism=Parallelism(expert=4))
+    assert ranks(plan) == (16, 4)
+    assert ranks(plan, over=8) == (8, 2)
+    assert per_node(plan) == 8
+    assert per_node(Job(hardware=Hardware(gpus=32))) == 8
+    assert per_node(Job()) == 1

@@ -1,0 +1,361 @@
+"""vLLM's budget: what is left for the KV cache, and when it refuses to start."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import gpulint.estimator.vllm_settings as vllm_settings
+import pytest
+from gpulint.estimator.estimate import NotEstimable
+from gpulint.estimator.inference import estimate_inference
+from gpulint.estimator.kv_cache import layer_caches
+from gpulint.estimator.paged_cache import paged_cache
+from gpulint.estimator.vllm_settings import captured_sizes, derived_length, graphs, profile, settings
+from gpulint.hardware.catalogue import find
+from gpulint.job import Job
+from gpulint.models.model import UnknownModel
+from gpulint.models.resolve import resolve
+from gpulint.units import GIB
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+LLAMA_8B = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 131072,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+}
+GEMMA_27B_LAYERS = {
+    "model_type": "gemma3_text",
+    "hidden_size": 5376,
+    "intermediate_size": 21504,
+    "num_hidden_layers": 62,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 16,
+    "head_dim": 128,
+    "vocab_size": 262208,
+    "sliding_window": 1024,
+    "sliding_window_pattern": 6,
+    "max_position_embeddings": 131072,
+}
+
+
+def job(tensor=1, pipeline=1, weights=None, **fields) -> Job:
+    return Job.validate(
+        {
+            "kind": "inference",
+            "weights": weights or {},
+            "parallelism": {"tensor": tensor, "pipeline": pipeline},
+            "hardware": {"gpus": tensor * pipeline},
+            "inference": {"engine": "vllm", **fields},
+        }
+    )
+
+
+def estimate(job, config=LLAMA_8B, gpu="h100-80gb"):
+    return estimate_inference(job, resolve(config), find(gpu) if gpu else None)
+
+
+@pytest.mark.parametrize(
+    ("version", "gpu", "utilization", "seqs", "tokens"),
+    [
+        ("0.33.0", "h100-80gb", 0.92, 1024, 8192),
+        ("0.33.0", "b200", 0.92, 1024, 16384),
+        ("0.33.0", "a100-80gb", 0.92, 256, 2048),
+        ("0.33.0", "l40s", 0.92, 256, 2048),
+        ("0.33.0", None, 0.92, 256, 2048),
+        ("0.19.1", "h200", 0.9, 1024, 8192),
+        ("0.8.5", "a100-80gb", 0.9, 1024, 8192),
+        ("0.6.6", "h100-80gb", 0.9, 256, 2048),
+        (None, "h100-80gb", 0.92, 1024, 8192),
+    ],
+)
+def test_defaults_follow_the_version_and_the_card(version, gpu, utilization, seqs, tokens):
+    plan = job(version=version, max_model_len=2048)
+    chosen = settings(plan, resolve(LLAMA_8B), find(gpu) if gpu else None)
+    assert (chosen.utilization, chosen.max_num_seqs, chosen.max_num_batched_tokens) == (utilization, seqs, tokens)
+
+
+def test_a_batch_without_chunked_prefill_holds_the_longest_request():
+    model = resolve(LLAMA_8B)
+    assert settings(job(version="0.6.6", max_model_len=8192), model, None).max_num_batched_tokens == 8192
+    assert settings(job(version="0.6.6", max_model_len=65536), model, None).max_num_batched_tokens == 2048
+    assert settings(job(max_model_len=8192, chunked_prefill=False), model, None).max_num_batched_tokens == 8192
+
+
+def test_what_is_stated_wins_over_defaults_and_defaults_are_told():
+    plan = job(max_model_len=4096, max_num_seqs=16, max_num_batched_tokens=512, gpu_memory_utilization=0.5)
+    chosen = settings(plan, resolve(LLAMA_8B), find("h100-80gb"))
+    assert (chosen.max_num_seqs, chosen.max_num_batched_tokens, chosen.utilization) == (16, 512, 0.5)
+    assert chosen.defaulted == ()
+    told = {item.field: item.value for item in estimate(job()).assumptions}
+    assert told["inference.gpu_memory_utilization"] == "0.92"
+    assert told["inference.max_model_len"] == "131072"
+
+
+def test_old_cards_keep_the_old_engine():
+    t4 = find("t4")
+    assert profile("0.8.5", t4) == profile("0.7.3")
+    assert profile("0.8.5", find("l4")) != profile("0.7.3")
+
+
+def test_the_length_is_the_models_own_stretched_by_its_rope():
+    assert derived_length(resolve(LLAMA_8B)) == 131072
+    stretched = {**LLAMA_8B, "max_position_embeddings": 32768}
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+    assert derived_length(resolve({**stretched, "rope_scaling": yarn})) == 131072
+    assert derived_length(resolve({**stretched, "rope_scaling": {"rope_type": "llama3", "factor": 8.0}})) == 32768
+
+
+def test_a_model_without_a_longest_sequence_needs_one_stated():
+    config = {key: value for key, value in LLAMA_8B.items() if key != "max_position_embeddings"}
+    model = resolve({**config, "max_position_embeddings": None})
+    if model.shape.max_positions is None:
+        with pytest.raises(NotEstimable, match="max_model_len"):
+            estimate_inference(job(), model, find("h100-80gb"))
+    assert estimate_inference(job(max_model_len=2048), model, find("h100-80gb")).kv_cache
+
+
+def test_the_cache_is_what_the_budget_leaves():
+    found = estimate(job(max_model_len=8192))
+    split, gpu = found.components, find("h100-80gb")
+    context = 460 * 1024 * 1024
+    budget = round(0.92 * gpu.usable)
+    assert sum(split.values()) == pytest.approx(budget + context, abs=1 << 20)
+    assert found.per_gpu.process == sum(split.values())
+    assert split["weights"] == 2 * 8_030_261_248
+    assert found.kv_cache.bytes_per_token == 131_072
+    assert found.kv_cache.tokens == split["kv_cache"] // (16 * 131_072) * 16
+    assert found.kv_cache.max_concurrency == pytest.approx(found.kv_cache.tokens / 8192, abs=0.01)
+    assert found.verdict == "fits"
+    assert found.refusal is None
+    assert [phase.name for phase in found.phases] == ["load", "profile_run", "serve"]
+
+
+def test_graphs_lie_beside_the_budget_before_0_21():
+    old, new = (estimate(job(max_model_len=8192, version=v, gpu_memory_utilization=0.9)) for v in ("0.20.0", "0.21.0"))
+    assert old.components["kv_cache"] - new.components["kv_cache"] == pytest.approx(
+        graphs(resolve(LLAMA_8B), 51).expected, rel=0.01
+    )
+    assert old.per_gpu.process > new.per_gpu.process
+
+
+def test_the_sampler_sorts_before_0_17():
+    old, new = (estimate(job(max_model_len=8192, version=version)) for version in ("0.16.0", "0.17.0"))
+    assert old.phases[1].components["logits"] == 1024 * 128256 * 38
+    assert new.phases[1].components["logits"] < old.phases[1].components["logits"]
+
+
+def test_the_profile_run_of_published_logs_is_met():
+    """Llama-3-8B on an H100: 1.26 GiB (vllm PR 10511), and 4.76 GiB with 0.11's batches (llm-d's measurements)."""
+    config = {**LLAMA_8B, "max_position_embeddings": 8192}
+    first = estimate(job(version="0.6.6"), config).phases[1].components
+    assert (first["activations"] + first["logits"]) / GIB == pytest.approx(1.26, rel=0.05)
+    second = estimate(job(version="0.11.0"), config).phases[1].components
+    assert (second["activations"] + second["logits"]) / GIB == pytest.approx(4.76, rel=0.02)
+
+
+def test_a_length_that_does_not_fit_is_refused_with_the_longest_that_does():
+    found = estimate(job(), gpu="l4")
+    assert found.verdict == "exceeds"
+    message = re.search(r"max_model_len 131,072 .* longest that fits is ([\d,]+)", found.refusal)
+    longest = int(message[1].replace(",", ""))
+    assert 8192 < longest < 131072
+    assert estimate(job(max_model_len=longest), gpu="l4").refusal is None
+    assert estimate(job(max_model_len=longest + 32), gpu="l4").refusal is not None
+    assert found.components["kv_cache"] >= 131072 * 131_072
+
+
+def test_a_length_of_minus_one_is_cut_to_what_fits():
+    assert estimate(job(max_model_len=-1), gpu="l4").verdict == "fits"
+
+
+def test_weights_that_leave_nothing_are_refused():
+    found = estimate(job(), gpu="t4")
+    assert found.verdict == "exceeds"
+    assert "nothing is left" in found.refusal
+    assert found.kv_cache.tokens == 0
+
+
+def test_a_budget_beyond_free_memory_is_refused():
+    found = estimate(job(gpu_memory_utilization=1.0))
+    assert found.verdict in ("exceeds", "tight")
+    assert "free" in found.refusal
+
+
+def test_without_a_card_the_least_need_is_told():
+    found = estimate(job(max_model_len=8192), gpu=None)
+    assert found.verdict == "unknown"
+    assert found.components["kv_cache"] == 8192 * 131_072
+    assert found.kv_cache.max_concurrency == 1.0
+
+
+def test_eager_mode_has_no_graphs():
+    eager, captured = (estimate(job(max_model_len=8192, enforce_eager=eager)) for eager in (True, False))
+    assert eager.kv_cache.tokens > captured.kv_cache.tokens
+    assert eager.components["buffers"] < captured.components["buffers"]
+
+
+@pytest.mark.parametrize(
+    ("version", "seqs", "sizes"),
+    [("0.33.0", 256, 51), ("0.33.0", 64, 19), ("0.33.0", 1, 2), ("0.8.5", 256, 67), ("0.7.3", 256, 35)],
+)
+def test_captured_batch_sizes_are_counted_as_the_version_lists_them(version, seqs, sizes):
+    plan = job(version=version)
+    assert captured_sizes(plan.inference, profile(version), seqs) == sizes
+
+
+def test_a_stated_cache_is_taken_as_it_is():
+    found = estimate(job(max_model_len=8192, kv_cache_memory_bytes=4 * GIB))
+    assert found.components["kv_cache"] == 4 * GIB
+    assert found.verdict == "fits"
+    assert estimate(job(max_model_len=8192, kv_cache_memory_bytes=70 * GIB)).verdict == "exceeds"
+
+
+def test_an_eight_bit_cache_holds_twice_the_tokens():
+    half, whole = (estimate(job(max_model_len=8192, kv_cache_dtype=dtype)).kv_cache for dtype in ("fp8", "auto"))
+    assert half.bytes_per_token * 2 == whole.bytes_per_token
+    assert half.tokens == pytest.approx(2 * whole.tokens, rel=1e-3)
+
+
+def test_lora_slots_and_offload_move_bytes():
+    plain = estimate(job(max_model_len=8192))
+    slots = estimate(job(max_model_len=8192, enable_lora=True, max_loras=2, max_lora_rank=64))
+    widths = 32 * (4096 * 2 + (4096 + 1024) * 2 + 4096 * 2 + 3 * (4096 + 14336)) + 2 * (128256 + 4096)
+    assert slots.components["adapter"] == 2 * 64 * 2 * widths
+    assert slots.kv_cache.tokens < plain.kv_cache.tokens
+    offloaded = estimate(job(max_model_len=8192, cpu_offload_gb=8))
+    assert plain.components["weights"] - offloaded.components["weights"] == 8 * GIB
+    assert offloaded.host == 8 * GIB
+
+
+def test_hybrid_models_share_one_pool_between_kinds_of_layers():
+    """62 layers, every sixth full: groups of 10, one full and six sliding (573,440 B a token in a published log)."""
+    caches = layer_caches(resolve(GEMMA_27B_LAYERS))
+    pool = paged_cache(caches, 2.0, 16, group_ratio=1.0)
+    assert sum(group.groups for group in pool.groups) == 7
+    assert pool.bytes_per_token == 573_440
+    assert pool.tokens(round(88.51 * GIB)) == pytest.approx(165_712, rel=1e-3)
+    long, short = (pool.request_bytes(length, 8192) for length in (131072, 16384))
+    assert long < 8 * short
+
+
+def test_tensor_parallel_ranks_share_weights_and_heads_but_not_the_latent_cache():
+    one, two = (estimate(job(tensor=tensor, max_model_len=8192)) for tensor in (1, 2))
+    assert two.components["weights"] == pytest.approx(one.components["weights"] / 2, rel=0.01)
+    assert two.kv_cache.bytes_per_token == one.kv_cache.bytes_per_token // 2
+    assert two.runtime > one.runtime
+
+
+GPUS = st.sampled_from(["t4", "l4", "a100-40gb", "l40s", "a100-80gb", "h100-80gb", "h200", "b200"])
+LENGTHS = st.integers(1, 131072)
+
+
+@given(GPUS, LENGTHS, LENGTHS, st.sampled_from(["0.6.6", "0.8.5", "0.11.0", "0.20.0", "0.33.0"]))
+def test_longer_requests_never_need_less(gpu, length, longer, version):
+    assume(length <= longer)
+    short, long = (
+        estimate(job(max_model_len=n, version=version, max_num_batched_tokens=2048), gpu=gpu) for n in (length, longer)
+    )
+    order = ["fits", "tight", "exceeds"]
+    assert order.index(short.verdict) <= order.index(long.verdict)
+    assert short.kv_cache.max_concurrency >= long.kv_cache.max_concurrency
+
+
+@given(GPUS, LENGTHS, st.sampled_from([1, 2, 4, 8]), st.sampled_from([2, 4]))
+def test_more_ranks_never_leave_less_for_a_token(gpu, length, tensor, factor):
+    few, many = (estimate(job(tensor=ranks, max_model_len=length), gpu=gpu) for ranks in (tensor, tensor * factor))
+    assert many.kv_cache.bytes_per_token <= few.kv_cache.bytes_per_token
+    assert many.components["weights"] <= few.components["weights"]
+    activations = ("activations", "logits")
+    assert sum(many.components[name] for name in activations) <= sum(few.components[name] for name in activations)
+
+
+@given(GPUS, st.floats(0.1, 1.0), LENGTHS)
+def test_the_estimate_always_adds_up(gpu, utilization, length):
+    found = estimate(job(max_model_len=length, gpu_memory_utilization=utilization), gpu=gpu)
+    split = found.components
+    assert sum(split.values()) - split["runtime"] == found.per_gpu.allocated
+    assert found.per_gpu.low <= found.per_gpu.process <= found.per_gpu.high
+    assert min(split.values()) >= 0
+    assert (found.refusal is None) or found.verdict in ("tight", "exceeds")
+
+
+def test_every_profile_of_the_table_is_whole():
+    table = json.loads((Path(vllm_settings.__file__).parent / "vllm.json").read_text())
+    names = {"since", *table["fields"]}
+    for row in table["profiles"]:
+        assert set(row) == names, row["since"]
+        assert row["sampler"] in table["sampler_bytes"]
+    assert table["graphs"]["low_kib"] <= table["graphs"]["expected_kib"] <= table["graphs"]["high_kib"]
+
+
+SAME = {
+    "unsloth/Llama-3.2-3B-Instruct": "meta-llama/Llama-3.2-3B-Instruct",
+    "Erland/DeepSeek-R1-0528-Qwen3-8B": "Qwen/Qwen3-8B",
+    "unsloth/meta-llama-3.1-8b-instruct-unsloth-bnb-4bit": "meta-llama/Llama-3.1-8B-Instruct",
+    "unsloth/phi-4-bnb-4bit": "microsoft/phi-4",
+    "unsloth/qwen2.5-3b-instruct-unsloth-bnb-4bit": "Qwen/Qwen2.5-3B-Instruct",
+    "unsloth/Qwen3-8B-FP8": "Qwen/Qwen3-8B",
+    "deepseek-ai/DeepSeek-R1-Distill-Llama-8B": "meta-llama/Llama-3.1-8B-Instruct",
+    "neuralmagic/Meta-Llama-3.1-8B-Instruct-FP8-dynamic": "meta-llama/Llama-3.1-8B-Instruct",
+}
+
+
+def _logged(rows, counter):
+    """Rows of vLLM's own logs whose model is dense and known: (row, resolved model)."""
+    for row in rows:
+        if row["source_group"] not in ("vllm_logs_in_repos", "issue_threads") or row["confidence"] != "high":
+            continue
+        if row["counter_class"] != counter or "vllm" not in row["id"]:
+            continue
+        try:
+            model = resolve(SAME.get(row["model"], row["model"]))
+        except UnknownModel:
+            continue
+        if not model.shape.experts:
+            yield row, model
+
+
+def test_tokens_of_logged_caches_are_met(shared_data):
+    """`GPU KV cache size` and `# GPU blocks`, from the pool's size as the same log rounds it to 0.01 GiB."""
+    seen = 0
+    for row, model in _logged(shared_data("measurements"), "engine_kv_tokens"):
+        size = (row["extra_measurements"] or {}).get("kv_cache_GiB")
+        if size is None:
+            continue
+        pool = paged_cache(layer_caches(model), 2.0, 16)
+        assert pool.tokens(round(size * GIB)) == pytest.approx(row["measured_value"], rel=0.5 * 0.01 / size + 2e-4)
+        seen += 1
+    assert seen >= 9
+
+
+def test_weights_of_logged_engines_are_met(shared_data):
+    """`Model loading took`: within 5 %; 4-bit files keep a few layers in 16 bits that their config does not name."""
+    seen = 0
+    for row, model in _logged(shared_data("measurements"), "engine_log"):
+        if not row["id"].endswith("-weights") or row["measured_gib"] is None:
+            continue
+        packing = f"{row['quantization']} {row['weights_dtype']}"
+        weights = {"dtype": "bfloat16"}
+        if "bitsandbytes" in packing:
+            weights["quantization"] = {"method": "bnb-nf4", "bits": 4, "double_quant": True}
+        elif "fp8" in packing:
+            weights["quantization"] = {"method": "fp8", "bits": 8}
+        ranks = re.search(r"-tp(\d+)-", row["id"])
+        lora = "Unsloth" in (row["framework_version"] or "")
+        plan = job(
+            int(ranks[1]) if ranks else 1, weights=weights, max_model_len=2048, enable_lora=lora, max_lora_rank=64
+        )
+        load = estimate_inference(plan, model, None).phases[0]
+        assert load.allocated / GIB == pytest.approx(row["measured_gib"], rel=0.05), row["id"]
+        seen += 1
+    assert seen >= 14

@@ -1,0 +1,48 @@
+"""Reading small configs without files: a project whose other files are given as texts."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpulint.formats.format import Project
+from gpulint.formats.registry import find
+from gpulint.source.edit import apply
+from gpulint.source.read import parse
+
+
+class Bench:
+    """Reads a text with one format; `files` are the other files of its project, `root` where it stands."""
+
+    def __init__(self, format_name: str, suffix: str, root: str) -> None:
+        self.format = find(format_name)
+        self.suffix = suffix
+        self.root = root
+
+    def read(self, text, *, gpus=None, gpu=None, nodes=None, files=None):
+        def open_file(reference, _from_path):
+            content = (files or {}).get(reference)
+            return parse(content, reference, reference.rpartition(".")[2]) if content is not None else None
+
+        project = Project(self.root, gpu, gpus, nodes, open_file)
+        return self.format.read(parse(text, f"config.{self.suffix}", self.suffix), project)
+
+    def job(self, text, **given):
+        return self.read(text, **given).job
+
+    def problems(self, text, kind, **given):
+        return [problem for problem in self.read(text, **given).problems if problem.kind == kind]
+
+    def change(self, text, changes, **given):
+        """The text after the edits that make a change, and the job that it is then; None when it cannot be said."""
+        reading = self.read(text, **given)
+        edits = self.format.edits(reading, changes)
+        assert (edits is None) == (self.format.describe(reading, changes) is None)
+        if edits is None:
+            return None
+        after = apply(text, edits)
+        return after, self.read(after, **given).job
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return lambda format_name, suffix="yaml": Bench(format_name, suffix, str(tmp_path))

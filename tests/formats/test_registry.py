@@ -1,0 +1,57 @@
+import subprocess
+import sys
+
+import pytest
+
+from gpulint.formats.registry import FORMAT_NAMES, find, recognise
+from gpulint.source.read import parse
+
+
+def test_every_name_finds_its_format():
+    assert [find(name).name for name in FORMAT_NAMES] == list(FORMAT_NAMES)
+
+
+def test_an_unknown_name_is_a_key_error():
+    with pytest.raises(KeyError):
+        find("kubernetes")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("gpulint: job/v1\nmodel: m\n", "job"),
+        ("base_model: m\nadapter: lora\n", "axolotl"),
+        ("distributed_type: FSDP\nnum_processes: 2\n", "accelerate"),
+        ("zero_optimization: {stage: 2}\n", "deepspeed"),
+        ("model: m\nmax-model-len: 4096\n", "vllm"),
+    ],
+)
+def test_formats_by_their_keys(text, name):
+    assert recognise(parse(text, "c.yaml", "yaml")).name == name
+
+
+@pytest.mark.parametrize("text", ["", "- a\n- b\n", "text\n", "services: {a: {}}\n", "num-layers: 24\nzero_optimization: {stage: 1}\n"])
+def test_anything_else_is_no_known_format(text):
+    assert recognise(parse(text, "c.yaml", "yaml")) is None
+
+
+def test_a_file_of_no_format_imports_no_format():
+    code = (
+        "import sys\n"
+        "from gpulint.formats.registry import recognise\n"
+        "from gpulint.source.read import parse\n"
+        "assert recognise(parse('services: {}', 'c.yaml', 'yaml')) is None\n"
+        "loaded = [name for name in sys.modules if name.startswith('gpulint.formats.')]\n"
+        "assert loaded == ['gpulint.formats.registry'], loaded\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("module", ["axolotl", "deepspeed", "accelerate"])
+def test_a_format_keeps_heavy_modules_out(module):
+    code = (
+        f"import sys, gpulint.formats.{module}\n"
+        "heavy = {'pydantic', 'jsonschema', 'ruamel', 'rich', 'urllib', 'socket', 'difflib'}\n"
+        "assert not heavy & {name.partition('.')[0] for name in sys.modules}, heavy & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import pytest
+
+LORA = "adapter: lora\nlora_r: 16\nlora_target_linear: true\n"
+
+
+def memory_errors(checked):
+    return [
+        finding
+        for finding in checked.findings
+        if finding.rule.startswith(("GPU1", "GPU2")) and finding.severity == "error"
+    ]
+
+
+CASES = [
+    ("8B", "2048", "", "a100-40gb", 1),
+    ("8B", "2048", "", "a100-80gb", 8),
+    ("70B", "2048", "", "h100-80gb", 8),
+    ("70B", "2048", LORA, "h100-80gb", 1),
+    ("8B", "131072", LORA, "h100-80gb", 1),
+    ("8B", "16384", LORA, "rtx-4090", 1),
+]
+
+
+@pytest.mark.parametrize(("size", "length", "extra", "gpu", "gpus"), CASES)
+def test_after_any_suggested_edit_no_memory_error_is_left(check, axolotl, edited, size, length, extra, gpu, gpus):
+    text = axolotl.replace("8B", size).replace("2048", length) + extra
+    checked = check(text, gpu, gpus)
+    errors = memory_errors(checked)
+    for finding in errors:
+        assert finding.suggestions
+        for suggestion in finding.suggestions:
+            assert suggestion.per_gpu is not None
+            if suggestion.edits:
+                again = check(edited(text, suggestion), gpu, gpus)
+                assert memory_errors(again) == []
+                assert suggestion.applicability in ("safe", "unsafe")
+
+
+def test_suggestions_that_fit_come_with_their_bytes_least_change_first(check, axolotl):
+    finding = check(axolotl, "a100-40gb", 1).findings[0]
+    assert 1 <= len(finding.suggestions) <= 4
+    usable = finding.estimate.capacity.usable
+    assert all(suggestion.per_gpu <= usable for suggestion in finding.suggestions)
+
+
+def test_when_nothing_fits_the_smallest_hardware_is_named(check, axolotl):
+    text = axolotl.replace("8B", "405B")
+    finding = memory_errors(check(text, "t4", 1))[0]
+    assert all("fits on" in suggestion.text or suggestion.edits for suggestion in finding.suggestions)
+
+
+def test_a_rename_is_offered_and_cures_the_finding(check, axolotl, edited):
+    text = axolotl + LORA + "gradient_acumulation_stepss: 8\n".replace("gradient_acumulation_stepss", "warmup_stps")
+    finding = next(finding for finding in check(text).findings if finding.rule == "GPU001")
+    (suggestion,) = finding.suggestions
+    assert suggestion.per_gpu is None
+    assert "warmup_steps" in edited(text, suggestion)
+    assert check(edited(text, suggestion)).ids() == []
+
+
+def test_a_suggestion_that_would_make_another_error_is_not_shown(check, axolotl):
+    fsdp = "fsdp_version: 2\nfsdp_config:\n  auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+    text = axolotl.replace("8B", "70B") + fsdp
+    for finding in memory_errors(check(text, "h100-80gb", 4)):
+        for suggestion in finding.suggestions:
+            assert "adamw_8bit" not in suggestion.text
+
+
+def test_the_search_stays_within_its_estimates(check, axolotl, monkeypatch):
+    from gpulint.rules import suggest
+
+    seen = []
+    original = suggest.Bench.candidate
+
+    def counted(bench, *arguments):
+        seen.append(bench.estimates)
+        return original(bench, *arguments)
+
+    monkeypatch.setattr(suggest.Bench, "candidate", counted)
+    check(axolotl.replace("8B", "405B"), "t4", 1)
+    assert max(seen) <= suggest.MAX_ESTIMATES
