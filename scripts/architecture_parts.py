@@ -56,7 +56,9 @@ def compose(model_type: str, recipe: Table) -> Table:
     base = {**recipe.get("config", {}), "model_type": built_type}
     made = config_class(built_type).from_dict({k: v for k, v in base.items() if k != "model_type"})
     fields = flat(made)
-    table: Table = {"model_type": model_type, "class": "", "auto_class": auto_class}
+    factory = getattr(importlib.import_module("transformers"), architecture_trace.AUTO_CLASSES[auto_class])
+    made_class = factory._model_mapping[type(made)]  # noqa: SLF001
+    table: Table = {"model_type": model_type, "class": made_class.__name__, "auto_class": auto_class}
     table["alias"] = {**_aliases(made), **recipe.get("alias", {})}
     for key in ("variants", "let", "derive"):
         if key in recipe:
@@ -237,7 +239,7 @@ def extract(model_type: str, whole: Table, recipe: Table) -> Table:
         for old, new in recipe["names"].items():
             if row["name"].startswith(old):
                 rows.append({**bare(row), "name": new + row["name"][len(old) :]})
-    table: Table = {"model_type": model_type, "class": "", "auto_class": "CausalLM"}
+    table: Table = {"model_type": model_type, "auto_class": "CausalLM"}
     for key in ("defaults", "let", "derive"):
         kept = {name: value for name, value in whole.get(key, {}).items() if name.startswith(field)}
         table[key] = {**bare(kept), **recipe.get(key, {})}
@@ -272,7 +274,7 @@ def extend(model_type: str, base: Table) -> Table:
         for name, value in base.get("defaults", {}).items()
         if name in fields and fields[name] != value
     }
-    return {"model_type": model_type, "extends": base["model_type"], "class": "", "defaults": defaults}
+    return {"model_type": model_type, "extends": base["model_type"], "defaults": defaults}
 
 
 def _defaults(

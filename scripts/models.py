@@ -93,7 +93,32 @@ def draft(model_type: str, auto_class: str = "CausalLM") -> None:
         print(json.dumps(row), f"layers {layers[0]}..{layers[-1]} ({len(layers)})" if layers else "")
 
 
-COMMANDS = {"architectures": architectures, "draft": draft}
+def verify(*model_types: str) -> None:
+    """Check tables against Transformers on changed configs; all tables without arguments."""
+    import architecture_check
+    from gpulint.models import tables
+
+    probes = json.loads((HERE / "model_probes.json").read_text())
+    failed = 0
+    for model_type in model_types or tables.model_types():
+        table = tables.find_table(model_type)
+        if table is None or ":" in model_type:
+            continue
+        base = {**probes["base"].get(model_type, {}), "model_type": model_type}
+        base = {**base, **probes["verify"].get(model_type, {})}
+        try:
+            good, built, problems = architecture_check.check(model_type, base, table.get("auto_class", "CausalLM"))
+        except Exception as error:  # noqa: BLE001
+            print(f"{model_type}: cannot build, {type(error).__name__}: {str(error)[:120]}", flush=True)
+            continue
+        print(f"{model_type}: {good} of {built}", flush=True)
+        for problem in problems:
+            print("   ", problem[:200])
+        failed += good < built
+    print(failed, "model types disagree somewhere")
+
+
+COMMANDS = {"architectures": architectures, "draft": draft, "verify": verify}
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] not in COMMANDS:

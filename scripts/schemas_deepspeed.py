@@ -140,5 +140,6 @@ def _removed(text: str, table: str) -> dict[str, str]:
     for node in ast.parse(text).body:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == table:
             assert isinstance(node.value, ast.Dict)
-            return {str(key.value): "removed from DeepSpeed" for key in node.value.keys if isinstance(key, ast.Constant)}
+            keys = [str(key.value) for key in node.value.keys if isinstance(key, ast.Constant)]
+            return dict.fromkeys(keys, "removed from DeepSpeed")
     raise ValueError(f"{table} is not in runtime/config.py")

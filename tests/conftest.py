@@ -45,3 +45,9 @@ def golden(request):
         assert text + "\n" == path.read_text(encoding="utf-8")
 
     return compare
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The checkout's root."""
+    return ROOT

@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
 
 HEAVY = (
     "torch", "transformers", "rich", "pydantic", "jsonschema", "ruamel", "socket", "ssl", "urllib.request", "http.client",
@@ -15,11 +14,11 @@ HEAVY = (
 
 
 @pytest.mark.parametrize("file", ["llama3-8b-qlora.yaml", "serve-llama3-70b.yaml"])
-def test_check_imports_only_what_the_file_needs(file):
+def test_check_imports_only_what_the_file_needs(root, file):
     code = (
         "import sys\n"
         "from gpulint.cli import main\n"
-        f"try:\n    main(['check', '--isolated', {str(ROOT / 'examples' / file)!r}])\n"
+        f"try:\n    main(['check', '--isolated', {str(root / 'examples' / file)!r}])\n"
         "except SystemExit:\n    pass\n"
         "print('\\n'.join(sys.modules), file=sys.stderr)\n"
     )

@@ -73,11 +73,30 @@ def _layers(tensor: Tensor, stages_: int, model: Model) -> tuple[int, ...] | Non
         return tensor.layers
     if tensor.layers is None:
         return None if _outside_on_fullest(tensor, model) else ()
-    total = max(tensor.layers) + 1 if tensor.layers else 0
-    if tensor.stack and model.shape.layers > total:
-        total = model.shape.layers
+    return _last_stage(tensor.layers, stages_, model)
+
+
+def _last_stage(layers: tuple[int, ...], stages_: int, model: Model) -> tuple[int, ...]:
+    total = max(model.shape.layers, max(layers, default=-1) + 1)
     first = total - -(-total // stages_)
-    return tuple(layer for layer in tensor.layers if layer >= first)
+    return tuple(layer for layer in layers if layer >= first)
+
+
+def divided_adapter(
+    inner: int, outer: int, role: str, layers: tuple[int, ...] | None, job: Job, model: Model
+) -> tuple[int, int, tuple[int, ...] | None]:
+    """Input features of lora_A, output features of lora_B and layers on the fullest rank.
+
+    The pair follows its layer: over a column parallel one lora_B is divided, over a row parallel one lora_A.
+    """
+    parallel, stages_ = job.parallelism.tensor, stages(job)
+    if layers is not None and stages_ > 1:
+        layers = _last_stage(layers, stages_, model)
+    if role in COLUMN:
+        outer = -(-outer // parallel)
+    elif role in ROW:
+        inner = -(-inner // parallel)
+    return inner, outer, layers
 
 
 def _outside_on_fullest(tensor: Tensor, model: Model) -> bool:

@@ -60,7 +60,8 @@ def attend(implementation: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | 
         align = 8 if q.e == 2 else 4
         if not grouped and at.head_dim % align == 0 and at.value_dim % align == 0:
             return efficient(q, k, v, mask, at)
-        return copied(math(q, k, v, mask, at))
+        y = math(q, k, v, mask, at)
+        return copied(y) if at.batch > 1 else contiguous(y)
     q, k, v = to(q, 2), to(k, 2), to(v, 2)
     return flash(q, k, v, at)
 
@@ -136,7 +137,7 @@ def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Ten
     bias = tape.new(at.length * at.length, q.e) if mask is None else _float_mask(tape, mask, q.e, at)
     if at.heads != at.kv_heads:
         k, v = repeat(k, q.n), repeat(v, _values(q, at))
-    scores = matmul(contiguous(scaled), scale(k), at.scores)
+    scores = matmul(contiguous(scaled) if at.batch > 1 else scaled, scale(k), at.scores)
     scores = add(scores, bias) if bias is not None else scores
     tape.scratch(at.scores * (1 + scores.e))
     scores = softmax(scores, scores.e, fused=True)
@@ -154,23 +155,29 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
         keys, values = repeat(k, q.n), repeat(v, _values(q, at))
     else:
         keys, values = k, v
-    weights = scale(_product(q, keys, at.scores, True, not grouped))
+    moved = at.batch > 1
+    weights = scale(_product(q, keys, at.scores, moved, moved and not grouped))
     if at.softcap:
-        weights = scale(unary(scale(weights), save_input=False, save_output=True))
+        weights = scale(weights)
+        weights = unary(weights, save_input=False, save_output=True)
+        weights = scale(weights)
     if mask is not None:
         weights = add(weights, mask)
     if at.native:
-        weights = to(softmax(weights, tape.autocast and 4 or weights.e), v.e)
+        weights = to(softmax(weights, (tape.autocast and 4) or weights.e), v.e)
     else:
         weights = to(softmax(weights, 4), q.e)
     weights = dropout(weights, at.dropout)
-    y = _product(weights, values, _values(q, at), False, not grouped)
-    y = copied(y)
+    y = _product(weights, values, _values(q, at), False, moved and not grouped)
+    y = copied(y) if moved else contiguous(y)
     return y
 
 
 def _product(a: Tensor, b: Tensor, n: int, copy_a: bool, copy_b: bool) -> Tensor:
-    """torch.matmul of 4-D tensors: operands under autocast's width, laid out anew where heads were transposed."""
+    """torch.matmul of 4-D tensors in autocast's width; operands with transposed heads are laid out anew.
+
+    With one sequence the heads can be folded into a batch of matrices without a copy.
+    """
     e = a.storage.tape.autocast
     if e:
         wide = to(b, e)

@@ -20,7 +20,7 @@ def head(h: Tensor, outside: Modules, s: Setting) -> Tensor:
     mark(logits)
     if s.traits.logits_scale:
         logits = scale(logits)
-    if s.config.get("final_logit_softcapping"):
+    if s.config.get("final_logit_softcapping", s.traits.logits_softcap):
         logits = scale(logits)
         logits = unary(logits, save_input=False, save_output=True, logits=True)
         logits = scale(logits)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..units import DTYPE_BYTES
 from . import storage
-from .division import divided
+from .division import divided, divided_adapter
 from .trainable import trainable_layers
 
 if TYPE_CHECKING:
@@ -229,13 +229,14 @@ def _adapter(job: Job, model: Model, dtype: str) -> list[Parameter]:
     adapter_type = adapter_dtype(job, dtype)
     found = []
     for module in adapted(model, job.adapter):
-        layers = tuple(module.layers) if module.layers else None
-        copies = module.copies
-        shapes: dict[str, tuple[int, ...]] = {
-            "lora_A": (module.rank, module.in_features),
-            "lora_B": (module.out_features, module.rank),
-        }
-        rest = module.elements // max(1, copies) - sum(_size(shape) for shape in shapes.values())
+        every = tuple(module.layers) if module.layers else None
+        inner, outer, layers = divided_adapter(module.in_features, module.out_features, module.role, every, job, model)
+        copies = module.copies if layers is every or layers is None else len(layers)
+        shapes: dict[str, tuple[int, ...]] = {"lora_A": (module.rank, inner), "lora_B": (outer, module.rank)}
+        pair = module.rank * (module.in_features + module.out_features)
+        rest = module.elements // max(1, module.copies) - pair
+        if copies == 0:
+            continue
         if rest > 0:
             shapes["lora_magnitude_vector"] = (rest,)
         for part, shape in shapes.items():

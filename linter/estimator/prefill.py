@@ -57,7 +57,7 @@ def mlp_bytes(model: Model, job: Job, tokens: int, element: float) -> float:
     shape = model.shape
     dense = 0.0
     if len(shape.sparse_layers) < shape.layers:
-        copies = 3 if shape.mlp == "gated" else 4 if shape.activation in _UNFUSED else 2
+        copies = 3 if shape.mlp == "gated" else 4 if _activation(model) in _UNFUSED else 2
         dense = copies * element * tokens * shape.intermediate
     if not shape.experts:
         return dense
@@ -69,6 +69,15 @@ def mlp_bytes(model: Model, job: Job, tokens: int, element: float) -> float:
         sparse = element * rows * (4 * shape.moe_intermediate + shape.hidden)
     sparse += 4 * tokens * shape.experts + 40 * rows
     return max(dense, sparse, 3 * element * tokens * shape.shared_intermediate)
+
+
+def _activation(model: Model) -> str:
+    """The MLP's activation, the class's own where the config does not say."""
+    if model.shape.activation:
+        return model.shape.activation
+    from .traits import traits
+
+    return traits(model.model_type, model.config, model.shape.norm).activation
 
 
 def attention_bytes(model: Model, job: Job, batch: int, length: int, element: float) -> float:

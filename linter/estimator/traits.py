@@ -26,7 +26,7 @@ class Traits(NamedTuple):
     mlp           for gate_up in one: `up_first` multiplies up by act(gate)
     keeps         locals of the layer that stay alive to its end: `attention`
     positions     table (learned), alibi, none
-    embed_scale, residual_scale, logits_scale   config fields that multiply, "" for none, "always"
+    embed_scale, residual_scale, logits_scale   whether embeddings, branches, logits are multiplied by a number
     attention_dropout, residual_dropout, embedding_dropout   config fields with their defaults
     activation    the class's default, where the config states none
     router        softmax_topk, topk_softmax, sigmoid ...
@@ -47,11 +47,12 @@ class Traits(NamedTuple):
     activation: str = ""
     keeps: str = ""
     positions: str = "none"
-    embed_scale: str = ""
+    embed_scale: bool = False
     embed_norm: str = ""
-    residual_scale: str = ""
-    logits_scale: str = ""
+    residual_scale: bool = False
+    logits_scale: bool = False
     softcap: str = ""
+    logits_softcap: bool = False
     query_scale: bool = False
     sinks: bool = False
     attention_dropout: tuple[str, float] = ("attention_dropout", 0.0)

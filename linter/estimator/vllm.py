@@ -153,7 +153,7 @@ def _parts(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> _Parts:
             tensor=plan.tensor,
             pipeline=plan.pipeline,
             group_ratio=chosen.group_ratio,
-            state=4.0 if "32" in str(model.config.get("mamba_ssm_dtype", "")) else None,
+            state=dtype_bytes(model.shape.state_dtype) if model.shape.state_dtype else None,
         ),
         workspace=runtime.allocated_workspace(job, gpu),
     )

@@ -29,7 +29,7 @@ def keys_for(reading: Reading, changes: dict[str, Any]) -> dict[str, Any] | None
             if root.find("deepspeed_config.deepspeed_config_file") is not None:
                 return None
             found[_DEEPSPEED[path]] = value
-        elif path == "parallelism.fsdp.sharding" and distributed == "FSDP" and value in _STRATEGIES:
+        elif path == "parallelism.fsdp.sharding" and distributed == "FSDP" and value in _strategies(reading):
             found.update(_sharding(reading, value))
         elif path == "activation_checkpointing" and distributed == "FSDP" and value in ("full", "none"):
             found[_place(reading, "fsdp_activation_checkpointing")] = value == "full"
@@ -40,10 +40,18 @@ def keys_for(reading: Reading, changes: dict[str, Any]) -> dict[str, Any] | None
     return found
 
 
-def _sharding(reading: Reading, strategy: str) -> dict[str, Any]:
+def _strategies(reading: Reading) -> tuple[str, ...]:
+    return _STRATEGIES[:2] if _is_second(reading) else _STRATEGIES
+
+
+def _is_second(reading: Reading) -> bool:
     fsdp = reading.job.parallelism.fsdp
-    if fsdp is not None and fsdp.version == 2:
-        return {_place(reading, "fsdp_reshard_after_forward"): strategy in ("full_shard", "hybrid_shard")}
+    return fsdp is not None and fsdp.version == 2
+
+
+def _sharding(reading: Reading, strategy: str) -> dict[str, Any]:
+    if _is_second(reading):
+        return {_place(reading, "fsdp_reshard_after_forward"): strategy == "full_shard"}
     key = "fsdp_sharding_strategy"
     if reading.config.root.find(_place(reading, "fsdp_reshard_after_forward")) is not None:
         key = "fsdp_reshard_after_forward"

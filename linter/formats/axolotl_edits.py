@@ -48,6 +48,14 @@ _PLAIN = {
 }
 """Job fields that one key says."""
 
+_NOT_WITH_FSDP2 = frozenset({"adamw_8bit", "adamw_bnb_8bit"})
+_NOT_WITH_DEEPSPEED = frozenset(
+    {
+        "muon", "polora", "q_galore_adamw8bit", "flash_adamw", "flash_adam", "flash_sgd", "flash_sgdw", "flash_lion",
+    }
+)  # fmt: skip
+"""Optimizers that axolotl's validators refuse with FSDP2, and with DeepSpeed."""
+
 
 def keys_for(reading: Reading, changes: dict[str, Any]) -> Keys | None:
     """The keys that make a change; None when axolotl cannot say a part of it."""
@@ -72,7 +80,23 @@ def keys_for(reading: Reading, changes: dict[str, Any]) -> Keys | None:
             return None
         found.update(part)
     root = reading.config.root
-    return {key: value for key, value in found.items() if value is not None or root.find(key) is not None}
+    wanted = {key: value for key, value in found.items() if value is not None or root.find(key) is not None}
+    return None if _is_refused(reading, changes, wanted) else wanted
+
+
+def _is_refused(reading: Reading, changes: dict[str, Any], wanted: Keys) -> bool:
+    """Whether axolotl's validators would refuse the file after the change."""
+    job = reading.job
+    optimizer = changes.get("optimizer.name", job.optimizer.name)
+    fsdp2 = wanted.get("fsdp_version") == 2 or (
+        job.parallelism.fsdp is not None and job.parallelism.fsdp.version == 2 and "deepspeed" not in wanted
+    )
+    deepspeed = wanted.get("deepspeed") is not None or (job.parallelism.zero is not None and not fsdp2)
+    return (
+        (fsdp2 and optimizer in _NOT_WITH_FSDP2)
+        or (deepspeed and optimizer in _NOT_WITH_DEEPSPEED)
+        or (changes.get("loss.kernel") == "liger" and changes.get("parallelism.tensor", job.parallelism.tensor) > 1)
+    )
 
 
 def _zero(reading: Reading, changes: dict[str, Any]) -> Keys | None:
@@ -92,20 +116,33 @@ def _zero(reading: Reading, changes: dict[str, Any]) -> Keys | None:
     return {"deepspeed": file, **dict.fromkeys(fsdp)}
 
 
-def _checkpointing(_reading: Reading, changes: dict[str, Any]) -> Keys | None:
+def _checkpointing(reading: Reading, changes: dict[str, Any]) -> Keys | None:
     value = changes["activation_checkpointing"]
     if value == "full":
         return {"gradient_checkpointing": True, "activation_offloading": None, "selective_checkpointing": None}
     if value == "offload":
         return {"gradient_checkpointing": True, "activation_offloading": True, "selective_checkpointing": None}
     if value == "none":
-        return {"gradient_checkpointing": False, "activation_offloading": None, "selective_checkpointing": None}
+        off: Keys = {"gradient_checkpointing": False, "activation_offloading": None, "selective_checkpointing": None}
+        return {**off, **dict.fromkeys(_fsdp_keys(reading, "activation_checkpointing"), False)}
     return None
 
 
+def _fsdp_keys(reading: Reading, name: str) -> list[str]:
+    """The places of an FSDP key that the file has, with and without prefix."""
+    places = (f"fsdp_config.{name}", f"fsdp_config.fsdp_{name}")
+    return [place for place in places if reading.config.root.find(place) is not None]
+
+
 def _loss(reading: Reading, changes: dict[str, Any]) -> Keys | None:
+    """One loss kernel and no other; the cut cross entropy plugin is on unless its key says no.
+
+    Cut cross entropy wants bf16 or fp16 written down (`check_dtype_is_half` runs before defaults are filled in).
+    """
     kernel = changes["loss.kernel"]
     keys: Keys = dict.fromkeys(_LOSS_KEYS)
+    if _has_plugin(reading, CUT_PLUGIN):
+        keys["cut_cross_entropy"] = False
     if kernel == "liger":
         if reading.job.objective == "dpo":
             return {"dpo_use_liger_kernel": True}
@@ -113,7 +150,9 @@ def _loss(reading: Reading, changes: dict[str, Any]) -> Keys | None:
             return {"trl.use_liger_loss": True}
         return {**keys, **_plugin(reading, LIGER_PLUGIN), "liger_fused_linear_cross_entropy": True}
     if kernel == "cut_cross_entropy":
-        return {**keys, **_plugin(reading, CUT_PLUGIN), "cut_cross_entropy": True}
+        stated = any(reading.config.root.find(key) is not None for key in ("bf16", "fp16"))
+        precision = {} if stated else {"bf16": "auto"}
+        return {**keys, **_plugin(reading, CUT_PLUGIN), "cut_cross_entropy": True, **precision}
     if kernel == "chunked":
         return {**keys, "chunked_cross_entropy": True}
     return None
@@ -121,12 +160,17 @@ def _loss(reading: Reading, changes: dict[str, Any]) -> Keys | None:
 
 def _plugin(reading: Reading, plugin: str) -> Keys:
     """`plugins` with one more, those that are there kept."""
-    node: Node | None = reading.config.root.get("plugins")
-    present = [item.value for item in node.items()] if node is not None else []
+    return {} if _has_plugin(reading, plugin) else {"plugins": [*_plugins(reading), plugin]}
+
+
+def _has_plugin(reading: Reading, plugin: str) -> bool:
     name = plugin.rpartition(".")[2]
-    if any(isinstance(item, str) and item.endswith(f".{name}") for item in present):
-        return {}
-    return {"plugins": [*present, plugin]}
+    return any(isinstance(item, str) and item.endswith(f".{name}") for item in _plugins(reading))
+
+
+def _plugins(reading: Reading) -> list[Any]:
+    node: Node | None = reading.config.root.get("plugins")
+    return [item.value for item in node.items()] if node is not None else []
 
 
 def _attention(_reading: Reading, changes: dict[str, Any]) -> Keys | None:
@@ -152,6 +196,9 @@ def _method(reading: Reading, changes: dict[str, Any]) -> Keys | None:
     keys: Keys = {"adapter": "qlora" if quantization == "bnb-nf4" else "lora"}
     if quantization == "bnb-nf4":
         keys.update({"load_in_4bit": True, "load_in_8bit": None})
+        fsdp = reading.job.parallelism.fsdp
+        if fsdp is not None and fsdp.version == 2 and fsdp.cpu_ram_efficient_loading:
+            keys.update(dict.fromkeys(_fsdp_keys(reading, "cpu_ram_efficient_loading"), False))
     elif quantization == "bnb-int8":
         keys.update({"load_in_8bit": True, "load_in_4bit": None})
     if reading.job.adapter is None:

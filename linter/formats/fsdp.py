@@ -117,9 +117,11 @@ class _Fsdp:
                 reshard = _strategy(_scalar(entry)) not in ("shard_grad_op", "hybrid_shard_zero2")
             if entry is not None and reshard is not None:
                 self.builder.from_entry(f"{path}reshard_after_forward", reshard, entry, key)
+                name = "full_shard" if reshard else "shard_grad_op"
+                self.builder.from_entry(f"{path}sharding", name, entry, key, "what FSDP1 calls it")
             else:
                 self.default("reshard_after_forward", True)
-            self.default("sharding", "full_shard", "FSDP2 always shards fully")
+                self.default("sharding", "full_shard")
             return
         for found, place in ((old, old_key), (entry, key)):
             strategy = _strategy(_scalar(found))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .job import SHORTHANDS
-from .key_changes import ZERO, Keys, edits_of, present, spoken
+from .key_changes import ZERO, Keys, present, spoken
 
 if TYPE_CHECKING:
     from ..finding import Edit
@@ -70,9 +70,19 @@ def _key(reading: Reading, path: str) -> str | None:
 
 def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
     """The change as fields: `parallelism.zero.stage: 3`."""
-    return spoken(keys_for(reading, changes))
+    wanted = keys_for(reading, changes)
+    return spoken({key: "null" if value is None else value for key, value in wanted.items()}) if wanted else None
 
 
 def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change; None in TOML, and where the file cannot be edited safely."""
-    return edits_of(reading.config, keys_for(reading, changes))
+    """The edits that make the change; None in TOML, and where the file cannot be edited safely.
+
+    A field is taken back by null, which a job file reads as absent.
+    """
+    from ..source.edit import EditError, set_keys
+
+    wanted = keys_for(reading, changes)
+    try:
+        return set_keys(reading.config, wanted) if wanted else None
+    except EditError:
+        return None

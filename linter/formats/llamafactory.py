@@ -63,7 +63,7 @@ def recognise(document: Document) -> bool:
     stage = document.root.get("stage")
     return bool(
         keys & {"finetuning_type", "infer_backend", "export_dir"}
-        or (stage is not None and stage.value in _STAGES)
+        or (stage is not None and stage.is_scalar and stage.value in _STAGES)
         or ("template" in keys and keys & _OWN)
     )
 

@@ -42,7 +42,10 @@ _TOP_KEYS: dict[str, frozenset[str]] = {
         }
     ),
 }  # fmt: skip
-"""Format name -> keys, dashes as underscores, of which its files have at least one at the top; the first to agree wins."""
+"""Format name -> keys, dashes as underscores, of which its files have at least one at the top.
+
+The first format that agrees wins.
+"""
 
 FORMAT_NAMES: tuple[str, ...] = tuple(_TOP_KEYS)
 
@@ -59,7 +62,7 @@ def recognise(document: Document) -> Format | None:
     """The format that `document` is of, judged by its first root; None for a file of no known format."""
     if not document.roots or not document.root.is_mapping:
         return None
-    present = {key.replace("-", "_") for key in document.root.keys()}
+    present = {str(entry.key.value).replace("-", "_") for entry in document.root.entries()}
     for name, keys in _TOP_KEYS.items():
         if not keys.isdisjoint(present):
             format_ = find(name)

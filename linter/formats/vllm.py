@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .arguments import Arguments
 from .format import Format, JobBuilder, Problem, Reading
-from .keys import key_problems, load
+from .keys import key_problems, load, nearest
 from .vllm_engine import (
     NAME,
     UPSTREAM,
@@ -93,7 +93,7 @@ def _key_problems(document: Document) -> list[Problem]:
     """Unknown options; those spelled with underscores are known too (`FlexibleArgumentParser`)."""
     known = load(NAME)["properties"]
     other = {key for key in set(document.root.keys()) if key not in known and option(key) in known}
-    problems = key_problems(document, NAME, known=other)
+    problems = [_suggested(item, known) for item in key_problems(document, NAME, known=other)]
     for key in sorted(other):
         schema = known[option(key)]
         entry = document.root.entry(key)
@@ -106,6 +106,14 @@ def _key_problems(document: Document) -> list[Problem]:
             }
             problems.append(Problem("deprecated-key", key, entry.key.span, values))
     return problems
+
+
+def _suggested(problem: Problem, known: dict[str, Any]) -> Problem:
+    """An unknown option with the one it was meant to be, in the spelling of the file."""
+    if problem.kind != "unknown-key" or "_" not in problem.key:
+        return problem
+    found = nearest(option(problem.key), known)
+    return problem._replace(values={**problem.values, "suggestion": found.replace("-", "_")})
 
 
 def describe(reading: Reading, changes: dict[str, Any]) -> str | None:

@@ -40,6 +40,17 @@ def aliases() -> dict[str, Any]:
     return data
 
 
+def find_by_class(name: str) -> str | None:
+    """The model type whose table was taken from the Transformers class `name`."""
+    content = _content()
+    at = content.find(b'"class":' + json.dumps(name).encode() + b",")
+    if at < 0:
+        return None
+    begin = content.rfind(b"\n", 0, at) + 1
+    found: str = json.loads(content[begin : content.index(b",", begin)].partition(b":")[2])
+    return found.partition(":")[0]
+
+
 def model_types() -> tuple[str, ...]:
     """Every model type that has a table, sorted."""
     return tuple(json.loads(line)["model_type"] for line in _content().splitlines())

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 CONSTANTS: dict[str, int] = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 """Facts that are plain byte counts, for literals such as `80 * GiB`."""
 
-MAX_TEXT = 60
+MAX_TEXT = 160
 """Characters of a config's own text that a message quotes."""
 
 

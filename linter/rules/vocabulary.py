@@ -10,7 +10,7 @@ from .facts import CONFIG, DEEPSPEED, FACTS, ITEM, ORIGIN
 from .quantity import CONSTANTS
 
 ITEM_VALUES = ("key", "suggestion", "treatment", "upstream", "plugin", "replacement", "reason", "expected", "found",
-               "path", "assumption", "other", "other_value", "value", "line")  # fmt: skip
+               "path", "assumption", "other", "value", "line", "message")  # fmt: skip
 """What the items of `each` may carry; which of them is there depends on the kind of problem."""
 
 

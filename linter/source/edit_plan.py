@@ -154,7 +154,7 @@ class Plan:
         entries = [entry for entry in own(mapping) if id(entry.key) not in gone]
         if own(mapping) and not entries:
             raise EditError("every key of the mapping is to be removed")
-        holding = [entry for entry in entries if entry.value.kind != "scalar" or entry.value.value is not None]
+        holding = [entry for entry in entries if _takes_followers(self.document, entry)]
         named = [entry for entry in entries if entry.key.value == self.after]
         near = next((chosen[-1] for chosen in (named, holding, entries) if chosen), None)
         insert = flow_edit.insert if _braces(self.document, mapping) else block_edit.insert
@@ -191,6 +191,17 @@ def _entries(mapping: Node, name: str) -> list[Entry]:
     if not found and mapping.entry(name):
         raise EditError(f"{name} comes from a merge (<<)")
     return found
+
+
+def _takes_followers(document: Document, entry: Entry) -> bool:
+    """Whether an entry holds a value that stays the same when a line follows it.
+
+    A block scalar that ends the file without a line break would gain one.
+    """
+    value = entry.value
+    if value.kind != "scalar":
+        return True
+    return value.value is not None and not (value.raw[:1] in ("|", ">") and value.span.end == len(document.text))
 
 
 def _braces(document: Document, mapping: Node) -> bool:

@@ -5,12 +5,24 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from .edit_text import VALUE, EditError, Piece, after_colon, line_break, margin, own, starts_line, value_bounds
+from .edit_text import (
+    VALUE,
+    EditError,
+    Piece,
+    after_colon,
+    line_break,
+    line_start,
+    margin,
+    own,
+    starts_line,
+    value_bounds,
+)
 
 if TYPE_CHECKING:
     from .document import Document
     from .node import Entry, Node
 
+_LINE_REST = re.compile(r"[ \t]*,[ \t]*(?:#[^\r\n]*)?(?:\r\n?|\n)")
 _BLANKS_AFTER = re.compile(r"[ \t]*")
 
 
@@ -58,7 +70,12 @@ def remove(document: Document, mapping: Node, entries: list[Entry]) -> list[Piec
     last = kept[-1]
     pieces = []
     for index, entry in enumerate(siblings[:last]):
-        if index not in kept:
+        if index in kept:
+            continue
+        lines = _own_lines(document, entry)
+        if lines:
+            pieces.append(lines)
+        else:
             _refuse_comment(document, siblings, index, index + 1)
             pieces.append(Piece(entry.key.span.start, siblings[index + 1].key.span.start, ""))
     if last + 1 < len(siblings):
@@ -66,6 +83,16 @@ def remove(document: Document, mapping: Node, entries: list[Entry]) -> list[Piec
         ends = [value_bounds(document, siblings[index])[1] for index in (last, -1)]
         pieces.append(Piece(ends[0], ends[1], ""))
     return pieces
+
+
+def _own_lines(document: Document, entry: Entry) -> Piece | None:
+    """The deletion of the lines of a member that shares them with nothing but its comma and a comment."""
+    text = document.text
+    end = value_bounds(document, entry)[1]
+    rest = _LINE_REST.match(text, end)
+    if rest is None or not starts_line(text, entry.key.span.start):
+        return None
+    return Piece(line_start(text, entry.key.span.start), rest.end(), "")
 
 
 def _refuse_comment(document: Document, siblings: list[Entry], first: int, last: int) -> None:

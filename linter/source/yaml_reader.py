@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .node import Scalar
 
 _COLON = re.compile(r"\s*:")
-_BLANKS = " \t\r\n\x85\u2028\u2029"
+_BREAKS = "\r\n\x85\u2028\u2029"
 
 
 def read_yaml(text: str, path: str) -> Document:
@@ -147,7 +147,7 @@ class _Composer:
         if properties := bool(event.anchor) + bool(event.tag):
             start = yaml_events.after_properties(self.text, start, end, properties)
         if event.style in ("|", ">"):
-            end = _block_end(self.text, start, end)
+            end = _block_end(self.text, start, end, event.value)
         if start == end:
             start = end = self.empty_value(start)
         span = self.places.span(start, end)
@@ -285,9 +285,11 @@ class _Composer:
         opened.node.value[:0] = merged
 
 
-def _block_end(text: str, start: int, end: int) -> int:
-    """The end of a block scalar's last line that is not blank; its event also covers what follows."""
-    last = start + len(text[start:end].rstrip(_BLANKS))
+def _block_end(text: str, start: int, end: int, value: str) -> int:
+    """The end of a block scalar's last line that holds content; its event also covers the blank lines behind it."""
+    if value.rpartition("\n")[2].isspace():  # a last line of blanks only, deeper than the indentation
+        return start + len(text[start:end].rstrip(_BREAKS))
+    last = start + len(text[start:end].rstrip(_BREAKS + " \t"))
     while last < end and text[last] in " \t":
         last += 1
     return last

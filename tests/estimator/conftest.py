@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
+
 import pytest
 from gpulint.models.model import Model, Shape, Tensor
 
@@ -76,3 +79,13 @@ def llama_8b():
 def tiny():
     """A decoder of some 0.4 M parameters."""
     return build(hidden=64, layers=4, heads=4, kv_heads=2, intermediate=160, vocabulary=1000)
+
+
+@pytest.fixture(scope="session")
+def oracle_rows():
+    """`benchmarks/accuracy/oracle_rows.py`: the oracle's points as jobs."""
+    path = Path(__file__).resolve().parents[2] / "benchmarks" / "accuracy" / "oracle_rows.py"
+    spec = importlib.util.spec_from_file_location("oracle_rows", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

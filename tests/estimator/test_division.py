@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from gpulint.estimator.division import divided, stages
 from gpulint.estimator.parameters import elements, parameters
-from gpulint.job import Fsdp, Hardware, Job, Parallelism
+from gpulint.job import Adapter, Fsdp, Hardware, Job, Parallelism
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,3 +76,19 @@ def test_more_ranks_never_hold_more(decoder, kind, exponent):
 def test_tensor_parallelism_divides_all_but_the_norms(llama_8b, ranks):
     norms = 65 * 4096
     assert elements(parameters(plan(tensor=ranks), llama_8b)) == (llama_8b.parameters - norms) // ranks + norms
+
+
+def test_the_adapter_follows_its_layer(llama_8b):
+    adapter = Adapter(r=16, targets=["q_proj", "o_proj"])
+    job = Job(method="lora", adapter=adapter, parallelism=Parallelism(tensor=4, pipeline=2))
+    shapes = {
+        item.name.split("self_attn.")[1]: (item.shape, item.copies)
+        for item in parameters(job, llama_8b)
+        if item.part == "adapter"
+    }
+    assert shapes == {
+        "q_proj.lora_A": ((16, 4096), 16),
+        "q_proj.lora_B": ((1024, 16), 16),
+        "o_proj.lora_A": ((16, 1024), 16),
+        "o_proj.lora_B": ((4096, 16), 16),
+    }

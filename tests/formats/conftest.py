@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from gpulint.formats.format import Project
 from gpulint.formats.registry import find
 from gpulint.source.edit import apply

@@ -1,5 +1,4 @@
 import pytest
-
 from gpulint.formats.registry import recognise
 from gpulint.source.read import parse
 
@@ -74,8 +73,17 @@ def test_a_deepspeed_file_takes_over_and_nothing_stands_beside_it(acc):
 def test_fsdp1(acc):
     job = acc.job(FSDP)
     fsdp = job.parallelism.fsdp
-    assert (fsdp.version, fsdp.sharding, fsdp.reshard_after_forward, fsdp.wrap) == (1, "shard_grad_op", False, "transformer")
-    assert (fsdp.upcast_trainable, fsdp.cpu_ram_efficient_loading, fsdp.state_dict_type) == (True, True, "FULL_STATE_DICT")
+    assert (fsdp.version, fsdp.sharding, fsdp.reshard_after_forward, fsdp.wrap) == (
+        1,
+        "shard_grad_op",
+        False,
+        "transformer",
+    )
+    assert (fsdp.upcast_trainable, fsdp.cpu_ram_efficient_loading, fsdp.state_dict_type) == (
+        True,
+        True,
+        "FULL_STATE_DICT",
+    )
     assert job.precision.autocast == "bfloat16"
 
 
@@ -86,7 +94,7 @@ def test_a_strategy_by_number(acc):
 def test_fsdp2_takes_a_switch(acc):
     text = FSDP.replace("fsdp_sharding_strategy: SHARD_GRAD_OP", "fsdp_version: 2\n  fsdp_reshard_after_forward: false")
     fsdp = acc.job(text).parallelism.fsdp
-    assert (fsdp.version, fsdp.sharding, fsdp.reshard_after_forward) == (2, "full_shard", False)
+    assert (fsdp.version, fsdp.sharding, fsdp.reshard_after_forward) == (2, "shard_grad_op", False)
     assert (fsdp.state_dict_type, fsdp.mixed_precision.buffer_dtype) == ("SHARDED_STATE_DICT", None)
 
 
@@ -95,7 +103,10 @@ def test_no_wrapping_is_the_default(acc):
 
 
 def test_keys_without_prefix_mean_the_same(acc):
-    text = "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  offload_params: true\n  activation_checkpointing: true\n"
+    text = (
+        "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  offload_params: true\n"
+        "  activation_checkpointing: true\n"
+    )
     job = acc.job(text)
     assert (job.parallelism.fsdp.offload, job.activation_checkpointing) == (True, "full")
     assert acc.read(text).problems == []
@@ -148,13 +159,24 @@ def test_fsdp_edits_keep_the_files_spelling(acc):
     assert (job.parallelism.fsdp.sharding, job.activation_checkpointing) == ("full_shard", "full")
 
 
+def test_fsdp2_edits_write_the_switch(acc):
+    text = FSDP.replace("fsdp_sharding_strategy: SHARD_GRAD_OP", "fsdp_version: 2")
+    after, job = acc.change(text, {"parallelism.fsdp.sharding": "shard_grad_op"})
+    assert "  fsdp_reshard_after_forward: false\n" in after
+    assert job.parallelism.fsdp.sharding == "shard_grad_op"
+    assert acc.change(text, {"parallelism.fsdp.sharding": "no_shard"}) is None
+
+
 @pytest.mark.parametrize(
     ("text", "changes"),
     [
         (FSDP, {"parallelism.zero.stage": 3}),
         (DEEPSPEED, {"micro_batch_size": 1}),
         (DEEPSPEED, {"parallelism.fsdp.sharding": "full_shard"}),
-        ("distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  deepspeed_config_file: a.json\n", {"parallelism.zero.stage": 3}),
+        (
+            "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  deepspeed_config_file: a.json\n",
+            {"parallelism.zero.stage": 3},
+        ),
     ],
 )
 def test_what_accelerate_cannot_say(acc, text, changes):

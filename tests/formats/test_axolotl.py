@@ -1,5 +1,4 @@
 import pytest
-
 from gpulint.formats import axolotl_parallel
 from gpulint.formats.registry import recognise
 from gpulint.hardware.catalogue import find as find_gpu
@@ -29,7 +28,13 @@ class TestRecognition:
         assert recognise(parse(f"base_model: m\n{key}\n", "c.yaml", "yaml")).name == "axolotl"
 
     @pytest.mark.parametrize(
-        "text", ["base_model: m\n", "base_model: m\nmerge_method: slerp\nadapter: x\n", "- base_model: m\n", "learning_rate: 1\n"]
+        "text",
+        [
+            "base_model: m\n",
+            "base_model: m\nmerge_method: slerp\nadapter: x\n",
+            "- base_model: m\n",
+            "learning_rate: 1\n",
+        ],
     )
     def test_others_are_left_alone(self, text):
         found = recognise(parse(text, "c.yaml", "yaml"))
@@ -41,8 +46,16 @@ class TestDefaults:
         job = ax.job(BASE)
         assert (job.model, job.objective, job.method, job.adapter) == ("meta-llama/Llama-3.1-8B", "sft", "full", None)
         assert (job.micro_batch_size, job.gradient_accumulation_steps, job.sequence_length) == (1, 1, 512)
-        assert (job.weights.dtype, job.precision.autocast, job.precision.master_weights) == ("bfloat16", "bfloat16", False)
-        assert (job.optimizer.name, job.activation_checkpointing, job.attention) == ("adamw_torch_fused", "none", "sdpa")
+        assert (job.weights.dtype, job.precision.autocast, job.precision.master_weights) == (
+            "bfloat16",
+            "bfloat16",
+            False,
+        )
+        assert (job.optimizer.name, job.activation_checkpointing, job.attention) == (
+            "adamw_torch_fused",
+            "none",
+            "sdpa",
+        )
         assert (job.loss.kernel, job.packing, job.hardware.gpus) == ("torch", False, 1)
 
     def test_every_memory_field_says_where_it_comes_from(self, ax):
@@ -115,7 +128,10 @@ class TestAdapters:
         assert (problem.key, problem.values["other"]) == ("load_in_4bit", "adapter: lora")
 
     def test_a_checkpoint_quantised_already_is_left_alone(self, ax):
-        text = BASE.replace("meta-llama/Llama-3.1-8B", "unsloth/Llama-3.1-8B-bnb-4bit") + "adapter: lora\nload_in_4bit: true\n"
+        text = (
+            BASE.replace("meta-llama/Llama-3.1-8B", "unsloth/Llama-3.1-8B-bnb-4bit")
+            + "adapter: lora\nload_in_4bit: true\n"
+        )
         assert ax.problems(text, "contradiction") == []
 
     def test_embeddings_stay_float32_when_their_upcast_is_skipped(self, ax):
@@ -135,7 +151,10 @@ class TestAdapters:
         assert (job.adapter.r, kind(job, "adapter.r")) == (8, "assumed")
 
     def test_a_regular_expression_stays_one(self, ax):
-        assert ax.job(BASE + "adapter: lora\nlora_r: 8\nlora_target_modules: 'model.*(q|v)_proj'\n").adapter.targets == "model.*(q|v)_proj"  # fmt: skip
+        assert (
+            ax.job(BASE + "adapter: lora\nlora_r: 8\nlora_target_modules: 'model.*(q|v)_proj'\n").adapter.targets
+            == "model.*(q|v)_proj"
+        )
 
     def test_unfrozen_parameters(self, ax):
         job = ax.job(BASE + "unfrozen_parameters: ['^lm_head.weight$']\n")
@@ -300,10 +319,15 @@ class TestSharding:
         assert (reading.job.parallelism.zero.stage, origin.file, origin.span.line) == (2, "ds.json", 2)
         assert reading.references["deepspeed"].path == "ds.json"
         (problem,) = (item for item in reading.problems if item.kind == "contradiction")
-        assert (problem.path, problem.values["value"], problem.values["other"]) == ("ds.json", "9", "micro_batch_size: 2")
+        assert (problem.path, problem.values["value"], problem.values["other"]) == (
+            "ds.json",
+            "9",
+            "micro_batch_size: 2",
+        )
 
     @pytest.mark.parametrize(
-        ("name", "stage", "device"), [("my_zero1.json", 1, "none"), ("ds_z3_offload.json", 3, "cpu"), ("ds.json", 3, "none")]
+        ("name", "stage", "device"),
+        [("my_zero1.json", 1, "none"), ("ds_z3_offload.json", 3, "cpu"), ("ds.json", 3, "none")],
     )
     def test_a_missing_file_is_reported_and_what_stands_in_is_assumed(self, ax, name, stage, device):
         text = BASE + f"deepspeed: {name}\n"
@@ -348,7 +372,10 @@ class TestSharding:
         }  # fmt: skip
 
     def test_full_precision_fsdp_upcasts_nothing(self, ax):
-        assert ax.job(BASE + "bf16: false\nfsdp_config: {offload_params: true}\n").parallelism.fsdp.upcast_trainable is False
+        assert (
+            ax.job(BASE + "bf16: false\nfsdp_config: {offload_params: true}\n").parallelism.fsdp.upcast_trainable
+            is False
+        )
 
     def test_deepspeed_and_the_old_fsdp_list_exclude_each_other(self, ax):
         text = BASE + "fsdp: [full_shard]\ndeepspeed: deepspeed_configs/zero1.json\n"
@@ -361,7 +388,9 @@ class TestWorldSize:
         assert ax.job(text, gpus=16).hardware.gpus == 16
 
     def test_degrees_of_parallelism_state_a_count(self, ax):
-        text = BASE + "dp_shard_size: 4\ntensor_parallel_size: 2\nfsdp_version: 2\nfsdp_config: {offload_params: false}\n"
+        text = (
+            BASE + "dp_shard_size: 4\ntensor_parallel_size: 2\nfsdp_version: 2\nfsdp_config: {offload_params: false}\n"
+        )
         job = ax.job(text)
         assert (job.hardware.gpus, job.parallelism.tensor, kind(job, "hardware.gpus")) == (8, 2, "file")
 

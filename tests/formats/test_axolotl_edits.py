@@ -1,5 +1,4 @@
 import pytest
-
 from gpulint.formats import axolotl_parallel
 from gpulint.formats.axolotl_edits import _DEEPSPEED_FILES, keys_for
 from gpulint.formats.format import Project
@@ -54,7 +53,12 @@ def known_hidden_size(monkeypatch):
         {"parallelism.zero.stage": 3, "parallelism.zero.offload_parameters.device": "cpu"},
         {"parallelism.fsdp.sharding": "full_shard"},
         {"parallelism.tensor": 2},
-        {"method": "lora", "weights.quantization.method": "bnb-nf4", "activation_checkpointing": "full", "micro_batch_size": 1},
+        {
+            "method": "lora",
+            "weights.quantization.method": "bnb-nf4",
+            "activation_checkpointing": "full",
+            "micro_batch_size": 1,
+        },
     ],
 )
 def test_the_edited_file_is_the_changed_job(ax, changes):
@@ -67,9 +71,7 @@ def test_the_edited_file_is_the_changed_job(ax, changes):
 
 def test_lora_comes_complete(ax):
     after, job = ax.change(BASE, {"method": "lora", "weights.quantization.method": "bnb-nf4"})
-    assert after.endswith(
-        "adapter: qlora\nload_in_4bit: true\nlora_r: 16\nlora_alpha: 32\nlora_target_linear: true\n"
-    )
+    assert after.endswith("adapter: qlora\nload_in_4bit: true\nlora_r: 16\nlora_alpha: 32\nlora_target_linear: true\n")
     assert (job.adapter.r, job.adapter.targets, job.weights.quantization.method) == (16, "all-linear", "bnb-nf4")
 
 
@@ -100,6 +102,13 @@ def test_one_cross_entropy_takes_the_place_of_another(ax):
     after, job = ax.change(text, {"loss.kernel": "cut_cross_entropy"})
     assert "chunked_cross_entropy" not in after
     assert job.loss.kernel == "cut_cross_entropy"
+
+
+def test_the_cut_plugin_is_told_to_stand_back(ax):
+    text = BASE + "plugins:\n  - axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin\n"
+    after, job = ax.change(text, {"loss.kernel": "liger"})
+    assert "cut_cross_entropy: false" in after
+    assert job.loss.kernel == "liger"
 
 
 def test_preference_losses_have_their_own_switch(ax):
@@ -148,7 +157,11 @@ def test_offload_from_the_stage_that_is_there(ax):
     [
         {"parallelism.zero.stage": 2},
         {"parallelism.zero.stage": 3, "parallelism.zero.offload_parameters.device": "nvme"},
-        {"parallelism.zero.stage": 3, "parallelism.zero.offload_optimizer.device": "cpu", "parallelism.zero.offload_parameters.device": "none"},
+        {
+            "parallelism.zero.stage": 3,
+            "parallelism.zero.offload_optimizer.device": "cpu",
+            "parallelism.zero.offload_parameters.device": "none",
+        },
         {"parallelism.fsdp.sharding": "hybrid_shard"},
         {"inference.max_model_len": 4096},
         {"method": "lora", "weights.quantization.method": "gptq"},
@@ -194,3 +207,42 @@ def test_every_deepspeed_file_that_is_offered_ships_and_does_what_it_is_offered_
 
 def test_a_key_that_is_not_there_is_not_taken_out(ax):
     assert keys_for(ax.read(BASE), {"activation_checkpointing": "full"}) == {"gradient_checkpointing": True}
+
+
+def test_cut_cross_entropy_wants_a_stated_precision(ax):
+    text = BASE.replace("bf16: true\n", "")
+    assert "bf16: auto" in ax.change(text, {"loss.kernel": "cut_cross_entropy"})[0]
+    assert "bf16: auto" not in ax.change(BASE, {"loss.kernel": "cut_cross_entropy"})[0]
+
+
+FSDP2 = BASE + "fsdp_version: 2\nfsdp_config:\n  cpu_ram_efficient_loading: true\n  activation_checkpointing: true\n"
+
+
+def test_qlora_under_fsdp2_loads_on_every_rank(ax):
+    after, job = ax.change(FSDP2, {"method": "lora", "weights.quantization.method": "bnb-nf4"})
+    assert "cpu_ram_efficient_loading: false" in after
+    assert job.parallelism.fsdp.cpu_ram_efficient_loading is False
+
+
+def test_checkpointing_is_switched_off_in_both_places(ax):
+    after, job = ax.change(FSDP2, {"activation_checkpointing": "none"})
+    assert "  activation_checkpointing: false" in after
+    assert job.activation_checkpointing == "none"
+
+
+@pytest.mark.parametrize(
+    ("text", "changes"),
+    [
+        (FSDP2, {"optimizer.name": "adamw_8bit"}),
+        (BASE + "optimizer: adamw_bnb_8bit\n", {"parallelism.fsdp.sharding": "full_shard"}),
+        (BASE + "optimizer: muon\n", {"parallelism.zero.stage": 3}),
+        (BASE + "deepspeed: deepspeed_configs/zero1.json\n", {"optimizer.name": "flash_adamw"}),
+        (BASE + "tensor_parallel_size: 2\n", {"loss.kernel": "liger"}),
+    ],
+)
+def test_what_axolotl_would_refuse_is_not_offered(ax, text, changes):
+    assert ax.change(text, changes) is None
+
+
+def test_an_8_bit_optimizer_that_fsdp2_takes(ax):
+    assert ax.change(FSDP2, {"optimizer.name": "adamw_torch_8bit"})[1].optimizer.name == "adamw_torch_8bit"

@@ -1,5 +1,4 @@
 import pytest
-
 from gpulint.formats.coercion import accepts, as_boolean, as_integer, as_number, type_text
 from gpulint.source.node import Node, Span
 

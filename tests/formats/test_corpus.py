@@ -3,7 +3,6 @@
 import json
 
 import pytest
-
 from gpulint.formats import accelerate, axolotl, axolotl_parallel, axolotl_weights, deepspeed
 from gpulint.formats.format import Project
 from gpulint.source.document import SourceError
@@ -14,20 +13,38 @@ FORMATS = {module.FORMAT.name: module.FORMAT for module in (axolotl, deepspeed, 
 DEAD = {
     # keys of older releases that upstream now drops without a word
     "axolotl": {
-        "adam_eps", "base_model_ignore_patterns", "context_parapllel_size", "datasets.train_on_split", "debug", "eta_min",
-        "eval_table_max_new_tokens", "full_finetune", "gptq_disable_exllama", "gptq_groupsize", "gptq_model_v1",
-        "relora_anneal_steps", "relora_steps", "relora_warmup_steps", "sample_packing_seq_len_multiplier", "test_value",
-        "torch_dtype", "fsdp_config.sharding_strategy", "fsdp_config.fsdp_sharding_strategy",
-        "fsdp_config.fsdp_limit_all_gathers", "fsdp_config.fsdp_backward_prefetch", "fsdp_config.fsdp_forward_prefetch",
+        "adam_eps",
+        "base_model_ignore_patterns",
+        "context_parapllel_size",
+        "datasets.train_on_split",
+        "debug",
+        "eta_min",
+        "eval_table_max_new_tokens",
+        "full_finetune",
+        "gptq_disable_exllama",
+        "relora_anneal_steps",
+        "relora_steps",
+        "relora_warmup_steps",
+        "test_value",
+        "torch_dtype",
+        "fsdp_config.sharding_strategy",
+        "fsdp_config.fsdp_sharding_strategy",
+        "fsdp_config.fsdp_limit_all_gathers",
+        "fsdp_config.fsdp_backward_prefetch",
+        "fsdp_config.fsdp_forward_prefetch",
     },
     # `compile` takes DeepCompile's keys since 0.15; the others no DeepSpeed release reads
     "deepspeed": {"comms_config", "monitor_config", "cuda_visible_devices", "compile.disable", "compile.backend"},
     # the launcher makes arguments of them that nothing reads; the last two are accelerate's own negative tests
     "accelerate": {
-        "fsdp_config.fsdp_backward_prefetch_policy", "deepspeed_config.bf16_enabled", "deepspeed_config.offload_param_pin_memory",
-        "deepspeed_config.seq_parallel_communication_data_type", "invalid_key", "another_invalid_key",
+        "fsdp_config.fsdp_backward_prefetch_policy",
+        "deepspeed_config.bf16_enabled",
+        "deepspeed_config.offload_param_pin_memory",
+        "deepspeed_config.seq_parallel_communication_data_type",
+        "invalid_key",
+        "another_invalid_key",
     },
-}  # fmt: skip
+}
 
 REFUSED_VALUES = {
     "axolotl": {"warmup_steps", "tokens"},
@@ -72,6 +89,5 @@ def test_every_unknown_and_mistyped_key_is_a_true_one(documents, name, monkeypat
             problems = FORMATS[name].read(document, project).problems
             unknown |= {item.key for item in problems if item.kind == "unknown-key"}
             mistyped |= {item.key for item in problems if item.kind == "wrong-type"}
-    assert unknown <= DEAD[name]
-    assert mistyped <= REFUSED_VALUES[name]
-    assert unknown
+    assert unknown == DEAD[name]
+    assert mistyped == REFUSED_VALUES[name]

@@ -1,7 +1,6 @@
 import json
 
 import pytest
-
 from gpulint.formats.deepspeed import AutoValues, apply
 from gpulint.formats.format import JobBuilder
 from gpulint.job import Adapter, Zero
@@ -50,9 +49,17 @@ def test_both_spellings_of_stage_3_sizes(prefix):
 
 
 def test_offload_objects_and_their_defaults():
-    section = {"stage": 3, "offload_optimizer": {"device": "cpu", "pin_memory": False, "ratio": 0.5}, "offload_param": {"device": "nvme"}}  # fmt: skip
+    section = {
+        "stage": 3,
+        "offload_optimizer": {"device": "cpu", "pin_memory": False, "ratio": 0.5},
+        "offload_param": {"device": "nvme"},
+    }
     zero = applied({"zero_optimization": section})[0].parallelism.zero
-    assert (zero.offload_optimizer.device, zero.offload_optimizer.pin_memory, zero.offload_optimizer.ratio) == ("cpu", False, 0.5)  # fmt: skip
+    assert (zero.offload_optimizer.device, zero.offload_optimizer.pin_memory, zero.offload_optimizer.ratio) == (
+        "cpu",
+        False,
+        0.5,
+    )
     assert (zero.offload_parameters.device, zero.offload_parameters.pin_memory) == ("nvme", True)
 
 
@@ -119,7 +126,10 @@ def test_16_bit_weights_without_mixed_precision_still_get_an_fp32_partition():
 
 
 def test_bf16_master_weights_are_no_copy():
-    config = {"zero_optimization": {"stage": 3}, "bf16": {"enabled": True, "bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}}  # fmt: skip
+    config = {
+        "zero_optimization": {"stage": 3},
+        "bf16": {"enabled": True, "bf16_master_weights_and_grads": True, "bf16_optimizer_states": True},
+    }
     job, _ = applied(config, AutoValues(bf16=True))
     assert (job.precision.master_weights, job.optimizer.state_dtype) == (False, "bfloat16")
 
@@ -135,7 +145,9 @@ def test_the_engine_casts_lora_weights_but_not_under_zero_init(stage, dtype):
     def with_adapter(job):
         job.adapter = Adapter(prepare_kbit=True)
 
-    job, _ = applied({"zero_optimization": {"stage": stage}, "bf16": {"enabled": True}}, AutoValues(bf16=True), with_adapter)  # fmt: skip
+    job, _ = applied(
+        {"zero_optimization": {"stage": stage}, "bf16": {"enabled": True}}, AutoValues(bf16=True), with_adapter
+    )
     assert (job.adapter.dtype, job.adapter.prepare_kbit) == (dtype, dtype is None)
 
 
@@ -179,7 +191,10 @@ def test_train_batch_size_alone_means_no_accumulation(ds):
 
 
 def test_the_arithmetic_must_hold(ds):
-    text = '{"train_batch_size": 100, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "zero_optimization": {"stage": 1}}'  # fmt: skip
+    text = (
+        '{"train_batch_size": 100, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, '
+        '"zero_optimization": {"stage": 1}}'
+    )
     (problem,) = ds.problems(text, "contradiction", gpus=8)
     assert (problem.key, problem.values["value"]) == ("train_batch_size", "100")
     assert "2 x 4 x 8" in problem.values["other"]
@@ -194,7 +209,9 @@ def test_transformers_refuses_literals_that_differ_from_its_own():
         "gradient_clipping": 0.5,
         "optimizer": {"type": "AdamW", "params": {"lr": "auto", "weight_decay": 0.1}},
     }
-    values = AutoValues(micro_batch_size=1, gradient_accumulation_steps=2, bf16=True, max_grad_norm=1.0, weight_decay=0.0)
+    values = AutoValues(
+        micro_batch_size=1, gradient_accumulation_steps=2, bf16=True, max_grad_norm=1.0, weight_decay=0.0
+    )
     job, problems = applied(config, values)
     assert contradictions(problems) == [
         ("bf16.enabled", "false", "bf16: true"),
@@ -218,7 +235,8 @@ def test_fp16_and_bf16_exclude_each_other():
 
 
 def test_auto_in_a_file_alone_is_for_someone_to_fill(ds):
-    problems = ds.problems('{"zero_optimization": {"stage": 1, "reduce_bucket_size": "auto"}, "train_batch_size": "auto"}', "auto-unfilled")  # fmt: skip
+    text = '{"zero_optimization": {"stage": 1, "reduce_bucket_size": "auto"}, "train_batch_size": "auto"}'
+    problems = ds.problems(text, "auto-unfilled")
     assert [problem.key for problem in problems] == ["train_batch_size"]
 
 
@@ -237,7 +255,8 @@ def test_autotp_is_tensor_parallelism():
 
 @pytest.mark.parametrize("value", ['"stage"', "[]", "null", "1e400", '{"stage": {}}'])
 def test_nonsense_is_no_crash(ds, value):
-    text = f'{{"zero_optimization": {{"stage": {value}}}, "bf16": {value}, "optimizer": {value}, "train_batch_size": {value}}}'
+    others = f'"bf16": {value}, "optimizer": {value}, "train_batch_size": {value}'
+    text = f'{{"zero_optimization": {{"stage": {value}}}, {others}}}'
     assert ds.job(text, gpus=2).parallelism.zero.stage == 0
 
 
@@ -265,7 +284,10 @@ def test_offload_that_is_there_changes_its_device_only(ds):
     ("text", "changes"),
     [
         ('{"zero_optimization": {"stage": 2}}', {"method": "lora"}),
-        ('{"zero_optimization": {"stage": 2, "cpu_offload": true}}', {"parallelism.zero.offload_optimizer.device": "none"}),  # fmt: skip
+        (
+            '{"zero_optimization": {"stage": 2, "cpu_offload": true}}',
+            {"parallelism.zero.offload_optimizer.device": "none"},
+        ),
         ('{"zero_optimization": {"stage": 2}, "train_batch_size": 8}', {"micro_batch_size": 1}),
         ('{"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": "auto"}', {"micro_batch_size": 1}),
     ],

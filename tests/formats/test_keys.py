@@ -2,7 +2,6 @@ import json
 from pathlib import Path
 
 import pytest
-
 from gpulint.formats import keys
 from gpulint.formats.keys import MAX_SUGGESTIONS, default, key_problems, nearest, unknown_keys
 from gpulint.source.read import parse
@@ -47,7 +46,9 @@ def test_nested_sections_have_their_own_keys():
 
 
 def test_deepspeed_refuses_inside_zero_and_ignores_at_the_top():
-    problems = found('{"zero_optimization": {"stage": 3, "offload_parm": {}}, "zero_optimisation": {}}', "deepspeed", "json")
+    problems = found(
+        '{"zero_optimization": {"stage": 3, "offload_parm": {}}, "zero_optimisation": {}}', "deepspeed", "json"
+    )
     assert [(key, values["treatment"], values["suggestion"]) for _, key, values in problems] == [
         ("zero_optimization.offload_parm", "refused", "offload_param"),
         ("zero_optimisation", "ignored", "zero_optimization"),
@@ -55,7 +56,14 @@ def test_deepspeed_refuses_inside_zero_and_ignores_at_the_top():
 
 
 def test_auto_stands_for_any_value():
-    assert found('{"train_batch_size": "auto", "zero_optimization": {"stage": 2, "reduce_bucket_size": "auto"}}', "deepspeed", "json") == []  # fmt: skip
+    assert (
+        found(
+            '{"train_batch_size": "auto", "zero_optimization": {"stage": 2, "reduce_bucket_size": "auto"}}',
+            "deepspeed",
+            "json",
+        )
+        == []
+    )
 
 
 def test_a_value_upstream_would_refuse_is_a_wrong_type():
@@ -104,7 +112,10 @@ def test_a_plugin_key_without_its_plugin_does_nothing():
 
 
 def test_a_mapping_that_may_have_several_shapes_takes_the_keys_of_all():
-    text = "base_model: m\ndatasets:\n  - {path: a/b, type: alpaca, shards: 2}\n  - {path: synthetic, type: _synthetic, length: 5}\n"
+    text = (
+        "base_model: m\ndatasets:\n  - {path: a/b, type: alpaca, shards: 2}\n"
+        "  - {path: synthetic, type: _synthetic, length: 5}\n"
+    )
     assert found(text) == []
     ((_, key, _),) = found("base_model: m\ndatasets:\n  - {path: a/b, typ: alpaca}\n")
     assert key == "datasets.typ"

@@ -1,5 +1,4 @@
 import pytest
-
 from gpulint.formats.format import Project
 from gpulint.formats.references import find, hint_from_name
 from gpulint.source.document import SourceError
@@ -23,7 +22,11 @@ def test_a_file_of_the_project_wins_over_a_shipped_one():
 
 @pytest.mark.parametrize(
     "reference",
-    ["deepspeed_configs/zero3_bf16.json", "./deepspeed_configs/zero3_bf16.json", "/workspace/axolotl/deepspeed_configs/zero3_bf16.json"],
+    [
+        "deepspeed_configs/zero3_bf16.json",
+        "./deepspeed_configs/zero3_bf16.json",
+        "/workspace/axolotl/deepspeed_configs/zero3_bf16.json",
+    ],
 )
 def test_a_shipped_file_is_known_by_the_end_of_its_path(reference):
     found = find(reference, "c.yaml", project(nothing))

@@ -3,24 +3,46 @@
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
 from gpulint.formats import axolotl_parallel, axolotl_weights
 from gpulint.formats.keys import load
 from gpulint.job import Job, field_paths
 from gpulint.source.document import SourceError
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
 WORDS = st.sampled_from(
     [
-        "auto", "cpu", "none", "2", "1e9", "true", "lora", "qlora", "dpo", "grpo", "bf16", "FULL_SHARD", "liger", 0, 1, 2, 3,
-        "deepspeed_configs/zero3.json", "ds_z2.json", "axolotl.integrations.liger.LigerPlugin", "DEEPSPEED", "FSDP", True,
+        "auto",
+        "cpu",
+        "none",
+        "2",
+        "1e9",
+        "true",
+        "lora",
+        "qlora",
+        "dpo",
+        "grpo",
+        "bf16",
+        "FULL_SHARD",
+        "liger",
+        0,
+        1,
+        2,
+        3,
+        "deepspeed_configs/zero3.json",
+        "ds_z2.json",
+        "axolotl.integrations.liger.LigerPlugin",
+        "DEEPSPEED",
+        "FSDP",
+        True,
     ]
-)  # fmt: skip
+)
 VALUES = st.recursive(
     PLAIN | WORDS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6) | WORDS.map(str), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6) | WORDS.map(str), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
@@ -55,15 +77,58 @@ CORE = {
 }
 RELEVANT = {
     "axolotl": [
-        "adapter", "load_in_4bit", "bf16", "deepspeed", "fsdp", "fsdp_config", "fsdp_version", "plugins", "lora_r",
-        "lora_target_modules", "lora_target_parameters", "micro_batch_size", "batch_size", "gradient_checkpointing", "rl",
-        "trl", "vllm", "gradient_checkpointing_kwargs", "unfrozen_parameters", "val_set_size", "eval_steps", "dp_shard_size",
-        "attn_implementation", "optimizer", "chunked_cross_entropy", "sequence_len", "bnb_config_kwargs",
-        "peft_layers_to_transform", "lora_rank_pattern", "lora_modules_to_save", "tensor_parallel_size", "test_datasets",
+        "adapter",
+        "load_in_4bit",
+        "bf16",
+        "deepspeed",
+        "fsdp",
+        "fsdp_config",
+        "fsdp_version",
+        "plugins",
+        "lora_r",
+        "lora_target_modules",
+        "lora_target_parameters",
+        "micro_batch_size",
+        "batch_size",
+        "gradient_checkpointing",
+        "rl",
+        "trl",
+        "vllm",
+        "gradient_checkpointing_kwargs",
+        "unfrozen_parameters",
+        "val_set_size",
+        "eval_steps",
+        "dp_shard_size",
+        "attn_implementation",
+        "optimizer",
+        "chunked_cross_entropy",
+        "sequence_len",
+        "bnb_config_kwargs",
+        "peft_layers_to_transform",
+        "lora_rank_pattern",
+        "lora_modules_to_save",
+        "tensor_parallel_size",
+        "test_datasets",
     ],
-    "deepspeed": ["zero_optimization", "bf16", "fp16", "optimizer", "train_batch_size", "tensor_parallel", "torch_autocast", "data_types"],
-    "accelerate": ["distributed_type", "num_processes", "deepspeed_config", "fsdp_config", "mixed_precision", "parallelism_config"],
-}  # fmt: skip
+    "deepspeed": [
+        "zero_optimization",
+        "bf16",
+        "fp16",
+        "optimizer",
+        "train_batch_size",
+        "tensor_parallel",
+        "torch_autocast",
+        "data_types",
+    ],
+    "accelerate": [
+        "distributed_type",
+        "num_processes",
+        "deepspeed_config",
+        "fsdp_config",
+        "mixed_precision",
+        "parallelism_config",
+    ],
+}
 
 
 @pytest.fixture(autouse=True)
@@ -115,16 +180,25 @@ CHANGES = st.fixed_dictionaries(
     keys=st.dictionaries(
         st.sampled_from(
             [
-                "sequence_len: 4096", "micro_batch_size: 2", "gradient_checkpointing: true", "activation_offloading: true",
-                "chunked_cross_entropy: true", "flash_attention: true", "deepspeed: deepspeed_configs/zero1.json",
-                "plugins: [axolotl.integrations.liger.LigerPlugin]", "adapter: lora\nlora_r: 8", "fsdp_config: {}",
-                "optimizer: lion_8bit  # small", "cut_cross_entropy: true",
+                "sequence_len: 4096",
+                "micro_batch_size: 2",
+                "gradient_checkpointing: true",
+                "activation_offloading: true",
+                "chunked_cross_entropy: true",
+                "flash_attention: true",
+                "deepspeed: deepspeed_configs/zero1.json",
+                "plugins: [axolotl.integrations.liger.LigerPlugin]",
+                "plugins: [axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin]",
+                "adapter: lora\nlora_r: 8",
+                "fsdp_config: {}",
+                "optimizer: lion_8bit  # small",
+                "cut_cross_entropy: true",
             ]
         ),
         st.none(),
     ),
     changes=CHANGES,
-)  # fmt: skip
+)
 def test_an_edited_file_is_the_changed_job(bench, keys, changes):
     text = "base_model: m\ndatasets:\n  - path: a\n    type: b\n" + "".join(f"{key}\n" for key in keys)
     changed = bench("axolotl").change(text, changes)

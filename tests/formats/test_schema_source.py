@@ -17,7 +17,7 @@ def source():
     return module
 
 
-TEXT = '''
+TEXT = """
 from enum import Enum
 DEFAULT_SIZE = 5
 class Kind(str, Enum):
@@ -38,7 +38,7 @@ class Config(Base):
     anything: SomeClassFromElsewhere = None
     old: bool = Field(False, deprecated="use name")
     size: int = Field(pp_int(1e3), ge=0)
-'''
+"""
 
 
 @pytest.fixture

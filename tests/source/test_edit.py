@@ -129,6 +129,7 @@ def test_a_parent_that_is_also_replaced_keeps_its_lines_in_order():
         ("\ufeffc: 1\n", "\ufeffc: 1\na:\n  b: 1\n"),
         ("c: 1  # d\n\n\n", "c: 1  # d\na:\n  b: 1\n\n\n"),
         ("c: |+\n  x\n\n\n", "c: |+\n  x\n\n\na:\n  b: 1\n"),
+        ("d: 1\nc: |\n  x", "d: 1\na:\n  b: 1\nc: |\n  x"),
         ("  c: 1\n", "  c: 1\n  a:\n    b: 1\n"),
         ("c: 1\n---\nd: 2\n", "c: 1\na:\n  b: 1\n---\nd: 2\n"),
         ("c:\n", "c:\na:\n  b: 1\n"),
@@ -159,6 +160,7 @@ def test_a_new_key_in_any_kind_of_yaml_file(text, expected):
         ("{a: 1, b: 2, c: 3}", "c", "{a: 1, b: 2}"),
         ("{a: 1, a: 2, b: 3, a: 4, a: 5}", "a", "{b: 3}"),
         ("{a: 1}", "a", "{}"),
+        ("{\n  # x\n  a: 1, # c\n  # y\n  b: 2\n}\n", "a", "{\n  # x\n  # y\n  b: 2\n}\n"),
         ("x: &x {k: 1}\nb: *x\n", "b", "x: &x {k: 1}\n"),
     ],
 )

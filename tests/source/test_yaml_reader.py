@@ -105,6 +105,21 @@ def test_comment_cases(parser, text, comments):
     assert [comment.text for comment in read(text).comments] == comments
 
 
+@pytest.mark.parametrize(
+    ("text", "piece"),
+    [
+        ("a: |\n  x\n\n\nb: 1\n", "|\n  x"),
+        ("a: |+\n  x\n\n\n", "|+\n  x"),
+        ("a: |\n  x  \n", "|\n  x  "),
+        ("a: |\n  x\n    \n", "|\n  x\n    "),
+        ("a: |\n  x\n    ", "|\n  x\n    "),
+        ("a: >-\n\nb: 1\n", ">-"),
+    ],
+)
+def test_a_block_scalar_ends_with_its_last_content(parser, text, piece):
+    assert written(text, "a") == piece
+
+
 def test_columns_count_characters_not_bytes(parser):
     text = "\ufeffключ: 😀\r\nb: {é: ü}\r\nc:   x  # y\r\n"
     root = read(text).root

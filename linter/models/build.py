@@ -1,0 +1,152 @@
+"""A Model from the fields of a `config.json`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .expression import ExpressionError
+from .fields import Fields
+from .inventory import Part
+from .model import Model, Tensor, UnknownModel
+from .shape import shape_of
+from .tables import aliases, find_by_class, find_table, table_name
+
+LLAMA_LIKE = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
+"""Fields with which an unknown model type is taken for a llama-like decoder (`Model.exact` is False then)."""
+
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+"""Fields that rule the llama table out: the experts hold most of the parameters."""
+
+_CLASS_ENDINGS = {
+    "ForCausalLM": "CausalLM",
+    "LMHeadModel": "CausalLM",
+    "ForMaskedLM": "MaskedLM",
+    "ForSequenceClassification": "SequenceClassification",
+    "ForImageClassification": "ImageClassification",
+    "ForSpeechSeq2Seq": "SpeechSeq2Seq",
+    "ForConditionalGeneration": "ConditionalGeneration",
+}
+
+_DTYPES = {
+    "float32": "float32", "float": "float32", "fp32": "float32", "float16": "float16", "half": "float16",
+    "fp16": "float16", "bfloat16": "bfloat16", "bf16": "bfloat16", "float64": "float64",
+    "float8_e4m3fn": "float8", "float8_e5m2": "float8", "float8": "float8",
+}  # fmt: skip
+
+
+def build(config: dict[str, Any], name: str, source: str, auto_class: str | None = None) -> Model:
+    """The Model of a config.
+
+    `auto_class` is the Transformers loader without its `AutoModelFor` (`CausalLM`, `ImageTextToText`, `Model` ...);
+    None takes the config's own `auto_class` or `architectures`, else the usual loader of the model type.
+    Raises UnknownModel when no table fits or the fields do not make a model.
+    """
+    fields, model_type, exact = _recognised(config, name)
+    stated = auto_class or _stated_class(config)
+    table = find_table(model_type)
+    if table is None:
+        raise UnknownModel(f"{name}: no architecture table for the model type {model_type!r}")
+    table, fields = _variant(table, fields, stated)
+    try:
+        part = Part(table, fields)
+        tensors = _for_class(part.tensors(), part, stated, table)
+        shape = shape_of(part, tensors)
+    except ExpressionError as error:
+        raise UnknownModel(f"{name}: its config.json does not describe a {model_type} model ({error})") from None
+    if not tensors:
+        raise UnknownModel(f"{name}: its config.json describes no tensors")
+    own_type = config.get("model_type")
+    return Model(
+        id=name,
+        source=source,
+        model_type=own_type if isinstance(own_type, str) else model_type,
+        config=config,
+        dtype=checkpoint_dtype(config),
+        tensors=tuple(tensors),
+        shape=shape,
+        exact=exact,
+    )
+
+
+def checkpoint_dtype(config: dict[str, Any]) -> str | None:
+    """The dtype a config states for its checkpoint, in this project's spelling; None when unstated or "auto"."""
+    nested = config.get("text_config")
+    for fields in (config, nested if isinstance(nested, dict) else {}):
+        for key in ("dtype", "torch_dtype"):
+            value = fields.get(key)
+            if isinstance(value, str):
+                return _DTYPES.get(value.removeprefix("torch."))
+    return None
+
+
+def _recognised(config: dict[str, Any], name: str) -> tuple[dict[str, Any], str, bool]:
+    """The fields to read, the table's name, and whether the model type is known."""
+    model_type = config.get("model_type")
+    if not isinstance(model_type, str):
+        model_type = _type_of_class(config)
+    for rule in aliases()["remote"]:
+        if model_type in rule["model_types"]:
+            raw = Fields(config, {})
+            if raw.evaluate(rule["when"]):
+                values = {field: raw.evaluate(text) for field, text in rule["set"].items()}
+                return {**config, **values}, rule["table"], True
+    if model_type is not None and find_table(table_name(model_type)) is not None:
+        return config, table_name(model_type), True
+    shown = f"model type {model_type!r}" if model_type else "a config without `model_type`"
+    missing = [field for field in LLAMA_LIKE if not isinstance(config.get(field), int)]
+    if missing:
+        raise UnknownModel(f"{name}: {shown} is not known and its config.json is not llama-like (no {missing[0]})")
+    experts = [field for field in EXPERTS if config.get(field)]
+    if experts:
+        raise UnknownModel(f"{name}: {shown} is not known and it is a mixture of experts ({experts[0]})")
+    return config, "llama", False
+
+
+def _type_of_class(config: dict[str, Any]) -> str | None:
+    names = config.get("architectures")
+    if isinstance(names, list) and names and isinstance(names[0], str):
+        return find_by_class(names[0])
+    return None
+
+
+def _stated_class(config: dict[str, Any]) -> str | None:
+    stated = config.get("auto_class")
+    if isinstance(stated, str):
+        return stated.removeprefix("AutoModelFor").removeprefix("Auto") or None
+    names = config.get("architectures")
+    if isinstance(names, list) and names and isinstance(names[0], str):
+        for ending, auto_class in _CLASS_ENDINGS.items():
+            if names[0].endswith(ending):
+                return auto_class
+        if names[0].endswith("Model"):
+            return "Model"
+    return None
+
+
+def _variant(table: dict[str, Any], config: dict[str, Any], stated: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    variants = table.get("variants", {})
+    text_only = variants.get("CausalLM", {}).get("field")
+    if stated is None and text_only and not config.get("vision_config"):
+        stated = "CausalLM"
+    variant = variants.get(stated)
+    if variant is None:
+        return table, config
+    other = find_table(variant["table"])
+    if other is None:
+        return table, config
+    nested = config.get(variant["field"]) if "field" in variant else config
+    return other, nested if isinstance(nested, dict) else {}
+
+
+def _for_class(tensors: list[Tensor], part: Part, stated: str | None, table: dict[str, Any]) -> list[Tensor]:
+    """Tensors of a decoder loaded without its language-model head."""
+    if stated not in ("Model", "SequenceClassification") or table.get("auto_class", "CausalLM") != "CausalLM":
+        return tensors
+    kept = [tensor for tensor in tensors if tensor.role != "head" and not tensor.name.startswith("lm_head.")]
+    if stated == "SequenceClassification":
+        labels = part.fields.first("num_labels", "_num_labels")
+        named = part.fields.get("id2label")
+        count = labels if isinstance(labels, int) else len(named) if isinstance(named, dict) else 2
+        width = part.text.first("hidden_size", "n_embd", "d_model")
+        kept.append(Tensor("score.weight", (count, width), None, "", "head", True))
+    return kept

@@ -1,0 +1,231 @@
+import pytest
+
+from gpulint.formats import llamafactory_method, training_sharding
+from gpulint.formats.registry import recognise
+from gpulint.source.read import parse
+
+from .origins import ENGINE, INFERENCE, TRAINING, missing
+
+TRAIN = """\
+model_name_or_path: meta-llama/Llama-3.1-8B
+stage: sft
+do_train: true
+dataset: alpaca
+template: llama3
+output_dir: saves/x
+"""
+CHAT = "model_name_or_path: meta-llama/Llama-3.1-8B\ntemplate: llama3\n"
+
+
+class Shape:
+    layers = 4
+
+
+class Tensor:
+    def __init__(self, module, role):
+        self.module, self.role = module, role
+
+
+class FakeModel:
+    shape = Shape()
+    tensors = ()
+
+
+class Multimodal(FakeModel):
+    tensors = (
+        Tensor("model.visual.blocks.{0}.attn.qkv", "vision"),
+        Tensor("model.language_model.layers.{0}.mlp.up_proj", "up"),
+    )
+
+
+@pytest.fixture(autouse=True)
+def models(monkeypatch):
+    monkeypatch.setattr(training_sharding, "hidden_size", lambda *_: 4096)
+    monkeypatch.setattr(llamafactory_method, "find_model", lambda *_: FakeModel())
+
+
+@pytest.fixture
+def lf(bench):
+    return bench("llamafactory")
+
+
+def name_of(text):
+    found = recognise(parse(text, "config.yaml", "yaml"))
+    return found.name if found else None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TRAIN,
+        CHAT + "infer_backend: vllm\n",
+        CHAT + "export_dir: out\n",
+        CHAT + "adapter_name_or_path: saves/x\n",
+        "model_name_or_path: a/b\nfinetuning_type: full\ntask: mmlu\n",
+    ],
+)
+def test_recognition(text):
+    assert name_of(text) == "llamafactory"
+
+
+@pytest.mark.parametrize("text", ["stage: sft\nmodel: x\n", "model_name_or_path: a/b\nlearning_rate: 1e-5\ntemplate: x\n", CHAT])
+def test_other_files(text):
+    assert name_of(text) != "llamafactory"
+
+
+@pytest.mark.parametrize("extra", ["", "stage: dpo\n", "finetuning_type: full\n", "quantization_bit: 4\n", "finetuning_type: freeze\n"])
+def test_every_field_that_decides_memory_has_an_origin(lf, extra):
+    assert missing(lf.job(TRAIN.replace("stage: sft\n", "") + extra), TRAINING) == []
+    assert missing(lf.job(CHAT + "infer_backend: vllm\n"), INFERENCE + ENGINE) == []
+
+
+class TestTraining:
+    def test_defaults(self, lf):
+        job = lf.job(TRAIN)
+        assert (job.method, job.adapter.r, job.adapter.alpha, job.adapter.targets) == ("lora", 8, 16, "all-linear")
+        assert (job.weights.dtype, job.adapter.dtype) == (None, "float32")
+        assert (job.sequence_length, job.micro_batch_size, job.packing) == (2048, 8, False)
+        assert (job.activation_checkpointing, job.reentrant, job.attention) == ("full", True, "sdpa")
+        assert job.precision.autocast is None
+        assert job.origins["method"].note == "default of llamafactory 0.9.5"
+
+    def test_full_training_upcasts_the_weights(self, lf):
+        job = lf.job(TRAIN + "finetuning_type: full\nbf16: true\n")
+        assert (job.weights.dtype, job.precision.autocast) == ("float32", "bfloat16")
+        assert job.origins["weights.dtype"].key == "finetuning_type"
+
+    @pytest.mark.parametrize("key", ["pure_bf16: true", "use_badam: true"])
+    def test_but_not_pure_bf16_and_badam(self, lf, key):
+        job = lf.job(TRAIN + f"finetuning_type: full\nbf16: true\n{key}\n")
+        assert job.weights.dtype is None
+        assert job.precision.autocast == (None if "pure" in key else "bfloat16")
+
+    def test_nor_under_zero3(self, lf):
+        job = lf.job(TRAIN + "finetuning_type: full\nbf16: true\ndeepspeed: examples/deepspeed/ds_z3_config.json\n")
+        assert (job.parallelism.zero.stage, job.weights.dtype, job.precision.master_weights) == (3, "bfloat16", True)
+        lora = lf.job(TRAIN + "bf16: true\ndeepspeed: examples/deepspeed/ds_z3_config.json\n")
+        assert lora.adapter.dtype is None
+
+    def test_freeze_trains_the_last_layers_in_float32(self, lf):
+        job = lf.job(TRAIN + "finetuning_type: freeze\nbf16: true\n")
+        assert (job.method, job.weights.dtype, job.weights.trainable_dtype) == ("freeze", None, "float32")
+        assert job.trainable == [r"\.2\.", r"\.3\."]
+        first = lf.job(TRAIN + "finetuning_type: freeze\nfreeze_trainable_layers: -1\nfreeze_trainable_modules: mlp\n")
+        assert first.trainable == [r"\.0\.mlp"]
+
+    def test_qlora(self, lf):
+        job = lf.job(TRAIN + "quantization_bit: 4\nbf16: true\n")
+        packed = job.weights.quantization
+        assert (packed.method, packed.bits, packed.double_quant, packed.storage_dtype) == ("bnb-nf4", 4, True, "bfloat16")
+        assert job.adapter.prepare_kbit is False
+        assert lf.job(TRAIN + "quantization_bit: 8\n").weights.quantization.method == "bnb-int8"
+        hqq = lf.job(TRAIN + "quantization_bit: 4\nquantization_method: hqq\n").weights.quantization
+        assert (hqq.method, hqq.bits) == ("hqq", 4)
+
+    def test_new_tokens_train_the_embeddings(self, lf):
+        job = lf.job(TRAIN + "add_special_tokens: <a>,<b>\n")
+        assert job.adapter.modules_to_save == ["embed_tokens", "lm_head"]
+        assert job.origins["adapter.modules_to_save"].key == "add_special_tokens"
+        assert lf.job(TRAIN + "resize_vocab: true\nadditional_target: norm\n").adapter.modules_to_save == ["norm"]
+
+    def test_checkpointing_is_on_until_disabled(self, lf):
+        assert lf.job(TRAIN + "gradient_checkpointing: false\n").activation_checkpointing == "full"
+        assert lf.job(TRAIN + "disable_gradient_checkpointing: true\n").activation_checkpointing == "none"
+        assert lf.job(TRAIN + "use_unsloth_gc: true\n").activation_checkpointing == "offload"
+
+    def test_stage_pt_packs(self, lf):
+        job = lf.job(TRAIN.replace("sft", "pt"))
+        assert (job.objective, job.packing) == ("pretrain", True)
+        assert lf.job(TRAIN + "neat_packing: true\n").packing is True
+        assert lf.job(TRAIN.replace("sft", "pt") + "packing: false\n").packing is False
+
+    def test_liger_leaves_the_logits_to_preference_stages(self, lf):
+        assert lf.job(TRAIN + "enable_liger_kernel: true\n").loss.kernel == "liger"
+        job = lf.job(TRAIN.replace("sft", "dpo") + "enable_liger_kernel: true\n")
+        assert (job.loss.kernel, job.liger_kernels) == ("torch", True)
+
+    def test_reference_models(self, lf):
+        dpo = TRAIN.replace("sft", "dpo")
+        assert lf.job(dpo).rl.reference_model is False
+        assert lf.job(dpo + "finetuning_type: full\n").rl.reference_model is True
+        assert lf.job(dpo + "ref_model: a/b\n").rl.reference_model is True
+        simpo = lf.job(dpo + "finetuning_type: full\npref_loss: simpo\n")
+        assert (simpo.objective, simpo.rl.reference_model) == ("simpo", False)
+        assert lf.job(TRAIN.replace("sft", "ppo") + "reward_model: a/r\n").rl.reward_model == "a/r"
+
+    @pytest.mark.parametrize(
+        ("keys", "name", "rank", "in_backward"),
+        [
+            ("use_galore: true\noptim: adamw_torch", "galore_adamw", 16, False),
+            ("use_galore: true\noptim: paged_adamw_8bit\ngalore_rank: 64", "galore_adamw_8bit", 64, False),
+            ("use_galore: true\ngalore_layerwise: true", "galore_adamw_layerwise", 16, True),
+            ("use_apollo: true\napollo_rank: 128", "apollo_adamw", 128, False),
+            ("use_badam: true", "badam", None, False),
+            ("use_muon: true", "muon", None, False),
+        ],
+    )
+    def test_switches_for_optimizers(self, lf, keys, name, rank, in_backward):
+        optimizer = lf.job(TRAIN + f"finetuning_type: full\n{keys}\n").optimizer
+        assert (optimizer.name, optimizer.rank, optimizer.in_backward) == (name, rank, in_backward)
+
+    def test_a_multimodal_model_keeps_its_tower_frozen(self, lf, monkeypatch):
+        monkeypatch.setattr(llamafactory_method, "find_model", lambda *_: Multimodal())
+        full = TRAIN + "finetuning_type: full\n"
+        assert lf.job(full).trainable == [r"^(?!(?:model\.visual)\.)"]
+        assert lf.job(full + "freeze_vision_tower: false\n").trainable is None
+
+    def test_shipped_deepspeed_files_are_known(self, lf):
+        reading = lf.read(TRAIN + "bf16: true\ndeepspeed: examples/deepspeed/ds_z3_offload_config.json\n")
+        zero = reading.job.parallelism.zero
+        assert (zero.stage, zero.offload_optimizer.device, zero.offload_parameters.device) == (3, "cpu", "cpu")
+        assert reading.job.hardware.gpus == 8
+        assert reading.problems == []
+
+
+class TestMegatron:
+    TEXT = TRAIN + "finetuning_type: full\nbf16: true\ntensor_model_parallel_size: 2\npipeline_model_parallel_size: 4\n"
+
+    def test_degrees_and_main_parameters(self, lf):
+        job = lf.job(self.TEXT + "use_distributed_optimizer: true\nrecompute_granularity: full\n")
+        assert (job.parallelism.tensor, job.parallelism.pipeline, job.hardware.gpus) == (2, 4, 8)
+        assert (job.weights.dtype, job.precision.master_weights, job.precision.autocast) == ("bfloat16", True, None)
+        assert (job.parallelism.zero.stage, job.activation_checkpointing) == (1, "full")
+        assert lf.job(self.TEXT, gpus=32).hardware.gpus == 32
+
+    def test_its_keys_are_not_unknown(self, lf):
+        assert lf.problems(self.TEXT + "bias_activation_fusion: true\n", "unknown-key") == []
+
+
+class TestInference:
+    def test_vllm(self, lf):
+        job = lf.job(CHAT + "infer_backend: vllm\nvllm_gpu_util: 0.9\nadapter_name_or_path: saves/x\n", gpus=2)
+        inference = job.inference
+        assert (job.kind, inference.engine, inference.max_model_len, inference.gpu_memory_utilization) == ("inference", "vllm", 4096, 0.9)
+        assert (inference.enable_lora, inference.max_lora_rank, job.parallelism.tensor) == (True, 32, 2)
+
+    def test_transformers_chats_one_at_a_time(self, lf):
+        inference = lf.job(CHAT + "infer_backend: huggingface\n").inference
+        assert (inference.engine, inference.batch_size, inference.prompt_length, inference.new_tokens) == ("transformers", 1, 2048, 1024)
+
+    def test_evaluation_scores_one_token(self, lf):
+        inference = lf.job("model_name_or_path: a/b\nfinetuning_type: full\ntask: mmlu\nbatch_size: 16\ntemplate: x\n").inference
+        assert (inference.batch_size, inference.new_tokens) == (16, 1)
+
+    def test_prediction_takes_the_evaluation_batch(self, lf):
+        text = TRAIN.replace("do_train", "do_predict") + "per_device_eval_batch_size: 2\npredict_with_generate: true\n"
+        job = lf.job(text)
+        assert (job.kind, job.inference.batch_size) == ("inference", 2)
+
+    @pytest.mark.parametrize(("device", "engine"), [("", "cpu"), ("export_device: cpu\n", "cpu"), ("export_device: auto\n", "transformers")])
+    def test_an_export_runs_on_the_cpu_unless_told_otherwise(self, lf, device, engine):
+        assert lf.job(CHAT + "export_dir: out\n" + device).inference.engine == engine
+
+
+class TestKeys:
+    def test_a_misspelt_key(self, lf):
+        found = lf.problems(TRAIN + "cutof_len: 4096\n", "unknown-key")
+        assert [(item.key, item.values["suggestion"], item.values["treatment"]) for item in found] == [("cutof_len", "cutoff_len", "refused")]
+
+    def test_a_removed_key(self, lf):
+        found = lf.problems(TRAIN + "evaluation_strategy: steps\n", "deprecated-key")
+        assert [(item.key, item.values["replacement"]) for item in found] == [("evaluation_strategy", "eval_strategy")]
