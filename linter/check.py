@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 SUFFIXES = (".yaml", ".yml", ".json", ".toml")
+INTERNAL_ERROR = "internal error"
+"""How the reason of a file begins on which gpulint itself failed."""
+
 _SKIPPED_FOLDERS = {"node_modules", "__pycache__", "venv", "site-packages"}
 
 
@@ -102,8 +105,9 @@ def _check_file(found: Found, settings: Settings, rules: object) -> _Outcome:
         name = form.name if form else None
         reason = error.reason if error.path == path else str(error)
         return _Outcome(FileResult(path, name, "error", reason, error.line, error.column), [], {})
-    except RecursionError:
-        return _Outcome(FileResult(path, form.name if form else None, "error", "nested too deeply"), [], {})
+    except Exception as error:  # a defect of ours on one file must not hide what the others hold
+        reason = f"{INTERNAL_ERROR} ({type(error).__name__}: {error}); please report it"
+        return _Outcome(FileResult(path, form.name if form else None, "error", " ".join(reason.split())), [], {})
     kept = [item for item in findings if not opened.directives.ignores(item.location.span.line, item.rule, item.name)]
     texts = {document.path: document.text}
     texts |= {other.path: other.text for other in opened.reading.references.values()}

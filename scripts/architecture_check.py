@@ -20,7 +20,7 @@ Table = dict[str, Any]
 _INERT = re.compile(
     r"(token_id|token_index|dropout|eps$|rope_(?!head)|initializer|_coef$|use_cache|output_|return_dict|loss|softcap|"
     r"theta|aux_|jitter|norm_topk|seed|chunk_size_feed|pretraining_tp|is_decoder|is_encoder_decoder|scaling|"
-    r"add_cross_attention|tie_encoder_decoder|transformers_version|grid|seq_length|factor$)"
+    r"add_cross_attention|tie_encoder_decoder|transformers_version|grid|seq_length|factor$|is_gated_act)"
 )
 
 

@@ -118,7 +118,21 @@ def verify(*model_types: str) -> None:
     print(failed, "model types disagree somewhere")
 
 
-COMMANDS = {"architectures": architectures, "draft": draft, "verify": verify}
+def catalogue(source: str) -> None:
+    """Write the catalogue of hub ids from `source`."""
+    import model_catalogue
+
+    model_catalogue.write(json.loads(Path(source).read_text()), DATA)
+
+
+def peft() -> None:
+    """Write the tables of PEFT's targets from the installed packages."""
+    import model_lora
+
+    model_lora.write(DATA)
+
+
+COMMANDS = {"architectures": architectures, "catalogue": catalogue, "peft": peft, "draft": draft, "verify": verify}
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] not in COMMANDS:

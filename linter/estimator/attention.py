@@ -7,69 +7,94 @@ from typing import TYPE_CHECKING
 from .adapters import project
 from .kernels import attend
 from .norms import NORMS
-from .ops import relayout, scale, split, window
+from .ops import relayout, repeat, scale, select, split, window
 from .rope import ROPES
 
 if TYPE_CHECKING:
     from .kernels import Heads
     from .modules import Linear, Modules
+    from .norms import Norm
     from .rope import Table
     from .setting import Setting
     from .tape import Tensor
 
 
-def attention(x: Tensor, modules: Modules, s: Setting, table: Table, mask: Tensor | None, at: Heads) -> Tensor:
-    """softmax(q k') v and its output projection."""
-    traits = s.traits
-    turn = ROPES[traits.rope]
-    q, k, v = _projected(x, modules, s, at)
-    if traits.rope == "partial":
-        turned = turn(q, table), turn(k, table)
-        q, k = turned
-        del turned
-    elif traits.rope != "none":
-        turned = turn(q, table), turn(k, table)
-        q, k = turned
-        del turned
-    y = attend(s.attention, q, k, v, mask, at)
-    return project(y, modules.need("o"), s.rows)
-
-
-def _projected(x: Tensor, modules: Modules, s: Setting, at: Heads) -> tuple[Tensor, Tensor, Tensor]:
-    traits = s.traits
+def attention(
+    x: Tensor, modules: Modules, s: Setting, table: Table, mask: Tensor | None, at: Heads, turn: str
+) -> Tensor:
+    """softmax(q k') v and its output projection; `turn` names the rotary embedding of this layer."""
     fused = modules.role("qkv")
-    q_size = s.rows * at.heads * at.head_dim
-    k_size = s.rows * at.kv_heads * at.head_dim
-    v_size = s.rows * at.kv_heads * at.value_dim
-    if fused is not None:
-        qkv = project(x, fused, s.rows)
-        if traits.qkv == "split":
-            q, k, v = split(qkv, (q_size, k_size, v_size))
-        else:
-            q, k, v = window(qkv, q_size), window(qkv, k_size), window(qkv, v_size)
-        return (relayout(q), relayout(k), v) if traits.rope != "none" else (q, k, v)
+    whole = project(x, fused, s.rows) if fused else None
+    q, k, v = _separate(x, modules, s, at) if whole is None else _fused(whole, s, at)
+    if turn != "none":
+        turned = ROPES[turn](q, k, table)
+        q, k = turned
+        del turned
+    if s.traits.norm_at == "rope":
+        norm = NORMS[s.traits.head_norm]
+        first, second = _head_norms(modules)
+        q = norm(q, first, s.rows * at.heads)
+        k = norm(k, second, s.rows * at.kv_heads)
+    y = attend(s.attention, q, k, v, mask, at)
+    y = project(y, modules.need("o"), s.rows)
+    del whole
+    return y
+
+
+def _separate(x: Tensor, modules: Modules, s: Setting, at: Heads) -> tuple[Tensor, Tensor, Tensor]:
+    """One projection each. A norm over whole rows comes before the next projection, one over heads after all."""
+    traits = s.traits
+    first, second = _head_norms(modules) if traits.head_norm else (None, None)
+    norm = NORMS[traits.head_norm] if first is not None or traits.head_norm == "rms_bare" else None
+    if norm is not None and traits.norm_at in ("whole", "first"):
+        return _normed(x, modules, s, at, norm)
     q = project(x, modules.need("q"), s.rows)
-    q_norm, k_norm = _head_norms(modules)
-    norm = NORMS[traits.head_norm] if traits.head_norm and q_norm is not None else None
     if traits.query_scale:
         q = scale(q)
-    if norm is None:
-        q = relayout(q) if traits.rope != "none" else q
-        k = project(x, modules.need("k"), s.rows)
-        k = relayout(k) if traits.rope != "none" else k
-        v = project(x, modules.need("v"), s.rows)
-        return q, k, v
-    whole = traits.norm_at == "whole"
-    rows, k_rows = (s.rows, s.rows) if whole else (s.rows * at.heads, s.rows * at.kv_heads)
-    q = relayout(norm(q, q_norm, rows)) if whole else norm(relayout(q), q_norm, rows)
     k = project(x, modules.need("k"), s.rows)
-    k = relayout(norm(k, k_norm, k_rows)) if whole else norm(relayout(k), k_norm, k_rows)
     v = project(x, modules.need("v"), s.rows)
+    q, k = relayout(q), relayout(k)
+    if norm is not None and traits.norm_at == "heads":
+        q = norm(q, first, s.rows * at.heads)
+        k = norm(k, second, s.rows * at.kv_heads)
     return q, k, v
 
 
-Q_NORMS = ("q_norm", "q_layernorm", "query_layernorm", "q_layernorm.norms")
-K_NORMS = ("k_norm", "k_layernorm", "key_layernorm", "k_layernorm.norms")
+def _normed(x: Tensor, modules: Modules, s: Setting, at: Heads, norm: Norm) -> tuple[Tensor, Tensor, Tensor]:
+    first, second = _head_norms(modules)
+    if s.traits.norm_at == "whole":
+        q = relayout(norm(project(x, modules.need("q"), s.rows), first, s.rows))
+        k = relayout(norm(project(x, modules.need("k"), s.rows), second, s.rows))
+    else:
+        q = norm(relayout(project(x, modules.need("q"), s.rows)), first, s.rows * at.heads)
+        k = norm(relayout(project(x, modules.need("k"), s.rows)), second, s.rows * at.kv_heads)
+    return q, k, project(x, modules.need("v"), s.rows)
+
+
+def _fused(qkv: Tensor, s: Setting, at: Heads) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values taken out of one projection."""
+    q_size = s.rows * at.heads * at.head_dim
+    k_size = s.rows * at.kv_heads * at.head_dim
+    v_size = s.rows * at.kv_heads * at.value_dim
+    kind = s.traits.qkv
+    if kind == "split":
+        q, k, v = split(qkv, (q_size, k_size, v_size))
+    elif kind == "chunk":
+        q, k, v = split(relayout(qkv), (q_size, k_size, v_size))
+    elif kind == "multi_query":
+        q, k, v = window(qkv, q_size), select(qkv, k_size), select(qkv, v_size)
+    elif kind == "grouped":
+        size = s.rows * s.groups * at.head_dim
+        q, k, v = window(qkv, q_size), select(qkv, size), select(qkv, size)
+        q, k, v = repeat(q, q_size), repeat(k, q_size), repeat(v, q_size)
+    else:
+        q, k, v = window(qkv, q_size), window(qkv, k_size), window(qkv, v_size)
+        q, k = relayout(q), relayout(k)
+    return q, k, v
+
+
+Q_NORMS = ("q_norm", "q_layernorm", "query_layernorm", "q_layernorm.norms", "qk_norm")
+K_NORMS = ("k_norm", "k_layernorm", "key_layernorm", "k_layernorm.norms", "qk_norm")
 
 
 def _head_norms(modules: Modules) -> tuple[Linear | None, Linear | None]:

@@ -74,7 +74,12 @@ def optimizer(
     lines = []
     if masters:
         lines.append(
-            Term("optimizer", f"4 B x {count:,} fp32 master weights{share}", masters, "precision.master_weights")
+            Term(
+                "optimizer",
+                f"{masters / max(1, count):g} B x {count:,} master weights{share}",
+                masters,
+                "precision.master_weights",
+            )
         )
     name = job.optimizer.name
     if kept.allocated:

@@ -1,4 +1,8 @@
-"""Mixtures of experts as transformers 5 runs them: rows sorted by expert, grouped matmuls."""
+"""Mixtures of experts as transformers 5 runs them: rows sorted by expert, grouped matmuls.
+
+S = rows x top_k is the number of rows that the experts see. The load-balancing loss (`output_router_logits`) and
+expert parallelism over several GPUs are not modelled.
+"""
 
 from __future__ import annotations
 
@@ -6,49 +10,80 @@ from typing import TYPE_CHECKING
 
 from .activation import activation
 from .adapters import project
-from .ops import gather, grouped_linear, mul, softmax, split, to, topk, total
+from .ops import (
+    clamp,
+    divide,
+    gather,
+    grouped_linear,
+    leaf,
+    linear_wide,
+    mul,
+    scale,
+    shift,
+    softmax,
+    split,
+    to,
+    topk,
+    total,
+    unary,
+    window,
+)
 
 if TYPE_CHECKING:
-    from .modules import Modules
+    from .modules import Linear, Modules
     from .setting import Setting
     from .tape import Tensor
 
 
-def experts(x: Tensor, modules: Modules, s: Setting) -> Tensor:
-    """Router, then the chosen experts' rows through grouped matmuls, weighted and summed back."""
-    weights, chosen = route(x, modules, s)
-    return routed(x, weights, chosen, modules, s)
-
-
 def route(x: Tensor, modules: Modules, s: Setting) -> tuple[Tensor, Tensor]:
-    """Mixtral's router: softmax in float32 over the logits, top k, normalised."""
-    logits = project(x, modules.need("router"), s.rows)
-    probabilities = softmax(to(logits, 4), 4)
+    """The chosen experts' weights and their int64 indices, by the router of the model type."""
+    kind = s.traits.router
+    router = modules.need("router")
+    if kind in ("sigmoid", "softmax_wide"):
+        return _wide_router(x, router, s, kind == "sigmoid")
+    logits = project(x, router, s.rows)
+    e = logits.e
+    if kind == "chosen":
+        values, chosen = topk(to(logits, 4) if s.traits.residual_scale else logits, s.rows * s.top_k)
+        return to(softmax(values, values.e, fused=True), e), chosen
+    probabilities = softmax(logits, 4)
     values, chosen = topk(probabilities, s.rows * s.top_k)
-    return values, chosen
+    values = divide(values, s.rows)
+    return (to(values, e) if s.traits.weights == "narrow" else values), chosen
 
 
-def routed(x: Tensor, weights: Tensor, chosen: Tensor, modules: Modules, s: Setting) -> Tensor:
-    """`grouped_mm_experts_forward` (integrations/moe.py): S = rows x top_k rows through both expert matmuls.
+def _wide_router(x: Tensor, router: Linear, s: Setting, sigmoid: bool) -> tuple[Tensor, Tensor]:
+    """DeepSeek's: logits from a float32 copy of x, so that copy is saved for the router's gradient."""
+    wide = to(x, 4)
+    logits = linear_wide(wide, to(leaf(x.storage.tape, router.weight), 4), s.rows)
+    if not sigmoid:
+        values, chosen = topk(softmax(logits, 4), s.rows * s.top_k)
+        return scale(values), chosen
+    scores = unary(logits, save_input=False, save_output=True)
+    chosen = x.storage.tape.new(s.rows * s.top_k, 8)
+    values = divide(gather(scores, s.rows * s.top_k, chosen), s.rows)
+    return scale(values), chosen
+
+
+def routed(x: Tensor, modules: Modules, s: Setting) -> Tensor:
+    """`grouped_mm_experts_forward` (integrations/moe.py).
 
     Saved: the sorted input rows, gate and up, act(gate), their product, the unweighted output. Grouped matmuls are
     not in autocast's lists: they run in the experts' own width.
     """
+    weights, chosen = route(x, modules, s)
+    return _grouped(x, weights, chosen, modules, s)
+
+
+def _grouped(x: Tensor, weights: Tensor, chosen: Tensor, modules: Modules, s: Setting) -> Tensor:
     tape = x.storage.tape
     count = s.rows * s.top_k
-    gate_up, down = modules.need("expert_gate_up"), modules.need("expert_down")
-    order = tape.new(count, 8)
-    perm = tape.new(count, 8)
-    source = tape.new(count, 8)
-    rows = gather(x, count * s.hidden, source)
-    del source
+    order, perm = tape.new(count, 8), tape.new(count, 8)
+    rows = gather(x, count * s.hidden, tape.new(count, 8))
     scores = gather(weights, count, perm)
-    both = grouped_linear(rows, gate_up.weight, count)
-    first, second = split(both, (both.n // 2, both.n // 2))
-    del both
-    out = mul(activation(s.activation)(first), second)
-    del first, second
-    out = grouped_linear(out, down.weight, count)
+    out = grouped_linear(rows, modules.need("expert_gate_up"), count, modules.leaf("experts.gate_up_proj_bias"), order)
+    out = _gate(out, s)
+    out = grouped_linear(out, modules.need("expert_down"), count, modules.leaf("experts.down_proj_bias"), order)
     weighted = mul(out, scores)
     inverse = tape.new(count, 8)
     weighted = gather(weighted, weighted.n, inverse)
@@ -57,3 +92,25 @@ def routed(x: Tensor, weights: Tensor, chosen: Tensor, modules: Modules, s: Sett
     return result
 
 
+def _gate(both: Tensor, s: Setting) -> Tensor:
+    if s.traits.gate == "clamped":
+        return _clamped(both)
+    first, second = split(both, (both.n // 2, both.n // 2))
+    return mul(activation(s.activation)(first), second)
+
+
+def _clamped(both: Tensor) -> Tensor:
+    """gpt-oss: gate and up clamped, (up + 1) * gate * sigmoid(alpha * gate)."""
+    gate, up = window(both, both.n // 2), window(both, both.n // 2)
+    gate = clamp(gate)
+    up = clamp(up)
+    glu = mul(gate, unary(scale(gate), save_input=False, save_output=True))
+    return mul(shift(up), glu)
+
+
+def shared_gate(x: Tensor, output: Tensor, modules: Modules, s: Setting) -> Tensor:
+    """Qwen2-MoE: the shared expert's output times a sigmoid gate of one column."""
+    gate = modules.leaf("shared_expert_gate")
+    if gate is None:
+        return output
+    return mul(unary(project(x, gate, s.rows), save_input=False, save_output=True), output)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .ops import add, contiguous, copied, dropout, matmul, repeat, scale, softmax, to, unary
+from .ops import add, contiguous, copied, dropout, expand, matmul, pad, repeat, scale, softmax, to, unary, window
 from .tape import Tensor
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ class Heads(NamedTuple):
     dropout: float = 0.0
     softcap: bool = False
     native: bool = False
+    direct: bool = False
 
     @property
     def scores(self) -> int:
@@ -51,19 +52,40 @@ def attend(implementation: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | 
     grouped = at.heads != at.kv_heads
     same = at.head_dim == at.value_dim
     if implementation == "sdpa":
-        if grouped and (mask is not None or not same or at.head_dim > 256):
-            k, v, grouped = repeat(k, q.n // at.head_dim * at.head_dim), repeat(v, _values(q, at)), False
+        if grouped and not at.direct and (mask is not None or not same or at.head_dim > 256):
+            k, v, grouped = repeated(k, q.n, at), repeated(v, _values(q, at), at), False
         if tape.autocast:
             q, k, v = to(q, tape.autocast), to(k, tape.autocast), to(v, tape.autocast)
         if q.e == 2 and mask is None and same and at.head_dim <= 256:
-            return flash(q, k, v, at)
+            return token_major(flash(q, k, v, at), q)
         align = 8 if q.e == 2 else 4
         if not grouped and at.head_dim % align == 0 and at.value_dim % align == 0:
             return efficient(q, k, v, mask, at)
         y = math(q, k, v, mask, at)
         return copied(y) if at.batch > 1 else contiguous(y)
     q, k, v = to(q, 2), to(k, 2), to(v, 2)
-    return flash(q, k, v, at)
+    if not same:
+        v = pad(v, q.n)
+    y = token_major(flash(q, k, v, at), q)
+    return y if same else window(y, _values(q, at))
+
+
+def token_major(y: Tensor, q: Tensor) -> Tensor:
+    """The flash kernel's output lies in memory as q does; what follows wants whole tokens."""
+    return contiguous(y) if q.heads_first else y
+
+
+def spread(x: Tensor, n: int, at: Heads) -> Tensor:
+    """One key head broadcast by matmul: a view, laid out for every sequence where there are several."""
+    if x.n == n:
+        return x
+    y = expand(x, n)
+    return contiguous(y) if at.batch > 1 else y
+
+
+def repeated(x: Tensor, n: int, at: Heads) -> Tensor:
+    """`repeat_kv` of transformers: a copy, but of a single key head a view."""
+    return expand(x, n) if at.kv_heads == 1 else repeat(x, n)
 
 
 def _values(q: Tensor, at: Heads) -> int:
@@ -77,7 +99,7 @@ def flash(q: Tensor, k: Tensor, v: Tensor, at: Heads) -> Tensor:
     grouped queries, dK and dV for all query heads (aten flash_attn/flash_api.cpp `mha_bwd`).
     """
     tape, e, n, kn, vn = q.storage.tape, q.e, q.n, k.n, v.n
-    y = tape.new(_values(q, at), e)
+    y = tape.new(v.n if at.kv_heads == at.heads else n, e)
     lse = tape.new(at.batch * at.heads * at.length, 4)
     seeds = tape.new(3, 8)
     padded = up_to(at.length, 128)
@@ -131,19 +153,22 @@ def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Ten
     Saved: q, k, v and the probabilities; `_safe_softmax` needs a mask of one byte per score for a moment
     (aten native/transformers/attention.cpp `_scaled_dot_product_attention_math`).
     """
-    tape = q.storage.tape
+    tape, e = q.storage.tape, q.e
+    size = _values(q, at)
+    q, k, v = to(q, 4), to(k, 4), to(v, 4)
     scaled = scale(q)
     causal = None if mask is not None else tape.new(at.length * at.length, 1)
-    bias = tape.new(at.length * at.length, q.e) if mask is None else _float_mask(tape, mask, q.e, at)
-    if at.heads != at.kv_heads:
-        k, v = repeat(k, q.n), repeat(v, _values(q, at))
-    scores = matmul(contiguous(scaled) if at.batch > 1 else scaled, scale(k), at.scores)
+    bias = tape.new(at.length * at.length, 4) if mask is None else _float_mask(tape, mask, e, at)
+    if at.heads != at.kv_heads and not at.direct:
+        k, v = repeat(k, q.n), repeat(v, size)
+    scores = matmul(contiguous(scaled) if at.batch > 1 else scaled, spread(scale(k), q.n, at), at.scores)
     scores = add(scores, bias) if bias is not None else scores
-    tape.scratch(at.scores * (1 + scores.e))
-    scores = softmax(scores, scores.e, fused=True)
+    tape.scratch(at.scores * 5)
+    scores = softmax(scores, 4, fused=True)
     scores = dropout(scores, at.dropout)
-    y = matmul(scores, v, _values(q, at))
-    del causal
+    returned = to(scores, e)
+    y = to(matmul(scores, spread(v, size, at), size), e)
+    del causal, returned
     return y
 
 
@@ -152,11 +177,12 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
     tape = q.storage.tape
     grouped = at.heads != at.kv_heads
     if grouped:
-        keys, values = repeat(k, q.n), repeat(v, _values(q, at))
+        keys, values = repeated(k, q.n, at), repeated(v, _values(q, at), at)
     else:
         keys, values = k, v
     moved = at.batch > 1
-    weights = scale(_product(q, keys, at.scores, moved, moved and not grouped))
+    laid = grouped and at.kv_heads > 1
+    weights = scale(_product(q, keys, at.scores, moved, moved and not laid))
     if at.softcap:
         weights = scale(weights)
         weights = unary(weights, save_input=False, save_output=True)
@@ -168,7 +194,7 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
     else:
         weights = to(softmax(weights, 4), q.e)
     weights = dropout(weights, at.dropout)
-    y = _product(weights, values, _values(q, at), False, moved and not grouped)
+    y = _product(weights, values, _values(q, at), False, moved and not laid)
     y = copied(y) if moved else contiguous(y)
     return y
 

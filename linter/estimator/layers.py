@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .attention import attention
+from .latent import latent_attention
 from .mlp import feed_forward
 from .norms import NORMS
-from .ops import add, dropout, scale
+from .ops import add, add_to, dropout, scale
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,10 +34,11 @@ class Layer:
         self.mask = mask
         self.positions = positions
         self.at: Heads = s.at()
+        self.turn = s.turn(layer)
         self._norm = NORMS[s.traits.norm]
 
     def __call__(self, x: Tensor) -> Tensor:
-        return ORDERS[self.s.traits.order](self, x)
+        return ORDERS[self.s.order](self, x)
 
     def norm(self, x: Tensor, slot: int) -> Tensor:
         """The norm of a slot: before attention, after it, before the MLP, after it."""
@@ -49,7 +51,9 @@ class Layer:
 
     def attention(self, x: Tensor) -> Tensor:
         """Attention and the dropout after it."""
-        y = attention(x, self.modules, self.s, self.table, self.mask, self.at)
+        if self.s.latent:
+            return latent_attention(x, self.modules, self.s, self.table, self.mask, self.at)
+        y = attention(x, self.modules, self.s, self.table, self.mask, self.at, self.turn)
         return dropout(y, self.s.residual_dropout)
 
     def mlp(self, x: Tensor) -> Tensor:
@@ -62,21 +66,51 @@ class Layer:
         return scale(x) if self.s.traits.residual_scale else x
 
     def pre(self, x: Tensor) -> Tensor:
+        """Llama."""
         residual = x
         h = self.norm(x, 0)
-        if self.s.traits.keeps == "attention":
-            branch = self.attention(h)
-            h = add(branch, residual)
-        else:
-            h = self.attention(h)
-            h = add(residual, self.scaled(h))
+        h = self.attention(h)
+        h = add(residual, self.scaled(h))
         residual = h
         h = self.norm(h, 2)
         h = self.mlp(h)
         h = add(residual, self.scaled(h))
         return h
 
+    def pre_keeping(self, x: Tensor) -> Tensor:
+        """GPT-2: the attention's output has a name of its own to the end."""
+        residual = x
+        h = self.norm(x, 0)
+        branch = self.attention(h)
+        h = add(branch, residual)
+        residual = h
+        h = self.norm(h, 2)
+        h = self.mlp(h)
+        h = add(residual, h)
+        return h
+
+    def pre_stable(self, x: Tensor) -> Tensor:
+        """StableLM: the normed input keeps its name too."""
+        residual = x
+        h = self.norm(x, 0)
+        branch = self.attention(h)
+        residual = add(residual, branch)
+        other = self.norm(residual, 2)
+        other = self.mlp(other)
+        h = add(residual, other)
+        return h
+
+    def pre_neox(self, x: Tensor) -> Tensor:
+        """GPT-NeoX without parallel residual."""
+        branch = self.norm(x, 0)
+        branch = self.attention(branch)
+        branch = add(branch, x)
+        other = self.norm(branch, 2)
+        other = self.mlp(other)
+        return add(other, branch)
+
     def sandwich(self, x: Tensor) -> Tensor:
+        """Gemma 2: a norm on both sides of each branch."""
         residual = x
         h = self.norm(x, 0)
         h = self.attention(h)
@@ -90,6 +124,7 @@ class Layer:
         return h
 
     def post(self, x: Tensor) -> Tensor:
+        """OLMo 2: a norm behind each branch."""
         residual = x
         h = self.attention(x)
         h = self.norm(h, 1)
@@ -101,21 +136,61 @@ class Layer:
         return h
 
     def parallel(self, x: Tensor) -> Tensor:
+        """Phi, GPT-J: attention and MLP of the same normed input, then the residual."""
         residual = x
         h = self.norm(x, 0)
         branch = self.attention(h)
-        if self.s.traits.norm == "cohere":
-            other = self.mlp(h)
-            h = add(add(residual, branch), other)
-            return h
         other = self.mlp(h)
         h = add(add(branch, other), residual)
         return h
 
+    def parallel_residual(self, x: Tensor) -> Tensor:
+        """Cohere, StableLM 2 12B: the residual joins the attention first."""
+        residual = x
+        h = self.norm(x, 0)
+        branch = self.attention(h)
+        other = self.mlp(h)
+        h = add(add(residual, branch), other)
+        return h
+
+    def parallel_norms(self, x: Tensor) -> Tensor:
+        """GPT-NeoX: each branch has its own norm of the input."""
+        branch = self.norm(x, 0)
+        branch = self.attention(branch)
+        other = self.norm(x, 2)
+        other = self.mlp(other)
+        return add(add(other, branch), x)
+
+    def falcon(self, x: Tensor) -> Tensor:
+        """Falcon: one or two norms of the input, the MLP's output takes the attention's in place."""
+        residual = x
+        first = self.norm(x, 0)
+        second = self.norm(x, 2) if self.modules.leaf("ln_mlp") is not None else first
+        branch = self.attention(first)
+        other = feed_forward(second, self.modules, self.s)
+        other = add_to(other, branch)
+        return add(residual, dropout(other, self.s.residual_dropout))
+
+    def falcon_serial(self, x: Tensor) -> Tensor:
+        """Falcon-RW: attention, then the MLP."""
+        first = self.norm(x, 0)
+        branch = self.attention(first)
+        residual = add(x, branch)
+        second = self.norm(residual, 2)
+        other = feed_forward(second, self.modules, self.s)
+        return add(residual, dropout(other, self.s.residual_dropout))
+
 
 ORDERS: dict[str, Callable[[Layer, Tensor], Tensor]] = {
     "pre": Layer.pre,
+    "pre_keeping": Layer.pre_keeping,
+    "pre_stable": Layer.pre_stable,
+    "pre_neox": Layer.pre_neox,
     "sandwich": Layer.sandwich,
     "post": Layer.post,
     "parallel": Layer.parallel,
+    "parallel_residual": Layer.parallel_residual,
+    "parallel_norms": Layer.parallel_norms,
+    "falcon": Layer.falcon,
+    "falcon_serial": Layer.falcon_serial,
 }

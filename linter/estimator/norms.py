@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .ops import layer_norm, leaf, mean, mul, power, rsqrt, shift, sub, to
+from .ops import layer_norm, leaf, mean, mul, power, rsqrt, shift, sub, to, widened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,9 +72,12 @@ def cohere(x: Tensor, module: Linear | None, rows: int) -> Tensor:
 
 
 def layer(x: Tensor, module: Linear | None, rows: int) -> Tensor:
-    """nn.LayerNorm."""
+    """nn.LayerNorm; autocast runs it in float32."""
     assert module is not None
-    return layer_norm(x, module.weight, module.bias, rows)
+    tape = x.storage.tape
+    e = 4 if tape.autocast else x.e
+    wide = to(x, e)
+    return layer_norm(wide, widened(tape, module.weight, e), widened(tape, module.bias, e), rows)
 
 
 def layer_bare(x: Tensor, _module: Linear | None, rows: int) -> Tensor:
@@ -83,9 +86,12 @@ def layer_bare(x: Tensor, _module: Linear | None, rows: int) -> Tensor:
 
 
 def layer_plus_one(x: Tensor, module: Linear | None, rows: int) -> Tensor:
-    """Nemotron's: F.layer_norm with weight + 1."""
+    """Nemotron's: F.layer_norm with weight + 1, in autocast's own width."""
     assert module is not None
-    return layer_norm(x, module.weight, module.bias, rows)
+    tape = x.storage.tape
+    e = tape.autocast or x.e
+    weight = to(shift(leaf(tape, module.weight)), e)
+    return layer_norm(to(x, e), weight, widened(tape, module.bias, e), rows)
 
 
 NORMS: dict[str, Norm] = {

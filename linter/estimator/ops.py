@@ -14,7 +14,8 @@ from .tape import Node, Parameter, Tensor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .tape import Tape
+    from .modules import Linear
+    from .tape import Operand, Tape
 
 
 def _made(x: Tensor, node: Node | None, slot: int = 0) -> Tensor:
@@ -34,6 +35,7 @@ def to(x: Tensor, e: int) -> Tensor:
         return x
     tape, n, was = x.storage.tape, x.n, x.e
     y = tape.new(n, e, x.storage.logits)
+    y.heads_first = x.heads_first
     return _made(y, tape.node((x,), lambda _: (tape.new(n, was),), saves=0, makes=n * was))
 
 
@@ -62,6 +64,15 @@ def repeat(x: Tensor, n: int) -> Tensor:
     """Keys or values repeated for every query head; backward sums over the repeats."""
     tape, was, e = x.storage.tape, x.n, x.e
     y = tape.new(n, e)
+    return _made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
+
+
+def expand(x: Tensor, n: int) -> Tensor:
+    """x read `n` elements wide without a copy; backward sums over the repeats."""
+    if x.n == n:
+        return x
+    tape, was, e = x.storage.tape, x.n, x.e
+    y = Tensor(x.storage, n, e, view=True)
     return _made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
 
 
@@ -183,6 +194,24 @@ def cat(parts: Sequence[Tensor]) -> Tensor:
     )
 
 
+def filled(a: Tensor, b: Tensor, n: int) -> Tensor:
+    """A new tensor of `n` elements that a and b are copied into; each copy clones the gradient (CopySlices)."""
+    tape = a.storage.tape
+    an, bn, e = a.n, b.n, a.e
+    y = tape.new(n, e)
+
+    def back(_: Tensor) -> tuple[Tensor, Tensor]:
+        clone = tape.new(n, e)
+        second = tape.new(bn, e)
+        del clone
+        clone = tape.new(n, e)
+        first = tape.new(an, e)
+        del clone
+        return first, second
+
+    return _made(y, tape.node((a, b), back, saves=0, makes=an * e))
+
+
 def window(x: Tensor, n: int) -> Tensor:
     """A slice: a view whose backward copies the gradient into zeros of the whole size."""
     tape, was, e = x.storage.tape, x.n, x.e
@@ -190,11 +219,25 @@ def window(x: Tensor, n: int) -> Tensor:
     return _made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0))
 
 
+def pad(x: Tensor, n: int) -> Tensor:
+    """A copy with zeros behind each head, `n` elements; backward is a window of the gradient."""
+    tape, was = x.storage.tape, x.n
+    y = tape.new(n, x.e)
+    return _made(y, tape.node((x,), lambda g: (Tensor(g.storage, was, g.e, view=True),), saves=0))
+
+
 def split(x: Tensor, sizes: Sequence[int]) -> list[Tensor]:
     """Views that cover x; backward concatenates their gradients."""
     tape, was, e = x.storage.tape, x.n, x.e
     node = tape.node((x,), lambda *_: (tape.new(was, e),), saves=0, slots=len(sizes))
     return [_made(Tensor(x.storage, n, e, view=True), node, slot) for slot, n in enumerate(sizes)]
+
+
+def select(x: Tensor, n: int) -> Tensor:
+    """x[..., [i], :]: a copy by index, whose backward adds into zeros of x's size."""
+    tape, was, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+    return _made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
@@ -211,25 +254,29 @@ def dropout(x: Tensor, p: float) -> Tensor:
     return _made(y, tape.node((x,), back))
 
 
-def layer_norm(x: Tensor, weight: Parameter | None, bias: Parameter | None, rows: int) -> Tensor:
-    """Fused layer normalisation: saves x and 8 bytes a row of statistics. Autocast runs it in float32."""
-    tape = x.storage.tape
-    e = 4 if tape.autocast else x.e
-    wide = to(x, e)
-    w, b = (None if p is None else _widened(tape, p, e) for p in (weight, bias))
-    n, parts = wide.n, tuple(None if p is None or not p.trainable else p.n for p in (weight, bias))
+def layer_norm(x: Tensor, weight: Operand, bias: Operand, rows: int) -> Tensor:
+    """Fused layer normalisation in x's width: saves x and 8 bytes a row of statistics."""
+    tape, n, e = x.storage.tape, x.n, x.e
     y = tape.new(n, e)
-    kept = (wide.storage, tape.new(2 * rows, 4), w)
-    needed = wide.node is not None
+    sizes = tuple(p.n if _needs(p) else 0 for p in (weight, bias))
+    kept = (x.storage, tape.new(2 * rows, 4), weight)
+    needed = x.node is not None
 
     def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, ...]:
-        return (tape.new(n, e) if needed else None, *(None if p is None else tape.new(p, e) for p in parts))
+        return (tape.new(n, e) if needed else None, *(tape.new(p, e) if p else None for p in sizes))
 
-    return _made(y, tape.node((wide, w, b), back))
+    return _made(y, tape.node((x, weight, bias), back))
 
 
-def _widened(tape: Tape, weight: Parameter, e: int) -> Tensor | Parameter:
-    return weight if weight.e == e else to(leaf(tape, weight), e)
+def _needs(x: Operand) -> bool:
+    if isinstance(x, Parameter):
+        return x.trainable
+    return x is not None and x.node is not None
+
+
+def widened(tape: Tape, weight: Parameter | None, e: int) -> Tensor | Parameter | None:
+    """A weight in `e` bytes an element, outside autocast's cache."""
+    return weight if weight is None or weight.e == e else to(leaf(tape, weight), e)
 
 
 def matmul(a: Tensor, b: Tensor, n: int) -> Tensor:
@@ -321,24 +368,71 @@ def total(x: Tensor, n: int) -> Tensor:
     return _made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
 
 
-def grouped_linear(x: Tensor, weight: Parameter, rows: int) -> Tensor:
-    """One matmul over rows grouped by expert, in the weight's width (torch.nn.functional.grouped_mm)."""
-    tape, e = x.storage.tape, weight.e
+def divide(x: Tensor, rows: int) -> Tensor:
+    """x /= its sum over each row: in place on a copy that was saved, with small temporaries in backward."""
+    tape, n, e = x.storage.tape, x.n, x.e
+    sums = tape.new(rows, e)
+    y = tape.new(n, e)
+
+    def back(_: Tensor, _kept: object = (sums, x.storage)) -> tuple[Tensor]:
+        temporary = [tape.new(n, e) for _ in range(3)]
+        result = tape.new(n, e)
+        del temporary
+        return (result,)
+
+    return _made(y, tape.node((x,), back))
+
+
+def clamp(x: Tensor) -> Tensor:
+    """clamp: saves its input; backward is a where over a mask of one byte an element."""
+    tape, n, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+
+    def back(_: Tensor, _kept: object = x.storage) -> tuple[Tensor]:
+        return (tape.new(n, e),)
+
+    return _made(y, tape.node((x,), back))
+
+
+def linear_wide(x: Tensor, weight: Tensor, rows: int) -> Tensor:
+    """A matmul with a weight that is itself a result; autocast narrows both operands."""
+    tape = x.storage.tape
+    e = tape.autocast or x.e
+    w, inner = to(weight, e), None
     inner = to(x, e)
-    width = inner.n // rows
-    return _expert_matmul(inner, weight, rows, width, e, tape)
+    n, wn = inner.n, w.n
+    y = tape.new(rows * (wn // (n // rows)), e)
+    gx, gw = inner.node is not None, w.node is not None
+    kept = (inner.storage if gw else None, w.storage if gx else None)
+
+    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, Tensor | None]:
+        right = tape.new(wn, e) if gw else None
+        left = tape.new(n, e) if gx else None
+        if left is not None:
+            left.view = True
+        return left, right
+
+    return _made(y, tape.node((inner, w), back))
 
 
-def _expert_matmul(x: Tensor, weight: Parameter, rows: int, width: int, e: int, tape: Tape) -> Tensor:
-    y = tape.new(rows * (weight.n // weight.groups // width), e)
-    needed, n, wn, trainable = x.node is not None, x.n, weight.n, weight.trainable
-    kept = x.storage if trainable else None
+def grouped_linear(x: Tensor, module: Linear, rows: int, bias: Linear | None, index: Tensor) -> Tensor:
+    """One matmul over rows grouped by expert, in the weight's width (torch.nn.functional.grouped_mm).
 
-    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, ...]:
+    A bias is gathered for every row and added in place.
+    """
+    tape, weight = x.storage.tape, module.weight
+    e = weight.e
+    biases = None if bias is None else gather(leaf(tape, bias.weight), rows * (bias.weight.n // weight.groups), index)
+    inner = to(x, e)
+    n, wn, trainable, needed = inner.n, weight.n, weight.trainable, inner.node is not None
+    y = tape.new(rows * (wn // weight.groups // (n // rows)), e)
+
+    def back(_: Tensor, _kept: object = inner.storage if trainable else None) -> tuple[Tensor | None, ...]:
         gw = tape.new(wn, e) if trainable else None
         return (tape.new(n, e) if needed else None, gw)
 
-    return _made(y, tape.node((x, weight), back))
+    y = _made(y, tape.node((inner, weight), back))
+    return y if biases is None else add_to(y, biases)
 
 
 def embedding(tape: Tape, rows: int, weight: Parameter, width: int, ids: Tensor) -> Tensor:

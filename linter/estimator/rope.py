@@ -1,6 +1,6 @@
 """Rotary position embeddings as the modelling code applies them to queries and keys.
 
-`dim` features of each head are turned; cos and sin have `length` x `dim` elements and no gradient.
+`part` of a head's features are turned; cos and sin have length x part elements and no gradient.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from .tape import Tensor
 
+    Rope = Callable[[Tensor, Tensor, "Table"], tuple[Tensor, Tensor]]
+
 
 class Table(NamedTuple):
     """cos and sin of all positions; `part` of `whole` features of a head are turned."""
@@ -24,8 +26,14 @@ class Table(NamedTuple):
     whole: int
 
 
-def half(x: Tensor, table: Table) -> Tensor:
-    """x * cos + rotate_half(x) * sin (modeling_llama.py `apply_rotary_pos_emb`)."""
+def _each(turn: Callable[[Tensor, Table], Tensor]) -> Rope:
+    def both(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
+        return turn(q, table), turn(k, table)
+
+    return both
+
+
+def _half(x: Tensor, table: Table) -> Tensor:
     return add(mul(x, table.cos), mul(_turned(x), table.sin))
 
 
@@ -34,61 +42,105 @@ def _turned(x: Tensor) -> Tensor:
     return cat((scale(second), first))
 
 
-def half_cast(x: Tensor, table: Table) -> Tensor:
-    """The same, back in x's width (OLMo)."""
-    return to(half(x, table), x.e)
+def _half_cast(x: Tensor, table: Table) -> Tensor:
+    return to(_half(x, table), x.e)
 
 
-def half_wide(x: Tensor, table: Table) -> Tensor:
-    """The same on a float32 copy, back in x's width (Cohere)."""
-    wide = to(x, 4)
-    return to(half(wide, table), x.e)
+def half_wide(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
+    """On float32 copies, back in the operands' width (Cohere)."""
+    wide_q, wide_k = to(q, 4), to(k, 4)
+    turned = _half(wide_q, table), _half(wide_k, table)
+    return to(turned[0], q.e), to(turned[1], k.e)
 
 
-def partial(x: Tensor, table: Table) -> Tensor:
-    """The first features are turned and joined with the rest (Phi, GPT-NeoX, StableLM, GLM)."""
+def half_wide_late(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
+    """Products of float32 copies made for each term (ERNIE 4.5)."""
+    turned = _late(q, table), _late(k, table)
+    return to(turned[0], q.e), to(turned[1], k.e)
+
+
+def _late(x: Tensor, table: Table) -> Tensor:
+    return add(mul(to(x, 4), table.cos), mul(to(_turned(x), 4), table.sin))
+
+
+def partial(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
+    """The first features of both are turned, then joined with the rest (Phi, GPT-NeoX, StableLM, GLM)."""
+    first_q, rest_q = _parted(q, table)
+    first_k, rest_k = _parted(k, table)
+    first_q, first_k = _half(first_q, table), _half(first_k, table)
+    joined = _joined(first_q, rest_q)
+    del first_q
+    return joined, _joined(first_k, rest_k)
+
+
+def partial_each(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
+    """The first features are turned and joined with the rest, one operand after the other (Phi-3)."""
+    first_q, rest_q = _parted(q, table)
+    first_k, rest_k = _parted(k, table)
+    return _joined(_half(first_q, table), rest_q), _joined(_half(first_k, table), rest_k)
+
+
+def partial_gptj(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
+    """Keys before queries, on [b, s, heads, d] (GPT-J)."""
+    first_k, rest_k = _parted(k, table)
+    first_q, rest_q = _parted(q, table)
+    first_k, first_q = _half(first_k, table), _half(first_q, table)
+    keys = cat((first_k, rest_k))
+    return cat((first_q, rest_q)), keys
+
+
+def _parted(x: Tensor, table: Table) -> tuple[Tensor, Tensor]:
     turned = x.n * table.part // table.whole
-    first = window(x, turned) if table.part < table.whole else x
-    rest = window(x, x.n - turned)
-    return cat((half(first, table), rest))
+    return (window(x, turned) if table.part < table.whole else x), window(x, x.n - turned)
 
 
-def chunks(x: Tensor, table: Table) -> Tensor:
-    """Both halves turned and joined (gpt-oss)."""
+def _joined(first: Tensor, rest: Tensor) -> Tensor:
+    y = cat((first, rest))
+    y.heads_first = True
+    return y
+
+
+def _chunks(x: Tensor, table: Table) -> Tensor:
     first, second = split(x, (x.n // 2, x.n // 2))
     left = sub(mul(first, table.cos), mul(second, table.sin))
     right = add(mul(second, table.cos), mul(first, table.sin))
-    return cat((left, right))
+    return _joined(left, right)
 
 
-def pairs(x: Tensor, table: Table) -> Tensor:
+def pairs(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
     """Even and odd features turned and joined (DeepSeek-V3 `apply_rotary_pos_emb_interleave`)."""
-    even, odd = window(x, x.n // 2), window(x, x.n // 2)
-    return cat(
-        (
-            sub(mul(even, table.cos), mul(odd, table.sin)),
-            add(mul(odd, table.cos), mul(even, table.sin)),
-        )
+    even_q, odd_q = window(q, q.n // 2), window(q, q.n // 2)
+    even_k, odd_k = window(k, k.n // 2), window(k, k.n // 2)
+    return _pair(even_q, odd_q, table), _pair(even_k, odd_k, table)
+
+
+def _pair(even: Tensor, odd: Tensor, table: Table) -> Tensor:
+    return _joined(
+        sub(mul(even, table.cos), mul(odd, table.sin)), add(mul(odd, table.cos), mul(even, table.sin))
     )
 
 
-def complex_wide(x: Tensor, table: Table) -> Tensor:
-    """A product of complex numbers in float32, back in x's width (DeepSeek-V2, Llama 4)."""
-    wide = to(x, 4)
-    return to(mul(wide, table.cos), x.e)
+def complex_wide(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
+    """Products of complex numbers in float32, back in the operands' width (DeepSeek-V2, Llama 4)."""
+    wide_q, wide_k = to(q, 4), to(k, 4)
+    turned_q = to(mul(wide_q, table.cos), q.e)
+    return turned_q, to(mul(wide_k, table.cos), k.e)
 
 
-def none(x: Tensor, _table: Table) -> Tensor:
+def none(q: Tensor, k: Tensor, _table: Table) -> tuple[Tensor, Tensor]:
     """No rotary embedding."""
-    return x
+    return q, k
 
 
-ROPES: dict[str, Callable[[Tensor, Table], Tensor]] = {
-    "half": half,
-    "half_cast": half_cast,
+ROPES: dict[str, Rope] = {
+    "half": _each(_half),
+    "half_cast": _each(_half_cast),
     "half_wide": half_wide,
+    "half_wide_late": half_wide_late,
     "partial": partial,
-    "chunks": chunks,
+    "partial_each": partial_each,
+    "partial_gptj": partial_gptj,
+    "chunks": _each(_chunks),
     "pairs": pairs,
     "complex": complex_wide,
     "none": none,

@@ -38,8 +38,11 @@ class Setting:
         self.fp16 = "float16" in (job.precision.autocast, job.weights.dtype)
         self.heads = -(-shape.heads // plan.tensor)
         self.kv_heads = -(-shape.kv_heads // plan.tensor)
-        self.head_dim = shape.head_dim
-        self.value_dim = shape.v_head_dim or shape.head_dim
+        self.latent = bool(shape.kv_lora_rank)
+        self.rope_dim = shape.qk_rope_head_dim
+        self.head_dim = shape.qk_nope_head_dim + self.rope_dim if self.latent else shape.head_dim
+        self.value_dim = (shape.v_head_dim or shape.head_dim) if self.latent else shape.head_dim
+        self.order = self.traits.order
         self.hidden = shape.hidden
         self.top_k = shape.experts_per_token
         self.windows = shape.windows
@@ -55,12 +58,21 @@ class Setting:
         self.items = parameters(job, model)
         self.trainable = sum(item.elements for item in self.items if item.trainable)
         self.prefix = _prefix(self.items)
+        self.groups = self._groups()
+        self.kv_heads = self.heads if self.traits.qkv == "grouped" else self.groups
         self.layers = shape.layers
         self._signatures = self._sign()
 
     def _activation(self) -> str:
         stated = (self.config.get(name) for name in ACTIVATION_FIELDS)
         return next((str(name) for name in stated if name), self.traits.activation)
+
+    def _groups(self) -> int:
+        """Key heads: of one projection for all three, what its rows leave beside the query heads."""
+        for item in self.items:
+            if item.role == "qkv" and item.layers is not None and item.name.startswith(self.prefix):
+                return max(1, (item.shape[0] // self.head_dim - self.heads) // 2)
+        return self.kv_heads
 
     def dropout(self, field: tuple[str, float]) -> float:
         """A dropout probability: the config's, else the class's default."""
@@ -79,6 +91,7 @@ class Setting:
             self.attention_dropout,
             self.softcap,
             self.traits.scores == "native",
+            self.traits.direct,
         )
 
     def tape(self) -> Tape:
@@ -96,6 +109,13 @@ class Setting:
             items = [item for item in self.items if self._in(item, layer)]
         adapter = self.job.adapter
         return Modules(items, self.dtype_width, adapter.dropout if adapter is not None else 0.0)
+
+    def turn(self, layer: int) -> str:
+        """The rotary embedding of a layer; some models leave it out of full-attention layers."""
+        if self.traits.unturned == "full" and self.windows[layer] is None:
+            if any(window is not None for window in self.windows):
+                return "none"
+        return self.traits.rope
 
     def kind(self, layer: int) -> object:
         """What tells layers apart: the kind of attention and MLP, and which of its weights are trained or adapted."""

@@ -58,13 +58,15 @@ def rotary(s: Setting) -> int:
     """Features of a head that the rotary embedding turns."""
     if s.traits.rope == "none":
         return 0
+    if s.latent:
+        return s.rope_dim // 2 if s.traits.rope == "pairs" else s.rope_dim
     config = s.config
     nested = config.get("rope_parameters")
     stated = config.get("partial_rotary_factor") or config.get("rotary_pct")
     if stated is None and isinstance(nested, dict):
         stated = nested.get("partial_rotary_factor")
     if stated is None:
-        stated = s.traits.rotary[0] if s.traits.rotary else 1.0
+        stated = s.traits.rotary
     return int(s.head_dim * float(stated))
 
 
@@ -77,6 +79,8 @@ def mask(tape: Tape, s: Setting, window: int | None, e: int) -> Tensor | None:
         return None
     if s.job.padded:
         return tape.new(s.batch * size, 1)
+    if s.traits.masked:
+        return tape.new(size, 1)
     if window is not None and s.length >= window:
         return tape.new(size, 1)
     return None

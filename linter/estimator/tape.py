@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Union
 
     Backward = Callable[..., "tuple[Tensor | None, ...]"]
-    Operand = "Tensor | Parameter | None"
+    Operand = Union["Tensor", "Parameter", None]
 
 _LEAF = 1 << 60
 
@@ -46,9 +47,13 @@ class Storage:
 
 
 class Tensor:
-    """`n` elements of `e` bytes in a storage; `node` is the backward function that made it (None: no gradient)."""
+    """`n` elements of `e` bytes in a storage; `node` is the backward function that made it (None: no gradient).
 
-    __slots__ = ("e", "n", "node", "slot", "storage", "view")
+    `view` tells a window or reshaped gradient, which is never added to in place; `heads_first` that a [b, heads, s, d]
+    tensor lies in memory in that order rather than as [b, s, heads, d].
+    """
+
+    __slots__ = ("e", "heads_first", "n", "node", "slot", "storage", "view")
 
     def __init__(self, storage: Storage, n: int, e: int, node: Node | None = None, view: bool = False) -> None:
         self.storage = storage
@@ -57,6 +62,7 @@ class Tensor:
         self.node = node
         self.slot = 0
         self.view = view
+        self.heads_first = False
 
 
 class Node:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..job import Parallelism
-from . import allocator, assumptions, evaluation, host, reference, rollout, runtime
+from . import assumptions, evaluation, host, reference, rollout, runtime, slack
 from .estimate import Estimate, NotEstimable, PerGpu, Phase, Term
 from .layout import Layout, layout
 from .parameters import elements, parameters
@@ -49,7 +49,7 @@ def estimate_training(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         terms += engine.terms
     peak = max(phases, key=lambda phase: phase.allocated)
     terms += _instant_terms(peak, job, gpu)
-    per_gpu, overhead = _tiers(job, gpu, peak, plan, model.shape.vocabulary, bounded)
+    per_gpu, overhead = _tiers(job, gpu, _marks(phases, plan, fixed, found), peak, plan, bounded)
     return Estimate(
         kind="training",
         model_id=model.id,
@@ -97,17 +97,27 @@ def _load(plan: Layout, fixed: dict[str, int]) -> Phase:
 def _step_phases(plan: Layout, fixed: dict[str, int], found: Sequence[Instant]) -> list[Phase]:
     best: dict[str, Phase] = {}
     for instant in found:
-        split = {
-            **fixed,
-            "gradients": plan.gradient_bytes(instant.gradient_elements),
-            "activations": instant.activations,
-            "logits": instant.logits,
-            "buffers": fixed["buffers"] + plan.buffer_bytes(instant),
-        }
-        phase = Phase(instant.phase, split)
+        phase = _instant(plan, fixed, instant)
         if instant.phase not in best or phase.allocated > best[instant.phase].allocated:
             best[instant.phase] = phase
     return list(best.values())
+
+
+def _instant(plan: Layout, fixed: dict[str, int], instant: Instant) -> Phase:
+    split = {
+        **fixed,
+        "gradients": plan.gradient_bytes(instant.gradient_elements),
+        "activations": instant.activations,
+        "logits": instant.logits,
+        "buffers": fixed["buffers"] + plan.buffer_bytes(instant),
+    }
+    return Phase(instant.phase, split)
+
+
+def _marks(phases: Sequence[Phase], plan: Layout, fixed: dict[str, int], found: Sequence[Instant]) -> list[Phase]:
+    """The phases, and the instants with most activations, logits and buffers, which need not be their peaks."""
+    most = [max(found, key=lambda i: i.activations), max(found, key=lambda i: i.logits)] if found else []
+    return [*phases, *(_instant(plan, fixed, instant) for instant in most)]
 
 
 def _optimizer_step(plan: Layout, fixed: dict[str, int]) -> Phase:
@@ -141,18 +151,18 @@ def _instant_terms(peak: Phase, job: Job, gpu: Gpu | None) -> list[Term]:
     return lines
 
 
-def _tiers(job: Job, gpu: Gpu | None, peak: Phase, plan: Layout, vocabulary: int, bounded: bool) -> tuple[PerGpu, int]:
+def _tiers(
+    job: Job, gpu: Gpu | None, phases: Sequence[Phase], peak: Phase, plan: Layout, bounded: bool
+) -> tuple[PerGpu, int]:
     """Allocated -> reserved -> process, and the component `runtime`.
 
     `low` is the peak packed without any slack and the least overhead; `high` adds scattered free blocks, the largest
     overhead, and managed memory of a paged optimizer. Managed memory counts towards the expected process too as far
     as the GPU has room for it.
     """
-    split = peak.components
-    transient = peak.allocated - sum(split[name] for name in ("weights", "adapter", "kv_cache")) - plan.optimizer
-    tokens = (job.micro_batch_size or 0) * (job.sequence_length or 0)
-    logits = min(split["logits"], 4 * tokens * vocabulary)
-    held = allocator.reserved(peak.allocated, transient, logits + plan.largest_gradient)
+    parallel = job.parallelism
+    streams = job.data_parallel > 1 and (parallel.fsdp is not None or parallel.zero is not None)
+    held = slack.reserved(peak.allocated, slack.apart(phases, plan.optimizer), streams=streams)
     overhead = runtime.process_overhead(gpu, job)
     process, high = held.expected + overhead.total, held.high + overhead.high
     if plan.paged:

@@ -15,21 +15,26 @@ from typing import Any, NamedTuple
 class Traits(NamedTuple):
     """What the modelling code of a model type does.
 
-    order         pre (norm before attention and MLP), post (after), sandwich (both), parallel (attention and MLP of
-                  one input), post_residual (BLOOM: residuals inside the branches)
+    order         a name of `layers.ORDERS`
     norm          a name of `norms.NORMS`;  head_norm that of queries and keys
-    norm_at       `heads` after the split into heads, `whole` before, `rope` after the rotary embedding
+    norm_at       where queries and keys are normed: `heads` (after all projections), `first` (each before the next
+                  projection), `whole` (the same, over whole rows), `rope` (behind the rotary embedding)
     norms         last names of the modules: before attention, after it, before the MLP, after it
-    qkv           how one projection is taken apart: split, slices, heads (per-head select), grouped (Falcon)
-    rope          half, half_cast, half_wide, interleaved, pairs, chunks, complex, none
+    qkv           how one projection is taken apart: split, chunk, slices, multi_query, grouped
+    rope          a name of `rope.ROPES`;  unturned `full`: none in full-attention layers beside sliding ones
+    rotary        the class's default for the part of a head that is turned
     scores        softmax in `float32` and back, or `native`
-    mlp           for gate_up in one: `up_first` multiplies up by act(gate)
-    keeps         locals of the layer that stay alive to its end: `attention`
-    positions     table (learned), alibi, none
+    mlp           for gate and up in one projection: `up_first` multiplies up by act(gate)
+    positions     `table` (learned) or `none`
     embed_scale, residual_scale, logits_scale   whether embeddings, branches, logits are multiplied by a number
+    softcap       the config field that caps attention scores, "" where the model has none
+    masked        whether the model always makes a 4-D mask;  sinks  whether attention has sink logits
+    direct        whether torch's sdpa is called without Transformers' repeating of keys
     attention_dropout, residual_dropout, embedding_dropout   config fields with their defaults
-    activation    the class's default, where the config states none
-    router        softmax_topk, topk_softmax, sigmoid ...
+    router        softmax, sigmoid, softmax_wide, chosen (softmax over the chosen)
+    weights       width of the routing weights: `wide` (float32) or `narrow` (that of the logits)
+    gate          gating of experts: `default` or `clamped` (gpt-oss)
+    shared        shared experts: "", `after` or `before` (with a sigmoid gate) the routed ones
     """
 
     order: str = "pre"
@@ -37,15 +42,13 @@ class Traits(NamedTuple):
     head_norm: str = ""
     norm_at: str = "heads"
     norms: tuple[str, str, str, str] = ("input_layernorm", "", "post_attention_layernorm", "")
-    final_norm: str = ""
     qkv: str = "split"
     rope: str = "half"
-    rotary: tuple[Any, ...] = ()
+    unturned: str = ""
+    rotary: float = 1.0
     scores: str = "float32"
-    layout: str = "heads"
     mlp: str = "gate_first"
     activation: str = ""
-    keeps: str = ""
     positions: str = "none"
     embed_scale: bool = False
     embed_norm: str = ""
@@ -55,6 +58,8 @@ class Traits(NamedTuple):
     logits_softcap: bool = False
     query_scale: bool = False
     sinks: bool = False
+    masked: bool = False
+    direct: bool = False
     attention_dropout: tuple[str, float] = ("attention_dropout", 0.0)
     residual_dropout: tuple[str, float] = ("", 0.0)
     embedding_dropout: tuple[str, float] = ("", 0.0)

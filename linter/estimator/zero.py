@@ -107,8 +107,15 @@ def _specification(job: Job) -> optimizer.Spec:
     return spec
 
 
-def _states(job: Job, share: int) -> tuple[optimizer.States, list[optimizer.Item], optimizer.Spec]:
-    items = [optimizer.Item((share,), 1, "float32", flat=True)] if share else []
+def _master(job: Job, trained: Sequence[Parameter]) -> str:
+    """The dtype of the flat partition: float32, or the weights' own with `bf16_master_weights_and_grads`."""
+    if job.precision.master_weights or not trained:
+        return "float32"
+    return max((item.dtype for item in trained), key=dtype_bytes)
+
+
+def _states(job: Job, share: int, dtype: str) -> tuple[optimizer.States, list[optimizer.Item], optimizer.Spec]:
+    items = [optimizer.Item((share,), 1, dtype, flat=True)] if share else []
     spec = _specification(job)
     return optimizer.states(items, spec, job), items, spec
 
@@ -118,9 +125,11 @@ def _stage12(job: Job, zero: Zero, found: tuple[Parameter, ...]) -> Layout:
     over = ranks(job) if zero.stage else Ranks(1, 1)
     share = over.elements(trained)
     each = _gradient_size(trained, job)
-    states, items, spec = _states(job, share)
+    master = _master(job, trained)
+    states, items, spec = _states(job, share, master)
+    wide = int(dtype_bytes(master))
     offload = zero.stage > 0 and zero.offload_optimizer.device != "none"
-    masters = 4 * share
+    masters = wide * share
     built = ReplicatedLayout(
         weights=allocated(item for item in found if item.part in ("base", "buffer")),
         adapter=allocated(item for item in found if item.part in ("adapter", "copy")),
@@ -149,7 +158,7 @@ def _stage12(job: Job, zero: Zero, found: tuple[Parameter, ...]) -> Layout:
         built.step_gradients = -built.gradients
         built.terms.append(_offload_term(share, states, zero, job))
     else:
-        built.step_gradients = int(share * (2 * each + 4)) - built.gradients
+        built.step_gradients = int(share * (2 * each + wide)) - built.gradients
         built.step_optimizer = max(0, states.temporary - int(share * 2 * each))
         terms = derivation.optimizer(items, spec, states, job, masters=masters, ranks=over.dense)
         built.terms += terms
@@ -164,11 +173,13 @@ def _stage3(job: Job, model: Model, zero: Zero, found: tuple[Parameter, ...]) ->
     loose, fixed = _partitioned(found, job)
     share = over.elements(trained)
     each = _gradient_size(trained, job)
-    states, items, spec = _states(job, share)
+    master = _master(job, trained)
+    states, items, spec = _states(job, share, master)
+    wide = int(dtype_bytes(master))
     optimizer_away = zero.offload_optimizer.device != "none"
     ratio = zero.offload_optimizer.ratio if optimizer_away else 0.0
     parameters_away = zero.offload_parameters.device != "none"
-    masters = 4 * share
+    masters = wide * share
     kept = int((1 - ratio) * (states.allocated + masters))
     base = [item for item in loose if item.part == "base"]
     built = PartitionedLayout(
@@ -196,8 +207,8 @@ def _stage3(job: Job, model: Model, zero: Zero, found: tuple[Parameter, ...]) ->
     built.buffers = built.step_buffers = bucket + int(persistent * width) + secondary
     sub_group = min(share, zero.sub_group_size)
     if not optimizer_away:
-        built.step_gradients = int(sub_group * (each + 4))
-        built.step_optimizer = max(0, min(states.temporary, 4 * sub_group) - int(sub_group * each))
+        built.step_gradients = int(sub_group * (each + wide))
+        built.step_optimizer = max(0, min(states.temporary, wide * sub_group) - int(sub_group * each))
     built.host = host.partitions(job, share, states, zero, over.size(loose)) + per_node(job) * built.paged
     built.terms = [
         *derivation.weights([item for item in loose if not parameters_away], over),

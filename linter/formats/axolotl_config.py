@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .format import JobBuilder, Problem, Reading
-from .keys import default, load
+from .keys import default, is_template, load
 
 if TYPE_CHECKING:
     from ..source.document import Document
@@ -62,10 +62,13 @@ class AxolotlConfig:
     @property
     def is_fsdp(self) -> bool:
         """Whether FSDP is configured: `fsdp_config`, or the old `fsdp` list."""
-        return any(given is not None and given.value for given in (self.keys.raw("fsdp_config"), self.keys.raw("fsdp")))
+        return self._is_set("fsdp_config") or self._is_set("fsdp")
 
     @property
     def is_deepspeed(self) -> bool:
         """Whether a DeepSpeed config is named or held."""
-        given = self.keys.raw("deepspeed")
-        return given is not None and bool(given.value)
+        return self._is_set("deepspeed")
+
+    def _is_set(self, key: str) -> bool:
+        given = self.keys.raw(key)
+        return given is not None and bool(given.value) and not is_template(given.value)

@@ -47,9 +47,9 @@ def set_parallelism(config: AxolotlConfig) -> None:
         builder.default("parallelism.zero", None)
     if config.is_fsdp:
         _set_fsdp(config)
-        if deepspeed is not None and deepspeed.value and (legacy := keys.raw("fsdp")) and legacy.value:
+        if config.is_deepspeed and deepspeed is not None and (legacy := keys.raw("fsdp")) and legacy.value:
             config.contradiction(deepspeed, "fsdp", "axolotl refuses DeepSpeed and FSDP together")
-    elif deepspeed is not None and deepspeed.value:
+    elif config.is_deepspeed and deepspeed is not None:
         values = _auto_values(config)
         apply_reference(config.reading, builder, deepspeed.entry, deepspeed.key, config.project, values)
 
@@ -73,6 +73,7 @@ def _stated(config: AxolotlConfig) -> Stated | None:
 
 
 def _auto_values(config: AxolotlConfig) -> AutoValues:
+    """axolotl's values, and TrainingArguments' own defaults (weight decay 0, clipping at 1) where it passes none."""
     keys, job = config.keys, config.builder.job
     origin = job.origins.get("hardware.gpus")
     rate, decay, clip = keys.number("learning_rate"), keys.number("weight_decay"), keys.number("max_grad_norm")
@@ -85,8 +86,8 @@ def _auto_values(config: AxolotlConfig) -> AutoValues:
         fp16=job.precision.autocast == "float16",
         hidden_size=hidden_size(job.model, config.document.path, config.project.root),
         learning_rate=rate.value if rate else None,
-        weight_decay=decay.value if decay else None,
-        max_grad_norm=clip.value if clip else None,
+        weight_decay=decay.value if decay else 0.0,
+        max_grad_norm=clip.value if clip else 1.0,
     )
 
 

@@ -52,6 +52,7 @@ def recognise(document: Document) -> bool:
 def read(document: Document, project: Project) -> Reading:
     """The Job of a DeepSpeed config alone: no model, and "auto" left to whoever runs it."""
     builder = JobBuilder(document, UPSTREAM)
+    builder.derived("kind", "training", "a DeepSpeed config")
     set_hardware(builder, project, None, sharded=True)
     problems = apply(builder, document, AutoValues(client="", world_size=project.gpus))
     for key in _FILLED:

@@ -56,12 +56,12 @@ def _missing(
         zero["offload_optimizer"] = {"device": "cpu"}
         if stage == 3:
             zero["offload_param"] = {"device": "cpu"}
-    source = "no stage in its name, so the one that needs least" if hint.stage is None else "from its name"
+    source = "the stage that needs least, as the name says none" if hint.stage is None else "from its name"
     offload = " with offload to the CPU" if hint.offload else ""
-    assumption = f"ZeRO stage {stage}{offload} is assumed ({source})"
+    assumption = f"ZeRO stage {stage}{offload} ({source})"
     before = set(builder.job.origins)
     document = references.plain_document({"zero_optimization": zero}, path)
-    note = f"{path}, which is not here: {assumption}"
+    note = f"{path}, which is not here; {assumption} stands in"
     apply(builder, document, values, reference=Reference(entry, key, note))
     for field, origin in builder.job.origins.items():
         if field not in before and field.startswith("parallelism.zero"):

@@ -156,7 +156,7 @@ class _Walk:
         self.value(entry.value, child, dotted, key)
 
     def value(self, node: Node, part: JsonObject, dotted: str, key: str = "") -> None:
-        if node.is_scalar and (node.value is None or node.value == self.placeholder or _is_template(node.value)):
+        if node.is_scalar and (node.value is None or node.value == self.placeholder or is_template(node.value)):
             return
         branches = list(_branches(self.schema, part))
         if not any(accepts(branch, node, self.coercion) for branch in branches):
@@ -266,7 +266,7 @@ def _set_aside(entry: Entry, key: str, treatment: str) -> bool:
     return key.startswith(("_", "x-", ".", "//", "#", "$"))
 
 
-def _is_template(value: Any) -> bool:
+def is_template(value: Any) -> bool:
     """Whether a scalar is a blank for another program to fill: `${BATCH}`, `{{ batch }}`."""
     return isinstance(value, str) and value.startswith(("${", "{{")) and value.endswith("}")
 

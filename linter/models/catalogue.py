@@ -1,18 +1,109 @@
-"""PROVISIONAL: the owner of this room replaces this file."""
+"""The hub ids that gpulint knows, with their configs.
+
+`catalogue.tsv` holds one id a line, sorted by its lower-case form; `catalogue.jsonl` one distinct config a line. Both
+are searched as bytes, and only the lines that are asked for are parsed. `scripts/models.py catalogue` writes them.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import json
+from typing import Any, NamedTuple
+
+from .tables import find_line, read_data
+
+QUANTIZED_NAMES = (
+    ("nvfp4", "nvfp4"), ("mxfp4", "mxfp4"), ("gptq", "gptq"), ("awq", "awq"), ("gguf", "gguf"), ("exl2", "exl2"),
+    ("bnb-4bit", "bnb-nf4"), ("bnb-8bit", "bnb-int8"), ("nf4", "bnb-nf4"), ("fp8", "fp8"), ("w8a8", "int8"), ("w4a16", "gptq"),
+    ("int4", "int4"), ("int8", "int8"), ("4bit", "int4"), ("8bit", "int8"),
+)  # fmt: skip
+"""Quantisation methods by the words that hub authors put into repository names, more specific words first."""
+
+_loaded: dict[str, bytes] = {}
 
 
 class CatalogueRow(NamedTuple):
-    """One hub id."""
+    """One hub id.
+
+    parameters   exact count of the model that `config` describes; None where its architecture has no table
+    confidence   `A` a published config.json or dimensions that hit an exact published total, `B` an independent source
+                 or an alias of such a model, `C` an alias by name only
+    base         the id whose dimensions were taken, "" for a primary entry;  source  one word on where they come from
+    auto_class   the Transformers loader without `AutoModelFor`;  dtype  of the checkpoint, None when not known
+    key          the line of `catalogue.jsonl`
+    """
 
     id: str
     model_type: str
     parameters: int | None
+    confidence: str
+    base: str
+    auto_class: str
+    dtype: str | None
+    source: str
+    key: str
+
+
+def find(name: str) -> CatalogueRow | None:
+    """The row of a hub id, upper and lower case alike."""
+    line = find_line(_content("catalogue.tsv"), name.lower().encode() + b"\t")
+    return _row(line) if line is not None else None
+
+
+def config_of(row: CatalogueRow) -> dict[str, Any]:
+    """The `config.json` fields of a row, a fresh mapping at each call."""
+    line = find_line(_content("catalogue.jsonl"), b'{"key":' + json.dumps(row.key).encode() + b",")
+    config: dict[str, Any] = json.loads(line)["config"] if line else {}
+    config["model_type"] = row.model_type
+    if row.dtype and not config.get("torch_dtype") and not config.get("dtype"):
+        config["torch_dtype"] = row.dtype
+    return config
 
 
 def search(query: str) -> list[CatalogueRow]:
-    """Ids that contain the query."""
-    return []
+    """The rows whose id contains every word of `query`, in alphabetical order."""
+    words = [word.encode() for word in query.lower().split()]
+    rows = []
+    for line in _content("catalogue.tsv").splitlines():
+        lower = line[: line.index(b"\t")]
+        if all(word in lower for word in words):
+            rows.append(_row(line))
+    return rows
+
+
+def nearest(name: str, count: int = 3) -> list[str]:
+    """Ids that a misspelt one may have meant, best first."""
+    from difflib import SequenceMatcher, get_close_matches
+
+    wanted = name.lower()
+    lines = _content("catalogue.tsv").splitlines()
+    ids = {line[: line.index(b"\t")].decode(): line for line in lines}
+    close = get_close_matches(wanted, ids, count, 0.8)
+    if len(close) < count:
+        leaf = wanted.rpartition("/")[2]
+        by_leaf: dict[str, str] = {}
+        for known in ids:
+            by_leaf.setdefault(known.rpartition("/")[2], known)
+        for match in get_close_matches(leaf, by_leaf, count, 0.85):
+            if by_leaf[match] not in close:
+                close.append(by_leaf[match])
+    close.sort(key=lambda known: -SequenceMatcher(None, wanted, known).ratio())
+    return [_row(ids[known]).id for known in close[:count]]
+
+
+def named_quantization(name: str) -> str | None:
+    """The quantisation method that a repository's name states, None without one."""
+    lower = name.rpartition("/")[2].lower()
+    words = lower.replace("_", "-")
+    return next((method for word, method in QUANTIZED_NAMES if f"-{word}" in words or words.startswith(word)), None)
+
+
+def _row(line: bytes) -> CatalogueRow:
+    _, name, model_type, parameters, confidence, base, auto_class, dtype, source, key = line.decode().split("\t")
+    count = int(parameters) if parameters else None
+    return CatalogueRow(name, model_type, count, confidence, base, auto_class, dtype or None, source, key)
+
+
+def _content(name: str) -> bytes:
+    if name not in _loaded:
+        _loaded[name] = read_data(name)
+    return _loaded[name]

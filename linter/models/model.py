@@ -124,6 +124,8 @@ class Model(NamedTuple):
     id        the hub id or path as written;  source  where the config was found ("catalogue", "config.json at ...")
     config    the `config.json` fields;  dtype  the checkpoint's own (`bfloat16`), None when unstated
     exact     False where the architecture is unknown and a llama-like table stands in
+    named_quantization   the method that only the repository's name states (`gptq`, `bnb-nf4`); None where the name
+              states none or `config` has a `quantization_config`
     """
 
     id: str
@@ -134,6 +136,7 @@ class Model(NamedTuple):
     tensors: tuple[Tensor, ...]
     shape: Shape
     exact: bool = True
+    named_quantization: str | None = None
 
     @property
     def parameters(self) -> int:

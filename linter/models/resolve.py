@@ -1,49 +1,188 @@
-"""PROVISIONAL: the owner of this room replaces this file."""
+"""Finding the model that a config names.
+
+In this order: an inline mapping; a path; the project's `models` folder; the Hugging Face cache on disk; the
+catalogue. Nothing is fetched. A path that a config names is followed only inside the project's root.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from typing import Any
 
-from .inventory import Part
+from .build import build
 from .model import Model, UnknownModel
-from .shape import shape_of
-from .tables import find_table, table_name
 
-_cache: dict[str, Model] = {}
+MAX_CONFIG_BYTES = 8 << 20
+"""Largest `config.json` that is read."""
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+
+_known: dict[tuple[str, str | None, str | None], Model | str] = {}
 
 
-def resolve(reference: str | dict[str, Any] | None, directory: str | None = None, root: str | None = None) -> Model:
-    """A Model from a hub id, path or inline config."""
+def resolve(reference: str | dict[str, Any], directory: str | None = None, root: str | None = None) -> Model:
+    """The model that `reference` names: a mapping of `config.json` fields, a path, or a hub id.
+
+    `directory` is where the config that names it stands, `root` the project's root; with neither, paths are taken
+    as given. The second call with the same arguments is free.
+    Raises UnknownModel, whose one-line message says what was tried and what comes near.
+    """
+    shown = reference if isinstance(reference, str) else json.dumps(reference, sort_keys=True, default=str)
+    key = (shown, directory, root)
+    found = _known.get(key)
+    if found is None:
+        try:
+            found = _resolve(reference, directory, root)
+        except UnknownModel as error:
+            found = str(error)
+        _known[key] = found
+    if isinstance(found, str):
+        raise UnknownModel(found)
+    return found
+
+
+def forget() -> None:
+    """Drop what is remembered, for programs that live longer than the files they read."""
+    _known.clear()
+
+
+def _resolve(reference: str | dict[str, Any], directory: str | None, root: str | None) -> Model:
     if isinstance(reference, dict):
-        return _model(str(reference.get("_name_or_path") or reference.get("model_type")), "inline", reference)
-    if not reference:
+        name = reference.get("_name_or_path") or reference.get("name_or_path")
+        return build(reference, name if isinstance(name, str) and name else "inline config", "inline config")
+    if not reference or not reference.strip() or "\0" in reference:
         raise UnknownModel("no model is named")
-    for base in (directory, root):
-        if base:
-            path = os.path.join(base, reference)
-            path = os.path.join(path, "config.json") if os.path.isdir(path) else path
-            if os.path.isfile(path) and path.endswith(".json"):
-                with open(path, encoding="utf-8") as file:
-                    return _model(reference, path, json.load(file))
-    if reference not in _cache:
-        with open("/work/shared/data/models.json", encoding="utf-8") as file:
-            known = json.load(file)
-        by_name = {name.lower(): row for name, row in known.items()}
-        row = by_name.get(reference.lower())
-        if row is None:
-            raise UnknownModel(f"{reference} is not in the catalogue")
-        _cache[reference] = _model(reference, "catalogue", {"model_type": row["model_type"], **row["config"]})
-    return _cache[reference]
+    reference = reference.strip()
+    path = _local(reference, directory, root)
+    if path is not None:
+        return build(_read(path, reference), reference, f"config.json at {path}")
+    if reference.lower().endswith(".gguf"):
+        raise UnknownModel(f"{reference}: a GGUF file has no config.json; name the model that it was made from")
+    if not _HUB_ID.fullmatch(reference) or ".." in reference:
+        raise UnknownModel(f"{reference}: no config.json there{_outside(reference, directory, root)}")
+    for found in (*_project_configs(reference, root or directory), _cached(reference)):
+        if found is not None:
+            return _named(build(_read(found, reference), reference, f"config.json at {found}"))
+    return _from_catalogue(reference)
 
 
-def _model(name: str, source: str, config: dict[str, Any]) -> Model:
-    model_type = config.get("model_type")
-    table = find_table(table_name(model_type)) if model_type else None
-    if table is None:
-        raise UnknownModel(f"{name}: unknown model type {model_type!r}")
-    part = Part(table, config)
-    tensors = tuple(part.tensors())
-    dtype = config.get("torch_dtype") or config.get("dtype")
-    return Model(name, source, model_type, config, dtype, tensors, shape_of(part.text, tensors, config))
+def _from_catalogue(reference: str) -> Model:
+    from .catalogue import config_of, find, nearest
+
+    row = find(reference)
+    if row is None:
+        near = nearest(reference)
+        advice = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise UnknownModel(
+            f"{reference} is not known: no such path, not in the project's models folder, the Hugging Face cache or "
+            f"the catalogue{advice}"
+        )
+    base = f", dimensions of {row.base}" if row.base else ""
+    source = f"catalogue, confidence {row.confidence}{base}"
+    return _named(build(config_of(row), reference, source, row.auto_class))
+
+
+def _named(model: Model) -> Model:
+    """With the quantisation that the repository's name states, where its config states none."""
+    from .catalogue import named_quantization
+
+    if "quantization_config" in model.config:
+        return model
+    return model._replace(named_quantization=named_quantization(model.id))
+
+
+def _local(reference: str, directory: str | None, root: str | None) -> str | None:
+    """The config.json that a path names; None where there is no such path, or it leads outside the root."""
+    free = directory is None and root is None
+    inside = None if free else os.path.realpath(root or directory or ".")
+    for base in dict.fromkeys((directory, root) if not free else (os.getcwd(),)):
+        if base is None:
+            continue
+        target = os.path.realpath(os.path.join(base, os.path.expanduser(reference) if free else reference))
+        if inside is not None and os.path.commonpath((inside, target)) != inside:
+            continue
+        found = _config_in(target, reference)
+        if found is not None:
+            return found
+    return None
+
+
+def _config_in(target: str, reference: str) -> str | None:
+    if os.path.isfile(target):
+        return target if target.endswith(".json") else None
+    if not os.path.isdir(target):
+        return None
+    config = os.path.join(target, "config.json")
+    if os.path.isfile(config) and os.path.realpath(config).startswith(target + os.sep):
+        return config
+    adapter = os.path.join(target, "adapter_config.json")
+    if os.path.isfile(adapter):
+        base = _read(adapter, reference).get("base_model_name_or_path")
+        raise UnknownModel(f"{reference} is a PEFT adapter of {base or 'a model it does not name'}; name that model")
+    if any(name.lower().endswith(".gguf") for name in os.listdir(target)[:1000]):
+        raise UnknownModel(f"{reference} holds GGUF files and no config.json; name the model they were made from")
+    return None
+
+
+def _outside(reference: str, directory: str | None, root: str | None) -> str:
+    if directory is None and root is None:
+        return ""
+    inside = os.path.realpath(root or directory or ".")
+    target = os.path.realpath(os.path.join(directory or inside, reference))
+    return "" if os.path.commonpath((inside, target)) == inside else ", and paths outside the project are not read"
+
+
+def _project_configs(reference: str, root: str | None) -> list[str | None]:
+    if root is None:
+        return []
+    folder = os.path.join(os.path.realpath(root), "models")
+    found: list[str | None] = []
+    for path in (
+        os.path.join(folder, *reference.split("/"), "config.json"),
+        os.path.join(folder, reference.replace("/", "--") + ".json"),
+    ):
+        real = os.path.realpath(path)
+        if os.path.isfile(real) and os.path.commonpath((folder, real)) == folder:
+            found.append(real)
+    return found
+
+
+def _cached(reference: str) -> str | None:
+    """The newest snapshot's config.json in the Hugging Face cache."""
+    home = os.environ.get("HF_HOME") or os.path.join(os.path.expanduser("~"), ".cache", "huggingface")
+    hub = os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")
+    folder = os.path.join(hub, "models--" + reference.replace("/", "--"))
+    if not os.path.isdir(folder):
+        return None
+    snapshots = os.path.join(folder, "snapshots")
+    names: list[str] = []
+    try:
+        with open(os.path.join(folder, "refs", "main"), encoding="utf-8") as file:
+            names.append(os.path.basename(file.read(100).strip()))
+    except (OSError, UnicodeDecodeError):
+        pass
+    try:
+        names += sorted(os.listdir(snapshots), key=lambda name: -os.path.getmtime(os.path.join(snapshots, name)))
+    except OSError:
+        return None
+    real_folder = os.path.realpath(folder)
+    for name in names:
+        real = os.path.realpath(os.path.join(snapshots, name, "config.json"))
+        if name and os.path.isfile(real) and os.path.commonpath((real_folder, real)) == real_folder:
+            return real
+    return None
+
+
+def _read(path: str, reference: str) -> dict[str, Any]:
+    try:
+        if os.path.getsize(path) > MAX_CONFIG_BYTES:
+            raise UnknownModel(f"{reference}: {path} is too large for a config.json")
+        with open(path, encoding="utf-8") as file:
+            config = json.load(file)
+    except (OSError, ValueError, RecursionError) as error:
+        raise UnknownModel(f"{reference}: {path} cannot be read as JSON ({error})") from None
+    if not isinstance(config, dict):
+        raise UnknownModel(f"{reference}: {path} is not a mapping")
+    return config

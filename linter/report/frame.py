@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..source.places import lines as lines_of
 from .printable import printable, without_secrets
 from .style import Style
 
@@ -19,7 +20,7 @@ def frame(text: str, locations: list[Location], style: Style, message: str = "")
 
     Lines come in file order with `...` between distant ones.
     """
-    lines = text.splitlines()
+    lines = lines_of(text)
     shown = sorted({(location.span.line, index) for index, location in enumerate(locations)})
     gutter = len(str(max(line for line, _ in shown)))
     out = [style.dim(" " * gutter + " |")]

@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING
 
 from ..finding import Suggestion
 from .change import resolved
-from .expression import UNKNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ..estimator.estimate import Estimate
+    from ..hardware.gpu import Gpu
     from .facts import Facts
     from .suggest import Bench, Candidate
 
@@ -68,51 +65,57 @@ def _together(bench: Bench, parts: tuple[Candidate, ...]) -> Candidate | None:
 
 
 def smallest_hardware(facts: Facts) -> tuple[Suggestion, ...]:
-    """The smallest GPU of the catalogue, and the smallest number of these GPUs, that the job as written fits."""
-    texts: list[Suggestion] = []
-    for text, estimate in (*_more_gpus(facts), *_larger_gpu(facts)):
-        texts.append(Suggestion(f"nothing in this config makes it fit; it fits on {text}", estimate.needed))
-    return tuple(texts)
+    """The fewest of these GPUs, and the smallest other GPU of the catalogue, on which the job fits."""
+    if facts.gpu is None or facts.model is None:
+        return ()
+    found = [item for item in (_more_gpus(facts, facts.gpu), _larger_gpu(facts, facts.gpu)) if item is not None]
+    if not found:
+        return (Suggestion("nothing in this config makes it fit, and no GPU of the catalogue holds it"),)
+    return tuple(Suggestion(f"nothing in this config makes it fit; it fits on {text}", size) for text, size in found)
 
 
-def _larger_gpu(facts: Facts) -> Iterator[tuple[str, Estimate]]:
+def _larger_gpu(facts: Facts, now: Gpu) -> tuple[str, int] | None:
     from ..hardware.catalogue import gpus
 
-    model, now = facts.model, facts.gpu
-    if model is None or now is None:
-        return
-    larger = sorted(
-        (gpu for gpu in gpus() if gpu.usable > now.usable and gpu.vendor == now.vendor),
-        key=lambda gpu: gpu.usable,
-    )
-    for gpu in larger:
-        estimate = _estimated(facts, facts.job.world_size, gpu)
-        if estimate is not None and estimate.verdict == "fits":
-            yield f"{facts.job.world_size} x {gpu.title}", estimate
-            return
+    larger = (gpu for gpu in gpus() if gpu.usable > now.usable and gpu.vendor == now.vendor)
+    count = facts.job.world_size
+    for gpu in sorted(larger, key=lambda gpu: gpu.usable):
+        size = _fitting(facts, {}, count, gpu)
+        if size is not None:
+            return f"{count} x {gpu.title}", size
+    return None
 
 
-def _more_gpus(facts: Facts) -> Iterator[tuple[str, Estimate]]:
-    if facts.gpu is None or facts.get("shards.states") in (False, UNKNOWN):
-        return
+def _more_gpus(facts: Facts, gpu: Gpu) -> tuple[str, int] | None:
+    job = facts.job
     for count in GPU_COUNTS:
-        if count <= facts.job.world_size:
+        if count <= job.world_size:
             continue
-        estimate = _estimated(facts, count, facts.gpu)
-        if estimate is not None and estimate.verdict == "fits":
-            yield f"{count} x {facts.gpu.title}", estimate
-            return
+        changes: dict[str, object] = {}
+        way = ""
+        if job.kind == "inference":
+            if facts.model is None or facts.model.shape.heads % count:
+                continue
+            changes, way = {"parallelism.tensor": count}, f" with tensor parallel size {count}"
+        elif not facts.get("shards.weights") and job.weights.quantization is None:
+            changes, way = {"parallelism.zero.stage": 3}, " with ZeRO-3"
+        size = _fitting(facts, changes, count, gpu)
+        if size is not None:
+            return f"{count} x {gpu.title}{way}", size
+    return None
 
 
-def _estimated(facts: Facts, gpus: int, gpu: object) -> Estimate | None:
+def _fitting(facts: Facts, changes: dict[str, object], gpus: int, gpu: Gpu) -> int | None:
+    """The bytes a GPU needs on that hardware; None where the job does not fit it."""
     from ..estimator import estimate_job
     from ..estimator.estimate import NotEstimable
 
-    hardware = replace(facts.job.hardware, gpu=gpu.name, gpus=gpus)  # type: ignore[attr-defined]
-    job = facts.job.with_changes({"hardware": hardware, "parallelism.data": None})
+    hardware = replace(facts.job.hardware, gpu=gpu.name, gpus=gpus)
+    job = facts.job.with_changes({"hardware": hardware, "parallelism.data": None, **changes})
     if facts.model is None:
         return None
     try:
-        return estimate_job(job, facts.model, gpu)  # type: ignore[arg-type]
+        estimate = estimate_job(job, facts.model, gpu)
     except NotEstimable:
         return None
+    return estimate.needed if estimate.verdict == "fits" else None

@@ -31,7 +31,7 @@ _DIFFERS = re.compile(
     r"|(?:^|[\s\[{,])!"  # tags: which characters end one, and the type of `! 1`
     r"|\\(?:u|U0000)[dD][89a-fA-F]"  # escaped surrogates: refused by libyaml
 )
-"""Texts that may read differently. Found by comparing both on random texts (`tests/source/test_yaml_events.py`)."""
+"""Texts that may read differently. Found by comparing both on random texts (`tests/source/test_yaml_reader.py`)."""
 
 _LARGE = 200_000
 """Characters above which libyaml reads a text all the same: the scanner in Python takes 10 s for 1 MiB."""

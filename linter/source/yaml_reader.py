@@ -287,7 +287,7 @@ class _Composer:
 
 def _block_end(text: str, start: int, end: int, value: str) -> int:
     """The end of a block scalar's last line that holds content; its event also covers the blank lines behind it."""
-    if value.rpartition("\n")[2].isspace():  # a last line of blanks only, deeper than the indentation
+    if value.rstrip("\n").rpartition("\n")[2].isspace():  # a last line of blanks only, deeper than the indentation
         return start + len(text[start:end].rstrip(_BREAKS))
     last = start + len(text[start:end].rstrip(_BREAKS + " \t"))
     while last < end and text[last] in " \t":

@@ -184,3 +184,11 @@ def test_offload_never_keeps_more_model_states(tiny, stage, where, name):
     )
     assert away.optimizer + away.step_optimizer <= here.optimizer + here.step_optimizer
     assert away.host > here.host == 0
+
+
+def test_16_bit_masters_halve_the_optimizer(llama_8b):
+    plan = job(2, 8)
+    plan.precision.master_weights = False
+    assert layout(plan, llama_8b).optimizer == pytest.approx(6 * llama_8b.parameters / 8, rel=1e-6)
+    plan.weights.dtype = "float32"
+    assert layout(plan, llama_8b).optimizer == pytest.approx(12 * llama_8b.parameters / 8, rel=1e-6)

@@ -3,7 +3,8 @@
 TRAINING = (
     "kind", "model", "objective", "method", "weights.dtype", "weights.quantization", "adapter", "precision.autocast",
     "precision.master_weights", "optimizer.name", "micro_batch_size", "gradient_accumulation_steps", "sequence_length",
-    "packing", "padded", "activation_checkpointing", "reentrant", "attention", "loss.kernel", "liger_kernels", "compile",
+    "packing", "padded", "activation_checkpointing", "reentrant", "attention", "loss.kernel", "liger_kernels",
+    "compile",
     "evaluation.micro_batch_size", "parallelism.zero", "parallelism.fsdp", "parallelism.tensor", "hardware.gpus",
     "rl.reference_model", "versions",
 )  # fmt: skip
@@ -21,4 +22,6 @@ ENGINE = (
 
 def missing(job, paths):
     """The paths without an origin; a part counts as explained when each of its fields is."""
-    return [path for path in paths if path not in job.origins and not any(key.startswith(f"{path}.") for key in job.origins)]
+    return [
+        path for path in paths if path not in job.origins and not any(key.startswith(f"{path}.") for key in job.origins)
+    ]

@@ -1,25 +1,28 @@
-"""Whatever a config of these formats says, reading it gives a Job or a SourceError, and an edit the job it promises."""
+"""Whatever a config of these formats says, reading it gives a Job or a SourceError,
+and an edit the job it promises."""
 
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
 from gpulint.formats import llamafactory_method, training_sharding
 from gpulint.formats.keys import load
 from gpulint.job import Job, field_paths
 from gpulint.source.document import SourceError
 from gpulint.source.read import parse
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
 WORDS = st.sampled_from(
-    ["auto", "cpu", "2", "1e9", "true", "no", "none", "lora", "full", "bf16", "fp8", "32k", "{", '{"a": 1}', "ds_z3.json", "zero3",
+    ["auto", "cpu", "2", "1e9", "true", "no", "none", "lora", "full", "bf16", "fp8", "32k", "{", '{"a": 1}',
+    "ds_z3.json", "zero3",
      "full_shard offload", "rank=8", "a,b", "all", 0, 1, 2, 4, 8, -1, 1e308, True]
 )  # fmt: skip
 VALUES = st.recursive(
     PLAIN | WORDS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6) | WORDS.map(str), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6) | WORDS.map(str), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 CORE = {
@@ -30,25 +33,35 @@ CORE = {
 }
 RELEVANT = {
     "hf_trainer": [
-        "use_peft", "lora_r", "lora_target_modules", "lora_modules_to_save", "load_in_4bit", "load_in_8bit", "bf16", "fp16",
+        "use_peft", "lora_r", "lora_target_modules", "lora_modules_to_save", "load_in_4bit", "load_in_8bit",
+        "bf16", "fp16",
         "dtype", "torch_dtype", "deepspeed", "fsdp", "fsdp_config", "optim", "optim_args", "gradient_checkpointing",
-        "gradient_checkpointing_kwargs", "model_init_kwargs", "num_generations", "beta", "loss_type", "use_vllm", "vllm_mode",
-        "max_length", "max_prompt_length", "eval_strategy", "accelerate_config", "num_processes", "train_mode", "train_file",
-        "max_seq_length", "with_tracking", "use_slow_tokenizer", "use_lora", "dataset_mixer", "liger_kernel_config", "packing",
+        "gradient_checkpointing_kwargs", "model_init_kwargs", "num_generations", "beta", "loss_type", "use_vllm",
+        "vllm_mode",
+        "max_length", "max_prompt_length", "eval_strategy", "accelerate_config", "num_processes", "train_mode",
+        "train_file",
+        "max_seq_length", "with_tracking", "use_slow_tokenizer", "use_lora", "dataset_mixer",
+        "liger_kernel_config", "packing",
     ],
     "llamafactory": [
         "finetuning_type", "quantization_bit", "quantization_method", "lora_rank", "lora_target", "additional_target",
-        "add_tokens", "pure_bf16", "bf16", "use_galore", "galore_layerwise", "use_badam", "deepspeed", "fsdp", "fsdp_config",
-        "cutoff_len", "packing", "freeze_trainable_layers", "freeze_trainable_modules", "freeze_extra_modules", "pref_loss",
-        "flash_attn", "infer_backend", "export_dir", "export_device", "vllm_maxlen", "task", "batch_size", "reward_model",
+        "add_tokens", "pure_bf16", "bf16", "use_galore", "galore_layerwise", "use_badam", "deepspeed", "fsdp",
+        "fsdp_config",
+        "cutoff_len", "packing", "freeze_trainable_layers", "freeze_trainable_modules", "freeze_extra_modules",
+        "pref_loss",
+        "flash_attn", "infer_backend", "export_dir", "export_device", "vllm_maxlen", "task", "batch_size",
+        "reward_model",
         "tensor_model_parallel_size", "recompute_granularity", "use_distributed_optimizer",
     ],
     "vllm": [
-        "speculative-config", "speculative_config", "compilation-config", "quantization", "dtype", "max_num_seqs", "kv-cache-dtype",
-        "max-num-batched-tokens", "cudagraph-capture-sizes", "data_parallel_size", "swap-space", "disable-log-requests",
+        "speculative-config", "speculative_config", "compilation-config", "quantization", "dtype", "max_num_seqs",
+        "kv-cache-dtype",
+        "max-num-batched-tokens", "cudagraph-capture-sizes", "data_parallel_size", "swap-space",
+        "disable-log-requests",
     ],
     "job": [
-        "parallelism", "weights", "adapter", "loss", "optimizer", "inference", "hardware", "versions", "kind", "rl", "precision",
+        "parallelism", "weights", "adapter", "loss", "optimizer", "inference", "hardware", "versions", "kind",
+        "rl", "precision",
         "micro_batch_size", "activation_checkpointing", "trainable", "evaluation",
     ],
 }  # fmt: skip
@@ -85,17 +98,22 @@ def test_reading_never_fails_otherwise_than_with_a_source_error(bench, name, dat
 
 LINES = {
     "hf_trainer": [
-        "max_length: 4096", "per_device_train_batch_size: 2", "gradient_checkpointing: true", "activation_offloading: true",
-        "use_peft: true\nlora_r: 8", "load_in_4bit: true", "deepspeed: {zero_optimization: {stage: 2}}", "fsdp: full_shard",
+        "max_length: 4096", "per_device_train_batch_size: 2", "gradient_checkpointing: true",
+        "activation_offloading: true",
+        "use_peft: true\nlora_r: 8", "load_in_4bit: true", "deepspeed: {zero_optimization: {stage: 2}}",
+        "fsdp: full_shard",
         "optim: lion_8bit  # small", "torch_dtype: bfloat16", "packing: true", "eval_strategy: steps", "fp16: true",
     ],
     "llamafactory": [
-        "cutoff_len: 4096", "per_device_train_batch_size: 2", "disable_gradient_checkpointing: true", "use_unsloth_gc: true",
-        "finetuning_type: full", "quantization_bit: 4", "deepspeed: examples/deepspeed/ds_z2_config.json", "use_galore: true",
+        "cutoff_len: 4096", "per_device_train_batch_size: 2", "disable_gradient_checkpointing: true",
+        "use_unsloth_gc: true",
+        "finetuning_type: full", "quantization_bit: 4", "deepspeed: examples/deepspeed/ds_z2_config.json",
+        "use_galore: true",
         "optim: lion_8bit  # small", "bf16: true", "packing: true", "eval_strategy: steps", "flash_attn: fa2",
     ],
     "job": [
-        "micro_batch_size: 2", "activation_checkpointing: full", "loss: torch", "attention: eager", "optimizer: {name: sgd}",
+        "micro_batch_size: 2", "activation_checkpointing: full", "loss: torch", "attention: eager",
+        "optimizer: {name: sgd}",
         "parallelism:\n  zero: {stage: 1}", "adapter:\n  r: 8", "method: lora", "precision: {autocast: bfloat16}",
         "weights:\n  dtype: bfloat16  # half",
     ],

@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import pytest
-
 from gpulint.formats.flavours import flavours
 from gpulint.formats.keys import default, load, upstream
 
@@ -64,8 +63,11 @@ def test_trl_defaults_agree_with_the_schema():
     """`flavours.json` repeats upstream's defaults under its own names; they are the same."""
     row = next(row for row in flavours() if row.name == "trl")
     properties = load("hf_trainer")["properties"]
-    for name in ("lora_r", "lora_alpha", "lora_dropout", "max_length", "max_completion_length", "num_generations", "dtype",
-                 "vllm_gpu_memory_utilization", "vllm_mode", "optim"):  # fmt: skip
+    names = (
+        "lora_r", "lora_alpha", "lora_dropout", "max_length", "max_completion_length", "num_generations", "dtype",
+        "vllm_gpu_memory_utilization", "vllm_mode", "optim",
+    )  # fmt: skip
+    for name in names:
         assert row.defaults[name] == properties[name]["default"], name
     assert properties["gradient_checkpointing"]["x-defaults"]["SFTConfig"] is row.defaults["gradient_checkpointing"]
     assert properties["beta"]["x-defaults"]["GRPOConfig"] == row.defaults["grpo_beta"]

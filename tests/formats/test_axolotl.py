@@ -336,7 +336,21 @@ class TestSharding:
         assert kind(ax.job(text), "parallelism.zero.stage") == "assumed"
         (problem,) = ax.problems(text, "unresolved-reference")
         assert (problem.key, problem.values["reference"]) == ("deepspeed", name)
-        assert f"stage {stage}" in problem.values["message"]
+        assert f"stage {stage}" in problem.values["assumption"]
+
+    def test_the_trainers_defaults_count_too(self, ax):
+        files = {"ds.json": '{"gradient_clipping": 0.5, "bf16": {"enabled": "auto"}}'}
+        (problem,) = ax.problems(BASE + "deepspeed: ds.json\n", "contradiction", files=files)
+        assert (problem.key, problem.values["other"]) == ("gradient_clipping", "max_grad_norm: 1.0")
+
+    def test_a_blank_is_no_file(self, ax):
+        reading = ax.read(BASE + "deepspeed: ${DEEPSPEED}\nfsdp: ${FSDP}\n")
+        assert (reading.job.parallelism.zero, reading.job.parallelism.fsdp, reading.job.hardware.gpus) == (
+            None,
+            None,
+            1,
+        )
+        assert [item for item in reading.problems if item.kind != "deprecated-key"] == []
 
     def test_an_inline_config(self, ax):
         job = ax.job(BASE + "deepspeed:\n  zero_optimization: {stage: 1}\n  bf16: {enabled: true}\n")

@@ -1,9 +1,9 @@
 import pytest
-from .origins import TRAINING, missing
-
 from gpulint.formats import training_sharding
 from gpulint.formats.registry import recognise
 from gpulint.source.read import parse
+
+from .origins import TRAINING, missing
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +74,9 @@ class TestRecognition:
 
 
 class TestOrigins:
-    @pytest.mark.parametrize("text", [TRL, PLAIN, TRL + "num_generations: 4\n", TRL + "beta: 0.1\nmax_prompt_length: 8\n"])
+    @pytest.mark.parametrize(
+        "text", [TRL, PLAIN, TRL + "num_generations: 4\n", TRL + "beta: 0.1\nmax_prompt_length: 8\n"]
+    )
     def test_every_field_that_decides_memory_has_one(self, hf, text):
         assert missing(hf.job(text), TRAINING) == []
 
@@ -152,7 +154,12 @@ class TestTrl:
         assert (job.weights.dtype, job.attention) == ("bfloat16", "flash_attention_2")
 
     def test_selective_checkpointing_and_offload(self, hf):
-        assert hf.job(TRL + "gradient_checkpointing_kwargs: {selective: true}\ngradient_checkpointing: true\n").activation_checkpointing == "selective"
+        assert (
+            hf.job(
+                TRL + "gradient_checkpointing_kwargs: {selective: true}\ngradient_checkpointing: true\n"
+            ).activation_checkpointing
+            == "selective"
+        )
         assert hf.job(TRL + "activation_offloading: true\n").activation_checkpointing == "offload"
 
     def test_an_accelerate_config_that_trl_ships(self, hf):
@@ -164,7 +171,9 @@ class TestTrl:
         assert hf.job(TRL + "accelerate_config: fsdp2\n").parallelism.fsdp.version == 2
 
     def test_an_accelerate_config_of_the_project(self, hf):
-        config = "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_version: 1\n  fsdp_offload_params: true\n"
+        config = (
+            "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_version: 1\n  fsdp_offload_params: true\n"
+        )
         reading = hf.read(TRL + "accelerate_config: acc.yaml\n", files={"acc.yaml": config})
         assert reading.job.parallelism.fsdp.offload is True
         assert reading.job.origins["parallelism.fsdp.offload"].key == "accelerate_config"
@@ -200,7 +209,11 @@ class TestPlainTrainer:
 
     def test_low_rank_optimizers(self, hf):
         job = hf.job(PLAIN + "optim: galore_adamw_layerwise\noptim_args: rank=64, update_proj_gap=100\n")
-        assert (job.optimizer.name, job.optimizer.rank, job.optimizer.in_backward) == ("galore_adamw_layerwise", 64, True)
+        assert (job.optimizer.name, job.optimizer.rank, job.optimizer.in_backward) == (
+            "galore_adamw_layerwise",
+            64,
+            True,
+        )
 
     def test_numbers_written_as_strings(self, hf_json):
         text = '{"model_name_or_path": "a/b", "per_device_train_batch_size": "2", "learning_rate": "1e-5", "x": 1}'
@@ -222,13 +235,15 @@ class TestSharding:
         assert reading.job.origins["parallelism.zero.stage"].file == "ds.json"
 
     def test_deepspeed_as_json_text(self, hf):
-        job = hf.job(PLAIN + "deepspeed: '{\"zero_optimization\": {\"stage\": 2}}'\n")
+        job = hf.job(PLAIN + 'deepspeed: \'{"zero_optimization": {"stage": 2}}\'\n')
         assert job.parallelism.zero.stage == 2
         assert job.origins["parallelism.zero.stage"].key == "deepspeed"
 
     def test_a_contradiction_between_the_two_files(self, hf):
         ds = '{"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 4}'
-        found = hf.problems(PLAIN + "per_device_train_batch_size: 2\ndeepspeed: ds.json\n", "contradiction", files={"ds.json": ds})
+        found = hf.problems(
+            PLAIN + "per_device_train_batch_size: 2\ndeepspeed: ds.json\n", "contradiction", files={"ds.json": ds}
+        )
         assert [(item.key, item.path) for item in found] == [("train_micro_batch_size_per_gpu", "ds.json")]
 
     def test_a_missing_file_is_reported(self, hf):
@@ -249,7 +264,12 @@ class TestSharding:
     def test_fsdp(self, hf, keys, reshard, offload, version):
         job = hf.job(PLAIN + f"bf16: true\n{keys}\n")
         fsdp = job.parallelism.fsdp
-        assert (fsdp.reshard_after_forward, fsdp.offload, fsdp.version, fsdp.wrap) == (reshard, offload, version, "transformer")
+        assert (fsdp.reshard_after_forward, fsdp.offload, fsdp.version, fsdp.wrap) == (
+            reshard,
+            offload,
+            version,
+            "transformer",
+        )
         assert fsdp.upcast_trainable is True
         assert fsdp.mixed_precision.param_dtype == "bfloat16"
 
@@ -289,7 +309,12 @@ class TestFlavours:
         job = hf_json.job("{" + base + "}")
         assert (job.method, job.weights.quantization.method, job.adapter.targets) == ("lora", "bnb-nf4", "all-linear")
         full = hf_json.job("{" + base + ', "train_mode": "full", "task_type": "dpo"}')
-        assert (full.method, full.objective, full.weights.dtype, full.rl.reference_model) == ("full", "dpo", "bfloat16", True)
+        assert (full.method, full.objective, full.weights.dtype, full.rl.reference_model) == (
+            "full",
+            "dpo",
+            "bfloat16",
+            True,
+        )
 
 
 class TestKeys:

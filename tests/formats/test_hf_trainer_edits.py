@@ -1,5 +1,4 @@
 import pytest
-
 from gpulint.formats import training_sharding
 
 TRL = """\
@@ -14,7 +13,15 @@ gradient_checkpointing: false
 eval_strategy: steps
 """
 PLAIN = "model_name_or_path: a/b\ntrain_folder: x\noutput_dir: out\nlearning_rate: 1e-5\n"
-FIREFLY = '{\n  "model_name_or_path": "a/b",\n  "train_file": "x",\n  "max_seq_length": 512,\n  "output_dir": "o",\n  "bf16": true\n}\n'
+FIREFLY = """\
+{
+  "model_name_or_path": "a/b",
+  "train_file": "x",
+  "max_seq_length": 512,
+  "output_dir": "o",
+  "bf16": true
+}
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +53,12 @@ CHANGES = [
     {"parallelism.zero.stage": 3, "parallelism.zero.offload_parameters.device": "cpu"},
     {"parallelism.fsdp.sharding": "full_shard"},
     {"evaluation.micro_batch_size": 1},
-    {"method": "lora", "weights.quantization.method": "bnb-nf4", "activation_checkpointing": "full", "micro_batch_size": 1},
+    {
+        "method": "lora",
+        "weights.quantization.method": "bnb-nf4",
+        "activation_checkpointing": "full",
+        "micro_batch_size": 1,
+    },
 ]
 
 
@@ -80,7 +92,9 @@ def test_an_older_spelling_is_kept(hf):
     text, job = hf.change(TRL + "torch_dtype: float32\n", {"weights.dtype": "bfloat16"})
     assert "torch_dtype: bfloat16\n" in text
     assert job.weights.dtype == "bfloat16"
-    text, _ = hf.change(TRL.replace("gradient_checkpointing", "activation_checkpointing"), {"activation_checkpointing": "full"})
+    text, _ = hf.change(
+        TRL.replace("gradient_checkpointing", "activation_checkpointing"), {"activation_checkpointing": "full"}
+    )
     assert "activation_checkpointing: true\n" in text
 
 
@@ -145,7 +159,9 @@ class TestOtherPrograms:
 
     def test_open_instruct(self, hf):
         text = PLAIN + "with_tracking: true\nuse_slow_tokenizer: true\n"
-        after, job = hf.change(text, {"method": "lora", "weights.quantization.method": "bnb-nf4", "optimizer.name": "adamw_8bit"})
+        after, job = hf.change(
+            text, {"method": "lora", "weights.quantization.method": "bnb-nf4", "optimizer.name": "adamw_8bit"}
+        )
         assert "use_qlora: true" in after
         assert (job.method, job.optimizer.name) == ("lora", "adamw_8bit")
         assert hf.change(text, {"parallelism.zero.stage": 3}) is None

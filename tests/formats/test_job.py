@@ -1,7 +1,6 @@
 import json
 
 import pytest
-
 from gpulint.job import Job, field_paths
 from gpulint.source.document import SourceError
 
@@ -22,7 +21,9 @@ def job(bench):
 class TestReading:
     def test_every_field_has_an_origin(self, job):
         read = job.job(PLAN)
-        assert all(path in read.origins for path in field_paths() if read.get(path.rpartition(".")[0] or path) is not None)
+        assert all(
+            path in read.origins for path in field_paths() if read.get(path.rpartition(".")[0] or path) is not None
+        )
         assert read.origins["micro_batch_size"].span.line == 3
         assert read.origins["attention"].note == "default of job/v1"
         assert read.origins["weights.dtype"].key == "weights.dtype"
@@ -84,7 +85,12 @@ class TestErrors:
             ("weights:\n  quantization: {bits: 4}\n", 3, 17, "weights.quantization needs the key method"),
             ("packing: perhaps\n", 2, 10, "packing must be true or false, not perhaps"),
             ("adapter: {modules_to_save: [1]}\n", 2, 29, "adapter.modules_to_save.0 must be a string, not 1"),
-            ("inference: {gpu_memory_utilization: -1}\n", 2, 37, "inference.gpu_memory_utilization must be 0 or more, not -1.0"),
+            (
+                "inference: {gpu_memory_utilization: -1}\n",
+                2,
+                37,
+                "inference.gpu_memory_utilization must be 0 or more, not -1.0",
+            ),
         ],
     )
     def test_the_first_wrong_key_is_named(self, job, text, line, column, reason):
@@ -121,7 +127,11 @@ class TestEdits:
     )
     @pytest.mark.parametrize("suffix", ["yaml", "json"])
     def test_the_edited_file_is_the_changed_job(self, bench, changes, suffix):
-        plan = PLAN if suffix == "yaml" else json.dumps({"gpulint": "job/v1", "model": "a/b", "weights": {"dtype": "bf16"}}, indent=2)
+        plan = (
+            PLAN
+            if suffix == "yaml"
+            else json.dumps({"gpulint": "job/v1", "model": "a/b", "weights": {"dtype": "bf16"}}, indent=2)
+        )
         text, read = bench("job", suffix).change(plan, changes)
         assert {path: read.get(path) for path in changes} == changes
         assert bench("job", suffix).read(text).problems == []

@@ -1,5 +1,4 @@
 import pytest
-
 from gpulint.formats import llamafactory_method, training_sharding
 from gpulint.formats.registry import recognise
 from gpulint.source.read import parse
@@ -68,12 +67,16 @@ def test_recognition(text):
     assert name_of(text) == "llamafactory"
 
 
-@pytest.mark.parametrize("text", ["stage: sft\nmodel: x\n", "model_name_or_path: a/b\nlearning_rate: 1e-5\ntemplate: x\n", CHAT])
+@pytest.mark.parametrize(
+    "text", ["stage: sft\nmodel: x\n", "model_name_or_path: a/b\nlearning_rate: 1e-5\ntemplate: x\n", CHAT]
+)
 def test_other_files(text):
     assert name_of(text) != "llamafactory"
 
 
-@pytest.mark.parametrize("extra", ["", "stage: dpo\n", "finetuning_type: full\n", "quantization_bit: 4\n", "finetuning_type: freeze\n"])
+@pytest.mark.parametrize(
+    "extra", ["", "stage: dpo\n", "finetuning_type: full\n", "quantization_bit: 4\n", "finetuning_type: freeze\n"]
+)
 def test_every_field_that_decides_memory_has_an_origin(lf, extra):
     assert missing(lf.job(TRAIN.replace("stage: sft\n", "") + extra), TRAINING) == []
     assert missing(lf.job(CHAT + "infer_backend: vllm\n"), INFERENCE + ENGINE) == []
@@ -116,7 +119,12 @@ class TestTraining:
     def test_qlora(self, lf):
         job = lf.job(TRAIN + "quantization_bit: 4\nbf16: true\n")
         packed = job.weights.quantization
-        assert (packed.method, packed.bits, packed.double_quant, packed.storage_dtype) == ("bnb-nf4", 4, True, "bfloat16")
+        assert (packed.method, packed.bits, packed.double_quant, packed.storage_dtype) == (
+            "bnb-nf4",
+            4,
+            True,
+            "bfloat16",
+        )
         assert job.adapter.prepare_kbit is False
         assert lf.job(TRAIN + "quantization_bit: 8\n").weights.quantization.method == "bnb-int8"
         hqq = lf.job(TRAIN + "quantization_bit: 4\nquantization_method: hqq\n").weights.quantization
@@ -200,15 +208,27 @@ class TestInference:
     def test_vllm(self, lf):
         job = lf.job(CHAT + "infer_backend: vllm\nvllm_gpu_util: 0.9\nadapter_name_or_path: saves/x\n", gpus=2)
         inference = job.inference
-        assert (job.kind, inference.engine, inference.max_model_len, inference.gpu_memory_utilization) == ("inference", "vllm", 4096, 0.9)
+        assert (job.kind, inference.engine, inference.max_model_len, inference.gpu_memory_utilization) == (
+            "inference",
+            "vllm",
+            4096,
+            0.9,
+        )
         assert (inference.enable_lora, inference.max_lora_rank, job.parallelism.tensor) == (True, 32, 2)
 
     def test_transformers_chats_one_at_a_time(self, lf):
         inference = lf.job(CHAT + "infer_backend: huggingface\n").inference
-        assert (inference.engine, inference.batch_size, inference.prompt_length, inference.new_tokens) == ("transformers", 1, 2048, 1024)
+        assert (inference.engine, inference.batch_size, inference.prompt_length, inference.new_tokens) == (
+            "transformers",
+            1,
+            2048,
+            1024,
+        )
 
     def test_evaluation_scores_one_token(self, lf):
-        inference = lf.job("model_name_or_path: a/b\nfinetuning_type: full\ntask: mmlu\nbatch_size: 16\ntemplate: x\n").inference
+        inference = lf.job(
+            "model_name_or_path: a/b\nfinetuning_type: full\ntask: mmlu\nbatch_size: 16\ntemplate: x\n"
+        ).inference
         assert (inference.batch_size, inference.new_tokens) == (16, 1)
 
     def test_prediction_takes_the_evaluation_batch(self, lf):
@@ -216,7 +236,9 @@ class TestInference:
         job = lf.job(text)
         assert (job.kind, job.inference.batch_size) == ("inference", 2)
 
-    @pytest.mark.parametrize(("device", "engine"), [("", "cpu"), ("export_device: cpu\n", "cpu"), ("export_device: auto\n", "transformers")])
+    @pytest.mark.parametrize(
+        ("device", "engine"), [("", "cpu"), ("export_device: cpu\n", "cpu"), ("export_device: auto\n", "transformers")]
+    )
     def test_an_export_runs_on_the_cpu_unless_told_otherwise(self, lf, device, engine):
         assert lf.job(CHAT + "export_dir: out\n" + device).inference.engine == engine
 
@@ -224,7 +246,9 @@ class TestInference:
 class TestKeys:
     def test_a_misspelt_key(self, lf):
         found = lf.problems(TRAIN + "cutof_len: 4096\n", "unknown-key")
-        assert [(item.key, item.values["suggestion"], item.values["treatment"]) for item in found] == [("cutof_len", "cutoff_len", "refused")]
+        assert [(item.key, item.values["suggestion"], item.values["treatment"]) for item in found] == [
+            ("cutof_len", "cutoff_len", "refused")
+        ]
 
     def test_a_removed_key(self, lf):
         found = lf.problems(TRAIN + "evaluation_strategy: steps\n", "deprecated-key")

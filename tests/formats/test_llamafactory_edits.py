@@ -1,5 +1,4 @@
 import pytest
-
 from gpulint.formats import llamafactory_method, training_sharding
 
 FULL = """\
@@ -96,7 +95,12 @@ def test_another_optimizer_takes_the_switches_out(lf):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"loss.kernel": "cut_cross_entropy"}, {"parallelism.zero.stage": 1}, {"parallelism.fsdp.sharding": "full_shard"}, {"adapter.r": 4}],
+    [
+        {"loss.kernel": "cut_cross_entropy"},
+        {"parallelism.zero.stage": 1},
+        {"parallelism.fsdp.sharding": "full_shard"},
+        {"adapter.r": 4},
+    ],
     ids=str,
 )
 def test_what_it_cannot_say(lf, changes):

@@ -1,5 +1,4 @@
 import pytest
-
 from gpulint.formats.registry import recognise
 from gpulint.formats.vllm_engine import human_readable
 from gpulint.source.read import parse
@@ -106,7 +105,7 @@ def test_nested_options(vllm):
         "compilation-config:\n  cudagraph_capture_sizes: [1, 2, 4]\n"
     )
     assert (job.inference.speculative_model, job.inference.cudagraph_capture_sizes) == ("a/draft", [1, 2, 4])
-    text = vllm.job(SERVER + "speculative-config: '{\"model\": \"a/draft\"}'\n")
+    text = vllm.job(SERVER + 'speculative-config: \'{"model": "a/draft"}\'\n')
     assert text.inference.speculative_model == "a/draft"
     assert vllm.job(SERVER + "speculative-config: '{\"model\": '\n").inference.speculative_model is None
 
@@ -158,12 +157,17 @@ def test_the_edited_file_is_the_changed_job(vllm, changes):
 
 
 def test_edits_keep_the_files_spelling(vllm):
-    text, _ = vllm.change("model: a/b\nmax_model_len: 4096\ntensor_parallel_size: 2\n", {"inference.max_num_seqs": 8, "parallelism.tensor": 4})
+    text, _ = vllm.change(
+        "model: a/b\nmax_model_len: 4096\ntensor_parallel_size: 2\n",
+        {"inference.max_num_seqs": 8, "parallelism.tensor": 4},
+    )
     assert text == "model: a/b\nmax_model_len: 4096\ntensor_parallel_size: 4\nmax_num_seqs: 8\n"
     text, _ = vllm.change(SERVER, {"parallelism.tensor": 8})
     assert "tensor-parallel-size: 8   # one node\n" in text
 
 
-@pytest.mark.parametrize("changes", [{"micro_batch_size": 1}, {"method": "lora"}, {"weights.quantization.method": "awq"}], ids=str)
+@pytest.mark.parametrize(
+    "changes", [{"micro_batch_size": 1}, {"method": "lora"}, {"weights.quantization.method": "awq"}], ids=str
+)
 def test_what_vllm_cannot_say(vllm, changes):
     assert vllm.change(SERVER, changes) is None

@@ -62,7 +62,7 @@ def commented(text, draw):
     return draw(st.sampled_from(["\n", "\r\n"])).join([*lines, ""] if draw(st.booleans()) else lines)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(TREES, VALUES, st.data())
 def test_setting_a_key_of_a_commented_yaml_file_changes_exactly_that(tree, value, data):
     indent = data.draw(st.sampled_from([2, 4]))
@@ -90,7 +90,7 @@ def test_setting_a_key_of_a_commented_yaml_file_changes_exactly_that(tree, value
     assert after.count("\r\n") == after.count("\n") or "\r\n" not in text
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(TREES, st.data())
 def test_removing_and_renaming_a_yaml_key_changes_exactly_that(tree, data):
     style = data.draw(st.sampled_from([False, None, True]))
@@ -107,7 +107,7 @@ def test_removing_and_renaming_a_yaml_key_changes_exactly_that(tree, data):
     assert same(yaml.safe_load(renamed), without(with_change(tree, [*path[:-1], "new name"], value), path))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(TREES, VALUES, st.data())
 def test_json_files_change_exactly_at_the_key(tree, value, data):
     indent = data.draw(st.sampled_from([None, 2, 4, "\t"]))
@@ -162,7 +162,7 @@ SNIPPETS = [
 ]
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(
     st.lists(st.sampled_from(SNIPPETS), max_size=8).map("".join),
     st.sampled_from(["a", "b", "c", "new", "a.b", "c.d", "x.k", "b.k"]),

@@ -190,7 +190,7 @@ TOML_LIKE = (
 )
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(TOML_LIKE)
 @example(CONFIG)
 def test_any_text_reads_exactly_when_tomllib_reads_it(text):

@@ -274,7 +274,7 @@ SNIPPETS = [
 YAML_LIKE = st.lists(st.sampled_from(SNIPPETS), max_size=16).map("".join) | st.text(max_size=30)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(YAML_LIKE)
 @example("a: |\n\n\nb: 1")
 @example("? |\n  x\n: 1")
@@ -306,7 +306,7 @@ PLAIN_TREES = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(PLAIN_TREES, st.booleans(), st.sampled_from([None, False, True]))
 def test_dumped_trees_read_back_and_every_span_reads_to_its_scalar(tree, unicode, style):
     text = yaml.safe_dump(tree, allow_unicode=unicode, default_flow_style=style)
@@ -320,7 +320,7 @@ def test_dumped_trees_read_back_and_every_span_reads_to_its_scalar(tree, unicode
             assert same(read(f"- {piece}").root.plain(), [node.value])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(YAML_LIKE)
 def test_both_parsers_of_pyyaml_give_one_tree(text):
     if yaml_events.CParser is None:

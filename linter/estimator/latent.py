@@ -1,0 +1,54 @@
+"""Multi-head latent attention (DeepSeek-V2 and V3): queries and keys through low-rank projections."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .adapters import project
+from .kernels import attend
+from .norms import NORMS
+from .ops import cat, filled, relayout, split
+from .rope import ROPES
+
+if TYPE_CHECKING:
+    from .kernels import Heads
+    from .modules import Modules
+    from .rope import Table
+    from .setting import Setting
+    from .tape import Tensor
+
+
+def latent_attention(
+    x: Tensor, modules: Modules, s: Setting, table: Table, mask: Tensor | None, at: Heads
+) -> Tensor:
+    """q from (h -> q_lora_rank ->) heads; k and v from h -> kv_lora_rank -> heads, one shared rotary key part."""
+    norm = NORMS[s.traits.norm]
+    rows = s.rows
+    if modules.leaf("q_a_proj") is None:
+        q = project(x, modules.need("q"), rows)
+    else:
+        down, up, middle = modules.leaf("q_a_proj"), modules.leaf("q_b_proj"), modules.leaf("q_a_layernorm")
+        assert down is not None
+        assert up is not None
+        q = project(norm(project(x, down, rows), middle, rows), up, rows)
+    q = relayout(q)
+    rope = s.rope_dim
+    passed, turned = split(q, (rows * at.heads * (at.head_dim - rope), rows * at.heads * rope))
+    squeezed = modules.leaf("kv_a_proj_with_mqa")
+    expand = modules.leaf("kv_b_proj")
+    assert squeezed is not None
+    assert expand is not None
+    compressed = project(x, squeezed, rows)
+    latent, shared = split(compressed, (compressed.n - rows * rope, rows * rope))
+    latent = norm(latent, modules.leaf("kv_a_layernorm"), rows)
+    both = ROPES[s.traits.rope](turned, shared, table)
+    turned, shared = both
+    del both
+    q = cat((passed, turned))
+    q.heads_first = True
+    opened = project(latent, expand, rows)
+    plain, v = split(relayout(opened), (rows * at.heads * (at.head_dim - rope), rows * at.heads * at.value_dim))
+    k = filled(plain, shared, q.n)
+    del opened, plain
+    y = attend(s.attention, q, k, v, mask, at)
+    return project(y, modules.need("o"), rows)
