@@ -288,3 +288,44 @@ def _defaults(
     used = {name for text in texts for name in _NAME.findall(re.sub(r"'[^']*'", "", text))}
     covered = tuple(f"{part['field']}." for part in parts)
     return {name: fields[name] for name in sorted(used) if name in fields and not name.startswith(covered)}
+
+
+DESCRIPTIVE = (
+    "max_position_embeddings", "n_positions", "max_seq_len", "n_ctx", "model_max_length", "max_source_positions",
+    "hidden_act", "hidden_activation", "activation_function", "activation", "feed_forward_proj", "mlp_hidden_act",
+    "sliding_window", "use_sliding_window", "max_window_layers", "attention_chunk_size", "num_experts_per_tok",
+    "num_experts_per_token", "moe_k", "moe_topk", "top_k_experts", "moe_top_k", "final_logit_softcapping",
+    "attn_logit_softcapping", "index_head_dim", "mamba_ssm_dtype", "kv_lora_rank", "q_lora_rank", "qk_rope_head_dim",
+    "qk_nope_head_dim", "v_head_dim", "head_dim", "num_kv_shared_layers", "ssm_state_size", "mamba_d_state", "state_size",
+    "mamba_head_dim", "mamba_d_head", "mamba_headdim", "linear_num_value_heads", "linear_key_head_dim",
+    "linear_value_head_dim", "linear_num_heads", "linear_head_dim", "num_attention_heads", "num_key_value_heads",
+    "conv_kernel", "attention_types",
+)  # fmt: skip
+"""Fields that Shape reads though no tensor may depend on them: their class defaults belong in every table."""
+
+
+def describe(table: Table, base: Table) -> None:
+    """Add the class defaults of the DESCRIPTIVE fields, and the schedule of `layer_types` where it is periodic."""
+    try:
+        made = config_class(table["model_type"].partition(":")[0])(**base)
+    except Exception as error:  # noqa: BLE001
+        print(f"   no class default: {type(error).__name__}")
+        return
+    known = {*table.get("derive", {}), *table.get("let", {})}
+    defaults = table.setdefault("defaults", {})
+    for name in DESCRIPTIVE:
+        value = vars(made).get(name)
+        if value is not None and name not in defaults and name not in known:
+            defaults[name] = value
+    types = vars(made).get("layer_types")
+    if isinstance(types, list) and "layer_types" not in known and "layer_types" not in defaults:
+        periods = [period for period in range(2, 13) if types == _periodic(len(types), period)]
+        if periods:
+            rule = {"len": "num_hidden_layers", "items": [[f"(i+1)%{periods[0]}!=0", types[0]], ["True", types[periods[0] - 1]]]}
+            table.setdefault("derive", {})["layer_types"] = {"list": rule}
+        elif len(set(types)) > 1:
+            print(f"   {table['model_type']}: layer types without a rule: {types[:12]}")
+
+
+def _periodic(length: int, period: int) -> list[str]:
+    return ["sliding_attention" if (i + 1) % period else "full_attention" for i in range(length)]

@@ -23,31 +23,6 @@ PACKAGES = {
 LLAMAFACTORY_TRANSFORMERS = "5.6.0"
 """The newest transformers that llamafactory 0.9.5 allows (its METADATA: transformers<=5.6.0)."""
 
-FORMER_HF = [("trl", "0.29.0"), ("trl", "0.24.0"), ("trl", "0.16.1"), ("trl", "0.11.4"), ("trl", "0.8.6"),
-             ("transformers", "4.57.3"), ("transformers", "4.40.2")]  # fmt: skip
-VLLM_REPLACEMENTS = {
-    "task": "runner",
-    "rope-scaling": "hf-overrides",
-    "rope-theta": "hf-overrides",
-    "swap-space": "kv-offloading-size",
-    "cuda-graph-sizes": "cudagraph-capture-sizes",
-    "max-seq-len-to-capture": "max-cudagraph-capture-size",
-    "disable-log-requests": "enable-log-requests",
-    "guided-decoding-backend": "structured-outputs-config",
-    "override-pooler-config": "pooler-config",
-    "num-redundant-experts": "eplb-config",
-    "speculative-model": "speculative-config",
-    "num-speculative-tokens": "speculative-config",
-    "speculative-draft-tensor-parallel-size": "speculative-config",
-    "worker-use-ray": "distributed-executor-backend",
-    "disable-mm-preprocessor-cache": "mm-processor-cache-gb",
-}
-"""Removed option -> the option that does its work now (deprecation notes in vllm/engine/arg_utils.py 0.6-0.20)."""
-
-FORMER_VLLM = ["0.20.0", "0.11.0", "0.8.5", "0.6.6"]
-FORMER_LLAMAFACTORY = [("transformers", "4.57.3"), ("transformers", "4.40.2"), ("llamafactory", "0.9.3"),
-                       ("llamafactory", "0.9.1"), ("llamafactory", "0.8.3")]  # fmt: skip
-
 REPLACEMENTS = {
     "evaluation_strategy": "eval_strategy",
     "max_seq_length": "max_length",
@@ -56,23 +31,45 @@ REPLACEMENTS = {
     "no_cuda": "use_cpu",
     "per_gpu_train_batch_size": "per_device_train_batch_size",
     "per_gpu_eval_batch_size": "per_device_eval_batch_size",
-    "group_by_length": "train_sampling_strategy",
-    "fsdp_transformer_layer_cls_to_wrap": "fsdp_config",
-    "fsdp_min_num_params": "fsdp_config",
-    "fp16_backend": "fp16",
-    "half_precision_backend": "bf16",
-    "jit_mode_eval": "torch_compile",
-    "use_ipex": "use_cpu",
+    "push_to_hub_token": "hub_token",
+    "push_to_hub_model_id": "hub_model_id",
     "torchdynamo": "torch_compile_backend",
-    "dataset_batch_size": "dataset_num_proc",
-    "use_num_logits_to_keep": "use_liger_kernel",
-    "vllm_device": "vllm_mode",
+    "use_liger": "use_liger_kernel",
     "vllm_max_model_len": "vllm_max_model_length",
     "vllm_guided_decoding_regex": "vllm_structured_outputs_regex",
     "wandb_log_unique_prompts": "log_unique_prompts",
     "precompute_ref_eval_batch_size": "precompute_ref_batch_size",
+    "cuda-graph-sizes": "cudagraph-capture-sizes",
+    "override-pooler-config": "pooler-config",
 }
-"""Removed key -> the key that does its work now (release notes of transformers 4.41-5.0 and trl 0.9-1.0)."""
+"""Removed key -> the key that takes the same value now (release notes of transformers 4.41-5.0, trl 0.9-1.0, vLLM)."""
+
+HINTS = {
+    "group_by_length": "`train_sampling_strategy: group_by_length` says it now",
+    "adafactor": "`optim: adafactor` says it",
+    "fsdp_transformer_layer_cls_to_wrap": "it belongs into `fsdp_config`",
+    "fsdp_min_num_params": "it belongs into `fsdp_config`",
+    "vllm_device": "`vllm_mode` says where vLLM runs",
+    "task": "`runner` and `convert` took its place",
+    "rope-scaling": "say it in `hf-overrides`",
+    "rope-theta": "say it in `hf-overrides`",
+    "disable-log-requests": "requests are logged only with `enable-log-requests`",
+    "guided-decoding-backend": "`structured-outputs-config` took its place",
+    "num-redundant-experts": "say it in `eplb-config`",
+    "speculative-model": "say it in `speculative-config`",
+    "num-speculative-tokens": "say it in `speculative-config`",
+    "speculative-draft-tensor-parallel-size": "say it in `speculative-config`",
+    "worker-use-ray": "`distributed-executor-backend: ray` says it",
+}
+"""Removed key -> what does its work now, where that takes another value."""
+
+FORMER_HF = [("trl", "0.29.0"), ("trl", "0.24.0"), ("trl", "0.16.1"), ("trl", "0.11.4"), ("trl", "0.8.6"),
+             ("transformers", "4.57.3"), ("transformers", "4.40.2")]  # fmt: skip
+FORMER_VLLM = ["0.20.0", "0.11.0", "0.8.5", "0.6.6"]
+FORMER_LLAMAFACTORY = [
+    ("transformers", "4.57.3"), ("transformers", "4.40.2"), ("llamafactory", "0.9.3"), ("llamafactory", "0.9.1"),
+    ("llamafactory", "0.8.3"),
+]  # fmt: skip
 
 TRL_CONFIGS = {
     "SFTConfig": "sft_config", "DPOConfig": "dpo_config", "GRPOConfig": "grpo_config", "KTOConfig": "kto_config",
@@ -100,16 +97,16 @@ def add(properties: dict[str, Json], more: dict[str, Json], owner: str = "") -> 
                 have.setdefault("x-defaults", {})[owner] = schema.get("default")
 
 
-def add_removed(properties: dict[str, Json], former: dict[str, dict[str, Json]], replacements: dict[str, str]) -> None:
+def add_removed(properties: dict[str, Json], former: dict[str, dict[str, Json]]) -> None:
     """Keys that only former versions know. `former` is version -> its keys, newest first."""
     for version, keys in former.items():
         for name, schema in keys.items():
             if name not in properties:
                 properties[name] = {
                     "deprecated": True,
-                    "x-removed": f"last known to {version}",
+                    "x-removed": f"last known to {version}" + (f"; {HINTS[name]}" if name in HINTS else ""),
                     **({"x-classes": schema["x-classes"]} if "x-classes" in schema else {}),
-                    **({"x-replacement": replacements[name]} if replacements.get(name) in properties else {}),
+                    **({"x-replacement": REPLACEMENTS[name]} if REPLACEMENTS.get(name) in properties else {}),
                 }
 
 
@@ -152,7 +149,7 @@ def hf_trainer(folder: Path) -> Json:
         else:
             keys = fields(package.classes("training_args.py")["TrainingArguments"], {})
         former[f"{name} {version}"] = keys
-    add_removed(properties, former, REPLACEMENTS)
+    add_removed(properties, former)
     upstream = f"transformers {transformers.version}, trl {trl.version}"
     return schema("Transformers Trainer and TRL configs", upstream, properties, "refused")
 
@@ -180,7 +177,7 @@ def llamafactory(folder: Path) -> Json:
                 for cls in older.classes(f"hparams/{module}.py").values():
                     keys.update(fields(cls, {}))
         former[f"{name} {version}"] = keys
-    add_removed(properties, former, REPLACEMENTS)
+    add_removed(properties, former)
     return schema("LLaMA-Factory", f"llamafactory {package.version}", properties, "refused")
 
 
@@ -210,7 +207,7 @@ def vllm(folder: Path) -> Json:
         paths = ("engine/arg_utils.py", "entrypoints/openai/cli_args.py", "entrypoints/common/cli_args.py")
         options = [name for path in paths for name in option_names(older, path)]
         former[f"vllm {version}"] = {name.replace("_", "-"): {} for name in options}
-    add_removed(properties, former, VLLM_REPLACEMENTS)
+    add_removed(properties, former)
     return schema("vLLM --config", f"vllm {package.version}", properties, "refused")
 
 

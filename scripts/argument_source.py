@@ -174,7 +174,7 @@ def union(parts: list[Json]) -> Json:
         return {}
     types = list(dict.fromkeys(name for part in parts for name in as_list(part.get("type"))))
     if all("enum" in part or part.get("type") == "null" for part in parts):
-        values = [item for part in parts for item in part.get("enum", [None])]
+        values = list(dict.fromkeys(item for part in parts for item in part.get("enum", [None])))
         return {"type": types[0] if len(types) == 1 else types, "enum": values}
     return {"type": types[0] if len(types) == 1 else types}
 

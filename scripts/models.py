@@ -59,6 +59,9 @@ def architectures(source: str) -> None:
     for name, change in changes.items():
         if name != "comment":
             architecture_tables.change(tables[name], change)
+    for name, table in tables.items():
+        if not table.get("parts"):
+            architecture_parts.describe(table, probes["base"].get(name, {}))
     lines = [
         json.dumps(_ordered(tables[name]), separators=(",", ":")) for name in sorted(tables) if ":whole" not in name
     ]

@@ -24,7 +24,7 @@ def relu(x: Tensor) -> Tensor:
 
 def relu_squared(x: Tensor) -> Tensor:
     """relu, then its square."""
-    return power(relu(x))
+    return _power(relu(x))
 
 
 def gelu_new(x: Tensor) -> Tensor:
@@ -32,10 +32,10 @@ def gelu_new(x: Tensor) -> Tensor:
 
     Autocast runs pow in float32, so everything after it is twice as wide.
     """
-    return mul(scale(x), shift(relu(scale(add(x, scale(_cube(x)))))))
+    return mul(scale(x), shift(relu(scale(add(x, scale(_power(x)))))))
 
 
-def _cube(x: Tensor) -> Tensor:
+def _power(x: Tensor) -> Tensor:
     return power(to(x, 4) if x.storage.tape.autocast else x)
 
 
@@ -49,6 +49,20 @@ def quick_gelu(x: Tensor) -> Tensor:
     return mul(x, relu(scale(x)))
 
 
+def gelu_bloom(x: Tensor) -> Tensor:
+    """BLOOM's GELU, an autograd function of its own: saves x, its steps are temporaries of both passes."""
+    tape, n, e = x.storage.tape, x.n, x.e
+    tape.scratch(3 * n * e)
+    y = tape.new(n, e)
+
+    def back(_: Tensor, _kept: object = x.storage) -> tuple[Tensor]:
+        tape.scratch(4 * n * e)
+        return (tape.new(n, e),)
+
+    y.node = tape.node((x,), back)
+    return y
+
+
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": relu,
     "tanh": relu,
@@ -57,6 +71,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu_new": gelu_new,
     "gelu_fast": gelu_fast,
     "quick_gelu": quick_gelu,
+    "gelu_bloom": gelu_bloom,
 }
 """What is not listed is one fused kernel."""
 

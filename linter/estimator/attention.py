@@ -53,7 +53,8 @@ def _separate(x: Tensor, modules: Modules, s: Setting, at: Heads) -> tuple[Tenso
         q = scale(q)
     k = project(x, modules.need("k"), s.rows)
     v = project(x, modules.need("v"), s.rows)
-    q, k = relayout(q), relayout(k)
+    if traits.rope != "partial_gptj":
+        q, k = relayout(q), relayout(k)
     if norm is not None and traits.norm_at == "heads":
         q = norm(q, first, s.rows * at.heads)
         k = norm(k, second, s.rows * at.kv_heads)
@@ -89,7 +90,8 @@ def _fused(qkv: Tensor, s: Setting, at: Heads) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = repeat(q, q_size), repeat(k, q_size), repeat(v, q_size)
     else:
         q, k, v = window(qkv, q_size), window(qkv, k_size), window(qkv, v_size)
-        q, k = relayout(q), relayout(k)
+        if kind == "slices":
+            q, k = relayout(q), relayout(k)
     return q, k, v
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ..job import Job
     from .optimizer import Item, Spec, States
-    from .parameters import Parameter
+    from .parameter import Parameter
     from .ranks import Ranks
 
 _PARTS = {"base": "weights", "buffer": "weights", "adapter": "adapter", "copy": "adapter"}

@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING
 
 from .activation import activation
 from .adapters import project
+from .mlp import dense
 from .ops import (
+    add,
+    add_to,
     clamp,
     divide,
+    expert_matmul,
     gather,
     grouped_linear,
     leaf,
     linear_wide,
     mul,
+    repeat,
     scale,
     shift,
     softmax,
@@ -32,7 +37,22 @@ from .ops import (
 if TYPE_CHECKING:
     from .modules import Linear, Modules
     from .setting import Setting
-    from .tape import Tensor
+    from .tape import Parameter, Tensor
+
+
+def feed_forward(x: Tensor, modules: Modules, s: Setting) -> Tensor:
+    """Gated (separate or fused gate and up), plain, or a mixture of experts, by the modules that the layer has."""
+    if modules.role("expert_gate_up") is None:
+        return dense(x, modules, s, "")
+    if modules.role("shared_down") is None:
+        return routed(x, modules, s)
+    if s.traits.shared == "before":
+        other = dense(x, modules, s, "shared_")
+        y = routed(x, modules, s)
+        other = shared_gate(x, other, modules, s)
+        return add(y, other)
+    y = routed(x, modules, s)
+    return add(y, dense(x, modules, s, "shared_"))
 
 
 def route(x: Tensor, modules: Modules, s: Setting) -> tuple[Tensor, Tensor]:
@@ -71,8 +91,31 @@ def routed(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     Saved: the sorted input rows, gate and up, act(gate), their product, the unweighted output. Grouped matmuls are
     not in autocast's lists: they run in the experts' own width.
     """
+    if s.traits.gate == "dense":
+        return _every_expert(x, modules, s)
     weights, chosen = route(x, modules, s)
     return _grouped(x, weights, chosen, modules, s)
+
+
+def _every_expert(x: Tensor, modules: Modules, s: Setting) -> Tensor:
+    """Llama 4: every expert sees every row, times its score (modeling_llama4.py Llama4TextMoe)."""
+    gate_up, down = modules.need("expert_gate_up").weight, modules.need("expert_down").weight
+    count = gate_up.groups
+    logits = project(x, modules.need("router"), s.rows)
+    values, chosen = topk(logits, s.rows * s.top_k)
+    spread = gather(values, logits.n, chosen)
+    scores = to(unary(to(spread, 4), save_input=False, save_output=True), spread.e)
+    rows = repeat(x, x.n * count)
+    rows = mul(rows, scores)
+    both = expert_matmul(rows, gate_up, s.rows)
+    first, second = split(both, (both.n // 2, both.n // 2))
+    out = mul(second, activation(s.activation)(first))
+    del both, first, second
+    out = expert_matmul(out, down, s.rows)
+    other = dense(x, modules, s, "shared_")
+    summed = total(out, x.n)
+    del logits
+    return add_to(other, summed)
 
 
 def _grouped(x: Tensor, weights: Tensor, chosen: Tensor, modules: Modules, s: Setting) -> Tensor:
@@ -81,15 +124,27 @@ def _grouped(x: Tensor, weights: Tensor, chosen: Tensor, modules: Modules, s: Se
     order, perm = tape.new(count, 8), tape.new(count, 8)
     rows = gather(x, count * s.hidden, tape.new(count, 8))
     scores = gather(weights, count, perm)
-    out = grouped_linear(rows, modules.need("expert_gate_up"), count, modules.leaf("experts.gate_up_proj_bias"), order)
+    weight = modules.need("expert_gate_up").weight
+    bias = _bias(modules, "experts.gate_up_proj_bias", weight, order, count)
+    out = grouped_linear(rows, weight, count, bias)
     out = _gate(out, s)
-    out = grouped_linear(out, modules.need("expert_down"), count, modules.leaf("experts.down_proj_bias"), order)
+    weight = modules.need("expert_down").weight
+    bias = _bias(modules, "experts.down_proj_bias", weight, order, count)
+    out = grouped_linear(out, weight, count, bias)
     weighted = mul(out, scores)
     inverse = tape.new(count, 8)
     weighted = gather(weighted, weighted.n, inverse)
     result = to(total(weighted, x.n), x.e)
-    del order, chosen
+    del order, chosen, bias
     return result
+
+
+def _bias(modules: Modules, name: str, weight: Parameter, index: Tensor, rows: int) -> Tensor | None:
+    """The experts' bias, gathered for every row."""
+    module = modules.leaf(name)
+    if module is None:
+        return None
+    return gather(leaf(index.storage.tape, module.weight), rows * (module.weight.n // weight.groups), index)
 
 
 def _gate(both: Tensor, s: Setting) -> Tensor:

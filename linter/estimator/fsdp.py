@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..job import Job
     from ..models.model import Model
     from .instant import Instant
-    from .parameters import Parameter
+    from .parameter import Parameter
 
 KEEPS_WHOLE = frozenset({"shard_grad_op", "_hybrid_shard_zero2", "hybrid_shard_zero2"})
 """Strategies that do not free the gathered parameters between forward and backward."""
@@ -106,6 +106,13 @@ class ShardedLayout(Layout):
             return 0
         return super(ShardedLayout, self).gradient_bytes(done)
 
+    def activation_bytes(self, instant: Instant) -> int:
+        """With what the finished layers' backward leaves (`kept`)."""
+        finished = 0
+        if instant.phase == "backward" and instant.layer is not None:
+            finished = max(0, self.blocks - 1 - instant.layer)
+        return instant.activations + finished * self.kept
+
     def buffer_bytes(self, instant: Instant) -> int:
         """Gathered units and whole gradients.
 
@@ -135,7 +142,6 @@ class ShardedLayout(Layout):
             size += self.block.gathered * (2 if self.version == 2 or self.ahead else 1)
         if backward and instant.layer is not None:
             size += self.block.gradients + self._reduction(self.block)
-            size += self.kept * max(0, self.blocks - 1 - instant.layer)
         return size
 
     def _reduction(self, unit: Unit) -> int:
@@ -308,5 +314,5 @@ def _terms(job: Job, fsdp: Fsdp, built: ShardedLayout, found: Sequence[Parameter
         terms.append(Term("buffers", formula, 2 * block.gathered, "torch FSDP prefetch"))
     if built.kept:
         note = f"input and input gradient of {built.blocks - 1} frozen layers, kept to the end of the backward pass"
-        terms.append(Term("buffers", note, built.kept * (built.blocks - 1), "torch FSDP 1 with use_reentrant"))
+        terms.append(Term("activations", note, built.kept * (built.blocks - 1), "torch FSDP 1 with use_reentrant"))
     return terms

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..job import Job, Zero
     from ..models.model import Model
     from .instant import Instant
-    from .parameters import Parameter
+    from .parameter import Parameter
 
 
 class Window(NamedTuple):

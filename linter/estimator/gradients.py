@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..job import Job
-    from .parameters import Parameter
+    from .parameter import Parameter
 
 
 def gradient_dtype(parameter: Parameter, job: Job) -> str:

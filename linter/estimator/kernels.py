@@ -7,11 +7,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .ops import add, contiguous, copied, dropout, expand, matmul, pad, repeat, scale, softmax, to, unary, window
+from .ops import (
+    add,
+    cat,
+    contiguous,
+    copied,
+    dropout,
+    expand,
+    leaf,
+    matmul,
+    maximum,
+    pad,
+    repeat,
+    scale,
+    softmax,
+    sub,
+    to,
+    unary,
+    window,
+)
 from .tape import Tensor
 
 if TYPE_CHECKING:
-    from .tape import Tape
+    from .tape import Parameter, Tape
 
 
 class Heads(NamedTuple):
@@ -25,8 +43,9 @@ class Heads(NamedTuple):
     value_dim: int
     dropout: float = 0.0
     softcap: bool = False
-    native: bool = False
+    kind: str = "float32"
     direct: bool = False
+    sinks: Parameter | None = None
 
     @property
     def scores(self) -> int:
@@ -173,7 +192,11 @@ def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Ten
 
 
 def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Tensor:
-    """`eager_attention_forward` of transformers: repeated keys, score matrices, softmax in float32 and back."""
+    """`eager_attention_forward` of transformers: repeated keys, score matrices, softmax in float32 and back.
+
+    gpt-oss joins a sink logit per head to the scores, subtracts the maximum and drops the sink's share. GPT-J
+    multiplies float32 copies; MPT adds a float32 bias per head and key; BLOOM adds its bias within the matmul.
+    """
     tape = q.storage.tape
     grouped = at.heads != at.kv_heads
     if grouped:
@@ -182,20 +205,33 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
         keys, values = k, v
     moved = at.batch > 1
     laid = grouped and at.kv_heads > 1
-    weights = scale(_product(q, keys, at.scores, moved, moved and not laid))
+    joined = None
+    if at.kind == "upcast":
+        q, keys = to(q, 4), to(keys, 4)
+    weights = _product(q, keys, at.scores, moved, moved and not laid)
+    if at.kind != "alibi":
+        weights = scale(weights)
+    if at.kind == "biased":
+        weights = add(weights, tape.new(at.heads * at.length, 4))
     if at.softcap:
         weights = scale(weights)
         weights = unary(weights, save_input=False, save_output=True)
         weights = scale(weights)
     if mask is not None:
         weights = add(weights, mask)
-    if at.native:
+    if at.sinks is not None:
+        rows = at.batch * at.heads * at.length
+        joined = cat((weights, expand(leaf(tape, at.sinks), rows)))
+        joined = sub(joined, maximum(joined, rows))
+        weights = window(softmax(joined, joined.e, fused=True), at.scores)
+    elif at.kind in ("native", "upcast"):
         weights = to(softmax(weights, (tape.autocast and 4) or weights.e), v.e)
     else:
         weights = to(softmax(weights, 4), q.e)
     weights = dropout(weights, at.dropout)
     y = _product(weights, values, _values(q, at), False, moved and not laid)
     y = copied(y) if moved else contiguous(y)
+    del joined
     return y
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .attention import attention
+from .experts import feed_forward
 from .latent import latent_attention
-from .mlp import feed_forward
 from .norms import NORMS
 from .ops import add, add_to, dropout, scale
 
@@ -33,7 +33,8 @@ class Layer:
         self.table = table
         self.mask = mask
         self.positions = positions
-        self.at: Heads = s.at()
+        sinks = self.modules.leaf("sinks") if s.traits.sinks else None
+        self.at: Heads = s.at() if sinks is None else s.at()._replace(sinks=sinks.weight)
         self.turn = s.turn(layer)
         self._norm = NORMS[s.traits.norm]
 

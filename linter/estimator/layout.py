@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..models.model import Model
     from .estimate import Term
     from .instant import Instant
-    from .parameters import Parameter
+    from .parameter import Parameter
 
 
 @dataclass(slots=True)
@@ -60,6 +60,10 @@ class Layout:
         if self.in_backward:
             return min(self.largest_gradient, self._share(done))
         return self.gradients if self.accumulating else self._share(done)
+
+    def activation_bytes(self, instant: Instant) -> int:
+        """Bytes of activations alive at an instant."""
+        return instant.activations
 
     def buffer_bytes(self, instant: Instant) -> int:  # noqa: ARG002
         """Bytes of communication buffers and gathered parameters alive at an instant."""

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..job import Job
-    from .parameters import Parameter
+    from .parameter import Parameter
 
 
 PACKED_ON_LOAD = ("bnb", "hqq", "quanto", "eetq", "int4", "int8")

@@ -1,4 +1,4 @@
-"""Feed-forward layers."""
+"""Dense feed-forward layers."""
 
 from __future__ import annotations
 
@@ -6,28 +6,12 @@ from typing import TYPE_CHECKING
 
 from .activation import activation
 from .adapters import project
-from .experts import routed, shared_gate
-from .ops import add, mul, split
+from .ops import mul, split
 
 if TYPE_CHECKING:
     from .modules import Modules
     from .setting import Setting
     from .tape import Tensor
-
-
-def feed_forward(x: Tensor, modules: Modules, s: Setting) -> Tensor:
-    """Gated (separate or fused gate and up), plain, or a mixture of experts, by the modules that the layer has."""
-    if modules.role("expert_gate_up") is None:
-        return dense(x, modules, s, "")
-    if modules.role("shared_down") is None:
-        return routed(x, modules, s)
-    if s.traits.shared == "before":
-        other = dense(x, modules, s, "shared_")
-        y = routed(x, modules, s)
-        other = shared_gate(x, other, modules, s)
-        return add(y, other)
-    y = routed(x, modules, s)
-    return add(y, dense(x, modules, s, "shared_"))
 
 
 def dense(x: Tensor, modules: Modules, s: Setting, prefix: str) -> Tensor:

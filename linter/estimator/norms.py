@@ -46,6 +46,12 @@ def rms_bare(x: Tensor, _module: Linear | None, rows: int) -> Tensor:
     return to(wide, x.e)
 
 
+def rms_nested(x: Tensor, module: Linear | None, rows: int) -> Tensor:
+    """Llama 4's: normalised(x in float32) in x's width, times the weight."""
+    assert module is not None
+    return mul(to(_normalised(to(x, 4), rows), x.e), module.weight)
+
+
 def gemma(x: Tensor, module: Linear | None, rows: int) -> Tensor:
     """Gemma's: normalised(x in float32) * (1 + weight in float32), then back."""
     assert module is not None
@@ -98,6 +104,7 @@ NORMS: dict[str, Norm] = {
     "rms": rms,
     "rms_wide": rms_wide,
     "rms_bare": rms_bare,
+    "rms_nested": rms_nested,
     "gemma": gemma,
     "cohere": cohere,
     "layer": layer,

@@ -14,7 +14,6 @@ from .tape import Node, Parameter, Tensor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .modules import Linear
     from .tape import Operand, Tape
 
 
@@ -361,11 +360,39 @@ def topk(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
     return _made(y, tape.node((x,), back)), index
 
 
+def maximum(x: Tensor, n: int) -> Tensor:
+    """The maximum of each row with its index, which is saved; backward scatters into zeros of x's size."""
+    tape, was, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+    index = tape.new(n, 8)
+
+    def back(_: Tensor, _kept: object = index) -> tuple[Tensor]:
+        return (tape.new(was, e),)
+
+    return _made(y, tape.node((x,), back))
+
+
 def total(x: Tensor, n: int) -> Tensor:
     """A sum to `n` elements: backward expands a view, which the view before it then copies."""
     tape, was, e = x.storage.tape, x.n, x.e
     y = tape.new(n, e)
     return _made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
+
+
+def expert_matmul(x: Tensor, weight: Parameter, rows: int) -> Tensor:
+    """torch.bmm of every expert's rows with its matrix; autocast narrows both operands."""
+    tape = x.storage.tape
+    e = tape.autocast or x.e
+    w, inner = tape.cast(weight, e), to(x, e)
+    n, wn, trainable, needed = inner.n, weight.n, weight.trainable, inner.node is not None
+    y = tape.new(rows * (wn // (n // (rows * weight.groups))), e)
+    kept = (inner.storage if trainable else None, w if needed else None)
+
+    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, ...]:
+        gw = tape.new(wn, e) if trainable else None
+        return (tape.new(n, e) if needed else None, gw)
+
+    return _made(y, tape.node((inner, w), back))
 
 
 def divide(x: Tensor, rows: int) -> Tensor:
@@ -415,14 +442,12 @@ def linear_wide(x: Tensor, weight: Tensor, rows: int) -> Tensor:
     return _made(y, tape.node((inner, w), back))
 
 
-def grouped_linear(x: Tensor, module: Linear, rows: int, bias: Linear | None, index: Tensor) -> Tensor:
+def grouped_linear(x: Tensor, weight: Parameter, rows: int, bias: Tensor | None = None) -> Tensor:
     """One matmul over rows grouped by expert, in the weight's width (torch.nn.functional.grouped_mm).
 
-    A bias is gathered for every row and added in place.
+    The bias, gathered for every row, is added in place.
     """
-    tape, weight = x.storage.tape, module.weight
-    e = weight.e
-    biases = None if bias is None else gather(leaf(tape, bias.weight), rows * (bias.weight.n // weight.groups), index)
+    tape, e = x.storage.tape, weight.e
     inner = to(x, e)
     n, wn, trainable, needed = inner.n, weight.n, weight.trainable, inner.node is not None
     y = tape.new(rows * (wn // weight.groups // (n // rows)), e)
@@ -432,7 +457,7 @@ def grouped_linear(x: Tensor, module: Linear, rows: int, bias: Linear | None, in
         return (tape.new(n, e) if needed else None, gw)
 
     y = _made(y, tape.node((inner, weight), back))
-    return y if biases is None else add_to(y, biases)
+    return y if bias is None else add_to(y, bias)
 
 
 def embedding(tape: Tape, rows: int, weight: Parameter, width: int, ids: Tensor) -> Tensor:

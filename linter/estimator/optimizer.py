@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ..job import Job
-    from .parameters import Parameter
+    from .parameter import Parameter
 
 FALLBACK = "adamw_torch"
 """What stands in for a name that the table lacks: two states in the parameter's dtype, the most common kind."""

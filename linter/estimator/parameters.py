@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..units import DTYPE_BYTES
 from . import storage
-from .division import divided, divided_adapter
+from .adapter import adapter_of, adapter_parameters, saved_copies
+from .division import divided
+from .parameter import Parameter as Parameter
+from .parameter import pieces_of, size_of
 from .trainable import trainable_layers
 
 if TYPE_CHECKING:
@@ -14,62 +17,6 @@ if TYPE_CHECKING:
 
     from ..job import Job, Quantization
     from ..models.model import Model, Tensor
-
-
-class Parameter(NamedTuple):
-    """A parameter of the model or of its adapter on one rank, once for all `copies` layers that have it.
-
-    dtype       of its elements; of what a packed weight computes in
-    pieces      bytes of the tensors that store one copy
-    part        `base`, `adapter`, `copy` (of a module that PEFT trains and saves whole) or `buffer`
-    packed      stored by a quantisation method
-    layers      the layers of its stack that have it; None outside any stack
-    decay       whether the Trainer puts it in the weight-decay group (not a norm, not a bias)
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    copies: int
-    layers: tuple[int, ...] | None
-    role: str
-    dtype: str
-    pieces: tuple[int, ...]
-    part: str = "base"
-    trainable: bool = False
-    packed: bool = False
-
-    @property
-    def size(self) -> int:
-        """Elements of one copy."""
-        size = 1
-        for dim in self.shape:
-            size *= dim
-        return size
-
-    @property
-    def elements(self) -> int:
-        """Elements of all copies."""
-        return self.size * self.copies
-
-    @property
-    def raw(self) -> int:
-        """Bytes of all copies, as the tensors count them."""
-        return self.copies * sum(self.pieces)
-
-    @property
-    def allocated(self) -> int:
-        """Bytes of all copies, as torch's allocator counts them."""
-        return self.copies * storage.total(self.pieces)
-
-    @property
-    def element_bytes(self) -> float:
-        """Bytes of one unpacked element."""
-        return storage.dtype_bytes(self.dtype)
-
-    @property
-    def decay(self) -> bool:
-        """Trainer.get_decay_parameter_names: norms and biases are in the group without weight decay."""
-        return self.role not in ("norm", "bias") and not self.name.endswith(".bias")
 
 
 def parameters(job: Job, model: Model) -> tuple[Parameter, ...]:
@@ -91,20 +38,11 @@ def parameters(job: Job, model: Model) -> tuple[Parameter, ...]:
         if layers is not None and not layers:
             continue
         found.extend(_base(tensor, shape, layers, dtype, quantization, job))
-    adapter = _adapter(job, model, dtype)
-    copies = _copies(found, job)
+    adapter = adapter_parameters(job, model, adapter_dtype(job, dtype))
+    copies = saved_copies(found, job, model)
     buffers = [item for item in found if item.part == "buffer"]
     base = [item for item in found if item.part != "buffer"]
     return tuple(_upcast([*base, *adapter, *copies, *buffers], job, quantization))
-
-
-def computed(job: Job, model: Model) -> tuple[Parameter, ...]:
-    """The parameters as modules see them in forward and backward: FSDP's mixed precision gathers in `param_dtype`."""
-    found = parameters(job, model)
-    dtype = gathered_dtype(job)
-    if dtype is None:
-        return found
-    return tuple(item if item.packed or item.part == "buffer" else _cast(item, dtype) for item in found)
 
 
 def gathered_dtype(job: Job) -> str | None:
@@ -180,7 +118,7 @@ def _base(
     job: Job,
 ) -> list[Parameter]:
     copies = 1 if layers is None else len(layers)
-    size = _size(shape)
+    size = size_of(shape)
     if tensor.buffer:
         pieces: tuple[int, ...] = (int(size * storage.dtype_bytes(dtype)),)
         return [Parameter(tensor.name, shape, copies, layers, tensor.role, dtype, pieces, "buffer")]
@@ -191,7 +129,7 @@ def _base(
         dtype = "bfloat16"
     if _kbit(job, quantization):
         dtype = "float32"
-    whole = Parameter(tensor.name, shape, copies, layers, tensor.role, dtype, _pieces(shape, dtype))
+    whole = Parameter(tensor.name, shape, copies, layers, tensor.role, dtype, pieces_of(shape, dtype))
     chosen = trainable_layers(tensor, layers, job)
     if chosen is None:
         return [whole]
@@ -221,53 +159,14 @@ def _deepspeed_casts(job: Job) -> bool:
     return zero.stage < 3 or job.weights.quantization is not None
 
 
-def _adapter(job: Job, model: Model, dtype: str) -> list[Parameter]:
-    if job.adapter is None:
-        return []
-    from ..models.lora import adapted
-
-    adapter_type = adapter_dtype(job, dtype)
-    found = []
-    for module in adapted(model, job.adapter):
-        every = tuple(module.layers) if module.layers else None
-        inner, outer, layers = divided_adapter(module.in_features, module.out_features, module.role, every, job, model)
-        copies = module.copies if layers is every or layers is None else len(layers)
-        shapes: dict[str, tuple[int, ...]] = {"lora_A": (module.rank, inner), "lora_B": (outer, module.rank)}
-        pair = module.rank * (module.in_features + module.out_features)
-        rest = module.elements // max(1, module.copies) - pair
-        if copies == 0:
-            continue
-        if rest > 0:
-            shapes["lora_magnitude_vector"] = (rest,)
-        for part, shape in shapes.items():
-            name = f"{module.name}.{part}"
-            pieces = _pieces(shape, adapter_type)
-            found.append(
-                Parameter(name, shape, copies, layers, module.role, adapter_type, pieces, "adapter", trainable=True)
-            )
-    return found
-
-
 def adapter_dtype(job: Job, dtype: str) -> str:
     """PEFT keeps adapters in float32 over 16-bit and packed bases (`cast_adapter_dtype`), DeepSpeed casts them back."""
     if _deepspeed_casts(job):
         return dtype if dtype in ("bfloat16", "float16") else (job.precision.autocast or "bfloat16")
-    if job.adapter is not None and job.adapter.dtype is not None:
-        return job.adapter.dtype
+    adapter = adapter_of(job)
+    if adapter is not None and adapter.dtype is not None:
+        return adapter.dtype
     return "float64" if dtype == "float64" else "float32"
-
-
-def _copies(base: list[Parameter], job: Job) -> list[Parameter]:
-    """`modules_to_save`: PEFT trains a deep copy and keeps the original (ModulesToSaveWrapper)."""
-    if job.adapter is None:
-        return []
-    names = job.adapter.modules_to_save
-    found = []
-    for item in base:
-        module = item.name.rpartition(".")[0]
-        if item.part == "base" and any(module == name or module.endswith(f".{name}") for name in names):
-            found.append(item._replace(part="copy", trainable=True))
-    return found
 
 
 def _upcast(items: list[Parameter], job: Job, quantization: Quantization | None) -> list[Parameter]:
@@ -283,15 +182,4 @@ def _upcast(items: list[Parameter], job: Job, quantization: Quantization | None)
 
 
 def _cast(item: Parameter, dtype: str) -> Parameter:
-    return item._replace(dtype=dtype, pieces=_pieces(item.shape, dtype))
-
-
-def _pieces(shape: tuple[int, ...], dtype: str) -> tuple[int, ...]:
-    return (int(_size(shape) * storage.dtype_bytes(dtype)),)
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    size = 1
-    for dim in shape:
-        size *= dim
-    return size
+    return item._replace(dtype=dtype, pieces=pieces_of(item.shape, dtype))

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..job import Job
-    from .parameters import Parameter
+    from .parameter import Parameter
 
 
 class Ranks(NamedTuple):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .ops import add, cat, mul, scale, split, sub, to, window
+from .ops import add, cat, contiguous, mul, scale, split, sub, to, window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,8 @@ def half_wide(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
 
 
 def half_wide_late(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
-    """Products of float32 copies made for each term (ERNIE 4.5)."""
+    """Products of float32 copies made for each term, cos and sin laid out anew in every layer (ERNIE 4.5)."""
+    table = _fresh(table)
     turned = _late(q, table), _late(k, table)
     return to(turned[0], q.e), to(turned[1], k.e)
 
@@ -73,6 +74,15 @@ def partial(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
     return joined, _joined(first_k, rest_k)
 
 
+def partial_fresh(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
+    """The same with cos and sin laid out anew in every layer (GLM)."""
+    return partial(q, k, _fresh(table))
+
+
+def _fresh(table: Table) -> Table:
+    return table._replace(cos=contiguous(table.cos), sin=contiguous(table.sin))
+
+
 def partial_each(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
     """The first features are turned and joined with the rest, one operand after the other (Phi-3)."""
     first_q, rest_q = _parted(q, table)
@@ -84,7 +94,8 @@ def partial_gptj(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
     """Keys before queries, on [b, s, heads, d] (GPT-J)."""
     first_k, rest_k = _parted(k, table)
     first_q, rest_q = _parted(q, table)
-    first_k, first_q = _half(first_k, table), _half(first_q, table)
+    first_k = _half(first_k, _fresh(table))
+    first_q = _half(first_q, _fresh(table))
     keys = cat((first_k, rest_k))
     return cat((first_q, rest_q)), keys
 
@@ -138,6 +149,7 @@ ROPES: dict[str, Rope] = {
     "half_wide": half_wide,
     "half_wide_late": half_wide_late,
     "partial": partial,
+    "partial_fresh": partial_fresh,
     "partial_each": partial_each,
     "partial_gptj": partial_gptj,
     "chunks": _each(_chunks),

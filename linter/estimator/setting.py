@@ -49,7 +49,7 @@ class Setting:
         self.sparse = frozenset(shape.sparse_layers)
         self.layer_types = shape.layer_types
         self.attention = attention_implementation(job, self.traits, self.config)
-        self.activation = self._activation() or shape.activation
+        self.activation = self._activation() or self.traits.activation or shape.activation
         self.attention_dropout = self.dropout(self.traits.attention_dropout)
         self.residual_dropout = self.dropout(self.traits.residual_dropout)
         self.embedding_dropout = self.dropout(self.traits.embedding_dropout)
@@ -65,7 +65,7 @@ class Setting:
 
     def _activation(self) -> str:
         stated = (self.config.get(name) for name in ACTIVATION_FIELDS)
-        return next((str(name) for name in stated if name), self.traits.activation)
+        return next((str(name) for name in stated if name), "")
 
     def _groups(self) -> int:
         """Key heads: of one projection for all three, what its rows leave beside the query heads."""
@@ -90,7 +90,7 @@ class Setting:
             self.value_dim,
             self.attention_dropout,
             self.softcap,
-            self.traits.scores == "native",
+            self.traits.scores,
             self.traits.direct,
         )
 

@@ -44,7 +44,8 @@ def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
     h = dropout(h, s.embedding_dropout)
     part, whole = rotary(s), s.head_dim
     wide = h.e
-    table = Table(tape.new(s.length * part, wide), tape.new(s.length * part, wide), part, whole)
+    cell = 4 if s.traits.wide_table else wide
+    table = Table(tape.new(s.length * part, cell), tape.new(s.length * part, cell), part, whole)
     return Stem(h, tuple(held), table, mask(tape, s, None, wide), sliding_mask(tape, s, wide), positions)
 
 
@@ -65,9 +66,12 @@ def rotary(s: Setting) -> int:
     stated = config.get("partial_rotary_factor") or config.get("rotary_pct")
     if stated is None and isinstance(nested, dict):
         stated = nested.get("partial_rotary_factor")
+    if stated is None and config.get("rotary_dim"):
+        stated = config["rotary_dim"] / s.head_dim
     if stated is None:
         stated = s.traits.rotary
-    return int(s.head_dim * float(stated))
+    turned = int(s.head_dim * float(stated))
+    return turned // 2 if s.traits.rope == "chunks" else turned
 
 
 def mask(tape: Tape, s: Setting, window: int | None, e: int) -> Tensor | None:

@@ -107,7 +107,7 @@ def _instant(plan: Layout, fixed: dict[str, int], instant: Instant) -> Phase:
     split = {
         **fixed,
         "gradients": plan.gradient_bytes(instant.gradient_elements),
-        "activations": instant.activations,
+        "activations": plan.activation_bytes(instant),
         "logits": instant.logits,
         "buffers": fixed["buffers"] + plan.buffer_bytes(instant),
     }
@@ -115,8 +115,15 @@ def _instant(plan: Layout, fixed: dict[str, int], instant: Instant) -> Phase:
 
 
 def _marks(phases: Sequence[Phase], plan: Layout, fixed: dict[str, int], found: Sequence[Instant]) -> list[Phase]:
-    """The phases, and the instants with most activations, logits and buffers, which need not be their peaks."""
-    most = [max(found, key=lambda i: i.activations), max(found, key=lambda i: i.logits)] if found else []
+    """The phases, and the instants with most of each component, which need not be the peak of their phase."""
+    if not found:
+        return list(phases)
+    most = (
+        max(found, key=plan.activation_bytes),
+        max(found, key=lambda instant: instant.logits),
+        max(found, key=plan.buffer_bytes),
+        max(found, key=lambda instant: plan.gradient_bytes(instant.gradient_elements)),
+    )
     return [*phases, *(_instant(plan, fixed, instant) for instant in most)]
 
 
@@ -158,7 +165,8 @@ def _tiers(
 
     `low` is the peak packed without any slack and the least overhead; `high` adds scattered free blocks, the largest
     overhead, and managed memory of a paged optimizer. Managed memory counts towards the expected process too as far
-    as the GPU has room for it.
+    as the GPU has room for it. The expected process stays within the card where `low` does: torch gives free blocks
+    back before it fails.
     """
     parallel = job.parallelism
     streams = job.data_parallel > 1 and (parallel.fsdp is not None or parallel.zero is not None)
@@ -170,6 +178,8 @@ def _tiers(
         process += min(plan.paged, room)
         high = max(high, min(high + plan.paged, gpu.usable)) if gpu is not None else high + plan.paged
     low = held.low + overhead.low
+    if gpu is not None:
+        process = min(process, max(low, gpu.usable))
     per_gpu = PerGpu(peak.allocated, held.expected, process, min(low, process), max(high, process))
     if not bounded:
         per_gpu = PerGpu(peak.allocated, held.low, low, low, max(high, low))

@@ -20,10 +20,11 @@ class Traits(NamedTuple):
     norm_at       where queries and keys are normed: `heads` (after all projections), `first` (each before the next
                   projection), `whole` (the same, over whole rows), `rope` (behind the rotary embedding)
     norms         last names of the modules: before attention, after it, before the MLP, after it
-    qkv           how one projection is taken apart: split, chunk, slices, multi_query, grouped
+    qkv           how one projection is taken apart: split, chunk, slices, heads, multi_query, grouped
     rope          a name of `rope.ROPES`;  unturned `full`: none in full-attention layers beside sliding ones
+    wide_table    whether cos and sin stay in float32
     rotary        the class's default for the part of a head that is turned
-    scores        softmax in `float32` and back, or `native`
+    scores        eager attention: softmax in `float32` and back, `native`, `upcast`, `biased`, `alibi`
     mlp           for gate and up in one projection: `up_first` multiplies up by act(gate)
     positions     `table` (learned) or `none`
     embed_scale, residual_scale, logits_scale   whether embeddings, branches, logits are multiplied by a number
@@ -45,6 +46,7 @@ class Traits(NamedTuple):
     qkv: str = "split"
     rope: str = "half"
     unturned: str = ""
+    wide_table: bool = False
     rotary: float = 1.0
     scores: str = "float32"
     mlp: str = "gate_first"

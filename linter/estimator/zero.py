@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..job import Job, Zero
     from ..models.model import Model
     from .instant import Instant
-    from .parameters import Parameter
+    from .parameter import Parameter
 
 _STAGE12 = "deepspeed 0.19.8 runtime/zero/stage_1_and_2.py"
 _STAGE3 = "deepspeed 0.19.8 runtime/zero/stage3.py"

@@ -27,6 +27,8 @@ class Flavour(NamedTuple):
     own_parser  whether the program adds keys of its own, so that an unknown key may well be right
     versions    the package versions whose behaviour the job gets
     defaults    what an absent key means, by name
+    zero_stage  the ZeRO stage with which the program's own documentation launches a full fine-tune, and where it says
+                so (`launch`); None for a plain launch
     """
 
     name: str
@@ -36,6 +38,8 @@ class Flavour(NamedTuple):
     versions: dict[str, str]
     defaults: dict[str, Any]
     marks: tuple[frozenset[str], ...]
+    zero_stage: int | None = None
+    launch: str = ""
 
     @property
     def upstream(self) -> str:
@@ -66,7 +70,7 @@ def flavours() -> tuple[Flavour, ...]:
     return tuple(
         Flavour(
             row["name"], row["title"], row["trl"], row["own_parser"], row["versions"], row["defaults"],
-            tuple(frozenset(marks) for marks in row["marks"]),
+            tuple(frozenset(marks) for marks in row["marks"]), row.get("zero_stage"), row.get("launch", ""),
         )
         for row in rows
     )  # fmt: skip

@@ -28,7 +28,7 @@ from .training_arguments import (
 )
 from .training_sharding import set_sharding
 from .trl import set_lengths, set_objective, set_rl
-from .trl_launch import Launch
+from .trl_launch import Launch, UsualLaunch
 
 if TYPE_CHECKING:
     from ..source.document import Document
@@ -157,7 +157,7 @@ def _set_loss(run: Run, flavour: Flavour, objective: str) -> None:
     if chunked and smoothing and smoothing.value > 0 and objective == "sft":
         run.put("loss.kernel", smoothing, "torch", "label smoothing needs the whole logits")
     elif former:
-        version = load(NAME)["properties"][former.key]["x-removed"].removeprefix("last known to ")
+        version = load(NAME)["properties"][former.key]["x-removed"].removeprefix("last known to ").partition(";")[0]
         run.put("loss.kernel", former, "torch", f"{former.key} is {version}'s, which holds the whole logits")
         run.put("versions.trl", former, version.removeprefix("trl "), f"{former.key} was last known to it")
     elif chunked:
@@ -191,10 +191,16 @@ def _set_packing(run: Run, flavour: Flavour) -> None:
     run.builder.default("padded", False, "rows are padded to the longest of a batch")
 
 
-def _launch(run: Run, flavour: Flavour) -> Launch | None:
-    """Only TRL's own command line reads options of `accelerate launch` from the file."""
+def _launch(run: Run, flavour: Flavour) -> Launch | UsualLaunch | None:
+    """What launches the run: options of `accelerate launch`, which only TRL's own command line reads from the file, or
+    the way that the program's documentation launches a full fine-tune on several GPUs.
+    """
     names = ("accelerate_config", "config_file", "num_processes")
-    return Launch(run) if flavour.name == "trl" and any(name in run.arguments for name in names) else None
+    if flavour.name == "trl" and any(name in run.arguments for name in names):
+        return Launch(run)
+    if flavour.zero_stage and run.builder.job.method == "full" and run.project.gpus != 1:
+        return UsualLaunch(run, flavour)
+    return None
 
 
 def _force_reentrant(run: Run, flavour: Flavour) -> None:

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from ..source.document import Document
     from .arguments import Given
     from .training_arguments import Run
-    from .trl_launch import Launch
+    from .trl_launch import Launch, UsualLaunch
 
 
-def set_sharding(run: Run, launch: Launch | None = None) -> None:
+def set_sharding(run: Run, launch: Launch | UsualLaunch | None = None) -> None:
     """`hardware` and `parallelism`: DeepSpeed from a file or inline, FSDP, the launcher's, else plain data parallelism.
 
     Call it last: DeepSpeed overrides the dtypes and fills "auto" from what has been read before.
@@ -152,7 +152,7 @@ def _fsdp_config(run: Run) -> tuple[Node | None, str, Document | None]:
     found = references.find(given.value, run.builder.document.path, run.project)
     if found.document is None or not found.document.roots:
         run.reading.problems.append(
-            references.unresolved(given.entry, given.key, given.value, found, "its defaults are assumed")
+            references.unresolved(given.entry, given.key, given.value, found, "the defaults of FSDP")
         )
         return None, "", None
     run.reading.references[given.key] = found.document

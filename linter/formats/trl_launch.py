@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..origin import Origin
 from . import references
 from .arguments import Arguments, Given
 from .deepspeed_config import apply
@@ -19,6 +20,7 @@ from .world_size import Stated
 
 if TYPE_CHECKING:
     from ..source.document import Document
+    from .flavours import Flavour
     from .training_arguments import Run
 
 SHIPPED_PROCESSES = 8
@@ -66,7 +68,7 @@ class Launch:
         found = references.find(self.given.value, run.builder.document.path, run.project)
         self.document = found.document
         if found.document is None:
-            assumption = "plain data parallelism is assumed"
+            assumption = "plain data parallelism"
             run.reading.problems.append(
                 references.unresolved(self.given.entry, self.given.key, self.given.value, found, assumption)
             )
@@ -123,3 +125,25 @@ class Launch:
                         note=f"{origin.key} of {given.value}", key=given.key, file=run.builder.document.path,
                         span=given.entry.value.span, key_span=given.entry.key.span,
                     )  # fmt: skip
+
+
+class UsualLaunch:
+    """The launch that a program documents for a full fine-tune, where neither file nor user says another."""
+
+    stated: Stated | None = None
+    kind = "DEEPSPEED"
+
+    def __init__(self, run: Run, flavour: Flavour) -> None:
+        self.run = run
+        self.flavour = flavour
+
+    def apply(self) -> None:
+        """`parallelism.zero` and its precision, all of it assumed."""
+        job = self.run.builder.job
+        before = dict(job.origins)
+        document = references.plain_document({"zero_optimization": {"stage": self.flavour.zero_stage}}, "")
+        apply(self.run.builder, document, auto_values(self.run)._replace(client="accelerate"))
+        origin = Origin("assumed", f"{self.flavour.title}: {self.flavour.launch}")
+        for path, found in job.origins.items():
+            if before.get(path) is not found and found.kind != "default":
+                job.origins[path] = origin

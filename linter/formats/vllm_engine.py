@@ -73,7 +73,7 @@ def set_version(builder: JobBuilder, arguments: Arguments) -> str:
     for name in arguments:
         removed = known.get(option(name), {}).get("x-removed")
         if removed:
-            last = removed.rpartition(" ")[2]
+            last = removed.partition(";")[0].rpartition(" ")[2]
             if _older(last, version):
                 version, given = last, arguments.raw(name)
     if given:

@@ -5,7 +5,8 @@ Follows peft 0.21.2 (`tuners/tuners_utils.py`) on models built by transformers 5
     names        a target fits a module when it is its whole dotted name or its last part(s); a string is a regular
                  expression over the whole name
     all-linear   every nn.Linear and GPT-2 Conv1D but the output head
-    None         the mapping by model type in `lora_targets.json`
+    None         the mapping by model type in `lora_targets.json`; none for the types in `moe`, whose rewriting comes
+                 first and leaves nothing (Mixtral)
     experts      transformers 5 keeps them as 3-D parameters, which are no modules. For the model types in `moe`, PEFT
                  rewrites the old projection names (`gate_proj`, `w1` ...) to those parameters and multiplies the rank
                  by the number of projections that were fused into one (`utils/transformers_weight_conversion.py`);
@@ -136,14 +137,14 @@ def _table() -> dict[str, Any]:
 
 def _targets(model: Model, adapter: Adapter) -> _Targets:
     stated = adapter.targets
+    fusion = _table()["moe"].get(_peft_type(model))
     if stated is None:
-        stated = _table()["defaults"].get(model.model_type)
+        stated = _table()["defaults"].get(_peft_type(model)) if fusion is None else None
         if stated is None:
-            raise NotAdaptable(f"PEFT has no default target modules for the model type {model.model_type!r}")
+            raise NotAdaptable(f"PEFT has no default target modules for {model.model_type} models; name them")
     if isinstance(stated, list) and len(stated) == 1 and stated[0] == "all-linear":
         stated = "all-linear"
     every = isinstance(stated, str) and stated.lower() == "all-linear"
-    fusion = _table()["moe"].get(_peft_type(model))
     if fusion is not None:
         names = _leaves(model, stated, _table()["fused"][fusion])
         return _fused(names, _table()["fused"][fusion])
@@ -267,7 +268,7 @@ def _modules(
     return found
 
 
-def factor_only(tensor: Tensor) -> bool:
+def _bare(tensor: Tensor) -> bool:
     """Whether PEFT wraps it as a bare parameter, which DoRA does not support."""
     return not tensor.linear and tensor.role != "embedding" and len(tensor.shape) < 4
 

@@ -37,13 +37,16 @@ def format_of(reading: Reading) -> Format:
     return find(reading.format)
 
 
-def change_job(facts: Facts, changes: dict[str, Any]) -> Changed | None:
-    """The Job fields changed, in the format's own words where it has them; None where nothing would change."""
+def change_job(facts: Facts, changes: dict[str, Any], words: str = "") -> Changed | None:
+    """The Job fields changed; None where nothing would change.
+
+    The text is the format's own words where it has them, else `words`, else the Job fields.
+    """
     if all(facts.job.get(path) == value for path, value in changes.items()):
         return None
     reading = facts.reading
     form = format_of(reading)
-    text = form.describe(reading, changes) or _plain_text(changes)
+    text = form.describe(reading, changes) or words or _plain_text(changes)
     edits = form.edits(reading, changes)
     if edits:
         after = reread(reading, facts.project, edits)

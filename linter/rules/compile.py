@@ -142,6 +142,7 @@ class _Compiler:
             fix=_value(get("fix")) or "unsafe",
             rank=rank.value if rank else 0,
             family=_value(get("family")) or "",
+            excludes=_strings(get("excludes")),
             text=self.template(text) if text else None,
         )
 

@@ -131,10 +131,22 @@ def _doubted(rule: Rule, facts: Facts) -> tuple[Severity, str, list[str]]:
         severity = SEVERITIES[max(0, SEVERITIES.index(severity) - 1)]
         confidence = _lower(confidence)
         notes.append(f"assumes {facts.job.world_size} GPUs, because nothing states how many")
+    elif _may_shard_at_launch(facts):
+        severity = SEVERITIES[max(0, SEVERITIES.index(severity) - 1)]
+        confidence = "low"
+        notes.append("an accelerate config at launch may shard the model, which this file does not show")
     if facts.model is not None and not facts.model.exact:
         confidence = _lower(confidence)
         notes.append(f"the architecture {facts.model.model_type} is not known; a similar one stands in")
     return severity, confidence, notes
+
+
+def _may_shard_at_launch(facts: Facts) -> bool:
+    """Whether the launcher decides how the GPUs share the model: Transformers arguments for several GPUs without
+    DeepSpeed or FSDP of their own, which `accelerate launch --config_file` may add."""
+    plan = facts.job.parallelism
+    own = plan.zero is not None or plan.fsdp is not None
+    return facts.reading.format == "hf_trainer" and facts.job.world_size > 1 and not own
 
 
 def _lower(confidence: str) -> str:

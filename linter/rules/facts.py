@@ -146,10 +146,11 @@ class Facts:
             return None
         from ..estimator import estimate_job
         from ..estimator.estimate import NotEstimable
+        from ..models.lora import NotAdaptable
 
         try:
             return estimate_job(job, model, self.gpu)
-        except NotEstimable as error:
+        except (NotEstimable, NotAdaptable) as error:
             if job is self.job:
                 self.estimate_reason = str(error)
             return None

@@ -197,9 +197,26 @@ def _trainable(facts: Facts) -> Any:
     """Parameters that the optimizer updates."""
     if facts.model is None:
         return UNKNOWN
-    from ..models.lora import trainable_parameters
+    from ..models.lora import NotAdaptable, trainable_parameters
 
-    return trainable_parameters(facts.model, facts.job)
+    try:
+        return trainable_parameters(facts.model, facts.job)
+    except NotAdaptable:
+        return UNKNOWN
+
+
+@fact("adapter.refusal")
+def _adapter_refusal(facts: Facts) -> Any:
+    """Why PEFT refuses the adapter's targets on this model; null where it does not."""
+    if facts.model is None or facts.job.adapter is None:
+        return UNKNOWN
+    from ..models.lora import NotAdaptable, adapted
+
+    try:
+        adapted(facts.model, facts.job.adapter)
+    except NotAdaptable as error:
+        return str(error)
+    return None
 
 
 def _gpu_fact(path: str, name: str, meaning: str, unit: str = "") -> None:

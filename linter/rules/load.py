@@ -250,4 +250,5 @@ def _rule(item: dict[str, Any]) -> Rule:
 
 
 def _advice(item: dict[str, Any]) -> Advice:
-    return Advice(**{**item, "factors": tuple(item.get("factors", ()))})
+    lists = {name: tuple(item.get(name, ())) for name in ("factors", "excludes")}
+    return Advice(**{**item, **lists})

@@ -47,6 +47,7 @@ class Advice(NamedTuple):
     fix      whether the edit keeps what the job computes (`safe`) or not (`unsafe`)
     rank     how much it changes the run, small first (recipes)
     family   of the recipes of one family only the best is shown
+    excludes families that it does not go together with in one combination
     text     what to print; None for the format's own words
     """
 
@@ -59,6 +60,7 @@ class Advice(NamedTuple):
     fix: Literal["safe", "unsafe"] = "unsafe"
     rank: int = 0
     family: str = ""
+    excludes: tuple[str, ...] = ()
     text: Template | None = None
 
 

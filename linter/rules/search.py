@@ -8,28 +8,32 @@ from typing import TYPE_CHECKING
 
 from ..finding import Suggestion
 from .change import resolved
+from .suggest import Attempt
 
 if TYPE_CHECKING:
     from ..hardware.gpu import Gpu
     from .facts import Facts
     from .suggest import Bench, Candidate
 
-PAIRED = 7
-TRIPLED = 6
-"""How many of the changes that save most are tried in pairs and in threes."""
+PROMISE = 1.15
+"""A combination is tried when its parts' savings together would bring the need below this times the GPU. More than 1,
+because the peak is a maximum: two changes can save more together than each alone."""
+
+ENOUGH = 6
+"""Combinations that fit after which the search stops."""
 
 GPU_COUNTS = (2, 4, 8, 16, 32, 64, 128)
 
 
 def combinations(bench: Bench, singles: list[Candidate]) -> list[Candidate]:
-    """Pairs of the recipes that save most, then threes while no pair fits, within the bench's estimates."""
-    strongest = _strongest(bench, singles)
+    """Pairs, then threes while no pair fits, those that change the run least first, within the bench's estimates."""
+    parts = _useful(bench, singles)
     found: list[Candidate] = []
-    for size, width in ((2, PAIRED), (3, TRIPLED)):
-        for parts in subsets(strongest[:width], size):
-            if bench.exhausted:
+    for size in (2, 3):
+        for group in sorted(subsets(parts, size), key=_rank):
+            if bench.exhausted or sum(item.verdict == "fits" for item in found) >= ENOUGH:
                 return found
-            together = _together(bench, parts)
+            together = _together(bench, group)
             if together is not None:
                 found.append(together)
         if any(item.verdict == "fits" for item in found):
@@ -37,31 +41,51 @@ def combinations(bench: Bench, singles: list[Candidate]) -> list[Candidate]:
     return found
 
 
-def _strongest(bench: Bench, singles: list[Candidate]) -> list[Candidate]:
-    """Every recipe's most saving change, those that save most first; a change that saves nothing is left out."""
+def _useful(bench: Bench, singles: list[Candidate]) -> list[Candidate]:
+    """Every recipe's most saving change; a change that saves nothing is left out."""
     tried = [*singles]
-    seen = [item.changes for item in singles]
+    seen = [item.attempt.changes for item in singles]
     for recipe in sorted(bench.selection.recipes.values(), key=lambda advice: advice.rank):
         if resolved(recipe, bench.facts, recipe.factors[0] if recipe.factors else None) not in (*seen, None):
             tried += bench.tried(recipe)
-    now = bench.facts.estimate
-    needed = now.needed if now is not None else 0
+    needed = _needed(bench)
     best: dict[tuple[str, ...], Candidate] = {}
     for item in sorted(tried, key=lambda item: item.needed):
         if item.needed < needed:
-            best.setdefault(tuple(sorted(item.changes)), item)
-    return sorted(best.values(), key=lambda item: item.needed)
+            best.setdefault(tuple(sorted(item.attempt.changes)), item)
+    return sorted(best.values(), key=lambda item: item.attempt.rank)
+
+
+def _needed(bench: Bench) -> int:
+    now = bench.facts.estimate
+    return now.needed if now is not None else 0
+
+
+def _rank(parts: tuple[Candidate, ...]) -> int:
+    return sum(part.attempt.rank for part in parts)
 
 
 def _together(bench: Bench, parts: tuple[Candidate, ...]) -> Candidate | None:
-    """Several changes as one; None where two of them set the same field."""
+    """Several changes as one; None where they do not go together or cannot be enough."""
+    if any(_clash(one.attempt, two.attempt) for one, two in subsets(parts, 2)):
+        return None
+    needed = _needed(bench)
+    expected = needed - sum(needed - part.needed for part in parts)
+    if bench.facts.gpu is not None and expected > PROMISE * bench.facts.gpu.usable:
+        return None
     changes: dict[str, object] = {}
     for part in parts:
-        if changes.keys() & part.changes.keys():
-            return None
-        changes |= part.changes
-    fix = "safe" if all(part.fix == "safe" for part in parts) else "unsafe"
-    return bench.candidate(changes, fix, sum(part.rank for part in parts) + 100 * len(parts))
+        changes |= part.attempt.changes
+    fix = "safe" if all(part.attempt.fix == "safe" for part in parts) else "unsafe"
+    words = ", ".join(part.attempt.words or part.changed.text for part in parts)
+    return bench.candidate(Attempt(changes, fix, _rank(parts) + 100 * len(parts), "", words))
+
+
+def _clash(one: Attempt, two: Attempt) -> bool:
+    """Whether two attempts set the same field, are of one family, or exclude one another."""
+    if one.changes.keys() & two.changes.keys() or (one.family and one.family == two.family):
+        return True
+    return two.family in one.excludes or one.family in two.excludes
 
 
 def smallest_hardware(facts: Facts) -> tuple[Suggestion, ...]:
@@ -109,6 +133,7 @@ def _fitting(facts: Facts, changes: dict[str, object], gpus: int, gpu: Gpu) -> i
     """The bytes a GPU needs on that hardware; None where the job does not fit it."""
     from ..estimator import estimate_job
     from ..estimator.estimate import NotEstimable
+    from ..models.lora import NotAdaptable
 
     hardware = replace(facts.job.hardware, gpu=gpu.name, gpus=gpus)
     job = facts.job.with_changes({"hardware": hardware, "parallelism.data": None, **changes})
@@ -116,6 +141,6 @@ def _fitting(facts: Facts, changes: dict[str, object], gpus: int, gpu: Gpu) -> i
         return None
     try:
         estimate = estimate_job(job, facts.model, gpu)
-    except NotEstimable:
+    except (NotEstimable, NotAdaptable):
         return None
     return estimate.needed if estimate.verdict == "fits" else None

@@ -15,6 +15,7 @@ from .change import Changed, change_job, change_keys, resolved
 from .expression import UNKNOWN
 from .facts import ITEM
 from .message import filled
+from .quantity import clipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,14 +30,22 @@ MAX_ESTIMATES = 60
 """Estimates that the search for one finding may make."""
 
 
-class Candidate(NamedTuple):
-    """One advice carried out: what it changes, how much of the run that is (`rank`), and what comes of it."""
+class Attempt(NamedTuple):
+    """Job changes to try: `rank` is how much of the run they change, `words` says them where the format cannot."""
 
     changes: dict[str, Any]
-    changed: Changed
     fix: str
     rank: int
     family: str = ""
+    words: str = ""
+    excludes: tuple[str, ...] = ()
+
+
+class Candidate(NamedTuple):
+    """An attempt carried out, and what comes of it."""
+
+    attempt: Attempt
+    changed: Changed
 
     @property
     def verdict(self) -> str:
@@ -100,37 +109,33 @@ class Bench:
             changes = resolved(advice, self.facts, factor)
             if not changes or self.exhausted:
                 continue
-            candidate = self.candidate(changes, advice.fix, advice.rank, advice.family)
+            words = (filled(advice.text, self.facts) if advice.text else None) or ""
+            candidate = self.candidate(Attempt(changes, advice.fix, advice.rank, advice.family, words, advice.excludes))
             if candidate is None:
                 continue
             yield candidate
             if candidate.verdict == "fits":
                 return
 
-    def candidate(self, changes: dict[str, Any], fix: str, rank: int, family: str = "") -> Candidate | None:
+    def candidate(self, attempt: Attempt) -> Candidate | None:
         """Job changes carried out and estimated; None where they cannot be."""
-        changed = change_job(self.facts, changes)
+        changed = change_job(self.facts, attempt.changes, attempt.words)
         if changed is None:
             return None
         self.estimates += 1
-        if changed.estimate is None:
-            return None
-        return Candidate(changes, changed, fix, rank, family)
+        return Candidate(attempt, changed) if changed.estimate is not None else None
 
     def helping(self, candidates: list[Candidate]) -> list[Candidate]:
         """At most MAX_SHOWN that hold after being checked, one a family: those that fit, or else the tight ones."""
-        order = sorted(candidates, key=lambda item: (item.verdict != "fits", item.rank, item.needed))
+        order = sorted(candidates, key=lambda item: (item.verdict != "fits", item.attempt.rank, item.needed))
         kept: list[Candidate] = []
-        words: set[str] = set()
         for item in order:
             if item.verdict not in ("fits", "tight") or len(kept) == MAX_SHOWN:
                 break
             if kept and kept[0].verdict != item.verdict:
                 break
-            known = {item.changed.text, item.family} - {""}
-            if not known & words and self.holds(item.changed):
+            if not any(_says_more(item, other) for other in kept) and self.holds(item.changed):
                 kept.append(item)
-                words |= known
         return kept
 
     def holds(self, changed: Changed) -> bool:
@@ -187,4 +192,13 @@ class Bench:
         """A candidate as findings carry it."""
         tight = " (tight)" if item.verdict == "tight" else ""
         edits = item.changed.edits
-        return Suggestion(item.changed.text + tight, item.needed, item.fix if edits else None, edits)  # type: ignore[arg-type]
+        text = clipped(item.changed.text) + tight
+        return Suggestion(text, item.needed, item.attempt.fix if edits else None, edits)  # type: ignore[arg-type]
+
+
+def _says_more(item: Candidate, other: Candidate) -> bool:
+    """Whether `item` is of the family of one already kept, reads the same, or only adds to it."""
+    one, two = item.attempt, other.attempt
+    if item.changed.text == other.changed.text or (one.family and one.family == two.family):
+        return True
+    return two.changes.items() <= one.changes.items()

@@ -61,7 +61,8 @@ def _tree(node: ast.expr, depth: int) -> Tree:
         raise ExpressionError(f"an expression nests at most {MAX_DEPTH} levels", node.col_offset)
     for kind, build in _BUILDERS:
         if isinstance(node, kind):
-            return build(node, depth + 1)
+            tree: Tree = build(node, depth + 1)
+            return tree
     raise ExpressionError(f"{_KINDS.get(type(node).__name__, 'this syntax')} is not allowed", node.col_offset)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.parameters import allocated, elements, parameters
 from gpulint.job import Adapter, Fsdp, Job, Parallelism, Quantization, Weights, Zero
 
@@ -211,3 +212,24 @@ def test_only_what_is_trained_takes_the_trainable_dtype(llama_8b):
     weights = Weights("bfloat16", trainable_dtype="float32")
     items = parameters(Job(weights=weights, method="freeze", trainable=["lm_head"]), llama_8b)
     assert {item.role for item in items if item.dtype == "float32"} == {"head"}
+
+
+def test_a_tied_head_that_is_saved_becomes_a_copy_of_its_own(decoder):
+    adapter = Adapter(targets=["q_proj"], modules_to_save=["lm_head"])
+    items = parameters(job(method="lora", adapter=adapter), decoder(layers=2, tied=True))
+    (copy,) = [item for item in items if item.part == "copy"]
+    assert (copy.role, copy.size, copy.trainable) == ("head", 128256 * 4096, True)
+
+
+def test_targets_that_peft_refuses_cannot_be_estimated(llama_8b):
+    with pytest.raises(NotEstimable, match="no_such_proj"):
+        parameters(job(method="lora", adapter=Adapter(targets=["no_such_proj"])), llama_8b)
+
+
+def test_dora_adds_a_magnitude_an_output(llama_8b):
+    lora, dora = (
+        parameters(job(method="lora", adapter=Adapter(kind, r=8, targets=["down_proj"])), llama_8b)
+        for kind in ("lora", "dora")
+    )
+    trained = [elements(item for item in items if item.trainable) for items in (lora, dora)]
+    assert trained[1] - trained[0] == 32 * 4096

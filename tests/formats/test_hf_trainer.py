@@ -296,7 +296,20 @@ class TestFlavours:
     def test_alignment_handbook_has_the_defaults_of_its_trl(self, hf):
         job = hf.job(TRL + "dataset_mixer:\n  a/b: 1.0\n")
         assert (job.versions["trl"], job.loss.kernel, job.activation_checkpointing) == ("0.19.1", "torch", "none")
-        assert job.weights.dtype == "float32"
+        assert hf.job(TRL + "dataset_mixer:\n  a/b: 1.0\n", gpus=1).weights.dtype == "float32"
+
+    def test_the_documented_launch_is_assumed_for_a_full_fine_tune(self, hf):
+        job = hf.job(TRL + "dataset_mixer:\n  a/b: 1.0\n")
+        assert (job.parallelism.zero.stage, job.hardware.gpus, job.precision.master_weights) == (3, 8, True)
+        assert {job.origins[path].kind for path in ("parallelism.zero.stage", "weights.dtype", "hardware.gpus")} == {
+            "assumed"
+        }
+        assert "zero3.yaml" in job.origins["parallelism.zero.stage"].note
+        alone = hf.job(TRL + "dataset_mixer:\n  a/b: 1.0\n", gpus=1)
+        assert (alone.parallelism.zero, alone.weights.dtype) == (None, "float32")
+        assert hf.job(TRL + "use_peft: true\ndataset_mixer:\n  a/b: 1.0\n").parallelism.zero is None
+        fsdp = hf.job(TRL + "fsdp: true\ndataset_mixer:\n  a/b: 1.0\n")
+        assert (fsdp.parallelism.zero, fsdp.parallelism.fsdp.version) == (None, 2)
 
     def test_open_instruct_loads_bf16(self, hf):
         job = hf.job(PLAIN + "with_tracking: true\nuse_slow_tokenizer: true\nmax_seq_length: 4096\n")

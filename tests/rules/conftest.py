@@ -15,7 +15,7 @@ from gpulint.source.edit import apply
 from gpulint.source.read import parse
 
 AXOLOTL = """\
-base_model: NousResearch/Meta-Llama-3.1-8B
+base_model: meta-llama/Llama-3.1-8B
 datasets: [{path: tatsu-lab/alpaca, type: alpaca}]
 sequence_len: 2048
 sample_packing: true

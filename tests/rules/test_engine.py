@@ -33,7 +33,7 @@ def test_the_seed_finding(check, axolotl):
 
 def test_one_overflow_is_one_finding(check, axolotl):
     for text, gpu, gpus in (
-        (axolotl, "t4", 1),
+        (axolotl, "rtx-a4000", 1),
         (axolotl.replace("8B", "70B"), "h100-80gb", 8),
         (axolotl.replace("8B", "70B") + LORA, "h100-80gb", 8),
         (axolotl.replace("2048", "1048576") + LORA, "h100-80gb", 1),

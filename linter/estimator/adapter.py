@@ -1,0 +1,82 @@
+"""What PEFT adds to a model: low-rank pairs, and trained copies of whole modules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .division import divided_adapter
+from .estimate import NotEstimable
+from .parameter import Parameter, pieces_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..job import Adapter, Job
+    from ..models.lora import AdaptedModule
+    from ..models.model import Model
+
+
+def adapter_of(job: Job) -> Adapter | None:
+    """The job's adapter; PEFT's defaults for a LoRA job that names none."""
+    if job.adapter is None and job.method == "lora":
+        from ..job import Adapter
+
+        return Adapter()
+    return job.adapter
+
+
+def adapter_parameters(job: Job, model: Model, dtype: str) -> list[Parameter]:
+    """lora_A [r, in] and lora_B [out, r] of each adapted module, and DoRA's magnitudes, in `dtype`.
+
+    Raises NotEstimable where PEFT would refuse the targets.
+    """
+    adapter = adapter_of(job)
+    if adapter is None:
+        return []
+    from ..models.lora import NotAdaptable, adapted
+
+    try:
+        modules = adapted(model, adapter)
+    except NotAdaptable as error:
+        raise NotEstimable(str(error)) from None
+    return [item for module in modules for item in _pair(module, job, model, dtype)]
+
+
+def _pair(module: AdaptedModule, job: Job, model: Model, dtype: str) -> list[Parameter]:
+    every = tuple(module.layers) if module.layers else None
+    inner, outer, layers = divided_adapter(module.in_features, module.out_features, module.role, every, job, model)
+    copies = module.copies if layers is every or layers is None else len(layers)
+    if copies == 0:
+        return []
+    rank = module.rank
+    if module.role.startswith("expert_"):
+        rank = -(-rank // job.parallelism.expert)
+    shapes: dict[str, tuple[int, ...]] = {"lora_A": (rank, inner), "lora_B": (outer, rank)}
+    pair = module.rank * (module.in_features + module.out_features)
+    magnitudes = module.elements // max(1, module.copies) - pair
+    if magnitudes > 0:
+        shapes["lora_magnitude_vector"] = (magnitudes,)
+    return [
+        Parameter(
+            f"{module.name}.{part}", shape, copies, layers, module.role, dtype, pieces_of(shape, dtype), "adapter", True
+        )
+        for part, shape in shapes.items()
+    ]
+
+
+def saved_copies(base: Sequence[Parameter], job: Job, model: Model) -> list[Parameter]:
+    """`modules_to_save`: PEFT trains a deep copy and keeps the original (ModulesToSaveWrapper), on this rank's share.
+
+    A tied head that is saved becomes a copy of its own.
+    """
+    adapter = adapter_of(job)
+    if adapter is None or not adapter.modules_to_save:
+        return []
+    from ..models.lora import saved_tensors
+
+    names = [tensor.name for tensor in saved_tensors(model, adapter)]
+    found = [item._replace(part="copy", trainable=True) for item in base if item.part == "base" and item.name in names]
+    if len(names) > len({item.name for item in found}) and model.shape.tied:
+        heads = [item for item in base if item.role == "embedding"]
+        found += [item._replace(name="lm_head.weight", role="head", part="copy", trainable=True) for item in heads[:1]]
+    return found
