@@ -12,6 +12,8 @@ from .settings import Settings, project_root
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from .rules.rule import Selection
+
 SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 INTERNAL_ERROR = "internal error"
 """How the reason of a file begins on which gpulint itself failed."""
@@ -81,7 +83,7 @@ def _excluded(path: str, settings: Settings) -> bool:
     return any(fnmatch(relative, pattern) or fnmatch(path, pattern) for pattern in settings.exclude)
 
 
-def _check_file(found: Found, settings: Settings, rules: object) -> _Outcome:
+def _check_file(found: Found, settings: Settings, rules: Selection) -> _Outcome:
     from .formats.registry import recognise
     from .reading import open_document
     from .rules.engine import run

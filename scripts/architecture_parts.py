@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import architecture_tables
 import architecture_trace
+from gpulint.models.expression import compile_expression
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -299,18 +300,23 @@ DESCRIPTIVE = (
     "qk_nope_head_dim", "v_head_dim", "head_dim", "num_kv_shared_layers", "ssm_state_size", "mamba_d_state", "state_size",
     "mamba_head_dim", "mamba_d_head", "mamba_headdim", "linear_num_value_heads", "linear_key_head_dim",
     "linear_value_head_dim", "linear_num_heads", "linear_head_dim", "num_attention_heads", "num_key_value_heads",
-    "conv_kernel", "attention_types",
+    "conv_kernel", "attention_types", "n_head", "n_heads", "num_heads", "decoder_attention_heads", "attention_window_size",
 )  # fmt: skip
 """Fields that Shape reads though no tensor may depend on them: their class defaults belong in every table."""
 
 
-def describe(table: Table, base: Table) -> None:
-    """Add the class defaults of the DESCRIPTIVE fields, and the schedule of `layer_types` where it is periodic."""
+def describe(table: Table, base: Table, recipe: Table) -> None:
+    """Add the class defaults of the DESCRIPTIVE fields, the kind of norm, and the schedule of `layer_types`."""
+    model_type = table["model_type"].partition(":")[0]
     try:
-        made = config_class(table["model_type"].partition(":")[0])(**base)
+        made = config_class(model_type)(**base)
     except Exception as error:  # noqa: BLE001
         print(f"   no class default: {type(error).__name__}")
         return
+    with contextlib.suppress(Exception):
+        auto_class = table.get("auto_class", "CausalLM")
+        config = {**base, **recipe.get("config", {}), "model_type": model_type}
+        table["norm"] = architecture_trace.norm_kind(config, auto_class)
     known = {*table.get("derive", {}), *table.get("let", {})}
     defaults = table.setdefault("defaults", {})
     for name in DESCRIPTIVE:
@@ -319,13 +325,15 @@ def describe(table: Table, base: Table) -> None:
             defaults[name] = value
     types = vars(made).get("layer_types")
     if isinstance(types, list) and "layer_types" not in known and "layer_types" not in defaults:
-        periods = [period for period in range(2, 13) if types == _periodic(len(types), period)]
-        if periods:
-            rule = {"len": "num_hidden_layers", "items": [[f"(i+1)%{periods[0]}!=0", types[0]], ["True", types[periods[0] - 1]]]}
-            table.setdefault("derive", {})["layer_types"] = {"list": rule}
+        rules = (f"{index}%{period}!=0" for period in range(2, 13) for index in ("(i+1)", "i"))
+        found = next((rule for rule in rules if types == _scheduled(len(types), rule)), None)
+        if found:
+            items = [[found, "sliding_attention"], ["True", "full_attention"]]
+            table.setdefault("derive", {})["layer_types"] = {"list": {"len": "num_hidden_layers", "items": items}}
         elif len(set(types)) > 1:
             print(f"   {table['model_type']}: layer types without a rule: {types[:12]}")
 
 
-def _periodic(length: int, period: int) -> list[str]:
-    return ["sliding_attention" if (i + 1) % period else "full_attention" for i in range(length)]
+def _scheduled(length: int, rule: str) -> list[str]:
+    compiled = compile_expression(rule)
+    return ["sliding_attention" if compiled(lambda _: None, i, length) else "full_attention" for i in range(length)]

@@ -195,6 +195,28 @@ def build(config: dict[str, Any], auto_class: str = "CausalLM", trace: bool = Fa
     return rows
 
 
+RMS_CLASSES = ("T5LayerNorm", "MT5LayerNorm", "UMT5LayerNorm", "CpmAntLayerNorm")
+"""Classes called LayerNorm that subtract no mean."""
+
+
+def norm_kind(config: dict[str, Any], auto_class: str) -> str | None:
+    """`rms` or `layer`, whichever most norms of the model outside its vision and audio towers are."""
+    torch, transformers = importlib.import_module("torch"), importlib.import_module("transformers")
+    mapping = importlib.import_module("transformers.models.auto.configuration_auto").CONFIG_MAPPING
+    fields = copy.deepcopy(config)
+    made = mapping[fields.pop("model_type")].from_dict(fields)
+    with torch.device("meta"):
+        model = getattr(transformers, AUTO_CLASSES[auto_class]).from_config(made)
+    names = [
+        type(module).__name__
+        for name, module in model.named_modules()
+        if not re.search(r"vision|visual|audio|projector", name)
+    ]
+    rms = sum("RMS" in name or name in RMS_CLASSES for name in names)
+    layer = sum("LayerNorm" in name and "RMS" not in name and name not in RMS_CLASSES for name in names)
+    return None if rms == layer == 0 else "rms" if rms >= layer else "layer"
+
+
 def template(name: str) -> tuple[str, int | None]:
     """A state-dict name with `{0}` for its first index, and that index."""
     match = _INDEX.search(name)

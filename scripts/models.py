@@ -61,7 +61,7 @@ def architectures(source: str) -> None:
             architecture_tables.change(tables[name], change)
     for name, table in tables.items():
         if not table.get("parts"):
-            architecture_parts.describe(table, probes["base"].get(name, {}))
+            architecture_parts.describe(table, probes["base"].get(name, {}), recipes["tables"].get(name, {}))
     lines = [
         json.dumps(_ordered(tables[name]), separators=(",", ":")) for name in sorted(tables) if ":whole" not in name
     ]
@@ -82,7 +82,7 @@ def _probe_configs(model_type: str, table: Table, probes: Table) -> list[tuple[T
 
 
 def _ordered(table: Table) -> Table:
-    keys = ("model_type", "extends", "class", "auto_class", "variants", "alias", "defaults", "derive", "let",
+    keys = ("model_type", "extends", "class", "auto_class", "norm", "variants", "alias", "defaults", "derive", "let",
             "stacks", "parts", "tensors")  # fmt: skip
     return {key: table[key] for key in keys if table.get(key)}
 

@@ -28,9 +28,9 @@ def job_of(row: dict[str, Any]) -> Job:
     """The Job that a row ran: one GPU, no framework around it."""
     point = row["point"]
     job = Job(model=row["config"], versions=dict(VERSIONS), attention=ATTENTION.get(point["attn"], point["attn"]))
-    job.weights.dtype = DTYPES[_weights(point)]  # type: ignore[assignment]
+    job.weights.dtype = DTYPES[_weights(point)]
     if point["precision"].endswith("-amp"):
-        job.precision.autocast = DTYPES[point["precision"].removesuffix("-amp")]  # type: ignore[assignment]
+        job.precision.autocast = DTYPES[point["precision"].removesuffix("-amp")]
     if point.get("mode") == "infer":
         job.kind = "inference"
         job.inference = Inference(

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from .instant import Instant
 from .layers import Layer
-from .logits import cross_entropy, head
-from .norms import NORMS
+from .logits import loss_of
+from .norms import normed
 from .setting import Setting
 from .stem import stem
 from .tape import END
@@ -53,10 +53,8 @@ def replay(s: Setting, kinds: list[int]) -> Tape:
     tape.enter(0)
     ids, labels = tape.new(s.rows, 8), tape.new(s.rows, 8)
     h = _model(tape, s, kinds, outside, ids)
-    logits = head(h, outside, s)
-    tape.enter(len(kinds) + 2)
-    loss = cross_entropy(logits, s, tape)
-    del h, logits, ids, labels
+    loss = loss_of(h, outside, s, tape, len(kinds) + 2)
+    del h, ids, labels
     tape.clear_casts()
     tape.backward(loss, tape.new(1, 4))
     tape.enter(END, backward=True)
@@ -77,7 +75,7 @@ def _model(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tens
             h = block(h)
         del block
     tape.enter(len(kinds) + 1)
-    h = NORMS[s.traits.norm](h, final_norm(outside, s), s.rows)
+    h = normed(h, final_norm(outside, s), s.rows, s)
     del base
     return h
 

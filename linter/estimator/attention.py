@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from . import liger
 from .adapters import project
 from .kernels import attend
 from .norms import NORMS
@@ -26,12 +27,14 @@ def attention(
     fused = modules.role("qkv")
     whole = project(x, fused, s.rows) if fused else None
     q, k, v = _separate(x, modules, s, at) if whole is None else _fused(whole, s, at)
-    if turn != "none":
+    if turn != "none" and "rope" in s.fused:
+        q, k = liger.rope(q, k, table)
+    elif turn != "none":
         turned = ROPES[turn](q, k, table)
         q, k = turned
         del turned
     if s.traits.norm_at == "rope":
-        norm = NORMS[s.traits.head_norm]
+        norm = head_norm(s)
         first, second = _head_norms(modules)
         q = norm(q, first, s.rows * at.heads)
         k = norm(k, second, s.rows * at.kv_heads)
@@ -41,11 +44,20 @@ def attention(
     return y
 
 
+def head_norm(s: Setting) -> Norm:
+    """The norm of queries and keys, or Liger's in its place."""
+    found = NORMS[s.traits.head_norm]
+    if found in (NORMS["rms_bare"], NORMS["cohere"], NORMS["layer"]) or not s.fused & {"norm", "norm_copy"}:
+        return found
+    in_place = "norm" in s.fused
+    return lambda x, module, rows: liger.norm(x, module, rows, in_place)
+
+
 def _separate(x: Tensor, modules: Modules, s: Setting, at: Heads) -> tuple[Tensor, Tensor, Tensor]:
     """One projection each. A norm over whole rows comes before the next projection, one over heads after all."""
     traits = s.traits
     first, second = _head_norms(modules) if traits.head_norm else (None, None)
-    norm = NORMS[traits.head_norm] if first is not None or traits.head_norm == "rms_bare" else None
+    norm = head_norm(s) if first is not None else None
     if norm is not None and traits.norm_at in ("whole", "first"):
         return _normed(x, modules, s, at, norm)
     q = project(x, modules.need("q"), s.rows)
@@ -53,7 +65,7 @@ def _separate(x: Tensor, modules: Modules, s: Setting, at: Heads) -> tuple[Tenso
         q = scale(q)
     k = project(x, modules.need("k"), s.rows)
     v = project(x, modules.need("v"), s.rows)
-    if traits.rope != "partial_gptj":
+    if traits.rope != "partial_gptj" and "rope" not in s.fused:
         q, k = relayout(q), relayout(k)
     if norm is not None and traits.norm_at == "heads":
         q = norm(q, first, s.rows * at.heads)

@@ -44,7 +44,7 @@ def feed_forward(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     """Gated (separate or fused gate and up), plain, or a mixture of experts, by the modules that the layer has."""
     if modules.role("expert_gate_up") is None:
         return dense(x, modules, s, "")
-    if modules.role("shared_down") is None:
+    if modules.role("shared_down") is None or s.traits.gate == "dense":
         return routed(x, modules, s)
     if s.traits.shared == "before":
         other = dense(x, modules, s, "shared_")
@@ -104,6 +104,7 @@ def _every_expert(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     logits = project(x, modules.need("router"), s.rows)
     values, chosen = topk(logits, s.rows * s.top_k)
     spread = gather(values, logits.n, chosen)
+    del values
     scores = to(unary(to(spread, 4), save_input=False, save_output=True), spread.e)
     rows = repeat(x, x.n * count)
     rows = mul(rows, scores)

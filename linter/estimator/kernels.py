@@ -195,7 +195,8 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
     """`eager_attention_forward` of transformers: repeated keys, score matrices, softmax in float32 and back.
 
     gpt-oss joins a sink logit per head to the scores, subtracts the maximum and drops the sink's share. GPT-J
-    multiplies float32 copies; MPT adds a float32 bias per head and key; BLOOM adds its bias within the matmul.
+    multiplies float32 copies; MPT adds a float32 bias per head and key; BLOOM adds its bias within the matmul; Falcon
+    scales in place and keeps the scores' own width.
     """
     tape = q.storage.tape
     grouped = at.heads != at.kv_heads
@@ -209,7 +210,7 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
     if at.kind == "upcast":
         q, keys = to(q, 4), to(keys, 4)
     weights = _product(q, keys, at.scores, moved, moved and not laid)
-    if at.kind != "alibi":
+    if at.kind not in ("alibi", "falcon"):
         weights = scale(weights)
     if at.kind == "biased":
         weights = add(weights, tape.new(at.heads * at.length, 4))
@@ -224,6 +225,8 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
         joined = cat((weights, expand(leaf(tape, at.sinks), rows)))
         joined = sub(joined, maximum(joined, rows))
         weights = window(softmax(joined, joined.e, fused=True), at.scores)
+    elif at.kind == "falcon":
+        weights = softmax(weights, weights.e, fused=True)
     elif at.kind in ("native", "upcast"):
         weights = to(softmax(weights, (tape.autocast and 4) or weights.e), v.e)
     else:

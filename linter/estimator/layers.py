@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from .attention import attention
 from .experts import feed_forward
 from .latent import latent_attention
-from .norms import NORMS
+from .norms import normed
 from .ops import add, add_to, dropout, scale
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ class Layer:
         sinks = self.modules.leaf("sinks") if s.traits.sinks else None
         self.at: Heads = s.at() if sinks is None else s.at()._replace(sinks=sinks.weight)
         self.turn = s.turn(layer)
-        self._norm = NORMS[s.traits.norm]
 
     def __call__(self, x: Tensor) -> Tensor:
         return ORDERS[self.s.order](self, x)
@@ -48,7 +47,7 @@ class Layer:
         if module is None:
             found = self.modules.norms(self.s.hidden)
             module = found[min(slot // 2, len(found) - 1)] if found else None
-        return self._norm(x, module, self.s.rows)
+        return normed(x, module, self.s.rows, self.s)
 
     def attention(self, x: Tensor) -> Tensor:
         """Attention and the dropout after it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from . import liger
 from .adapters import project
 from .ops import scale, to, unary
 
@@ -11,6 +12,26 @@ if TYPE_CHECKING:
     from .modules import Modules
     from .setting import Setting
     from .tape import Tape, Tensor
+
+
+def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -> Tensor:
+    """The loss of a micro batch by the job's loss kernel; `segment` begins where the loss function does."""
+    kernel = s.job.loss.kernel
+    module = outside.role("head") or outside.need("embedding")
+    if kernel == "liger":
+        tape.enter(segment)
+        held = shifted_labels(s, tape)
+        loss = liger.head_and_loss(h, module.weight, s.rows, tape)
+        del held
+        return loss
+    logits = head(h, outside, s)
+    tape.enter(segment)
+    return cross_entropy(logits, s, tape)
+
+
+def shifted_labels(s: Setting, tape: Tape) -> tuple[Tensor, Tensor]:
+    """Labels padded by one and shifted, int64."""
+    return tape.new(s.rows + s.batch, 8), tape.new(s.rows, 8)
 
 
 def head(h: Tensor, outside: Modules, s: Setting) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from . import liger
 from .activation import activation
 from .adapters import project
 from .ops import mul, split
@@ -22,9 +23,15 @@ def dense(x: Tensor, modules: Modules, s: Setting, prefix: str) -> Tensor:
     gate, up = modules.role(prefix + "gate"), modules.role(prefix + "up")
     if fused is not None:
         both = project(x, fused, s.rows)
+        if "mlp" in s.fused:
+            product = liger.gated_fused(both)
+            return project(product, down, s.rows)
         first, second = split(both, (both.n // 2, both.n // 2))
         product = mul(second, act(first)) if s.traits.mlp == "up_first" else mul(act(first), second)
         del both
+        return project(product, down, s.rows)
+    if gate is not None and up is not None and "mlp" in s.fused:
+        product = liger.gated(project(x, gate, s.rows), project(x, up, s.rows))
         return project(product, down, s.rows)
     if gate is not None and up is not None:
         product = mul(act(project(x, gate, s.rows)), project(x, up, s.rows))

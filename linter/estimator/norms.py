@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from . import liger
 from .ops import layer_norm, leaf, mean, mul, power, rsqrt, shift, sub, to, widened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .modules import Linear
+    from .setting import Setting
     from .tape import Tensor
 
     Norm = Callable[[Tensor, Linear | None, int], Tensor]
@@ -98,6 +100,13 @@ def layer_plus_one(x: Tensor, module: Linear | None, rows: int) -> Tensor:
     e = tape.autocast or x.e
     weight = to(shift(leaf(tape, module.weight)), e)
     return layer_norm(to(x, e), weight, widened(tape, module.bias, e), rows)
+
+
+def normed(x: Tensor, module: Linear | None, rows: int, s: Setting) -> Tensor:
+    """The norm of the model type, or Liger's in its place."""
+    if module is not None and ("norm" in s.fused or "norm_copy" in s.fused):
+        return liger.norm(x, module, rows, "norm" in s.fused)
+    return NORMS[s.traits.norm](x, module, rows)
 
 
 NORMS: dict[str, Norm] = {

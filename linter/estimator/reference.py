@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from .estimate import Term
@@ -32,10 +33,13 @@ def frozen_models(job: Job, model: Model) -> Frozen:
     Under ZeRO-3 and FSDP each is divided over the ranks like the policy (trl/models/utils.py `prepare_deepspeed`,
     `prepare_fsdp`), otherwise whole on each.
     """
-    found = [item for item in parameters(job, model) if item.part in ("base", "buffer")]
+    if not needs_reference(job) and job.objective != "ppo":
+        return Frozen(0, ())
+    stored = replace(
+        job, parallelism=replace(job.parallelism, fsdp=None), weights=replace(job.weights, trainable_dtype=None)
+    )
+    found = [item for item in parameters(stored, model) if item.part in ("base", "buffer")]
     copy = allocated(found)
-    if job.adapter is not None and job.parallelism.fsdp is not None:
-        copy = sum(item.allocated for item in found)
     head = sum(item.elements for item in found if item.role == "head")
     ranks = _ranks(job)
     terms = []

@@ -134,8 +134,8 @@ def _pair(even: Tensor, odd: Tensor, table: Table) -> Tensor:
 def complex_wide(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
     """Products of complex numbers in float32, back in the operands' width (DeepSeek-V2, Llama 4)."""
     wide_q, wide_k = to(q, 4), to(k, 4)
-    turned_q = to(mul(wide_q, table.cos), q.e)
-    return turned_q, to(mul(wide_k, table.cos), k.e)
+    turned_q, turned_k = mul(wide_q, table.cos), mul(wide_k, table.cos)
+    return to(turned_q, q.e), to(turned_k, k.e)
 
 
 def none(q: Tensor, k: Tensor, _table: Table) -> tuple[Tensor, Tensor]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .kernels import Heads
 from .modules import Modules
 from .parameters import parameters
+from .release import release
 from .tape import Tape
 from .traits import traits
 
@@ -43,6 +44,8 @@ class Setting:
         self.head_dim = shape.qk_nope_head_dim + self.rope_dim if self.latent else shape.head_dim
         self.value_dim = (shape.v_head_dim or shape.head_dim) if self.latent else shape.head_dim
         self.order = self.traits.order
+        self.release = release(job)
+        self.fused = frozenset(self.traits.liger) if job.liger_kernels else frozenset()
         self.hidden = shape.hidden
         self.top_k = shape.experts_per_token
         self.windows = shape.windows

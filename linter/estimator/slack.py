@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 RESIDENT = ("weights", "adapter", "kv_cache")
 
+STEP = ("forward", "loss", "backward", "optimizer_step")
+"""The phases that alternate in every step; an evaluation runs on blocks that training does not ask for meanwhile."""
+
 
 def apart(phases: Sequence[Phase], optimizer: int) -> int:
     """Bytes if no kind of tensor ever used the freed blocks of another kind.
@@ -20,7 +23,7 @@ def apart(phases: Sequence[Phase], optimizer: int) -> int:
     Static bytes, and of every other component (gradients, step temporaries, activations, logits, buffers) the most
     that any instant holds. `optimizer` is what the optimizer keeps between steps.
     """
-    steps = [phase.components for phase in phases if phase.name != "load"] or [phase.components for phase in phases]
+    steps = [phase.components for phase in phases if phase.name in STEP]
     static = max(_resident(split) for split in steps) + optimizer
     kinds = {name for split in steps for name in split} - {*RESIDENT, "optimizer"}
     temporary = max(split["optimizer"] - optimizer for split in steps)

@@ -10,6 +10,7 @@ from . import assumptions, evaluation, host, reference, rollout, runtime, slack
 from .estimate import Estimate, NotEstimable, PerGpu, Phase, Term
 from .layout import Layout, layout
 from .parameters import elements, parameters
+from .stage import last_stage
 from .verdict import capacity, verdict
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def instants_of(job: Job, model: Model) -> tuple[list[Instant], bool]:
         return [], False
     from .activations import instants
 
-    return instants(job, model), True
+    return instants(*last_stage(job, model)), True
 
 
 def _fixed(job: Job, plan: Layout, extra: reference.Frozen, gpu: Gpu | None) -> dict[str, int]:

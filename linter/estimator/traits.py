@@ -35,6 +35,7 @@ class Traits(NamedTuple):
     router        softmax, sigmoid, softmax_wide, chosen (softmax over the chosen)
     weights       width of the routing weights: `wide` (float32) or `narrow` (that of the logits)
     gate          gating of experts: `default` or `clamped` (gpt-oss)
+    liger         what Liger replaces: rope, norm (norm_copy: not in place), head_norm, mlp, experts, loss
     shared        shared experts: "", `after` or `before` (with a sigmoid gate) the routed ones
     """
 
@@ -69,6 +70,7 @@ class Traits(NamedTuple):
     weights: str = "wide"
     gate: str = "default"
     shared: str = ""
+    liger: tuple[str, ...] = ()
 
 
 @cache

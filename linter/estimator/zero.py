@@ -196,7 +196,8 @@ def _stage3(job: Job, model: Model, zero: Zero, found: tuple[Parameter, ...]) ->
     persistent = sum(
         item.elements for item in loose if not item.packed and item.size <= zero.param_persistence_threshold
     )
-    width = max((dtype_bytes(item.dtype) for item in loose), default=2.0)
+    widest = max(loose, key=lambda item: item.elements, default=None)
+    width = dtype_bytes(widest.dtype) if widest is not None else 2.0
     built.gathered = window(job, model, zero, loose, width)
     bucket = int(zero.reduce_bucket_size * each) if zero.contiguous_gradients and trained else 0
     built.scatter = int(min(zero.reduce_bucket_size, elements(trained)) * each)

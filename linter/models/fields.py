@@ -10,7 +10,11 @@ from typing import Any
 
 from .expression import ExpressionError, compile_expression
 
-LAYER_TYPE_SPELLINGS = {"attention": "full_attention", "mamba": "linear_attention"}
+LAYER_TYPE_SPELLINGS = {
+    "attention": "full_attention",
+    "mamba": "linear_attention",
+    "deepseek_sparse_attention": "indexed_attention",
+}
 """Older spellings in `layer_types` and `layers_block_type` (transformers 5.23, configuration_utils)."""
 
 MAX_LAYERS = 4096

@@ -20,6 +20,9 @@ from .fields import MAX_LAYERS, Fields
 from .model import Tensor
 from .tables import find_table, table_name
 
+TEXT_FIELDS = ("text_config", "llm_config", "language_config")
+"""Nested configs that describe a text decoder."""
+
 MAX_PARTS = 4
 """Nesting of tables in tables; configs are untrusted."""
 
@@ -55,7 +58,8 @@ class _Stack:
 class Part:
     """One table applied to one config.
 
-    `fields` are the config's values, `text` the fields of the innermost text decoder, `tensors()` what it makes.
+    `fields` are the config's values, `text` those of the text decoder, `parts` the tables on nested configs with
+    what the table says of them, `tensors()` what it all makes.
     """
 
     def __init__(
@@ -70,12 +74,12 @@ class Part:
             raise ExpressionError("configs nested too deep")
         self.table = table
         self.fields = Fields(config, table, given)
-        self.parts: list[tuple[Part, dict[str, str], str | None]] = []
+        self.parts: list[tuple[dict[str, Any], Part]] = []
         self._stacks: dict[str, _Stack] = {}
         for spec in table.get("parts", ()):
             part = self._part(spec, config, depth)
             if part is not None:
-                self.parts.append((part, spec["names"], spec.get("role")))
+                self.parts.append((spec, part))
 
     def _part(self, spec: dict[str, Any], config: dict[str, Any], depth: int) -> Part | None:
         field: str = spec["field"]
@@ -96,23 +100,24 @@ class Part:
         return part
 
     @property
-    def text(self) -> Fields:
-        """The fields of the text decoder: of a part on `text_config`, or the own ones."""
-        for field in ("text_config", "llm_config", "language_config"):
-            for spec, (part, _, _) in zip(self._present(), self.parts, strict=True):
-                if spec["field"] == field:
-                    return part.text
-        return self.fields
+    def text_part(self) -> Part:
+        """The part that describes the text decoder: the one on `text_config`, or this one."""
+        for spec, part in self.parts:
+            if spec["field"] in TEXT_FIELDS:
+                return part.text_part
+        return self
 
-    def _present(self) -> list[dict[str, Any]]:
-        return [spec for spec in self.table.get("parts", ()) if spec["field"] in self.fields.parts]
+    @property
+    def text(self) -> Fields:
+        """The fields of the text decoder."""
+        return self.text_part.fields
 
     def tensors(self) -> list[Tensor]:
         """The tensors of the table's own rows and of its parts, parts first."""
         found: list[Tensor] = []
-        for part, names, role in self.parts:
+        for spec, part in self.parts:
             for tensor in part.tensors():
-                moved = _moved(tensor, names, role)
+                moved = _moved(tensor, spec["names"], spec.get("role"))
                 if moved is not None:
                     found.append(moved)
         for row in self.table.get("tensors", ()):

@@ -59,7 +59,8 @@ def shape_of(part: Part, tensors: list[Tensor]) -> Shape:
     stack, encoder_layers = _decoder_stack(tensors)
     layers = _layers(tensors, stack)
     count = len(layers)
-    embedding = next((t for t in tensors if t.role == "embedding" and len(t.shape) == 2), None)
+    embedding = _embedding(tensors)
+    head = next((t for t in reversed(tensors) if t.role == "head" and len(t.shape) == 2), None)
     hidden = _int(fields.first(*_HIDDEN)) or (embedding.shape[1] if embedding else 0)
     heads = _int(fields.first(*_HEADS))
     rope, nope = _int(fields.get("qk_rope_head_dim")), _int(fields.get("qk_nope_head_dim"))
@@ -71,7 +72,7 @@ def shape_of(part: Part, tensors: list[Tensor]) -> Shape:
         head_dim = nope + rope
         each = [_Heads(heads, heads, head_dim, latent + rope) if _attends(layer) else _Heads(0, 0, 0, 0) for layer in layers]
     else:
-        each = [_layer_heads(layer, heads, head_dim, v_head_dim) for layer in layers]
+        each = [_layer_heads(layer, kind, heads, head_dim, v_head_dim) for layer, kind in zip(layers, types, strict=True)]
     sparse = tuple(i for i, layer in enumerate(layers) if "expert_down" in layer.roles)
     experts = layers[sparse[0]].roles["expert_down"] if sparse else None
     cross = tuple(i for i, layer in enumerate(layers) if layer.leaves.keys() & {"cross"})
@@ -84,17 +85,17 @@ def shape_of(part: Part, tensors: list[Tensor]) -> Shape:
         head_dim=head_dim,
         v_head_dim=v_head_dim,
         intermediate=_intermediate(fields, layers, hidden),
-        vocabulary=embedding.shape[0] if embedding else _int(fields.get("vocab_size")),
-        tied=not any(t.role == "head" and t.shape[:1] == (embedding.shape[0] if embedding else 0,) for t in tensors),
-        norm=_norm(tensors),
-        mlp="gated" if any({"gate", "gate_up", "shared_gate"} & layer.roles.keys() for layer in layers) else _plain(layers),
+        vocabulary=head.shape[0] if head else embedding.shape[0] if embedding else _int(fields.get("vocab_size")),
+        tied=head is None,
+        norm=part.text_part.table.get("norm") or _norm(tensors),
+        mlp="gated" if any(_gated(layer) for layer in layers) else "plain",
         activation=str(fields.first(*_ACTIVATION) or ""),
         max_positions=_int(fields.first(*_POSITIONS)) or None,
         layer_types=types,
         windows=windows,
         experts=experts.shape[0] if experts and len(experts.shape) == 3 else _int(fields.first(*_EXPERTS)) if sparse else 0,
         experts_per_token=_int(fields.first(*_TOP_K)) if sparse else 0,
-        moe_intermediate=_moe_intermediate(experts, _int(fields.first(*_EXPERTS))) if experts else 0,
+        moe_intermediate=_moe_intermediate(experts, hidden, _int(fields.first(*_EXPERTS))) if experts else 0,
         shared_intermediate=max((layer.in_features("shared_down") for layer in layers), default=0),
         sparse_layers=sparse,
         q_lora_rank=_int(fields.get("q_lora_rank")) if latent else 0,
@@ -172,7 +173,7 @@ def _attends(layer: _Layer) -> bool:
 
 def _head_dim(fields: Any, hidden: int, heads: int, layers: list[_Layer]) -> int:  # noqa: ANN401
     stated = _int(fields.first("head_dim", "d_kv", "kv_channels", "attention_head_dim"))
-    width = next((layer.in_features("o") for layer in layers if layer.in_features("o")), 0)
+    width = next((layer.out_features("q") or layer.in_features("o") for layer in layers if "o" in layer.roles), 0)
     if stated and (not width or width % stated == 0):
         return stated
     if heads and width and width % heads == 0:
@@ -180,26 +181,22 @@ def _head_dim(fields: Any, hidden: int, heads: int, layers: list[_Layer]) -> int
     return stated or (hidden // heads if heads else 0)
 
 
-def _layer_heads(layer: _Layer, heads: int, head_dim: int, v_head_dim: int) -> _Heads:
+def _layer_heads(layer: _Layer, kind: str, heads: int, head_dim: int, v_head_dim: int) -> _Heads:
     """Heads of one layer: widths of its projections over the width of a head."""
-    if not ({"q", "qkv"} & layer.roles.keys()) or {"ssm"} & layer.roles.keys() and "q" not in layer.roles:
+    fused = "qkv" in layer.roles and "q" not in layer.roles
+    if kind in ("linear_attention", "mamba", "conv", "mlp", "moe") or not (fused or "q" in layer.roles) or not head_dim:
         return _Heads(0, 0, 0, 0)
-    if "qkv" in layer.roles and "q" not in layer.roles:
-        if "ssm" in layer.roles or not heads or not head_dim:
-            return _Heads(0, 0, 0, 0)
+    if fused:
         kv_heads = max(0, layer.out_features("qkv") // head_dim - heads) // 2
         return _Heads(heads, kv_heads, head_dim, kv_heads * (head_dim + v_head_dim))
     norm = layer.leaves.get("q_norm") or layer.leaves.get("q_layernorm")
-    width = layer.in_features("o") or layer.out_features("q")
     if norm is not None and len(norm.shape) == 1 and norm.shape[0] < layer.out_features("q"):
         if head_dim != norm.shape[0]:
             v_head_dim = norm.shape[0]
         head_dim = norm.shape[0]
-    own = width // v_head_dim if v_head_dim else heads
+    own = layer.in_features("o") // v_head_dim if "o" in layer.roles else layer.out_features("q") // head_dim
     keys = layer.out_features("k")
-    values = layer.out_features("v") or keys
-    kv_heads = keys // head_dim if head_dim else 0
-    return _Heads(own, kv_heads, head_dim, keys + values)
+    return _Heads(own, keys // head_dim, head_dim, keys + (layer.out_features("v") or keys))
 
 
 def _kv_heads(fields: Any, each: list[_Heads], heads: int) -> int:  # noqa: ANN401
@@ -213,35 +210,40 @@ def _intermediate(fields: Any, layers: list[_Layer], hidden: int) -> int:  # noq
     return max(widths, default=0) or _int(fields.first(*_INTERMEDIATE)) or 4 * hidden
 
 
-def _moe_intermediate(experts: Tensor, count: int) -> int:
-    """Width of one expert: the last dimension of [experts, hidden, width], or rows over experts when flattened."""
+def _moe_intermediate(experts: Tensor, hidden: int, count: int) -> int:
+    """Width of one expert: [experts, hidden, width], transposed in some models, or one matrix of all experts' rows."""
     if len(experts.shape) == 3:
-        return experts.shape[2]
+        return experts.shape[2] if experts.shape[1] == hidden or experts.shape[2] != hidden else experts.shape[1]
     return experts.shape[0] // count if count else experts.shape[0]
 
 
 def _norm(tensors: list[Tensor]) -> str:
-    names = {tensor.name for tensor in tensors if tensor.role == "norm"}
-    final = [name for name in names if name.endswith(".bias")]
-    return "layer" if final else "rms"
+    return "layer" if any(tensor.role == "norm" and tensor.name.endswith(".bias") for tensor in tensors) else "rms"
 
 
-def _plain(layers: list[_Layer]) -> str:
-    """Experts with a fused gate and up projection twice as wide as the down projection are gated."""
-    for layer in layers:
-        up, down = layer.roles.get("expert_gate_up"), layer.roles.get("expert_down")
-        if up is not None and down is not None and len(up.shape) == 3 and up.shape[1] == 2 * down.shape[2]:
-            return "gated"
-    return "plain"
+def _gated(layer: _Layer) -> bool:
+    """A gate beside the up projection, or one fused with it and so twice as wide as the down projection."""
+    if {"gate", "gate_up", "shared_gate"} & layer.roles.keys():
+        return True
+    up, down = layer.roles.get("expert_gate_up"), layer.roles.get("expert_down")
+    if up is None or down is None:
+        return False
+    return 2 * max(down.size, 1) == up.size or len(up.shape) == 2
+
+
+def _embedding(tensors: list[Tensor]) -> Tensor | None:
+    """The token embedding: the one with most rows, per-layer embeddings aside."""
+    found = [t for t in tensors if t.role == "embedding" and len(t.shape) == 2 and "per_layer" not in t.name]
+    return max(found, key=lambda tensor: tensor.shape[0], default=None)
 
 
 def _layer_types(fields: Any, layers: list[_Layer]) -> tuple[tuple[str, ...], tuple[int | None, ...]]:  # noqa: ANN401
     stated = fields.first("layer_types", "layers_block_type")
-    window = _int(fields.first("sliding_window", "window_size", "attention_window")) or None
+    window = _int(fields.first("sliding_window", "attention_window_size")) or None
     if fields.get("use_sliding_window") is False:
         window = None
     chunk = _int(fields.get("attention_chunk_size")) or None
-    first = _int(fields.get("max_window_layers")) if fields.get("use_sliding_window") else 0
+    first = _int(fields.get("max_window_layers"))
     local = _local_layers(fields, len(layers))
     types: list[str] = []
     windows: list[int | None] = []
@@ -273,10 +275,10 @@ def _kind(stated: str, layer: _Layer, windowed: bool, local: bool | None) -> str
             return "mamba" if not ({"q", "qkv", "mla"} & roles) else "hybrid"
         if stated:
             return stated
-        if "conv" in roles and not _attends(layer):
-            return "conv"
         if "ssm" in roles and not _attends(layer):
             return "linear_attention"
+        if "conv" in roles and not _attends(layer):
+            return "conv"
         if not _attends(layer) and ({"up", "down", "expert_down"} & roles):
             return "mlp"
         if local is not None:

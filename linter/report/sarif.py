@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..finding import Edit, Finding, Location, Report, Suggestion
+    from ..rules.load import RuleText
 
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
-
-
-class RuleText(NamedTuple):
-    """What a rule says of itself."""
-
-    id: str
-    name: str
-    severity: str
-    summary: str
-    why: str
-    url: str
 
 
 def render(report: Report, rules: Sequence[RuleText], version: str) -> str:

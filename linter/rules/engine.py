@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..finding import SEVERITIES, Finding
 from ..formats.format import Problem
 from . import job_facts, memory_facts  # noqa: F401  (they register their facts)
-from .expression import fires
+from .expression import UNKNOWN, fires
 from .facts import Facts
 from .locate import fingerprint, locations
 from .message import filled
@@ -123,22 +123,32 @@ def _finding(
 
 
 def _doubted(rule: Rule, facts: Facts) -> tuple[Severity, str, list[str]]:
-    """Severity and confidence where the estimate rests on an assumed GPU count or a stand-in architecture."""
+    """Severity and confidence where the estimate rests on something that this file does not settle, and what."""
     severity, confidence = rule.severity, rule.confidence
     notes: list[str] = []
     parallelism = facts.job.parallelism
     if facts.get("gpus.assumed") and (parallelism.zero is not None or parallelism.fsdp is not None):
-        severity = SEVERITIES[max(0, SEVERITIES.index(severity) - 1)]
-        confidence = _lower(confidence)
+        severity, confidence = _less_severe(severity), _lower(confidence)
         notes.append(f"assumes {facts.job.world_size} GPUs, because nothing states how many")
     elif _may_shard_at_launch(facts):
-        severity = SEVERITIES[max(0, SEVERITIES.index(severity) - 1)]
-        confidence = "low"
+        severity, confidence = _less_severe(severity), "low"
         notes.append("an accelerate config at launch may shard the model, which this file does not show")
+    if _depends_on_the_data(facts):
+        confidence = min(confidence, "medium", key=CONFIDENCES.index)
+        notes.append("rows are taken at the full sequence length; rows of shorter samples need less")
     if facts.model is not None and not facts.model.exact:
         confidence = _lower(confidence)
         notes.append(f"the architecture {facts.model.model_type} is not known; a similar one stands in")
     return severity, confidence, notes
+
+
+def _depends_on_the_data(facts: Facts) -> bool:
+    """Whether shorter samples would need less: rows that are neither packed nor padded, and not the state alone."""
+    job = facts.job
+    if job.kind != "training" or job.packing or job.padded or facts.gpu is None:
+        return False
+    static = facts.get("estimate.static")
+    return static is not UNKNOWN and static <= facts.gpu.usable
 
 
 def _may_shard_at_launch(facts: Facts) -> bool:
@@ -147,6 +157,10 @@ def _may_shard_at_launch(facts: Facts) -> bool:
     plan = facts.job.parallelism
     own = plan.zero is not None or plan.fsdp is not None
     return facts.reading.format == "hf_trainer" and facts.job.world_size > 1 and not own
+
+
+def _less_severe(severity: Severity) -> Severity:
+    return SEVERITIES[max(0, SEVERITIES.index(severity) - 1)]
 
 
 def _lower(confidence: str) -> str:

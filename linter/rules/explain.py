@@ -108,7 +108,7 @@ def _example(example: dict[str, Any], outcome: Outcome | None) -> str:
 def _effect(size: int | None) -> str:
     from ..units import bytes_text
 
-    return f": {bytes_text(size)}" if size is not None else ""
+    return f" ({bytes_text(size)})" if size is not None else ""
 
 
 def _condition(when: Any) -> str:
@@ -117,12 +117,23 @@ def _condition(when: Any) -> str:
 
 def _advice(advice: Any) -> str:
     if isinstance(advice, str):
-        return "a search over all changes, two or three together" if advice == "search" else advice.replace("-", " ")
+        return "otherwise two or three changes together" if advice == "search" else _recipe(advice)
     if "text" in advice:
         return str(advice["text"])
     parts = [f"`{key}: {value}`" for kind in ("set", "config") for key, value in advice.get(kind, {}).items()]
     parts += [f"`{key}` becomes `{value}`" for key, value in advice.get("rename", {}).items()]
     return ", ".join(parts)
+
+
+def _recipe(name: str) -> str:
+    """A recipe in its own words, where they hold no numbers of a job."""
+    from .load import bundled
+
+    recipe = bundled()[1].get(name)
+    text = recipe.text if recipe is not None else None
+    if text and all(isinstance(part, str) for part in text):
+        return "".join(text)
+    return name.replace("-", " ")
 
 
 def _paragraphs(text: str) -> str:

@@ -45,7 +45,7 @@ def fact(path: str, unit: str = "") -> Callable[[Callable[[Facts], Any]], Callab
     """Register a function as the fact `path`; what it raises of AttributeError on a None means UNKNOWN."""
 
     def register(derive: Callable[[Facts], Any]) -> Callable[[Facts], Any]:
-        FACTS[path] = Fact(unit, (derive.__doc__ or "").strip(), derive)
+        FACTS[path] = Fact(unit, " ".join((derive.__doc__ or "").split()), derive)
         return derive
 
     return register

@@ -146,6 +146,20 @@ def _model_type(facts: Facts) -> Any:
     return facts.model.model_type if facts.model is not None else UNKNOWN
 
 
+@fact("model.max_positions", "tokens")
+def _max_positions(facts: Facts) -> Any:
+    """Longest sequence that the model's config.json states; a default of the architecture's class does not count."""
+    if facts.model is None:
+        return UNKNOWN
+    config = facts.model.config
+    nested = config.get("text_config")
+    for source in (config, nested if isinstance(nested, dict) else {}):
+        for key in ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length"):
+            if isinstance(source.get(key), int):
+                return source[key]
+    return UNKNOWN
+
+
 @fact("model.rope_scaling")
 def _rope_scaling(facts: Facts) -> Any:
     """How the model's config.json stretches rotary positions (`yarn`, `llama3` ...); null where it does not."""
@@ -186,7 +200,6 @@ for _path, _name, _meaning, _unit in (
     ("model.kv_heads", "kv_heads", "Key/value heads.", ""),
     ("model.vocabulary", "vocabulary", "Vocabulary size.", ""),
     ("model.experts", "experts", "Experts of a mixture layer, 0 without.", ""),
-    ("model.max_positions", "max_positions", "Longest sequence the model's config.json allows.", "tokens"),
     ("model.tied", "tied", "Whether the head shares the embedding's weights.", ""),
 ):
     _shape_fact(_path, _name, _meaning, _unit)
@@ -207,8 +220,14 @@ def _trainable(facts: Facts) -> Any:
 
 @fact("adapter.refusal")
 def _adapter_refusal(facts: Facts) -> Any:
-    """Why PEFT refuses the adapter's targets on this model; null where it does not."""
+    """Why PEFT refuses the adapter's targets on this model; null where it does not.
+
+    Unknown for patterns and dotted names: they depend on the class that the model is loaded with.
+    """
     if facts.model is None or facts.job.adapter is None:
+        return UNKNOWN
+    targets = facts.job.adapter.targets
+    if not isinstance(targets, list) or any("." in str(name) for name in targets):
         return UNKNOWN
     from ..models.lora import NotAdaptable, adapted
 

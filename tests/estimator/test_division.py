@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from gpulint.estimator.division import divided, stages
 from gpulint.estimator.parameters import elements, parameters
 from gpulint.job import Adapter, Fsdp, Hardware, Job, Parallelism
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def plan(**parallelism):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from gpulint.estimator.fsdp import Policy, units
 from gpulint.estimator.instant import Instant
 from gpulint.estimator.layout import layout
@@ -18,8 +21,6 @@ from gpulint.job import (
     Quantization,
     Weights,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 LAYER = 218_103_808 + 2 * 4096
 """Elements of one decoder layer of Llama-3-8B."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from gpulint.estimator.layout import layout
 from gpulint.estimator.ranks import per_node, ranks
 from gpulint.job import (

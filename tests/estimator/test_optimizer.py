@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from gpulint.estimator.gradients import gradient_bytes, largest_gradient
 from gpulint.estimator.optimizer import Item, items, names, of_job, specification, states
 from gpulint.estimator.parameters import parameters
 from gpulint.job import Job, Optimizer, Precision, Weights
-from hypothesis import given
-from hypothesis import strategies as st
 
 TRANSFORMERS = [
     "adamw_torch", "adamw_torch_fused", "adamw_torch_xla", "adamw_torch_npu_fused", "adafactor",

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import pytest
+
 from gpulint.estimator import optimizer
 from gpulint.estimator.gradients import raw_gradient_bytes
 from gpulint.estimator.parameters import elements, parameters

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+
 from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.parameters import allocated, elements, parameters
 from gpulint.job import Adapter, Fsdp, Job, Parallelism, Quantization, Weights, Zero
+from gpulint.models.resolve import resolve
+from gpulint.units import GIB
 
 LINEAR_8B = 32 * (2 * 4096 * 4096 + 2 * 1024 * 4096 + 3 * 14336 * 4096)
 """Elements of Llama-3-8B's linear layers, the head aside."""
@@ -233,3 +236,21 @@ def test_dora_adds_a_magnitude_an_output(llama_8b):
     )
     trained = [elements(item for item in items if item.trainable) for items in (lora, dora)]
     assert trained[1] - trained[0] == 32 * 4096
+
+
+def test_worked_example_octocoder_in_16_8_and_4_bits(shared_data):
+    """15.5 B parameters (StarCoder's architecture): 29.03, 15.22 and 9.54 GiB at the peak of a short generation.
+
+    In 4 bits the peak also holds a dequantised matrix in float32, bitsandbytes' default compute dtype.
+    """
+    measured = {row["id"]: row["measured_gib"] for row in shared_data("measurements")}
+    model = resolve("bigcode/starcoder")
+    assert model.parameters == pytest.approx(15.5e9, rel=3e-3)
+    for quantization, name, beside in [
+        (None, "hf-octocoder-bf16", 0),
+        (Quantization("bnb-int8", 8), "hf-octocoder-int8", 0),
+        (Quantization("bnb-fp4", 4), "hf-octocoder-nf4", 4 * 6144 * 24576),
+    ]:
+        size = allocated(parameters(job(quantization=quantization, kind="inference"), model))
+        assert size <= measured[name] * GIB
+        assert size + beside == pytest.approx(measured[name] * GIB, rel=0.05)

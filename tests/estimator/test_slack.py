@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from statistics import mean
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from gpulint.estimator import estimate_job, runtime
 from gpulint.estimator.estimate import Phase
 from gpulint.estimator.slack import apart, reserved
 from gpulint.models.resolve import resolve
 from gpulint.units import MIB
-from hypothesis import given
-from hypothesis import strategies as st
 
 SIZES = st.integers(0, 1 << 40)
 

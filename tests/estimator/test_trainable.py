@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from gpulint.estimator.trainable import trainable_layers
 from gpulint.job import Adapter, Job
 from gpulint.models.model import Tensor

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
 from gpulint.estimator import estimate_job, training
 from gpulint.estimator.estimate import COMPONENTS, NotEstimable
 from gpulint.estimator.instant import Instant
@@ -22,8 +25,6 @@ from gpulint.job import (
 )
 from gpulint.origin import Origin
 from gpulint.units import GIB
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 CARD = Gpu(
     "test-80gb", "Test 80GB", "NVIDIA", "Hopper", 9.0, 80 * GIB, 79 * GIB, True, True, False, True, True, (), "a test"
@@ -259,3 +260,10 @@ def test_a_larger_batch_never_needs_less(simple, tiny, plan, more):
 def test_offloaded_checkpoints_are_in_main_memory(simple, llama_8b):
     found = estimate_job(job(batch=2, activation_checkpointing="offload"), llama_8b, CARD)
     assert found.host == 2 * 2 * 1024 * 4096 * 32
+
+
+def test_the_reference_model_is_not_upcast(simple, llama_8b):
+    fsdp = Parallelism(fsdp=Fsdp(wrap="transformer", upcast_trainable=True))
+    plans = [job(objective=kind, parallelism=fsdp, hardware=Hardware(gpus=8)) for kind in ("sft", "dpo")]
+    alone, both = (estimate_job(plan, llama_8b, CARD).components["weights"] for plan in plans)
+    assert both - alone == pytest.approx(2 * llama_8b.parameters / 8, rel=1e-6)

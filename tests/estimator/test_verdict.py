@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from gpulint.estimator.estimate import PerGpu
 from gpulint.estimator.verdict import capacity, verdict
 from gpulint.hardware.gpu import Gpu

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from gpulint.estimator.instant import Instant
 from gpulint.estimator.layout import layout
 from gpulint.job import (
@@ -17,8 +20,6 @@ from gpulint.job import (
     Weights,
     Zero,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 START = Instant("loss", 0, 0, 0, None)
 
@@ -137,6 +138,8 @@ def test_lora_shards_only_the_base_under_stage_3(llama_8b):
     built = layout(plan, llama_8b)
     assert built.weights == pytest.approx(2 * llama_8b.parameters / 8, rel=1e-4)
     assert built.trainable == 6_815_744
+    full = layout(job(3, 8), llama_8b)
+    assert built.gathered.width == full.gathered.width == 2
 
 
 def test_a_4_bit_base_is_whole_on_every_rank_unless_it_is_stored_as_floats(llama_8b):

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
 WORDS = st.sampled_from(
-    ["auto", "cpu", "2", "1e9", "true", "no", "none", "lora", "full", "bf16", "fp8", "32k", "{", '{"a": 1}',
-    "ds_z3.json", "zero3",
-     "full_shard offload", "rank=8", "a,b", "all", 0, 1, 2, 4, 8, -1, 1e308, True]
+    [
+        "auto", "cpu", "2", "1e9", "true", "no", "none", "lora", "full", "bf16", "fp8", "32k", "{", '{"a": 1}', "zero3",
+        "ds_z3.json", "full_shard offload", "rank=8", "a,b", "all", 0, 1, 2, 4, 8, -1, 1e308, True,
+    ]
 )  # fmt: skip
 VALUES = st.recursive(
     PLAIN | WORDS,
@@ -34,35 +35,28 @@ CORE = {
 RELEVANT = {
     "hf_trainer": [
         "use_peft", "lora_r", "lora_target_modules", "lora_modules_to_save", "load_in_4bit", "load_in_8bit",
-        "bf16", "fp16",
-        "dtype", "torch_dtype", "deepspeed", "fsdp", "fsdp_config", "optim", "optim_args", "gradient_checkpointing",
-        "gradient_checkpointing_kwargs", "model_init_kwargs", "num_generations", "beta", "loss_type", "use_vllm",
-        "vllm_mode",
-        "max_length", "max_prompt_length", "eval_strategy", "accelerate_config", "num_processes", "train_mode",
-        "train_file",
-        "max_seq_length", "with_tracking", "use_slow_tokenizer", "use_lora", "dataset_mixer",
-        "liger_kernel_config", "packing",
+        "bf16", "fp16", "dtype", "torch_dtype", "deepspeed", "fsdp", "fsdp_config", "optim", "optim_args",
+        "gradient_checkpointing", "gradient_checkpointing_kwargs", "model_init_kwargs", "num_generations", "beta",
+        "loss_type", "use_vllm", "vllm_mode", "max_length", "max_prompt_length", "eval_strategy",
+        "accelerate_config", "num_processes", "train_mode", "train_file", "max_seq_length", "with_tracking",
+        "use_slow_tokenizer", "use_lora", "dataset_mixer", "liger_kernel_config", "packing",
     ],
     "llamafactory": [
-        "finetuning_type", "quantization_bit", "quantization_method", "lora_rank", "lora_target", "additional_target",
-        "add_tokens", "pure_bf16", "bf16", "use_galore", "galore_layerwise", "use_badam", "deepspeed", "fsdp",
-        "fsdp_config",
-        "cutoff_len", "packing", "freeze_trainable_layers", "freeze_trainable_modules", "freeze_extra_modules",
-        "pref_loss",
-        "flash_attn", "infer_backend", "export_dir", "export_device", "vllm_maxlen", "task", "batch_size",
-        "reward_model",
+        "finetuning_type", "quantization_bit", "quantization_method", "lora_rank", "lora_target",
+        "additional_target", "add_tokens", "pure_bf16", "bf16", "use_galore", "galore_layerwise", "use_badam",
+        "deepspeed", "fsdp", "fsdp_config", "cutoff_len", "packing", "freeze_trainable_layers",
+        "freeze_trainable_modules", "freeze_extra_modules", "pref_loss", "flash_attn", "infer_backend",
+        "export_dir", "export_device", "vllm_maxlen", "task", "batch_size", "reward_model",
         "tensor_model_parallel_size", "recompute_granularity", "use_distributed_optimizer",
     ],
     "vllm": [
         "speculative-config", "speculative_config", "compilation-config", "quantization", "dtype", "max_num_seqs",
-        "kv-cache-dtype",
-        "max-num-batched-tokens", "cudagraph-capture-sizes", "data_parallel_size", "swap-space",
+        "kv-cache-dtype", "max-num-batched-tokens", "cudagraph-capture-sizes", "data_parallel_size", "swap-space",
         "disable-log-requests",
     ],
     "job": [
         "parallelism", "weights", "adapter", "loss", "optimizer", "inference", "hardware", "versions", "kind",
-        "rl", "precision",
-        "micro_batch_size", "activation_checkpointing", "trainable", "evaluation",
+        "rl", "precision", "micro_batch_size", "activation_checkpointing", "trainable", "evaluation",
     ],
 }  # fmt: skip
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 
 import pytest
 
 from gpulint.finding import Report
 from gpulint.report import github, json_estimate, json_report, sarif, text, text_estimate
-from gpulint.report.sarif import RuleText
+from gpulint.rules.load import RuleText
 
 RULES = [
     RuleText("GPU101", "optimizer-states-exceed-gpu", "error", "Optimizer states exceed the GPU", "They do.", ""),
@@ -20,8 +22,6 @@ def test_text(report, golden):
 
 
 def test_text_in_colour_is_the_same_text(report):
-    import re
-
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text.render(report, colour=True))
     assert plain == text.render(report)
 
@@ -57,11 +57,7 @@ def test_no_output_format_lets_a_workflow_command_or_escape_through(report):
 
 def test_secrets_are_not_printed(report):
     span = report.findings[0].location.span._replace(line=2)
-    from dataclasses import replace
-
-    finding = replace(report.findings[0], location=report.findings[0].location._replace(span=span)) if hasattr(
-        report.findings[0].location, "_replace"
-    ) else replace(report.findings[0], location=replace(report.findings[0].location, span=span))
+    finding = replace(report.findings[0], location=replace(report.findings[0].location, span=span))
     rendered = text.render(Report(findings=[finding], texts=report.texts))
     assert "hf_token" in rendered
     assert "hf_abc" not in rendered

@@ -1,0 +1,1 @@
+"""How far estimates lie from published figures: `python -m benchmarks.accuracy`."""

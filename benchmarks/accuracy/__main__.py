@@ -1,0 +1,62 @@
+"""Estimates against published figures.
+
+    python -m benchmarks.accuracy                              # all groups
+    python -m benchmarks.accuracy --format markdown            # tables for the documentation
+    python -m benchmarks.accuracy --group fms --worst 10       # the worst rows of a group and what they consist of
+    python -m benchmarks.accuracy --excluded                   # the rows that no Job says, with reasons
+    python -m benchmarks.accuracy --record                     # write recorded.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from . import listing, record
+from .scores import by_group, score_all, verdicts
+from .sources import everything
+
+
+def main() -> int:
+    """Score, print, and say whether anything recorded got worse."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description="Estimates against published figures.")
+    parser.add_argument("--group", default="", help="only groups and rows whose name contains this")
+    parser.add_argument("--worst", type=int, default=0, metavar="N", help="list the N worst rows with their components")
+    parser.add_argument("--format", choices=("text", "markdown"), default="text")
+    parser.add_argument("--excluded", action="store_true", help="list the rows that are not scored")
+    parser.add_argument("--verdicts", action="store_true", help="list the rows with a wrong verdict")
+    parser.add_argument("--record", action="store_true", help="write the scores to recorded.json")
+    options = parser.parse_args()
+    cases, excluded = everything()
+    if options.group:
+        cases = [case for case in cases if options.group in case.group or options.group in case.id]
+        excluded = [item for item in excluded if options.group in item.group or options.group in item.id]
+    scored, refused = score_all(cases)
+    scores, found = by_group(scored), verdicts(scored)
+    table = listing.markdown if options.format == "markdown" else listing.text
+    print(table(listing.HEAD, listing.score_rows(scores)))
+    print()
+    print(table(listing.VERDICT_HEAD, listing.verdict_rows(found)))
+    print(f"\n{len(scored)} figures scored; {len(excluded) + len(refused)} rows not expressible (--excluded)")
+    if options.excluded:
+        rows = listing.excluded_rows([*excluded, *refused])
+        print("\n" + table(("group", "rows", "reason"), rows))
+    if options.worst:
+        print("\n" + listing.worst(scored, options.worst))
+    if options.verdicts:
+        wrong = [
+            item
+            for item in scored
+            if (item.case.outcome, item.estimate.verdict) in (("fits", "exceeds"), ("oom", "fits"), ("oom", "tight"))
+        ]
+        print("\n" + "\n\n".join(listing.details(item) for item in wrong))
+    if options.record:
+        record.write(scores, found)
+    elif not options.group and record.PATH.exists():
+        changes = record.worse(record.read(), record.build(scores, found))
+        print("\nworse than recorded:\n  " + "\n  ".join(changes) if changes else "\nnothing is worse than recorded")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""A published figure beside the Job that led to it, or the reason why no Job says it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gpulint.hardware.catalogue import UnknownGpu, find
+from gpulint.job import Job
+
+if TYPE_CHECKING:
+    from gpulint.hardware.gpu import Gpu
+
+GIB = 1 << 30
+SHARED = Path(__file__).resolve().parents[3] / "shared"
+
+Row = dict[str, Any]
+
+
+class Case(NamedTuple):
+    """One figure to compare.
+
+    figure     which number of the Estimate is meant (a key of `figures.FIGURES`)
+    measured   bytes, or tokens for `kv_tokens`; None where only the outcome is known
+    outcome    `fits` or `oom` on `job.hardware`, None where the row names no GPU
+    strict     whether an outcome's row tells enough to hold the verdict to it
+    """
+
+    id: str
+    group: str
+    job: Job
+    figure: str
+    measured: float | None
+    outcome: str | None = None
+    strict: bool = True
+    confidence: str = "high"
+
+
+class Excluded(NamedTuple):
+    """A row that is not scored."""
+
+    id: str
+    group: str
+    reason: str
+
+
+class Inexpressible(Exception):  # noqa: N818
+    """A row that no Job can say; the message is the reason."""
+
+
+_NOT_MEMORY = re.compile(r"\s*\([^)]*\)|\s*HBM2e.*$")
+
+
+def gpu_of(name: str | None) -> str | None:
+    """The catalogue's name of a GPU as a row names it; None where the row names none or only a class of cards."""
+    if not name or "not stated" in name or name.endswith("class"):
+        return None
+    try:
+        return find(_NOT_MEMORY.sub("", name)).name
+    except UnknownGpu:
+        return None
+
+
+def gpu(job: Job) -> Gpu | None:
+    """The catalogue entry of a job's GPU."""
+    return find(job.hardware.gpu) if job.hardware.gpu else None
+
+
+def load(name: str) -> list[Row]:
+    """A table of `../shared/data`."""
+    rows: list[Row] = json.loads((SHARED / "data" / f"{name}.json").read_text(encoding="utf-8"))
+    return rows
+
+
+def measured_bytes(row: Row) -> float | None:
+    """The published value in bytes, None for a row without one."""
+    if row["measured_value"] is None:
+        return None
+    if row["unit"] == "bytes":
+        return float(row["measured_value"])
+    return float(row["measured_gib"]) * GIB
+
+
+def hardware(job: Job, row: Row) -> Job:
+    """Set the GPU and their number from a row."""
+    job.hardware.gpu = gpu_of(row["gpu"])
+    job.hardware.gpus = row["n_gpus"] or 1
+    return job
+
+
+def versions(text: str | None) -> dict[str, str]:
+    """'torch 2.4.1, transformers 4.45.2, lit-gpt commit 8641822' -> {torch: 2.4.1, transformers: 4.45.2}."""
+    names = "torch|transformers|peft|trl|accelerate|bitsandbytes|torchao|vllm|deepspeed|flash-attn"
+    found = re.findall(rf"\b({names})[ =]+v?(\d[\w.+]*)", text or "")
+    return {name: version.split("+")[0] for name, version in found}

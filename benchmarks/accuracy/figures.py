@@ -1,0 +1,112 @@
+"""The numbers of an Estimate that published counters can be held against."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpulint.estimator import estimate_job
+from gpulint.models.resolve import resolve
+
+from .case import gpu
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpulint.estimator.estimate import Estimate
+    from gpulint.job import Job
+
+    from .case import Case
+
+COUNTERS = {
+    "torch_peak_allocated": "allocated",
+    "torch_peak_active": "allocated",
+    "torch_peak_reserved": "reserved",
+    "nvml_used": "process",
+    "unstated": "process",
+    "engine_kv_tokens": "kv_tokens",
+}
+"""Counter class of a row -> figure. What is `active` is allocated but for blocks that await a stream."""
+
+
+def run(job: Job) -> Estimate:
+    """The estimate of a job. Raises UnknownModel, NotEstimable."""
+    assert job.model is not None
+    return estimate_job(job, resolve(job.model), gpu(job))
+
+
+def value(case: Case, estimate: Estimate) -> float:
+    """The figure that the case's counter measures."""
+    return FIGURES[case.figure](case.job, estimate)
+
+
+def interval(case: Case, estimate: Estimate) -> tuple[int, int] | None:
+    """`low`..`high` where the figure is the one that they bound."""
+    if case.figure != "process":
+        return None
+    return estimate.per_gpu.low, estimate.per_gpu.high
+
+
+def _kv_tokens(_: Job, estimate: Estimate) -> float:
+    return float(estimate.kv_cache.tokens) if estimate.kv_cache else 0.0
+
+
+def _weights(_: Job, estimate: Estimate) -> float:
+    return float(estimate.components["weights"] + estimate.components["adapter"])
+
+
+def _profile_run(_: Job, estimate: Estimate) -> float:
+    """vLLM's profile run above weights: activations and the sampler's logits."""
+    split = next(phase for phase in estimate.phases if phase.name == "profile_run").components
+    return float(split["activations"] + split["logits"])
+
+
+def _load(_: Job, estimate: Estimate) -> float:
+    return float(next(phase for phase in estimate.phases if phase.name == "load").allocated)
+
+
+def _resident(_: Job, estimate: Estimate) -> float:
+    """Weights, adapter and buffers, before a step was taken."""
+    split = estimate.components
+    return float(split["weights"] + split["adapter"])
+
+
+def _sum_over_ranks(job: Job, estimate: Estimate) -> float:
+    """Ranks of ZeRO, FSDP and DDP hold alike: the fullest one's process times the ranks."""
+    return float(estimate.per_gpu.process * job.world_size)
+
+
+def _sum_over_stages(job: Job, estimate: Estimate) -> float:
+    """`device_map` over n GPUs: the peaks of the stages added up, the head on the last one only.
+
+    A stage holds 1/n of weights and cache, and at its own peak the transient bytes of one layer; only the last
+    has logits. Derived from the one-GPU estimate of the same job (`estimate` is that of a job whose pipeline is 1).
+    """
+    count = job.hardware.gpus or 1
+    whole = job.with_changes({"hardware.gpus": 1})
+    last = _stage(run(whole), count, head=True)
+    others = whole.with_changes({"inference.full_prefill_logits": False})
+    return last + (count - 1) * _stage(run(others), count, head=False)
+
+
+def _stage(estimate: Estimate, count: int, *, head: bool) -> float:
+    most = 0.0
+    for phase in estimate.phases:
+        split = phase.components
+        share = (split.get("weights", 0) + split.get("kv_cache", 0) + split.get("buffers", 0)) / count
+        logits = split.get("logits", 0) if head else 0
+        most = max(most, share + split.get("activations", 0) + logits)
+    return most
+
+
+FIGURES: dict[str, Callable[[Job, Estimate], float]] = {
+    "allocated": lambda _, estimate: float(estimate.per_gpu.allocated),
+    "reserved": lambda _, estimate: float(estimate.per_gpu.reserved),
+    "process": lambda _, estimate: float(estimate.per_gpu.process),
+    "process summed": _sum_over_ranks,
+    "allocated summed": _sum_over_stages,
+    "kv_tokens": _kv_tokens,
+    "weights": _weights,
+    "profile run": _profile_run,
+    "resident": _resident,
+    "load": _load,
+}

@@ -1,0 +1,114 @@
+"""LitGPT's resource tables and tutorials as Jobs.
+
+LitGPT has its own model code: head never tied, vocabulary padded to `padded_vocab_size` (litgpt/config.py), pure
+16-bit weights, adapters and moments with `bf16-true`, head and cross entropy in chunks of 128 tokens whose logits all
+live until the backward pass. The first step takes the longest sample. With several devices it shards with FSDP and
+checkpoints every block (finetune/lora.py at 8641822).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpulint.job import Adapter, Fsdp, Inference, Job, Quantization
+from gpulint.models.resolve import resolve
+
+from .case import Case, Inexpressible, Row, hardware, measured_bytes, versions
+from .figures import COUNTERS
+
+PADDED_VOCABULARY = {"stabilityai/stablelm-base-alpha-3b": 50688, "microsoft/phi-1_5": 51200}
+"""`padded_vocab_size` where it is not the checkpoint's own (litgpt/config.py)."""
+
+TARGETS = {
+    "gpt_neox": ["query_key_value"],
+    "falcon": ["query_key_value"],
+    "phi3": ["qkv_proj"],
+}
+"""Where the checkpoint fuses q, k and v; LitGPT's LoRA on q and v of a fused projection has as many elements."""
+
+CHUNK = 128
+
+
+def model_of(name: str) -> str | dict[str, Any]:
+    """The model with an untied head and LitGPT's vocabulary."""
+    config = resolve(name).config
+    vocabulary = PADDED_VOCABULARY.get(name, config.get("vocab_size"))
+    if not config.get("tie_word_embeddings", False) and vocabulary == config.get("vocab_size"):
+        return name
+    return {**config, "vocab_size": vocabulary, "tie_word_embeddings": False, "_name_or_path": name}
+
+
+def quantization_of(name: str | None) -> Quantization | None:
+    """LitGPT's `--quantize` flag."""
+    if not name or name in ("none", "None"):
+        return None
+    if name.startswith(("bnb.nf4", "bnb.fp4")):
+        return Quantization(name.removesuffix("-dq").replace(".", "-"), 4, double_quant=name.endswith("-dq"))
+    if name.startswith("bnb.int8"):
+        return Quantization("bnb-int8", 8)
+    raise Inexpressible(f"gpulint has no quantisation {name}")
+
+
+def training(
+    name: str, batch: int, length: int, quantize: str | None, devices: int, checkpointing: bool | None = None
+) -> Job:
+    """A `bf16-true` fine-tuning run."""
+    job = Job(model=model_of(name), micro_batch_size=batch, sequence_length=length, attention="sdpa")
+    job.weights.dtype = "bfloat16"
+    job.weights.quantization = quantization_of(quantize)
+    job.optimizer.name = "paged_adamw_32bit" if quantize and quantize.startswith("bnb.") else "adamw_torch"
+    job.loss.kernel, job.loss.chunk = "chunked", CHUNK
+    job.gradient_accumulation_steps = 2
+    sharded = devices > 1
+    job.activation_checkpointing = "full" if (sharded if checkpointing is None else checkpointing) else "none"
+    if sharded:
+        job.parallelism.fsdp = Fsdp(version=1, wrap="transformer", use_orig_params=True)
+    return job
+
+
+def lora(job: Job, name: str, r: int, dropout: float, targets: list[str]) -> Job:
+    """LitGPT's LoRA in the dtype of the base; `targets` in its names (query, key, value, projection, mlp, head)."""
+    kind = resolve(name).model_type
+    if kind in TARGETS and set(targets) <= {"q_proj", "k_proj", "v_proj"}:
+        targets = TARGETS[kind]
+    job.method = "lora"
+    job.adapter = Adapter("lora", r, alpha=2.0 * r, dropout=dropout, targets=targets, dtype="bfloat16")
+    return job
+
+
+def generation(name: str, quantize: str | None, prompt: int, new: int) -> Job:
+    """`generate/base.py`: one prompt, a cache for prompt and answer, weights in bf16."""
+    job = Job(kind="inference", model=model_of(name), attention="sdpa")
+    job.weights.dtype = "bfloat16"
+    job.weights.quantization = quantization_of(quantize)
+    job.inference = Inference(batch_size=1, prompt_length=prompt, new_tokens=new, full_prefill_logits=True)
+    return job
+
+
+def case(row: Row) -> Case:
+    """One row of the tables."""
+    if row["method"].startswith("adapter"):
+        raise Inexpressible("LLaMA-Adapter: a Job has no such adapter")
+    if "mixed" in (row["precision_policy"] or "") and row["category"] == "inference_total":
+        raise Inexpressible("generation under autocast of fp32 weights: a Job's inference has no autocast cache")
+    quantize = row["quantization"]
+    if row["category"] == "inference_total":
+        job = generation(row["model"], quantize, PROMPT, row["gen_len"] or 50)
+    else:
+        job = training(row["model"], row["micro_batch"], row["seq_len"], quantize, row["n_gpus"], row["gradient_checkpointing"])
+        chosen = [f"{target}_proj" for target in row["lora"]["targets"]]
+        lora(job, row["model"], row["lora"]["r"], row["lora"].get("dropout", 0.05), chosen)
+        if "mixed" in row["precision_policy"]:
+            job.weights.dtype, job.precision.autocast = "float32", "bfloat16"
+            job.adapter.dtype = "float32"  # type: ignore[union-attr]
+    hardware(job, row)
+    job.versions = versions(row["framework_version"])
+    outcome = "oom" if row["outcome"] == "oom" else "fits"
+    figure = COUNTERS.get(row["counter_class"], "allocated")
+    return Case(
+        row["id"], row["source_group"], job, figure, measured_bytes(row), outcome, True, row["confidence"]
+    )
+
+
+PROMPT = 8
+"""Tokens of the default prompt "Hello, my name is"."""

@@ -1,0 +1,94 @@
+"""Qwen's own tables as Jobs: the speed benchmark of Qwen2 and 2.5, and the README of the first Qwen."""
+
+from __future__ import annotations
+
+from gpulint.job import Adapter, Fsdp, Inference, Job, Quantization, Zero
+
+from .case import Case, Inexpressible, Row, hardware, measured_bytes, versions
+from .figures import COUNTERS
+
+GROUP = 128
+"""Weights that share a scale in Qwen's GPTQ and AWQ checkpoints (their quantization_config)."""
+
+_ = Fsdp
+
+
+def quantization_of(name: str | None) -> Quantization | None:
+    """'GPTQ-Int4', 'AWQ' -> Quantization."""
+    if not name:
+        return None
+    low = name.lower().replace(" ", "-")
+    if low.startswith("gptq"):
+        return Quantization("gptq", 8 if "int8" in low else 4, group_size=GROUP)
+    if low.startswith("awq"):
+        return Quantization("awq", 4, group_size=GROUP)
+    raise Inexpressible(f"quantisation {name}")
+
+
+def speed_case(row: Row) -> Case:
+    """`generate` of 2048 tokens after a prompt; the sum over GPUs of a layer split where there are several."""
+    job = generation(row, row["seq_len"], row["gen_len"])
+    job.attention = row["attn_impl"]
+    job.versions = versions(row["framework_version"])
+    if row["confidence"] == "low":
+        raise Inexpressible("the value exceeds the cards that the source names")
+    figure = "allocated summed" if row["scope"].startswith("SUM") and row["n_gpus"] > 1 else "allocated"
+    return Case(row["id"], row["source_group"], job, figure, measured_bytes(row), None, True, row["confidence"])
+
+
+def generation(row: Row, prompt: int, new: int) -> Job:
+    """A transformers generation run in 16 bits."""
+    job = Job(kind="inference", model=row["model"])
+    job.weights.quantization = quantization_of(row["quantization"])
+    job.weights.dtype = "bfloat16" if row["weights_dtype"].lower().startswith("bf") else "float16"
+    job.inference = Inference(batch_size=row["micro_batch"], prompt_length=prompt, new_tokens=new)
+    hardware(job, row)
+    return job
+
+
+def readme_inference(row: Row) -> Case:
+    """The first Qwen's remote code: full-prompt logits in float32, a cache that torch.cat grows."""
+    if row["kv_cache_dtype"] == "int8":
+        raise Inexpressible("Qwen's int8 cache with its own kernels: no such kv_cache_dtype in transformers")
+    if row["seq_len"] is None:
+        raise Inexpressible("the length of the prompt is not stated, and neither is the counter")
+    job = generation(row, row["seq_len"], row["gen_len"])
+    job.attention = "flash_attention_2" if row["attn_impl"].startswith("flash") else "eager"
+    job.versions = {"transformers": "4.32.0", "torch": "2.0.1"}
+    figure = COUNTERS.get(row["counter_class"], "process")
+    if row["scope"].startswith("SUM") and row["n_gpus"] > 1:
+        figure = "allocated summed"
+    return Case(row["id"], row["source_group"], job, figure, measured_bytes(row), None, True, row["confidence"])
+
+
+def readme_finetune(row: Row) -> Case:
+    """finetune.py of the first Qwen: Trainer with bf16, ZeRO-2 for Q-LoRA, ZeRO-3 for full runs."""
+    job = Job(model=row["model"].removesuffix("-Int4"), attention=row["attn_impl"])
+    job.micro_batch_size, job.sequence_length = row["micro_batch"], row["seq_len"]
+    job.gradient_accumulation_steps = row["grad_accum"]
+    job.activation_checkpointing = "full"
+    job.optimizer.name = "adamw_torch"
+    job.weights.dtype = "bfloat16"
+    job.precision.autocast = "bfloat16"
+    given = row["lora"]
+    if given:
+        job.method = "lora"
+        job.adapter = Adapter("lora", given["r"], given["alpha"], given["dropout"], TARGETS)
+        job.adapter.modules_to_save = ["embed_tokens", "lm_head"] if given["modules_to_save"] else []
+    if row["quantization"]:
+        job.weights.quantization = Quantization("gptq", 4, group_size=GROUP)
+        job.weights.dtype, job.precision.autocast = "float16", "float16"
+        if job.adapter is not None:
+            job.adapter.prepare_kbit = True
+    hardware(job, row)
+    stage = (row["parallel"] or {}).get("zero_stage") or (2 if row["n_gpus"] > 1 else None)
+    if stage:
+        job.parallelism.zero = Zero(stage=stage, overlap_comm=True)
+        job.precision.master_weights, job.precision.autocast = True, None
+    job.versions = {"transformers": "4.32.0", "torch": "2.0.1", "peft": "0.6.0"}
+    figure = "process summed" if row["scope"].startswith("SUM") else "process"
+    return Case(row["id"], row["source_group"], job, figure, measured_bytes(row), None, True, row["confidence"])
+
+
+TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj"]
+"""c_attn, c_proj, w1, w2 in the names of the catalogue's config, which describes Qwen as qwen2."""

@@ -1,0 +1,127 @@
+"""From cases to scores: errors by group, coverage of the intervals, verdicts against outcomes."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from gpulint.estimator.estimate import NotEstimable
+from gpulint.models.model import UnknownModel
+
+from . import figures
+from .case import Case, Excluded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpulint.estimator.estimate import Estimate
+
+ENGINE = frozenset({"kv_tokens", "profile run", "weights", "resident"})
+"""Figures that are parts of an estimate, left out of the totals over whole runs."""
+
+UNSTATED = frozenset({"qwen1_readme_finetune", "axolotl", "issues"})
+"""Groups whose sources do not say what was counted; their errors are shown and left out of the totals."""
+
+
+class Scored(NamedTuple):
+    """A case with its estimate. `error` is (estimate - measured) / measured, None without a measured value."""
+
+    case: Case
+    estimate: Estimate
+    value: float
+    error: float | None
+    covered: bool | None
+
+
+class Score(NamedTuple):
+    """Errors of a group, as fractions. `coverage` is the share of measured values inside low..high, where it applies."""
+
+    name: str
+    n: int
+    mape: float
+    median: float
+    p95: float
+    over: float
+    under: float
+    coverage: float | None
+
+
+class Verdicts(NamedTuple):
+    """How many rows of each outcome got which verdict."""
+
+    name: str
+    counts: dict[str, dict[str, int]]
+
+    @property
+    def missed(self) -> int:
+        """Runs that ran out of memory and were said to fit."""
+        return self.counts["oom"].get("fits", 0)
+
+    @property
+    def alarms(self) -> int:
+        """Runs that fitted and were said to exceed."""
+        return self.counts["fits"].get("exceeds", 0)
+
+
+def score_all(cases: Iterable[Case]) -> tuple[list[Scored], list[Excluded]]:
+    """Estimate every case; what the estimator refuses is excluded with its reason."""
+    scored, refused = [], []
+    for case in cases:
+        try:
+            estimate = figures.run(case.job)
+            value = figures.value(case, estimate)
+        except (NotEstimable, UnknownModel) as reason:
+            refused.append(Excluded(case.id, case.group, f"not estimable: {reason}"))
+            continue
+        error = value / case.measured - 1 if case.measured else None
+        bounds = figures.interval(case, estimate)
+        covered = bounds[0] <= case.measured <= bounds[1] if bounds and case.measured else None
+        scored.append(Scored(case, estimate, value, error, covered))
+    return scored, refused
+
+
+def by_group(scored: Iterable[Scored]) -> list[Score]:
+    """One score for each group and figure, and totals over whole runs with a stated counter."""
+    groups: dict[str, list[Scored]] = defaultdict(list)
+    totals: dict[str, list[Scored]] = defaultdict(list)
+    for item in scored:
+        if item.error is None:
+            continue
+        figure = item.case.figure
+        groups[f"{item.case.group} / {figure}"].append(item)
+        if figure not in ENGINE and item.case.group not in UNSTATED:
+            totals[f"all / {figure.removesuffix(' summed')}"].append(item)
+    found = [summary(name, items) for name, items in groups.items()]
+    return [*found, *(summary(name, items) for name, items in totals.items())]
+
+
+def summary(name: str, items: list[Scored]) -> Score:
+    """The statistics of some scored rows."""
+    errors = sorted(item.error for item in items if item.error is not None)
+    sizes = sorted(abs(error) for error in errors)
+    covered = [item.covered for item in items if item.covered is not None]
+    return Score(
+        name,
+        len(errors),
+        statistics.fmean(sizes),
+        statistics.median(errors),
+        sizes[min(len(sizes) - 1, int(0.95 * len(sizes)))],
+        errors[-1],
+        errors[0],
+        sum(covered) / len(covered) if covered else None,
+    )
+
+
+def verdicts(scored: Iterable[Scored]) -> list[Verdicts]:
+    """Confusion of outcome and verdict: all rows, and those whose source tells enough."""
+    every: dict[str, dict[str, dict[str, int]]] = {}
+    for item in scored:
+        outcome = item.case.outcome
+        if outcome is None or item.estimate.capacity is None:
+            continue
+        names = ["all", f"group {item.case.group}", *(["strict"] if item.case.strict else [])]
+        for name in names:
+            counts = every.setdefault(name, {"fits": {}, "oom": {}})[outcome]
+            counts[item.estimate.verdict] = counts.get(item.estimate.verdict, 0) + 1
+    return [Verdicts(name, counts) for name, counts in every.items()]

@@ -1,0 +1,67 @@
+"""Which module reads which group of rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpulint.models.model import UnknownModel
+
+from . import (
+    autoawq_rows,
+    document_rows,
+    fms_rows,
+    liger_rows,
+    litgpt_rows,
+    qwen_rows,
+    torchtitan_rows,
+    torchtune_rows,
+    vllm_rows,
+)
+from .case import Case, Excluded, Inexpressible, Row, load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+READERS: dict[str, Callable[[Row], Case | list[Case]]] = {
+    "litgpt_resource_tables": litgpt_rows.case,
+    "litgpt_tutorials": litgpt_rows.case,
+    "fms_acceleration_refs": fms_rows.cases,
+    "qwen_speed_benchmark": qwen_rows.speed_case,
+    "qwen1_readme_inference": qwen_rows.readme_inference,
+    "qwen1_readme_finetune": qwen_rows.readme_finetune,
+    "torchtune": torchtune_rows.case,
+    "torchtitan": torchtitan_rows.cases,
+    "liger_kernel_csv": liger_rows.case,
+    "autoawq_readme": autoawq_rows.case,
+    "vllm_logs_in_repos": vllm_rows.case,
+    "issue_threads": vllm_rows.case,
+    "hf_llm_tutorial_optimization": document_rows.tutorial,
+    "deepspeed_docs": document_rows.muon,
+}
+
+
+def measurements() -> tuple[list[Case], list[Excluded]]:
+    """The rows of measurements.json."""
+    return read_rows(load("measurements"), lambda row: row["source_group"], READERS)
+
+
+def everything() -> tuple[list[Case], list[Excluded]]:
+    """The rows of all three tables."""
+    return measurements()
+
+
+def read_rows(
+    rows: list[Row], group: Callable[[Row], str], readers: dict[str, Callable[[Row], Case | list[Case]]]
+) -> tuple[list[Case], list[Excluded]]:
+    """Every row as a Case, or the reason why not."""
+    cases: list[Case] = []
+    excluded: list[Excluded] = []
+    for row in rows:
+        name = group(row)
+        try:
+            found = readers[name](row)
+        except (Inexpressible, UnknownModel) as error:
+            excluded.append(Excluded(row["id"], name, str(error)))
+            continue
+        cases.extend(found if isinstance(found, list) else [found])
+    return cases, excluded

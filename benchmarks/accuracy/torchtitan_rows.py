@@ -1,0 +1,56 @@
+"""torchtitan's tables as Jobs: float32 shards, bf16 in compute, gradients reduced in float32 (FSDP2's policy).
+
+Early 2024 it took `AdamW(foreach=True)`, later `fused=True`. Tensor parallelism comes with sequence parallelism.
+"""
+
+from __future__ import annotations
+
+from gpulint.job import Fsdp, FsdpMixedPrecision, Job
+
+from .case import GIB, Case, Inexpressible, Row, hardware, measured_bytes
+from .figures import COUNTERS
+
+CHUNKS = 8
+FOREACH = "titan-165"
+"""The rows of pull request 165 (March 2024), before `fused` was an option."""
+
+
+def cases(row: Row) -> list[Case]:
+    """The row's counter, and reserved bytes where the row has both."""
+    if row["quantization"]:
+        raise Inexpressible(f"{row['quantization']}: a Job has no quantised training")
+    if "graph_trainer" in str(row["compile"]):
+        raise Inexpressible("graph_trainer: what is recomputed is the compiler's choice")
+    if row["gradient_checkpointing"] is None:
+        raise Inexpressible("activation checkpointing is not stated")
+    job = training(row)
+    figure = "resident" if row["category"] == "train_init" else COUNTERS[row["counter_class"]]
+    found = [Case(row["id"], row["source_group"], job, figure, measured_bytes(row), None, True, row["confidence"])]
+    reserved = (row["extra_measurements"] or {}).get("peak_reserved_GiB")
+    if reserved:
+        found.append(Case(f"{row['id']}-reserved", row["source_group"], job, "reserved", reserved * GIB))
+    return found
+
+
+def training(row: Row) -> Job:
+    """A pretraining run."""
+    job = Job(model=row["model"], objective="pretrain", attention="sdpa", packing=True)
+    job.weights.dtype = "float32"
+    job.micro_batch_size, job.sequence_length = row["micro_batch"], row["seq_len"]
+    stated = row["gradient_checkpointing"]
+    if stated:
+        job.activation_checkpointing = "full" if stated.startswith("full") else "selective"
+    job.compile = bool(row["compile"])
+    job.optimizer.name = "adamw_torch" if row["id"].startswith(FOREACH) else "adamw_torch_fused"
+    if row["fused_ce"] and "hunk" in row["fused_ce"]:
+        job.loss.kernel, job.loss.chunk = "chunked", job.micro_batch_size * job.sequence_length // CHUNKS
+    hardware(job, row)
+    job.parallelism.tensor = row["parallel"].get("tp", 1)
+    job.parallelism.sequence = job.parallelism.tensor > 1
+    version = 1 if row["sharding"].startswith("FSDP1") else 2
+    fsdp = Fsdp(version=version, wrap="transformer")  # type: ignore[arg-type]
+    fsdp.mixed_precision = FsdpMixedPrecision("bfloat16", "float32")
+    if "never" in row["sharding"]:
+        fsdp.reshard_after_forward, fsdp.sharding = False, "shard_grad_op"
+    job.parallelism.fsdp = fsdp
+    return job

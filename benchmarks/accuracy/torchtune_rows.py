@@ -1,0 +1,103 @@
+"""torchtune's tables as Jobs: pure bf16 throughout, adapters included, attention by SDPA.
+
+The optimizers of its recipes are `fused=True`. The chunked loss (8 chunks of the batch, `CEWithChunkedOutputLoss`)
+makes the head's 16-bit logits whole and upcasts one chunk at a time. Its NF4 is torchao's, with scales quantised once
+more; only the linear layers that get LoRA are packed (`quantize_base` in torchtune/modules/peft/lora.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpulint.job import Adapter, Fsdp, FsdpMixedPrecision, Job, Quantization
+
+from .case import Case, Inexpressible, Row, hardware, measured_bytes, versions
+from .figures import COUNTERS
+
+CHUNKS = 8
+MODULES = {
+    "q": ["q_proj"],
+    "k": ["k_proj"],
+    "v": ["v_proj"],
+    "o": ["o_proj"],
+    "output_proj(attn)": ["o_proj"],
+    "mlp": ["gate_proj", "up_proj", "down_proj"],
+    "output": ["lm_head"],
+}
+LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+def case(row: Row) -> Case:
+    """One row of the README or a tutorial."""
+    if row["confidence"] == "low":
+        raise Inexpressible(row["caveat"] or "the recipe's flags are not stated")
+    if row["category"] == "train_init":
+        job, figure = training(row), "resident"
+        if row["counter_class"] == "torch_peak_reserved":
+            raise Inexpressible("reserved bytes after loading only: an estimate's reserved tier is that of a step")
+    elif row["seq_len"] is None or row["packing"].startswith("none"):
+        raise Inexpressible("unpacked Alpaca: the length of the longest batch is not stated")
+    else:
+        job, figure = training(row), COUNTERS[row["counter_class"]]
+    outcome = "fits" if job.hardware.gpu else None
+    return Case(row["id"], row["source_group"], job, figure, measured_bytes(row), outcome, True, row["confidence"])
+
+
+def training(row: Row) -> Job:
+    """A recipe's run."""
+    job = Job(model=row["model"], attention="sdpa", packing=True)
+    job.weights.dtype = "bfloat16"
+    job.micro_batch_size, job.sequence_length = row["micro_batch"] or 1, row["seq_len"] or 1
+    job.gradient_accumulation_steps = row["grad_accum"] or 1
+    plan = row["parallel"] or {}
+    offloads = "activations" in str(plan.get("offload"))
+    if row["gradient_checkpointing"]:
+        job.activation_checkpointing = "offload" if offloads else "full"
+    if "hunk" in (row["fused_ce"] or ""):
+        job.loss.kernel, job.loss.chunk = "chunked", -(-job.micro_batch_size * job.sequence_length // CHUNKS)
+    job.compile = bool(row["compile"])
+    optimizer(job, row["optimizer"] or "AdamW")
+    hardware(job, row)
+    if "fsdp" in plan:
+        sharded(job, row, offload="params" in str(plan.get("offload")))
+    if row["lora"]:
+        lora(job, row["lora"])
+        if row["weights_dtype"].startswith("NF4"):
+            assert isinstance(job.adapter.targets, list)  # type: ignore[union-attr]
+            plain = [name for name in LINEAR if name not in job.adapter.targets]  # type: ignore[union-attr]
+            job.weights.quantization = Quantization("bnb-nf4", 4, double_quant=True, skip=plain)
+    elif row["method"] != "full" and row["category"] != "train_init":
+        raise Inexpressible("the LoRA targets are not stated")
+    job.versions = versions(row["framework_version"])
+    return job
+
+
+def lora(job: Job, given: dict[str, Any]) -> None:
+    """LoRA in bf16, like all of torchtune's weights."""
+    unknown = [target for target in given.get("targets", ["?"]) if target not in MODULES]
+    if unknown:
+        raise Inexpressible("the LoRA targets are not stated")
+    targets = [name for target in given["targets"] for name in MODULES[target]]
+    job.method = "lora"
+    job.adapter = Adapter("lora", given["r"], given["alpha"], 0.0, targets, dtype="bfloat16")
+
+
+def optimizer(job: Job, text: str) -> None:
+    """torch.optim.AdamW(fused=True), or bitsandbytes where the row says so."""
+    low = text.lower()
+    if "pagedadamw8bit" in low:
+        job.optimizer.name = "paged_adamw_8bit"
+    elif "pagedadamw" in low:
+        job.optimizer.name = "paged_adamw_32bit"
+    elif "8bit" in low:
+        job.optimizer.name = "adamw_bnb_8bit"
+    else:
+        job.optimizer.name = "adamw_torch_fused"
+    job.optimizer.in_backward = "in_bwd" in low
+
+
+def sharded(job: Job, row: Row, *, offload: bool) -> None:
+    """FSDP over all GPUs, one unit a layer; FSDP2 from July 2024 on."""
+    version = 2 if row["sharding"].startswith("FSDP2") else 1
+    job.parallelism.fsdp = Fsdp(version=version, wrap="transformer", offload=offload)  # type: ignore[arg-type]
+    job.parallelism.fsdp.mixed_precision = FsdpMixedPrecision("bfloat16", "bfloat16")
