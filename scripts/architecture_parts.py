@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import architecture_tables
 import architecture_trace
+
 from gpulint.models.expression import compile_expression
 
 if TYPE_CHECKING:
@@ -25,12 +26,12 @@ _STACKED = re.compile(r"\.(layers|layer|blocks|block|h|resblocks|\w+_list)\.\{0\
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
 
 
-def config_class(model_type: str) -> Any:  # noqa: ANN401
+def config_class(model_type: str) -> Any:
     """The Transformers config class of a model type."""
     return importlib.import_module("transformers.models.auto.configuration_auto").CONFIG_MAPPING[model_type]
 
 
-def flat(config: Any, prefix: str = "") -> dict[str, Any]:  # noqa: ANN401
+def flat(config: Any, prefix: str = "") -> dict[str, Any]:
     """A config's fields, nested ones dotted."""
     found: dict[str, Any] = {}
     for name, value in vars(config).items():
@@ -65,6 +66,12 @@ def compose(model_type: str, recipe: Table) -> Table:
         if key in recipe:
             table[key] = recipe[key]
     parts = [dict(recipe[key]) for key in ("text", "vision") if key in recipe]
+    for part in parts:
+        spec = type(made).sub_configs_defaults[part["field"]]
+        if spec.init_kwargs:
+            part["absent"] = spec.init_kwargs
+        if spec.optional:
+            part["optional"] = True
     own = _own_rows(architecture_trace.draft(base, auto_class), parts)
     own = [row for row in own if not any(recipe.get("drop") in dim for dim in row["shape"] if "drop" in recipe)]
     conditions = _conditions(base, auto_class, own, fields, (*parts, *({"field": f} for f in recipe.get("skip", ()))))
@@ -88,7 +95,7 @@ def compose(model_type: str, recipe: Table) -> Table:
     return table
 
 
-def _aliases(config: Any, prefix: str = "") -> dict[str, str]:  # noqa: ANN401
+def _aliases(config: Any, prefix: str = "") -> dict[str, str]:
     found = {prefix + other: prefix + name for other, name in (config.attribute_map or {}).items()}
     for name, value in vars(config).items():
         if hasattr(value, "model_type"):
@@ -167,7 +174,7 @@ def _stacks(own: list[Table], fields: dict[str, Any], literal: str, base: Table,
     return stacks
 
 
-def _may_count(name: str, value: Any, length: int, part: str) -> bool:  # noqa: ANN401
+def _may_count(name: str, value: Any, length: int, part: str) -> bool:
     parent, _, leaf = name.rpartition(".")
     return parent == part and type(value) is int and value == length and _LAYERS.search(leaf) is not None
 
@@ -182,7 +189,7 @@ def _lengths(config: Table, auto_class: str) -> dict[str, int]:
     return lengths
 
 
-def changed(config: Table, field: str, value: Any) -> Table:  # noqa: ANN401
+def changed(config: Table, field: str, value: Any) -> Table:
     """A copy of `config` with one dotted field set."""
     copy: Table = json.loads(json.dumps(config))
     *parents, leaf = field.split(".")
@@ -209,7 +216,7 @@ def _conditions(
             continue
         try:
             drafted = _own_rows(architecture_trace.draft(changed(base, field, not value), auto_class), parts)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             print(f"   {field}={not value}: {type(error).__name__} {str(error)[:80]}")
             continue
         after = {row["name"] for row in drafted}
@@ -226,7 +233,7 @@ def extract(model_type: str, whole: Table, recipe: Table) -> Table:
     """The part of a composed table on one nested config, as a table of its own: `field`, `names` to keep and move."""
     field = recipe["field"] + "."
 
-    def bare(value: Any) -> Any:  # noqa: ANN401
+    def bare(value: Any) -> Any:
         if isinstance(value, str):
             return value.replace(field, "")
         if isinstance(value, list):
@@ -260,7 +267,7 @@ def _probe(config: Table, when: str, auto_class: str, own: list[Table], conditio
     """Rows that only `config` makes exist under `when`, rows that it lacks under its opposite."""
     drafted = architecture_trace.draft(config, auto_class)
     before, after = {row["name"] for row in own}, {row["name"] for row in drafted}
-    conditions.update({name: f"not ({when})" for name in before - after})
+    conditions.update(dict.fromkeys(before - after, f"not ({when})"))
     for row in drafted:
         if row["name"] not in before:
             own.append(row)
@@ -310,7 +317,7 @@ def describe(table: Table, base: Table, recipe: Table) -> None:
     model_type = table["model_type"].partition(":")[0]
     try:
         made = config_class(model_type)(**base)
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         print(f"   no class default: {type(error).__name__}")
         return
     with contextlib.suppress(Exception):

@@ -47,7 +47,7 @@ def convert(model_type: str, generated: Table) -> Table:
     return table
 
 
-def _length(rule: Any) -> str | None:  # noqa: ANN401
+def _length(rule: Any) -> str | None:
     if rule is None or isinstance(rule, str):
         return rule
     (when, first), (_, second) = rule
@@ -111,7 +111,7 @@ def annotate(table: Table, configs: list[tuple[Table, str]]) -> list[str]:
     for config, auto_class in configs:
         try:
             built = architecture_trace.build(config, auto_class)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             print(f"   {type(error).__name__}: {str(error)[:100]}")
             continue
         last = -1
@@ -138,12 +138,17 @@ def annotate(table: Table, configs: list[tuple[Table, str]]) -> list[str]:
 
 def change(table: Table, changes: Table) -> None:
     """Hand corrections of a generated table: entries of `defaults`, `alias`, `let` and `derive` are added or
-    replaced, `dims` replaces dimensions (`name=old` to new), `when` conditions by regular expression over names.
+    replaced, `dims` replaces dimensions (`name=old` to new), `rows` whole shapes and `when` conditions by regular
+    expression over names, `tensors` are added.
     """
     for key in ("alias", "defaults", "let", "derive", "variants"):
         if key in changes:
             table[key] = {**table.get(key, {}), **changes[key]}
-    for row in table["tensors"]:
+    for row in table.get("tensors", ()):
+        for pattern, shape in changes.get("rows", {}).items():
+            if re.search(pattern + "$", row["name"]):
+                row.pop("cases", None)
+                row["shape"] = shape
         for pattern, new in changes.get("dims", {}).items():
             name, _, old = pattern.rpartition("=")
             if not re.search(name, row["name"]):
@@ -155,4 +160,5 @@ def change(table: Table, changes: Table) -> None:
         for pattern, when in changes.get("when", {}).items():
             if re.search(pattern, row["name"]):
                 row["when"] = when
-    table["tensors"] += changes.get("tensors", [])
+    if "tensors" in changes:
+        table["tensors"] += changes["tensors"]

@@ -51,7 +51,7 @@ class Traced(int):
         self.text = text
         return self
 
-    def _with(self, other: Any, sign: str, value: Any, swapped: bool = False) -> Any:  # noqa: ANN401
+    def _with(self, other: Any, sign: str, value: Any, swapped: bool = False) -> Any:
         if isinstance(other, float) or not isinstance(value, int):
             return value
         left, right = _text(self), _text(other)
@@ -63,40 +63,40 @@ class Traced(int):
             left, right = _grouped(left), _grouped(right)
         return Traced(value, f"{left}{sign}{right}")
 
-    def __add__(self, other: Any) -> Any:  # noqa: ANN401
+    def __add__(self, other: Any) -> Any:
         return self._with(other, "+", int(self) + other)
 
-    def __radd__(self, other: Any) -> Any:  # noqa: ANN401
+    def __radd__(self, other: Any) -> Any:
         return self._with(other, "+", other + int(self), swapped=True)
 
-    def __sub__(self, other: Any) -> Any:  # noqa: ANN401
+    def __sub__(self, other: Any) -> Any:
         return self._with(other, "-", int(self) - other)
 
-    def __rsub__(self, other: Any) -> Any:  # noqa: ANN401
+    def __rsub__(self, other: Any) -> Any:
         return self._with(other, "-", other - int(self), swapped=True)
 
-    def __mul__(self, other: Any) -> Any:  # noqa: ANN401
+    def __mul__(self, other: Any) -> Any:
         return self._with(other, "*", int(self) * other)
 
-    def __rmul__(self, other: Any) -> Any:  # noqa: ANN401
+    def __rmul__(self, other: Any) -> Any:
         return self._with(other, "*", other * int(self), swapped=True)
 
-    def __floordiv__(self, other: Any) -> Any:  # noqa: ANN401
+    def __floordiv__(self, other: Any) -> Any:
         return self._with(other, "//", int(self) // other)
 
-    def __rfloordiv__(self, other: Any) -> Any:  # noqa: ANN401
+    def __rfloordiv__(self, other: Any) -> Any:
         return self._with(other, "//", other // int(self), swapped=True)
 
-    def __deepcopy__(self, memo: Any) -> Traced:  # noqa: ANN401
+    def __deepcopy__(self, memo: Any) -> Traced:
         return self
 
-    def __pow__(self, other: Any, modulus: Any = None) -> Any:  # noqa: ANN401
+    def __pow__(self, other: Any, modulus: Any = None) -> Any:
         if other == 2:
             return self * self
         return pow(int(self), other, modulus)
 
 
-def _text(value: Any) -> str:  # noqa: ANN401
+def _text(value: Any) -> str:
     return value.text if isinstance(value, Traced) else str(int(value))
 
 
@@ -104,7 +104,7 @@ def _grouped(text: str) -> str:
     return text if re.fullmatch(r"[\w.]+|at\([\w.]+,\d+\)", text) else f"({text})"
 
 
-def _trace_config(config: Any, prefix: str = "", depth: int = 0) -> None:  # noqa: ANN401
+def _trace_config(config: Any, prefix: str = "", depth: int = 0) -> None:
     for name, value in list(vars(config).items()):
         if name.startswith("_"):
             continue
@@ -116,14 +116,14 @@ def _trace_config(config: Any, prefix: str = "", depth: int = 0) -> None:  # noq
             _trace_config(value, f"{prefix}{name}.", depth + 1)
 
 
-def _recorder(torch: Any) -> tuple[Any, dict[int, tuple[str, ...]]]:  # noqa: ANN401
+def _recorder(torch: Any) -> tuple[Any, dict[int, tuple[str, ...]]]:
     """A torch function mode that notes the expressions behind every new tensor's shape, and the notes."""
     shapes: dict[int, tuple[str, ...]] = {}
     kept: list[Any] = []
     factories = {getattr(torch, name) for name in ("empty", "zeros", "ones", "randn", "rand", "full")}
 
     class Recorder(torch.overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
-        def __torch_function__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401
+        def __torch_function__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
             made = func(*args, **(kwargs or {}))
             if not isinstance(made, torch.Tensor) or id(made) in shapes:
                 return made
@@ -142,10 +142,10 @@ def _recorder(torch: Any) -> tuple[Any, dict[int, tuple[str, ...]]]:  # noqa: AN
 
 
 @contextlib.contextmanager
-def _noted_parameters(torch: Any, shapes: dict[int, tuple[str, ...]]) -> Iterator[None]:  # noqa: ANN401
+def _noted_parameters(torch: Any, shapes: dict[int, tuple[str, ...]]) -> Iterator[None]:
     original = torch.nn.Parameter.__new__
 
-    def new(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:  # noqa: ANN401
+    def new(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
         made = original(cls, data, requires_grad)
         if data is not None and id(data) in shapes:
             shapes[id(made)] = shapes[id(data)]

@@ -7,6 +7,8 @@ for k-bit training. LoRA and bases of the plugins have one dtype, as flattened F
 
 from __future__ import annotations
 
+from typing import Literal
+
 from gpulint.job import Adapter, Fsdp, Job, Quantization
 
 from .case import Case, Inexpressible, Row, hardware, measured_bytes, versions
@@ -36,10 +38,10 @@ def job_of(row: Row) -> Job:
     job.micro_batch_size, job.sequence_length, job.packing = row["micro_batch"], row["seq_len"], True
     job.activation_checkpointing = "full"
     job.optimizer.name = "adamw_torch"
-    mixed, half = "autocast" in row["precision_policy"] and "no autocast" not in row["precision_policy"], "float16"
-    job.weights.dtype = "float16" if half in row["precision_policy"] else "bfloat16"
-    if mixed or job.weights.dtype == "float16":
-        job.precision.autocast = "float16" if job.weights.dtype == "float16" else "bfloat16"
+    policy = row["precision_policy"]
+    dtype: Literal["float16", "bfloat16"] = "float16" if policy.startswith("weights float16") else "bfloat16"
+    job.weights.dtype = dtype
+    job.precision.autocast = None if "no autocast" in policy else dtype
     job.liger_kernels = kernels != "HF default CE (fp32 logits)"
     job.loss.kernel = loss_kernel(kernels)
     if row["lora"]:

@@ -74,6 +74,9 @@ def score_all(cases: Iterable[Case]) -> tuple[list[Scored], list[Excluded]]:
         except (NotEstimable, UnknownModel) as reason:
             refused.append(Excluded(case.id, case.group, f"not estimable: {reason}"))
             continue
+        except (KeyError, IndexError, ValueError, TypeError, AttributeError, ZeroDivisionError) as crash:
+            refused.append(Excluded(case.id, case.group, f"THE ESTIMATOR FAILED: {type(crash).__name__} {crash}"))
+            continue
         error = value / case.measured - 1 if case.measured else None
         bounds = figures.interval(case, estimate)
         covered = bounds[0] <= case.measured <= bounds[1] if bounds and case.measured else None

@@ -12,6 +12,8 @@ from . import (
     fms_rows,
     liger_rows,
     litgpt_rows,
+    oracle_cases,
+    outcome_rows,
     qwen_rows,
     torchtitan_rows,
     torchtune_rows,
@@ -47,7 +49,9 @@ def measurements() -> tuple[list[Case], list[Excluded]]:
 
 def everything() -> tuple[list[Case], list[Excluded]]:
     """The rows of all three tables."""
-    return measurements()
+    cases, excluded = measurements()
+    more, refused = outcome_rows.cases()
+    return [*cases, *oracle_cases.cases(), *more], [*excluded, *refused]
 
 
 def read_rows(

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .estimate import Estimate, NotEstimable
+
 if TYPE_CHECKING:
     from ..hardware.gpu import Gpu
     from ..job import Job
     from ..models.model import Model
-    from .estimate import Estimate
+
+# The module `estimate` is imported above, before the function of that name: importing a submodule sets it as an
+# attribute of its package, once.
 
 
 def estimate_job(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
@@ -36,7 +40,6 @@ def estimate(job: Job, directory: str | None = None, root: str | None = None) ->
     """
     from ..hardware.catalogue import find
     from ..models.resolve import resolve
-    from .estimate import NotEstimable
 
     if job.model is None:
         raise NotEstimable("the job names no model")

@@ -8,7 +8,9 @@ from .instant import Instant
 from .layers import Layer
 from .logits import loss_of
 from .norms import normed
+from .ops import gathered
 from .setting import Setting
+from .stage import last_stage
 from .stem import stem
 from .tape import END
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 def instants(job: Job, model: Model) -> list[Instant]:
     """The candidate peaks of forward, loss and backward of one micro step on one rank."""
-    s = Setting(job, model)
+    s = Setting(*last_stage(job, model))
     kinds, assigned = layer_kinds(s)
     return _compose(s, replay(s, kinds), kinds, assigned)
 
@@ -54,8 +56,12 @@ def replay(s: Setting, kinds: list[int]) -> Tape:
     ids, labels = tape.new(s.rows, 8), tape.new(s.rows, 8)
     h = _model(tape, s, kinds, outside, ids)
     loss = loss_of(h, outside, s, tape, len(kinds) + 2)
-    del h, ids, labels
+    del h
     tape.clear_casts()
+    if s.objective.reference:
+        tape.enter(len(kinds) + 3)
+        _reference(tape, s, kinds, outside, ids)
+    del ids, labels
     tape.backward(loss, tape.new(1, 4))
     tape.enter(END, backward=True)
     return tape
@@ -64,9 +70,10 @@ def replay(s: Setting, kinds: list[int]) -> Tape:
 def _model(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tensor) -> Tensor:
     base = stem(tape, s, outside, ids)
     h = base.hidden
-    checkpointing = s.job.activation_checkpointing
+    checkpointing = s.job.activation_checkpointing if tape.recording else "none"
     for segment, layer in enumerate(kinds, 1):
-        tape.enter(segment)
+        if tape.recording:
+            tape.enter(segment)
         mask = base.full if s.windows[layer] is None else base.sliding
         block = Layer(s, layer, base.table, mask, base.positions)
         if checkpointing in ("full", "offload"):
@@ -74,10 +81,23 @@ def _model(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tens
         else:
             h = block(h)
         del block
-    tape.enter(len(kinds) + 1)
-    h = normed(h, final_norm(outside, s), s.rows, s)
+    if tape.recording:
+        tape.enter(len(kinds) + 1)
+    h = normed(h, final_norm(outside, s), s.stream, s)
+    if s.shards > 1:
+        h = gathered(h, h.n * s.shards)
     del base
     return h
+
+
+def _reference(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tensor) -> None:
+    """A forward pass without gradients, while what the policy saved is alive."""
+    tape.recording = False
+    h = _model(tape, s, kinds, outside, ids)
+    loss = loss_of(h, outside, s, tape, len(kinds) + 3)
+    del h, loss
+    tape.clear_casts()
+    tape.recording = True
 
 
 def final_norm(outside: Modules, s: Setting):  # noqa: ANN201

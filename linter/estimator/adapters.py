@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .ops import add, contiguous, dropout, linear, scale, to
+from .ops import add, contiguous, dropout, leaf, linear, mul, scale, shift, to
 
 if TYPE_CHECKING:
     from .modules import Linear
@@ -15,28 +15,49 @@ GEMM_ROWS = 1536
 
 
 def project(x: Tensor, layer: Linear, rows: int) -> Tensor:
-    """One Linear: plain, packed in 4 bits, or with a LoRA branch (peft tuners/lora/layer.py and bnb.py)."""
-    result = packed(x, layer, rows) if layer.packed else linear(x, layer.weight, rows, layer.bias)
-    a, b = layer.a, layer.b
-    if a is None or b is None:
+    """One Linear: plain, packed, or with a LoRA branch (peft tuners/lora/layer.py and bnb.py)."""
+    if layer.packed:
+        result = integer(x, layer, rows) if layer.packed == "int8" else packed(x, layer, rows)
+    else:
+        result = linear(x, layer.weight, rows, layer.bias)
+    if layer.a is None or layer.b is None:
         return result
-    tape = x.storage.tape
-    e = result.e
+    tape, e = x.storage.tape, result.e
     if layer.packed:
         result = contiguous(result)
     if not layer.packed or not tape.autocast:
-        x = to(x, a.e)
-    branch = scale(linear(linear(dropout(x, layer.dropout), a, rows), b, rows))
+        x = to(x, layer.a.e)
+    if layer.dora is not None:
+        result = add(result, _dora(x, result, layer, rows))
+        return to(result, e)
+    branch = scale(linear(linear(dropout(x, layer.dropout), layer.a, rows), layer.b, rows))
     if layer.packed and not tape.autocast:
         branch = to(branch, e)
     result = add(result, branch)
     return to(result, e)
 
 
+def _dora(x: Tensor, base: Tensor, layer: Linear, rows: int) -> Tensor:
+    """DoRA: (m / norm - 1) * base + (m / norm) * branch, the norm over a weight put together in float32.
+
+    Building it takes the product of the low-rank pair, the unpacked weight and their sum at once, four bytes an
+    element (peft tuners/lora/dora.py); saved are the base output and the branch.
+    """
+    assert layer.a is not None
+    assert layer.b is not None
+    assert layer.dora is not None
+    tape = x.storage.tape
+    tape.scratch(12 * layer.weight.n)
+    branch = linear(linear(dropout(x, layer.dropout), layer.a, rows), layer.b, rows)
+    magnitude = leaf(tape, layer.dora)
+    return add(mul(base, shift(magnitude)), scale(mul(branch, magnitude)))
+
+
 def packed(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """bitsandbytes Linear4bit with a 16-bit compute dtype: nothing is saved, backward unpacks the weight.
 
-    Unpacking takes 2 bytes an element and float32 scales for every 64 (autograd/_functions.py MatMul4Bit).
+    Unpacking takes 2 bytes an element and float32 scales for every 64 (autograd/_functions.py MatMul4Bit). Other
+    packed formats that can be trained over are taken for this.
     """
     tape, e, n = x.storage.tape, x.e, layer.weight.n
     inner = to(x, 2)
@@ -58,3 +79,28 @@ def packed(x: Tensor, layer: Linear, rows: int) -> Tensor:
     y.node = tape.node((inner,), back, saves=0)
     del inner
     return to(y, e)
+
+
+def integer(x: Tensor, layer: Linear, rows: int) -> Tensor:
+    """bitsandbytes Linear8bitLt (LLM.int8): an int8 copy of x, an int32 product, then x's width.
+
+    The function keeps its input on its context and not among the saved tensors, so that a non-reentrant checkpoint
+    does not free it. Backward unpacks the weight (autograd/_functions.py MatMul8bitLt).
+    """
+    tape, e, n, width = x.storage.tape, x.e, layer.weight.n, x.n
+    tape.keep(x.storage)
+    half = to(x, 2)
+    codes = tape.new(width, 1)
+    product = tape.new(rows * (n // (width // rows)), 4)
+    y = tape.new(product.n, e)
+    del half, codes, product
+
+    def back(_: Tensor, _kept: object = x.storage) -> tuple[Tensor]:
+        weight = tape.new(n, e)
+        gradient = tape.new(width, e)
+        del weight
+        gradient.view = True
+        return (gradient,)
+
+    y.node = tape.node((x,), back, saves=0)
+    return y

@@ -46,6 +46,9 @@ class Heads(NamedTuple):
     kind: str = "float32"
     direct: bool = False
     sinks: Parameter | None = None
+    grouped: bool = True
+    laid_out: bool = False
+    fp16: bool = False
 
     @property
     def scores(self) -> int:
@@ -71,7 +74,11 @@ def attend(implementation: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | 
     grouped = at.heads != at.kv_heads
     same = at.head_dim == at.value_dim
     if implementation == "sdpa":
-        if grouped and not at.direct and (mask is not None or not same or at.head_dim > 256):
+        if at.laid_out and not at.direct:
+            if grouped:
+                k, v, grouped = repeated(k, q.n, at), repeated(v, _values(q, at), at), False
+            q, k, v = laid_out(q), laid_out(k), laid_out(v)
+        if grouped and not at.direct and (not at.grouped or mask is not None or not same or at.head_dim > 256):
             k, v, grouped = repeated(k, q.n, at), repeated(v, _values(q, at), at), False
         if tape.autocast:
             q, k, v = to(q, tape.autocast), to(k, tape.autocast), to(v, tape.autocast)
@@ -87,6 +94,15 @@ def attend(implementation: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | 
         v = pad(v, q.n)
     y = token_major(flash(q, k, v, at), q)
     return y if same else window(y, _values(q, at))
+
+
+def laid_out(x: Tensor) -> Tensor:
+    """`x.contiguous()` of heads that lie as [b, s, heads, d]."""
+    if x.heads_first:
+        return x
+    y = contiguous(x)
+    y.heads_first = True
+    return y
 
 
 def token_major(y: Tensor, q: Tensor) -> Tensor:
@@ -230,7 +246,7 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
     elif at.kind in ("native", "upcast"):
         weights = to(softmax(weights, (tape.autocast and 4) or weights.e), v.e)
     else:
-        weights = to(softmax(weights, 4), q.e)
+        weights = to(softmax(weights, 4, fused=at.fp16), q.e)
     weights = dropout(weights, at.dropout)
     y = _product(weights, values, _values(q, at), False, moved and not laid)
     y = copied(y) if moved else contiguous(y)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from .attention import attention
 from .experts import feed_forward
 from .latent import latent_attention
+from .mixer import mixer
 from .norms import normed
-from .ops import add, add_to, dropout, scale
+from .ops import add, add_to, dropout, gathered, scale, scattered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,17 +48,28 @@ class Layer:
         if module is None:
             found = self.modules.norms(self.s.hidden)
             module = found[min(slot // 2, len(found) - 1)] if found else None
-        return normed(x, module, self.s.rows, self.s)
+        return normed(x, module, self.s.stream, self.s)
 
     def attention(self, x: Tensor) -> Tensor:
         """Attention and the dropout after it."""
+        if self.s.shards > 1:
+            whole = self._attention(gathered(x, x.n * self.s.shards))
+            return dropout(scattered(whole, x.n), self.s.residual_dropout)
+        y = self._attention(x)
+        return dropout(y, self.s.residual_dropout)
+
+    def _attention(self, x: Tensor) -> Tensor:
         if self.s.latent:
             return latent_attention(x, self.modules, self.s, self.table, self.mask, self.at)
-        y = attention(x, self.modules, self.s, self.table, self.mask, self.at, self.turn)
-        return dropout(y, self.s.residual_dropout)
+        if self.modules.role("o") is None:
+            return mixer(x, self.modules, self.s)
+        return attention(x, self.modules, self.s, self.table, self.mask, self.at, self.turn)
 
     def mlp(self, x: Tensor) -> Tensor:
         """The MLP and the dropout after it."""
+        if self.s.shards > 1:
+            whole = feed_forward(gathered(x, x.n * self.s.shards), self.modules, self.s)
+            return dropout(scattered(whole, x.n), self.s.residual_dropout)
         y = feed_forward(x, self.modules, self.s)
         return dropout(y, self.s.residual_dropout)
 

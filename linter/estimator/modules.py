@@ -18,9 +18,9 @@ class Linear:
 
     __slots__ = ("a", "b", "bias", "dora", "dropout", "packed", "role", "weight")
 
-    def __init__(self, weight: Parameter, item: Item) -> None:
+    def __init__(self, weight: Parameter, item: Item, packing: str) -> None:
         self.weight = weight
-        self.packed = item.packed
+        self.packed = packing if item.packed else ""
         self.role = item.role
         self.bias: Parameter | None = None
         self.a: Parameter | None = None
@@ -32,7 +32,8 @@ class Linear:
 class Modules:
     """The modules of one layer, or those outside the stack, by dotted name, by role and by last name."""
 
-    def __init__(self, items: Iterable[Item], width: int | None, dropout: float) -> None:
+    def __init__(self, items: Iterable[Item], width: int | None, dropout: float, packing: str) -> None:
+        self._packing = packing
         self.named: dict[str, Linear] = {}
         for item in sorted(items, key=_order):
             name = item.name.partition("{0}.")[2] if item.layers is not None else item.name
@@ -59,9 +60,9 @@ class Modules:
         elif found is not None and kind == "bias":
             found.bias = leaf
         elif kind == "weight":
-            self.named[module] = Linear(leaf, item)
+            self.named[module] = Linear(leaf, item, self._packing)
         else:
-            self.named[f"{module}.{kind}"] = Linear(leaf, item)
+            self.named[f"{module}.{kind}"] = Linear(leaf, item, self._packing)
 
     def role(self, role: str) -> Linear | None:
         """The first module of a role."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .tape import Operand, Tape
 
 
-def _made(x: Tensor, node: Node | None, slot: int = 0) -> Tensor:
+def made(x: Tensor, node: Node | None, slot: int = 0) -> Tensor:
     x.node = node
     x.slot = slot
     return x
@@ -25,7 +25,7 @@ def _made(x: Tensor, node: Node | None, slot: int = 0) -> Tensor:
 
 def view(x: Tensor) -> Tensor:
     """The same bytes under another shape."""
-    return _made(Tensor(x.storage, x.n, x.e, view=True), x.node, x.slot)
+    return made(Tensor(x.storage, x.n, x.e, view=True), x.node, x.slot)
 
 
 def to(x: Tensor, e: int) -> Tensor:
@@ -35,51 +35,50 @@ def to(x: Tensor, e: int) -> Tensor:
     tape, n, was = x.storage.tape, x.n, x.e
     y = tape.new(n, e, x.storage.logits)
     y.heads_first = x.heads_first
-    return _made(y, tape.node((x,), lambda _: (tape.new(n, was),), saves=0, makes=n * was))
+    return made(y, tape.node((x,), lambda _: (tape.new(n, was),), saves=0, makes=n * was))
 
 
 def contiguous(x: Tensor) -> Tensor:
     """A copy in another layout; its gradient is passed through."""
     tape = x.storage.tape
     y = tape.new(x.n, x.e)
-    return _made(y, tape.node((x,), lambda g: (g,), saves=0))
+    return made(y, tape.node((x,), lambda g: (g,), saves=0))
 
 
 def copied(x: Tensor) -> Tensor:
     """A copy in another layout whose gradient is laid out back by a copy too."""
     tape, n, e = x.storage.tape, x.n, x.e
     y = tape.new(n, e)
-    return _made(y, tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e))
+    return made(y, tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e))
+
+
+def gathered(x: Tensor, n: int) -> Tensor:
+    """Sequence parallelism: all ranks' shares of x, `n` elements, saved as x's own; backward scatters the gradient."""
+    tape, was, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+    y.shard = x.storage
+    return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
+
+
+def scattered(x: Tensor, n: int) -> Tensor:
+    """Sequence parallelism: this rank's share of a sum over ranks; backward gathers the gradient."""
+    tape, was, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+    return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
 
 
 def relayout(x: Tensor) -> Tensor:
     """A view whose gradient comes back in another layout and is copied."""
     tape, n, e = x.storage.tape, x.n, x.e
     y = Tensor(x.storage, n, e, view=True)
-    return _made(y, tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e))
-
-
-def repeat(x: Tensor, n: int) -> Tensor:
-    """Keys or values repeated for every query head; backward sums over the repeats."""
-    tape, was, e = x.storage.tape, x.n, x.e
-    y = tape.new(n, e)
-    return _made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
-
-
-def expand(x: Tensor, n: int) -> Tensor:
-    """x read `n` elements wide without a copy; backward sums over the repeats."""
-    if x.n == n:
-        return x
-    tape, was, e = x.storage.tape, x.n, x.e
-    y = Tensor(x.storage, n, e, view=True)
-    return _made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
+    return made(y, tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e))
 
 
 def add(a: Tensor, b: Tensor | Parameter) -> Tensor:
     """a + b: nothing is saved, both get the gradient itself."""
     tape = a.storage.tape
     y = tape.new(max(a.n, b.n), max(a.e, b.e))
-    return _made(y, tape.node((a, b), lambda g: (g, g), saves=0))
+    return made(y, tape.node((a, b), lambda g: (g, g), saves=0))
 
 
 def sub(a: Tensor, b: Tensor) -> Tensor:
@@ -87,32 +86,32 @@ def sub(a: Tensor, b: Tensor) -> Tensor:
     tape, n, e = a.storage.tape, max(a.n, b.n), max(a.e, b.e)
     y = tape.new(n, e)
     back = (lambda g: (g, tape.new(g.n, g.e))) if b.node is not None else (lambda g: (g, None))
-    return _made(y, tape.node((a, b), back, saves=0))
+    return made(y, tape.node((a, b), back, saves=0))
 
 
 def add_to(a: Tensor, b: Tensor) -> Tensor:
     """a += b: a's own bytes, both get the gradient itself."""
     tape = a.storage.tape
-    return _made(Tensor(a.storage, a.n, a.e, view=True), tape.node((a, b), lambda g: (g, g), saves=0))
+    return made(Tensor(a.storage, a.n, a.e, view=True), tape.node((a, b), lambda g: (g, g), saves=0))
 
 
 def leaf(tape: Tape, weight: Parameter) -> Tensor:
     """A parameter as an operand; its bytes are counted with the weights."""
-    return _made(Tensor(tape.nothing, weight.n, weight.e), tape.node((weight,), lambda g: (g,), saves=0))
+    return made(Tensor(tape.nothing, weight.n, weight.e), tape.node((weight,), lambda g: (g,), saves=0))
 
 
 def scale(x: Tensor) -> Tensor:
     """x times or plus a number, or minus x: a new tensor each way."""
     tape, n, e = x.storage.tape, x.n, x.e
     y = tape.new(n, e, x.storage.logits)
-    return _made(y, tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e))
+    return made(y, tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e))
 
 
 def shift(x: Tensor) -> Tensor:
     """x plus a number: the gradient passes through."""
     tape = x.storage.tape
     y = tape.new(x.n, x.e)
-    return _made(y, tape.node((x,), lambda g: (g,), saves=0))
+    return made(y, tape.node((x,), lambda g: (g,), saves=0))
 
 
 def mul(a: Tensor, b: Tensor | Parameter) -> Tensor:
@@ -121,7 +120,7 @@ def mul(a: Tensor, b: Tensor | Parameter) -> Tensor:
     y = tape.new(max(a.n, b.n), max(a.e, b.e))
     for_a = a.node is not None
     for_b = b.trainable if isinstance(b, Parameter) else b.node is not None
-    return _made(y, tape.node((a, b), _mul_backward(a if for_b else None, b if for_a else None, y.n, y.e)))
+    return made(y, tape.node((a, b), _mul_backward(a if for_b else None, b if for_a else None, y.n, y.e)))
 
 
 def _mul_backward(a: Tensor | None, b: Tensor | Parameter | None, n: int, e: int):  # noqa: ANN202
@@ -141,7 +140,7 @@ def unary(x: Tensor, save_input: bool = True, save_output: bool = False, logits:
     def back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
         return (tape.new(n, e),)
 
-    return _made(y, tape.node((x,), back))
+    return made(y, tape.node((x,), back))
 
 
 def power(x: Tensor) -> Tensor:
@@ -157,14 +156,14 @@ def power(x: Tensor) -> Tensor:
         del base, scaled
         return (result,)
 
-    return _made(y, tape.node((x,), back))
+    return made(y, tape.node((x,), back))
 
 
 def mean(x: Tensor, n: int) -> Tensor:
     """The mean over the last dimension to `n` elements; its backward divides an expanded view."""
     tape, was, e = x.storage.tape, x.n, x.e
     y = tape.new(n, e)
-    return _made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0))
+    return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0))
 
 
 def rsqrt(x: Tensor) -> Tensor:
@@ -180,63 +179,7 @@ def rsqrt(x: Tensor) -> Tensor:
         del cube, half
         return (result,)
 
-    return _made(y, tape.node((x,), back))
-
-
-def cat(parts: Sequence[Tensor]) -> Tensor:
-    """Concatenation; the gradients are windows of one gradient."""
-    tape = parts[0].storage.tape
-    sizes = [part.n for part in parts]
-    y = tape.new(sum(sizes), max(part.e for part in parts))
-    return _made(
-        y, tape.node(tuple(parts), lambda g: tuple(Tensor(g.storage, n, g.e, view=True) for n in sizes), saves=0)
-    )
-
-
-def filled(a: Tensor, b: Tensor, n: int) -> Tensor:
-    """A new tensor of `n` elements that a and b are copied into; each copy clones the gradient (CopySlices)."""
-    tape = a.storage.tape
-    an, bn, e = a.n, b.n, a.e
-    y = tape.new(n, e)
-
-    def back(_: Tensor) -> tuple[Tensor, Tensor]:
-        clone = tape.new(n, e)
-        second = tape.new(bn, e)
-        del clone
-        clone = tape.new(n, e)
-        first = tape.new(an, e)
-        del clone
-        return first, second
-
-    return _made(y, tape.node((a, b), back, saves=0, makes=an * e))
-
-
-def window(x: Tensor, n: int) -> Tensor:
-    """A slice: a view whose backward copies the gradient into zeros of the whole size."""
-    tape, was, e = x.storage.tape, x.n, x.e
-    y = Tensor(x.storage, n, e, view=True)
-    return _made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0))
-
-
-def pad(x: Tensor, n: int) -> Tensor:
-    """A copy with zeros behind each head, `n` elements; backward is a window of the gradient."""
-    tape, was = x.storage.tape, x.n
-    y = tape.new(n, x.e)
-    return _made(y, tape.node((x,), lambda g: (Tensor(g.storage, was, g.e, view=True),), saves=0))
-
-
-def split(x: Tensor, sizes: Sequence[int]) -> list[Tensor]:
-    """Views that cover x; backward concatenates their gradients."""
-    tape, was, e = x.storage.tape, x.n, x.e
-    node = tape.node((x,), lambda *_: (tape.new(was, e),), saves=0, slots=len(sizes))
-    return [_made(Tensor(x.storage, n, e, view=True), node, slot) for slot, n in enumerate(sizes)]
-
-
-def select(x: Tensor, n: int) -> Tensor:
-    """x[..., [i], :]: a copy by index, whose backward adds into zeros of x's size."""
-    tape, was, e = x.storage.tape, x.n, x.e
-    y = tape.new(n, e)
-    return _made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
+    return made(y, tape.node((x,), back))
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
@@ -250,7 +193,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
     def back(_: Tensor, _kept: object = mask) -> tuple[Tensor]:
         return (tape.new(n, e),)
 
-    return _made(y, tape.node((x,), back))
+    return made(y, tape.node((x,), back))
 
 
 def layer_norm(x: Tensor, weight: Operand, bias: Operand, rows: int) -> Tensor:
@@ -264,7 +207,7 @@ def layer_norm(x: Tensor, weight: Operand, bias: Operand, rows: int) -> Tensor:
     def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, ...]:
         return (tape.new(n, e) if needed else None, *(tape.new(p, e) if p else None for p in sizes))
 
-    return _made(y, tape.node((x, weight, bias), back))
+    return made(y, tape.node((x, weight, bias), back))
 
 
 def _needs(x: Operand) -> bool:
@@ -278,50 +221,6 @@ def widened(tape: Tape, weight: Parameter | None, e: int) -> Tensor | Parameter 
     return weight if weight is None or weight.e == e else to(leaf(tape, weight), e)
 
 
-def matmul(a: Tensor, b: Tensor, n: int) -> Tensor:
-    """A batched product of two activations, `n` elements: saves both; backward makes one gradient of each."""
-    tape, an, ae, bn = a.storage.tape, a.n, a.e, b.n
-    y = tape.new(n, ae)
-    kept = (a.storage if b.node is not None else None, b.storage if a.node is not None else None)
-    ga, gb = a.node is not None, b.node is not None
-
-    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, Tensor | None]:
-        right = tape.new(bn, ae) if gb else None
-        return tape.new(an, ae) if ga else None, right
-
-    return _made(y, tape.node((a, b), back))
-
-
-def linear(x: Tensor, weight: Parameter, rows: int, bias: Parameter | None = None) -> Tensor:
-    """x @ weight.T: x is saved for the weight's gradient, the weight for x's.
-
-    Under autocast the operands are cast first, the weight before x. Backward makes the weight's gradient, then x's
-    (a view of a matrix, so that it is never added to in place).
-    """
-    tape = x.storage.tape
-    e = tape.autocast or x.e
-    w = tape.cast(weight, e)
-    b = None if bias is None else tape.cast(bias, e)
-    inner = to(x, e)
-    out = weight.n // (x.n // rows)
-    y = tape.new(rows * out, e)
-    needs_x, xn = x.node is not None, x.n
-    wn, trainable = weight.n, weight.trainable
-    bn = bias.n if bias is not None and bias.trainable else 0
-    kept = (inner.storage if trainable else None, w if needs_x else None)
-
-    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, ...]:
-        gw = tape.new(wn, e) if trainable else None
-        gx = tape.new(xn, e) if needs_x else None
-        if gx is not None:
-            gx.view = True
-        if gw is not None:
-            gw.view = True
-        return gx, gw, tape.new(bn, e) if bn else None
-
-    return _made(y, tape.node((inner, w, b), back))
-
-
 def softmax(x: Tensor, e: int, fused: bool = False) -> Tensor:
     """softmax over the last dimension in `e` bytes: saves its result. `fused` reads x in its own width."""
     wide = x if fused else to(x, e)
@@ -331,68 +230,7 @@ def softmax(x: Tensor, e: int, fused: bool = False) -> Tensor:
     def back(_: Tensor, _kept: object = y.storage) -> tuple[Tensor]:
         return (tape.new(n, was),)
 
-    return _made(y, tape.node((wide,), back))
-
-
-def gather(x: Tensor, n: int, index: Tensor) -> Tensor:
-    """x[index], `n` elements: saves the index; backward adds into zeros of x's size."""
-    tape, was, e = x.storage.tape, x.n, x.e
-    y = tape.new(n, e)
-
-    def back(_: Tensor, _kept: object = index) -> tuple[Tensor]:
-        return (tape.new(was, e),)
-
-    return _made(y, tape.node((x,), back))
-
-
-def topk(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """The largest `n` elements and their int64 indices, which are saved."""
-    tape, was, e = x.storage.tape, x.n, x.e
-    y = tape.new(n, e)
-    index = tape.new(n, 8)
-
-    def back(_: Tensor, _kept: object = index) -> tuple[Tensor]:
-        zeros = tape.new(was, e)
-        result = tape.new(was, e)
-        del zeros
-        return (result,)
-
-    return _made(y, tape.node((x,), back)), index
-
-
-def maximum(x: Tensor, n: int) -> Tensor:
-    """The maximum of each row with its index, which is saved; backward scatters into zeros of x's size."""
-    tape, was, e = x.storage.tape, x.n, x.e
-    y = tape.new(n, e)
-    index = tape.new(n, 8)
-
-    def back(_: Tensor, _kept: object = index) -> tuple[Tensor]:
-        return (tape.new(was, e),)
-
-    return _made(y, tape.node((x,), back))
-
-
-def total(x: Tensor, n: int) -> Tensor:
-    """A sum to `n` elements: backward expands a view, which the view before it then copies."""
-    tape, was, e = x.storage.tape, x.n, x.e
-    y = tape.new(n, e)
-    return _made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
-
-
-def expert_matmul(x: Tensor, weight: Parameter, rows: int) -> Tensor:
-    """torch.bmm of every expert's rows with its matrix; autocast narrows both operands."""
-    tape = x.storage.tape
-    e = tape.autocast or x.e
-    w, inner = tape.cast(weight, e), to(x, e)
-    n, wn, trainable, needed = inner.n, weight.n, weight.trainable, inner.node is not None
-    y = tape.new(rows * (wn // (n // (rows * weight.groups))), e)
-    kept = (inner.storage if trainable else None, w if needed else None)
-
-    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, ...]:
-        gw = tape.new(wn, e) if trainable else None
-        return (tape.new(n, e) if needed else None, gw)
-
-    return _made(y, tape.node((inner, w), back))
+    return made(y, tape.node((wide,), back))
 
 
 def divide(x: Tensor, rows: int) -> Tensor:
@@ -407,7 +245,7 @@ def divide(x: Tensor, rows: int) -> Tensor:
         del temporary
         return (result,)
 
-    return _made(y, tape.node((x,), back))
+    return made(y, tape.node((x,), back))
 
 
 def clamp(x: Tensor) -> Tensor:
@@ -418,55 +256,4 @@ def clamp(x: Tensor) -> Tensor:
     def back(_: Tensor, _kept: object = x.storage) -> tuple[Tensor]:
         return (tape.new(n, e),)
 
-    return _made(y, tape.node((x,), back))
-
-
-def linear_wide(x: Tensor, weight: Tensor, rows: int) -> Tensor:
-    """A matmul with a weight that is itself a result; autocast narrows both operands."""
-    tape = x.storage.tape
-    e = tape.autocast or x.e
-    w, inner = to(weight, e), None
-    inner = to(x, e)
-    n, wn = inner.n, w.n
-    y = tape.new(rows * (wn // (n // rows)), e)
-    gx, gw = inner.node is not None, w.node is not None
-    kept = (inner.storage if gw else None, w.storage if gx else None)
-
-    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, Tensor | None]:
-        right = tape.new(wn, e) if gw else None
-        left = tape.new(n, e) if gx else None
-        if left is not None:
-            left.view = True
-        return left, right
-
-    return _made(y, tape.node((inner, w), back))
-
-
-def grouped_linear(x: Tensor, weight: Parameter, rows: int, bias: Tensor | None = None) -> Tensor:
-    """One matmul over rows grouped by expert, in the weight's width (torch.nn.functional.grouped_mm).
-
-    The bias, gathered for every row, is added in place.
-    """
-    tape, e = x.storage.tape, weight.e
-    inner = to(x, e)
-    n, wn, trainable, needed = inner.n, weight.n, weight.trainable, inner.node is not None
-    y = tape.new(rows * (wn // weight.groups // (n // rows)), e)
-
-    def back(_: Tensor, _kept: object = inner.storage if trainable else None) -> tuple[Tensor | None, ...]:
-        gw = tape.new(wn, e) if trainable else None
-        return (tape.new(n, e) if needed else None, gw)
-
-    y = _made(y, tape.node((inner, weight), back))
-    return y if bias is None else add_to(y, bias)
-
-
-def embedding(tape: Tape, rows: int, weight: Parameter, width: int, ids: Tensor) -> Tensor:
-    """A table look-up. Backward is dense, with two index copies of 8 bytes a row inside the kernel."""
-    y = tape.new(rows * width, weight.e)
-
-    def back(_: Tensor, _kept: object = ids) -> tuple[Tensor]:
-        g = tape.new(weight.n, weight.e)
-        tape.scratch(16 * rows)
-        return (g,)
-
-    return _made(y, tape.node((weight,), back))
+    return made(y, tape.node((x,), back))

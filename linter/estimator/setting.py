@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from .kernels import Heads
 from .modules import Modules
-from .parameters import parameters
+from .objectives import objective
+from .parameters import effective_quantization, parameters
 from .release import release
 from .tape import Tape
 from .traits import traits
@@ -32,9 +33,12 @@ class Setting:
         self.job = job
         self.config = text_config(model.config)
         self.traits = traits(model.model_type, self.config, shape.norm)
-        self.batch = job.micro_batch_size or 1
-        self.length = -(-(job.sequence_length or 1) // max(1, plan.context))
+        self.objective = objective(job)
+        self.batch = (job.micro_batch_size or 1) * self.objective.sequences
+        self.length = -(-max(1, self.objective.length) // max(1, plan.context))
         self.rows = self.batch * self.length
+        self.scored = self.batch * -(-max(1, self.objective.scored) // max(1, plan.context))
+        self.whole_logits = "axolotl" in job.versions
         self.autocast = 2 if job.precision.autocast else 0
         self.fp16 = "float16" in (job.precision.autocast, job.weights.dtype)
         self.heads = -(-shape.heads // plan.tensor)
@@ -59,6 +63,9 @@ class Setting:
         self.softcap = bool(self.traits.softcap and self.config.get(self.traits.softcap, True))
         self.dtype_width = _sharded_width(job)
         self.items = parameters(job, model)
+        self.packing = _packing(job, model)
+        self.shards = plan.tensor if plan.sequence else 1
+        self.stream = -(-self.rows // self.shards)
         self.trainable = sum(item.elements for item in self.items if item.trainable)
         self.prefix = _prefix(self.items)
         self.groups = self._groups()
@@ -95,6 +102,10 @@ class Setting:
             self.softcap,
             self.traits.scores,
             self.traits.direct,
+            None,
+            self.release.grouped_keys,
+            self.release.contiguous,
+            self.fp16,
         )
 
     def tape(self) -> Tape:
@@ -111,7 +122,7 @@ class Setting:
         else:
             items = [item for item in self.items if self._in(item, layer)]
         adapter = self.job.adapter
-        return Modules(items, self.dtype_width, adapter.dropout if adapter is not None else 0.0)
+        return Modules(items, self.dtype_width, adapter.dropout if adapter is not None else 0.0, self.packing)
 
     def turn(self, layer: int) -> str:
         """The rotary embedding of a layer; some models leave it out of full-attention layers."""
@@ -167,6 +178,12 @@ def _sharded_width(job: Job) -> int | None:
         return None
     stated = fsdp.mixed_precision.param_dtype or job.precision.autocast
     return 2 if stated in ("bfloat16", "float16") else None
+
+
+def _packing(job: Job, model: Model) -> str:
+    """The kind of packed matmul: `int8` saves its input, everything else is taken for 4 bits."""
+    found = effective_quantization(job, model)
+    return "int8" if found is not None and found.method == "bnb-int8" else "4bit"
 
 
 def _prefix(items: tuple[Parameter, ...]) -> str:

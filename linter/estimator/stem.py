@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from .norms import NORMS
-from .ops import add, dropout, embedding, scale
+from .ops import add, dropout, embedding, scale, scattered
 from .rope import Table
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
         held.append(places)
     if s.traits.embed_norm:
         h = NORMS[s.traits.norm](h, outside.leaf(s.traits.embed_norm), s.rows)
+    if s.shards > 1:
+        h = scattered(h, s.stream * s.hidden)
     h = dropout(h, s.embedding_dropout)
     part, whole = rotary(s), s.head_dim
     wide = h.e

@@ -50,10 +50,11 @@ class Tensor:
     """`n` elements of `e` bytes in a storage; `node` is the backward function that made it (None: no gradient).
 
     `view` tells a window or reshaped gradient, which is never added to in place; `heads_first` that a [b, heads, s, d]
-    tensor lies in memory in that order rather than as [b, s, heads, d].
+    tensor lies in memory in that order rather than as [b, s, heads, d]; `shard` is what a gathered tensor was gathered
+    from, which is what is saved in its place.
     """
 
-    __slots__ = ("e", "heads_first", "n", "node", "slot", "storage", "view")
+    __slots__ = ("e", "heads_first", "n", "node", "shard", "slot", "storage", "view")
 
     def __init__(self, storage: Storage, n: int, e: int, node: Node | None = None, view: bool = False) -> None:
         self.storage = storage
@@ -63,6 +64,7 @@ class Tensor:
         self.slot = 0
         self.view = view
         self.heads_first = False
+        self.shard: Storage | None = None
 
 
 class Node:
@@ -147,6 +149,7 @@ class Tape:
         self._stop: int | None = None
         self._trail = 0
         self._recomputing = False
+        self._kept: list[Storage] | None = None
         self._casts: list[Parameter] = []
         self.nothing = Storage(self, 0, False)
 
@@ -228,7 +231,10 @@ class Tape:
         """
         recording, before = self.recording, self._saved
         self.recording = False
+        held: list[Storage] = []
+        self._kept = held if recording and not reentrant else None
         y = layer(x)
+        self._kept = None
         saves, trail = self._saved - before, self._trail
         self.recording = recording
         if y.node is None or not recording:
@@ -237,6 +243,7 @@ class Tape:
         n, e, source, slot = x.n, x.e, x.node, x.slot
 
         def expand() -> Tensor:
+            held.clear()
             again = self.new(n, e) if kept is None else Tensor(kept, n, e)
             if source is not None:
                 again.node, again.slot = source, slot
@@ -258,6 +265,11 @@ class Tape:
         node.expand = expand
         y.node = node
         return y
+
+    def keep(self, storage: Storage) -> None:
+        """What an operation holds outside the saved tensors: a non-reentrant checkpoint does not let it go."""
+        if self._kept is not None:
+            self._kept.append(storage)
 
     def cast(self, weight: Parameter, e: int) -> Tensor | Parameter:
         """The weight as autocast hands it to a matmul: itself, or a copy that is kept until autocast ends.

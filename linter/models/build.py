@@ -123,7 +123,9 @@ def _stated_class(config: dict[str, Any]) -> str | None:
     return None
 
 
-def _variant(table: dict[str, Any], config: dict[str, Any], stated: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+def _variant(
+    table: dict[str, Any], config: dict[str, Any], stated: str | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
     variants = table.get("variants", {})
     text_only = variants.get("CausalLM", {}).get("field")
     if stated is None and text_only and not config.get("vision_config"):

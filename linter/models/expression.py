@@ -42,7 +42,7 @@ class Expression(NamedTuple):
     names: frozenset[str]
     indexed: bool
 
-    def __call__(self, get: Get, i: int | None = None, length: int | None = None) -> Any:  # noqa: ANN401
+    def __call__(self, get: Get, i: int | None = None, length: int | None = None) -> Any:
         """The value with fields read through `get`, at layer `i` of `length`.
 
         Raises ExpressionError where the fields do not allow one.
@@ -77,7 +77,7 @@ def compile_expression(text: str) -> Expression:
     return found
 
 
-def _number(value: Any) -> Any:  # noqa: ANN401
+def _number(value: Any) -> Any:
     if not isinstance(value, (int, float)) or not -MAX_NUMBER < value < MAX_NUMBER:
         raise TypeError(f"{value!r} is not a usable number")
     return value
@@ -91,18 +91,18 @@ def _roundup(value: float, multiple: int) -> int:
     return _number(multiple) * -(-int(_number(value)) // multiple)
 
 
-def _ints(value: Any) -> list[int]:  # noqa: ANN401
+def _ints(value: Any) -> list[int]:
     """A list of whole numbers, also from remote-code spellings such as "3,4,5"."""
     items = value.split(",") if isinstance(value, str) else value
     return [int(item) for item in items if str(item).strip()]
 
 
-def _contains(item: Any, container: Any) -> bool:  # noqa: ANN401
+def _contains(item: Any, container: Any) -> bool:
     return container is not None and item in container
 
 
 def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    def guarded(left: Any, right: Any) -> bool:  # noqa: ANN401
+    def guarded(left: Any, right: Any) -> bool:
         return left is not None and right is not None and compare(left, right)
 
     return guarded
@@ -185,7 +185,7 @@ def _binary(node: ast.BinOp, names: set[str]) -> Closure:
         raise ExpressionError(f"{type(node.op).__name__} is not allowed in an expression")
     left, right = _closure(node.left, names), _closure(node.right, names)
 
-    def binary(get: Get, i: int | None, length: int | None) -> Any:  # noqa: ANN401
+    def binary(get: Get, i: int | None, length: int | None) -> Any:
         return apply(_number(left(get, i, length)), _number(right(get, i, length)))
 
     return binary
@@ -204,7 +204,7 @@ def _boolean(node: ast.BoolOp, names: set[str]) -> Closure:
     parts = [_closure(value, names) for value in node.values]
     stops = isinstance(node.op, ast.Or)
 
-    def boolean(get: Get, i: int | None, length: int | None) -> Any:  # noqa: ANN401
+    def boolean(get: Get, i: int | None, length: int | None) -> Any:
         value = None
         for part in parts:
             value = part(get, i, length)
@@ -241,7 +241,7 @@ def _choice(node: ast.IfExp, names: set[str]) -> Closure:
 def _subscript(node: ast.Subscript, names: set[str]) -> Closure:
     value, index = _closure(node.value, names), _closure(node.slice, names)
 
-    def subscript(get: Get, i: int | None, length: int | None) -> Any:  # noqa: ANN401
+    def subscript(get: Get, i: int | None, length: int | None) -> Any:
         try:
             return value(get, i, length)[index(get, i, length)]
         except (LookupError, TypeError):

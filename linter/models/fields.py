@@ -17,6 +17,9 @@ LAYER_TYPE_SPELLINGS = {
 }
 """Older spellings in `layer_types` and `layers_block_type` (transformers 5.23, configuration_utils)."""
 
+AUTO = "auto"
+"""What Mamba configs write for a field to be worked out from the others."""
+
 MAX_LAYERS = 4096
 """Longest list of layers that is derived; configs are untrusted."""
 
@@ -39,7 +42,7 @@ class Fields:
         self._values: dict[str, Any] = dict(given or {})
         self._busy: set[str] = set()
 
-    def get(self, name: str) -> Any:  # noqa: ANN401
+    def get(self, name: str) -> Any:
         """The value of a (dotted) field, None where nothing gives one."""
         value = self._values.get(name, _ABSENT)
         if value is _ABSENT:
@@ -52,7 +55,7 @@ class Fields:
         """Impose values of the enclosing config."""
         self._values.update(values)
 
-    def first(self, *names: str) -> Any:  # noqa: ANN401
+    def first(self, *names: str) -> Any:
         """The first of several fields that has a value."""
         for name in names:
             value = self.get(name)
@@ -60,15 +63,17 @@ class Fields:
                 return value
         return None
 
-    def evaluate(self, text: str, i: int | None = None, length: int | None = None) -> Any:  # noqa: ANN401
+    def evaluate(self, text: str, i: int | None = None, length: int | None = None) -> Any:
         """The value of an expression over these fields."""
         return compile_expression(text)(self.get, i, length)
 
-    def _resolve(self, name: str) -> Any:  # noqa: ANN401
+    def _resolve(self, name: str) -> Any:
         parent, _, leaf = name.rpartition(".")
         if parent in self.parts:
             return self.parts[parent].get(leaf)
         value = self._stated(name)
+        if value == AUTO and name in self._derive:
+            value = None
         if value is not None and value is not _ABSENT:
             return _spelled(name, value)
         if name not in self._busy and (name in self._let or name in self._derive):
@@ -83,7 +88,7 @@ class Fields:
             return None
         return self._defaults.get(name)
 
-    def _stated(self, name: str) -> Any:  # noqa: ANN401
+    def _stated(self, name: str) -> Any:
         value = _walk(self.config, name)
         if value is None or value is _ABSENT:
             for other in self._alias.get(name, ()):
@@ -92,7 +97,7 @@ class Fields:
                     return aliased
         return value
 
-    def _derived(self, name: str) -> Any:  # noqa: ANN401
+    def _derived(self, name: str) -> Any:
         if name in self._let:
             return _whole(self.evaluate(self._let[name]))
         rules = self._derive[name]
@@ -104,7 +109,7 @@ class Fields:
                 return value
         return None
 
-    def _case(self, cases: list[list[str]]) -> Any:  # noqa: ANN401
+    def _case(self, cases: list[list[str]]) -> Any:
         for when, text in cases:
             if self.evaluate(when):
                 return _whole(self.evaluate(text))
@@ -125,7 +130,7 @@ class Fields:
         return items
 
 
-def _walk(config: Any, name: str) -> Any:  # noqa: ANN401
+def _walk(config: Any, name: str) -> Any:
     value = config
     for part in name.split("."):
         if not isinstance(value, dict) or part not in value:
@@ -134,11 +139,11 @@ def _walk(config: Any, name: str) -> Any:  # noqa: ANN401
     return value
 
 
-def _whole(value: Any) -> Any:  # noqa: ANN401
+def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _spelled(name: str, value: Any) -> Any:  # noqa: ANN401
+def _spelled(name: str, value: Any) -> Any:
     if isinstance(value, list) and name.endswith(("layer_types", "layers_block_type")):
         return [LAYER_TYPE_SPELLINGS.get(item, item) if isinstance(item, str) else item for item in value]
     return value

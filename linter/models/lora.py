@@ -199,7 +199,9 @@ def _fused(names: set[str], fused: dict[str, Any]) -> _Targets:
         present = matched.get(new, set())
         if present and len(present) < len(required):
             missing = ", ".join(sorted(set(required) - present))
-            raise NotAdaptable(f"PEFT refuses {', '.join(sorted(present))} without {missing}: both are fused into {new}")
+            raise NotAdaptable(
+                f"PEFT refuses {', '.join(sorted(present))} without {missing}: both are fused into {new}"
+            )
         if present:
             parameters[new] = len(required)
     return _Targets(frozenset(remaining), None, False, parameters)
@@ -244,7 +246,7 @@ def _chosen(tensor: Tensor, targets: _Targets, adapter: Adapter) -> tuple[int, .
     return None
 
 
-def _suffix(name: str, targets: Any) -> bool:  # noqa: ANN401
+def _suffix(name: str, targets: Any) -> bool:
     return any(name == target or name.endswith("." + target) for target in targets)
 
 

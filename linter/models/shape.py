@@ -15,17 +15,40 @@ from .inventory import Part
 from .model import Shape, Tensor
 
 _HIDDEN = ("hidden_size", "d_model", "n_embd", "dim", "emb_dim", "embedding_dim")
-_HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads")
+_HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads", "attention_heads")
 _KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_kv_heads", "attn_config.kv_n_heads")
 _INTERMEDIATE = (
     "intermediate_size", "ffn_dim", "d_ff", "n_inner", "ffn_hidden_size", "decoder_ffn_dim", "ffn_config.ffn_hidden_size",
     "intermediate_dim",
 )  # fmt: skip
-_ACTIVATION = ("hidden_act", "hidden_activation", "activation_function", "activation", "feed_forward_proj", "mlp_hidden_act")
-_POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "model_max_length", "n_ctx")
+_ACTIVATION = (
+    "hidden_act",
+    "hidden_activation",
+    "activation_function",
+    "activation",
+    "feed_forward_proj",
+    "mlp_hidden_act",
+)
+_POSITIONS = (
+    "max_position_embeddings",
+    "n_positions",
+    "max_seq_len",
+    "max_sequence_length",
+    "model_max_length",
+    "n_ctx",
+)
 _EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts", "ffn_config.moe_num_experts")
-_TOP_K = ("num_experts_per_tok", "num_experts_per_token", "moe_k", "moe_topk", "top_k_experts", "ffn_config.moe_top_k", "moe_top_k")
+_TOP_K = (
+    "num_experts_per_tok",
+    "num_experts_per_token",
+    "moe_k",
+    "moe_topk",
+    "top_k_experts",
+    "ffn_config.moe_top_k",
+    "moe_top_k",
+)
 _OTHER_PARTS = ("vision", "audio", "projector")
+_CROSS = ("cross_attn.", "encoder_attn.", "crossattention.", "layer.1.EncDecAttention.")
 
 
 class _Layer:
@@ -70,9 +93,13 @@ def shape_of(part: Part, tensors: list[Tensor]) -> Shape:
     types, windows = _layer_types(fields, layers)
     if latent:
         head_dim = nope + rope
-        each = [_Heads(heads, heads, head_dim, latent + rope) if _attends(layer) else _Heads(0, 0, 0, 0) for layer in layers]
+        each = [
+            _Heads(heads, heads, head_dim, latent + rope) if _attends(layer) else _Heads(0, 0, 0, 0) for layer in layers
+        ]
     else:
-        each = [_layer_heads(layer, kind, heads, head_dim, v_head_dim) for layer, kind in zip(layers, types, strict=True)]
+        each = [
+            _layer_heads(layer, kind, heads, head_dim, v_head_dim) for layer, kind in zip(layers, types, strict=True)
+        ]
     sparse = tuple(i for i, layer in enumerate(layers) if "expert_down" in layer.roles)
     experts = layers[sparse[0]].roles["expert_down"] if sparse else None
     cross = tuple(i for i, layer in enumerate(layers) if layer.leaves.keys() & {"cross"})
@@ -93,7 +120,11 @@ def shape_of(part: Part, tensors: list[Tensor]) -> Shape:
         max_positions=_int(fields.first(*_POSITIONS)) or None,
         layer_types=types,
         windows=windows,
-        experts=experts.shape[0] if experts and len(experts.shape) == 3 else _int(fields.first(*_EXPERTS)) if sparse else 0,
+        experts=experts.shape[0]
+        if experts and len(experts.shape) == 3
+        else _int(fields.first(*_EXPERTS))
+        if sparse
+        else 0,
         experts_per_token=_int(fields.first(*_TOP_K)) if sparse else 0,
         moe_intermediate=_moe_intermediate(experts, hidden, _int(fields.first(*_EXPERTS))) if experts else 0,
         shared_intermediate=max((layer.in_features("shared_down") for layer in layers), default=0),
@@ -118,13 +149,13 @@ def shape_of(part: Part, tensors: list[Tensor]) -> Shape:
     )
 
 
-def _int(value: Any) -> int:  # noqa: ANN401
+def _int(value: Any) -> int:
     if isinstance(value, list):
         value = max((item for item in value if isinstance(item, (int, float))), default=0)
     return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1 << 48 else 0
 
 
-def _text(value: Any) -> str | None:  # noqa: ANN401
+def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
@@ -145,33 +176,46 @@ def _decoder_stack(tensors: list[Tensor]) -> tuple[str, int]:
 
 
 def _layers(tensors: list[Tensor], stack: str) -> list[_Layer]:
-    members = [tensor for tensor in tensors if tensor.layers is not None and tensor.stack == stack]
-    count = max((tensor.layers[-1] + 1 for tensor in members if tensor.layers), default=0)
-    layers = [_Layer() for _ in range(count)]
-    for tensor in members:
-        inner = tensor.name[len(stack) + 4 :]
-        cross = inner.startswith(("cross_attn.", "encoder_attn.", "crossattention.", "layer.1.EncDecAttention."))
-        indexer = ".indexer." in inner
+    """The decoder's layers; layers of the same tensors are one object."""
+    members = [tensor for tensor in tensors if tensor.layers and tensor.stack == stack]
+    of_layer: list[list[int]] = [
+        [] for _ in range(max((tensor.layers[-1] + 1 for tensor in members if tensor.layers), default=0))
+    ]
+    for at, tensor in enumerate(members):
         for i in tensor.layers or ():
-            layer = layers[i]
-            if cross:
-                layer.leaves.setdefault("cross", tensor)
-                if not inner.startswith("cross_attn."):
-                    continue
-            if indexer:
-                layer.leaves.setdefault("indexer", tensor)
-                continue
-            if tensor.role not in ("norm", "bias", "other"):
-                layer.roles.setdefault(tensor.role, tensor)
-            layer.leaves.setdefault(tensor.leaf, tensor)
+            of_layer[i].append(at)
+    made: dict[tuple[int, ...], _Layer] = {}
+    layers = []
+    for indices in of_layer:
+        key = tuple(indices)
+        if key not in made:
+            made[key] = _layer([members[at] for at in indices], len(stack) + 4)
+        layers.append(made[key])
     return layers
+
+
+def _layer(tensors: list[Tensor], start: int) -> _Layer:
+    layer = _Layer()
+    for tensor in tensors:
+        inner = tensor.name[start:]
+        if inner.startswith(_CROSS):
+            layer.leaves.setdefault("cross", tensor)
+            if not inner.startswith("cross_attn."):
+                continue
+        if ".indexer." in inner:
+            layer.leaves.setdefault("indexer", tensor)
+            continue
+        if tensor.role not in ("norm", "bias", "other"):
+            layer.roles.setdefault(tensor.role, tensor)
+        layer.leaves.setdefault(tensor.leaf, tensor)
+    return layer
 
 
 def _attends(layer: _Layer) -> bool:
     return bool({"mla", "q", "qkv"} & layer.roles.keys())
 
 
-def _head_dim(fields: Any, hidden: int, heads: int, layers: list[_Layer]) -> int:  # noqa: ANN401
+def _head_dim(fields: Any, hidden: int, heads: int, layers: list[_Layer]) -> int:
     stated = _int(fields.first("head_dim", "d_kv", "kv_channels", "attention_head_dim"))
     width = next((layer.out_features("q") or layer.in_features("o") for layer in layers if "o" in layer.roles), 0)
     if stated and (not width or width % stated == 0):
@@ -199,13 +243,13 @@ def _layer_heads(layer: _Layer, kind: str, heads: int, head_dim: int, v_head_dim
     return _Heads(own, keys // head_dim, head_dim, keys + (layer.out_features("v") or keys))
 
 
-def _kv_heads(fields: Any, each: list[_Heads], heads: int) -> int:  # noqa: ANN401
+def _kv_heads(fields: Any, each: list[_Heads], heads: int) -> int:
     if any(item.kv_heads for item in each):
         return max(item.kv_heads for item in each)
     return _int(fields.first(*_KV_HEADS)) or heads
 
 
-def _intermediate(fields: Any, layers: list[_Layer], hidden: int) -> int:  # noqa: ANN401
+def _intermediate(fields: Any, layers: list[_Layer], hidden: int) -> int:
     widths = [layer.in_features("down") for layer in layers if "down" in layer.roles]
     return max(widths, default=0) or _int(fields.first(*_INTERMEDIATE)) or 4 * hidden
 
@@ -237,7 +281,7 @@ def _embedding(tensors: list[Tensor]) -> Tensor | None:
     return max(found, key=lambda tensor: tensor.shape[0], default=None)
 
 
-def _layer_types(fields: Any, layers: list[_Layer]) -> tuple[tuple[str, ...], tuple[int | None, ...]]:  # noqa: ANN401
+def _layer_types(fields: Any, layers: list[_Layer]) -> tuple[tuple[str, ...], tuple[int | None, ...]]:
     stated = fields.first("layer_types", "layers_block_type")
     window = _int(fields.first("sliding_window", "attention_window_size")) or None
     if fields.get("use_sliding_window") is False:
@@ -256,7 +300,7 @@ def _layer_types(fields: Any, layers: list[_Layer]) -> tuple[tuple[str, ...], tu
     return tuple(types), tuple(windows)
 
 
-def _local_layers(fields: Any, count: int) -> list[bool] | None:  # noqa: ANN401
+def _local_layers(fields: Any, count: int) -> list[bool] | None:
     """GPT-Neo's `attention_types`: [[["global", "local"], 6]]."""
     blocks = fields.get("attention_types")
     if not isinstance(blocks, list):
@@ -296,7 +340,7 @@ def _conv_state(layer: _Layer) -> int:
     )
 
 
-def _recurrent_state(fields: Any, layer: _Layer) -> int:  # noqa: ANN401
+def _recurrent_state(fields: Any, layer: _Layer) -> int:
     decay = layer.leaves.get("A_log")
     if decay is not None and len(decay.shape) == 2:
         return decay.size
@@ -315,10 +359,12 @@ def _recurrent_state(fields: Any, layer: _Layer) -> int:  # noqa: ANN401
     return 0
 
 
-def _cross_tokens(part: Part, fields: Any) -> int:  # noqa: ANN401
+def _cross_tokens(part: Part, fields: Any) -> int:
     """Encoder positions per request: Mllama's tiles x (patches + 1), else the encoder's maximum."""
     own = part.fields
-    tiles, image, patch = (_int(own.get(f"vision_config.{key}")) for key in ("max_num_tiles", "image_size", "patch_size"))
+    tiles, image, patch = (
+        _int(own.get(f"vision_config.{key}")) for key in ("max_num_tiles", "image_size", "patch_size")
+    )
     if tiles and image and patch:
         return tiles * ((image // patch) ** 2 + 1)
     return _int(fields.first("max_source_positions", "max_position_embeddings"))

@@ -45,3 +45,10 @@ def test_what_is_missing_or_unknown_is_said():
         estimate(Job(model="nobody/has-this-model"))
     with pytest.raises(UnknownGpu):
         estimate(job(hardware=Hardware(gpu="no-such-card-9000")))
+
+
+def test_the_function_is_not_hidden_by_the_module_of_that_name():
+    import gpulint.estimator
+    import gpulint.estimator.estimate
+
+    assert callable(gpulint.estimator.estimate)

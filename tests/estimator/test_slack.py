@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpulint.estimator import estimate_job, runtime
 from gpulint.estimator.estimate import Phase
-from gpulint.estimator.slack import apart, reserved
+from gpulint.estimator.slack import Apart, apart, reserved
 from gpulint.models.resolve import resolve
 from gpulint.units import MIB
 
@@ -23,12 +23,13 @@ def test_kinds_that_never_share_blocks_add_up():
         Phase("backward", {"weights": 100, "optimizer": 40, "gradients": 20, "activations": 25}),
         Phase("optimizer_step", {"weights": 100, "optimizer": 55, "gradients": 20}),
     ]
-    assert apart(phases, 40) == 100 + 40 + 15 + 30 + 25 + 20
+    assert apart(phases, 40) == (100 + 40, 15 + 30 + 25 + 20)
 
 
-@given(SIZES, SIZES)
-def test_the_interval_holds_what_is_expected(allocated, gap):
-    one, many = (reserved(allocated, allocated + gap, streams=streams) for streams in (False, True))
+@given(SIZES, SIZES, SIZES)
+def test_the_interval_holds_what_is_expected(static, transient, gap):
+    allocated = max(0, static + transient - gap)
+    one, many = (reserved(allocated, Apart(static, transient), streams=streams) for streams in (False, True))
     assert allocated <= one.low <= one.expected <= many.expected <= many.high
     assert one.low == many.low
     assert one.low - allocated < 2 * MIB
@@ -39,7 +40,7 @@ def test_against_a_replay_of_the_allocator(shared_data, oracle_rows):
     errors, below, above = [], 0, 0
     for row in shared_data("oracle"):
         point = row["point"]
-        if point.get("mode") == "infer" or point.get("liger") or point.get("loop"):
+        if point.get("mode") == "infer" or point.get("loop"):
             continue
         job = oracle_rows.job_of(row)
         overhead, workspace = runtime.process_overhead(None, job), runtime.allocated_workspace(job, None)
@@ -48,8 +49,8 @@ def test_against_a_replay_of_the_allocator(shared_data, oracle_rows):
         errors.append((tiers.reserved - workspace) / replayed - 1)
         below += replayed < (tiers.low - overhead.low - workspace) * 0.999
         above += replayed > (tiers.high - overhead.high - workspace) * 1.001
-    assert len(errors) == 208
+    assert len(errors) == 221
     assert mean(abs(error) for error in errors) < 0.05
     assert abs(mean(errors)) < 0.02
     assert below == 0
-    assert above <= 0.05 * len(errors)
+    assert above <= 0.02 * len(errors)

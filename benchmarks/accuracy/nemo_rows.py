@@ -1,0 +1,72 @@
+"""NeMo pretraining configs of AI-Hypercomputer as Jobs.
+
+Megatron with `megatron_amp_O2`: bf16 weights, float32 gradients, master weights and moments in a distributed optimizer
+(ZeRO-1 over the data-parallel ranks). Head and embedding are apart unless shared; the vocabulary is GPT-2's, padded to
+a multiple of `make_vocab_size_divisible_by` times the tensor parallel size.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+from gpulint.job import Job, Zero
+
+from .case import SHARED, Case, Inexpressible, Row, gpu_of
+
+GPT2_VOCABULARY = 50257
+GROUP = "nemo"
+
+
+def case(row: Row) -> Case:
+    """One config with the GPUs of its name."""
+    path = SHARED / "corpus" / (row.get("corpus_path") or "-")
+    if not path.is_file():
+        raise Inexpressible("the config is not in the corpus")
+    given = yaml.safe_load(path.read_text(encoding="utf-8"))["model"]
+    if given.get("fp8"):
+        raise Inexpressible("Transformer Engine's FP8: a Job has no quantised training")
+    if not row["n_gpus"]:
+        raise Inexpressible("the number of GPUs is not stated")
+    job = Job(model=config(given), objective="pretrain", attention="flash_attention_2")
+    job.weights.dtype = "bfloat16"
+    job.precision.gradients, job.precision.master_weights = "float32", True
+    job.micro_batch_size, job.sequence_length = given["micro_batch_size"], given["encoder_seq_length"]
+    checkpointing = given.get("activations_checkpoint_granularity")
+    job.activation_checkpointing = checkpointing or "none"
+    plan = job.parallelism
+    plan.tensor, plan.pipeline = given["tensor_model_parallel_size"], given["pipeline_model_parallel_size"]
+    plan.context = given.get("context_parallel_size") or 1
+    plan.expert = given.get("expert_model_parallel_size") or 1
+    plan.sequence = bool(given.get("sequence_parallel"))
+    plan.zero = Zero(stage=1)
+    job.hardware.gpu, job.hardware.gpus = gpu_of(row["gpu"]), row["n_gpus"]
+    ranks = row["n_gpus"] // (plan.tensor * plan.pipeline * plan.context)
+    job.gradient_accumulation_steps = max(1, given["global_batch_size"] // (ranks * given["micro_batch_size"]))
+    return Case(row["id"], GROUP, job, "process", None, row["outcome"], bool(row["strict"]), row["confidence"])
+
+
+def config(given: dict[str, Any]) -> dict[str, Any]:
+    """A config.json with the same shapes."""
+    step = given["make_vocab_size_divisible_by"] * given["tensor_model_parallel_size"]
+    heads = given["num_attention_heads"]
+    found = {
+        "model_type": "llama",
+        "hidden_size": given["hidden_size"],
+        "intermediate_size": given["ffn_hidden_size"],
+        "num_hidden_layers": given["num_layers"],
+        "num_attention_heads": heads,
+        "num_key_value_heads": given.get("num_query_groups") or heads,
+        "vocab_size": -(-GPT2_VOCABULARY // step) * step,
+        "max_position_embeddings": given["max_position_embeddings"],
+        "hidden_act": "silu",
+        "tie_word_embeddings": bool(given.get("share_embeddings_and_output_weights", True)),
+        "_name_or_path": f"nemo-{given['num_layers']}x{given['hidden_size']}",
+    }
+    if given.get("num_moe_experts"):
+        found |= {
+            "model_type": "mixtral",
+            "num_local_experts": given["num_moe_experts"],
+            "num_experts_per_tok": given.get("moe_router_topk") or 2,
+        }
+    return found

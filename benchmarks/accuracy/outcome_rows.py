@@ -1,0 +1,165 @@
+"""Published outcomes (it ran, or it ran out of memory), by the kind of config that led to them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from gpulint.job import Adapter, Job
+
+from . import litgpt_rows, nemo_rows, recipe_rows
+from .case import GIB, SHARED, Case, Excluded, Inexpressible, Row, gpu_of
+from .config_rows import read_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+GB = 10**9
+CLASSES = {"24GB class": "rtx-4090", "48GB class": "l40s", "80GB class": "a100-80gb", "96GB class": "rtx-pro-6000"}
+"""The card that stands for a class of them."""
+
+
+def cases() -> tuple[list[Case], list[Excluded]]:
+    """The rows of outcomes.json."""
+    from .case import load
+    from .sources import read_rows
+
+    return read_rows(load("outcomes"), lambda row: GROUPS.get(row["format"], "issues"), READERS)
+
+
+def place(job: Job, row: Row) -> Job:
+    """The GPU and the number of GPUs; a class of cards by its representative."""
+    job.hardware.gpu = CLASSES.get(row["gpu"]) or gpu_of(row["gpu"])
+    job.hardware.gpus = row["n_gpus"] or job.hardware.gpus or 1
+    return job
+
+
+def made(row: Row, group: str, job: Job, figure: str, measured: float | None = None) -> Case:
+    """A case with the row's outcome."""
+    return Case(row["id"], group, job, figure, measured, row["outcome"], bool(row["strict"]), row["confidence"])
+
+
+def litgpt_cli(row: Row) -> Case:
+    """The resource tables once more; their figures are scored with the measurements."""
+    given = row["key_fields"]
+    if given["command"].startswith("finetune_adapter"):
+        raise Inexpressible("LLaMA-Adapter: a Job has no such adapter")
+    name = LITGPT_MODELS[given["model"], given["size"]]
+    quantize = None if given["quantize"] == "None" else given["quantize"]
+    if given["command"] == "generate":
+        job = litgpt_rows.generation(name, quantize, litgpt_rows.PROMPT, 50)
+    else:
+        job = litgpt_rows.training(
+            name, given["micro_batch_size"], given["longest_sample_tokens"], quantize, row["n_gpus"]
+        )
+        litgpt_rows.lora(job, name, 8, 0.05, ["q_proj", "v_proj"])
+    return made(row, "litgpt outcomes", place(job, row), "allocated")
+
+
+def litgpt_config(row: Row) -> Case:
+    """A file of LitGPT's config hub. The samples of Alpaca2k are cut at `max_seq_length`, the longest comes first."""
+    if not row.get("corpus_path"):
+        raise Inexpressible("the length of the longest sample is not stated")
+    given = yaml.safe_load((SHARED / "corpus" / row["corpus_path"]).read_text(encoding="utf-8"))
+    train, name = given["train"], given["checkpoint_dir"].removeprefix("checkpoints/")
+    batch, length = train["micro_batch_size"], train["max_seq_length"]
+    job = litgpt_rows.training(name, batch, length, given.get("quantize"), row["n_gpus"])
+    if "lora_r" in given:
+        chosen = [target for flag, targets in LITGPT_LORA.items() if given.get(flag) for target in targets]
+        litgpt_rows.lora(job, name, given["lora_r"], given.get("lora_dropout", 0.0), chosen)
+    elif quantized := job.weights.quantization:
+        raise Inexpressible(f"full training over {quantized.method}")
+    measured = row["measured_gb"] * GB if row["measured_gb"] else None
+    return made(row, "litgpt config hub", place(job, row), "allocated", measured)
+
+
+def torchtune(row: Row) -> Case:
+    """README tables: refused where the recipe's flags are not stated, else the verdict of the measured twin."""
+    raise Inexpressible("the table is scored with the measurements; the flags of the rest are not stated")
+
+
+def peft(row: Row) -> Case:
+    """PEFT's method comparison: batches of 4, padded to their longest sample, which is at most `max_seq_length`."""
+    given = row["key_fields"]
+    if given["peft_type"] not in ("LORA", "FULL") or "bdlora" in given["experiment"]:
+        raise Inexpressible(f"a Job has no adapter {given['peft_type']}")
+    job = Job(model=given["model_id"], attention="sdpa", padded=True)
+    job.weights.dtype = given["dtype"]
+    job.micro_batch_size, job.sequence_length = given["batch_size"], given["max_seq_length"]
+    job.activation_checkpointing = "full" if given["use_gc"] else "none"
+    job.optimizer.name = "adamw_torch"
+    if given["peft_type"] == "LORA":
+        job.method = "lora"
+        job.adapter = Adapter("lora", given["r"], given["r"] * 2.0, 0.0, given["target_modules"])
+    return made(row, "peft outcomes", place(job, row), "reserved")
+
+
+def axolotl(row: Row) -> Case:
+    """An Axolotl file read as gpulint reads it; the source says about how many GiB it uses, not what was counted."""
+    if not row.get("corpus_path"):
+        return issue(row)
+    comment = row["key_fields"].get("comment", "")
+    if "- target experts" in comment:
+        raise Inexpressible("the figure is for an edited config")
+    job = read_config(SHARED / "corpus" / row["corpus_path"], CLASSES.get(row["gpu"]) or gpu_of(row["gpu"]), row["n_gpus"])
+    measured = row["measured_gb"] * GIB if row["measured_gb"] else None
+    return made(row, "axolotl", place(job, row), "process", measured)
+
+
+def issue(row: Row) -> Case:
+    """A run that an issue thread tells of, written down by hand in `issues.json`."""
+    given = _issues().get(row["id"])
+    if given is None:
+        raise Inexpressible("the thread does not say the settings that decide the memory")
+    if isinstance(given, str):
+        raise Inexpressible(given)
+    return made(row, "issues", place(Job.validate(given), row), "process")
+
+
+_loaded: dict[str, Any] = {}
+
+
+def _issues() -> dict[str, Any]:
+    if not _loaded:
+        _loaded.update(json.loads(Path(__file__).with_name("issues.json").read_text(encoding="utf-8")))
+    return _loaded
+
+
+LITGPT_MODELS = {
+    ("phi-1.5", "1.3 B"): "microsoft/phi-1_5",
+    ("StableLM Alpha", "3 B"): "stabilityai/stablelm-base-alpha-3b",
+    ("Llama 2", "7 B"): "meta-llama/Llama-2-7b-hf",
+    ("Llama 2", "13 B"): "meta-llama/Llama-2-13b-hf",
+    ("Llama 2", "70 B"): "meta-llama/Llama-2-70b-hf",
+    ("CodeLlama", "34 B"): "codellama/CodeLlama-34b-hf",
+    ("Falcon", "40 B"): "tiiuae/falcon-40b",
+}
+LITGPT_LORA = {
+    "lora_query": ["q_proj"],
+    "lora_key": ["k_proj"],
+    "lora_value": ["v_proj"],
+    "lora_projection": ["o_proj"],
+    "lora_mlp": ["gate_proj", "up_proj", "down_proj", "gate_up_proj"],
+    "lora_head": ["lm_head"],
+}
+GROUPS = {
+    "litgpt-cli": "litgpt outcomes",
+    "litgpt": "litgpt config hub",
+    "peft-benchmark": "peft outcomes",
+    "axolotl": "axolotl",
+    "vllm_recipe": "vllm recipes",
+    "nemo": "nemo",
+    "torchtune": "torchtune outcomes",
+}
+READERS: dict[str, Callable[[Row], Case | list[Case]]] = {
+    "litgpt outcomes": litgpt_cli,
+    "litgpt config hub": litgpt_config,
+    "peft outcomes": peft,
+    "axolotl": axolotl,
+    "vllm recipes": recipe_rows.case,
+    "nemo": nemo_rows.case,
+    "torchtune outcomes": torchtune,
+    "issues": issue,
+}

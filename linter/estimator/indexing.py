@@ -1,0 +1,140 @@
+"""Views, windows, copies and look-ups on the tape: parts of tensors and their joining.
+
+The gradient of a window is copied into zeros of the whole; that of a look-up is added into them (torch 2.13,
+FunctionsManual.cpp).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+IMPORTS
+
+
+def repeat(x: Tensor, n: int) -> Tensor:
+    """Keys or values repeated for every query head; backward sums over the repeats."""
+    tape, was, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+    return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
+
+
+def expand(x: Tensor, n: int) -> Tensor:
+    """x read `n` elements wide without a copy; backward sums over the repeats."""
+    if x.n == n:
+        return x
+    tape, was, e = x.storage.tape, x.n, x.e
+    y = Tensor(x.storage, n, e, view=True)
+    return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
+
+
+def cat(parts: Sequence[Tensor]) -> Tensor:
+    """Concatenation; the gradients are windows of one gradient."""
+    tape = parts[0].storage.tape
+    sizes = [part.n for part in parts]
+    y = tape.new(sum(sizes), max(part.e for part in parts))
+    return made(
+        y, tape.node(tuple(parts), lambda g: tuple(Tensor(g.storage, n, g.e, view=True) for n in sizes), saves=0)
+    )
+
+
+def filled(a: Tensor, b: Tensor, n: int) -> Tensor:
+    """A new tensor of `n` elements that a and b are copied into; each copy clones the gradient (CopySlices)."""
+    tape = a.storage.tape
+    an, bn, e = a.n, b.n, a.e
+    y = tape.new(n, e)
+
+    def back(_: Tensor) -> tuple[Tensor, Tensor]:
+        clone = tape.new(n, e)
+        second = tape.new(bn, e)
+        del clone
+        clone = tape.new(n, e)
+        first = tape.new(an, e)
+        del clone
+        return first, second
+
+    return made(y, tape.node((a, b), back, saves=0, makes=an * e))
+
+
+def window(x: Tensor, n: int) -> Tensor:
+    """A slice: a view whose backward copies the gradient into zeros of the whole size."""
+    tape, was, e = x.storage.tape, x.n, x.e
+    y = Tensor(x.storage, n, e, view=True)
+    return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0))
+
+
+def pad(x: Tensor, n: int) -> Tensor:
+    """A copy with zeros behind each head, `n` elements; backward is a window of the gradient."""
+    tape, was = x.storage.tape, x.n
+    y = tape.new(n, x.e)
+    return made(y, tape.node((x,), lambda g: (Tensor(g.storage, was, g.e, view=True),), saves=0))
+
+
+def split(x: Tensor, sizes: Sequence[int]) -> list[Tensor]:
+    """Views that cover x; backward concatenates their gradients."""
+    tape, was, e = x.storage.tape, x.n, x.e
+    node = tape.node((x,), lambda *_: (tape.new(was, e),), saves=0, slots=len(sizes))
+    return [made(Tensor(x.storage, n, e, view=True), node, slot) for slot, n in enumerate(sizes)]
+
+
+def select(x: Tensor, n: int) -> Tensor:
+    """x[..., [i], :]: a copy by index, whose backward adds into zeros of x's size."""
+    tape, was, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+    return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
+
+
+def gather(x: Tensor, n: int, index: Tensor) -> Tensor:
+    """x[index], `n` elements: saves the index; backward adds into zeros of x's size."""
+    tape, was, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+
+    def back(_: Tensor, _kept: object = index) -> tuple[Tensor]:
+        return (tape.new(was, e),)
+
+    return made(y, tape.node((x,), back))
+
+
+def topk(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """The largest `n` elements and their int64 indices, which are saved."""
+    tape, was, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+    index = tape.new(n, 8)
+
+    def back(_: Tensor, _kept: object = index) -> tuple[Tensor]:
+        zeros = tape.new(was, e)
+        result = tape.new(was, e)
+        del zeros
+        return (result,)
+
+    return made(y, tape.node((x,), back)), index
+
+
+def maximum(x: Tensor, n: int) -> Tensor:
+    """The maximum of each row with its index, which is saved; backward scatters into zeros of x's size."""
+    tape, was, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+    index = tape.new(n, 8)
+
+    def back(_: Tensor, _kept: object = index) -> tuple[Tensor]:
+        return (tape.new(was, e),)
+
+    return made(y, tape.node((x,), back))
+
+
+def total(x: Tensor, n: int) -> Tensor:
+    """A sum to `n` elements: backward expands a view, which the view before it then copies."""
+    tape, was, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+    return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
+
+
+def embedding(tape: Tape, rows: int, weight: Parameter, width: int, ids: Tensor) -> Tensor:
+    """A table look-up. Backward is dense, with two index copies of 8 bytes a row inside the kernel."""
+    y = tape.new(rows * width, weight.e)
+
+    def back(_: Tensor, _kept: object = ids) -> tuple[Tensor]:
+        g = tape.new(weight.n, weight.e)
+        tape.scratch(16 * rows)
+        return (g,)
+
+    return made(y, tape.node((weight,), back))

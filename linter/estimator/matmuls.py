@@ -1,0 +1,113 @@
+"""Matrix products on the tape: which operand each saves, and the gradients it makes.
+
+A product saves x for the gradient of the weight and the weight for that of x; under autocast the operands are cast
+first (torch 2.13: derivatives.yaml, autocast_mode.cpp).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+IMPORTS
+
+
+def matmul(a: Tensor, b: Tensor, n: int) -> Tensor:
+    """A batched product of two activations, `n` elements: saves both; backward makes one gradient of each."""
+    tape, an, ae, bn = a.storage.tape, a.n, a.e, b.n
+    y = tape.new(n, ae)
+    kept = (a.storage if b.node is not None else None, b.storage if a.node is not None else None)
+    ga, gb = a.node is not None, b.node is not None
+
+    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, Tensor | None]:
+        right = tape.new(bn, ae) if gb else None
+        return tape.new(an, ae) if ga else None, right
+
+    return made(y, tape.node((a, b), back))
+
+
+def linear(x: Tensor, weight: Parameter, rows: int, bias: Parameter | None = None) -> Tensor:
+    """x @ weight.T: x is saved for the weight's gradient, the weight for x's.
+
+    Under autocast the operands are cast first, the weight before x. Backward makes the weight's gradient, then x's
+    (a view of a matrix, so that it is never added to in place).
+    """
+    tape = x.storage.tape
+    e = tape.autocast or x.e
+    w = tape.cast(weight, e)
+    b = None if bias is None else tape.cast(bias, e)
+    inner = to(x, e)
+    out = weight.n // (x.n // rows)
+    y = tape.new(rows * out, e)
+    needs_x, xn = x.node is not None, x.n
+    wn, trainable = weight.n, weight.trainable
+    bn = bias.n if bias is not None and bias.trainable else 0
+    shard = inner.shard
+    kept = ((shard or inner.storage) if trainable else None, w if needs_x else None)
+
+    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, ...]:
+        again = tape.new(xn, e) if trainable and shard is not None else None
+        gw = tape.new(wn, e) if trainable else None
+        del again
+        gx = tape.new(xn, e) if needs_x else None
+        if gx is not None:
+            gx.view = True
+        if gw is not None:
+            gw.view = True
+        return gx, gw, tape.new(bn, e) if bn else None
+
+    return made(y, tape.node((inner, w, b), back))
+
+
+def expert_matmul(x: Tensor, weight: Parameter, rows: int) -> Tensor:
+    """torch.bmm of every expert's rows with its matrix; autocast narrows both operands."""
+    tape = x.storage.tape
+    e = tape.autocast or x.e
+    w, inner = tape.cast(weight, e), to(x, e)
+    n, wn, trainable, needed = inner.n, weight.n, weight.trainable, inner.node is not None
+    y = tape.new(rows * (wn // (n // (rows * weight.groups))), e)
+    kept = (inner.storage if trainable else None, w if needed else None)
+
+    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, ...]:
+        gw = tape.new(wn, e) if trainable else None
+        return (tape.new(n, e) if needed else None, gw)
+
+    return made(y, tape.node((inner, w), back))
+
+
+def linear_wide(x: Tensor, weight: Tensor, rows: int) -> Tensor:
+    """A matmul with a weight that is itself a result; autocast narrows both operands."""
+    tape = x.storage.tape
+    e = tape.autocast or x.e
+    w, inner = to(weight, e), None
+    inner = to(x, e)
+    n, wn = inner.n, w.n
+    y = tape.new(rows * (wn // (n // rows)), e)
+    gx, gw = inner.node is not None, w.node is not None
+    kept = (inner.storage if gw else None, w.storage if gx else None)
+
+    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, Tensor | None]:
+        right = tape.new(wn, e) if gw else None
+        left = tape.new(n, e) if gx else None
+        if left is not None:
+            left.view = True
+        return left, right
+
+    return made(y, tape.node((inner, w), back))
+
+
+def grouped_linear(x: Tensor, weight: Parameter, rows: int, bias: Tensor | None = None) -> Tensor:
+    """One matmul over rows grouped by expert, in the weight's width (torch.nn.functional.grouped_mm).
+
+    The bias, gathered for every row, is added in place.
+    """
+    tape, e = x.storage.tape, weight.e
+    inner = to(x, e)
+    n, wn, trainable, needed = inner.n, weight.n, weight.trainable, inner.node is not None
+    y = tape.new(rows * (wn // weight.groups // (n // rows)), e)
+
+    def back(_: Tensor, _kept: object = inner.storage if trainable else None) -> tuple[Tensor | None, ...]:
+        gw = tape.new(wn, e) if trainable else None
+        return (tape.new(n, e) if needed else None, gw)
+
+    y = made(y, tape.node((inner, weight), back))
+    return y if bias is None else add_to(y, bias)

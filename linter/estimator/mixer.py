@@ -1,0 +1,47 @@
+"""Layers that mix tokens without attention: state spaces, linear attention, convolutions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .adapters import project
+from .ops import mul, unary
+
+if TYPE_CHECKING:
+    from .modules import Modules
+    from .setting import Setting
+    from .tape import Tensor
+
+ROLES = ("ssm", "conv", "qkv", "q", "other")
+
+
+def mixer(x: Tensor, modules: Modules, s: Setting) -> Tensor:
+    """An estimate, not a derivation: the fused kernels of these layers are not read.
+
+    Counted: every projection of x with a saved output, one activation of the widest of them, and the product that
+    the last projection reads. Convolution and scan states are left out.
+    """
+    width = s.hidden
+    found = [m for m in modules.named.values() if m.role in ROLES and m.weight.n % width == 0 and m.weight.n > width]
+    into = [m for m in found[:-1] if m.weight.n // width >= width // 8]
+    outputs = [project(x, module, s.rows) for module in into]
+    if not outputs or not found:
+        return unary(x)
+    widest = max(outputs, key=lambda y: y.n)
+    last = found[-1]
+    inner = s.rows * (last.weight.n // width)
+    gate = unary(widest)
+    y = mul(gate, gate) if gate.n == inner else _narrowed(gate, inner)
+    return project(y, last, s.rows)
+
+
+def _narrowed(x: Tensor, n: int) -> Tensor:
+    tape, was, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+    kept = x.storage
+
+    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
+        return (tape.new(was, e),)
+
+    y.node = tape.node((x,), back)
+    return y
