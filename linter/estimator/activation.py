@@ -9,7 +9,7 @@ from .ops import add, mul, power, scale, shift, to, unary
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .tape import Tensor
+    from .tensor import Tensor
 
 
 def fused(x: Tensor) -> Tensor:

@@ -17,8 +17,9 @@ from .tape import END
 if TYPE_CHECKING:
     from ..job import Job
     from ..models.model import Model
-    from .modules import Modules
-    from .tape import Event, Tape, Tensor
+    from .modules import Linear, Modules
+    from .tape import Event, Tape
+    from .tensor import Tensor
 
 
 def instants(job: Job, model: Model) -> list[Instant]:
@@ -100,7 +101,8 @@ def _reference(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: 
     tape.recording = True
 
 
-def final_norm(outside: Modules, s: Setting):  # noqa: ANN201
+def final_norm(outside: Modules, s: Setting) -> Linear | None:
+    """The norm between the layers and the head."""
     found = outside.norms(s.hidden)
     return found[-1] if found else None
 

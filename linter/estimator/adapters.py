@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .ops import add, contiguous, dropout, leaf, linear, mul, scale, shift, to
+from .matmuls import linear
+from .ops import add, contiguous, dropout, leaf, mul, scale, shift, to
 
 if TYPE_CHECKING:
     from .modules import Linear
-    from .tape import Tensor
+    from .tensor import Tensor
 
 GEMM_ROWS = 1536
 """Above this many rows bitsandbytes unpacks the whole 4-bit weight and calls a matmul (backends/cuda/ops.py)."""

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from . import liger
 from .adapters import project
+from .indexing import repeat, select, split, window
 from .kernels import attend
 from .norms import NORMS
-from .ops import relayout, repeat, scale, select, split, window
+from .ops import relayout, scale
 from .rope import ROPES
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from .norms import Norm
     from .rope import Table
     from .setting import Setting
-    from .tape import Tensor
+    from .tensor import Tensor
 
 
 def attention(

@@ -10,34 +10,15 @@ from typing import TYPE_CHECKING
 
 from .activation import activation
 from .adapters import project
+from .indexing import gather, repeat, split, topk, total, window
+from .matmuls import expert_matmul, grouped_linear, linear_wide
 from .mlp import dense
-from .ops import (
-    add,
-    add_to,
-    clamp,
-    divide,
-    expert_matmul,
-    gather,
-    grouped_linear,
-    leaf,
-    linear_wide,
-    mul,
-    repeat,
-    scale,
-    shift,
-    softmax,
-    split,
-    to,
-    topk,
-    total,
-    unary,
-    window,
-)
+from .ops import add, add_to, clamp, divide, leaf, mul, scale, shift, softmax, to, unary
 
 if TYPE_CHECKING:
     from .modules import Linear, Modules
     from .setting import Setting
-    from .tape import Parameter, Tensor
+    from .tensor import Parameter, Tensor
 
 
 def feed_forward(x: Tensor, modules: Modules, s: Setting) -> Tensor:

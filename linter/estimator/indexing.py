@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-IMPORTS
+from .ops import made
+from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .tape import Tape
+    from .tensor import Parameter
 
 
 def repeat(x: Tensor, n: int) -> Tensor:

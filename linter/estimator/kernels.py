@@ -7,29 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .ops import (
-    add,
-    cat,
-    contiguous,
-    copied,
-    dropout,
-    expand,
-    leaf,
-    matmul,
-    maximum,
-    pad,
-    repeat,
-    scale,
-    softmax,
-    sub,
-    to,
-    unary,
-    window,
-)
-from .tape import Tensor
+from .indexing import cat, expand, maximum, pad, repeat, window
+from .matmuls import matmul
+from .ops import add, contiguous, copied, dropout, leaf, scale, softmax, sub, to, unary
+from .tensor import Tensor
 
 if TYPE_CHECKING:
-    from .tape import Parameter, Tape
+    from .tape import Tape
+    from .tensor import Parameter
 
 
 class Heads(NamedTuple):

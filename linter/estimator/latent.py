@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .adapters import project
+from .indexing import cat, filled, split
 from .kernels import attend
 from .norms import NORMS
-from .ops import cat, filled, relayout, split
+from .ops import relayout
 from .rope import ROPES
 
 if TYPE_CHECKING:
@@ -15,12 +16,10 @@ if TYPE_CHECKING:
     from .modules import Modules
     from .rope import Table
     from .setting import Setting
-    from .tape import Tensor
+    from .tensor import Tensor
 
 
-def latent_attention(
-    x: Tensor, modules: Modules, s: Setting, table: Table, mask: Tensor | None, at: Heads
-) -> Tensor:
+def latent_attention(x: Tensor, modules: Modules, s: Setting, table: Table, mask: Tensor | None, at: Heads) -> Tensor:
     """q from (h -> q_lora_rank ->) heads; k and v from h -> kv_lora_rank -> heads, one shared rotary key part."""
     norm = NORMS[s.traits.norm]
     rows = s.rows

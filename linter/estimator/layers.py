@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .modules import Modules
     from .rope import Table
     from .setting import Setting
-    from .tape import Tensor
+    from .tensor import Tensor
 
 
 class Layer:
@@ -39,6 +39,7 @@ class Layer:
         self.turn = s.turn(layer)
 
     def __call__(self, x: Tensor) -> Tensor:
+        """The layer's output."""
         return ORDERS[self.s.order](self, x)
 
     def norm(self, x: Tensor, slot: int) -> Tensor:
@@ -86,8 +87,7 @@ class Layer:
         residual = h
         h = self.norm(h, 2)
         h = self.mlp(h)
-        h = add(residual, self.scaled(h))
-        return h
+        return add(residual, self.scaled(h))
 
     def pre_keeping(self, x: Tensor) -> Tensor:
         """GPT-2: the attention's output has a name of its own to the end."""
@@ -98,8 +98,7 @@ class Layer:
         residual = h
         h = self.norm(h, 2)
         h = self.mlp(h)
-        h = add(residual, h)
-        return h
+        return add(residual, h)
 
     def pre_stable(self, x: Tensor) -> Tensor:
         """StableLM: the normed input keeps its name too."""
@@ -109,8 +108,7 @@ class Layer:
         residual = add(residual, branch)
         other = self.norm(residual, 2)
         other = self.mlp(other)
-        h = add(residual, other)
-        return h
+        return add(residual, other)
 
     def pre_neox(self, x: Tensor) -> Tensor:
         """GPT-NeoX without parallel residual."""
@@ -132,8 +130,7 @@ class Layer:
         h = self.norm(h, 2)
         h = self.mlp(h)
         h = self.norm(h, 3)
-        h = add(residual, h)
-        return h
+        return add(residual, h)
 
     def post(self, x: Tensor) -> Tensor:
         """OLMo 2: a norm behind each branch."""
@@ -144,8 +141,7 @@ class Layer:
         residual = h
         h = self.mlp(h)
         h = self.norm(h, 3)
-        h = add(residual, h)
-        return h
+        return add(residual, h)
 
     def parallel(self, x: Tensor) -> Tensor:
         """Phi, GPT-J: attention and MLP of the same normed input, then the residual."""
@@ -153,8 +149,7 @@ class Layer:
         h = self.norm(x, 0)
         branch = self.attention(h)
         other = self.mlp(h)
-        h = add(add(branch, other), residual)
-        return h
+        return add(add(branch, other), residual)
 
     def parallel_residual(self, x: Tensor) -> Tensor:
         """Cohere, StableLM 2 12B: the residual joins the attention first."""
@@ -162,8 +157,7 @@ class Layer:
         h = self.norm(x, 0)
         branch = self.attention(h)
         other = self.mlp(h)
-        h = add(add(residual, branch), other)
-        return h
+        return add(add(residual, branch), other)
 
     def parallel_norms(self, x: Tensor) -> Tensor:
         """GPT-NeoX: each branch has its own norm of the input."""

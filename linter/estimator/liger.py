@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .ops import contiguous, split
-from .tape import Parameter, Tensor
+from .indexing import split
+from .ops import contiguous
+from .tensor import Parameter, Tensor
 
 if TYPE_CHECKING:
     from .modules import Linear
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from .tape import Tape
 
 MULTIPROCESSORS = 108
-"""Rows of float32 partial sums in the backward kernel of RMSNorm, one a multiprocessor: an A100 has 108, an H100 132."""
+"""Rows of float32 partial sums in RMSNorm's backward, one a multiprocessor: an A100 has 108, an H100 132."""
 
 
 def norm(x: Tensor, module: Linear | None, rows: int, in_place: bool) -> Tensor:
@@ -112,7 +113,9 @@ def _cast_chunks(tape: Tape, weight: Parameter, chunk: int, width: int, e: int, 
     copies = [tape.new(weight.n, e), tape.new(chunk * width, e)]
     logits = tape.new(chunk * vocabulary, e, logits=True)
     copies.clear()
-    copies = [tape.cast(weight, e), tape.new(chunk * width, e)]
+    kept = tape.cast(weight, e)
+    copies = [tape.new(chunk * width, e)]
+    del kept
     copies.clear()
     del logits
     if again:

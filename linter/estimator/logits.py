@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from . import liger, losses
 from .adapters import project
-from .ops import contiguous, scale, to, unary, window
+from .indexing import window
+from .ops import contiguous, scale, to, unary
 
 if TYPE_CHECKING:
     from .modules import Linear, Modules
     from .setting import Setting
-    from .tape import Parameter, Tape, Tensor
+    from .tape import Tape
+    from .tensor import Parameter, Tensor
 
 
 def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .ops import to
-from .tape import Parameter, Tensor
+from .tensor import Parameter, Tensor
 
 if TYPE_CHECKING:
     from .tape import Tape

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-IMPORTS
+from .ops import add_to, made, to
+from .tensor import Parameter, Tensor
+
+if TYPE_CHECKING:
+    pass
 
 
 def matmul(a: Tensor, b: Tensor, n: int) -> Tensor:

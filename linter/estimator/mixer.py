@@ -10,7 +10,7 @@ from .ops import mul, unary
 if TYPE_CHECKING:
     from .modules import Modules
     from .setting import Setting
-    from .tape import Tensor
+    from .tensor import Tensor
 
 ROLES = ("ssm", "conv", "qkv", "q", "other")
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from . import liger
 from .activation import activation
 from .adapters import project
-from .ops import mul, split
+from .indexing import split
+from .ops import mul
 
 if TYPE_CHECKING:
     from .modules import Modules
     from .setting import Setting
-    from .tape import Tensor
+    from .tensor import Tensor
 
 
 def dense(x: Tensor, modules: Modules, s: Setting, prefix: str) -> Tensor:

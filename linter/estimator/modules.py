@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .storage import dtype_bytes
-from .tape import Parameter
+from .tensor import Parameter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

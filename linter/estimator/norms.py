@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from .modules import Linear
     from .setting import Setting
-    from .tape import Tensor
+    from .tensor import Tensor
 
     Norm = Callable[[Tensor, Linear | None, int], Tensor]
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .tape import Node, Parameter, Tensor
+from .tensor import Node, Parameter, Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from .tape import Operand, Tape
+    from .tape import Tape
+    from .tensor import Backward, Operand
 
 
 def made(x: Tensor, node: Node | None, slot: int = 0) -> Tensor:
+    """x as the output `slot` of a backward function."""
     x.node = node
     x.slot = slot
     return x
@@ -123,8 +123,8 @@ def mul(a: Tensor, b: Tensor | Parameter) -> Tensor:
     return made(y, tape.node((a, b), _mul_backward(a if for_b else None, b if for_a else None, y.n, y.e)))
 
 
-def _mul_backward(a: Tensor | None, b: Tensor | Parameter | None, n: int, e: int):  # noqa: ANN202
-    def back(g: Tensor):  # noqa: ANN202
+def _mul_backward(a: Tensor | None, b: Tensor | Parameter | None, n: int, e: int) -> Backward:
+    def back(g: Tensor) -> tuple[Tensor | None, Tensor | None]:
         tape = g.storage.tape
         return (None if b is None else tape.new(n, e), None if a is None else tape.new(n, e))
 
@@ -200,7 +200,7 @@ def layer_norm(x: Tensor, weight: Operand, bias: Operand, rows: int) -> Tensor:
     """Fused layer normalisation in x's width: saves x and 8 bytes a row of statistics."""
     tape, n, e = x.storage.tape, x.n, x.e
     y = tape.new(n, e)
-    sizes = tuple(p.n if _needs(p) else 0 for p in (weight, bias))
+    sizes = tuple(p.n if p is not None and _needs(p) else 0 for p in (weight, bias))
     kept = (x.storage, tape.new(2 * rows, 4), weight)
     needed = x.node is not None
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .ops import add, cat, contiguous, mul, scale, split, sub, to, window
+from .indexing import cat, split, window
+from .ops import add, contiguous, mul, scale, sub, to
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .tape import Tensor
+    from .tensor import Tensor
 
     Rope = Callable[[Tensor, Tensor, "Table"], tuple[Tensor, Tensor]]
 
@@ -126,9 +127,7 @@ def pairs(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
 
 
 def _pair(even: Tensor, odd: Tensor, table: Table) -> Tensor:
-    return _joined(
-        sub(mul(even, table.cos), mul(odd, table.sin)), add(mul(odd, table.cos), mul(even, table.sin))
-    )
+    return _joined(sub(mul(even, table.cos), mul(odd, table.sin)), add(mul(odd, table.cos), mul(even, table.sin)))
 
 
 def complex_wide(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:

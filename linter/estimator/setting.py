@@ -126,9 +126,9 @@ class Setting:
 
     def turn(self, layer: int) -> str:
         """The rotary embedding of a layer; some models leave it out of full-attention layers."""
-        if self.traits.unturned == "full" and self.windows[layer] is None:
-            if any(window is not None for window in self.windows):
-                return "none"
+        slides = any(window is not None for window in self.windows)
+        if self.traits.unturned == "full" and slides and self.windows[layer] is None:
+            return "none"
         return self.traits.rope
 
     def kind(self, layer: int) -> object:
@@ -163,10 +163,10 @@ def text_config(config: dict[str, Any]) -> dict[str, Any]:
     return config
 
 
-def attention_implementation(job: Job, found: Any, config: dict[str, Any]) -> str:  # noqa: ANN401
+def attention_implementation(job: Job, found: Any, config: dict[str, Any]) -> str:
     """The kernel family that runs. With soft-capped scores Transformers refuses sdpa and falls back to eager."""
     stated = job.attention
-    if stated in ("sdpa", "flex") and (found.softcap and config.get(found.softcap, True) or found.sinks):
+    if stated in ("sdpa", "flex") and ((found.softcap and config.get(found.softcap, True)) or found.sinks):
         return "eager"
     return stated
 

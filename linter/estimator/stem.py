@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from .indexing import embedding
 from .norms import NORMS
-from .ops import add, dropout, embedding, scale, scattered
+from .ops import add, dropout, scale, scattered
 from .rope import Table
 
 if TYPE_CHECKING:
     from .modules import Modules
     from .setting import Setting
-    from .tape import Tape, Tensor
+    from .tape import Tape
+    from .tensor import Tensor
 
 
 class Stem(NamedTuple):

@@ -15,99 +15,15 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
+from .tensor import Edge, Node, Parameter, Storage, Tensor
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Union
 
-    Backward = Callable[..., "tuple[Tensor | None, ...]"]
-    Operand = Union["Tensor", "Parameter", None]
-
-_LEAF = 1 << 60
+    from .tensor import Backward, Operand
 
 END = -2
 """The segment after backward."""
-
-
-class Storage:
-    """Bytes that are alive until the last reference goes."""
-
-    __slots__ = ("holders", "logits", "size", "tape")
-
-    def __init__(self, tape: Tape, size: int, logits: bool) -> None:
-        self.tape = tape
-        self.size = size
-        self.logits = logits
-        self.holders = 0
-
-    def __del__(self) -> None:
-        tape = self.tape
-        tape.live -= self.size
-        if self.logits:
-            tape.logits -= self.size
-
-
-class Tensor:
-    """`n` elements of `e` bytes in a storage; `node` is the backward function that made it (None: no gradient).
-
-    `view` tells a window or reshaped gradient, which is never added to in place; `heads_first` that a [b, heads, s, d]
-    tensor lies in memory in that order rather than as [b, s, heads, d]; `shard` is what a gathered tensor was gathered
-    from, which is what is saved in its place.
-    """
-
-    __slots__ = ("e", "heads_first", "n", "node", "shard", "slot", "storage", "view")
-
-    def __init__(self, storage: Storage, n: int, e: int, node: Node | None = None, view: bool = False) -> None:
-        self.storage = storage
-        self.n = n
-        self.e = e
-        self.node = node
-        self.slot = 0
-        self.view = view
-        self.heads_first = False
-        self.shard: Storage | None = None
-
-
-class Node:
-    """A backward function: `back(gradients of its outputs) -> gradients of its inputs`.
-
-    What `back` closes over is what the operation saves for backward.
-    """
-
-    __slots__ = ("back", "buffers", "edges", "expand", "pending", "recomputed", "segment", "seq", "slots")
-
-    def __init__(self, seq: int, segment: int, edges: tuple[Edge | None, ...], back: Backward | None, slots: int) -> None:
-        self.seq = seq
-        self.segment = segment
-        self.edges = edges
-        self.back = back
-        self.slots = slots
-        self.buffers: list[Tensor | None] | None = None
-        self.pending = 0
-        self.recomputed = False
-        self.expand: Callable[[], Tensor] | None = None
-
-
-class Edge(NamedTuple):
-    """Where a gradient goes, and the size and width it must have there."""
-
-    node: Node
-    slot: int
-    n: int
-    e: int
-
-
-class Parameter(Node):
-    """A leaf. Its own bytes are counted elsewhere (weights); its gradient leaves the tape when it is made."""
-
-    __slots__ = ("cast", "e", "groups", "n", "trainable")
-
-    def __init__(self, n: int, e: int, trainable: bool, groups: int = 1) -> None:
-        super().__init__(_LEAF + id(self), -1, (), None, 1)
-        self.groups = groups
-        self.n = n
-        self.e = e
-        self.trainable = trainable
-        self.cast: Tensor | None = None
 
 
 class Event(NamedTuple):
@@ -223,7 +139,9 @@ class Tape:
         node.recomputed = self._recomputing
         return node
 
-    def checkpoint(self, layer: Callable[[Tensor], Tensor], x: Tensor, reentrant: bool = False, offload: bool = False) -> Tensor:
+    def checkpoint(
+        self, layer: Callable[[Tensor], Tensor], x: Tensor, reentrant: bool = False, offload: bool = False
+    ) -> Tensor:
         """Run `layer` keeping only its input, and again when backward reaches it.
 
         `offload` keeps the input in main memory and brings it back. A non-reentrant recomputation stops after the
@@ -326,17 +244,7 @@ class Tape:
         results = list(node.back(*buffers))
         if node.recomputed:
             node.back = None
-        for i, edge in enumerate(node.edges):
-            x = results[i]
-            if edge is None:
-                results[i] = None
-            elif x is not None:
-                if x.n > edge.n:
-                    x = self.new(edge.n, x.e)
-                if x.e != edge.e:
-                    x = self.new(edge.n, edge.e)
-                results[i] = x
-        x = None
+        self._fit(results, node.edges)
         buffers.clear()
         node.back = None
         for i, edge in enumerate(node.edges):
@@ -350,6 +258,19 @@ class Tape:
             if edge.node.pending == 0 and edge.node.buffers is not None:
                 heappush(ready, (-edge.node.seq, edge.node))
         node.edges = ()
+
+    def _fit(self, results: list[Tensor | None], edges: tuple[Edge | None, ...]) -> None:
+        """Gradients summed to the size and cast to the width of what they belong to (engine.cpp validate_outputs)."""
+        for i, edge in enumerate(edges):
+            x = results[i]
+            if edge is None:
+                results[i] = None
+            elif x is not None:
+                if x.n > edge.n:
+                    x = self.new(edge.n, x.e)
+                if x.e != edge.e:
+                    x = self.new(edge.n, edge.e)
+                results[i] = x
 
     def _deliver(self, node: Node, slot: int, gradient: Tensor) -> None:
         """Put a gradient into a node's input buffer; a second one is added, in place where torch owns the first."""

@@ -96,4 +96,5 @@ def traits(model_type: str, config: dict[str, Any], norm: str) -> Traits:
             found.update(changes)
     if not found and norm == "layer":
         found["norm"] = "layer"
-    return Traits(**{key: tuple(value) if isinstance(value, list) else value for key, value in found.items()})
+    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in found.items()}
+    return Traits(**values)

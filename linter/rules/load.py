@@ -6,12 +6,12 @@ import json
 import os
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from .rule import Advice, Place, Rule, RuleError, Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ..source.document import Document
 
@@ -40,6 +40,21 @@ class RuleSettings(Protocol):
     @property
     def preview(self) -> bool:
         """Whether preview rules run without being selected."""
+
+
+class Named(Protocol):
+    """A Rule or a RuleFile."""
+
+    @property
+    def id(self) -> str:
+        """The rule's id."""
+
+    @property
+    def name(self) -> str:
+        """The name people read and suppress by."""
+
+
+NamedRule = TypeVar("NamedRule", bound=Named)
 
 
 class RuleText(NamedTuple):
@@ -142,20 +157,20 @@ def _fits(rule: Rule, word: str) -> bool:
     return rule.name == word or (bool(word) and rule.id.startswith(word))
 
 
-def _nearest(word: str, rules: tuple[Rule, ...]) -> str:
+def _nearest(word: str, rules: Sequence[Named]) -> str:
     from difflib import get_close_matches
 
     found = get_close_matches(word[:80], [name for rule in rules for name in (rule.id, rule.name)], 1, 0.6)
     return f"; did you mean {found[0]}?" if found else ""
 
 
-def find_rule(word: str, rules: Iterable[Rule]) -> Rule:
+def find_rule(word: str, rules: Iterable[NamedRule]) -> NamedRule:
     """The rule with that id or name; raises RuleError with the nearest."""
-    rules = tuple(rules)
-    for rule in rules:
-        if word in (rule.id, rule.name) or word.upper() == rule.id:
+    known = tuple(rules)
+    for rule in known:
+        if word == rule.name or word.upper() == rule.id:
             return rule
-    raise RuleError(word, f"no rule is called {word}{_nearest(word, rules)}")
+    raise RuleError(word, f"no rule is called {word}{_nearest(word, known)}")
 
 
 @cache

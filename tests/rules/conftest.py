@@ -6,6 +6,7 @@ import os
 from typing import NamedTuple
 
 import pytest
+
 from gpulint.formats.format import Project
 from gpulint.formats.registry import recognise
 from gpulint.hardware.catalogue import find

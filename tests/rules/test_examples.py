@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from gpulint.rules.examples import run_example, selection_with
 from gpulint.rules.index import rule_files
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from gpulint.rules.explain import facts_page, index_page, page
 from gpulint.rules.index import rule_files
 

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from gpulint.rules.expression import UNKNOWN, evaluate, facts_of, fires
-from gpulint.rules.syntax import ExpressionError, parse
 from hypothesis import given
 from hypothesis import strategies as st
+
+from gpulint.rules.expression import UNKNOWN, evaluate, facts_of, fires
+from gpulint.rules.syntax import ExpressionError, parse
 
 
 class Values:

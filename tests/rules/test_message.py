@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from gpulint.rules.expression import UNKNOWN
 from gpulint.rules.message import HIDDEN, filled, is_secret, parts_of
 from gpulint.rules.syntax import parse

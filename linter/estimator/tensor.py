@@ -1,0 +1,101 @@
+"""Tensors of the tape: sizes, storages that live as long as something refers to them, and the graph between them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    from .tape import Tape
+
+    Backward = Callable[..., "tuple[Tensor | None, ...]"]
+    Operand: TypeAlias = "Tensor | Parameter | None"
+
+_LEAF = 1 << 60
+"""Leaves run before every other backward function, as torch gives AccumulateGrad the highest priority."""
+
+
+class Storage:
+    """Bytes that are alive until the last reference goes."""
+
+    __slots__ = ("holders", "logits", "size", "tape")
+
+    def __init__(self, tape: Tape, size: int, logits: bool) -> None:
+        self.tape = tape
+        self.size = size
+        self.logits = logits
+        self.holders = 0
+
+    def __del__(self) -> None:
+        tape = self.tape
+        tape.live -= self.size
+        if self.logits:
+            tape.logits -= self.size
+
+
+class Tensor:
+    """`n` elements of `e` bytes in a storage; `node` is the backward function that made it (None: no gradient).
+
+    `view` tells a window or reshaped gradient, which is never added to in place; `heads_first` that a [b, heads, s, d]
+    tensor lies in memory in that order rather than as [b, s, heads, d]; `shard` is what a gathered tensor was gathered
+    from, which is what is saved in its place.
+    """
+
+    __slots__ = ("e", "heads_first", "n", "node", "shard", "slot", "storage", "view")
+
+    def __init__(self, storage: Storage, n: int, e: int, node: Node | None = None, view: bool = False) -> None:
+        self.storage = storage
+        self.n = n
+        self.e = e
+        self.node = node
+        self.slot = 0
+        self.view = view
+        self.heads_first = False
+        self.shard: Storage | None = None
+
+
+class Node:
+    """A backward function: `back(gradients of its outputs) -> gradients of its inputs`.
+
+    What `back` closes over is what the operation saves for backward.
+    """
+
+    __slots__ = ("back", "buffers", "edges", "expand", "pending", "recomputed", "segment", "seq", "slots")
+
+    def __init__(
+        self, seq: int, segment: int, edges: tuple[Edge | None, ...], back: Backward | None, slots: int
+    ) -> None:
+        self.seq = seq
+        self.segment = segment
+        self.edges = edges
+        self.back = back
+        self.slots = slots
+        self.buffers: list[Tensor | None] | None = None
+        self.pending = 0
+        self.recomputed = False
+        self.expand: Callable[[], Tensor] | None = None
+
+
+class Edge(NamedTuple):
+    """Where a gradient goes, and the size and width it must have there."""
+
+    node: Node
+    slot: int
+    n: int
+    e: int
+
+
+class Parameter(Node):
+    """A leaf. Its own bytes are counted elsewhere (weights); its gradient leaves the tape when it is made."""
+
+    __slots__ = ("cast", "e", "groups", "n", "trainable")
+
+    def __init__(self, n: int, e: int, trainable: bool, groups: int = 1) -> None:
+        super().__init__(_LEAF + id(self), -1, (), None, 1)
+        self.groups = groups
+        self.n = n
+        self.e = e
+        self.trainable = trainable
+        self.cast: Tensor | None = None
