@@ -124,6 +124,8 @@ def _settings(document: Document, table: Node, root: str) -> Settings:
         value = node.plain()
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise SettingsError(f"{place}: {key} takes {_TYPE_NAMES[kind]}")
+        if kind is int and value < 1:
+            raise SettingsError(f"{place}: {key} takes a number of at least 1")
         if kind is list:
             if not all(isinstance(item, str) for item in value):
                 raise SettingsError(f"{place}: {key} takes a list of strings")

@@ -10,8 +10,7 @@ import importlib
 import re
 from typing import TYPE_CHECKING, Any
 
-import architecture_parts
-import architecture_trace
+from . import architecture_parts, architecture_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

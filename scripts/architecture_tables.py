@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-import architecture_trace
+from . import architecture_trace
 
 HERE = Path(__file__).resolve().parent
 _ROLES = [

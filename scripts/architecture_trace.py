@@ -4,7 +4,7 @@ The model is built on torch's meta device from a config whose integers remember 
 that reaches `torch.empty` and its kin is then an expression (`num_key_value_heads*head_dim`). Existence conditions
 are not traced: `draft` states what one config makes, and a person adds the `when` of optional rows.
 
-Needs torch and transformers. Used by `scripts/models.py draft` and `annotate`.
+Needs torch and transformers. Used by `python -m scripts.models draft` and `annotate`.
 """
 
 from __future__ import annotations

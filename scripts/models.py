@@ -1,10 +1,10 @@
 """Regenerate the data files of `linter/models/`.
 
-    python scripts/models.py architectures ARCHITECTURES.json    architectures.jsonl  (torch, transformers 5.23.0)
-    python scripts/models.py catalogue MODELS.json               catalogue.tsv, catalogue.jsonl
-    python scripts/models.py peft                                lora_targets.json    (peft)
-    python scripts/models.py draft MODEL_TYPE [AUTO_CLASS]       print a traced table
-    python scripts/models.py verify [MODEL_TYPE ...]             compare tables with the models Transformers builds
+    python -m scripts.models architectures ARCHITECTURES.json    architectures.jsonl  (torch, transformers 5.23.0)
+    python -m scripts.models catalogue MODELS.json               catalogue.tsv, catalogue.jsonl
+    python -m scripts.models peft                                lora_targets.json    (peft)
+    python -m scripts.models draft MODEL_TYPE [AUTO_CLASS]       print a traced table
+    python -m scripts.models verify [MODEL_TYPE ...]             compare tables with the models Transformers builds
 
 ARCHITECTURES.json maps model types to generated tables, MODELS.json hub ids to `{model_type, config, ...}`. A new
 architecture is a recipe in `model_recipes.json`; `draft` shows what the trace gives for it.
@@ -24,8 +24,7 @@ Table = dict[str, Any]
 
 def architectures(source: str) -> None:
     """Write `architectures.jsonl`: the generated tables of `source`, annotated, and the composed ones."""
-    import architecture_parts
-    import architecture_tables
+    from . import architecture_defaults, architecture_parts, architecture_tables
 
     recipes = json.loads((HERE / "model_recipes.json").read_text())
     probes = json.loads((HERE / "model_probes.json").read_text())
@@ -61,7 +60,7 @@ def architectures(source: str) -> None:
             architecture_tables.change(tables[name], change)
     for name, table in tables.items():
         if not table.get("parts"):
-            architecture_parts.describe(table, probes["base"].get(name, {}), recipes["tables"].get(name, {}))
+            architecture_defaults.describe(table, probes["base"].get(name, {}), recipes["tables"].get(name, {}))
     lines = [
         json.dumps(_ordered(tables[name]), separators=(",", ":")) for name in sorted(tables) if ":whole" not in name
     ]
@@ -70,7 +69,7 @@ def architectures(source: str) -> None:
 
 
 def _probe_configs(model_type: str, table: Table, probes: Table) -> list[tuple[Table, str]]:
-    import architecture_parts
+    from . import architecture_parts
 
     base = {**probes["base"].get(model_type, {}), "model_type": model_type}
     configs = [(base, "CausalLM")]
@@ -89,7 +88,7 @@ def _ordered(table: Table) -> Table:
 
 def draft(model_type: str, auto_class: str = "CausalLM") -> None:
     """Print the rows that the class default of `model_type` makes."""
-    import architecture_trace
+    from . import architecture_trace
 
     for row in architecture_trace.draft({"model_type": model_type}, auto_class):
         layers = row.pop("layers", None)
@@ -98,9 +97,9 @@ def draft(model_type: str, auto_class: str = "CausalLM") -> None:
 
 def verify(*model_types: str) -> None:
     """Check tables against Transformers on changed configs; all tables without arguments."""
-    import architecture_check
-
     from gpulint.models import tables
+
+    from . import architecture_check
 
     probes = json.loads((HERE / "model_probes.json").read_text())
     failed = 0
@@ -109,14 +108,17 @@ def verify(*model_types: str) -> None:
         if table is None or ":" in model_type:
             continue
         base = {**probes["base"].get(model_type, {}), "model_type": model_type}
-        base = {**base, **probes["verify"].get(model_type, {})}
-        try:
-            good, built, problems = architecture_check.check(model_type, base, table.get("auto_class", "CausalLM"))
-        except Exception as error:
-            print(f"{model_type}: cannot build, {type(error).__name__}: {str(error)[:120]}", flush=True)
-            continue
+        good = built = 0
+        problems: list[str] = []
+        for probe in ({}, *probes["probes"].get(model_type, ())):
+            try:
+                counts = architecture_check.check(model_type, {**base, **probe}, table.get("auto_class", "CausalLM"))
+            except Exception as error:
+                problems.append(f"{probe} cannot be built, {type(error).__name__}: {str(error)[:100]}")
+                continue
+            good, built, problems = good + counts[0], built + counts[1], problems + counts[2]
         print(f"{model_type}: {good} of {built}", flush=True)
-        for problem in problems:
+        for problem in problems[:12]:
             print("   ", problem[:200])
         failed += good < built
     print(failed, "model types disagree somewhere")
@@ -124,14 +126,14 @@ def verify(*model_types: str) -> None:
 
 def catalogue(source: str) -> None:
     """Write the catalogue of hub ids from `source`."""
-    import model_catalogue
+    from . import model_catalogue
 
     model_catalogue.write(json.loads(Path(source).read_text()), DATA)
 
 
 def peft() -> None:
     """Write the tables of PEFT's targets from the installed packages."""
-    import model_lora
+    from . import model_lora
 
     model_lora.write(DATA)
 

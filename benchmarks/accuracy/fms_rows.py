@@ -1,8 +1,12 @@
 """Reference runs of fms-acceleration (HF Trainer on A100) as Jobs.
 
 With `bf16: true` the Trainer's accelerator runs in mixed precision, and FSDP keeps what is trained in float32; the
-runs without it are pure bf16. `accelerated-peft-bnb` leaves norms, embeddings and head alone, the baseline prepares
-for k-bit training. LoRA and bases of the plugins have one dtype, as flattened FSDP parameters need.
+runs without it are pure bf16. NF4 is quantised twice, and stored in the dtype of the base so that FSDP can shard it
+(framework_plugin_bnb.py); GPTQ's packed weights are views of that dtype for the same reason (autogptq_utils.py).
+`accelerated-peft-bnb` leaves norms, embeddings and head alone. The baseline leaves the preparation to TRL 0.13, which
+prepares for k-bit training, but not where FSDP shards the base (sft_trainer.py, `is_sharded_qlora`).
+The `foak` runs replace parts of the model with kernels of their own, which a Job cannot name: Unsloth's cross entropy
+over kept 16-bit logits, RMSNorm and RoPE without SwiGLU, LoRA fused into QKV and MLP. They are a group apart.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from .case import Case, Inexpressible, Row, hardware, measured_bytes, versions
 from .figures import COUNTERS
 
 MIB = 1 << 20
+FOAK = "fms kernels (approximate jobs)"
 BASES = {"TheBloke/Mistral-7B-v0.1-GPTQ": "mistralai/Mistral-7B-v0.1"}
 """Quantised repositories by the model whose config they repeat."""
 
@@ -24,10 +29,11 @@ def cases(row: Row) -> list[Case]:
     job = job_of(row)
     outcome = "oom" if row["outcome"] == "oom" else "fits"
     figure = COUNTERS.get(row["counter_class"], "allocated")
-    found = [Case(row["id"], row["source_group"], job, figure, measured_bytes(row), outcome, True, row["confidence"])]
+    group = FOAK if job.loss.kernel != "torch" else row["source_group"]
+    found = [Case(row["id"], group, job, figure, measured_bytes(row), outcome, True, row["confidence"])]
     seen = (row["extra_measurements"] or {}).get("nvidia_smi_peak_MiB")
     if seen and outcome == "fits":
-        found.append(Case(f"{row['id']}-nvml", "fms_acceleration_refs nvidia-smi", job, "process", seen * MIB))
+        found.append(Case(f"{row['id']}-nvml", group, job, "process", seen * MIB))
     return found
 
 
@@ -42,13 +48,11 @@ def job_of(row: Row) -> Job:
     dtype: Literal["float16", "bfloat16"] = "float16" if policy.startswith("weights float16") else "bfloat16"
     job.weights.dtype = dtype
     job.precision.autocast = None if "no autocast" in policy else dtype
-    job.liger_kernels = kernels != "HF default CE (fp32 logits)"
     job.loss.kernel = loss_kernel(kernels)
     if row["lora"]:
         given = row["lora"]
         job.method = "lora"
         job.adapter = Adapter("lora", given["r"], given["alpha"], given["dropout"], given["targets"])
-        job.adapter.dtype = "float32" if "baseline" in row["id"] else None
     quantize(job, row)
     hardware(job, row)
     if row["sharding"]:
@@ -73,11 +77,13 @@ def quantize(job: Job, row: Row) -> None:
     if name is None:
         return
     if name.startswith("bnb"):
-        job.weights.quantization = Quantization("bnb-nf4", 4)
-        if job.adapter is not None:
-            job.adapter.prepare_kbit = "baseline" in name
-        return
-    if name.startswith("GPTQ"):
-        job.weights.quantization = Quantization("gptq", 4, group_size=128)
-        return
-    raise Inexpressible(f"quantisation {name}")
+        packed = Quantization("bnb-nf4", 4, double_quant=True)
+        if job.adapter is not None and "baseline" in name:
+            job.adapter.prepare_kbit = not row["sharding"]
+            job.adapter.dtype = "bfloat16" if row["sharding"] else None
+    elif name.startswith("GPTQ"):
+        packed = Quantization("gptq", 4, group_size=128)
+    else:
+        raise Inexpressible(f"quantisation {name}")
+    packed.storage_dtype = job.weights.dtype if row["sharding"] else None
+    job.weights.quantization = packed

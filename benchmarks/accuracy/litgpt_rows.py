@@ -1,6 +1,6 @@
 """LitGPT's resource tables and tutorials as Jobs.
 
-LitGPT has its own model code: head never tied, vocabulary padded to `padded_vocab_size` (litgpt/config.py), pure
+LitGPT has its own model code: torch's one-kernel gelu where Transformers writes it out, head never tied, vocabulary padded to `padded_vocab_size` (litgpt/config.py), pure
 16-bit weights, adapters and moments with `bf16-true`, head and cross entropy in chunks of 128 tokens whose logits all
 live until the backward pass. The first step takes the longest sample. With several devices it shards with FSDP and
 checkpoints every block (finetune/lora.py at 8641822).
@@ -29,13 +29,15 @@ TARGETS = {
 CHUNK = 128
 
 
-def model_of(name: str) -> str | dict[str, Any]:
-    """The model with an untied head and LitGPT's vocabulary."""
+def model_of(name: str) -> dict[str, Any]:
+    """The model with an untied head, LitGPT's vocabulary and its gelu."""
     config = resolve(name).config
-    vocabulary = PADDED_VOCABULARY.get(name, config.get("vocab_size"))
-    if not config.get("tie_word_embeddings", False) and vocabulary == config.get("vocab_size"):
-        return name
-    return {**config, "vocab_size": vocabulary, "tie_word_embeddings": False, "_name_or_path": name}
+    changes = {"tie_word_embeddings": False, "_name_or_path": name}
+    if name in PADDED_VOCABULARY:
+        changes["vocab_size"] = PADDED_VOCABULARY[name]
+    if config.get("hidden_act") in ("gelu_new", "gelu_fast"):
+        changes["hidden_act"] = "gelu_pytorch_tanh"
+    return {**config, **changes}
 
 
 def quantization_of(name: str | None) -> Quantization | None:

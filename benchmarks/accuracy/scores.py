@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 ENGINE = frozenset({"kv_tokens", "profile run", "weights", "resident"})
 """Figures that are parts of an estimate, left out of the totals over whole runs."""
 
-UNSTATED = frozenset({"qwen1_readme_finetune", "axolotl", "issues"})
-"""Groups whose sources do not say what was counted; their errors are shown and left out of the totals."""
+UNSTATED = frozenset({"qwen1_readme_finetune", "axolotl", "issues", "fms kernels (approximate jobs)"})
+"""Groups whose sources do not say what was counted, or whose jobs are approximate: shown, and left out of the totals."""
 
 
 class Scored(NamedTuple):

@@ -9,7 +9,8 @@ from .ops import add, contiguous, dropout, leaf, mul, scale, shift, to
 
 if TYPE_CHECKING:
     from .modules import Linear
-    from .tensor import Tensor
+    from .tape import Tape
+    from .tensor import Parameter, Tensor
 
 GEMM_ROWS = 1536
 """Above this many rows bitsandbytes unpacks the whole 4-bit weight and calls a matmul (backends/cuda/ops.py)."""
@@ -54,6 +55,27 @@ def _dora(x: Tensor, base: Tensor, layer: Linear, rows: int) -> Tensor:
     return add(mul(base, shift(magnitude)), scale(mul(branch, magnitude)))
 
 
+def merged(layer: Linear, tape: Tape, e: int) -> Tensor | Parameter:
+    """A parameter that is no Linear's weight, as PEFT adapts it: base and low-rank product are put together in full.
+
+    The sum is made anew for every use and saved where it is used (peft tuners/lora/layer.py ParamWrapper).
+    """
+    weight, a, b = layer.weight, layer.a, layer.b
+    if a is None or b is None:
+        return weight
+    first, second = tape.cast(a, e), tape.cast(b, e)
+    sizes = a.n, b.n
+    tape.scratch(weight.n * e)
+    y = tape.new(weight.n, e)
+    y.groups = weight.groups
+
+    def back(_: Tensor, _kept: object = (first, second)) -> tuple[Tensor, Tensor]:
+        return tape.new(sizes[0], e), tape.new(sizes[1], e)
+
+    y.node = tape.node((first, second), back)
+    return y
+
+
 def packed(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """bitsandbytes Linear4bit with a 16-bit compute dtype: nothing is saved, backward unpacks the weight.
 
@@ -78,8 +100,9 @@ def packed(x: Tensor, layer: Linear, rows: int) -> Tensor:
         return (gradient,)
 
     y.node = tape.node((inner,), back, saves=0)
+    result = to(y, e)
     del inner
-    return to(y, e)
+    return result
 
 
 def integer(x: Tensor, layer: Linear, rows: int) -> Tensor:

@@ -9,16 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .activation import activation
-from .adapters import project
+from .adapters import merged, project
 from .indexing import gather, repeat, split, topk, total, window
 from .matmuls import expert_matmul, grouped_linear, linear_wide
 from .mlp import dense
 from .ops import add, add_to, clamp, divide, leaf, mul, scale, shift, softmax, to, unary
 
+from .tensor import Parameter
+
 if TYPE_CHECKING:
     from .modules import Linear, Modules
     from .setting import Setting
-    from .tensor import Parameter, Tensor
+    from .tape import Tape
+    from .tensor import Tensor
 
 
 def feed_forward(x: Tensor, modules: Modules, s: Setting) -> Tensor:
@@ -42,7 +45,12 @@ def route(x: Tensor, modules: Modules, s: Setting) -> tuple[Tensor, Tensor]:
     router = modules.need("router")
     if kind in ("sigmoid", "softmax_wide"):
         return _wide_router(x, router, s, kind == "sigmoid")
-    logits = project(x, router, s.rows)
+    if router.a is not None and s.release.grouped_experts:
+        weight = merged(router, x.storage.tape, s.autocast or router.weight.e)
+        assert not isinstance(weight, Parameter)
+        logits = linear_wide(x, weight, s.rows)
+    else:
+        logits = project(x, router, s.rows)
     e = logits.e
     if kind == "chosen":
         values, chosen = topk(to(logits, 4) if s.traits.residual_scale else logits, s.rows * s.top_k)
@@ -106,11 +114,11 @@ def _grouped(x: Tensor, weights: Tensor, chosen: Tensor, modules: Modules, s: Se
     order, perm = tape.new(count, 8), tape.new(count, 8)
     rows = gather(x, count * s.hidden, tape.new(count, 8))
     scores = gather(weights, count, perm)
-    weight = modules.need("expert_gate_up").weight
+    weight = _weight(modules.need("expert_gate_up"), s, tape)
     bias = _bias(modules, "experts.gate_up_proj_bias", weight, order, count)
     out = grouped_linear(rows, weight, count, bias)
     out = _gate(out, s)
-    weight = modules.need("expert_down").weight
+    weight = _weight(modules.need("expert_down"), s, tape)
     bias = _bias(modules, "experts.down_proj_bias", weight, order, count)
     out = grouped_linear(out, weight, count, bias)
     weighted = mul(out, scores)
@@ -121,7 +129,19 @@ def _grouped(x: Tensor, weights: Tensor, chosen: Tensor, modules: Modules, s: Se
     return result
 
 
-def _bias(modules: Modules, name: str, weight: Parameter, index: Tensor, rows: int) -> Tensor | None:
+def _weight(module: Linear, s: Setting, tape: Tape) -> Tensor | Parameter:
+    """The experts' weight; before transformers 5 each expert was a Linear, which autocast narrows."""
+    weight = merged(module, tape, module.weight.e)
+    if s.autocast and not s.release.grouped_experts and isinstance(weight, Parameter):
+        groups = weight.groups
+        cast = tape.cast(weight, s.autocast)
+        if cast is not weight and not isinstance(cast, Parameter):
+            cast.groups = groups
+        return cast
+    return weight
+
+
+def _bias(modules: Modules, name: str, weight: Tensor | Parameter, index: Tensor, rows: int) -> Tensor | None:
     """The experts' bias, gathered for every row."""
     module = modules.leaf(name)
     if module is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .ops import add_to, made, to
+from .ops import add_to, made, needs_gradient, to
 from .tensor import Parameter, Tensor
 
 if TYPE_CHECKING:
@@ -82,8 +82,7 @@ def linear_wide(x: Tensor, weight: Tensor, rows: int) -> Tensor:
     """A matmul with a weight that is itself a result; autocast narrows both operands."""
     tape = x.storage.tape
     e = tape.autocast or x.e
-    w, inner = to(weight, e), None
-    inner = to(x, e)
+    w, inner = to(weight, e), to(x, e)
     n, wn = inner.n, w.n
     y = tape.new(rows * (wn // (n // rows)), e)
     gx, gw = inner.node is not None, w.node is not None
@@ -99,17 +98,18 @@ def linear_wide(x: Tensor, weight: Tensor, rows: int) -> Tensor:
     return made(y, tape.node((inner, w), back))
 
 
-def grouped_linear(x: Tensor, weight: Parameter, rows: int, bias: Tensor | None = None) -> Tensor:
+def grouped_linear(x: Tensor, weight: Tensor | Parameter, rows: int, bias: Tensor | None = None) -> Tensor:
     """One matmul over rows grouped by expert, in the weight's width (torch.nn.functional.grouped_mm).
 
     The bias, gathered for every row, is added in place.
     """
     tape, e = x.storage.tape, weight.e
     inner = to(x, e)
-    n, wn, trainable, needed = inner.n, weight.n, weight.trainable, inner.node is not None
+    n, wn, trainable, needed = inner.n, weight.n, needs_gradient(weight), inner.node is not None
     y = tape.new(rows * (wn // weight.groups // (n // rows)), e)
+    kept = (inner.storage if trainable else None, weight if needed else None)
 
-    def back(_: Tensor, _kept: object = inner.storage if trainable else None) -> tuple[Tensor | None, ...]:
+    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, ...]:
         gw = tape.new(wn, e) if trainable else None
         return (tape.new(n, e) if needed else None, gw)
 

@@ -200,7 +200,7 @@ def layer_norm(x: Tensor, weight: Operand, bias: Operand, rows: int) -> Tensor:
     """Fused layer normalisation in x's width: saves x and 8 bytes a row of statistics."""
     tape, n, e = x.storage.tape, x.n, x.e
     y = tape.new(n, e)
-    sizes = tuple(p.n if p is not None and _needs(p) else 0 for p in (weight, bias))
+    sizes = tuple(p.n if p is not None and needs_gradient(p) else 0 for p in (weight, bias))
     kept = (x.storage, tape.new(2 * rows, 4), weight)
     needed = x.node is not None
 
@@ -210,7 +210,8 @@ def layer_norm(x: Tensor, weight: Operand, bias: Operand, rows: int) -> Tensor:
     return made(y, tape.node((x, weight, bias), back))
 
 
-def _needs(x: Operand) -> bool:
+def needs_gradient(x: Operand) -> bool:
+    """Whether an operand gets a gradient."""
     if isinstance(x, Parameter):
         return x.trainable
     return x is not None and x.node is not None

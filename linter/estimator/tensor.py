@@ -40,10 +40,10 @@ class Tensor:
 
     `view` tells a window or reshaped gradient, which is never added to in place; `heads_first` that a [b, heads, s, d]
     tensor lies in memory in that order rather than as [b, s, heads, d]; `shard` is what a gathered tensor was gathered
-    from, which is what is saved in its place.
+    from, which is what is saved in its place; `groups` the experts of a weight.
     """
 
-    __slots__ = ("e", "heads_first", "n", "node", "shard", "slot", "storage", "view")
+    __slots__ = ("e", "groups", "heads_first", "n", "node", "shard", "slot", "storage", "view")
 
     def __init__(self, storage: Storage, n: int, e: int, node: Node | None = None, view: bool = False) -> None:
         self.storage = storage
@@ -54,6 +54,7 @@ class Tensor:
         self.view = view
         self.heads_first = False
         self.shard: Storage | None = None
+        self.groups = 1
 
 
 class Node:

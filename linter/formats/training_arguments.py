@@ -95,6 +95,7 @@ def set_optimizer(run: Run) -> None:
         run.put("optimizer.name", eight_bit, "adamw_8bit")
     else:
         run.builder.default("optimizer.name", run.defaults["optim"])
+    run.builder.default("optimizer.embeddings_32bit", True, "the Trainer's override for nn.Embedding")
     extra = run.arguments.text("optim_args")
     for part in extra.value.split(",") if extra else ():
         name, _, text = part.partition("=")

@@ -1,18 +1,6 @@
 """Which modules PEFT adapts, and how many parameters a job trains.
 
-Follows peft 0.21.2 (`tuners/tuners_utils.py`) on models built by transformers 5:
-
-    names        a target fits a module when it is its whole dotted name or its last part(s); a string is a regular
-                 expression over the whole name
-    all-linear   every nn.Linear and GPT-2 Conv1D but the output head
-    None         the mapping by model type in `lora_targets.json`; none for the types in `moe`, whose rewriting comes
-                 first and leaves nothing (Mixtral)
-    experts      transformers 5 keeps them as 3-D parameters, which are no modules. For the model types in `moe`, PEFT
-                 rewrites the old projection names (`gate_proj`, `w1` ...) to those parameters and multiplies the rank
-                 by the number of projections that were fused into one (`utils/transformers_weight_conversion.py`);
-                 all-linear includes them there. For other types they stay as they are.
-
-Elements of one copy, with rank r:
+Elements of one copy, with rank r (peft 0.21.2, `tuners/lora/layer.py`):
 
     linear        r * (in + out)                DoRA adds one magnitude per output: + out
     embedding     r * (vocabulary + width)      DoRA adds the width
@@ -22,27 +10,16 @@ Elements of one copy, with rank r:
 
 from __future__ import annotations
 
-import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from .tables import read_data
+from .lora_targets import NotAdaptable, expression, peft_data, read_targets
 
 if TYPE_CHECKING:
     from ..job import Adapter, Job
     from .model import Model, Tensor
 
-MAX_REGEX = 2000
-"""Longest regular expression that is matched."""
-
-MAX_REPEATS = 12
-"""Most unbounded repetitions in a regular expression; more could take forever on one name."""
-
-_data: dict[str, Any] = {}
-
-
-class NotAdaptable(Exception):
-    """Targets that PEFT refuses: the job stops when it attaches the adapter. The message says why."""
+__all__ = ["AdaptedModule", "NotAdaptable", "adapted", "linear_leaf_names", "saved_tensors", "trainable_parameters"]
 
 
 class AdaptedModule(NamedTuple):
@@ -64,32 +41,23 @@ class AdaptedModule(NamedTuple):
     elements: int
 
 
-class _Targets(NamedTuple):
-    """What to look for: module names or a regular expression, and parameters with the factor of their rank."""
-
-    names: frozenset[str]
-    regex: re.Pattern[str] | None
-    every_linear: bool
-    parameters: dict[str, int]
-
-
 def adapted(model: Model, adapter: Adapter) -> tuple[AdaptedModule, ...]:
     """The modules that `adapter` adds weights to. Names that the model lacks are skipped, as PEFT skips them.
 
     Raises NotAdaptable where nothing fits or PEFT refuses the combination.
     """
-    targets = _targets(model, adapter)
+    targets = read_targets(model, adapter)
     found: list[AdaptedModule] = []
     for tensor in model.tensors:
         if tensor.buffer or tensor.role == "bias" or _is_saved(tensor, adapter):
             continue
-        factor = _parameter_factor(tensor, targets)
+        factor = targets.factor(tensor)
         if factor:
             found.extend(_modules(tensor, tensor.name, tensor.layers, adapter, factor))
             continue
         if not _adaptable(tensor):
             continue
-        chosen = _chosen(tensor, targets, adapter)
+        chosen = targets.layers(tensor, adapter)
         if chosen is not None:
             found.extend(_modules(tensor, tensor.module, chosen or None, adapter, 1))
     if not found:
@@ -109,7 +77,7 @@ def trainable_parameters(model: Model, job: Job) -> int:
         saved = sum(tensor.size * tensor.copies for tensor in saved_tensors(model, job.adapter))
         return sum(module.elements for module in adapted(model, job.adapter)) + saved
     if job.trainable is not None:
-        patterns = [_expression(pattern) for pattern in job.trainable]
+        patterns = [expression(pattern) for pattern in job.trainable]
         return sum(tensor.size * _matching_copies(tensor, patterns) for tensor in model.tensors if not tensor.buffer)
     return model.parameters
 
@@ -129,125 +97,12 @@ def linear_leaf_names(model: Model) -> tuple[str, ...]:
     return tuple(dict.fromkeys(t.leaf for t in model.tensors if t.linear and t.role != "head"))
 
 
-def _table() -> dict[str, Any]:
-    if not _data:
-        _data.update(json.loads(read_data("lora_targets.json")))
-    return _data
-
-
-def _targets(model: Model, adapter: Adapter) -> _Targets:
-    stated = adapter.targets
-    fusion = _table()["moe"].get(_peft_type(model))
-    if stated is None:
-        stated = _table()["defaults"].get(_peft_type(model)) if fusion is None else None
-        if stated is None:
-            raise NotAdaptable(f"PEFT has no default target modules for {model.model_type} models; name them")
-    if isinstance(stated, list) and len(stated) == 1 and stated[0] == "all-linear":
-        stated = "all-linear"
-    every = isinstance(stated, str) and stated.lower() == "all-linear"
-    if fusion is not None:
-        names = _leaves(model, stated, _table()["fused"][fusion])
-        return _fused(names, _table()["fused"][fusion])
-    if every:
-        return _Targets(frozenset(), None, True, {})
-    if isinstance(stated, str):
-        return _Targets(frozenset(), _expression(stated), False, {})
-    return _Targets(frozenset(stated), None, False, {})
-
-
-def _peft_type(model: Model) -> str:
-    """The `config.model_type` of the built model: remote-code types are built as the type of their table."""
-    from .tables import table_name
-
-    return table_name(model.model_type)
-
-
-def _leaves(model: Model, stated: str | list[str], fused: dict[str, Any]) -> set[str]:
-    """Target names in the spelling of transformers 4: a string is resolved to the last names it stands for."""
-    if not isinstance(stated, str):
-        return set(stated)
-    linear = [tensor for tensor in model.tensors if tensor.linear and tensor.role != "head"]
-    if stated.lower() == "all-linear":
-        return {tensor.leaf for tensor in linear} | set(fused["names"])
-    regex = _expression(stated)
-    names = {tensor.leaf for tensor in linear if _first_match(regex, tensor.module, tensor)}
-    for tensor in model.tensors:
-        if tensor.role in ("expert_gate_up", "expert_down") and not tensor.linear:
-            container = tensor.name.rpartition(".")[0]
-            names |= {old for old in fused["names"] if _first_match(regex, f"{container}.{old}", tensor)}
-    return names
-
-
-def _first_match(regex: re.Pattern[str], name: str, tensor: Tensor) -> bool:
-    layers = tensor.layers if tensor.layers is not None else ("",)
-    return any(regex.fullmatch(name.replace("{0}", str(layer))) for layer in layers)
-
-
-def _fused(names: set[str], fused: dict[str, Any]) -> _Targets:
-    """Old projection names turned into parameters; a fused parameter needs all of its projections named."""
-    renamed: dict[str, str] = fused["names"]
-    matched: dict[str, set[str]] = {}
-    remaining = set()
-    for target in names:
-        old = next((old for old in renamed if target == old or target.endswith("." + old)), None)
-        if old is None:
-            remaining.add(target)
-        else:
-            matched.setdefault(renamed[old], set()).add(old)
-    parameters = dict.fromkeys(matched, 1)
-    for new, required in fused["together"].items():
-        present = matched.get(new, set())
-        if present and len(present) < len(required):
-            missing = ", ".join(sorted(set(required) - present))
-            raise NotAdaptable(
-                f"PEFT refuses {', '.join(sorted(present))} without {missing}: both are fused into {new}"
-            )
-        if present:
-            parameters[new] = len(required)
-    return _Targets(frozenset(remaining), None, False, parameters)
-
-
 def _adaptable(tensor: Tensor) -> bool:
     if tensor.linear:
         return True
     if not tensor.name.endswith(".weight"):
         return False
     return tensor.role == "embedding" or (len(tensor.shape) >= 4 and tensor.role in ("vision", "conv", "audio"))
-
-
-def _parameter_factor(tensor: Tensor, targets: _Targets) -> int:
-    for name, factor in targets.parameters.items():
-        if tensor.name == name or tensor.name.endswith("." + name):
-            return factor
-    return 0
-
-
-def _chosen(tensor: Tensor, targets: _Targets, adapter: Adapter) -> tuple[int, ...] | None:
-    """The layers whose copy is adapted, () for a module outside a stack, None when it is not."""
-    name = tensor.module
-    if targets.every_linear:
-        return (tensor.layers or ()) if tensor.linear and tensor.role != "head" else None
-    if tensor.layers is None:
-        if targets.regex is not None:
-            return () if targets.regex.fullmatch(name) else None
-        return () if _suffix(name, targets.names) and not adapter.layers else None
-    if targets.regex is not None:
-        chosen = tuple(i for i in tensor.layers if targets.regex.fullmatch(name.replace("{0}", str(i))))
-        return chosen or None
-    if _suffix(name, targets.names):
-        wanted = adapter.layers
-        chosen = tensor.layers if not wanted else tuple(i for i in tensor.layers if i in wanted)
-        return chosen or None
-    numbered = [target for target in targets.names if any(char.isdigit() for char in target)]
-    if numbered:
-        names = {i: name.replace("{0}", str(i)) for i in tensor.layers}
-        chosen = tuple(i for i, full in names.items() if _suffix(full, numbered))
-        return chosen or None
-    return None
-
-
-def _suffix(name: str, targets: Any) -> bool:
-    return any(name == target or name.endswith("." + target) for target in targets)
 
 
 def _modules(
@@ -287,7 +142,7 @@ def _features(tensor: Tensor) -> tuple[int, int, int]:
 
 
 def _pattern(key: str, name: str) -> bool:
-    return _expression(rf"(.*\.)?({key})").fullmatch(name) is not None
+    return expression(rf"(.*\.)?({key})").fullmatch(name) is not None
 
 
 def _is_saved(tensor: Tensor, adapter: Adapter) -> bool:
@@ -298,10 +153,10 @@ def _is_saved(tensor: Tensor, adapter: Adapter) -> bool:
 
 
 def _refuse_mamba(model: Model, found: list[AdaptedModule]) -> None:
-    if model.model_type in _table()["mamba"]["model_types"]:
+    if model.model_type in peft_data()["mamba"]["model_types"]:
         for module in found:
             leaf = module.name.rpartition(".")[2]
-            if leaf in _table()["mamba"]["modules"]:
+            if leaf in peft_data()["mamba"]["modules"]:
                 raise NotAdaptable(f"PEFT refuses LoRA on {leaf} of {model.model_type} models")
 
 
@@ -310,18 +165,6 @@ def _matching_copies(tensor: Tensor, patterns: list[re.Pattern[str]]) -> int:
         return int(any(pattern.search(tensor.name) for pattern in patterns))
     names = (tensor.name.replace("{0}", str(layer)) for layer in tensor.layers)
     return sum(any(pattern.search(name) for pattern in patterns) for name in names)
-
-
-def _expression(text: str) -> re.Pattern[str]:
-    """A regular expression from a config, refused where matching it could take forever."""
-    text = re.sub(r"\[\d*:\d*\]$", "", text)
-    repeats = len(re.findall(r"[*+]|\{\d*,\}", text))
-    if len(text) > MAX_REGEX or repeats > MAX_REPEATS or re.search(r"[*+}][^(|]*\)[*+{]", text):
-        raise NotAdaptable(f"the target pattern {text[:60]!r} is too costly to match")
-    try:
-        return re.compile(text)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise NotAdaptable(f"the target pattern {text[:60]!r} is no regular expression ({error})") from None
 
 
 def _shown(adapter: Adapter) -> str:

@@ -67,7 +67,7 @@ def shape_of(part: Part, tensors: list[Tensor]) -> Shape:
         kv_heads=max((item.kv_heads for item in each), default=0) or number(fields.first(*_KV_HEADS)) or heads,
         head_dim=head_dim,
         v_head_dim=v_head_dim,
-        intermediate=_intermediate(fields, layers, hidden),
+        intermediate=_intermediate(fields, layers) or moe_intermediate or 4 * hidden,
         vocabulary=head.shape[0] if head else embedding.shape[0] if embedding else number(fields.get("vocab_size")),
         tied=head is None,
         norm=part.text_part.table.get("norm") or _norm(tensors),
@@ -123,12 +123,12 @@ def _latent_heads(layer: Layer, kind: str, heads: int, head_dim: int, latent: in
     return Heads(heads, heads, head_dim, max(1, layer.latents) * latent)
 
 
-def _intermediate(fields: Fields, layers: list[Layer], hidden: int) -> int:
-    """The width of the dense MLP, of most layers where it differs between them."""
+def _intermediate(fields: Fields, layers: list[Layer]) -> int:
+    """The width of the dense MLP, of most layers where it differs between them; 0 without one."""
     widths = [layer.in_features("down") for layer in layers if "down" in layer.roles]
     if widths:
         return max(set(widths), key=lambda width: (widths.count(width), width))
-    return number(fields.first(*_INTERMEDIATE)) or 4 * hidden
+    return number(fields.first(*_INTERMEDIATE))
 
 
 def _experts(fields: Fields, layer: Layer, hidden: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""When no single change is enough: two or three together, and, when nothing fits, the hardware that does."""
+"""When no change that a rule names is enough: all recipes, two or three together, then the hardware that does."""
 
 from __future__ import annotations
 
@@ -26,8 +26,14 @@ GPU_COUNTS = (2, 4, 8, 16, 32, 64, 128)
 
 
 def combinations(bench: Bench, singles: list[Candidate]) -> list[Candidate]:
-    """Pairs, then threes while no pair fits, those that change the run least first, within the bench's estimates."""
+    """What fits of all recipes; else pairs, then threes while no pair fits, those that change the run least first.
+
+    All within the bench's estimates.
+    """
     parts = _useful(bench, singles)
+    fitting = [item for item in parts if item.verdict == "fits"]
+    if fitting:
+        return fitting
     found: list[Candidate] = []
     for size in (2, 3):
         for group in sorted(subsets(parts, size), key=_rank):
@@ -78,7 +84,7 @@ def _together(bench: Bench, parts: tuple[Candidate, ...]) -> Candidate | None:
         changes |= part.attempt.changes
     fix = "safe" if all(part.attempt.fix == "safe" for part in parts) else "unsafe"
     words = ", ".join(part.attempt.words or part.changed.text for part in parts)
-    return bench.candidate(Attempt(changes, fix, _rank(parts) + 100 * len(parts), "", words))
+    return bench.candidate(Attempt(changes, fix, _rank(parts) + 100 * len(parts), words=words, combined=True))
 
 
 def _clash(one: Attempt, two: Attempt) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..finding import Suggestion
+from ..units import bytes_text
 from .change import Changed, change_job, change_keys, resolved
 from .expression import UNKNOWN
 from .facts import ITEM
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
     from .rule import Advice, Selection
 
 MAX_SHOWN = 4
+MAX_HOST = 2 << 40
+"""Main memory of the largest common GPU nodes (AWS p5.48xlarge, GCP a3-highgpu-8g: about 2 TiB); offload that needs
+more is not suggested."""
+
+MENTIONED_HOST = 64 << 30
+"""Main memory from which a suggestion names it."""
+
 MAX_ESTIMATES = 60
 """Estimates that the search for one finding may make."""
 
@@ -39,6 +47,7 @@ class Attempt(NamedTuple):
     family: str = ""
     words: str = ""
     excludes: tuple[str, ...] = ()
+    combined: bool = False
 
 
 class Candidate(NamedTuple):
@@ -58,6 +67,12 @@ class Candidate(NamedTuple):
         """Bytes one GPU needs after the change."""
         estimate = self.changed.estimate
         return estimate.needed if estimate is not None else 0
+
+    @property
+    def host(self) -> int:
+        """Bytes of main memory a node needs after the change."""
+        estimate = self.changed.estimate
+        return estimate.host if estimate is not None else 0
 
 
 def suggestions_for(hit: Fired, facts: Facts, selection: Selection, fired: list[Fired]) -> tuple[Suggestion, ...]:
@@ -123,7 +138,8 @@ class Bench:
         if changed is None:
             return None
         self.estimates += 1
-        return Candidate(attempt, changed) if changed.estimate is not None else None
+        candidate = Candidate(attempt, changed)
+        return candidate if changed.estimate is not None and candidate.host <= MAX_HOST else None
 
     def helping(self, candidates: list[Candidate]) -> list[Candidate]:
         """At most MAX_SHOWN that hold after being checked, one a family: those that fit, or else the tight ones."""
@@ -192,13 +208,14 @@ class Bench:
         """A candidate as findings carry it."""
         tight = " (tight)" if item.verdict == "tight" else ""
         edits = item.changed.edits
-        text = clipped(item.changed.text) + tight
+        host = f" (and {bytes_text(item.host)} of main memory)" if item.host >= MENTIONED_HOST else ""
+        text = clipped(item.changed.text) + host + tight
         return Suggestion(text, item.needed, item.attempt.fix if edits else None, edits)  # type: ignore[arg-type]
 
 
 def _says_more(item: Candidate, other: Candidate) -> bool:
-    """Whether `item` is of the family of one already kept, reads the same, or only adds to it."""
+    """Whether `item` is of the family of one already kept, reads the same, or is a combination that only adds to it."""
     one, two = item.attempt, other.attempt
     if item.changed.text == other.changed.text or (one.family and one.family == two.family):
         return True
-    return two.changes.items() <= one.changes.items()
+    return one.combined and two.changes.items() <= one.changes.items()

@@ -1,0 +1,171 @@
+"""What an adapter's `targets` mean for a model, as peft 0.21.2 reads them.
+
+names        a target fits a module when it is its whole dotted name or its last part(s); a string is a regular
+             expression over the whole name
+all-linear   every nn.Linear and GPT-2 Conv1D but the output head
+None         the mapping by model type in `lora_targets.json`; none for the types in `moe`, whose rewriting comes
+             first and leaves nothing (Mixtral)
+experts      transformers 5 keeps them as 3-D parameters, which are no modules. For the model types in `moe`, PEFT
+             rewrites the old projection names (`gate_proj`, `w1` ...) to those parameters and multiplies the rank
+             by the number of projections that were fused into one (`utils/transformers_weight_conversion.py`);
+             all-linear includes them there. For other types they stay as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .tables import read_data, table_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..job import Adapter
+    from .model import Model, Tensor
+
+MAX_REGEX = 2000
+"""Longest regular expression that is matched."""
+
+MAX_REPEATS = 12
+"""Most unbounded repetitions in a regular expression; more could take forever on one name."""
+
+_data: dict[str, Any] = {}
+
+
+class NotAdaptable(Exception):
+    """Targets that PEFT refuses: the job stops when it attaches the adapter. The message says why."""
+
+
+class Targets(NamedTuple):
+    """What to look for: module names, a regular expression or every linear module, and parameters with their rank's factor."""
+
+    names: frozenset[str]
+    regex: re.Pattern[str] | None
+    every_linear: bool
+    parameters: dict[str, int]
+
+    def factor(self, tensor: Tensor) -> int:
+        """The factor of the rank of a parameter that is adapted as such, 0 when it is not."""
+        for name, factor in self.parameters.items():
+            if tensor.name == name or tensor.name.endswith("." + name):
+                return factor
+        return 0
+
+    def layers(self, tensor: Tensor, adapter: Adapter) -> tuple[int, ...] | None:
+        """The layers whose copy is adapted, () for a module outside a stack, None when it is not."""
+        name = tensor.module
+        if self.every_linear:
+            return (tensor.layers or ()) if tensor.linear and tensor.role != "head" else None
+        if tensor.layers is None:
+            if self.regex is not None:
+                return () if self.regex.fullmatch(name) else None
+            return () if _suffix(name, self.names) and not adapter.layers else None
+        if self.regex is not None:
+            chosen = tuple(i for i in tensor.layers if self.regex.fullmatch(name.replace("{0}", str(i))))
+            return chosen or None
+        if _suffix(name, self.names):
+            wanted = adapter.layers
+            chosen = tensor.layers if not wanted else tuple(i for i in tensor.layers if i in wanted)
+            return chosen or None
+        numbered = [target for target in self.names if any(char.isdigit() for char in target)]
+        if numbered:
+            names = {i: name.replace("{0}", str(i)) for i in tensor.layers}
+            chosen = tuple(i for i, full in names.items() if _suffix(full, numbered))
+            return chosen or None
+        return None
+
+
+def read_targets(model: Model, adapter: Adapter) -> Targets:
+    """The targets of `adapter` on `model`. Raises NotAdaptable where PEFT has none or refuses them."""
+    stated = adapter.targets
+    fusion = peft_data()["moe"].get(_peft_type(model))
+    if stated is None:
+        stated = peft_data()["defaults"].get(_peft_type(model)) if fusion is None else None
+        if stated is None:
+            raise NotAdaptable(f"PEFT has no default target modules for {model.model_type} models; name them")
+    if isinstance(stated, list) and len(stated) == 1 and stated[0] == "all-linear":
+        stated = "all-linear"
+    every = isinstance(stated, str) and stated.lower() == "all-linear"
+    if fusion is not None:
+        names = _leaves(model, stated, peft_data()["fused"][fusion])
+        return _fused(names, peft_data()["fused"][fusion])
+    if every:
+        return Targets(frozenset(), None, True, {})
+    if isinstance(stated, str):
+        return Targets(frozenset(), expression(stated), False, {})
+    return Targets(frozenset(stated), None, False, {})
+
+
+def peft_data() -> dict[str, Any]:
+    """`lora_targets.json`."""
+    if not _data:
+        _data.update(json.loads(read_data("lora_targets.json")))
+    return _data
+
+
+def _peft_type(model: Model) -> str:
+    """The `config.model_type` of the built model: remote-code types are built as the type of their table."""
+    return table_name(model.model_type)
+
+
+def _leaves(model: Model, stated: str | list[str], fused: dict[str, Any]) -> set[str]:
+    """Target names in the spelling of transformers 4: a string is resolved to the last names it stands for."""
+    if not isinstance(stated, str):
+        return set(stated)
+    linear = [tensor for tensor in model.tensors if tensor.linear and tensor.role != "head"]
+    if stated.lower() == "all-linear":
+        return {tensor.leaf for tensor in linear} | set(fused["names"])
+    regex = expression(stated)
+    names = {tensor.leaf for tensor in linear if _first_match(regex, tensor.module, tensor)}
+    for tensor in model.tensors:
+        if tensor.role in ("expert_gate_up", "expert_down") and not tensor.linear:
+            container = tensor.name.rpartition(".")[0]
+            names |= {old for old in fused["names"] if _first_match(regex, f"{container}.{old}", tensor)}
+    return names
+
+
+def _first_match(regex: re.Pattern[str], name: str, tensor: Tensor) -> bool:
+    layers = tensor.layers if tensor.layers is not None else ("",)
+    return any(regex.fullmatch(name.replace("{0}", str(layer))) for layer in layers)
+
+
+def _fused(names: set[str], fused: dict[str, Any]) -> Targets:
+    """Old projection names turned into parameters; a fused parameter needs all of its projections named."""
+    renamed: dict[str, str] = fused["names"]
+    matched: dict[str, set[str]] = {}
+    remaining = set()
+    for target in names:
+        old = next((old for old in renamed if target == old or target.endswith("." + old)), None)
+        if old is None:
+            remaining.add(target)
+        else:
+            matched.setdefault(renamed[old], set()).add(old)
+    parameters = dict.fromkeys(matched, 1)
+    for new, required in fused["together"].items():
+        present = matched.get(new, set())
+        if present and len(present) < len(required):
+            missing = ", ".join(sorted(set(required) - present))
+            raise NotAdaptable(
+                f"PEFT refuses {', '.join(sorted(present))} without {missing}: both are fused into {new}"
+            )
+        if present:
+            parameters[new] = len(required)
+    return Targets(frozenset(remaining), None, False, parameters)
+
+
+def _suffix(name: str, targets: Iterable[str]) -> bool:
+    return any(name == target or name.endswith("." + target) for target in targets)
+
+
+def expression(text: str) -> re.Pattern[str]:
+    """A regular expression from a config, refused where matching it could take forever."""
+    text = re.sub(r"\[\d*:\d*\]$", "", text)
+    repeats = len(re.findall(r"[*+]|\{\d*,\}", text))
+    if len(text) > MAX_REGEX or repeats > MAX_REPEATS or re.search(r"[*+}][^(|]*\)[*+{]", text):
+        raise NotAdaptable(f"the target pattern {text[:60]!r} is too costly to match")
+    try:
+        return re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise NotAdaptable(f"the target pattern {text[:60]!r} is no regular expression ({error})") from None

@@ -1,0 +1,53 @@
+"""The JSON that is printed is the JSON that `schemas/` describes."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+
+from gpulint.report import json_estimate, json_report
+from gpulint.settings import _KEYS
+
+
+@pytest.fixture
+def schema(root):
+    def read(name: str):
+        return json.loads((root / "schemas" / f"{name}.json").read_text(encoding="utf-8"))
+
+    return read
+
+
+@pytest.mark.parametrize("name", ["report", "estimate", "settings", "rule", "job"])
+def test_every_schema_is_one(schema, name):
+    jsonschema.Draft202012Validator.check_schema(schema(name))
+
+
+def test_the_report(schema, report):
+    jsonschema.validate(json_report.as_object(report), schema("report"))
+
+
+def test_the_estimate(schema, estimate):
+    jsonschema.validate(json.loads(json_estimate.render([("train.yaml", estimate)])), schema("estimate"))
+
+
+def test_the_settings_file_has_the_keys_of_its_schema(schema):
+    assert set(_KEYS) == set(schema("settings")["properties"])
+
+
+def test_sarif_has_the_shape_that_code_scanning_needs(report):
+    """A part of SARIF 2.1.0 in our own words; the whole is checked with the published schema by hand at releases."""
+    from gpulint.report import sarif
+
+    log = json.loads(sarif.render(report, [], "0.1.0"))
+    assert log["version"] == "2.1.0"
+    (run,) = log["runs"]
+    assert run["tool"]["driver"]["name"] == "gpulint"
+    for result in run["results"]:
+        assert result["level"] in ("error", "warning", "note")
+        assert result["message"]["text"]
+        region = result["locations"][0]["physicalLocation"]["region"]
+        assert 1 <= region["startLine"] <= region["endLine"]
+        assert min(region["startColumn"], region["endColumn"]) >= 1
+        assert result["partialFingerprints"]
