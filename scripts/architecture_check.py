@@ -1,7 +1,7 @@
 """Compare tables with the models Transformers builds, on the class default and on changed configs.
 
-Each number of the config is doubled, then incremented, a missing head_dim is given, and each boolean flipped, one at a time; configs that
-Transformers refuses are skipped. Needs torch and transformers, and gpulint installed.
+Each number of the config is doubled, then incremented, a missing head_dim is given, and each boolean flipped, one at a
+time; configs that Transformers refuses are skipped. Needs torch and transformers, and gpulint installed.
 """
 
 from __future__ import annotations

@@ -17,11 +17,12 @@ DESCRIPTIVE = (
     "hidden_act", "hidden_activation", "activation_function", "activation", "feed_forward_proj", "mlp_hidden_act",
     "sliding_window", "use_sliding_window", "max_window_layers", "attention_chunk_size", "num_experts_per_tok",
     "num_experts_per_token", "moe_k", "moe_topk", "top_k_experts", "moe_top_k", "final_logit_softcapping",
-    "attn_logit_softcapping", "index_head_dim", "mamba_ssm_dtype", "kv_lora_rank", "q_lora_rank", "qk_rope_head_dim",
-    "qk_nope_head_dim", "v_head_dim", "head_dim", "num_kv_shared_layers", "ssm_state_size", "mamba_d_state", "state_size",
-    "mamba_head_dim", "mamba_d_head", "mamba_headdim", "linear_num_value_heads", "linear_key_head_dim",
-    "linear_value_head_dim", "linear_num_heads", "linear_head_dim", "num_attention_heads", "num_key_value_heads",
-    "conv_kernel", "attention_types", "n_head", "n_heads", "num_heads", "decoder_attention_heads", "attention_window_size", "attention_heads",
+    "attn_logit_softcapping", "index_head_dim", "mamba_ssm_dtype", "kv_lora_rank", "q_lora_rank",
+    "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim", "head_dim", "num_kv_shared_layers", "ssm_state_size",
+    "mamba_d_state", "state_size", "mamba_head_dim", "mamba_d_head", "mamba_headdim", "linear_num_value_heads",
+    "linear_key_head_dim", "linear_value_head_dim", "linear_num_heads", "linear_head_dim", "num_attention_heads",
+    "num_key_value_heads", "conv_kernel", "attention_types", "n_head", "n_heads", "num_heads",
+    "decoder_attention_heads", "attention_window_size", "attention_heads",
 )  # fmt: skip
 """Fields that Shape reads though no tensor may depend on them: their class defaults belong in every table."""
 

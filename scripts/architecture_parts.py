@@ -82,7 +82,7 @@ def compose(model_type: str, recipe: Table) -> Table:
     stacks = _stacks(own, fields, recipe.get("literal", "^$"), base, auto_class)
     rows = []
     for row in own:
-        rows.extend(_row(row, fields, recipe.get("dims", {}), conditions, stacks))
+        rows.extend(_row(row, recipe.get("dims", {}), conditions, stacks))
     table["defaults"] = _defaults(rows, stacks, table, fields, parts)
     table["defaults"].update(recipe.get("defaults", {}))
     table["stacks"] = stacks
@@ -105,8 +105,8 @@ def _own_rows(drafted: list[Table], parts: list[Table]) -> list[Table]:
     return [row for row in drafted if not row["name"].startswith(prefixes)]
 
 
-def _row(row: Table, fields: dict[str, Any], dims: Table, conditions: dict[str, str], stacks: Table) -> list[Table]:
-    shape = [_dim(dim, row, fields, dims) for dim in row["shape"]]
+def _row(row: Table, dims: Table, conditions: dict[str, str], stacks: Table) -> list[Table]:
+    shape = [_dim(dim, row, dims) for dim in row["shape"]]
     made: Table = {"name": row["name"], "role": architecture_tables.role(row["name"])}
     if row["kind"] in ("Linear", "Conv1D") and row["name"].endswith(".weight"):
         made["linear"] = True
@@ -129,7 +129,7 @@ def _row(row: Table, fields: dict[str, Any], dims: Table, conditions: dict[str, 
     return [made]
 
 
-def _dim(dim: str, row: Table, fields: dict[str, Any], dims: Table) -> str:
+def _dim(dim: str, row: Table, dims: Table) -> str:
     for pattern, replacement in dims.items():
         name, _, value = pattern.rpartition("=")
         if value == dim and re.search(name, row["name"]):

@@ -145,20 +145,23 @@ def change(table: Table, changes: Table) -> None:
         if key in changes:
             table[key] = {**table.get(key, {}), **changes[key]}
     for row in table.get("tensors", ()):
-        for pattern, shape in changes.get("rows", {}).items():
-            if re.search(pattern + "$", row["name"]):
-                row.pop("cases", None)
-                row["shape"] = shape
-        for pattern, new in changes.get("dims", {}).items():
-            name, _, old = pattern.rpartition("=")
-            if not re.search(name, row["name"]):
-                continue
+        _change_row(row, changes)
+    if "tensors" in changes:
+        table["tensors"] += changes["tensors"]
+
+
+def _change_row(row: Table, changes: Table) -> None:
+    for pattern, shape in changes.get("rows", {}).items():
+        if re.search(pattern + "$", row["name"]):
+            row.pop("cases", None)
+            row["shape"] = shape
+    for pattern, new in changes.get("dims", {}).items():
+        name, _, old = pattern.rpartition("=")
+        if re.search(name, row["name"]):
             for case in row.get("cases", []):
                 case[1] = [dim.replace(old, new) for dim in case[1]]
             if "shape" in row:
                 row["shape"] = [dim.replace(old, new) for dim in row["shape"]]
-        for pattern, when in changes.get("when", {}).items():
-            if re.search(pattern, row["name"]):
-                row["when"] = when
-    if "tensors" in changes:
-        table["tensors"] += changes["tensors"]
+    for pattern, when in changes.get("when", {}).items():
+        if re.search(pattern, row["name"]):
+            row["when"] = when

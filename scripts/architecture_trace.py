@@ -45,7 +45,7 @@ class Traced(int):
 
     text: str
 
-    def __new__(cls, value: int, text: str) -> Traced:
+    def __new__(cls, value: int, text: str) -> Traced:  # noqa: PYI034
         """`value`, written `text` in a table."""
         self = super().__new__(cls, value)
         self.text = text
@@ -122,7 +122,7 @@ def _recorder(torch: Any) -> tuple[Any, dict[int, tuple[str, ...]]]:
     kept: list[Any] = []
     factories = {getattr(torch, name) for name in ("empty", "zeros", "ones", "randn", "rand", "full")}
 
-    class Recorder(torch.overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
+    class Recorder(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
         def __torch_function__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
             made = func(*args, **(kwargs or {}))
             if not isinstance(made, torch.Tensor) or id(made) in shapes:

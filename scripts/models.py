@@ -15,7 +15,10 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 HERE = Path(__file__).resolve().parent
 DATA = HERE.parent / "linter" / "models"
@@ -24,37 +27,12 @@ Table = dict[str, Any]
 
 def architectures(source: str) -> None:
     """Write `architectures.jsonl`: the generated tables of `source`, annotated, and the composed ones."""
-    from . import architecture_defaults, architecture_parts, architecture_tables
+    from . import architecture_defaults, architecture_tables
 
-    recipes = json.loads((HERE / "model_recipes.json").read_text())
-    probes = json.loads((HERE / "model_probes.json").read_text())
+    recipes, probes, changes = (_read(name) for name in ("model_recipes", "model_probes", "model_changes"))
     generated = json.loads(Path(source).read_text())
-    tables: dict[str, Table] = {}
-    for model_type in sorted(generated):
-        name = model_type
-        recipe = recipes["tables"].get(model_type, {})
-        if recipe.get("variants", {}).get("CausalLM", {}).get("table") == f"{model_type}:CausalLM":
-            name = f"{model_type}:CausalLM"
-        elif recipe or model_type in recipes["left_out"]:
-            continue
-        print(name)
-        table = architecture_tables.convert(name, generated[model_type])
-        unseen = architecture_tables.annotate(table, _probe_configs(model_type, table, probes))
-        if unseen:
-            print("   never built:", ", ".join(unseen))
-        tables[name] = table
-    for name, recipe in recipes["tables"].items():
-        print(name)
-        tables[name] = architecture_parts.compose(name, recipe)
-    for name, base in recipes["extends"].items():
-        tables[name] = architecture_parts.extend(name, tables[base])
-    for name, recipe in recipes["extracts"].items():
-        whole = tables.get(recipe["from"]) or architecture_tables.convert(name, generated[recipe["from"]])
-        if recipe["from"] in generated:
-            whole = architecture_tables.convert(name, generated[recipe["from"]])
-            architecture_tables.annotate(whole, _probe_configs(recipe["from"], whole, probes))
-        tables[name] = architecture_parts.extract(name, whole, recipe)
-    changes = json.loads((HERE / "model_changes.json").read_text())
+    tables = _generated(generated, recipes, probes)
+    _composed(tables, generated, recipes, probes)
     for name, change in changes.items():
         if name != "comment":
             architecture_tables.change(tables[name], change)
@@ -66,6 +44,46 @@ def architectures(source: str) -> None:
     ]
     (DATA / "architectures.jsonl").write_text("\n".join(lines) + "\n")
     print(len(lines), "tables")
+
+
+def _read(name: str) -> Table:
+    found: Table = json.loads((HERE / f"{name}.json").read_text())
+    return found
+
+
+def _generated(generated: Table, recipes: Table, probes: Table) -> dict[str, Table]:
+    from . import architecture_tables
+
+    tables = {}
+    for model_type in sorted(generated):
+        name = model_type
+        recipe = recipes["tables"].get(model_type, {})
+        if recipe.get("variants", {}).get("CausalLM", {}).get("table") == f"{model_type}:CausalLM":
+            name = f"{model_type}:CausalLM"
+        elif recipe or model_type in recipes["left_out"]:
+            continue
+        print(name)
+        tables[name] = architecture_tables.convert(name, generated[model_type])
+        unseen = architecture_tables.annotate(tables[name], _probe_configs(model_type, tables[name], probes))
+        if unseen:
+            print("   never built:", ", ".join(unseen))
+    return tables
+
+
+def _composed(tables: dict[str, Table], generated: Table, recipes: Table, probes: Table) -> None:
+    from . import architecture_parts, architecture_tables
+
+    for name, recipe in recipes["tables"].items():
+        print(name)
+        tables[name] = architecture_parts.compose(name, recipe)
+    for name, base in recipes["extends"].items():
+        tables[name] = architecture_parts.extend(name, tables[base])
+    for name, recipe in recipes["extracts"].items():
+        whole = tables.get(recipe["from"], {})
+        if recipe["from"] in generated:
+            whole = architecture_tables.convert(name, generated[recipe["from"]])
+            architecture_tables.annotate(whole, _probe_configs(recipe["from"], whole, probes))
+        tables[name] = architecture_parts.extract(name, whole, recipe)
 
 
 def _probe_configs(model_type: str, table: Table, probes: Table) -> list[tuple[Table, str]]:
@@ -138,7 +156,13 @@ def peft() -> None:
     model_lora.write(DATA)
 
 
-COMMANDS = {"architectures": architectures, "catalogue": catalogue, "peft": peft, "draft": draft, "verify": verify}
+COMMANDS: dict[str, Callable[..., None]] = {
+    "architectures": architectures,
+    "catalogue": catalogue,
+    "peft": peft,
+    "draft": draft,
+    "verify": verify,
+}
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] not in COMMANDS:

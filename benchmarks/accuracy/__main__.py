@@ -1,10 +1,10 @@
 """Estimates against published figures.
 
-    python -m benchmarks.accuracy                              # all groups
-    python -m benchmarks.accuracy --format markdown            # tables for the documentation
-    python -m benchmarks.accuracy --group fms --worst 10       # the worst rows of a group and what they consist of
-    python -m benchmarks.accuracy --excluded                   # the rows that no Job says, with reasons
-    python -m benchmarks.accuracy --record                     # write recorded.json
+python -m benchmarks.accuracy                              # all groups
+python -m benchmarks.accuracy --format markdown            # tables for the documentation
+python -m benchmarks.accuracy --group fms --worst 10       # the worst rows of a group and what they consist of
+python -m benchmarks.accuracy --excluded                   # the rows that no Job says, with reasons
+python -m benchmarks.accuracy --record                     # write recorded.json
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from .sources import everything
 
 def main() -> int:
     """Score, print, and say whether anything recorded got worse."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description="Estimates against published figures.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.accuracy", description="Estimates against published figures."
+    )
     parser.add_argument("--group", default="", help="only groups and rows whose name contains this")
     parser.add_argument("--worst", type=int, default=0, metavar="N", help="list the N worst rows with their components")
     parser.add_argument("--format", choices=("text", "markdown"), default="text")
@@ -39,8 +41,8 @@ def main() -> int:
     print(table(listing.VERDICT_HEAD, listing.verdict_rows(found)))
     print(f"\n{len(scored)} figures scored; {len(excluded) + len(refused)} rows not expressible (--excluded)")
     if options.excluded:
-        rows = listing.excluded_rows([*excluded, *refused])
-        print("\n" + table(("group", "rows", "reason"), rows))
+        for group, rows, reason in listing.excluded_rows([*excluded, *refused]):
+            print(f"{rows:>4}  {group}: {reason}")
     if options.worst:
         print("\n" + listing.worst(scored, options.worst))
     if options.verdicts:

@@ -83,7 +83,9 @@ def details(item: Scored) -> str:
     shown = f"{item.value / scale:,.3f}"
     if case.measured:
         shown += f" against {case.measured / scale:,.3f} {unit} measured, {item.error or 0:+.1%}"
-    split = ", ".join(f"{name} {estimate.components[name] / GIB:.3f}" for name in COMPONENTS if estimate.components[name])
+    split = ", ".join(
+        f"{name} {estimate.components[name] / GIB:.3f}" for name in COMPONENTS if estimate.components[name]
+    )
     phases = ", ".join(f"{phase.name} {phase.allocated / GIB:.2f}" for phase in estimate.phases)
     tiers = estimate.per_gpu
     return "\n".join(
@@ -111,7 +113,10 @@ def job_line(item: Scored) -> str:
         words += [f"checkpointing {job.activation_checkpointing}", f"autocast {job.precision.autocast}", job.attention]
     elif job.inference:
         given = job.inference
-        words += [f"{given.engine} {given.version or ''}", f"{given.batch_size}x{given.prompt_length}+{given.new_tokens}"]
+        words += [
+            f"{given.engine} {given.version or ''}",
+            f"{given.batch_size}x{given.prompt_length}+{given.new_tokens}",
+        ]
     plan = job.parallelism
     if plan.fsdp:
         words.append(f"fsdp{plan.fsdp.version} {plan.fsdp.sharding}")

@@ -97,7 +97,9 @@ def case(row: Row) -> Case:
     if row["category"] == "inference_total":
         job = generation(row["model"], quantize, PROMPT, row["gen_len"] or 50)
     else:
-        job = training(row["model"], row["micro_batch"], row["seq_len"], quantize, row["n_gpus"], row["gradient_checkpointing"])
+        job = training(
+            row["model"], row["micro_batch"], row["seq_len"], quantize, row["n_gpus"], row["gradient_checkpointing"]
+        )
         chosen = [f"{target}_proj" for target in row["lora"]["targets"]]
         lora(job, row["model"], row["lora"]["r"], row["lora"].get("dropout", 0.05), chosen)
         if "mixed" in row["precision_policy"]:
@@ -107,9 +109,7 @@ def case(row: Row) -> Case:
     job.versions = versions(row["framework_version"])
     outcome = "oom" if row["outcome"] == "oom" else "fits"
     figure = COUNTERS.get(row["counter_class"], "allocated")
-    return Case(
-        row["id"], row["source_group"], job, figure, measured_bytes(row), outcome, True, row["confidence"]
-    )
+    return Case(row["id"], row["source_group"], job, figure, measured_bytes(row), outcome, True, row["confidence"])
 
 
 PROMPT = 8

@@ -103,7 +103,9 @@ def axolotl(row: Row) -> Case:
     comment = row["key_fields"].get("comment", "")
     if "- target experts" in comment:
         raise Inexpressible("the figure is for an edited config")
-    job = read_config(SHARED / "corpus" / row["corpus_path"], CLASSES.get(row["gpu"]) or gpu_of(row["gpu"]), row["n_gpus"])
+    job = read_config(
+        SHARED / "corpus" / row["corpus_path"], CLASSES.get(row["gpu"]) or gpu_of(row["gpu"]), row["n_gpus"]
+    )
     measured = row["measured_gb"] * GIB if row["measured_gb"] else None
     return made(row, "axolotl", place(job, row), "process", measured)
 

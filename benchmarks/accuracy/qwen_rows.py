@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from gpulint.job import Adapter, Fsdp, Inference, Job, Quantization, Zero
+from gpulint.job import Adapter, Inference, Job, Quantization, Zero
 
 from .case import Case, Inexpressible, Row, hardware, measured_bytes, versions
 from .figures import COUNTERS
 
 GROUP = 128
 """Weights that share a scale in Qwen's GPTQ and AWQ checkpoints (their quantization_config)."""
-
-_ = Fsdp
 
 
 def quantization_of(name: str | None) -> Quantization | None:
@@ -62,7 +60,7 @@ def readme_inference(row: Row) -> Case:
 
 
 def readme_finetune(row: Row) -> Case:
-    """finetune.py of the first Qwen: Trainer with bf16, ZeRO-2 for Q-LoRA, ZeRO-3 for full runs."""
+    """finetune.py of the first Qwen: Trainer with bf16, ZeRO-2 for Q-LoRA, ZeRO-3 for full runs, on one GPU too."""
     job = Job(model=row["model"].removesuffix("-Int4"), attention=row["attn_impl"])
     job.micro_batch_size, job.sequence_length = row["micro_batch"], row["seq_len"]
     job.gradient_accumulation_steps = row["grad_accum"]
@@ -82,6 +80,8 @@ def readme_finetune(row: Row) -> Case:
             job.adapter.prepare_kbit = True
     hardware(job, row)
     stage = (row["parallel"] or {}).get("zero_stage") or (2 if row["n_gpus"] > 1 else None)
+    if not stage and "DeepSpeed" in row["precision_policy"]:
+        stage = 3
     if stage:
         job.parallelism.zero = Zero(stage=stage, overlap_comm=True)
         job.precision.master_weights, job.precision.autocast = True, None
@@ -90,5 +90,5 @@ def readme_finetune(row: Row) -> Case:
     return Case(row["id"], row["source_group"], job, figure, measured_bytes(row), None, True, row["confidence"])
 
 
-TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj"]
-"""c_attn, c_proj, w1, w2 in the names of the catalogue's config, which describes Qwen as qwen2."""
+TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+"""c_attn, c_proj (of attention and of the MLP), w1, w2 in the catalogue's names, which describe Qwen as qwen2."""

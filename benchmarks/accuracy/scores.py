@@ -66,10 +66,13 @@ class Verdicts(NamedTuple):
 
 def score_all(cases: Iterable[Case]) -> tuple[list[Scored], list[Excluded]]:
     """Estimate every case; what the estimator refuses is excluded with its reason."""
-    scored, refused = [], []
+    scored: list[Scored] = []
+    refused: list[Excluded] = []
+    previous: tuple[object, Estimate] | None = None
     for case in cases:
         try:
-            estimate = figures.run(case.job)
+            estimate = previous[1] if previous and previous[0] is case.job else figures.run(case.job)
+            previous = (case.job, estimate)
             value = figures.value(case, estimate)
         except (NotEstimable, UnknownModel) as reason:
             refused.append(Excluded(case.id, case.group, f"not estimable: {reason}"))

@@ -2,7 +2,7 @@
 
 The optimizers of its recipes are `fused=True`. The chunked loss (8 chunks of the batch, `CEWithChunkedOutputLoss`)
 makes the head's 16-bit logits whole and upcasts one chunk at a time. Its NF4 is torchao's, with scales quantised once
-more; only the linear layers that get LoRA are packed (`quantize_base` in torchtune/modules/peft/lora.py).
+more; only the linear layers that get LoRA are packed (`quantize_base` in torchtune/modules/peft/lora.py). FSDP2 shards it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def training(row: Row) -> Job:
         if row["weights_dtype"].startswith("NF4"):
             assert isinstance(job.adapter.targets, list)  # type: ignore[union-attr]
             plain = [name for name in LINEAR if name not in job.adapter.targets]  # type: ignore[union-attr]
-            job.weights.quantization = Quantization("bnb-nf4", 4, double_quant=True, skip=plain)
+            packed = Quantization("bnb-nf4", 4, double_quant=True, skip=plain)
+            packed.storage_dtype = "bfloat16" if "fsdp" in plan else None
+            job.weights.quantization = packed
     elif row["method"] != "full" and row["category"] != "train_init":
         raise Inexpressible("the LoRA targets are not stated")
     job.versions = versions(row["framework_version"])

@@ -64,6 +64,7 @@ class Setting:
         self.dtype_width = _sharded_width(job)
         self.items = parameters(job, model)
         self.packing = _packing(job, model)
+        self.leaf_inputs = job.adapter is not None and job.activation_checkpointing != "none"
         self.shards = plan.tensor if plan.sequence else 1
         self.stream = -(-self.rows // self.shards)
         self.trainable = sum(item.elements for item in self.items if item.trainable)

@@ -31,7 +31,11 @@ def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
     """Embeddings and what else every layer reads. The embedding output stays alive through the forward pass."""
     weight = outside.need("embedding").weight
     embeds = embedding(tape, s.rows, weight, weight.n // vocabulary_rows(s), ids)
-    if s.traits.embed_scale:
+    if s.traits.embed_scale == "module":
+        embeds = scale(embeds)
+    if s.leaf_inputs and embeds.node is None:
+        tape.source(embeds)
+    if s.traits.embed_scale == "model":
         embeds = scale(embeds)
     held = [embeds]
     positions = tape.new(s.length, 8)

@@ -139,13 +139,24 @@ class Tape:
         node.recomputed = self._recomputing
         return node
 
+    def source(self, x: Tensor) -> None:
+        """Make x a leaf that wants a gradient; what is computed from it keeps it alive."""
+        self._seq += 1
+        kept = x.storage
+
+        def back(_: Tensor, _kept: object = kept) -> tuple[()]:
+            return ()
+
+        x.node = Node(self._seq, self._segment, (), back, 1)
+
     def checkpoint(
         self, layer: Callable[[Tensor], Tensor], x: Tensor, reentrant: bool = False, offload: bool = False
     ) -> Tensor:
         """Run `layer` keeping only its input, and again when backward reaches it.
 
-        `offload` keeps the input in main memory and brings it back. A non-reentrant recomputation stops after the
-        last tensor that backward needs (torch/utils/checkpoint.py).
+        `offload` keeps the input in main memory and brings it back. The input lives until the layer's backward is
+        done. A non-reentrant recomputation stops after the last tensor that backward needs; a reentrant one keeps
+        its output too (torch/utils/checkpoint.py).
         """
         recording, before = self.recording, self._saved
         self.recording = False
@@ -163,9 +174,10 @@ class Tape:
         def expand() -> Tensor:
             held.clear()
             again = self.new(n, e) if kept is None else Tensor(kept, n, e)
+            alive = [again.storage]
             if source is not None:
                 again.node, again.slot = source, slot
-                again.node = self.node((again,), lambda g, _kept=again.storage: (g,), saves=0)
+                again.node = self.node((again,), lambda g, _kept=alive: (g,), saves=0)
                 again.slot = 0
             self._stop = None if reentrant else self._saved + saves
             self._recomputing = True
@@ -175,6 +187,8 @@ class Tape:
             self._stop = None
             self._recomputing = False
             self.clear_casts()
+            if reentrant:
+                alive.append(result.storage)
             return result
 
         self._seq += 1

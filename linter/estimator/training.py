@@ -166,22 +166,23 @@ def _tiers(
 
     `low` is the peak packed without any slack and the least overhead; `high` adds scattered free blocks, the largest
     overhead, and managed memory of a paged optimizer. Managed memory counts towards the expected process too as far
-    as the GPU has room for it. The expected process stays within the card where `low` does: torch gives free blocks
-    back before it fails.
+    as the GPU has room for it. What is reserved stays within the card where `low` does: torch gives free blocks back
+    before it fails.
     """
     parallel = job.parallelism
     streams = job.data_parallel > 1 and (parallel.fsdp is not None or parallel.zero is not None)
     held = slack.reserved(peak.allocated, slack.apart(phases, plan.optimizer), streams=streams)
     overhead = runtime.process_overhead(gpu, job)
-    process, high = held.expected + overhead.total, held.high + overhead.high
+    low, high = held.low + overhead.low, held.high + overhead.high
+    expected = held.expected
+    if gpu is not None and low <= gpu.usable:
+        expected = min(expected, max(held.low, gpu.usable - overhead.total))
+    process = expected + overhead.total
     if plan.paged:
         room = max(0, gpu.usable - process) if gpu is not None else plan.paged
         process += min(plan.paged, room)
         high = max(high, min(high + plan.paged, gpu.usable)) if gpu is not None else high + plan.paged
-    low = held.low + overhead.low
-    if gpu is not None:
-        process = min(process, max(low, gpu.usable))
-    per_gpu = PerGpu(peak.allocated, held.expected, process, min(low, process), max(high, process))
+    per_gpu = PerGpu(peak.allocated, expected, process, min(low, process), max(high, process))
     if not bounded:
         per_gpu = PerGpu(peak.allocated, held.low, low, low, max(high, low))
     return per_gpu, overhead.total

@@ -27,7 +27,8 @@ class Traits(NamedTuple):
     scores        eager attention: softmax in `float32` and back, `native`, `upcast`, `biased`, `alibi`
     mlp           for gate and up in one projection: `up_first` multiplies up by act(gate)
     positions     `table` (learned) or `none`
-    embed_scale, residual_scale, logits_scale   whether embeddings, branches, logits are multiplied by a number
+    embed_scale   where embeddings are multiplied by a number: in the `module`, in the `model` behind it, or nowhere
+    residual_scale, logits_scale   whether branches and logits are multiplied by a number
     softcap       the config field that caps attention scores, "" where the model has none
     masked        whether the model always makes a 4-D mask;  sinks  whether attention has sink logits
     direct        whether torch's sdpa is called without Transformers' repeating of keys
@@ -53,7 +54,7 @@ class Traits(NamedTuple):
     mlp: str = "gate_first"
     activation: str = ""
     positions: str = "none"
-    embed_scale: bool = False
+    embed_scale: str = ""
     embed_norm: str = ""
     residual_scale: bool = False
     logits_scale: bool = False

@@ -13,8 +13,8 @@ from .tables import find_line, read_data
 
 QUANTIZED_NAMES = (
     ("nvfp4", "nvfp4"), ("mxfp4", "mxfp4"), ("gptq", "gptq"), ("awq", "awq"), ("gguf", "gguf"), ("exl2", "exl2"),
-    ("bnb-4bit", "bnb-nf4"), ("bnb-8bit", "bnb-int8"), ("nf4", "bnb-nf4"), ("fp8", "fp8"), ("w8a8", "int8"), ("w4a16", "gptq"),
-    ("int4", "int4"), ("int8", "int8"), ("4bit", "int4"), ("8bit", "int8"),
+    ("bnb-4bit", "bnb-nf4"), ("bnb-8bit", "bnb-int8"), ("nf4", "bnb-nf4"), ("fp8", "fp8"), ("w8a8", "int8"),
+    ("w4a16", "gptq"), ("int4", "int4"), ("int8", "int8"), ("4bit", "int4"), ("8bit", "int8"),
 )  # fmt: skip
 """Quantisation methods by the words that hub authors put into repository names, more specific words first."""
 

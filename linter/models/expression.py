@@ -84,11 +84,11 @@ def _number(value: Any) -> Any:
 
 
 def _ceildiv(numerator: int, denominator: int) -> int:
-    return -(-_number(numerator) // _number(denominator))
+    return int(-(-_number(numerator) // _number(denominator)))
 
 
 def _roundup(value: float, multiple: int) -> int:
-    return _number(multiple) * -(-int(_number(value)) // multiple)
+    return int(_number(multiple) * -(-int(_number(value)) // multiple))
 
 
 def _ints(value: Any) -> list[int]:

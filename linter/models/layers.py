@@ -61,7 +61,7 @@ class Layer:
 
     @property
     def gated(self) -> bool:
-        """Whether its MLP has a gate: beside the up projection, or fused with it and so twice as wide as the down one."""
+        """Whether its MLP has a gate: beside the up projection, or fused with it and so twice as wide as the down."""
         if {"gate", "gate_up", "shared_gate"} & self.roles.keys():
             return True
         up, down = self.roles.get("expert_gate_up"), self.roles.get("expert_down")

@@ -34,12 +34,12 @@ MAX_REPEATS = 12
 _data: dict[str, Any] = {}
 
 
-class NotAdaptable(Exception):
+class NotAdaptable(Exception):  # noqa: N818
     """Targets that PEFT refuses: the job stops when it attaches the adapter. The message says why."""
 
 
 class Targets(NamedTuple):
-    """What to look for: module names, a regular expression or every linear module, and parameters with their rank's factor."""
+    """What to look for: module names, a regular expression or every linear module; parameters with a factor of r."""
 
     names: frozenset[str]
     regex: re.Pattern[str] | None

@@ -144,5 +144,5 @@ class Model(NamedTuple):
         return sum(tensor.elements for tensor in self.tensors if not tensor.buffer)
 
 
-class UnknownModel(Exception):
+class UnknownModel(Exception):  # noqa: N818
     """A model that cannot be resolved; the message says why and what comes near."""

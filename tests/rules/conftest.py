@@ -55,7 +55,8 @@ def check_text(text, gpu=None, gpus=None, *, name="config.yaml", files=None, sel
     card = find(gpu) if gpu else None
     project = Project(".", card, gpus, None, open_reference)
     form = recognise(document)
-    assert form is not None
+    if form is None:
+        raise LookupError("a config of no known format")
     return Checked(text, run(form.read(document, project), project, card, selection or load_rules()))
 
 
