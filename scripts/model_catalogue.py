@@ -30,7 +30,7 @@ def write(source: dict[str, Any], folder: Path) -> None:
     keys: dict[str, str] = {}
     lines = []
     counted = disagreeing = 0
-    for name in sorted(source, key=str.lower):
+    for name in sorted(source, key=lambda name: (name.lower(), source[name]["confidence"], name)):
         entry = source[name]
         config = {key: value for key, value in entry["config"].items() if key not in DROPPED}
         text = json.dumps(config, separators=(",", ":"), sort_keys=True)

@@ -58,9 +58,10 @@ def gpu_of(name: str | None) -> str | None:
     if not name or "not stated" in name or name.endswith("class"):
         return None
     try:
-        return find(_NOT_MEMORY.sub("", name)).name
+        found: str = find(_NOT_MEMORY.sub("", name)).name
     except UnknownGpu:
         return None
+    return found
 
 
 def gpu(job: Job) -> Gpu | None:

@@ -75,11 +75,11 @@ def _sum_over_ranks(job: Job, estimate: Estimate) -> float:
     return float(estimate.per_gpu.process * job.world_size)
 
 
-def _sum_over_stages(job: Job, estimate: Estimate) -> float:
+def _sum_over_stages(job: Job, _: Estimate) -> float:
     """`device_map` over n GPUs: the peaks of the stages added up, the head on the last one only.
 
     A stage holds 1/n of weights and cache, and at its own peak the transient bytes of one layer; only the last
-    has logits. Derived from the one-GPU estimate of the same job (`estimate` is that of a job whose pipeline is 1).
+    has logits. Derived from the one-GPU estimate of the same job. What accelerate copies between devices is not in it.
     """
     count = job.hardware.gpus or 1
     whole = job.with_changes({"hardware.gpus": 1})

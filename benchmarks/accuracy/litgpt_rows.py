@@ -1,9 +1,10 @@
 """LitGPT's resource tables and tutorials as Jobs.
 
-LitGPT has its own model code: torch's one-kernel gelu where Transformers writes it out, head never tied, vocabulary padded to `padded_vocab_size` (litgpt/config.py), pure
-16-bit weights, adapters and moments with `bf16-true`, head and cross entropy in chunks of 128 tokens whose logits all
-live until the backward pass. The first step takes the longest sample. With several devices it shards with FSDP and
-checkpoints every block (finetune/lora.py at 8641822).
+LitGPT has its own model code: torch's one-kernel gelu where Transformers writes it out, the head never tied, the
+vocabulary padded to `padded_vocab_size` (litgpt/config.py). With `bf16-true` weights, adapters and moments have 16
+bits. Head and cross entropy run in chunks of 128 tokens, whose logits all live until the backward pass. The first
+step takes the longest sample. With several devices it shards with FSDP and checkpoints every block
+(finetune/lora.py at 8641822).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def model_of(name: str) -> dict[str, Any]:
     changes = {"tie_word_embeddings": False, "_name_or_path": name}
     if name in PADDED_VOCABULARY:
         changes["vocab_size"] = PADDED_VOCABULARY[name]
-    if config.get("hidden_act") in ("gelu_new", "gelu_fast"):
+    if config.get("hidden_act", "gelu_new" if config["model_type"] == "phi" else "") == "gelu_new":
         changes["hidden_act"] = "gelu_pytorch_tanh"
     return {**config, **changes}
 
@@ -104,7 +105,7 @@ def case(row: Row) -> Case:
         lora(job, row["model"], row["lora"]["r"], row["lora"].get("dropout", 0.05), chosen)
         if "mixed" in row["precision_policy"]:
             job.weights.dtype, job.precision.autocast = "float32", "bfloat16"
-            job.adapter.dtype = "float32"  # type: ignore[union-attr]
+            job.adapter.dtype = "float32"
     hardware(job, row)
     job.versions = versions(row["framework_version"])
     outcome = "oom" if row["outcome"] == "oom" else "fits"

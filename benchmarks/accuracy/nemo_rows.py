@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import yaml
+
 from gpulint.job import Job, Zero
 
 from .case import SHARED, Case, Inexpressible, Row, gpu_of

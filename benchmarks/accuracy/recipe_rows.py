@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING
 
 import yaml
+
 from gpulint.hardware.catalogue import UnknownGpu, find
 from gpulint.job import Quantization
 from gpulint.models.model import UnknownModel

@@ -21,7 +21,7 @@ ENGINE = frozenset({"kv_tokens", "profile run", "weights", "resident"})
 """Figures that are parts of an estimate, left out of the totals over whole runs."""
 
 UNSTATED = frozenset({"qwen1_readme_finetune", "axolotl", "issues", "fms kernels (approximate jobs)"})
-"""Groups whose sources do not say what was counted, or whose jobs are approximate: shown, and left out of the totals."""
+"""Groups whose sources do not say what was counted, or whose jobs are approximate: left out of the totals."""
 
 
 class Scored(NamedTuple):
@@ -35,7 +35,7 @@ class Scored(NamedTuple):
 
 
 class Score(NamedTuple):
-    """Errors of a group, as fractions. `coverage` is the share of measured values inside low..high, where it applies."""
+    """Errors of a group, as fractions. `coverage` is the share of measured values inside low..high."""
 
     name: str
     n: int
@@ -96,8 +96,11 @@ def by_group(scored: Iterable[Scored]) -> list[Score]:
             continue
         figure = item.case.figure
         groups[f"{item.case.group} / {figure}"].append(item)
-        if figure not in ENGINE and item.case.group not in UNSTATED:
-            totals[f"all / {figure.removesuffix(' summed')}"].append(item)
+        if figure not in ENGINE and item.case.group not in {*UNSTATED, "oracle"}:
+            kind = figure.removesuffix(" summed")
+            totals[f"all published / {kind}"].append(item)
+            if item.case.confidence == "high":
+                totals[f"high confidence / {kind}"].append(item)
     found = [summary(name, items) for name, items in groups.items()]
     return [*found, *(summary(name, items) for name, items in totals.items())]
 

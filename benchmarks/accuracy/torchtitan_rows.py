@@ -48,7 +48,7 @@ def training(row: Row) -> Job:
     job.parallelism.tensor = row["parallel"].get("tp", 1)
     job.parallelism.sequence = job.parallelism.tensor > 1
     version = 1 if row["sharding"].startswith("FSDP1") else 2
-    fsdp = Fsdp(version=version, wrap="transformer")  # type: ignore[arg-type]
+    fsdp = Fsdp(version=version, wrap="transformer")
     fsdp.mixed_precision = FsdpMixedPrecision("bfloat16", "float32")
     if "never" in row["sharding"]:
         fsdp.reshard_after_forward, fsdp.sharding = False, "shard_grad_op"

@@ -2,7 +2,8 @@
 
 The optimizers of its recipes are `fused=True`. The chunked loss (8 chunks of the batch, `CEWithChunkedOutputLoss`)
 makes the head's 16-bit logits whole and upcasts one chunk at a time. Its NF4 is torchao's, with scales quantised once
-more; only the linear layers that get LoRA are packed (`quantize_base` in torchtune/modules/peft/lora.py). FSDP2 shards it.
+more; only the linear layers that get LoRA are packed (`quantize_base` in torchtune/modules/peft/lora.py), and FSDP2
+shards them.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ def training(row: Row) -> Job:
     if row["lora"]:
         lora(job, row["lora"])
         if row["weights_dtype"].startswith("NF4"):
-            assert isinstance(job.adapter.targets, list)  # type: ignore[union-attr]
-            plain = [name for name in LINEAR if name not in job.adapter.targets]  # type: ignore[union-attr]
+            assert isinstance(job.adapter.targets, list)
+            plain = [name for name in LINEAR if name not in job.adapter.targets]
             packed = Quantization("bnb-nf4", 4, double_quant=True, skip=plain)
             packed.storage_dtype = "bfloat16" if "fsdp" in plan else None
             job.weights.quantization = packed
@@ -101,5 +102,5 @@ def optimizer(job: Job, text: str) -> None:
 def sharded(job: Job, row: Row, *, offload: bool) -> None:
     """FSDP over all GPUs, one unit a layer; FSDP2 from July 2024 on."""
     version = 2 if row["sharding"].startswith("FSDP2") else 1
-    job.parallelism.fsdp = Fsdp(version=version, wrap="transformer", offload=offload)  # type: ignore[arg-type]
+    job.parallelism.fsdp = Fsdp(version=version, wrap="transformer", offload=offload)
     job.parallelism.fsdp.mixed_precision = FsdpMixedPrecision("bfloat16", "bfloat16")

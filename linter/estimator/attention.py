@@ -29,7 +29,7 @@ def attention(
     whole = project(x, fused, s.rows) if fused else None
     q, k, v = _separate(x, modules, s, at) if whole is None else _fused(whole, s, at)
     if turn != "none" and "rope" in s.fused:
-        q, k = liger.rope(q, k, table)
+        q, k = liger.rope(q, k, table, s.traits.qkv == "slices")
     elif turn != "none":
         turned = ROPES[turn](q, k, table)
         q, k = turned
@@ -48,7 +48,7 @@ def attention(
 def head_norm(s: Setting) -> Norm:
     """The norm of queries and keys, or Liger's in its place."""
     found = NORMS[s.traits.head_norm]
-    if found in (NORMS["rms_bare"], NORMS["cohere"], NORMS["layer"]) or not s.fused & {"norm", "norm_copy"}:
+    if "head_norm" not in s.fused:
         return found
     in_place = "norm" in s.fused
     return lambda x, module, rows: liger.norm(x, module, rows, in_place)

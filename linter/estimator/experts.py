@@ -14,7 +14,6 @@ from .indexing import gather, repeat, split, topk, total, window
 from .matmuls import expert_matmul, grouped_linear, linear_wide
 from .mlp import dense
 from .ops import add, add_to, clamp, divide, leaf, mul, scale, shift, softmax, to, unary
-
 from .tensor import Parameter
 
 if TYPE_CHECKING:

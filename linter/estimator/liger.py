@@ -61,30 +61,43 @@ def gated_fused(both: Tensor) -> Tensor:
     return gated(contiguous(first), contiguous(second))
 
 
-def rope(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
-    """Queries and keys turned in place, and their gradients too (ops/rope.py)."""
+def rope(q: Tensor, k: Tensor, table: Table, copies: bool) -> tuple[Tensor, Tensor]:
+    """Queries and keys turned in place, on copies where they are slices; their gradients too (ops/rope.py)."""
     tape = q.storage.tape
+    first, second = (tape.new(q.n, q.e), tape.new(k.n, k.e)) if copies else (q, k)
 
     def back(gq: Tensor, gk: Tensor, _kept: object = (table.cos, table.sin)) -> tuple[Tensor, Tensor]:
         return gq, gk
 
     node = tape.node((q, k), back, slots=2)
-    turned = Tensor(q.storage, q.n, q.e, view=True), Tensor(k.storage, k.n, k.e, view=True)
+    turned = Tensor(first.storage, q.n, q.e, view=True), Tensor(second.storage, k.n, k.e, view=True)
     for slot, x in enumerate(turned):
         x.node, x.slot = node, slot
     return turned
 
 
-def head_and_loss(h: Tensor, weight: Parameter, rows: int, tape: Tape) -> Tensor:
+def cross_entropy(logits: Tensor, tape: Tape) -> Tensor:
+    """Cross entropy in place: the gradient takes the bytes of the logits (ops/cross_entropy.py)."""
+    kept, n, e = logits.storage, logits.n, logits.e
+
+    def back(_: Tensor) -> tuple[Tensor]:
+        return (Tensor(kept, n, e, view=True),)
+
+    loss = tape.new(1, 4)
+    loss.node = tape.node((logits,), back)
+    return loss
+
+
+def head_and_loss(h: Tensor, weight: Parameter, rows: int, tape: Tape, budget: int) -> Tensor:
     """Fused linear cross entropy: the gradients of h and of the head are made in the forward pass, chunk by chunk.
 
-    A chunk has the power of two at or above rows / ceil(V / h) rows. Saved: grad_input rows x h, grad_weight V x h
+    A chunk has the power of two at or above rows / ceil(V / (budget h)) rows. Saved: grad_input rows x h, grad_weight V x h
     where the head is trained. Autocast casts the head, the chunk of h and the sum's operand anew for every chunk
     (ops/fused_linear_cross_entropy.py).
     """
     width = h.n // rows
     vocabulary = weight.n // width
-    chunk = min(rows, 1 << (-(-rows // -(-vocabulary // width)) - 1).bit_length())
+    chunk = min(rows, 1 << (-(-rows // -(-vocabulary // (budget * width))) - 1).bit_length())
     gradient = tape.new(h.n, h.e)
     gradient_weight = tape.new(weight.n, weight.e) if weight.trainable else None
     losses = tape.new(rows, 4)

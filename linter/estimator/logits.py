@@ -24,7 +24,7 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
     if rows < s.rows:
         h = contiguous(window(h, rows * s.hidden))
     module = outside.role("head") or outside.need("embedding")
-    kernel = s.job.loss.kernel
+    kernel = s.loss
     if kernel in ("liger", "cut_cross_entropy") or (kernel == "chunked" and not s.whole_logits):
         tape.enter(segment)
         held = shifted_labels(s, tape)
@@ -37,6 +37,8 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
         return losses.log_probabilities(to(logits, 4) if s.autocast else logits, tape)
     if kernel == "chunked":
         return losses.in_pieces(logits, rows, tape, s.job.loss.chunk or rows)
+    if kernel == "liger_cross_entropy":
+        return liger.cross_entropy(to(logits, 4), tape)
     return cross_entropy(logits, s, tape)
 
 
@@ -44,7 +46,7 @@ def fused(kernel: str, h: Tensor, module: Linear, rows: int, s: Setting, tape: T
     """Head and loss in one."""
     weight: Parameter = module.weight
     if kernel == "liger":
-        return liger.head_and_loss(h, weight, rows, tape)
+        return liger.head_and_loss(h, weight, rows, tape, s.traits.liger_chunk)
     if kernel == "cut_cross_entropy":
         return losses.cut(h, weight, rows, tape)
     return losses.tiled(h, weight, rows, tape, s.job.loss.chunk)

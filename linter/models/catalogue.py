@@ -44,8 +44,10 @@ class CatalogueRow(NamedTuple):
 
 
 def find(name: str) -> CatalogueRow | None:
-    """The row of a hub id, upper and lower case alike."""
-    line = find_line(_content("catalogue.tsv"), name.lower().encode() + b"\t")
+    """The row of a hub id, upper and lower case alike; of ids that differ in case only, the one written alike."""
+    lower = name.lower().encode() + b"\t"
+    content = _content("catalogue.tsv")
+    line = find_line(content, lower + name.encode() + b"\t") or find_line(content, lower)
     return _row(line) if line is not None else None
 
 

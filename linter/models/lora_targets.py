@@ -57,7 +57,7 @@ class Targets(NamedTuple):
         """The layers whose copy is adapted, () for a module outside a stack, None when it is not."""
         name = tensor.module
         if self.every_linear:
-            return (tensor.layers or ()) if tensor.linear and tensor.role != "head" else None
+            return (tensor.layers or ()) if tensor.linear and tensor.role not in ("head", "embedding") else None
         if tensor.layers is None:
             if self.regex is not None:
                 return () if self.regex.fullmatch(name) else None

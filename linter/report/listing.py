@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from ..hardware.gpu import Gpu
     from ..models.catalogue import CatalogueRow
-    from ..rules.rule import Rule
+    from ..rules.load import RuleFile
 
 
-def rules(known: Sequence[Rule], output_format: str) -> str:
+def rules(known: Sequence[RuleFile], output_format: str) -> str:
     """The rules; as JSON with everything their files say."""
     if output_format == "json":
         return json.dumps({"schema": "gpulint-rules/1", "rules": [rule.source for rule in known]}, indent=2)

@@ -37,5 +37,7 @@ def test_odd_values_anywhere_are_survived(check, data):
     gpu, gpus = data.draw(st.sampled_from([None, "h100-80gb", "t4"])), data.draw(st.sampled_from([None, 1, 8]))
     try:
         check(json.dumps(config), gpu, gpus)
-    except (SourceError, LookupError) as error:
-        assert not isinstance(error, KeyError | IndexError)
+    except (KeyError, IndexError):
+        raise
+    except (SourceError, LookupError):
+        return

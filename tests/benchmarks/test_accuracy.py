@@ -1,0 +1,170 @@
+"""The scorer of estimates against published figures."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.accuracy import figures, fms_rows, listing, litgpt_rows, recipe_rows, record, scores, sources
+from benchmarks.accuracy.case import GIB, Case, Inexpressible, gpu_of, versions
+from benchmarks.accuracy.scores import Score, Verdicts
+from gpulint.job import Inference, Job
+
+
+@pytest.fixture(scope="module")
+def everything(shared):
+    return sources.everything()
+
+
+@pytest.fixture(scope="module")
+def scored(everything):
+    return scores.score_all(everything[0])
+
+
+def job(**fields) -> Job:
+    return Job(model="meta-llama/Llama-2-7b-hf", method="full", micro_batch_size=1, sequence_length=512, **fields)
+
+
+def case(measured, outcome=None, figure="allocated", **fields) -> Case:
+    made = job(**fields)
+    made.hardware.gpu = "a100-80gb"
+    return Case("row", "group", made, figure, measured, outcome)
+
+
+def test_versions_are_read_from_a_sentence():
+    text = "torch 2.4.1, transformers 4.45.2, lit-gpt commit 8641822, bitsandbytes==0.43.3+cu121"
+    assert versions(text) == {"torch": "2.4.1", "transformers": "4.45.2", "bitsandbytes": "0.43.3"}
+    assert versions(None) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("NVIDIA A100-SXM4-40GB", "a100-40gb"),
+        ("H100 80GB (79.20 GiB)", "h100-80gb"),
+        ("not stated in log", None),
+        ("48GB class", None),
+        ("Quantum 9000", None),
+    ],
+)
+def test_gpu_names(name, expected):
+    assert gpu_of(name) == expected
+
+
+def test_error_is_relative_to_the_measured_value():
+    estimate = figures.run(case(1).job)
+    exact = case(float(estimate.per_gpu.allocated))
+    double = case(estimate.per_gpu.allocated / 2)
+    found, refused = scores.score_all([exact, double])
+    assert [item.error for item in found] == [0.0, 1.0]
+    assert not refused
+
+
+def test_only_the_process_has_an_interval():
+    process = scores.score_all([case(70 * GIB, figure="process")])[0][0]
+    inside = process.estimate.per_gpu.low <= 70 * GIB <= process.estimate.per_gpu.high
+    assert process.covered is inside
+    assert scores.score_all([case(70 * GIB)])[0][0].covered is None
+
+
+def test_what_the_estimator_refuses_is_listed_with_its_reason():
+    unknown = case(1)._replace(job=Job(model="nobody/nothing", micro_batch_size=1, sequence_length=1))
+    found, refused = scores.score_all([unknown])
+    assert not found
+    assert "nobody/nothing" in refused[0].reason
+
+
+def test_summary_statistics():
+    estimate = figures.run(case(1).job)
+    size = estimate.per_gpu.allocated
+    items, _ = scores.score_all([case(size), case(size / 1.1), case(size / 0.8)])
+    total = scores.summary("x", items)
+    assert total.n == 3
+    assert total.mape == pytest.approx(0.1)
+    assert total.median == pytest.approx(0.0)
+    assert (total.over, total.under) == (pytest.approx(0.1), pytest.approx(-0.2))
+
+
+def test_verdicts_count_missed_and_alarms():
+    fits, oom = case(None, "fits"), case(None, "oom")
+    items, _ = scores.score_all([fits, oom])
+    answer = items[0].estimate.verdict
+    whole = next(found for found in scores.verdicts(items) if found.name == "all")
+    assert whole.counts == {"fits": {answer: 1}, "oom": {answer: 1}}
+    assert whole.missed == (answer == "fits")
+    assert whole.alarms == (answer == "exceeds")
+
+
+def test_stages_of_a_layer_split_hold_a_share_each_and_the_head_once():
+    made = Job(kind="inference", model="meta-llama/Llama-2-7b-hf")
+    made.weights.dtype = "bfloat16"
+    made.inference = Inference(batch_size=1, prompt_length=1024, new_tokens=16)
+    made.hardware.gpus = 2
+    whole = figures.run(made.with_changes({"hardware.gpus": 1})).per_gpu.allocated
+    both = figures.FIGURES["allocated summed"](made, figures.run(made))
+    one = figures.FIGURES["allocated summed"](made.with_changes({"hardware.gpus": 1}), figures.run(made))
+    assert one == pytest.approx(whole, rel=0.001)
+    assert whole < both < 1.1 * whole
+
+
+def test_a_worse_mean_a_smaller_group_and_a_missed_run_are_noticed():
+    before = record.build([Score("a", 3, 0.10, 0, 0, 0, 0, None)], [Verdicts("all", {"fits": {}, "oom": {}})])
+    same = record.build([Score("a", 3, 0.101, 0, 0, 0, 0, None)], [Verdicts("all", {"fits": {}, "oom": {}})])
+    worse = record.build([Score("a", 3, 0.11, 0, 0, 0, 0, None)], [Verdicts("all", {"fits": {}, "oom": {"fits": 1}})])
+    fewer = record.build([Score("a", 2, 0.01, 0, 0, 0, 0, None)], [Verdicts("all", {"fits": {}, "oom": {}})])
+    assert not record.worse(before, same)
+    assert len(record.worse(before, worse)) == 2
+    assert len(record.worse(before, fewer)) == 1
+
+
+def test_tables():
+    rows = listing.score_rows([Score("a", 3, 0.1, -0.02, 0.2, 0.3, -0.4, 0.5)])
+    assert rows == [("a", "3", "10.0%", "-2.0%", "20.0%", "+30.0%", "-40.0%", "50%")]
+    assert listing.markdown(listing.HEAD, rows).splitlines()[2] == "| " + " | ".join(rows[0]) + " |"
+
+
+def test_details_name_what_a_row_consists_of():
+    text = listing.details(scores.score_all([case(70 * GIB, "fits")])[0][0])
+    assert "70.000 GiB measured" in text
+    assert "optimizer" in text
+    assert "outcome fits" in text
+
+
+def test_litgpt_head_is_never_tied():
+    assert litgpt_rows.model_of("google/gemma-2b")["tie_word_embeddings"] is False
+    assert litgpt_rows.model_of("microsoft/phi-1_5")["hidden_act"] == "gelu_pytorch_tanh"
+    with pytest.raises(Inexpressible):
+        litgpt_rows.quantization_of("bnb.nf5")
+
+
+def test_bfloat16_is_not_taken_for_float16():
+    row = {
+        "model": "mistralai/Mistral-7B-v0.1", "attn_impl": "sdpa", "micro_batch": 1, "seq_len": 64, "lora": None,
+        "precision_policy": "weights bfloat16; no autocast (pure bfloat16)", "quantization": None, "sharding": None,
+        "fused_ce": "HF default CE (fp32 logits)", "gpu": None, "n_gpus": 1, "framework_version": None,
+    }  # fmt: skip
+    made = fms_rows.job_of(row)
+    assert (made.weights.dtype, made.precision.autocast) == ("bfloat16", None)
+
+
+def test_command_lines_become_files():
+    text = recipe_rows.config_text("a/b", ["--max-model-len", "4096", "--enforce-eager", "--kv-cache-dtype=fp8"], 2)
+    assert text.splitlines() == [
+        "model: a/b", "max-model-len: 4096", "enforce-eager: true", "kv-cache-dtype: fp8", "tensor-parallel-size: 2",
+    ]  # fmt: skip
+
+
+def test_every_row_is_scored_or_has_its_reason(everything, shared_data):
+    cases, excluded = everything
+    named = {item.id for item in [*cases, *excluded]}
+    for table in ("measurements", "outcomes"):
+        assert not {row["id"] for row in shared_data(table)} - named
+    assert sum(item.group == "oracle" and item.figure == "allocated" for item in cases) == len(shared_data("oracle"))
+    assert all(item.reason for item in excluded)
+
+
+def test_accuracy_does_not_get_worse(scored):
+    if not record.PATH.exists():
+        pytest.skip("nothing is recorded yet")
+    found, _ = scored
+    now = record.build(scores.by_group(found), scores.verdicts(found))
+    assert not record.worse(record.read(), now)
