@@ -24,7 +24,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 MODEL = "NousResearch/Meta-Llama-3-8B"
-CONFIG = {
+CONFIG: dict[str, object] = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
     "hidden_size": 4096,
@@ -37,6 +37,8 @@ CONFIG = {
     "tie_word_embeddings": False,
     "torch_dtype": "bfloat16",
 }
+PARSE = "import click, json, yaml; yaml.load(open"
+
 LINES = 100
 """Lines of the config that is checked: keys that count, then comments."""
 
@@ -53,11 +55,10 @@ class Hub(BaseHTTPRequestHandler):
         self._answer(body=True)
 
     def _answer(self, *, body: bool) -> None:
+        content: dict[str, object] = CONFIG
         if self.path.startswith("/api/models/"):
             content = {"id": MODEL, "modelId": MODEL, "sha": "0" * 40, "library_name": "transformers", "config": CONFIG}
-        elif self.path.endswith("/config.json"):
-            content = CONFIG
-        else:
+        elif not self.path.endswith("/config.json"):
             self.send_error(404)
             return
         text = json.dumps(content).encode()
@@ -97,7 +98,7 @@ def commands(config: str, peers: Path | None) -> dict[str, list[str]]:
     timed = {
         "gpulint check": [python, "-m", "gpulint", "check", "--isolated", config],
         "python -c pass": [python, "-c", "pass"],
-        "python, click and PyYAML": [python, "-c", f"import click, json, yaml; yaml.load(open({config!r}), yaml.CSafeLoader)"],
+        "python, click and PyYAML": [python, "-c", f"{PARSE}({config!r}), yaml.CSafeLoader)"],
     }
     if peers is not None:
         timed["fitcheck-llm"] = [str(peers / "fitcheck"), MODEL, "--qlora", "--gpu", "4090", "--json"]
@@ -143,9 +144,8 @@ def main() -> None:
     print(f"{'command':<28} {'median ms':>9} {'min':>7} {'max':>7} {'ratio':>7}   ({options.rounds} rounds)")
     for name, times in seconds.items():
         median = statistics.median(times)
-        print(
-            f"{name:<28} {median * 1000:>9.0f} {min(times) * 1000:>7.0f} {max(times) * 1000:>7.0f} {median / base:>7.2f}"
-        )
+        low, high = min(times) * 1000, max(times) * 1000
+        print(f"{name:<28} {median * 1000:>9.0f} {low:>7.0f} {high:>7.0f} {median / base:>7.2f}")
 
 
 if __name__ == "__main__":

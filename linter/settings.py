@@ -69,20 +69,20 @@ def load(config: str | None = None, *, isolated: bool = False, directory: str = 
     if isolated:
         return Settings(root=root)
     if config is not None:
-        return _from_file(config, root, required=True)
+        return _from_file(config, root) or Settings(root=root)
     for name in ("gpulint.toml", "pyproject.toml"):
         path = os.path.join(root, name)
         if os.path.isfile(path):
-            settings = _from_file(path, root, required=name == "gpulint.toml")
+            settings = _from_file(path, root)
             if settings is not None:
                 return settings
     return Settings(root=root)
 
 
-def _from_file(path: str, root: str, *, required: bool) -> Any:
+def _from_file(path: str, root: str) -> Settings | None:
     from .source.read import read
 
-    if not required:
+    if os.path.basename(path) == "pyproject.toml":
         with open(path, encoding="utf-8", errors="replace") as file:
             if "[tool.gpulint" not in file.read():
                 return None
@@ -99,7 +99,7 @@ def _from_file(path: str, root: str, *, required: bool) -> Any:
     return _settings(document, table, root)
 
 
-_KEYS: dict[str, tuple[str, type]] = {
+_KEYS: dict[str, tuple[str, type[Any]]] = {
     "gpu": ("configured_gpu", str),
     "gpus": ("configured_gpus", int),
     "nodes": ("configured_nodes", int),
@@ -121,7 +121,7 @@ def _settings(document: Document, table: Node, root: str) -> Settings:
         if key not in _KEYS:
             raise SettingsError(f"{place}: unknown setting {key!r}; known are {', '.join(_KEYS)}")
         name, kind = _KEYS[key]
-        value = node.plain()
+        value: Any = node.plain()
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise SettingsError(f"{place}: {key} takes {_TYPE_NAMES[kind]}")
         if kind is int and value < 1:

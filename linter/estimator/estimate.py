@@ -127,5 +127,5 @@ class Estimate:
         return self.per_gpu.process
 
 
-class NotEstimable(Exception):
+class NotEstimable(Exception):  # noqa: N818  (the name of the contract)
     """A job whose memory cannot be derived; the message says what is missing, for people."""

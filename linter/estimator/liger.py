@@ -91,9 +91,9 @@ def cross_entropy(logits: Tensor, tape: Tape) -> Tensor:
 def head_and_loss(h: Tensor, weight: Parameter, rows: int, tape: Tape, budget: int) -> Tensor:
     """Fused linear cross entropy: the gradients of h and of the head are made in the forward pass, chunk by chunk.
 
-    A chunk has the power of two at or above rows / ceil(V / (budget h)) rows. Saved: grad_input rows x h, grad_weight V x h
-    where the head is trained. Autocast casts the head, the chunk of h and the sum's operand anew for every chunk
-    (ops/fused_linear_cross_entropy.py).
+    A chunk has the power of two at or above rows / ceil(V / (budget h)) rows. Saved: grad_input rows x h, and
+    grad_weight V x h where the head is trained. Autocast casts the head, the chunk of h and the sum's operand anew for
+    every chunk (ops/fused_linear_cross_entropy.py).
     """
     width = h.n // rows
     vocabulary = weight.n // width

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..job import Job
     from ..models.model import Model
     from .parameters import Parameter
+    from .traits import Traits
 
 ACTIVATION_FIELDS = ("hidden_activation", "hidden_act", "activation_function", "activation")
 NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
@@ -49,6 +50,7 @@ class Setting:
         self.value_dim = (shape.v_head_dim or shape.head_dim) if self.latent else shape.head_dim
         self.order = self.traits.order
         self.release = release(job)
+        self.loss = _loss(job.loss.kernel, self.traits)
         self.fused = frozenset(self.traits.liger) if job.liger_kernels else frozenset()
         self.hidden = shape.hidden
         self.top_k = shape.experts_per_token
@@ -164,12 +166,19 @@ def text_config(config: dict[str, Any]) -> dict[str, Any]:
     return config
 
 
-def attention_implementation(job: Job, found: Any, config: dict[str, Any]) -> str:
+def attention_implementation(job: Job, found: Traits, config: dict[str, Any]) -> str:
     """The kernel family that runs. With soft-capped scores Transformers refuses sdpa and falls back to eager."""
     stated = job.attention
     if stated in ("sdpa", "flex") and ((found.softcap and config.get(found.softcap, True)) or found.sinks):
         return "eager"
     return stated
+
+
+def _loss(kernel: str, found: Traits) -> str:
+    """The loss kernel that runs: Liger leaves a model type that it does not know as it is."""
+    if kernel != "liger" or "loss" in found.liger:
+        return kernel
+    return "liger_cross_entropy" if "cross_entropy" in found.liger else "torch"
 
 
 def _sharded_width(job: Job) -> int | None:

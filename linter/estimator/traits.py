@@ -36,7 +36,8 @@ class Traits(NamedTuple):
     router        softmax, sigmoid, softmax_wide, chosen (softmax over the chosen)
     weights       width of the routing weights: `wide` (float32) or `narrow` (that of the logits)
     gate          gating of experts: `default` or `clamped` (gpt-oss)
-    liger         what Liger replaces: rope, norm (norm_copy: not in place), head_norm, mlp, experts, loss, cross_entropy
+    liger         what Liger replaces: rope, norm (norm_copy: not in place), head_norm, mlp, experts (run as stock ones
+                  here), loss, cross_entropy
     liger_chunk   how many times the usual budget a chunk of its fused loss may take
     shared        shared experts: "", `after` or `before` (with a sigmoid gate) the routed ones
     """

@@ -100,9 +100,7 @@ class JobBuilder:
     def from_entry(self, path: str, value: Any, entry: Entry, key: str, note: str = "") -> None:
         """Set a field from a key of the file; `key` is the dotted key as the user would search for it."""
         self._set(path, value)
-        self.job.origins[path] = Origin(
-            "file", note, self.document.path, key, entry.value.span, entry.key.span
-        )
+        self.job.origins[path] = Origin("file", note, self.document.path, key, entry.value.span, entry.key.span)
 
     def from_document(self, document: Document, path: str, value: Any, entry: Entry, key: str, note: str = "") -> None:
         """Set a field from a key of another file (a DeepSpeed JSON that the config names)."""

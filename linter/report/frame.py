@@ -9,6 +9,8 @@ from .printable import printable, without_secrets
 from .style import Style
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..finding import Location
 
 WIDTH = 120
@@ -47,7 +49,7 @@ def _visible(source: str) -> str:
     return printable(without_secrets(source))
 
 
-def _under(source: str, location: Location, mark: str, paint: object) -> str:
+def _under(source: str, location: Location, mark: str, paint: Callable[[str], str]) -> str:
     span = location.span
     start = min(span.column - 1, len(source))
     end = span.end_column - 1 if span.end_line == span.line else len(source.rstrip())
@@ -55,4 +57,4 @@ def _under(source: str, location: Location, mark: str, paint: object) -> str:
     width = max(1, len(printable(source[start:end])))
     if blanks >= WIDTH:
         blanks, width = WIDTH, 1
-    return " " * blanks + paint(mark * min(width, max(1, WIDTH - blanks)))  # type: ignore[operator]
+    return " " * blanks + paint(mark * min(width, max(1, WIDTH - blanks)))

@@ -77,9 +77,9 @@ def _suggestions(finding: Finding, style: Style) -> list[str]:
     if not finding.suggestions:
         return []
     measured = [suggestion for suggestion in finding.suggestions if suggestion.per_gpu is not None]
-    lines = ["  = help, each checked to fit:" if measured else "  = help:"]
+    lines = ["  = help, each estimated again:" if measured else "  = help:"]
     width = max(len(printable(suggestion.text)) for suggestion in finding.suggestions)
-    lines.extend(f"    {_suggestion(suggestion, min(width, 84), style)}" for suggestion in finding.suggestions)
+    lines.extend(f"    {_suggestion(suggestion, min(width, 100), style)}" for suggestion in finding.suggestions)
     return lines
 
 

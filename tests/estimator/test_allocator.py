@@ -5,10 +5,11 @@ from __future__ import annotations
 from statistics import mean
 
 import pytest
-from gpulint.estimator.allocator import block_size, reserved, segment_size
-from gpulint.units import MIB
 from hypothesis import given
 from hypothesis import strategies as st
+
+from gpulint.estimator.allocator import block_size, reserved, segment_size
+from gpulint.units import MIB
 
 SIZES = st.integers(0, 1 << 40)
 

@@ -6,6 +6,9 @@ import re
 from statistics import mean, median
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.inference import estimate_inference
 from gpulint.hardware.catalogue import find
@@ -13,8 +16,6 @@ from gpulint.job import Job
 from gpulint.models.model import UnknownModel
 from gpulint.models.resolve import resolve
 from gpulint.units import GIB
-from hypothesis import given
-from hypothesis import strategies as st
 
 LLAMA_8B = {
     "model_type": "llama",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from gpulint.estimator.inference import estimate_inference
 from gpulint.hardware.catalogue import find
 from gpulint.job import Job

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from gpulint.estimator.kv_cache import bytes_per_token, cache_bytes, layer_caches, sequence_bytes
-from gpulint.models.resolve import resolve
 from hypothesis import given
 from hypothesis import strategies as st
+
+from gpulint.estimator.kv_cache import bytes_per_token, cache_bytes, layer_caches, sequence_bytes
+from gpulint.models.resolve import resolve
 
 SMALL = {
     "hidden_size": 64,

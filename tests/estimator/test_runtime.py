@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import gpulint.estimator.runtime as runtime
 import pytest
+
+import gpulint.estimator.runtime as runtime
 from gpulint.estimator.runtime import allocated_workspace, communicators, process_overhead
 from gpulint.hardware.catalogue import find, gpus
 from gpulint.job import Job

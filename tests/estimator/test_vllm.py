@@ -6,8 +6,11 @@ import json
 import re
 from pathlib import Path
 
-import gpulint.estimator.vllm_settings as vllm_settings
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import gpulint.estimator.vllm_settings as vllm_settings
 from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.inference import estimate_inference
 from gpulint.estimator.kv_cache import layer_caches
@@ -18,8 +21,6 @@ from gpulint.job import Job
 from gpulint.models.model import UnknownModel
 from gpulint.models.resolve import resolve
 from gpulint.units import GIB
-from hypothesis import assume, given
-from hypothesis import strategies as st
 
 LLAMA_8B = {
     "model_type": "llama",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from gpulint.formats.format import Project
 from gpulint.formats.registry import find
 from gpulint.source.edit import apply

@@ -4,6 +4,7 @@ import json
 import os
 
 import pytest
+
 from gpulint.formats import hf_trainer, job, llamafactory, llamafactory_method, training_sharding, vllm
 from gpulint.formats.format import Project
 from gpulint.source.document import SourceError

@@ -4,13 +4,14 @@ and an edit the job it promises."""
 import json
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
 from gpulint.formats import llamafactory_method, training_sharding
 from gpulint.formats.keys import load
 from gpulint.job import Job, field_paths
 from gpulint.source.document import SourceError
 from gpulint.source.read import parse
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
 WORDS = st.sampled_from(

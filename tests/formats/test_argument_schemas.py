@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from gpulint.formats.flavours import flavours
 from gpulint.formats.keys import default, load, upstream
 

@@ -1,4 +1,5 @@
 import pytest
+
 from gpulint.formats import axolotl_parallel
 from gpulint.formats.registry import recognise
 from gpulint.hardware.catalogue import find as find_gpu

@@ -1,4 +1,5 @@
 import pytest
+
 from gpulint.formats import axolotl_parallel
 from gpulint.formats.axolotl_edits import _DEEPSPEED_FILES, keys_for
 from gpulint.formats.format import Project

@@ -1,4 +1,5 @@
 import pytest
+
 from gpulint.formats.coercion import accepts, as_boolean, as_integer, as_number, type_text
 from gpulint.source.node import Node, Span
 

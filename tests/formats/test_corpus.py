@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from gpulint.formats import accelerate, axolotl, axolotl_parallel, axolotl_weights, deepspeed
 from gpulint.formats.format import Project
 from gpulint.source.document import SourceError

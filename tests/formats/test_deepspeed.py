@@ -1,6 +1,7 @@
 import json
 
 import pytest
+
 from gpulint.formats.deepspeed import AutoValues, apply
 from gpulint.formats.format import JobBuilder
 from gpulint.job import Adapter, Zero

@@ -1,4 +1,5 @@
 import pytest
+
 from gpulint.formats import training_sharding
 from gpulint.formats.registry import recognise
 from gpulint.source.read import parse

@@ -1,4 +1,5 @@
 import pytest
+
 from gpulint.formats import training_sharding
 
 TRL = """\

@@ -1,6 +1,7 @@
 import json
 
 import pytest
+
 from gpulint.job import Job, field_paths
 from gpulint.source.document import SourceError
 

@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from gpulint.formats import keys
 from gpulint.formats.keys import MAX_SUGGESTIONS, default, key_problems, nearest, unknown_keys
 from gpulint.source.read import parse

@@ -1,4 +1,5 @@
 import pytest
+
 from gpulint.formats import llamafactory_method, training_sharding
 
 FULL = """\

@@ -1,6 +1,7 @@
 import json
 
 import pytest
+
 from gpulint.formats.model_facts import find_model, hidden_size
 
 LLAMA = {

@@ -1,4 +1,5 @@
 import pytest
+
 from gpulint.formats.format import Project
 from gpulint.formats.references import find, hint_from_name
 from gpulint.source.document import SourceError

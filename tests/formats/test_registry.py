@@ -2,6 +2,7 @@ import subprocess
 import sys
 
 import pytest
+
 from gpulint.formats.registry import FORMAT_NAMES, find, recognise
 from gpulint.source.read import parse
 

@@ -3,12 +3,13 @@
 import json
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
 from gpulint.formats import axolotl_parallel, axolotl_weights
 from gpulint.formats.keys import load
 from gpulint.job import Job, field_paths
 from gpulint.source.document import SourceError
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
 WORDS = st.sampled_from(

@@ -1,4 +1,5 @@
 import pytest
+
 from gpulint.formats.arguments import Arguments
 from gpulint.formats.format import JobBuilder
 from gpulint.formats.trl import set_objective

@@ -1,4 +1,5 @@
 import pytest
+
 from gpulint.formats.registry import recognise
 from gpulint.formats.vllm_engine import human_readable
 from gpulint.source.read import parse

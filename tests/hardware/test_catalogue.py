@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from gpulint.hardware.catalogue import UnknownGpu, ambiguity, find, gpus, instance, parse
-from gpulint.units import GIB, MIB
 from hypothesis import given
 from hypothesis import strategies as st
+
+from gpulint.hardware.catalogue import UnknownGpu, ambiguity, find, gpus, instance, parse
+from gpulint.units import GIB, MIB
 
 
 @pytest.mark.parametrize(

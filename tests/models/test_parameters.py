@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+
 from gpulint.models.build import build
 from gpulint.models.catalogue import config_of, find, search
 

@@ -16,6 +16,9 @@ note: "##[error]x \\u202e"
 """
 
 
+EDIT = Edit("train.yaml", 25, 25, "a: 1\n")
+
+
 def span_of(text: str, piece: str) -> Span:
     start = text.index(piece)
     line = text.count("\n", 0, start) + 1
@@ -55,7 +58,7 @@ def report(estimate) -> Report:
         location=Location("train.yaml", span_of(TEXT, "adamw_torch")),
         related=(Location("train.yaml", span_of(TEXT, "org/model-8b"), "8.03 B parameters"),),
         suggestions=(
-            Suggestion("adapter: qlora, load_in_4bit: true", 10 * GIB, "unsafe", (Edit("train.yaml", 25, 25, "a: 1\n"),)),
+            Suggestion("adapter: qlora, load_in_4bit: true", 10 * GIB, "unsafe", (EDIT,)),
             Suggestion("a GPU with more memory: h200-141gb", 92 * GIB),
         ),
         estimate=estimate,

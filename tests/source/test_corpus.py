@@ -7,6 +7,7 @@ import json
 import pytest
 import yaml
 from comparison import same
+
 from gpulint.source.document import SourceError
 from gpulint.source.read import read
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import yaml
+
 from gpulint.finding import Edit
 from gpulint.source.edit import EditError, apply, change, remove_key, rename_key, set_key, set_keys
 from gpulint.source.read import parse

@@ -5,12 +5,13 @@ import string
 
 import yaml
 from comparison import same
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
 from gpulint.source.document import SourceError
 from gpulint.source.edit import EditError, apply, remove_key, rename_key, set_key
 from gpulint.source.places import Places
 from gpulint.source.read import parse
-from hypothesis import assume, example, given, settings
-from hypothesis import strategies as st
 
 KEYS = st.text(alphabet=string.ascii_lowercase + "_", min_size=1, max_size=6) | st.sampled_from(["on", "a b", "é"])
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=8) | st.sampled_from(

@@ -4,11 +4,12 @@ import json
 
 import pytest
 from comparison import same, scalars
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from gpulint.source.document import Document, SourceError
 from gpulint.source.limits import MAX_DEPTH
 from gpulint.source.read import parse
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 
 def read(text: str) -> Document:

@@ -6,12 +6,13 @@ import subprocess
 import sys
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
 from gpulint.source.document import SourceError
 from gpulint.source.limits import MAX_BYTES
 from gpulint.source.places import Places, lines
 from gpulint.source.read import parse, read
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 
 def reason(path: str) -> str:

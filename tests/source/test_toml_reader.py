@@ -4,11 +4,12 @@ import math
 
 import pytest
 from comparison import same, scalars
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
 from gpulint.source.document import Document, SourceError
 from gpulint.source.limits import MAX_DEPTH
 from gpulint.source.read import parse
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 CONFIG = """\
 # a run

@@ -3,12 +3,13 @@ from __future__ import annotations
 import pytest
 import yaml
 from comparison import same, scalars
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
 from gpulint.source import yaml_events
 from gpulint.source.document import Document, SourceError
 from gpulint.source.limits import MAX_DEPTH
 from gpulint.source.read import parse
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 CONFIG = """\
 # a run

@@ -5,11 +5,12 @@ import math
 import pytest
 import yaml
 from comparison import same
+from hypothesis import given
+from hypothesis import strategies as st
+
 from gpulint.source.document import SourceError
 from gpulint.source.read import parse
 from gpulint.source.yaml_scalar import resolve
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 @pytest.mark.parametrize(
