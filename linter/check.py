@@ -108,12 +108,16 @@ def _check_file(found: Found, settings: Settings, rules: Selection) -> _Outcome:
         reason = error.reason if error.path == path else str(error)
         return _Outcome(FileResult(path, name, "error", reason, error.line, error.column), [], {})
     except Exception as error:  # a defect of ours on one file must not hide what the others hold
-        reason = f"{INTERNAL_ERROR} ({type(error).__name__}: {error}); please report it"
-        return _Outcome(FileResult(path, form.name if form else None, "error", " ".join(reason.split())), [], {})
+        return _Outcome(FileResult(path, form.name if form else None, "error", internal_error(error)), [], {})
     kept = [item for item in findings if not opened.directives.ignores(item.location.span.line, item.rule, item.name)]
     texts = {document.path: document.text}
     texts |= {other.path: other.text for other in opened.reading.references.values()}
     return _Outcome(FileResult(path, form.name, "checked"), kept, texts, len(findings) - len(kept))
+
+
+def internal_error(error: Exception) -> str:
+    """One line about a defect of gpulint itself."""
+    return " ".join(f"{INTERNAL_ERROR} ({type(error).__name__}: {error}); please report it".split())
 
 
 def _rooted(settings: Settings, path: str) -> Settings:

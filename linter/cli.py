@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from . import __version__, check
+from .check import internal_error
 from .settings import FAIL_ON, Settings, SettingsError, load
 
 if TYPE_CHECKING:
@@ -120,6 +121,8 @@ def estimate_command(
             failed = _complain(str(error))
         except (NotEstimable, UnknownModel) as error:
             failed = _complain(f"{file}: {error}")
+        except Exception as error:  # as in `check`: a defect on one file must not hide the others
+            failed = _complain(f"{file}: {internal_error(error)}")
     if output_format == "json":
         from .report import json_estimate
 

@@ -130,9 +130,12 @@ def _row(row: Table, dims: Table, conditions: dict[str, str], stacks: Table) -> 
 
 
 def _dim(dim: str, row: Table, dims: Table) -> str:
+    """A traced dimension as the table says it: `dims` maps `name=dim` to another expression, `~text` replaces text."""
     for pattern, replacement in dims.items():
         name, _, value = pattern.rpartition("=")
-        if value == dim and re.search(name, row["name"]):
+        if pattern.startswith("~"):
+            dim = dim.replace(pattern[1:], replacement)
+        elif value == dim and re.search(name, row["name"]):
             return str(replacement)
     dim = re.sub(r"//1(?!\d)", "", dim)
     if any(int(number) >= 16 for number in re.findall(r"(?<![\w.])\d+(?![\w.])", dim)):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def feed_forward(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     """Gated (separate or fused gate and up), plain, or a mixture of experts, by the modules that the layer has."""
     if modules.role("expert_gate_up") is None:
-        return dense(x, modules, s, "")
+        return dense(x, modules, s, "" if modules.role("down") is not None else "shared_")
     if modules.role("shared_down") is None or s.traits.gate == "dense":
         return routed(x, modules, s)
     if s.traits.shared == "before":

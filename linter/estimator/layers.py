@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 
+MIXING = ("o", "ssm", "conv")
+FEEDING = ("down", "expert_down", "shared_down")
+"""The roles of the last projections of the two branches."""
+
+
 class Layer:
     """One decoder layer of a kind. `table`, `mask` and `positions` are made once for all layers."""
 
@@ -37,9 +42,14 @@ class Layer:
         sinks = self.modules.leaf("sinks") if s.traits.sinks else None
         self.at: Heads = s.at() if sinks is None else s.at()._replace(sinks=sinks.weight)
         self.turn = s.turn(layer)
+        self.mixing = any(self.modules.role(role) is not None for role in MIXING)
+        self.single = not (self.mixing and any(self.modules.role(role) is not None for role in FEEDING))
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The layer's output."""
+        """The layer's output. State-space models and Nemotron-H have layers of one branch."""
+        if self.single:
+            branch = self.attention if self.mixing else self.mlp
+            return add(x, branch(self.norm(x, 0)))
         return ORDERS[self.s.order](self, x)
 
     def norm(self, x: Tensor, slot: int) -> Tensor:

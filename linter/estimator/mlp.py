@@ -20,8 +20,8 @@ def dense(x: Tensor, modules: Modules, s: Setting, prefix: str) -> Tensor:
     """down(act(gate(x)) * up(x)), or down(act(up(x))); `prefix` selects the roles of shared experts."""
     act = activation(s.activation)
     down = modules.need(prefix + "down")
-    fused = modules.role(prefix + "gate_up")
     gate, up = modules.role(prefix + "gate"), modules.role(prefix + "up")
+    fused = modules.role(prefix + "gate_up") or (gate if up is None else None)
     if fused is not None:
         both = project(x, fused, s.rows)
         if "mlp" in s.fused:

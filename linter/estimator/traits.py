@@ -85,15 +85,20 @@ def _table() -> dict[str, dict[str, Any]]:
     return table
 
 
+def _entry(model_type: str) -> dict[str, Any]:
+    """A row of the table on top of the one that it is `like`; that of a text decoder is named with or without _text."""
+    table = _table()
+    found = dict(table.get(model_type) or table.get(model_type.removesuffix("_text")) or {})
+    like = found.pop("like", None)
+    return {**_entry(like), **found} if like is not None else found
+
+
 def traits(model_type: str, config: dict[str, Any], norm: str) -> Traits:
     """The traits of a model type; `norm` (`rms` or `layer`) is what the inventory says where the table is silent.
 
     `when` entries of the table apply where a config field has a value: `{"parallel_attn=false": {...}}`.
     """
-    found = dict(_table().get(model_type) or {})
-    like = found.pop("like", None)
-    if like is not None:
-        found = {**_table()[like], **found}
+    found = _entry(model_type) or _entry(str(config.get("model_type")))
     for condition, changes in (found.pop("when", None) or {}).items():
         key, _, wanted = condition.partition("=")
         if json.dumps(config.get(key)) == wanted:

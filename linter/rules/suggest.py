@@ -142,8 +142,13 @@ class Bench:
         return candidate if changed.estimate is not None and candidate.host <= MAX_HOST else None
 
     def helping(self, candidates: list[Candidate]) -> list[Candidate]:
-        """At most MAX_SHOWN that hold after being checked, one a family: those that fit, or else the tight ones."""
+        """At most MAX_SHOWN that hold after being checked, one a family: those that fit, or else the tight ones.
+
+        What the format cannot say in this file is left out where something that it can say helps.
+        """
         order = sorted(candidates, key=lambda item: (item.verdict != "fits", item.attempt.rank, item.needed))
+        if any(item.changed.edits and item.verdict == "fits" for item in order):
+            order = [item for item in order if item.changed.edits]
         kept: list[Candidate] = []
         for item in order:
             if item.verdict not in ("fits", "tight") or len(kept) == MAX_SHOWN:

@@ -1,0 +1,91 @@
+"""The catalogue of hub ids."""
+
+from __future__ import annotations
+
+import pytest
+from gpulint.models import catalogue
+from gpulint.models.catalogue import config_of, find, named_quantization, nearest, search
+
+
+def test_an_id_is_found_whatever_its_case():
+    row = find("META-LLAMA/meta-llama-3-8b")
+    assert row.id == "meta-llama/Meta-Llama-3-8B"
+    assert row.parameters == 8_030_261_248
+    assert row.confidence in ("A", "B", "C")
+
+
+def test_of_ids_that_differ_in_case_the_one_written_alike_is_taken():
+    assert find("EleutherAI/gpt-j-6b").id == "EleutherAI/gpt-j-6b"
+    assert find("EleutherAI/gpt-j-6B").id == "EleutherAI/gpt-j-6B"
+
+
+@pytest.mark.parametrize("name", ["", "meta-llama", "meta-llama/Meta-Llama-3-8", "a/b/c", "x\ty", "\n"])
+def test_what_is_not_an_id_is_not_found(name):
+    assert find(name) is None
+
+
+def test_a_config_can_be_changed_without_changing_the_catalogue():
+    row = find("meta-llama/Meta-Llama-3-8B")
+    config_of(row)["hidden_size"] = 1
+    assert config_of(row)["hidden_size"] == 4096
+    assert config_of(row)["model_type"] == "llama"
+
+
+def test_a_lookup_parses_one_row_and_one_config(monkeypatch):
+    parsed = []
+    original = catalogue._row
+    monkeypatch.setattr(catalogue, "_row", lambda line: parsed.append(line) or original(line))
+    find("Qwen/Qwen2.5-7B")
+    assert len(parsed) == 1
+
+
+def test_search_wants_every_word_and_is_sorted():
+    ids = [row.id for row in search("qwen2.5 7b instruct")]
+    assert "Qwen/Qwen2.5-7B-Instruct" in ids
+    assert all("7b" in name.lower() for name in ids)
+    assert ids == sorted(ids, key=str.lower)
+    assert search("no such model at all") == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [
+        ("meta-llama/Meta-Lama-3-8B", "meta-llama/Meta-Llama-3-8B"),
+        ("mistralai/Mistral-7b-v0.11", "mistralai/Mistral-7B-v0.1"),
+        ("Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B-Instruct"),
+    ],
+)
+def test_did_you_mean(wrong, meant):
+    assert meant in nearest(wrong)
+
+
+def test_nothing_comes_near_nonsense():
+    assert nearest("zzzz/qqqqqqqqqqqq") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        ("TheBloke/Llama-2-7B-Chat-GPTQ", "gptq"),
+        ("TheBloke/Mistral-7B-v0.1-AWQ", "awq"),
+        ("unsloth/llama-3-8b-bnb-4bit", "bnb-nf4"),
+        ("neuralmagic/Meta-Llama-3-8B-Instruct-FP8", "fp8"),
+        ("nvidia/Llama-3.1-8B-Instruct-NVFP4", "nvfp4"),
+        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", "gptq"),
+        ("meta-llama/Meta-Llama-3-8B", None),
+        ("org-awq/model", None),
+        ("someone/awqward", None),
+    ],
+)
+def test_quantisation_that_only_the_name_states(name, method):
+    assert named_quantization(name) == method
+
+
+def test_every_row_is_whole():
+    rows = search("")
+    assert len(rows) > 2500
+    assert all(row.parameters and row.model_type and row.key for row in rows)
+    assert {row.confidence for row in rows} == {"A", "B", "C"}
+    keys = {row.key for row in rows}
+    lines = catalogue._content("catalogue.jsonl").splitlines()
+    assert len(lines) == len(keys)

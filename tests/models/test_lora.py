@@ -1,0 +1,124 @@
+"""What PEFT adapts and trains, counted by PEFT itself on meta models (`peft_counts.json`)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from gpulint.job import Adapter, Job
+from gpulint.models.build import build
+from gpulint.models.lora import NotAdaptable, adapted, linear_leaf_names, trainable_parameters
+from gpulint.models.resolve import resolve
+
+COUNTS = json.loads((Path(__file__).parent / "peft_counts.json").read_text())
+
+
+def model_of(name):
+    entry = COUNTS["models"][name]
+    return build(entry["config"], name, "test", entry["auto_class"])
+
+
+def adapter_of(lora):
+    return Adapter(
+        type="dora" if lora.get("use_dora") else "lora",
+        r=lora["r"],
+        targets=lora.get("target_modules"),
+        layers=lora.get("layers_to_transform"),
+        rank_pattern=lora.get("rank_pattern", {}),
+        modules_to_save=lora.get("modules_to_save", []),
+    )
+
+
+def job_of(lora):
+    return Job(model="m", method="lora", adapter=adapter_of(lora))
+
+
+@pytest.mark.parametrize("row", COUNTS["rows"], ids=lambda row: f"{row['model']} {json.dumps(row['lora'])[:60]}")
+def test_trainable_parameters_are_those_that_peft_counts(row):
+    model, job = model_of(row["model"]), job_of(row["lora"])
+    if row["trainable"] is None:
+        with pytest.raises(NotAdaptable):
+            trainable_parameters(model, job)
+    else:
+        assert trainable_parameters(model, job) == row["trainable"]
+
+
+@pytest.mark.parametrize(
+    ("name", "lora", "count"),
+    [
+        ("meta-llama/Llama-2-7b-hf", {"r": 8}, 4_194_304),
+        ("meta-llama/Llama-2-13b-hf", {"r": 8}, 6_553_600),
+        ("microsoft/phi-1_5", {"r": 8, "target_modules": ["q_proj", "v_proj"]}, 1_572_864),
+        ("meta-llama/Meta-Llama-3-8B", {"r": 16, "target_modules": "all-linear"}, 41_943_040),
+        ("mistralai/Mistral-7B-v0.1", {"r": 16, "target_modules": "all-linear"}, 41_943_040),
+    ],
+)
+def test_published_counts(name, lora, count):
+    assert trainable_parameters(resolve(name), job_of(lora)) == count
+
+
+def test_a_module_says_its_width_its_layers_and_its_rank():
+    model = model_of("llama3-8b")
+    down = next(m for m in adapted(model, Adapter(r=4, targets=["down_proj"])) if m.name.endswith("down_proj"))
+    assert (down.in_features, down.out_features, down.rank, down.copies) == (14336, 4096, 4, 32)
+    assert down.layers == tuple(range(32))
+    assert down.elements == 32 * 4 * (14336 + 4096)
+    assert down.role == "down"
+
+
+def test_names_the_model_lacks_are_skipped_and_none_at_all_is_refused():
+    model = model_of("gpt2")
+    assert len(adapted(model, Adapter(r=8, targets=["c_attn", "q_proj"]))) == 1
+    with pytest.raises(NotAdaptable, match="q_proj, v_proj"):
+        adapted(model, Adapter(r=8, targets=["q_proj", "v_proj"]))
+
+
+def test_a_plain_name_given_as_text_is_a_regular_expression_over_the_whole_name():
+    with pytest.raises(NotAdaptable):
+        adapted(model_of("llama3-8b"), Adapter(r=8, targets="q_proj"))
+
+
+def test_layers_select_and_do_not_touch_all_linear():
+    model = model_of("llama3-8b")
+    (only,) = adapted(model, Adapter(r=8, targets=["q_proj"], layers=[3, 5]))
+    assert only.layers == (3, 5)
+    assert len(adapted(model, Adapter(r=8, targets="all-linear", layers=[3]))[0].layers) == 32
+
+
+def test_rank_pattern_gives_one_entry_a_rank():
+    model = model_of("llama3-8b")
+    found = adapted(model, Adapter(r=8, targets=["q_proj"], rank_pattern={"layers.0.self_attn.q_proj": 2}))
+    assert {(module.rank, module.copies) for module in found} == {(2, 1), (8, 31)}
+
+
+@pytest.mark.parametrize("targets", ["(a+)+$", "(.*)*x", "(" * 60 + "a" + ")+" * 60, "[", ".*" * 40, "x" * 5000, "(?P<n>a)(?P<n>b)"])
+def test_costly_or_broken_patterns_are_refused(targets):
+    with pytest.raises(NotAdaptable):
+        adapted(model_of("llama3-8b"), Adapter(r=8, targets=targets))
+
+
+def test_a_type_without_default_targets_is_refused():
+    with pytest.raises(NotAdaptable, match="phi3"):
+        adapted(model_of("phi3"), Adapter(r=8))
+
+
+def test_a_full_fine_tune_trains_everything():
+    model = model_of("llama3-8b")
+    assert trainable_parameters(model, Job(model="m")) == model.parameters
+
+
+def test_freezing_trains_what_the_patterns_name():
+    model = model_of("llama3-8b")
+    head = trainable_parameters(model, Job(model="m", method="freeze", trainable=["^lm_head.weight$"]))
+    assert head == 128256 * 4096
+    rows = trainable_parameters(model, Job(model="m", method="freeze", trainable=["^model.embed_tokens.weight$[:32000]"]))
+    assert rows == 128256 * 4096
+    last = trainable_parameters(model, Job(model="m", method="freeze", trainable=[r"model\.layers\.3[01]\."]))
+    assert last == 2 * 218_112_000
+    assert trainable_parameters(model, Job(model="m", method="freeze", trainable=["nothing"])) == 0
+
+
+def test_linear_leaf_names_leave_the_head_out():
+    names = linear_leaf_names(model_of("llama3-8b"))
+    assert names == ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")

@@ -1,0 +1,41 @@
+"""The promise of the README's example: the seed finding at its line, and suggestions that hold when applied."""
+
+from __future__ import annotations
+
+import shutil
+from collections import defaultdict
+
+from gpulint.check import check
+from gpulint.settings import Settings
+from gpulint.source.edit import apply
+
+MEMORY = ("GPU1", "GPU2")
+
+
+def test_a_full_fine_tune_of_8b_on_one_h100_gets_the_seed_finding(root, tmp_path):
+    path = tmp_path / "train.yaml"
+    shutil.copy(root / "examples" / "llama3-8b-full.yaml", path)
+    settings = Settings(gpu="h100-80gb", gpus=1, root=str(tmp_path))
+    report = check([str(path)], settings)
+    (finding,) = [item for item in report.findings if item.rule == "GPU101"]
+    text = path.read_text()
+    span = finding.location.span
+    assert text[span.start : span.end] == "adamw_torch"
+    assert text.splitlines()[span.line - 1].startswith("optimizer:")
+    assert any("qlora" in suggestion.text for suggestion in finding.suggestions)
+    for suggestion in finding.suggestions:
+        edits = defaultdict(list)
+        for edit in suggestion.edits:
+            edits[edit.path].append(edit)
+        assert list(edits) == [str(path)]
+        path.write_text(apply(text, edits[str(path)]))
+        after = check([str(path)], settings)
+        assert [item for item in after.findings if item.rule.startswith(MEMORY) and item.severity == "error"] == []
+    path.write_text(text)
+
+
+def test_the_other_examples_are_clean(root):
+    names = ("llama3-8b-qlora.yaml", "serve-llama3-70b.yaml", "pretrain-1b.job.yaml")
+    report = check([str(root / "examples" / name) for name in names])
+    assert report.count("checked") == len(names)
+    assert [(item.location.path, item.rule) for item in report.findings] == []
