@@ -26,7 +26,8 @@ class Quantization:
     """How the stored base weights are packed.
 
     `method` is bnb-nf4, bnb-fp4, bnb-int8, gptq, awq, fp8, mxfp4, hqq, gguf-<type> ...; `skip` names modules
-    that stay in `weights.dtype`.
+    that stay in `weights.dtype`. `experts`: fused 3-D expert tensors are packed too, which bitsandbytes by itself
+    leaves alone.
     """
 
     method: str
@@ -35,6 +36,7 @@ class Quantization:
     double_quant: bool = False
     skip: list[str] = field(default_factory=list)
     storage_dtype: str | None = None
+    experts: bool = False
 
 
 @dataclass(slots=True)

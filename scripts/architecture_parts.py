@@ -160,8 +160,9 @@ def _stacks(own: list[Table], fields: dict[str, Any], literal: str, base: Table,
             if name not in grown:
                 grown[name] = _lengths(changed(base, name, length + 1), auto_class)
         matching = [name for name in candidates if len(candidates) == 1 or grown[name].get(prefix) == length + 1]
-        if matching:
-            stacks[prefix] = matching[0]
+        if matching:  # the field that lengthens this stack and as few others as possible
+            others = {name: list(grown.get(name, {}).values()).count(length + 1) for name in matching}
+            stacks[prefix] = min(matching, key=others.__getitem__)
             continue
         lists = [
             name

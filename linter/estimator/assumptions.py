@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .checkpoint import named_assumption
 from .estimate import Assumption
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ def assumptions(job: Job, model: Model, *, bounded: bool = True) -> tuple[Assump
     if not model.exact:
         note = f"the architecture {model.model_type} is unknown; its tensors are taken to be llama's"
         found.append(Assumption("model", model.id, note))
+    named = named_assumption(job, model)
+    if named is not None:
+        found.append(named)
     found.extend(_optimizer(job))
     return tuple(found)
 

@@ -11,6 +11,7 @@ from .kernels import attend
 from .norms import NORMS
 from .ops import relayout, scale
 from .rope import ROPES
+from .tensor import Tensor
 
 if TYPE_CHECKING:
     from .kernels import Heads
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from .norms import Norm
     from .rope import Table
     from .setting import Setting
-    from .tensor import Tensor
 
 
 def attention(
@@ -64,14 +64,20 @@ def _separate(x: Tensor, modules: Modules, s: Setting, at: Heads) -> tuple[Tenso
     q = project(x, modules.need("q"), s.rows)
     if traits.query_scale:
         q = scale(q)
-    k = project(x, modules.need("k"), s.rows)
-    v = project(x, modules.need("v"), s.rows)
+    keys, values = modules.role("k"), modules.role("v")
+    k = project(x, keys, s.rows) if keys is not None else _shared(x, s.rows * at.kv_heads * at.head_dim)
+    v = project(x, values, s.rows) if values is not None else k
     if traits.rope != "partial_gptj" and "rope" not in s.fused:
         q, k = relayout(q), relayout(k)
     if norm is not None and traits.norm_at == "heads":
         q = norm(q, first, s.rows * at.heads)
-        k = norm(k, second, s.rows * at.kv_heads)
+        k = norm(k, second, s.rows * at.kv_heads) if second is not None else k
     return q, k, v
+
+
+def _shared(x: Tensor, n: int) -> Tensor:
+    """Keys or values of another layer, counted there."""
+    return Tensor(x.storage.tape.nothing, n, x.e)
 
 
 def _normed(x: Tensor, modules: Modules, s: Setting, at: Heads, norm: Norm) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,25 +1,30 @@
-"""The quantisation that a checkpoint's own `config.json` states."""
+"""The quantisation of a checkpoint: what its own `config.json` states, else what its repository's name does."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from ..job import Quantization
+from .storage import packing
 
 if TYPE_CHECKING:
+    from ..job import Job
     from ..models.model import Model
+    from .estimate import Assumption
 
 
 def stored_quantization(model: Model) -> Quantization | None:
     """`quantization_config` as a Quantization; None where the checkpoint is not quantised.
 
-    Keys as transformers/utils/quantization_config.py names them (5.23).
+    Keys as transformers/utils/quantization_config.py names them (5.23); `modelopt` as hf_quant_config.json does.
     """
     config = model.config.get("quantization_config")
     if not isinstance(config, dict):
         return None
     method = str(config.get("quant_method", "")).lower()
-    skip = _strings(config.get("modules_to_not_convert") or config.get("llm_int8_skip_modules") or config.get("ignore"))
+    if method == "modelopt" and isinstance(config.get("quantization"), dict):
+        config = {**config, **config["quantization"]}
+    skip = _skip(config)
     if method == "bitsandbytes":
         if config.get("load_in_8bit") or config.get("_load_in_8bit"):
             return Quantization("bnb-int8", 8, skip=skip)
@@ -34,11 +39,56 @@ def stored_quantization(model: Model) -> Quantization | None:
         block = config.get("weight_block_size")
         return Quantization("finegrained-fp8" if block else "fp8", 8, skip=skip)
     if method in ("compressed-tensors", "compressed_tensors", "modelopt"):
-        return _compressed(config, skip)
+        return _compressed(config, skip) or _algorithm(config, skip)
     return None
 
 
+def named_quantization(job: Job, model: Model) -> Quantization | None:
+    """What only the repository's name states, with the method's usual group; None where nothing is known of it.
+
+    `Int8`, `8bit`, `w8a16` give the bits. The `bnb-4bit` repositories of unsloth are NF4 with double quantisation
+    (their config.json). Training of all weights starts from a 16-bit copy: packed ones have no gradient.
+    """
+    method = model.named_quantization
+    if method is None or (job.kind == "training" and job.adapter is None):
+        return None
+    owner, _, name = model.id.lower().rpartition("/")
+    found = Quantization(method, _named_bits(name) if method in ("gptq", "awq") else None)
+    found.double_quant = method == "bnb-nf4" and owner == "unsloth"
+    layout = packing(found)
+    if layout is None:
+        return None
+    found.bits = layout.bits
+    return found
+
+
+def named_assumption(job: Job, model: Model) -> Assumption | None:
+    """The line that says the name is the source, where it is."""
+    from .estimate import Assumption
+    from .parameters import effective_quantization
+
+    if job.weights.quantization is not None or model.named_quantization is None:
+        return None
+    found = effective_quantization(job, model)
+    if found is None:
+        return None
+    note = f"its name, {model.id}, says so; there is no quantization_config to read"
+    return Assumption("weights.quantization.method", found.method, note)
+
+
+def _named_bits(name: str) -> int | None:
+    import re
+
+    match = re.search(r"(?:int|\bw)([2348])|([2348])-?bit", name)
+    return int(match.group(1) or match.group(2)) if match else None
+
+
 def _compressed(config: dict[str, Any], skip: list[str]) -> Quantization | None:
+    """The first group that packs weights (compressed_tensors/quantization/quant_scheme.py).
+
+    4-bit floats in groups of 16 are NVFP4, of 32 MXFP4; integers have a 16-bit scale a group, and zero points only
+    when asymmetric.
+    """
     groups = config.get("config_groups")
     for group in groups.values() if isinstance(groups, dict) else ():
         weights = group.get("weights") if isinstance(group, dict) else None
@@ -46,10 +96,28 @@ def _compressed(config: dict[str, Any], skip: list[str]) -> Quantization | None:
             continue
         bits = _number(weights.get("num_bits")) or 8
         size = _number(weights.get("group_size"))
-        if bits == 8:
-            return Quantization("fp8" if weights.get("type") == "float" else "int8", 8, skip=skip)
-        return Quantization("int4", bits, size, skip=skip)
+        if weights.get("type") == "float":
+            if bits == 4:
+                return Quantization("mxfp4-linear" if size == 32 else "nvfp4", 4, size, skip=skip)
+            return Quantization("fp8", bits, skip=skip)
+        if bits == 8 and size in (None, -1):
+            return Quantization("int8", 8, skip=skip)
+        kind = "pack-quantized" if weights.get("symmetric", True) else "pack-quantized-asymmetric"
+        return Quantization(kind, bits, size, skip=skip)
     return None
+
+
+def _algorithm(config: dict[str, Any], skip: list[str]) -> Quantization | None:
+    """ModelOpt's `quant_algo` where no groups are written (vLLM layers/quantization/modelopt.py `QUANT_ALGOS`)."""
+    name = str(config.get("quant_algo", "")).upper()
+    if "NVFP4" in name:
+        return Quantization("nvfp4", 4, 16, skip=skip)
+    return Quantization("fp8", 8, skip=skip) if name.startswith("FP8") else None
+
+
+def _skip(config: dict[str, Any]) -> list[str]:
+    keys = ("modules_to_not_convert", "llm_int8_skip_modules", "ignore", "ignored_layers", "exclude_modules")
+    return next((found for key in keys if (found := _strings(config.get(key)))), [])
 
 
 def _number(value: Any) -> int | None:

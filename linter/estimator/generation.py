@@ -10,9 +10,8 @@ from .division import stages
 from .estimate import Assumption, Estimate, PerGpu, Phase, Term
 from .inference_assumptions import inference_assumptions
 from .kv_cache import cache_bytes, fullest_stage, layer_bytes, layer_caches
-from .parameters import allocated, base_dtype, effective_quantization
+from .parameters import allocated, base_dtype, effective_quantization, parameters
 from .prefill import prefill_activations, prefill_logits, rotary_tables, unpacking
-from .serving_weights import serving_parameters
 from .storage import dtype_bytes, packing
 from .verdict import capacity, verdict
 from .versions import older
@@ -41,11 +40,12 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     assert given is not None
     bounded = all((given.batch_size, given.prompt_length, given.new_tokens is not None))
     batch, prompt, answer = given.batch_size or 1, given.prompt_length or 1, given.new_tokens or 0
-    found = serving_parameters(job, model)
+    found = parameters(job, model)
     element = compute_bytes(job, model)
     tables = rotary_tables(model, job, element)
+    tails = unsplit_tails(job, model, found)
     fixed = {
-        "weights": allocated(item for item in found if item.part in ("base", "buffer")),
+        "weights": allocated(item for item in found if item.part in ("base", "buffer")) + tails,
         "adapter": allocated(item for item in found if item.part in ("adapter", "copy")),
         "buffers": runtime.allocated_workspace(job, gpu) + tables,
     }
@@ -60,7 +60,10 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     ]
     peak = max(phases, key=lambda phase: phase.allocated)
     per_gpu, overhead = _tiers(job, model, gpu, peak, batch * prompt, element, bounded)
-    terms = [*weight_terms(found), *_terms(split, peak, batch, prompt, answer, prompt + answer)]
+    lines = weight_terms(found)
+    if tails:
+        lines.append(Term("weights", "rests of up to 1 MiB of the 2 MiB segments", tails, "CUDACachingAllocator.cpp"))
+    terms = [*lines, *_terms(split, peak, batch, prompt, answer, prompt + answer)]
     return Estimate(
         kind="inference",
         model_id=model.id,
@@ -91,6 +94,29 @@ def expanded(job: Job, model: Model) -> int:
     if not shape.kv_lora_rank or not older(job.versions.get("transformers"), "5.0"):
         return 0
     return shape.heads * (shape.qk_nope_head_dim + shape.qk_rope_head_dim + shape.v_head_dim)
+
+
+def unsplit_tails(job: Job, model: Model, found: Sequence[Parameter]) -> int:
+    """Bytes that weights of 10 MiB and more take beyond their size where each arrives in a segment of its own.
+
+    The segment is a multiple of 2 MiB, and a rest of up to 1 MiB is not split off but counts as allocated
+    (c10/cuda/CUDACachingAllocator.cpp `get_allocation_size`, `should_split`). From transformers 4.50 on
+    `caching_allocator_warmup` leaves one block that all weights are cut from, and bitsandbytes packs into the blocks
+    of what it packed before: 0.
+    """
+    quantization = effective_quantization(job, model)
+    if not older(job.versions.get("transformers"), "4.50"):
+        return 0
+    if quantization is not None and quantization.method.startswith("bnb"):
+        return 0
+    return sum(
+        item.copies * (rest if rest <= allocator.SMALL_REQUEST else 0)
+        for item in found
+        if item.part == "base"
+        for piece in item.pieces
+        if (size := allocator.block_size(piece)) >= allocator.LARGE_REQUEST
+        for rest in (allocator.segment_size(size) - size,)
+    )
 
 
 class _Cache:

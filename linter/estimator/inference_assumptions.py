@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .checkpoint import named_assumption
 from .estimate import Assumption
 
 if TYPE_CHECKING:
@@ -37,4 +38,7 @@ def inference_assumptions(
     if not model.exact:
         note = f"the architecture {model.model_type} is unknown; its tensors are taken to be llama's"
         found["model"] = Assumption("model", model.id, note)
+    named = named_assumption(job, model)
+    if named is not None:
+        found[named.field] = named
     return tuple(found.values())

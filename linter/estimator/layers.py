@@ -40,7 +40,7 @@ class Layer:
         self.mask = mask
         self.positions = positions
         sinks = self.modules.leaf("sinks") if s.traits.sinks else None
-        self.at: Heads = s.at() if sinks is None else s.at()._replace(sinks=sinks.weight)
+        self.at: Heads = s.at(self.modules) if sinks is None else s.at(self.modules)._replace(sinks=sinks.weight)
         self.turn = s.turn(layer)
         self.mixing = any(self.modules.role(role) is not None for role in MIXING)
         self.single = not (self.mixing and any(self.modules.role(role) is not None for role in FEEDING))
@@ -129,6 +129,15 @@ class Layer:
         other = self.mlp(other)
         return add(other, branch)
 
+    def post_sum(self, x: Tensor) -> Tensor:
+        """OPT-350M: a norm behind each sum."""
+        residual = x
+        h = self.attention(x)
+        h = self.norm(add(residual, h), 0)
+        residual = h
+        h = self.mlp(h)
+        return self.norm(add(residual, h), 2)
+
     def sandwich(self, x: Tensor) -> Tensor:
         """Gemma 2: a norm on both sides of each branch."""
         residual = x
@@ -202,6 +211,7 @@ ORDERS: dict[str, Callable[[Layer, Tensor], Tensor]] = {
     "pre_keeping": Layer.pre_keeping,
     "pre_stable": Layer.pre_stable,
     "pre_neox": Layer.pre_neox,
+    "post_sum": Layer.post_sum,
     "sandwich": Layer.sandwich,
     "post": Layer.post,
     "parallel": Layer.parallel,

@@ -22,13 +22,12 @@ def mixer(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     the last projection reads. Convolution and scan states are left out.
     """
     width = s.hidden
-    found = [m for m in modules.named.values() if m.role in ROLES and m.weight.n % width == 0 and m.weight.n > width]
-    into = [m for m in found[:-1] if m.weight.n // width >= width // 8]
-    outputs = [project(x, module, s.rows) for module in into]
-    if not outputs or not found:
+    found = [m for m in modules.named.values() if m.role in ROLES and m.weight.n > width]
+    last = next((m for m in reversed(found) if m.out == width), None)
+    outputs = [project(x, m, s.rows) for m in found if m is not last and m.weight.n == m.out * width]
+    if not outputs or last is None:
         return unary(x)
     widest = max(outputs, key=lambda y: y.n)
-    last = found[-1]
     inner = s.rows * (last.weight.n // width)
     gate = unary(widest)
     y = mul(gate, gate) if gate.n == inner else _narrowed(gate, inner)

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 class Linear:
     """A module with a weight, perhaps a bias, perhaps packed, perhaps adapted."""
 
-    __slots__ = ("a", "b", "bias", "dora", "dropout", "packed", "role", "weight")
+    __slots__ = ("a", "b", "bias", "dora", "dropout", "out", "packed", "role", "weight")
 
     def __init__(self, weight: Parameter, item: Item, packing: str) -> None:
         self.weight = weight
+        self.out = item.shape[0] if item.shape else 1
         self.packed = packing if item.packed else ""
         self.role = item.role
         self.bias: Parameter | None = None

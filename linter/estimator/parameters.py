@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..units import DTYPE_BYTES
@@ -10,7 +11,9 @@ from .adapter import adapter_of, adapter_parameters, saved_copies
 from .division import divided
 from .parameter import Parameter as Parameter
 from .parameter import pieces_of, size_of
+from .skipping import skipped_layers
 from .trainable import trainable_layers
+from .versions import older
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,18 +67,44 @@ def base_dtype(job: Job, model: Model) -> str:
 
 
 def effective_quantization(job: Job, model: Model) -> Quantization | None:
-    """The job's quantisation, else the checkpoint's own (`quantization_config` of its config.json).
+    """The job's quantisation, else the checkpoint's own (`quantization_config`), else what its name states.
 
-    Training over an MXFP4 checkpoint unpacks it to 16 bits (transformers Mxfp4HfQuantizer, `dequantize`).
+    `experts` of it says whether expert tensors are packed. Training over an MXFP4 checkpoint unpacks it to 16 bits
+    (transformers Mxfp4HfQuantizer, `dequantize`).
     """
-    from .checkpoint import stored_quantization
+    from .checkpoint import named_quantization, stored_quantization
 
-    if job.weights.quantization is not None:
-        return job.weights.quantization
-    stored = stored_quantization(model)
-    if stored is not None and stored.method == "mxfp4" and job.kind == "training":
+    found = job.weights.quantization
+    ready = found is None
+    if found is None:
+        found = stored_quantization(model) or named_quantization(job, model)
+    if found is None or found.experts:
+        return found
+    if ready and found.method == "mxfp4" and job.kind == "training":
         return None
-    return stored
+    return replace(found, experts=_packs_experts(job, model, found, ready))
+
+
+FUSED_BEFORE_5 = frozenset(
+    {
+        "llama4", "llama4_text", "gpt_oss", "granitemoe", "granitemoeshared", "granitemoehybrid", "dbrx", "jetmoe",
+        "qwen3_vl_moe", "qwen3_vl_moe_text", "aria", "aria_text",
+    }
+)  # fmt: skip
+"""Model types whose experts are fused tensors in transformers 4.57 too (their modeling files)."""
+
+
+def _packs_experts(job: Job, model: Model, quantization: Quantization, ready: bool) -> bool:
+    """Whether a method packs expert weights.
+
+    Checkpoints quantised beforehand (GPTQ, AWQ, FP8, compressed-tensors) hold each expert's matrices packed, and
+    engines load them so. What packs on loading finds nn.Linear: experts before transformers 5, whose fused tensors
+    it leaves in 16 bits. vLLM packs its experts itself.
+    """
+    engine = job.inference.engine if job.kind == "inference" and job.inference else "transformers"
+    if engine == "vllm" or (not quantization.method.startswith("bnb") and (ready or job.kind == "inference")):
+        return True
+    return older(job.versions.get("transformers"), "5.0") and model.model_type not in FUSED_BEFORE_5
 
 
 def elements(items: Iterable[Parameter]) -> int:
@@ -89,24 +118,17 @@ def allocated(items: Iterable[Parameter]) -> int:
 
 
 def is_packed(tensor: Tensor, quantization: Quantization | None) -> bool:
-    """Whether a quantisation method packs a tensor.
+    """Whether a quantisation method packs a tensor in the layers that its skip list leaves.
 
-    The output head stays as it is, and what `skip` names (a module's full name or a dotted part of it). Fused
-    expert tensors of transformers 5 are not nn.Linear: only a method for `experts` (mxfp4) packs them.
+    The output head stays as it is, and what `skip` names. Fused expert tensors are not nn.Linear: a method for
+    `experts` (mxfp4) packs them alone, another one where the quantisation's `experts` says so.
     """
     if quantization is None or tensor.buffer:
         return False
+    expert = tensor.role.startswith("expert_") and len(tensor.shape) == 3
     layout = storage.packing(quantization)
-    if layout is not None and layout.what == "experts":
-        kind = tensor.role.startswith("expert_") and len(tensor.shape) == 3
-    else:
-        kind = tensor.linear and tensor.role != "head"
-    return kind and not any(_names(skip, tensor.module) for skip in quantization.skip)
-
-
-def _names(skip: str, module: str) -> bool:
-    skip = skip.removesuffix(".weight")
-    return module == skip or f".{skip}." in f".{module}."
+    kind = expert if layout is not None and layout.what == "experts" else tensor.linear and tensor.role != "head"
+    return (kind or (expert and quantization.experts)) and skipped_layers(tensor, quantization) is not True
 
 
 def _base(
@@ -124,7 +146,15 @@ def _base(
         return [Parameter(tensor.name, shape, copies, layers, tensor.role, dtype, pieces, "buffer")]
     if quantization is not None and is_packed(tensor, quantization):
         pieces = storage.packed_pieces(shape, quantization)
-        return [Parameter(tensor.name, shape, copies, layers, tensor.role, dtype, pieces, packed=True)]
+        packed = Parameter(tensor.name, shape, copies, layers, tensor.role, dtype, pieces, packed=True)
+        skipped = skipped_layers(tensor, quantization)
+        if layers is None or not isinstance(skipped, tuple) or not (kept := _both(layers, skipped)):
+            return [packed]
+        unpacked = _base(tensor._replace(layers=kept), shape, kept, dtype, None, job)
+        if _kbit(job, quantization):
+            unpacked = [_cast(item, "float32") for item in unpacked]
+        rest = tuple(layer for layer in layers if layer not in kept)
+        return [*([packed._replace(layers=rest, copies=len(rest))] if rest else []), *unpacked]
     if dtype == "float8" and not tensor.linear:
         dtype = "bfloat16"
     if _kbit(job, quantization):
@@ -140,6 +170,10 @@ def _base(
         whole._replace(layers=frozen, copies=len(frozen)),
         whole._replace(layers=chosen, copies=len(chosen), trainable=True),
     ]
+
+
+def _both(layers: tuple[int, ...], skipped: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(layer for layer in layers if layer in skipped)
 
 
 def _kbit(job: Job, quantization: Quantization | None) -> bool:

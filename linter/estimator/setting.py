@@ -92,15 +92,20 @@ class Setting:
         value = self.config.get(field[0], field[1]) if field[0] else 0.0
         return float(value or 0.0)
 
-    def at(self) -> Heads:
-        """The sizes of an attention call."""
+    def at(self, modules: Modules) -> Heads:
+        """The sizes of an attention call. Where layers differ, the projections of this one tell them."""
+        kv_heads, head_dim, value_dim = self.kv_heads, self.head_dim, self.value_dim
+        if self.traits.varied:
+            head_dim = value_dim = modules.need("o").weight.n // self.hidden // self.heads
+            keys = modules.role("k")
+            kv_heads = keys.weight.n // self.hidden // head_dim if keys is not None else kv_heads
         return Heads(
             self.batch,
             self.length,
             self.heads,
-            self.kv_heads,
-            self.head_dim,
-            self.value_dim,
+            kv_heads,
+            head_dim,
+            value_dim,
             self.attention_dropout,
             self.softcap,
             self.traits.scores,

@@ -10,8 +10,7 @@ from .derivation import weights as weight_terms
 from .estimate import Assumption, Estimate, KvCache, PerGpu, Phase, Term
 from .inference_assumptions import inference_assumptions
 from .kv_cache import bytes_per_token, cache_bytes, layer_caches, sequence_bytes
-from .parameters import allocated, base_dtype
-from .serving_weights import serving_parameters
+from .parameters import allocated, base_dtype, parameters
 from .storage import dtype_bytes
 from .verdict import capacity, verdict
 from .vllm_activations import layer_bytes, padded_vocabulary
@@ -53,7 +52,7 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     given = job.inference
     assert given is not None
     share = _share(job, gpu)
-    found = [item for item in serving_parameters(job, model) if item.part in ("base", "buffer")]
+    found = [item for item in parameters(job, model) if item.part in ("base", "buffer")]
     weights = allocated(found)
     element = max(2.0, dtype_bytes(base_dtype(job, model)))
     plan = job.parallelism

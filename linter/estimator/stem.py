@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from .adapters import project
 from .indexing import embedding
 from .norms import NORMS
 from .ops import add, dropout, scale, scattered
@@ -40,6 +41,9 @@ def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
     held = [embeds]
     positions = tape.new(s.length, 8)
     h = embeds
+    projection = outside.leaf("project_in")
+    if projection is not None:
+        embeds = h = project(h, projection, s.rows)
     if s.traits.positions == "table":
         where = outside.need("position").weight
         places = embedding(tape, s.length, where, s.hidden, positions)

@@ -11,12 +11,13 @@ from .estimate import Assumption, Estimate, KvCache, NotEstimable, PerGpu, Phase
 from .inference_assumptions import inference_assumptions
 from .kv_cache import cache_bytes, layer_caches
 from .paged_cache import paged_cache
-from .parameters import allocated, base_dtype
-from .serving_weights import serving_parameters
+from .parameters import allocated, base_dtype, parameters
 from .storage import dtype_bytes
 from .verdict import capacity
 from .vllm_activations import encoder_bytes, profile_run
 from .vllm_lora import lora_slots
+from .vllm_rotary import SOURCE as ROTARY_SOURCE
+from .vllm_rotary import rotary_cache
 from .vllm_settings import Graphs, graphs, sampler_source, settings
 
 if TYPE_CHECKING:
@@ -32,10 +33,14 @@ if TYPE_CHECKING:
 
 
 class _Parts(NamedTuple):
-    """What one rank holds beside the cache. `found` are its parameters, of which `weights` bytes stay on the GPU."""
+    """What one rank holds beside the cache. `found` are its parameters, of which `weights` bytes stay on the GPU.
+
+    `rotary` of them are the rotary tables, which the engine counts with the model it has loaded.
+    """
 
     found: tuple[Parameter, ...]
     weights: int
+    rotary: int
     slots: int
     run: ProfileRun
     graphs: Graphs
@@ -132,15 +137,17 @@ def _parts(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> _Parts:
     assert given is not None
     dtype = serving_dtype(job, model)
     served = job if job.weights.dtype else job.with_changes({"weights.dtype": dtype})
-    found = tuple(item for item in serving_parameters(served, model) if item.part in ("base", "buffer"))
+    found = tuple(item for item in parameters(served, model) if item.part in ("base", "buffer"))
     element = max(2.0, dtype_bytes(dtype))
+    rotary = rotary_cache(model, element)
     plan = job.parallelism
     caches = layer_caches(model)
     if not chosen.hybrid_cache and any(cache.grows and cache.window is None for cache in caches):
         caches = tuple(cache._replace(window=None) for cache in caches)
     return _Parts(
         found=found,
-        weights=max(0, allocated(found) - round(given.cpu_offload_gb * GIB)),
+        weights=max(0, allocated(found) - round(given.cpu_offload_gb * GIB)) + rotary,
+        rotary=rotary,
         slots=lora_slots(job, model, element),
         run=profile_run(model, chosen, element, plan.tensor),
         graphs=graphs(model, chosen.graph_sizes),
@@ -272,6 +279,8 @@ def _assumptions(job: Job, model: Model, chosen: Settings) -> tuple[Assumption, 
 def _terms(job: Job, model: Model, parts: _Parts, room: _Room | None, gpu: Gpu | None) -> list[Term]:
     chosen, run = parts.settings, parts.run
     lines = weight_terms(parts.found)
+    if parts.rotary:
+        lines.append(Term("weights", "rotary tables of cosines and sines", parts.rotary, ROTARY_SOURCE))
     if parts.slots:
         given = job.inference
         rank = (given.max_lora_rank if given else None) or 16

@@ -85,13 +85,24 @@ def set_quantization(config: AxolotlConfig) -> None:
             config.put("weights.quantization.storage_dtype", storage, storage.value.removeprefix("torch."))
         else:
             builder.default("weights.quantization.storage_dtype", "bfloat16")
+        _set_experts(config)
     elif eight and eight.value and name == "lora":
         config.put("weights.quantization", eight, Quantization("bnb-int8", 8.0))
         config.put("weights.quantization.method", eight, "bnb-int8")
+        _set_experts(config)
     elif named and named.value == "FineGrainedFP8Config":
         config.put("weights.quantization", named, Quantization("fp8", 8.0))
     elif named and named.value == "Mxfp4Config" and not _dequantized(config):
         config.put("weights.quantization", named, Quantization("mxfp4", 4.0))
+
+
+def _set_experts(config: AxolotlConfig) -> None:
+    """`quantize_moe_experts` packs every 3-D expert parameter as it is loaded (monkeypatch/moe_quant.py)."""
+    experts = config.keys.flag("quantize_moe_experts")
+    if experts:
+        config.put("weights.quantization.experts", experts, experts.value)
+    else:
+        config.builder.default("weights.quantization.experts", False)
 
 
 def _dequantized(config: AxolotlConfig) -> bool:

@@ -94,9 +94,8 @@ def nearest(name: str, count: int = 3) -> list[str]:
 
 def named_quantization(name: str) -> str | None:
     """The quantisation method that a repository's name states, None without one."""
-    lower = name.rpartition("/")[2].lower()
-    words = lower.replace("_", "-")
-    return next((method for word, method in QUANTIZED_NAMES if f"-{word}" in words or words.startswith(word)), None)
+    words = f"-{name.rpartition('/')[2].lower().replace('_', '-')}-"
+    return next((method for word, method in QUANTIZED_NAMES if f"-{word}-" in words), None)
 
 
 def _row(line: bytes) -> CatalogueRow:

@@ -137,6 +137,133 @@ def test_stored_quantisations_are_read(decoder, config, method):
     assert stored_quantization(decoder(layers=1)) is None
 
 
+FLOAT_4 = {"num_bits": 4, "type": "float", "group_size": 16}
+INTEGER_4 = {"num_bits": 4, "type": "int", "group_size": 128, "symmetric": True}
+
+
+@pytest.mark.parametrize(
+    ("config", "each"),
+    [
+        ({"config_groups": {"group_0": {"weights": FLOAT_4}}}, 4.5),
+        ({"config_groups": {"group_0": {"weights": {**FLOAT_4, "group_size": 32}}}}, 4.25),
+        ({"config_groups": {"group_0": {"weights": INTEGER_4}}}, 4.125),
+        ({"config_groups": {"group_0": {"weights": {**INTEGER_4, "symmetric": False}}}}, 4.15625),
+        ({"quant_method": "modelopt", "quantization": {"quant_algo": "NVFP4"}}, 4.5),
+    ],
+)
+def test_4_bit_checkpoints_by_the_bits_of_an_element(decoder, config, each):
+    model = decoder(layers=1, quantization_config={"quant_method": "compressed-tensors", **config})
+    (query,) = of(parameters(job(kind="inference"), model), "q")
+    assert sum(query.pieces) == pytest.approx(query.size * each / 8, abs=4)
+
+
+def test_nvfp4_has_one_scale_of_16_and_one_of_the_tensor(decoder):
+    model = decoder(hidden=256, heads=4, kv_heads=1, layers=1, intermediate=512)
+    items = parameters(job(quantization=Quantization("nvfp4", 4)), model)
+    assert of(items, "k")[0].pieces == (64 * 256 // 2, 64 * 256 // 16, 4)
+
+
+def stored(skip, method="fp8"):
+    return {"quant_method": method, "modules_to_not_convert": skip}
+
+
+@pytest.mark.parametrize("skip", [["gate"], ["gate", "e_score_correction_bias", "lm_head"], ["up_proj"]])
+def test_a_short_name_does_not_name_what_merely_contains_it(decoder, skip):
+    items = parameters(job(kind="inference"), decoder(layers=2, experts=4, quantization_config=stored(skip)))
+    assert of(items, "expert_down")[0].packed
+    assert of(items, "expert_gate_up")[0].packed is ("up_proj" not in skip)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "layers"),
+    [
+        ("model.layers.1.self_attn.q_proj", {1}),
+        ("model.layers.1", {1}),
+        ("model.layers.1.", {1}),
+        ("model.layers.1*", {1}),
+        ("model.layers.1.*", {1}),
+        ("*.q_proj", set(range(12))),
+        ("re:model.layers.1[01].*", {10, 11}),
+        ("re:.*self_attn$", set()),
+        ("re:layers", set()),
+        ("re:(", set()),
+        ("q_proj.weight", set(range(12))),
+        ("q", set()),
+        ("layers.12", set()),
+    ],
+)
+def test_skip_patterns_name_whole_parts_layer_by_layer(decoder, pattern, layers):
+    model = decoder(layers=12, quantization_config=stored([pattern]))
+    found = of(parameters(job(kind="inference"), model), "q")
+    assert {layer for item in found if not item.packed for layer in item.layers} == layers
+    assert sorted(layer for item in found for layer in item.layers) == list(range(12))
+    assert sum(item.elements for item in found) == 12 * 4096 * 4096
+
+
+@pytest.mark.parametrize("leaf", ["gate_proj", "w1", "down_proj", "w2"])
+def test_a_pattern_on_single_experts_names_the_fused_tensor(decoder, leaf):
+    config = {"quant_method": "compressed-tensors", "config_groups": {"a": {"weights": INTEGER_4}}}
+    config["ignore"] = [f"re:model.layers.0.mlp.experts.*{leaf}"]
+    items = parameters(job(kind="inference"), decoder(layers=2, experts=4, quantization_config=config))
+    role = "expert_down" if leaf in ("down_proj", "w2") else "expert_gate_up"
+    assert {item.layers for item in of(items, role) if not item.packed} == {(0,)}
+
+
+def test_experts_are_packed_by_bitsandbytes_where_asked_or_before_transformers_5(decoder):
+    model = decoder(layers=2, experts=8)
+
+    def packed(asked=False, version=None, model=model, **changes):
+        versions = {"transformers": version} if version else {}
+        items = parameters(job(quantization=Quantization("bnb-nf4", 4, experts=asked), versions=versions), model)
+        return {item.role for item in items if item.packed and item.role.startswith("expert_")}
+
+    both = {"expert_gate_up", "expert_down"}
+    assert packed(asked=True) == both
+    assert packed(version="4.57.1") == both
+    assert packed(version="5.0.0") == packed() == set()
+    assert packed(version="4.57.1", model=model._replace(model_type="llama4_text")) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "stated"),
+    [
+        ("unsloth/tiny-bnb-4bit", "bnb-nf4", ("bnb-nf4", 4, True)),
+        ("someone/tiny-bnb-4bit", "bnb-nf4", ("bnb-nf4", 4, False)),
+        ("Qwen/tiny-FP8", "fp8", ("fp8", 8, False)),
+        ("Qwen/tiny-AWQ", "awq", ("awq", 4, False)),
+        ("Qwen/tiny-GPTQ-Int8", "gptq", ("gptq", 8, False)),
+        ("nvidia/tiny-NVFP4", "nvfp4", ("nvfp4", 4, False)),
+    ],
+)
+def test_a_name_states_the_quantisation_that_no_config_does(decoder, name, method, stated):
+    from gpulint.estimator.inference_assumptions import inference_assumptions
+    from gpulint.estimator.parameters import effective_quantization
+
+    model = decoder(layers=1)._replace(id=name, named_quantization=method)
+    serve = job(kind="inference")
+    found = effective_quantization(serve, model)
+    assert (found.method, found.bits, found.double_quant) == stated
+    assert of(parameters(serve, model), "q")[0].packed
+    (line,) = [item for item in inference_assumptions(serve, model) if item.field == "weights.quantization.method"]
+    assert name in line.origin
+    assert line.value == method
+
+
+def test_what_the_job_or_the_config_states_goes_before_the_name(decoder):
+    from gpulint.estimator.assumptions import assumptions
+    from gpulint.estimator.parameters import effective_quantization
+
+    model = decoder(layers=1)._replace(named_quantization="awq")
+    assert effective_quantization(job(quantization=Quantization("bnb-nf4", 4)), model).method == "bnb-nf4"
+    assert effective_quantization(job(adapter=Adapter()), model).method == "awq"
+    assert any(line.field == "weights.quantization.method" for line in assumptions(job(adapter=Adapter()), model))
+    full = job()
+    assert effective_quantization(full, model) is None
+    assert not any(line.field == "weights.quantization.method" for line in assumptions(full, model))
+    unknown = model._replace(named_quantization="exl2")
+    assert effective_quantization(job(kind="inference"), unknown) is None
+
+
 def test_full_training_trains_everything_and_lora_only_the_adapter(llama_8b):
     assert all(item.trainable for item in parameters(job(), llama_8b))
     items = parameters(job(method="lora", adapter=Adapter(targets=["q_proj"])), llama_8b)

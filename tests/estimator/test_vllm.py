@@ -132,7 +132,7 @@ def test_the_cache_is_what_the_budget_leaves():
     budget = round(0.92 * gpu.usable)
     assert sum(split.values()) == pytest.approx(budget + context, abs=1 << 20)
     assert found.per_gpu.process == sum(split.values())
-    assert split["weights"] == 2 * 8_030_261_248
+    assert split["weights"] == 2 * 8_030_261_248 + 2 * 131_072 * 128
     assert found.kv_cache.bytes_per_token == 131_072
     assert found.kv_cache.tokens == split["kv_cache"] // (16 * 131_072) * 16
     assert found.kv_cache.max_concurrency == pytest.approx(found.kv_cache.tokens / 8192, abs=0.01)

@@ -121,6 +121,14 @@ class TestAdapters:
         job = ax.job(BASE + "adapter: lora\nload_in_8bit: true\nlora_r: 8\nlora_target_modules: [q_proj, v_proj]\n")
         assert (job.weights.quantization.method, job.adapter.targets) == ("bnb-int8", ["q_proj", "v_proj"])
 
+    def test_experts_are_packed_where_asked(self, ax):
+        eight = BASE + "adapter: lora\nload_in_8bit: true\nlora_r: 8\nlora_target_linear: true\n"
+        for text in (self.QLORA, eight):
+            assert not ax.job(text).weights.quantization.experts
+            job = ax.job(text + "quantize_moe_experts: true\n")
+            assert job.weights.quantization.experts
+            assert job.origins["weights.quantization.experts"].key == "quantize_moe_experts"
+
     def test_lora_with_4_bits_is_not_quantised_and_says_so(self, ax):
         text = BASE + "adapter: lora\nload_in_4bit: true\nlora_r: 8\nlora_target_linear: true\n"
         job = ax.job(text)

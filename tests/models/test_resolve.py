@@ -164,7 +164,7 @@ def test_odd_references_are_unknown(tmp_path, reference):
 
 
 def test_a_quantised_repository_says_so():
-    stated = resolve("nvidia/DeepSeek-V3.2-NVFP4")
+    stated = resolve("MiniMaxAI/MiniMax-M2")
     assert stated.config["quantization_config"]
     assert stated.named_quantization is None
     named = resolve("unsloth/llama-3-8b-bnb-4bit")

@@ -1,0 +1,49 @@
+"""The rotary tables of a served model."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpulint.estimator.vllm_rotary import rotary_cache
+
+ROW = 2 * 128
+"""Bytes of one position: head width 128 in 16 bits."""
+
+
+@pytest.mark.parametrize(
+    ("config", "positions"),
+    [
+        ({}, 8192),
+        ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 1024}}, 8192),
+        ({"rope_scaling": {"type": "linear", "factor": 4.0}}, 32768),
+        ({"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096}}, 16384),
+        ({"rope_scaling": {"type": "longrope", "original_max_position_embeddings": 4096}}, 12288),
+        ({"rope_scaling": {"type": "default", "mrope_section": [16, 24, 24]}}, 32768),
+        ({"partial_rotary_factor": 0.5}, 4096),
+        ({"rotary_dim": 64}, 4096),
+        ({"rope_parameters": {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 1e4}}}, 16384),
+        ({"rope_parameters": {"full_attention": {"rope_theta": 1e4}, "sliding_attention": {"rope_theta": 1e4}}}, 8192),
+        ({"alibi": True}, 0),
+    ],
+)
+def test_positions_and_width_follow_the_rope_parameters(decoder, config, positions):
+    assert rotary_cache(decoder(layers=2, **config), 2) == positions * ROW
+
+
+def test_latent_attention_turns_its_own_part(decoder):
+    model = decoder(layers=2)
+    latent = model._replace(shape=model.shape._replace(kv_lora_rank=512, qk_rope_head_dim=64))
+    assert rotary_cache(latent, 2) == 8192 * 2 * 64
+
+
+def test_gemma_3_has_a_second_table_for_its_windows(decoder):
+    model = decoder(layers=2, rope_local_base_freq=10000.0)
+    assert rotary_cache(model, 2) == 8192 * ROW
+    sliding = model._replace(shape=model.shape._replace(windows=(1024, None)))
+    assert rotary_cache(sliding, 2) == 2 * 8192 * ROW
+
+
+def test_learned_positions_need_none(decoder):
+    model = decoder(layers=1)
+    table = model.tensors[0]._replace(name="wpe.weight", role="position")
+    assert rotary_cache(model._replace(tensors=(*model.tensors, table)), 2) == 0
