@@ -137,6 +137,7 @@ def main() -> None:
             "HF_ENDPOINT": f"http://127.0.0.1:{server.server_address[1]}",
             "HF_HOME": folder,
         }
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         timed = commands(str(config), peers_in(options.peers) if options.peers else None)
         seconds = measure(timed, options.rounds, environment)
     server.shutdown()

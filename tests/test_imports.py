@@ -8,8 +8,9 @@ import sys
 import pytest
 
 HEAVY = (
-    "torch", "transformers", "rich", "pydantic", "jsonschema", "ruamel", "socket", "ssl", "urllib.request",
-    "http.client", "requests", "httpx", "huggingface_hub", "asyncio", "importlib.metadata", "concurrent.futures", "multiprocessing",
+    "torch", "transformers", "rich", "pydantic", "jsonschema", "ruamel", "requests", "httpx", "huggingface_hub",
+    "socket", "ssl", "urllib.request", "http.client", "asyncio", "importlib.metadata", "concurrent.futures",
+    "multiprocessing",
 )  # fmt: skip
 
 

@@ -77,8 +77,8 @@ def _model(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tens
             tape.enter(segment)
         mask = base.full if s.windows[layer] is None else base.sliding
         block = Layer(s, layer, base.table, mask, base.positions)
-        if checkpointing in ("full", "offload"):
-            h = tape.checkpoint(block, h, bool(s.job.reentrant), checkpointing == "offload")
+        if checkpointing != "none":
+            h = tape.checkpoint(block, h, checkpointing, bool(s.job.reentrant) and checkpointing != "selective")
         else:
             h = block(h)
         del block

@@ -119,8 +119,8 @@ def flash(q: Tensor, k: Tensor, v: Tensor, at: Heads) -> Tensor:
     grouped queries, dK and dV for all query heads (aten flash_attn/flash_api.cpp `mha_bwd`).
     """
     tape, e, n, kn, vn = q.storage.tape, q.e, q.n, k.n, v.n
-    y = tape.new(v.n if at.kv_heads == at.heads else n, e)
-    lse = tape.new(at.batch * at.heads * at.length, 4)
+    y = tape.kernel_output(v.n if at.kv_heads == at.heads else n, e)
+    lse = tape.kernel_output(at.batch * at.heads * at.length, 4)
     seeds = tape.new(3, 8)
     padded = up_to(at.length, 128)
     width = up_to(at.head_dim, 32) if at.head_dim <= 192 else 256
@@ -146,8 +146,8 @@ def efficient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -
     """
     tape, e, n, kn, vn = q.storage.tape, q.e, q.n, k.n, v.n
     bias = _float_mask(tape, mask, e, at)
-    y = tape.new(_values(q, at), e)
-    lse = tape.new(at.batch * at.heads * up_to(at.length, 32), 4)
+    y = tape.kernel_output(_values(q, at), e)
+    lse = tape.kernel_output(at.batch * at.heads * up_to(at.length, 32), 4)
     hidden = 4 * at.batch * at.heads * at.length * (1 + at.head_dim)
     kept = (q.storage, k.storage, v.storage, y.storage, lse, bias)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -> Tensor:
     """The loss of a micro batch by the job's objective and loss kernel; `segment` begins where its function does."""
     if s.objective.loss == "score":
+        tape.enter(segment)
         return score(h, s, tape)
     rows = s.scored
     if rows < s.rows:

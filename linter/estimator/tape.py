@@ -66,6 +66,7 @@ class Tape:
         self._trail = 0
         self._recomputing = False
         self._kept: list[Storage] | None = None
+        self._outputs: list[Tensor] | None = None
         self._casts: list[Parameter] = []
         self.nothing = Storage(self, 0, False)
 
@@ -87,6 +88,15 @@ class Tape:
         if self.live + size > self._peak:
             self._peak = self.live + size
             self._peak_logits = self.logits
+
+    def kernel_output(self, n: int, e: int) -> Tensor:
+        """A fresh tensor that a selective checkpoint keeps instead of making it again."""
+        if self._outputs is None:
+            return self.new(n, e)
+        if self._recomputing:
+            return self._outputs.pop(0)
+        self._outputs.append(self.new(n, e))
+        return Tensor(self._outputs[-1].storage, n, e)
 
     # -- segments
 
@@ -149,12 +159,11 @@ class Tape:
 
         x.node = Node(self._seq, self._segment, (), back, 1)
 
-    def checkpoint(
-        self, layer: Callable[[Tensor], Tensor], x: Tensor, reentrant: bool = False, offload: bool = False
-    ) -> Tensor:
+    def checkpoint(self, layer: Callable[[Tensor], Tensor], x: Tensor, mode: str, reentrant: bool = False) -> Tensor:
         """Run `layer` keeping only its input, and again when backward reaches it.
 
-        `offload` keeps the input in main memory and brings it back. The input lives until the layer's backward is
+        `mode` is `full`, `offload` (the input waits in main memory) or `selective` (the outputs of attention kernels
+        are kept as well). The input lives until the layer's backward is
         done. A non-reentrant recomputation stops after the last tensor that backward needs; a reentrant one keeps
         its output too (torch/utils/checkpoint.py).
         """
@@ -162,13 +171,15 @@ class Tape:
         self.recording = False
         held: list[Storage] = []
         self._kept = held if recording and not reentrant else None
+        outputs: list[Tensor] | None = [] if mode == "selective" else None
+        self._outputs = outputs
         y = layer(x)
-        self._kept = None
+        self._kept = self._outputs = None
         saves, trail = self._saved - before, self._trail
         self.recording = recording
         if y.node is None or not recording:
             return y
-        kept = None if offload else x.storage
+        kept = None if mode == "offload" else x.storage
         n, e, source, slot = x.n, x.e, x.node, x.slot
 
         def expand() -> Tensor:
@@ -181,11 +192,13 @@ class Tape:
                 again.slot = 0
             self._stop = None if reentrant else self._saved + saves
             self._recomputing = True
+            self._outputs = outputs
             waiting = self.new(0 if reentrant else trail, 1)
             result = layer(again)
             del waiting
             self._stop = None
             self._recomputing = False
+            self._outputs = None
             self.clear_casts()
             if reentrant:
                 alive.append(result.storage)

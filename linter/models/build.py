@@ -126,29 +126,47 @@ def _stated_class(config: dict[str, Any]) -> str | None:
 def _variant(
     table: dict[str, Any], config: dict[str, Any], stated: str | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The table and the config of the class that the loader builds."""
     variants = table.get("variants", {})
-    text_only = variants.get("CausalLM", {}).get("field")
-    if stated is None and text_only and not config.get("vision_config"):
+    if stated is None and variants.get("CausalLM", {}).get("field") and not config.get("vision_config"):
         stated = "CausalLM"
+    if stated == "SequenceClassification" and "Model" in variants:
+        stated = "Model"
     variant = variants.get(stated)
-    if variant is None:
-        return table, config
-    other = find_table(variant["table"])
-    if other is None:
+    other = find_table(variant["table"]) if variant is not None else None
+    if variant is None or other is None:
         return table, config
     nested = config.get(variant["field"]) if "field" in variant else config
     return other, nested if isinstance(nested, dict) else {}
 
 
 def _for_class(tensors: list[Tensor], part: Part, stated: str | None, table: dict[str, Any]) -> list[Tensor]:
-    """Tensors of a decoder loaded without its language-model head."""
-    if stated not in ("Model", "SequenceClassification") or table.get("auto_class", "CausalLM") != "CausalLM":
+    """Tensors of a decoder loaded without its language-model head, and the scores of a classifier.
+
+    A decoder's classifier is one linear layer without bias; an encoder's follows a pooling layer and has one.
+    """
+    encoder = table.get("auto_class") == "Model"
+    if stated == "Model" and "auto_class" not in table:
+        return [tensor for tensor in tensors if tensor.role != "head"]
+    if stated != "SequenceClassification" or table.get("auto_class", "CausalLM") not in ("CausalLM", "Model"):
         return tensors
-    kept = [tensor for tensor in tensors if tensor.role != "head" and not tensor.name.startswith("lm_head.")]
-    if stated == "SequenceClassification":
-        labels = part.fields.first("num_labels", "_num_labels")
-        named = part.fields.get("id2label")
-        count = labels if isinstance(labels, int) else len(named) if isinstance(named, dict) else 2
-        width = part.text.first("hidden_size", "n_embd", "d_model")
-        kept.append(Tensor("score.weight", (count, width), None, "", "head", True))
+    kept = [tensor for tensor in tensors if tensor.role != "head"]
+    width = part.text.first("hidden_size", "n_embd", "d_model", "dim")
+    count = _labels(part.fields)
+    if not encoder:
+        return [*kept, Tensor("score.weight", (count, width), None, "", "head", linear=True)]
+    if not any("pooler" in tensor.name for tensor in kept):
+        kept.append(Tensor("pooler.dense.weight", (width, width), None, "", "other", linear=True))
+        kept.append(Tensor("pooler.dense.bias", (width,), None, "", "bias", linear=False))
+    kept.append(Tensor("classifier.weight", (count, width), None, "", "head", linear=True))
+    kept.append(Tensor("classifier.bias", (count,), None, "", "bias", linear=False))
     return kept
+
+
+def _labels(fields: Fields) -> int:
+    """How many classes a config has: `num_labels`, the length of `id2label`, else Transformers' 2."""
+    stated = fields.first("num_labels", "_num_labels")
+    if isinstance(stated, int):
+        return stated
+    named = fields.get("id2label")
+    return len(named) if isinstance(named, dict) else 2

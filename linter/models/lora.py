@@ -87,7 +87,7 @@ def saved_tensors(model: Model, adapter: Adapter) -> list[Tensor]:
     saved = [tensor for tensor in model.tensors if not tensor.buffer and _is_saved(tensor, adapter)]
     if model.shape.tied:
         embedding = next((tensor for tensor in model.tensors if tensor.role == "embedding"), None)
-        if embedding is not None and any(name == "lm_head" for name in adapter.modules_to_save):
+        if embedding is not None and any("lm_head".endswith(name) for name in adapter.modules_to_save):
             saved.append(embedding._replace(name="lm_head.weight", role="head"))
     return saved
 
@@ -146,10 +146,12 @@ def _pattern(key: str, name: str) -> bool:
 
 
 def _is_saved(tensor: Tensor, adapter: Adapter) -> bool:
-    return any(
-        tensor.module == name or tensor.module.endswith("." + name) or f".{name}." in f".{tensor.module}."
-        for name in adapter.modules_to_save
-    )
+    """Whether a module on the way to the parameter ends in one of the names: `head` also names `lm_head`."""
+    if not adapter.modules_to_save:
+        return False
+    parts = tensor.module.split(".")
+    paths = [".".join(parts[: count + 1]) for count in range(len(parts))]
+    return any(path.endswith(name) for path in paths for name in adapter.modules_to_save)
 
 
 def _refuse_mamba(model: Model, found: list[AdaptedModule]) -> None:

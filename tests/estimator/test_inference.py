@@ -166,6 +166,24 @@ def test_layers_spread_over_gpus_share_weights_and_cache():
     assert spread.components["weights"] < whole.components["weights"] / 2
 
 
+@pytest.mark.parametrize(
+    ("mib", "rest"),
+    [(9.5, 0), (10, 0), (11, 1), (12, 0), (12.5, 0), (13, 1), (13.5, 0.5), (21.75, 0.25)],
+)
+def test_a_rest_of_up_to_a_mebibyte_stays_with_a_large_weight(mib, rest):
+    from gpulint.estimator.generation import unsplit_tails
+    from gpulint.estimator.parameter import Parameter
+
+    model, size = resolve(LLAMA_8B), round(mib * 2**20)
+    weight = Parameter("w", (size // 2,), 3, (0, 1, 2), "q", "bfloat16", (size,))
+    old = Job(kind="inference", versions={"transformers": "4.49.0"})
+    assert unsplit_tails(old, model, [weight]) == 3 * rest * 2**20
+    assert unsplit_tails(Job(kind="inference", versions={"transformers": "4.50.0"}), model, [weight]) == 0
+    assert unsplit_tails(Job(kind="inference"), model, [weight]) == 0
+    packed_on_load = old.with_changes({"weights.quantization.method": "bnb-nf4"})
+    assert unsplit_tails(packed_on_load, model, [weight]) == 0
+
+
 def test_the_estimate_adds_up_and_names_its_peak():
     estimate = estimate_inference(job(8, 2048, 512), resolve(LLAMA_8B), find("a100-80gb"))
     split = estimate.components

@@ -126,6 +126,19 @@ def test_a_sequence_classifier_has_a_score_instead_of_a_head():
     assert model.tensors[-1].name == "score.weight"
 
 
+@pytest.mark.parametrize(
+    ("config", "total"),
+    [
+        # transformers 5.23.0 on the meta device
+        ({"model_type": "bert", "architectures": ["BertForSequenceClassification"], "num_labels": 3}, 109_484_547),
+        ({"model_type": "roberta", "architectures": ["RobertaForSequenceClassification"]}, 124_646_402),
+        ({"model_type": "distilbert", "architectures": ["DistilBertForSequenceClassification"]}, 66_955_010),
+    ],
+)
+def test_a_classifier_on_an_encoder(config, total):
+    assert build(config, "m", "test").parameters == total
+
+
 def test_text_only_loading_of_a_multimodal_config():
     config = {"model_type": "qwen3_5", "text_config": {"num_hidden_layers": 4}, "vision_config": {"depth": 2}}
     whole, text = build(config, "m", "test"), build(config, "m", "test", "CausalLM")

@@ -1,0 +1,149 @@
+"""What one decoder layer keeps for backward, against arithmetic done by hand.
+
+T tokens, h hidden, q and k widths of queries and keys, nh heads, f feed-forward width. The forms are those of published
+derivations and of a memory oracle that ran the real libraries (transformers 5.23, torch 2.13).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from gpulint.estimator.activations import Stack, layer_kinds, replay
+from gpulint.estimator.setting import Setting
+from gpulint.job import Adapter, Job, Loss, Precision, Quantization, Weights
+
+B, S = 2, 256
+T = B * S
+
+
+def saved_per_layer(model, **fields) -> int:
+    """Bytes that a layer in the middle of the stack leaves alive after its forward pass."""
+    fields.setdefault("weights", Weights("bfloat16"))
+    job = Job(micro_batch_size=B, sequence_length=S, **fields)
+    setting = Setting(job, model)
+    kinds, assigned = layer_kinds(setting)
+    kept = Stack(replay(setting, kinds), len(kinds), assigned).kept[0]
+    return kept[3] - kept[2]
+
+
+@pytest.fixture(scope="module")
+def sizes(llama_8b):
+    shape = llama_8b.shape
+    return shape.hidden, shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, shape.heads, 14336
+
+
+@pytest.fixture(scope="module")
+def linear_parameters(llama_8b):
+    return sum(tensor.size for tensor in llama_8b.tensors if tensor.layers is not None and tensor.linear)
+
+
+AMP = {"weights": Weights("float32"), "precision": Precision("bfloat16")}
+
+
+def flash(sizes):
+    """Queries and output, keys and values, the log-sum-exp and the kernel's seeds."""
+    _, q, k, heads, _ = sizes
+    return 4 * T * q + 4 * T * k + 4 * T * heads + 24
+
+
+def test_pure_16_bit(llama_8b, sizes):
+    h, *_, f = sizes
+    assert saved_per_layer(llama_8b) == 16 * T * h + 8 * T + flash(sizes) + 8 * T * f
+
+
+def test_autocast_over_float32_keeps_a_copy_of_every_matrix(llama_8b, sizes, linear_parameters):
+    h, *_, f = sizes
+    assert saved_per_layer(llama_8b, **AMP) == 26 * T * h + 8 * T + 2 * linear_parameters + flash(sizes) + 8 * T * f
+
+
+def test_float32_with_grouped_keys_takes_the_composite_kernel(llama_8b, sizes):
+    h, q, _, heads, f = sizes
+    attention = 16 * T * q + 4 * B * heads * S * S
+    saved = saved_per_layer(llama_8b, weights=Weights("float32"))
+    assert saved == pytest.approx(24 * T * h + 8 * T + attention + 16 * T * f, rel=1e-3)
+
+
+def test_float32_without_grouping_takes_the_efficient_kernel(decoder, sizes):
+    h, q, _, heads, f = sizes
+    attention = 16 * T * q + 4 * B * heads * S
+    saved = saved_per_layer(decoder(kv_heads=32), weights=Weights("float32"))
+    assert saved == 24 * T * h + 8 * T + attention + 16 * T * f
+
+
+def test_a_frozen_base_keeps_neither_products_of_norms_nor_inputs(llama_8b, sizes):
+    h, q, k, _, f = sizes
+    adapter = Adapter(r=16, targets=["q_proj", "v_proj"], dtype="bfloat16")
+    branches = 2 * 2 * T * 16 + 2 * T * h
+    saved = saved_per_layer(llama_8b, method="lora", adapter=adapter)
+    assert saved == 8 * T * h + 8 * T + flash(sizes) + 6 * T * f + branches
+    assert (q, k) == (4096, 1024)
+
+
+def test_packed_base_after_kbit_preparation_has_a_float32_mlp(llama_8b, sizes):
+    h, *_, f = sizes
+    adapter = Adapter(r=16, targets=["q_proj", "v_proj"], prepare_kbit=True)
+    saved = saved_per_layer(
+        llama_8b,
+        method="qlora",
+        adapter=adapter,
+        weights=Weights("bfloat16", quantization=Quantization("bnb-nf4", 4)),
+        precision=Precision("bfloat16"),
+    )
+    branches = 2 * (2 * T * h + 2 * T * 16) + 2 * 16 * (h + 4096 + h + 1024)
+    assert saved == 8 * T * h + 8 * T + flash(sizes) + 12 * T * f + branches
+
+
+def test_liger(llama_8b, sizes, linear_parameters):
+    h, *_, f = sizes
+    liger = {"liger_kernels": True, "loss": Loss("liger")}
+    assert saved_per_layer(llama_8b, **liger) == 8 * T * h + 8 * T + flash(sizes) + 6 * T * f
+    saved = saved_per_layer(llama_8b, **liger, **AMP)
+    assert saved == 18 * T * h + 8 * T + 2 * linear_parameters + flash(sizes) + 6 * T * f
+
+
+def test_eager_scores(llama_8b, sizes):
+    h, q, _, heads, f = sizes
+    attention = 8 * T * q + 6 * B * heads * S * S
+    assert saved_per_layer(llama_8b, attention="eager") == 16 * T * h + 8 * T + attention + 8 * T * f
+
+
+def test_a_padded_batch_keeps_a_float_mask_and_repeated_keys(llama_8b, sizes):
+    h, q, _, heads, f = sizes
+    attention = 8 * T * q + 4 * B * heads * S + 2 * B * S * S
+    assert saved_per_layer(llama_8b, padded=True) == 16 * T * h + 8 * T + attention + 8 * T * f
+
+
+def test_a_window_shorter_than_the_sequence_does_the_same(decoder, sizes):
+    model = decoder()
+    windowed = model._replace(shape=model.shape._replace(windows=(128,) * 32))
+    more = saved_per_layer(windowed) - saved_per_layer(model)
+    h, q, k, *_ = sizes
+    assert h == q
+    assert more == 4 * T * q - 4 * T * k + 2 * B * S * S - 24
+
+
+def test_mixture_of_experts(decoder, sizes):
+    """Sorted rows, gate and up, their activation and product, outputs: 8 K f + 4 K h a token."""
+    h, *_ = sizes
+    saved = saved_per_layer(decoder(experts=8))
+    small = 2 * T * h + 64 * T * 8 + 2 * T * 8 * 8
+    exact = 16 * T * h + 8 * T + flash(sizes) + 8 * T * 2 * 14336 + 4 * T * 2 * h
+    assert exact < saved < exact + small
+
+
+@pytest.mark.parametrize("mode", ["full", "selective", "offload"])
+def test_a_checkpointed_layer_keeps_its_input(llama_8b, sizes, mode):
+    h, q, _, heads, _ = sizes
+    kept = {"full": 2 * T * h, "offload": 0, "selective": 2 * T * h + 2 * T * q + 4 * T * heads}
+    assert saved_per_layer(llama_8b, activation_checkpointing=mode) == kept[mode]
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoints_of_both_kinds_keep_as_much(llama_8b, sizes, reentrant):
+    saved = saved_per_layer(llama_8b, activation_checkpointing="full", reentrant=reentrant)
+    assert saved == 2 * T * sizes[0]
+
+
+def test_autocast_keeps_its_copies_under_checkpointing(llama_8b, sizes, linear_parameters):
+    saved = saved_per_layer(llama_8b, activation_checkpointing="full", **AMP)
+    assert saved == 4 * T * sizes[0] + 2 * linear_parameters
