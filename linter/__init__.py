@@ -1,7 +1,7 @@
 """gpulint: the linter for the configs that start GPU jobs.
 
 report = gpulint.check(["configs/"], gpulint.Settings(gpu="h100-80gb", gpus=8))
-estimate = gpulint.estimate(gpulint.Job.validate({"model": "gpt2", "micro_batch_size": 1, "sequence_length": 512}))
+estimate = gpulint.estimate(gpulint.Job.validate({"model": "gpt2-xl", "micro_batch_size": 1, "sequence_length": 512}))
 """
 
 from __future__ import annotations

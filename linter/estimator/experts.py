@@ -44,6 +44,8 @@ def route(x: Tensor, modules: Modules, s: Setting) -> tuple[Tensor, Tensor]:
     router = modules.need("router")
     if kind in ("sigmoid", "softmax_wide"):
         return _wide_router(x, router, s, kind == "sigmoid")
+    if kind == "softmax_forced":
+        return _forced_router(x, router, s)
     if router.a is not None and s.release.grouped_experts:
         weight = merged(router, x.storage.tape, s.autocast or router.weight.e)
         assert not isinstance(weight, Parameter)
@@ -51,6 +53,10 @@ def route(x: Tensor, modules: Modules, s: Setting) -> tuple[Tensor, Tensor]:
     else:
         logits = project(x, router, s.rows)
     e = logits.e
+    if kind == "sigmoid_late":
+        scores = unary(to(logits, 4), save_input=False, save_output=True)
+        chosen = x.storage.tape.new(s.rows * s.top_k, 8)
+        return divide(gather(scores, s.rows * s.top_k, chosen), s.rows), chosen
     if kind == "chosen":
         values, chosen = topk(to(logits, 4) if s.traits.residual_scale else logits, s.rows * s.top_k)
         return to(softmax(values, values.e, fused=True), e), chosen
@@ -71,6 +77,18 @@ def _wide_router(x: Tensor, router: Linear, s: Setting, sigmoid: bool) -> tuple[
     chosen = x.storage.tape.new(s.rows * s.top_k, 8)
     values = divide(gather(scores, s.rows * s.top_k, chosen), s.rows)
     return scale(values), chosen
+
+
+def _forced_router(x: Tensor, router: Linear, s: Setting) -> tuple[Tensor, Tensor]:
+    """ERNIE's: all in float32, autocast or not; the weights are divided by their clamped sum."""
+    tape = x.storage.tape
+    autocast, tape.autocast = tape.autocast, 0
+    logits = linear_wide(to(x, 4), to(leaf(tape, router.weight), 4), s.rows)
+    tape.autocast = autocast
+    probabilities = softmax(logits, 4)
+    chosen = tape.new(s.rows * s.top_k, 8)
+    values = gather(probabilities, s.rows * s.top_k, chosen)
+    return to(divide(values, s.rows), x.e), chosen
 
 
 def routed(x: Tensor, modules: Modules, s: Setting) -> Tensor:

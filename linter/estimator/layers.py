@@ -40,7 +40,7 @@ class Layer:
         self.mask = mask
         self.positions = positions
         sinks = self.modules.leaf("sinks") if s.traits.sinks else None
-        self.at: Heads = s.at(self.modules) if sinks is None else s.at(self.modules)._replace(sinks=sinks.weight)
+        self.at: Heads = s.at(layer) if sinks is None else s.at(layer)._replace(sinks=sinks.weight)
         self.turn = s.turn(layer)
         self.mixing = any(self.modules.role(role) is not None for role in MIXING)
         self.single = not (self.mixing and any(self.modules.role(role) is not None for role in FEEDING))

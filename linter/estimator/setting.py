@@ -14,7 +14,7 @@ from .traits import traits
 
 if TYPE_CHECKING:
     from ..job import Job
-    from ..models.model import Model
+    from ..models.model import Model, Shape
     from .parameters import Parameter
     from .traits import Traits
 
@@ -74,6 +74,7 @@ class Setting:
         self.groups = self._groups()
         self.kv_heads = self.heads if self.traits.qkv == "grouped" else self.groups
         self.layers = shape.layers
+        self._varied = _varied(shape)
         self._signatures = self._sign()
 
     def _activation(self) -> str:
@@ -92,13 +93,12 @@ class Setting:
         value = self.config.get(field[0], field[1]) if field[0] else 0.0
         return float(value or 0.0)
 
-    def at(self, modules: Modules) -> Heads:
-        """The sizes of an attention call. Where layers differ, the projections of this one tell them."""
+    def at(self, layer: int) -> Heads:
+        """The sizes of a layer's attention call."""
         kv_heads, head_dim, value_dim = self.kv_heads, self.head_dim, self.value_dim
-        if self.traits.varied:
-            head_dim = value_dim = modules.need("o").weight.n // self.hidden // self.heads
-            keys = modules.role("k")
-            kv_heads = keys.weight.n // self.hidden // head_dim if keys is not None else kv_heads
+        if self._varied:
+            head_dim = value_dim = self._varied[0][layer]
+            kv_heads = -(-self._varied[1][layer] // self.job.parallelism.tensor)
         return Heads(
             self.batch,
             self.length,
@@ -184,6 +184,12 @@ def _loss(kernel: str, found: Traits) -> str:
     if kernel != "liger" or "loss" in found.liger:
         return kernel
     return "liger_cross_entropy" if "cross_entropy" in found.liger else "torch"
+
+
+def _varied(shape: Shape) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Head dimensions and key heads by layer, where layers that attend differ in them."""
+    dims, heads = shape.layer_head_dims, shape.layer_kv_heads
+    return (dims, heads) if len(set(dims) - {0}) > 1 or len(set(heads) - {0}) > 1 else None
 
 
 def _sharded_width(job: Job) -> int | None:

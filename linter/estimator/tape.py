@@ -70,6 +70,11 @@ class Tape:
         self._casts: list[Parameter] = []
         self.nothing = Storage(self, 0, False)
 
+    @property
+    def again(self) -> bool:
+        """Whether a checkpointed layer is being run again."""
+        return self._recomputing
+
     # -- sizes
 
     def new(self, n: int, e: int, logits: bool = False) -> Tensor:
@@ -252,6 +257,7 @@ class Tape:
         del root, gradient
         while ready:
             node = heappop(ready)[1]
+            node.queued = False
             if node.segment != -1 and node.segment != self._segment:
                 self.enter(node.segment, backward=True)
             if isinstance(node, Parameter):
@@ -282,7 +288,8 @@ class Tape:
                 self._deliver(edge.node, edge.slot, x)
             x = None
             edge.node.pending -= 1
-            if edge.node.pending == 0 and edge.node.buffers is not None:
+            if edge.node.pending == 0 and edge.node.buffers is not None and not edge.node.queued:
+                edge.node.queued = True
                 heappush(ready, (-edge.node.seq, edge.node))
         node.edges = ()
 
@@ -339,7 +346,7 @@ class Tape:
         for edge in node.edges:
             if edge is not None:
                 edge.node.pending -= 1
-        _count(top, node.edges)
+        _count(top)
         buffers, node.buffers = node.buffers, None
         assert buffers is not None
         gradient = buffers.pop()
@@ -349,15 +356,15 @@ class Tape:
         heappush(ready, (-top.seq, top))
 
 
-def _count(root: Node, below: tuple[Edge | None, ...] = ()) -> None:
-    """Count for every node under `root` how many gradients it will get, not descending into `below`."""
-    seen = {id(root)}
-    seen.update(id(edge.node) for edge in below if edge is not None)
+def _count(root: Node) -> None:
+    """Count for every node under `root` how many gradients it will get; what was counted before is not gone into."""
+    root.counted = True
     stack = [root]
     while stack:
         for edge in stack.pop().edges:
             if edge is not None:
-                edge.node.pending += 1
-                if id(edge.node) not in seen:
-                    seen.add(id(edge.node))
-                    stack.append(edge.node)
+                node = edge.node
+                node.pending += 1
+                if not node.counted:
+                    node.counted = True
+                    stack.append(node)

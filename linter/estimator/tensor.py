@@ -63,7 +63,9 @@ class Node:
     What `back` closes over is what the operation saves for backward.
     """
 
-    __slots__ = ("back", "buffers", "edges", "expand", "pending", "recomputed", "segment", "seq", "slots")
+    __slots__ = (
+        "back", "buffers", "counted", "edges", "expand", "pending", "queued", "recomputed", "segment", "seq", "slots",
+    )  # fmt: skip
 
     def __init__(
         self, seq: int, segment: int, edges: tuple[Edge | None, ...], back: Backward | None, slots: int
@@ -75,6 +77,8 @@ class Node:
         self.slots = slots
         self.buffers: list[Tensor | None] | None = None
         self.pending = 0
+        self.counted = False
+        self.queued = False
         self.recomputed = False
         self.expand: Callable[[], Tensor] | None = None
 

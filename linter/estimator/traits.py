@@ -31,10 +31,10 @@ class Traits(NamedTuple):
     residual_scale, logits_scale   whether branches and logits are multiplied by a number
     softcap       the config field that caps attention scores, "" where the model has none
     masked        whether the model always makes a 4-D mask;  sinks  whether attention has sink logits
-    varied        whether heads of layers differ in number or dimension
     direct        whether torch's sdpa is called without Transformers' repeating of keys
     attention_dropout, residual_dropout, embedding_dropout   config fields with their defaults
-    router        softmax, sigmoid, softmax_wide, chosen (softmax over the chosen)
+    router        softmax, chosen (softmax over the chosen), sigmoid and softmax_wide (of float32 logits), sigmoid_late,
+                  softmax_forced (float32 under autocast too)
     weights       width of the routing weights: `wide` (float32) or `narrow` (that of the logits)
     gate          gating of experts: `default` or `clamped` (gpt-oss)
     liger         what Liger replaces: rope, norm (norm_copy: not in place), head_norm, mlp, experts (run as stock ones
@@ -67,7 +67,6 @@ class Traits(NamedTuple):
     sinks: bool = False
     masked: bool = False
     direct: bool = False
-    varied: bool = False
     attention_dropout: tuple[str, float] = ("attention_dropout", 0.0)
     residual_dropout: tuple[str, float] = ("", 0.0)
     embedding_dropout: tuple[str, float] = ("", 0.0)

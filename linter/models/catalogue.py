@@ -18,6 +18,9 @@ QUANTIZED_NAMES = (
 )  # fmt: skip
 """Quantisation methods by the words that hub authors put into repository names, more specific words first."""
 
+LEGACY_OWNERS = ("openai-community", "google-bert", "google-t5", "distilbert", "FacebookAI")
+"""Organisations to which the hub redirects the ids of its first models, which had no owner: `gpt2-xl`."""
+
 _loaded: dict[str, bytes] = {}
 
 
@@ -44,7 +47,12 @@ class CatalogueRow(NamedTuple):
 
 
 def find(name: str) -> CatalogueRow | None:
-    """The row of a hub id, upper and lower case alike; of ids that differ in case only, the one written alike."""
+    """The row of a hub id, upper and lower case alike; of ids that differ in case only, the one written alike.
+
+    An id without an owner is looked for under `LEGACY_OWNERS`.
+    """
+    if "/" not in name:
+        return next((row for owner in LEGACY_OWNERS if (row := find(f"{owner}/{name}"))), None)
     lower = name.lower().encode() + b"\t"
     content = _content("catalogue.tsv")
     line = find_line(content, lower + name.encode() + b"\t") or find_line(content, lower)

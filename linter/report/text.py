@@ -102,6 +102,6 @@ def summary(report: Report, *, colour: bool = False) -> str:
     checked = report.count("checked")
     files = f"{checked} file{'' if checked == 1 else 's'} checked"
     skipped, failed = report.count("skipped"), report.count("error")
-    extra = (f", {skipped} skipped" if skipped else "") + (f", {failed} unreadable" if failed else "")
+    extra = (f", {skipped} skipped" if skipped else "") + (f", {failed} failed" if failed else "")
     extra += f", {report.suppressed} suppressed" if report.suppressed else ""
     return f"{found or style.good('No findings')} in {files}{extra}"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from gpulint.models.build import build
-from gpulint.models.fields import Fields
-from gpulint.models.model import UnknownModel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpulint.models.build import build
+from gpulint.models.fields import Fields
+from gpulint.models.model import UnknownModel
+
 LLAMA = {
-    "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 3,
+        "num_attention_heads": 4,
     "num_key_value_heads": 2, "vocab_size": 100,
 }  # fmt: skip
 
@@ -86,7 +88,8 @@ def test_auto_is_worked_out():
 
 
 def test_remote_code_configs_are_translated():
-    qwen = {"model_type": "qwen", "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32, "kv_channels": 128,
+    qwen = {"model_type": "qwen", "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
+    "kv_channels": 128,
             "num_attention_heads": 32, "vocab_size": 151936, "no_bias": True, "tie_word_embeddings": False}  # fmt: skip
     assert build(qwen, "m", "test").parameters == 7_721_324_544
     internlm = {**LLAMA, "model_type": "internlm2", "bias": False}
@@ -148,7 +151,8 @@ def test_text_only_loading_of_a_multimodal_config():
 
 @pytest.mark.parametrize(
     ("fields", "dtype"),
-    [({"torch_dtype": "bfloat16"}, "bfloat16"), ({"dtype": "torch.float16"}, "float16"), ({"dtype": "auto"}, None), ({}, None),
+    [({"torch_dtype": "bfloat16"}, "bfloat16"), ({"dtype": "torch.float16"}, "float16"), ({"dtype": "auto"}, None),
+    ({}, None),
      ({"text_config": {"torch_dtype": "float32"}}, "float32"), ({"dtype": 3}, None)],
 )  # fmt: skip
 def test_the_checkpoint_dtype(fields, dtype):
@@ -223,7 +227,8 @@ def test_parameters_are_the_sum_of_the_textbook_formula(layers, heads, vocabular
 
 def test_fields_have_a_fixed_precedence():
     table = {"alias": {"n_embd": "hidden_size"}, "defaults": {"hidden_size": 1, "depth": 7, "flag": True},
-             "let": {"_half": "hidden_size//2"}, "derive": {"width": {"cases": [["flag", "4*hidden_size"]]}}}  # fmt: skip
+             "let": {"_half": "hidden_size//2"}, "derive": {"width": {"cases": [["flag",
+                 "4*hidden_size"]]}}}  # fmt: skip
     fields = Fields({"n_embd": 8, "depth": None, "outer": {"inner": 3}}, table)
     assert fields.get("hidden_size") == 8
     assert fields.get("_half") == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from gpulint.models import catalogue
 from gpulint.models.catalogue import config_of, find, named_quantization, nearest, search
 
@@ -89,3 +90,10 @@ def test_every_row_is_whole():
     keys = {row.key for row in rows}
     lines = catalogue._content("catalogue.jsonl").splitlines()
     assert len(lines) == len(keys)
+
+
+def test_an_id_from_before_owners_is_found():
+    found = find("gpt2-xl")
+    assert found is not None
+    assert found.id == "openai-community/gpt2-xl"
+    assert find("no-such-model") is None

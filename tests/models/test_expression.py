@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from gpulint.models import tables
-from gpulint.models.expression import MAX_LENGTH, ExpressionError, compile_expression
 from hypothesis import given
 from hypothesis import strategies as st
+
+from gpulint.models import tables
+from gpulint.models.expression import MAX_LENGTH, ExpressionError, compile_expression
 
 FIELDS = {
     "hidden_size": 64, "num_attention_heads": 4, "head_dim": None, "attention_bias": True, "mlp_only_layers": [0, 2],
@@ -70,7 +71,8 @@ def test_everything_outside_the_closed_list_is_refused(text):
 
 @pytest.mark.parametrize(
     "text",
-    ["kind*1000000", "sizes*9", "kind+kind", "missing+1", "hidden_size//0", "isqrt(-1)", "ceildiv(1,0)", "int(kind)", "len(3)",
+    ["kind*1000000", "sizes*9", "kind+kind", "missing+1", "hidden_size//0", "isqrt(-1)", "ceildiv(1,0)",
+    "int(kind)", "len(3)",
      "ints(kind)", "9999999999999999*9999999999999999*1"],
 )  # fmt: skip
 def test_what_cannot_be_computed_raises_one_error(text):
@@ -123,7 +125,8 @@ def test_every_expression_of_every_table_compiles_and_reads_known_fields():
 
 RAW = {
     # fields that only some configs have and no class gives a default
-    "deepseek_v4", "glm_moe_dsa", "lfm2", "lfm2_moe", "nemotron_h", "kimi_linear", "llama4_text", "step3p5", "gemma4", "vit",
+    "deepseek_v4", "glm_moe_dsa", "lfm2", "lfm2_moe", "nemotron_h", "kimi_linear", "llama4_text", "step3p5",
+        "gemma4", "vit",
 }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from gpulint.job import Adapter, Job
 from gpulint.models.build import build
 from gpulint.models.lora import NotAdaptable, adapted, linear_leaf_names, trainable_parameters
@@ -92,7 +93,9 @@ def test_rank_pattern_gives_one_entry_a_rank():
     assert {(module.rank, module.copies) for module in found} == {(2, 1), (8, 31)}
 
 
-@pytest.mark.parametrize("targets", ["(a+)+$", "(.*)*x", "(" * 60 + "a" + ")+" * 60, "[", ".*" * 40, "x" * 5000, "(?P<n>a)(?P<n>b)"])
+@pytest.mark.parametrize(
+    "targets", ["(a+)+$", "(.*)*x", "(" * 60 + "a" + ")+" * 60, "[", ".*" * 40, "x" * 5000, "(?P<n>a)(?P<n>b)"]
+)
 def test_costly_or_broken_patterns_are_refused(targets):
     with pytest.raises(NotAdaptable):
         adapted(model_of("llama3-8b"), Adapter(r=8, targets=targets))
@@ -112,7 +115,9 @@ def test_freezing_trains_what_the_patterns_name():
     model = model_of("llama3-8b")
     head = trainable_parameters(model, Job(model="m", method="freeze", trainable=["^lm_head.weight$"]))
     assert head == 128256 * 4096
-    rows = trainable_parameters(model, Job(model="m", method="freeze", trainable=["^model.embed_tokens.weight$[:32000]"]))
+    rows = trainable_parameters(
+        model, Job(model="m", method="freeze", trainable=["^model.embed_tokens.weight$[:32000]"])
+    )
     assert rows == 128256 * 4096
     last = trainable_parameters(model, Job(model="m", method="freeze", trainable=[r"model\.layers\.3[01]\."]))
     assert last == 2 * 218_112_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from gpulint.models.model import UnknownModel
 from gpulint.models.resolve import forget, resolve
 
@@ -55,7 +56,9 @@ def test_an_absolute_path_inside_the_root(tmp_path):
     assert resolve(str(path), str(tmp_path), str(tmp_path)).shape.hidden == 8
 
 
-@pytest.mark.parametrize("reference", ["../outside", "{outside}", "{outside}/config.json", "link", "file-link/config.json"])
+@pytest.mark.parametrize(
+    "reference", ["../outside", "{outside}", "{outside}/config.json", "link", "file-link/config.json"]
+)
 def test_nothing_outside_the_root_is_read(tmp_path, reference):
     outside = tmp_path / "outside"
     path = write(outside / "config.json", TINY)
@@ -157,7 +160,9 @@ def test_a_broken_config_is_unknown_not_an_error(tmp_path, content):
         resolve("./m", str(tmp_path), str(tmp_path))
 
 
-@pytest.mark.parametrize("reference", ["", "  ", "a\0b", "..", "/", "../../etc/passwd", "~/x", "https://x/y", "x" * 5000])
+@pytest.mark.parametrize(
+    "reference", ["", "  ", "a\0b", "..", "/", "../../etc/passwd", "~/x", "https://x/y", "x" * 5000]
+)
 def test_odd_references_are_unknown(tmp_path, reference):
     with pytest.raises(UnknownModel):
         resolve(reference, str(tmp_path), str(tmp_path))

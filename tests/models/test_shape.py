@@ -7,6 +7,7 @@ of transformers 5.23.0. Sliding layers keep window - 1 tokens there.
 from __future__ import annotations
 
 import pytest
+
 from gpulint.models.build import build
 
 BASE = {
@@ -21,7 +22,8 @@ MAMBA2 = {"mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 16}
 
 CACHES = [
     ("llama", BASE, 10240),
-    ("falcon", {"hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 97, "multi_query": True}, 5120),
+    ("falcon", {"hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 97,
+        "multi_query": True}, 5120),
     ("gpt_bigcode", {"n_embd": 64, "n_layer": 3, "n_head": 4, "vocab_size": 97}, 3840),
     ("gpt2", {"n_embd": 64, "n_layer": 3, "n_head": 4, "vocab_size": 97}, 15360),
     ("phi3", BASE, 10240),
@@ -33,9 +35,12 @@ CACHES = [
     ("cohere2", {**BASE, "sliding_window": WINDOW}, 5440),
     ("exaone4", {**BASE, "sliding_window": WINDOW}, 5440),
     ("olmo3", {**BASE, "sliding_window": WINDOW}, 5440),
-    ("deepseek_v3", {**BASE, **MLA, "moe_intermediate_size": 32, "n_routed_experts": 4, "first_k_dense_replace": 1}, 6400),
-    ("mamba", {"hidden_size": 64, "num_hidden_layers": 4, "vocab_size": 97, "state_size": 16, "conv_kernel": 4, "expand": 2}, 10240),
-    ("mamba2", {"hidden_size": 64, "num_hidden_layers": 4, "vocab_size": 97, "state_size": 16, "conv_kernel": 4, "expand": 2,
+    ("deepseek_v3", {**BASE, **MLA, "moe_intermediate_size": 32, "n_routed_experts": 4, "first_k_dense_replace": 1},
+        6400),
+    ("mamba", {"hidden_size": 64, "num_hidden_layers": 4, "vocab_size": 97, "state_size": 16, "conv_kernel": 4,
+        "expand": 2}, 10240),
+    ("mamba2", {"hidden_size": 64, "num_hidden_layers": 4, "vocab_size": 97, "state_size": 16, "conv_kernel": 4,
+        "expand": 2,
                 "num_heads": 8, "head_dim": 16, "n_groups": 1}, 10752),
     ("qwen3_next", {**BASE, **DELTA, "num_experts": 4}, 4096),
     ("qwen3_5_text", {**BASE, **DELTA}, 4096),
@@ -43,7 +48,8 @@ CACHES = [
     ("gemma3n_text", {**BASE, "num_hidden_layers": 6, "num_kv_shared_layers": 2, "sliding_window": WINDOW,
                       "layer_types": ["sliding_attention", "full_attention"] * 3}, 7040),
     ("gemma4_text", {**BASE, "num_hidden_layers": 6, "sliding_window": WINDOW, "global_head_dim": 32}, 9920),
-    ("jamba", {**BASE, "num_experts": 2, "attn_layer_period": 4, "attn_layer_offset": 2, "mamba_d_state": 16, "mamba_d_conv": 4,
+    ("jamba", {**BASE, "num_experts": 2, "attn_layer_period": 4, "attn_layer_offset": 2, "mamba_d_state": 16,
+        "mamba_d_conv": 4,
                "mamba_expand": 2}, 10240),
     ("nemotron_h", {**BASE, "layers_block_type": ["linear_attention", "mlp", "full_attention", "linear_attention"],
                     "mamba_num_heads": 8, "mamba_head_dim": 16, "ssm_state_size": 16, "n_groups": 2}, 8192),
@@ -80,7 +86,8 @@ def test_a_llama():
 
 @pytest.mark.parametrize(
     ("model_type", "norm", "mlp"),
-    [("gpt2", "layer", "plain"), ("gpt_neox", "layer", "plain"), ("olmo", "layer", "gated"), ("cohere", "layer", "gated"),
+    [("gpt2", "layer", "plain"), ("gpt_neox", "layer", "plain"), ("olmo", "layer", "gated"), ("cohere", "layer",
+    "gated"),
      ("t5", "rms", "plain"), ("phi3", "rms", "gated"), ("nemotron", "layer", "plain"), ("mixtral", "rms", "gated"),
      ("dbrx", "layer", "gated"), ("gpt_oss", "rms", "gated"), ("opt", "layer", "plain")],
 )  # fmt: skip
