@@ -10,6 +10,7 @@ from .logits import loss_of
 from .norms import normed
 from .ops import gathered
 from .setting import Setting
+from .sharing import slice_of
 from .stage import last_stage
 from .stem import stem
 from .tape import END
@@ -75,8 +76,7 @@ def _model(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tens
     for segment, layer in enumerate(kinds, 1):
         if tape.recording:
             tape.enter(segment)
-        mask = base.full if s.windows[layer] is None else base.sliding
-        block = Layer(s, layer, base.table, mask, base.positions)
+        block = Layer(s, layer, base, slice_of(base.extra, s))
         if checkpointing != "none":
             h = tape.checkpoint(block, h, checkpointing, bool(s.job.reentrant) and checkpointing != "selective")
         else:

@@ -100,7 +100,7 @@ def routed(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     if s.traits.gate == "dense":
         return _every_expert(x, modules, s)
     weights, chosen = route(x, modules, s)
-    return _grouped(x, weights, chosen, modules, s)
+    return grouped(x, weights, chosen, modules, s)
 
 
 def _every_expert(x: Tensor, modules: Modules, s: Setting) -> Tensor:
@@ -125,7 +125,8 @@ def _every_expert(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     return add_to(other, summed)
 
 
-def _grouped(x: Tensor, weights: Tensor, chosen: Tensor, modules: Modules, s: Setting) -> Tensor:
+def grouped(x: Tensor, weights: Tensor, chosen: Tensor, modules: Modules, s: Setting) -> Tensor:
+    """Every row through its experts, weighted and summed."""
     tape = x.storage.tape
     count = s.rows * s.top_k
     order, perm = tape.new(count, 8), tape.new(count, 8)

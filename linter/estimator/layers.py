@@ -14,14 +14,15 @@ from .latent import latent_attention
 from .mixer import mixer
 from .norms import normed
 from .ops import add, add_to, dropout, gathered, scale, scattered
+from .sharing import shared_layer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .kernels import Heads
     from .modules import Modules
-    from .rope import Table
     from .setting import Setting
+    from .stem import Stem
     from .tensor import Tensor
 
 
@@ -31,14 +32,18 @@ FEEDING = ("down", "expert_down", "shared_down")
 
 
 class Layer:
-    """One decoder layer of a kind. `table`, `mask` and `positions` are made once for all layers."""
+    """One decoder layer of a kind. What `base` holds is made once for all layers; `extra` is this one's own input."""
 
-    def __init__(self, s: Setting, layer: int, table: Table, mask: Tensor | None, positions: Tensor) -> None:
+    def __init__(self, s: Setting, layer: int, base: Stem, extra: Tensor | None) -> None:
+        slides = s.windows[layer] is not None
         self.s = s
         self.modules: Modules = s.modules(layer)
-        self.table = table
-        self.mask = mask
-        self.positions = positions
+        self.type = s.layer_types[layer] if s.layer_types else ""
+        self.table = base.other if slides and base.other is not None else base.table
+        self.mask = base.sliding if slides else base.full
+        self.positions = base.positions
+        self.shared = base.shared
+        self.extra = extra
         sinks = self.modules.leaf("sinks") if s.traits.sinks else None
         self.at: Heads = s.at(layer) if sinks is None else s.at(layer)._replace(sinks=sinks.weight)
         self.turn = s.turn(layer)
@@ -214,6 +219,7 @@ ORDERS: dict[str, Callable[[Layer, Tensor], Tensor]] = {
     "post_sum": Layer.post_sum,
     "sandwich": Layer.sandwich,
     "post": Layer.post,
+    "shared": shared_layer,
     "parallel": Layer.parallel,
     "parallel_residual": Layer.parallel_residual,
     "parallel_norms": Layer.parallel_norms,

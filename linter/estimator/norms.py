@@ -63,6 +63,14 @@ def gemma(x: Tensor, module: Linear | None, rows: int) -> Tensor:
     return to(normed, x.e)
 
 
+def rms_float(x: Tensor, module: Linear | None, rows: int) -> Tensor:
+    """Gemma 4's: normalised(x in float32) * weight in float32, then back."""
+    assert module is not None
+    normed = _normalised(to(x, 4), rows)
+    normed = mul(normed, to(leaf(x.storage.tape, module.weight), 4))
+    return to(normed, x.e)
+
+
 def _normalised(x: Tensor, rows: int) -> Tensor:
     return mul(x, rsqrt(shift(mean(power(x), rows))))
 
@@ -119,6 +127,7 @@ NORMS: dict[str, Norm] = {
     "rms_wide": rms_wide,
     "rms_bare": rms_bare,
     "rms_nested": rms_nested,
+    "rms_float": rms_float,
     "gemma": gemma,
     "cohere": cohere,
     "layer": layer,

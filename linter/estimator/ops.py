@@ -107,6 +107,12 @@ def scale(x: Tensor) -> Tensor:
     return made(y, tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e))
 
 
+def multiplied(x: Tensor) -> Tensor:
+    """x times a number that is a tensor, in place."""
+    tape, n, e = x.storage.tape, x.n, x.e
+    return made(Tensor(x.storage, n, e, view=True), tape.node((x,), lambda _: (tape.new(n, e),)))
+
+
 def shift(x: Tensor) -> Tensor:
     """x plus a number: the gradient passes through."""
     tape = x.storage.tape

@@ -38,6 +38,11 @@ def _half(x: Tensor, table: Table) -> Tensor:
     return add(mul(x, table.cos), mul(_turned(x), table.sin))
 
 
+def turned(x: Tensor, table: Table) -> Tensor:
+    """One operand, all of it, in halves."""
+    return _half(x, table)
+
+
 def _turned(x: Tensor) -> Tensor:
     first, second = window(x, x.n // 2), window(x, x.n // 2)
     return cat((scale(second), first))

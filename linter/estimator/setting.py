@@ -74,6 +74,7 @@ class Setting:
         self.groups = self._groups()
         self.kv_heads = self.heads if self.traits.qkv == "grouped" else self.groups
         self.layers = shape.layers
+        self.total_layers = shape.layers
         self._varied = _varied(shape)
         self._signatures = self._sign()
 
@@ -115,6 +116,15 @@ class Setting:
             self.release.contiguous,
             self.fp16,
         )
+
+    def table_dims(self) -> tuple[int, ...]:
+        """Head dimensions of the rotary tables: one, or that of full-attention layers and that of sliding ones."""
+        if not self.traits.tables:
+            return (self.head_dim,)
+        if not self._varied:
+            return (self.head_dim, self.head_dim)
+        dims = {slides: d for d, slides in zip(self._varied[0], (w is not None for w in self.windows), strict=True)}
+        return (dims.get(False, self.head_dim), dims.get(True, self.head_dim))
 
     def tape(self) -> Tape:
         """An empty tape under this job's autocast."""

@@ -9,6 +9,7 @@ from .indexing import embedding
 from .norms import NORMS
 from .ops import add, dropout, scale, scattered
 from .rope import Table
+from .sharing import layer_inputs
 
 if TYPE_CHECKING:
     from .modules import Modules
@@ -18,14 +19,21 @@ if TYPE_CHECKING:
 
 
 class Stem(NamedTuple):
-    """What the model's forward function holds while the layers run."""
+    """What the model's forward function holds while the layers run.
+
+    table, other    rotary tables: of all layers, or of the full and of the sliding ones
+    full, sliding   masks;  extra  inputs of all layers;  shared  keys and values that layers take from others
+    """
 
     hidden: Tensor
     held: tuple[Tensor, ...]
     table: Table
+    other: Table | None
     full: Tensor | None
     sliding: Tensor | None
     positions: Tensor
+    extra: Tensor | None
+    shared: dict[str, tuple[Tensor, Tensor]]
 
 
 def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
@@ -39,6 +47,7 @@ def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
     if s.traits.embed_scale == "model":
         embeds = scale(embeds)
     held = [embeds]
+    extra = layer_inputs(tape, embeds, ids, outside, s)
     positions = tape.new(s.length, 8)
     h = embeds
     projection = outside.leaf("project_in")
@@ -54,11 +63,18 @@ def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
     if s.shards > 1:
         h = scattered(h, s.stream * s.hidden)
     h = dropout(h, s.embedding_dropout)
-    part, whole = rotary(s), s.head_dim
     wide = h.e
+    dims = s.table_dims()
+    table = _table(tape, s, dims[0], wide)
+    other = _table(tape, s, dims[1], wide) if len(dims) > 1 else None
+    full, sliding = mask(tape, s, None, wide), sliding_mask(tape, s, wide)
+    return Stem(h, tuple(held), table, other, full, sliding, positions, extra, {})
+
+
+def _table(tape: Tape, s: Setting, head_dim: int, wide: int) -> Table:
+    part = rotary(s, head_dim)
     cell = 4 if s.traits.wide_table else wide
-    table = Table(tape.new(s.length * part, cell), tape.new(s.length * part, cell), part, whole)
-    return Stem(h, tuple(held), table, mask(tape, s, None, wide), sliding_mask(tape, s, wide), positions)
+    return Table(tape.new(s.length * part, cell), tape.new(s.length * part, cell), part, head_dim)
 
 
 def vocabulary_rows(s: Setting) -> int:
@@ -67,7 +83,7 @@ def vocabulary_rows(s: Setting) -> int:
     return item.shape[0]
 
 
-def rotary(s: Setting) -> int:
+def rotary(s: Setting, head_dim: int) -> int:
     """Features of a head that the rotary embedding turns."""
     if s.traits.rope == "none":
         return 0
@@ -79,10 +95,10 @@ def rotary(s: Setting) -> int:
     if stated is None and isinstance(nested, dict):
         stated = nested.get("partial_rotary_factor")
     if stated is None and config.get("rotary_dim"):
-        stated = config["rotary_dim"] / s.head_dim
+        stated = config["rotary_dim"] / head_dim
     if stated is None:
         stated = s.traits.rotary
-    turned = int(s.head_dim * float(stated))
+    turned = int(head_dim * float(stated))
     return turned // 2 if s.traits.rope == "chunks" else turned
 
 

@@ -22,7 +22,7 @@ class Traits(NamedTuple):
     norms         last names of the modules: before attention, after it, before the MLP, after it
     qkv           how one projection is taken apart: split, chunk, slices, heads, multi_query, grouped
     rope          a name of `rope.ROPES`;  unturned `full`: none in full-attention layers beside sliding ones
-    wide_table    whether cos and sin stay in float32
+    wide_table    whether cos and sin stay in float32;  tables  whether sliding layers have tables of their own
     rotary        the class's default for the part of a head that is turned
     scores        eager attention: softmax in `float32` and back, `native`, `upcast`, `biased`, `alibi`
     mlp           for gate and up in one projection: `up_first` multiplies up by act(gate)
@@ -52,6 +52,7 @@ class Traits(NamedTuple):
     rope: str = "half"
     unturned: str = ""
     wide_table: bool = False
+    tables: bool = False
     rotary: float = 1.0
     scores: str = "float32"
     mlp: str = "gate_first"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.activations import instants
 from gpulint.estimator import NotEstimable
+from gpulint.estimator.activations import instants
 from gpulint.job import Adapter, Job, Loss, Parallelism, Precision, Quantization, Rl, Weights
 from gpulint.models.catalogue import search
 from gpulint.models.resolve import resolve

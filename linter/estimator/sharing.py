@@ -1,0 +1,122 @@
+"""Gemma 4: layers that read the keys and values of an earlier one, inputs for every layer, experts beside the MLP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .activation import activation
+from .adapters import project
+from .experts import grouped
+from .indexing import embedding, gather, topk, window
+from .kernels import attend
+from .mlp import dense
+from .norms import NORMS, normed
+from .ops import add, divide, leaf, mul, multiplied, scale, softmax
+from .rope import turned
+from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from .layers import Layer
+    from .modules import Modules
+    from .setting import Setting
+    from .tape import Tape
+
+
+def layer_inputs(tape: Tape, embeds: Tensor, ids: Tensor, outside: Modules, s: Setting) -> Tensor | None:
+    """Inputs of all layers in one tensor: a second embedding plus a projection of the first."""
+    table, projection = outside.leaf("embed_tokens_per_layer"), outside.leaf("per_layer_model_projection")
+    if table is None or projection is None:
+        return None
+    width = projection.out
+    tokens = scale(embedding(tape, s.rows, table.weight, width, ids))
+    projected = scale(project(embeds, projection, s.rows))
+    norm = outside.leaf("per_layer_projection_norm")
+    assert norm is not None
+    projected = normed(projected, norm, s.rows * width // norm.weight.n, s)
+    return scale(add(projected, tokens))
+
+
+def shared_attention(x: Tensor, layer: Layer) -> Tensor:
+    """Queries are normed and turned before keys are made; keys may serve as values; neither may be the layer's own."""
+    s, modules, at = layer.s, layer.modules, layer.at
+    norm = NORMS[s.traits.norm]
+    q = project(x, modules.need("q"), s.rows)
+    q = norm(q, modules.leaf("q_norm"), s.rows * at.heads)
+    q = turned(q, layer.table)
+    keys, values = modules.role("k"), modules.role("v")
+    if keys is None:
+        k, v = layer.shared[layer.type]
+        at = at._replace(kv_heads=k.n // s.rows // at.head_dim)
+    else:
+        k = project(x, keys, s.rows)
+        v = project(x, values, s.rows) if values is not None else k
+        k = norm(k, modules.leaf("k_norm"), s.rows * at.kv_heads)
+        k = turned(k, layer.table)
+        v = NORMS["rms_bare"](v, None, s.rows * at.kv_heads)
+        share(layer, k, v)
+    y = attend(s.attention, q, k, v, layer.mask, at)
+    return project(y, modules.need("o"), s.rows)
+
+
+def shared_layer(layer: Layer, x: Tensor) -> Tensor:
+    """Norms on both sides of attention and MLP, then the layer's own input, then a number in place."""
+    s, modules = layer.s, layer.modules
+    residual = x
+    h = layer.norm(x, 0)
+    h = shared_attention(h, layer)
+    h = layer.norm(h, 1)
+    h = add(residual, h)
+    residual = h
+    h = layer.norm(h, 2)
+    h = dense(h, modules, s, "")
+    if modules.role("expert_gate_up") is not None:
+        h = _with_experts(h, residual, modules, s)
+    h = layer.norm(h, 3)
+    h = add(residual, h)
+    if layer.extra is not None:
+        residual = h
+        h = project(h, modules.named["per_layer_input_gate"], s.rows)
+        h = activation(s.activation)(h)
+        h = mul(h, layer.extra)
+        h = project(h, modules.named["per_layer_projection"], s.rows)
+        h = normed(h, modules.leaf("post_per_layer_input_norm"), s.rows, s)
+        h = add(residual, h)
+    return multiplied(h)
+
+
+def _with_experts(h: Tensor, residual: Tensor, modules: Modules, s: Setting) -> Tensor:
+    first = normed(h, modules.leaf("post_feedforward_layernorm_1"), s.rows, s)
+    weights, chosen = _route(residual, modules, s)
+    second = normed(residual, modules.leaf("pre_feedforward_layernorm_2"), s.rows, s)
+    second = grouped(second, weights, chosen, modules, s)
+    second = normed(second, modules.leaf("post_feedforward_layernorm_2"), s.rows, s)
+    return add(first, second)
+
+
+def _route(x: Tensor, modules: Modules, s: Setting) -> tuple[Tensor, Tensor]:
+    """A norm without weight, a trained scale for every feature and, in the end, for every expert."""
+    tape = x.storage.tape
+    factors, expert_factors = modules.leaf("router.scale"), modules.leaf("router.per_expert_scale")
+    assert factors is not None
+    assert expert_factors is not None
+    h = NORMS["rms_bare"](x, None, s.rows)
+    h = scale(mul(h, factors.weight))
+    logits = project(h, modules.need("router"), s.rows)
+    values, chosen = topk(softmax(logits, 4), s.rows * s.top_k)
+    values = divide(values, s.rows)
+    return mul(values, gather(leaf(tape, expert_factors.weight), values.n, chosen)), chosen
+
+
+def share(layer: Layer, k: Tensor, v: Tensor) -> None:
+    """Keep keys and values for later layers of the same type; of a checkpointed layer, without their graph."""
+    tape = k.storage.tape
+    if tape.again:
+        return
+    if not tape.recording:
+        k, v = Tensor(k.storage, k.n, k.e), Tensor(v.storage, v.n, v.e)
+    layer.shared[layer.type] = k, v
+
+
+def slice_of(extra: Tensor | None, s: Setting) -> Tensor | None:
+    """One layer's share of the inputs for all layers."""
+    return None if extra is None else window(extra, extra.n // s.total_layers)
