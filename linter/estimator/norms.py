@@ -64,10 +64,13 @@ def gemma(x: Tensor, module: Linear | None, rows: int) -> Tensor:
 
 
 def rms_float(x: Tensor, module: Linear | None, rows: int) -> Tensor:
-    """Gemma 4's: normalised(x in float32) * weight in float32, then back."""
-    assert module is not None
-    normed = _normalised(to(x, 4), rows)
-    normed = mul(normed, to(leaf(x.storage.tape, module.weight), 4))
+    """Gemma 4's: x in float32 times a power of its mean square, times the weight in float32 if there is one."""
+    wide = to(x, 4)
+    squared = shift(mean(power(wide), rows))
+    normed = mul(wide, power(squared))
+    del wide, squared
+    if module is not None:
+        normed = mul(normed, to(leaf(x.storage.tape, module.weight), 4))
     return to(normed, x.e)
 
 

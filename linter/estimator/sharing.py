@@ -52,7 +52,7 @@ def shared_attention(x: Tensor, layer: Layer) -> Tensor:
         v = project(x, values, s.rows) if values is not None else k
         k = norm(k, modules.leaf("k_norm"), s.rows * at.kv_heads)
         k = turned(k, layer.table)
-        v = NORMS["rms_bare"](v, None, s.rows * at.kv_heads)
+        v = norm(v, None, s.rows * at.kv_heads)
         share(layer, k, v)
     y = attend(s.attention, q, k, v, layer.mask, at)
     return project(y, modules.need("o"), s.rows)
@@ -99,7 +99,7 @@ def _route(x: Tensor, modules: Modules, s: Setting) -> tuple[Tensor, Tensor]:
     factors, expert_factors = modules.leaf("router.scale"), modules.leaf("router.per_expert_scale")
     assert factors is not None
     assert expert_factors is not None
-    h = NORMS["rms_bare"](x, None, s.rows)
+    h = NORMS[s.traits.norm](x, None, s.rows)
     h = scale(mul(h, factors.weight))
     logits = project(h, modules.need("router"), s.rows)
     values, chosen = topk(softmax(logits, 4), s.rows * s.top_k)
