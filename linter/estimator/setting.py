@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .estimate import NotEstimable
 from .kernels import Heads
 from .modules import Modules
 from .objectives import objective
@@ -54,6 +55,8 @@ class Setting:
         self.fused = frozenset(self.traits.liger) if job.liger_kernels else frozenset()
         self.hidden = shape.hidden
         self.top_k = shape.experts_per_token
+        if shape.experts and not self.top_k:
+            raise NotEstimable(f"the config of {model.id} does not say how many experts take each token")
         self.windows = shape.windows
         self.sparse = frozenset(shape.sparse_layers)
         self.layer_types = shape.layer_types
