@@ -64,7 +64,7 @@ def build(config: dict[str, Any], name: str, source: str, auto_class: str | None
         dtype=checkpoint_dtype(config),
         tensors=tuple(tensors),
         shape=shape,
-        exact=exact,
+        exact=exact and not table.get("approximate", False),
     )
 
 

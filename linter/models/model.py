@@ -123,7 +123,7 @@ class Model(NamedTuple):
 
     id        the hub id or path as written;  source  where the config was found ("catalogue", "config.json at ...")
     config    the `config.json` fields;  dtype  the checkpoint's own (`bfloat16`), None when unstated
-    exact     False where the architecture is unknown and a llama-like table stands in
+    exact     False where the architecture is unknown and a llama-like table stands in, or its table is approximate
     named_quantization   the method that only the repository's name states (`gptq`, `bnb-nf4`); None where the name
               states none or `config` has a `quantization_config`
     """
