@@ -57,6 +57,8 @@ class Adapter:
 
     `dtype` None is what PEFT chooses (float32 with `autocast_adapter_dtype`, over 16-bit or 4-bit bases).
     `prepare_kbit` is PEFT's `prepare_model_for_kbit_training`: norms, embeddings and head become float32.
+    `exclude` is PEFT's `exclude_modules` (name suffixes, or a regular expression), `parameters` its `target_parameters`:
+    suffixes of parameters that are adapted as such (`mlp.experts.gate_up_proj`).
     """
 
     type: str = "lora"
@@ -69,6 +71,8 @@ class Adapter:
     prepare_kbit: bool = False
     layers: list[int] | None = None
     rank_pattern: dict[str, int] = field(default_factory=dict)
+    exclude: list[str] | str | None = None
+    parameters: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
