@@ -23,8 +23,9 @@ class Tag(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A file's text and its trees. `path` is as the user wrote it; `syntax` is yaml, json or toml.
+    """A file's text and its trees. `path` is as the user wrote it.
 
+    `syntax` is yaml, json, toml, shell (a script, without a tree), or flags (the flags of a command within a file).
     `roots` holds one tree a YAML document (`---`); `root` is the first. Where `tags` is not empty, tools that
     read the file with `yaml.safe_load` refuse it.
     """
