@@ -13,9 +13,11 @@ from .directives import Directives, read_directives
 from .origin import Origin
 from .source.document import Document, SourceError
 from .source.node import Span
-from .source.read import read
+from .source.read import parse, read
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .formats.format import Format, Project, Reading
     from .hardware.gpu import Gpu
     from .launchers.launch import Launch, Launcher, Resources
@@ -156,14 +158,31 @@ def _open_launches(document: Document, launcher: Launcher, settings: Settings) -
 
     directives = read_directives(document)
     started = launcher.launches(document, _project(document, settings, _Hardware(None, None, None), 0))
-    opened = [
-        open_document(launch.config, find(launch.format), settings, launch, directives) for launch in started.launches
-    ]
+    opened = []
+    for number, launch in enumerate(started.launches):
+        config = launch.config
+        if config.path == document.path:
+            config = config._replace(reread=_rereader(document, launcher, settings, number))
+        opened.append(open_document(config, find(launch.format), settings, launch, directives))
     if started.problems:
         reading = Reading(launcher.name, launcher.upstream, document, Job(), problems=list(started.problems))
         project = _project(document, settings, _Hardware(None, None, None), 0)
         opened.append(Opened(reading, project, None, directives))
     return Jobs(launcher.name, opened, started.reason)
+
+
+def _rereader(
+    document: Document, launcher: Launcher, settings: Settings, number: int
+) -> Callable[[str], Document | None]:
+    """Reads the config of the launcher's job again from another text of the file."""
+
+    def reread(text: str) -> Document | None:
+        changed = parse(text, document.path, document.syntax)
+        project = _project(changed, settings, _Hardware(None, None, None), 0)
+        launches = launcher.launches(changed, project).launches
+        return launches[number].config if number < len(launches) else None
+
+    return reread
 
 
 def _apply(launch: Launch, reading: Reading) -> None:
