@@ -69,6 +69,7 @@ class Allocator:
     def __init__(self, limit: int | None = None, policy: Policy = Policy()) -> None:  # noqa: B008
         self.limit = limit
         self.policy = policy
+        self._plain = policy == Policy()
         self.reserved = self.allocated = self.peak = 0
         self._small: list[tuple[int, int, Block]] = []
         self._large: list[tuple[int, int, Block]] = []
@@ -80,18 +81,17 @@ class Allocator:
 
         Raises OutOfMemory where the driver has no room even with all wholly free segments given back.
         """
-        size = self.policy.rounded(request)
+        plain = self._plain
+        size = -(-request // BLOCK) * BLOCK or BLOCK if plain else self.policy.rounded(request)
         small = size <= SMALL_REQUEST
         pool = self._small if small else self._large
         index = bisect_left(pool, (size,))
-        block = None
-        if index < len(pool) and (self.policy.max_split is None or self._may_serve(pool[index][0], size)):
+        if index < len(pool) and (plain or self._may_serve(pool[index][0], size)):
             block = pool.pop(index)[2]
-        if block is None:
+        else:
             block = self._opened(size, pool)
         rest = block.size - size
-        whole = self.policy.max_split is not None and size >= self.policy.max_split
-        if rest >= BLOCK if small else rest > SMALL_REQUEST and not whole:
+        if rest >= BLOCK if small else rest > SMALL_REQUEST and (plain or self._may_split(size)):
             self._split(block, size, pool)
         block.free = False
         self.allocated += block.size
@@ -125,7 +125,8 @@ class Allocator:
             before.after = after
             if after is not None:
                 after.before = before
-            self._moved_end(pool, block, before)
+            if self._ends:
+                self._moved_end(pool, block, before)
             block = before
         if after is not None and after.free:
             del pool[bisect_left(pool, (after.size, after.address))]
@@ -133,7 +134,8 @@ class Allocator:
             block.after = after.after
             if after.after is not None:
                 after.after.before = block
-            self._moved_end(pool, after, block)
+            if self._ends:
+                self._moved_end(pool, after, block)
         block.free = True
         insort(pool, (block.size, block.address, block))
 
@@ -151,10 +153,15 @@ class Allocator:
 
     def _may_serve(self, size: int, request: int) -> bool:
         """An oversized block serves no small request, and a large one only with little left over."""
-        limit = self.policy.max_split or 0
+        limit = self.policy.max_split
+        if limit is None:
+            return True
         if request < limit:
             return size < limit
         return size < request + LARGE_SEGMENT
+
+    def _may_split(self, request: int) -> bool:
+        return self.policy.max_split is None or request < self.policy.max_split
 
     def _opened(self, size: int, pool: list[tuple[int, int, Block]]) -> Block:
         if self.policy.expandable:
@@ -205,7 +212,8 @@ class Allocator:
         block.size = size
         rest.free = True
         insort(pool, (rest.size, rest.address, rest))
-        self._moved_end(pool, block, rest)
+        if self._ends:
+            self._moved_end(pool, block, rest)
 
     def _moved_end(self, pool: list[tuple[int, int, Block]], old: Block, new: Block) -> None:
         if self._ends.get(id(pool)) is old:

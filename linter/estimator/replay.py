@@ -75,18 +75,16 @@ def reserved(found: Trace, plan: Plan, policy: Policy, limit: int | None = None)
 
 def _micro_step(memory: Allocator, found: Trace, keeps: bool) -> list[Block]:
     """One forward and backward pass; the gradients that are left."""
-    alive: dict[int, list[Block]] = {}
+    alive: dict[int, Block] = {}
     left: list[Block] = []
-    take, give, sizes, copies = memory.take, memory.give, found.sizes, found.copies
-    for number in found.events:
-        if number >= 0:
-            size = sizes[number]
-            alive[number] = [take(size) for _ in range(copies[number])]
-        elif keeps and ~number in found.gradients:
-            left += alive.pop(~number)
+    take, give, sizes = memory.take, memory.give, found.sizes
+    for event in found.events:
+        if event >= 0:
+            alive[event] = take(sizes[event])
+        elif keeps and ~event in found.gradients:
+            left.append(alive.pop(~event))
         else:
-            for block in alive.pop(~number):
-                give(block)
+            give(alive.pop(~event))
     return left
 
 

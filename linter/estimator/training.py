@@ -56,7 +56,10 @@ def estimate_training(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         terms += engine.terms
     peak = max(phases, key=lambda phase: phase.allocated)
     terms += _instant_terms(peak, job, gpu)
-    held = _held(job, model, plan, phases, _marks(phases, plan, fixed, found), peak) if bounded else None
+    least = segments(peak.allocated) + runtime.process_overhead(gpu, job).low
+    held = None
+    if bounded and (gpu is None or least <= gpu.usable):
+        held = _held(job, model, plan, phases, _marks(phases, plan, fixed, found), peak)
     per_gpu, overhead = _tiers(job, gpu, held, peak, plan)
     return Estimate(
         kind="training",
