@@ -241,6 +241,15 @@ class Hardware:
 
 
 @dataclass(slots=True)
+class CachingAllocator:
+    """PYTORCH_ALLOC_CONF: torch's allocator settings that move memory, under torch's names."""
+
+    expandable_segments: bool = False
+    max_split_size_mb: int | None = None
+    roundup_power2_divisions: int | None = None
+
+
+@dataclass(slots=True)
 class Evaluation:
     """The evaluation loop of a training run; `micro_batch_size` None when none is configured to run."""
 
@@ -278,6 +287,7 @@ class Job:
     parallelism: Parallelism = field(default_factory=Parallelism)
     inference: Inference | None = None
     hardware: Hardware = field(default_factory=Hardware)
+    allocator: CachingAllocator = field(default_factory=CachingAllocator)
     versions: dict[str, str] = field(default_factory=dict)
     origins: dict[str, Origin] = field(default_factory=dict, init=False, repr=False, compare=False)
 

@@ -129,9 +129,9 @@ class Setting:
         dims = {slides: d for d, slides in zip(self._varied[0], (w is not None for w in self.windows), strict=True)}
         return (dims.get(False, self.head_dim), dims.get(True, self.head_dim))
 
-    def tape(self) -> Tape:
+    def tape(self, kind: type[Tape] = Tape) -> Tape:
         """An empty tape under this job's autocast."""
-        tape = Tape()
+        tape = kind()
         tape.autocast = self.autocast
         tape.accumulated = self.job.gradient_accumulation_steps > 1
         return tape
