@@ -9,7 +9,7 @@ from .adapters import project
 from .indexing import repeat, select, split, window
 from .kernels import attend
 from .norms import NORMS
-from .ops import relayout, scale
+from .ops import contiguous, mul, relayout, scale, unary
 from .rope import ROPES
 from .tensor import Tensor
 
@@ -25,6 +25,8 @@ def attention(
     x: Tensor, modules: Modules, s: Setting, table: Table, mask: Tensor | None, at: Heads, turn: str
 ) -> Tensor:
     """softmax(q k') v and its output projection; `turn` names the rotary embedding of this layer."""
+    if s.traits.output_gate == "query":
+        return _gated(x, modules, s, table, mask, at, turn)
     fused = modules.role("qkv")
     whole = project(x, fused, s.rows) if fused else None
     q, k, v = _separate(x, modules, s, at) if whole is None else _fused(whole, s, at)
@@ -43,6 +45,23 @@ def attention(
     y = project(y, modules.need("o"), s.rows)
     del whole
     return y
+
+
+def _gated(
+    x: Tensor, modules: Modules, s: Setting, table: Table, mask: Tensor | None, at: Heads, turn: str
+) -> Tensor:
+    """Qwen3-Next's: the second half of the query projection, through a sigmoid, multiplies the output."""
+    norm, (first, second) = head_norm(s), _head_norms(modules)
+    size = s.rows * at.heads * at.head_dim
+    q, gate = split(project(x, modules.need("q"), s.rows), (size, size))
+    gate = contiguous(gate)
+    q = norm(q, first, s.rows * at.heads)
+    k = norm(relayout(project(x, modules.need("k"), s.rows)), second, s.rows * at.kv_heads)
+    v = project(x, modules.need("v"), s.rows)
+    q, k = ROPES[turn](q, k, table)
+    y = attend(s.attention, q, k, v, mask, at)
+    y = mul(y, unary(gate, save_input=False, save_output=True))
+    return project(y, modules.need("o"), s.rows)
 
 
 def head_norm(s: Setting) -> Norm:

@@ -29,6 +29,27 @@ def matmul(a: Tensor, b: Tensor, n: int) -> Tensor:
     return made(y, tape.node((a, b), back))
 
 
+def product(a: Tensor, b: Tensor, n: int) -> Tensor:
+    """torch.matmul of two activations in autocast's width, `n` elements."""
+    e = a.storage.tape.autocast
+    return matmul(to(a, e), to(b, e), n) if e else matmul(a, b, n)
+
+
+def solve(system: Tensor, b: Tensor) -> Tensor:
+    """torch.linalg.solve_triangular: saves the system and the solution; backward solves, multiplies, negates, cuts."""
+    tape, n, e, sn = system.storage.tape, b.n, b.e, system.n
+    y = tape.new(n, e)
+
+    def back(_: Tensor, _kept: object = (system.storage, y.storage)) -> tuple[Tensor, Tensor]:
+        right = tape.new(n, e)
+        left = tape.new(sn, e)
+        left = tape.new(sn, e)
+        left = tape.new(sn, e)
+        return left, right
+
+    return made(y, tape.node((system, b), back))
+
+
 def linear(x: Tensor, weight: Parameter, rows: int, bias: Parameter | None = None) -> Tensor:
     """x @ weight.T: x is saved for the weight's gradient, the weight for x's.
 

@@ -37,6 +37,8 @@ class Traits(NamedTuple):
                   softmax_forced (float32 under autocast too)
     weights       width of the routing weights: `wide` (float32) or `narrow` (that of the logits)
     gate          gating of experts: `default` or `clamped` (gpt-oss)
+    output_gate   what attention's output is gated with: half of the `query` projection, or nothing
+    mixer         layers that do not attend: `delta` (gated delta rule), "" not derived
     liger         what Liger replaces: rope, norm (norm_copy: not in place), head_norm, mlp, experts (run as stock ones
                   here), loss, cross_entropy
     liger_chunk   how many times the usual budget a chunk of its fused loss may take
@@ -75,6 +77,8 @@ class Traits(NamedTuple):
     weights: str = "wide"
     gate: str = "default"
     shared: str = ""
+    output_gate: str = ""
+    mixer: str = ""
     liger: tuple[str, ...] = ()
     liger_chunk: int = 1
 
