@@ -9,7 +9,7 @@ from .adapters import project
 from .indexing import repeat, select, split, window
 from .kernels import attend
 from .norms import NORMS
-from .ops import contiguous, mul, relayout, scale, unary
+from .ops import contiguous, mul, relayout, scale, to, unary
 from .rope import ROPES
 from .tensor import Tensor
 
@@ -36,7 +36,9 @@ def attention(
         turned = ROPES[turn](q, k, table)
         q, k = turned
         del turned
-    if s.traits.norm_at == "rope":
+    if s.traits.norm_at == "rope" and turn == "none" and s.traits.unturned == "list":
+        q = to(scale(to(q, 4)), q.e)
+    elif s.traits.norm_at == "rope":
         norm = head_norm(s)
         first, second = _head_norms(modules)
         q = norm(q, first, s.rows * at.heads)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from .adapters import project
 from .delta import gated_delta
 from .ops import mul, unary
+from .selective import selective
+from .ssm import mamba2
 
 if TYPE_CHECKING:
     from .modules import Modules
@@ -24,6 +26,10 @@ def mixer(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     """
     if s.traits.mixer == "delta":
         return gated_delta(x, modules, s)
+    if s.traits.mixer.startswith("mamba2"):
+        return mamba2(x, modules, s)
+    if s.traits.mixer == "mamba":
+        return selective(x, modules, s)
     width = s.hidden
     found = [m for m in modules.named.values() if m.role in ROLES and m.weight.n > width]
     last = next((m for m in reversed(found) if m.out == width), None)

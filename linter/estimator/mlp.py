@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import liger
-from .activation import activation
+from .activation import activation, xielu
 from .adapters import project
 from .indexing import split
 from .ops import mul
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def dense(x: Tensor, modules: Modules, s: Setting, prefix: str) -> Tensor:
     """down(act(gate(x)) * up(x)), or down(act(up(x))); `prefix` selects the roles of shared experts."""
-    act = activation(s.activation)
+    act = xielu(modules) if s.activation == "xielu" else activation(s.activation)
     down = modules.need(prefix + "down")
     gate, up = modules.role(prefix + "gate"), modules.role(prefix + "up")
     fused = modules.role(prefix + "gate_up") or (gate if up is None else None)
