@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 from .activation import activation
 from .indexing import window
 from .ops import leaf, made, needs_gradient, to
-from .tensor import Tensor
 
 if TYPE_CHECKING:
     from .modules import Linear
     from .setting import Setting
-    from .tensor import Operand
+    from .tensor import Tensor
 
 
 def causal_convolution(x: Tensor, module: Linear, s: Setting, act: str = "silu", wide: bool = True) -> Tensor:
@@ -28,7 +27,7 @@ def causal_convolution(x: Tensor, module: Linear, s: Setting, act: str = "silu",
 
 
 def convolve(x: Tensor, module: Linear, n: int) -> Tensor:
-    """conv1d of `n` output elements: saves x for the filter's gradient and the filter for that of x."""
+    """conv1d of `n` output elements: saves x and the filter, whichever of them wants a gradient."""
     tape = x.storage.tape
     e = tape.autocast or x.e
     inner, weight = to(x, e), to(leaf(tape, module.weight), e)
@@ -36,7 +35,7 @@ def convolve(x: Tensor, module: Linear, n: int) -> Tensor:
     y = tape.new(n, e)
     needed, xn = inner.node is not None, inner.n
     sizes = [p.n if p is not None and needs_gradient(p) else 0 for p in (weight, bias)]
-    kept: tuple[Operand, ...] = (Tensor(inner.storage, 0, e) if sizes[0] else None, weight if needed else None)
+    kept = (inner.storage, weight)
 
     def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, ...]:
         return (tape.new(xn, e) if needed else None, *(tape.new(size, e) if size else None for size in sizes))
