@@ -47,6 +47,7 @@ class Layer:
         sinks = self.modules.leaf("sinks") if s.traits.sinks else None
         self.at: Heads = s.at(layer) if sinks is None else s.at(layer)._replace(sinks=sinks.weight)
         self.turn = s.turn(layer)
+        self.stores = s.stores(layer)
         self.mixing = any(self.modules.role(role) is not None for role in MIXING)
         self.single = not (self.mixing and any(self.modules.role(role) is not None for role in FEEDING))
 

@@ -165,7 +165,14 @@ class Setting:
     def kind(self, layer: int) -> object:
         """What tells layers apart: the kind of attention and MLP, and which of its weights are trained or adapted."""
         signature = self._signatures.get(layer)
-        return (self.windows[layer], self.layer_types[layer] if self.layer_types else "", signature, self.turn(layer))
+        kind = self.layer_types[layer] if self.layer_types else ""
+        return (self.windows[layer], kind, signature, self.turn(layer), self.stores(layer))
+
+    def stores(self, layer: int) -> bool:
+        """Whether later layers read this one's keys and values: the last of its type before those that share."""
+        shared = int(self.config.get("num_kv_shared_layers") or 0)
+        own = self.total_layers - shared
+        return bool(shared and self.layer_types) and layer < own and self.layer_types[layer] not in self.layer_types[layer + 1 : own]
 
     def _sign(self) -> dict[int, int]:
         signatures: dict[int, int] = {}
