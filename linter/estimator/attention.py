@@ -8,7 +8,7 @@ from . import liger
 from .adapters import project
 from .indexing import repeat, select, split, window
 from .kernels import attend
-from .norms import NORMS
+from .norms import NORMS, inner_norm
 from .ops import contiguous, mul, relayout, scale, to, unary
 from .rope import ROPES
 from .tensor import Tensor
@@ -30,6 +30,7 @@ def attention(
     fused = modules.role("qkv")
     whole = project(x, fused, s.rows) if fused else None
     q, k, v = _separate(x, modules, s, at) if whole is None else _fused(whole, s, at)
+    gate = project(x, modules.named["self_attn.gate_proj"], s.rows) if s.traits.output_gate == "projection" else None
     if turn != "none" and "rope" in s.fused:
         q, k = liger.rope(q, k, table, s.traits.qkv == "slices")
     elif turn != "none":
@@ -44,6 +45,9 @@ def attention(
         q = norm(q, first, s.rows * at.heads)
         k = norm(k, second, s.rows * at.kv_heads)
     y = attend(s.attention, q, k, v, mask, at)
+    if gate is not None:
+        y = mul(y, unary(gate, save_input=False, save_output=True))
+    y = inner_norm(y, modules, "attn_sub_norm", s)
     y = project(y, modules.need("o"), s.rows)
     del whole
     return y

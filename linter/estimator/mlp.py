@@ -8,6 +8,7 @@ from . import liger
 from .activation import activation, xielu
 from .adapters import project
 from .indexing import split
+from .norms import inner_norm
 from .ops import mul
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def dense(x: Tensor, modules: Modules, s: Setting, prefix: str) -> Tensor:
         return project(product, down, s.rows)
     if gate is not None and up is not None:
         product = mul(act(project(x, gate, s.rows)), project(x, up, s.rows))
+        product = inner_norm(product, modules, "ffn_sub_norm", s)
         return project(product, down, s.rows)
     assert up is not None
     hidden = project(x, up, s.rows)

@@ -39,7 +39,8 @@ class Traits(NamedTuple):
                   softmax_forced (float32 under autocast too)
     weights       width of the routing weights: `wide` (float32) or `narrow` (that of the logits)
     gate          gating of experts: `default` or `clamped` (gpt-oss)
-    output_gate   what attention's output is gated with: half of the `query` projection, or nothing
+    output_gate   what attention's output is gated with: half of the `query` projection, a
+                  `projection` of its own, or nothing
     mixer         layers that do not attend: `delta` (gated delta rule), `mamba2`, `mamba`, "" not derived
     residual_float   whether the residual stream is float32 unless `residual_in_fp32` says no
     scan_groups, scan_chunk   the class's defaults for a state space's groups and chunk
