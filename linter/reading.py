@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from .directives import Directives, read_directives
+from .formats.blanks import is_blank
 from .origin import Origin
 from .source.document import Document, SourceError
 from .source.node import Span
@@ -123,6 +124,8 @@ def open_document(
     elif hardware.gpu != stated.gpu:
         project = project._replace(gpu=_find_gpu(hardware.gpu, document, reading.job.origins["hardware.gpu"].span))
     job = reading.job
+    if is_blank(job.model):
+        job.model = None
     for name, value in hardware._asdict().items():
         if value is None:
             continue
