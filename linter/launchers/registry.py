@@ -21,6 +21,7 @@ class _Sign(NamedTuple):
 
 _KINDS: dict[str, _Sign] = {
     "shell_script": _Sign("shell"),
+    "kubernetes": _Sign(keys=frozenset({"apiVersion"})),
 }
 
 LAUNCHER_NAMES: tuple[str, ...] = tuple(_KINDS)
