@@ -56,7 +56,8 @@ class Adapter:
     """A PEFT adapter. `targets` are module name suffixes or `all-linear`; names the model lacks are skipped.
 
     `dtype` None is what PEFT chooses (float32 with `autocast_adapter_dtype`, over 16-bit or 4-bit bases).
-    `prepare_kbit` is PEFT's `prepare_model_for_kbit_training`: norms, embeddings and head become float32.
+    `prepare_kbit` is PEFT's `prepare_model_for_kbit_training`: norms, embeddings and head become float32;
+    `prepared_head` is the dtype to which a trainer then takes embeddings and head back (TRL up to 0.19: bfloat16).
     """
 
     type: str = "lora"
@@ -67,6 +68,7 @@ class Adapter:
     modules_to_save: list[str] = field(default_factory=list)
     dtype: Dtype | None = None
     prepare_kbit: bool = False
+    prepared_head: Dtype | None = None
     layers: list[int] | None = None
     rank_pattern: dict[str, int] = field(default_factory=dict)
 

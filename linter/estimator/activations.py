@@ -59,6 +59,7 @@ def replay(s: Setting, kinds: list[int]) -> Tape:
     h = _model(tape, s, kinds, outside, ids)
     loss = loss_of(h, outside, s, tape, len(kinds) + 2)
     del h
+    s.cache.clear()
     tape.clear_casts()
     if s.objective.reference:
         tape.enter(len(kinds) + 3)
@@ -97,6 +98,7 @@ def _reference(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: 
     h = _model(tape, s, kinds, outside, ids)
     loss = loss_of(h, outside, s, tape, len(kinds) + 3)
     del h, loss
+    s.cache.clear()
     tape.clear_casts()
     tape.recording = True
 

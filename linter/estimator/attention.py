@@ -27,6 +27,8 @@ def attention(
     """softmax(q k') v and its output projection; `turn` names the rotary embedding of this layer."""
     fused = modules.role("qkv")
     whole = project(x, fused, s.rows) if fused else None
+    if whole is not None and s.release.caches and not x.storage.tape.again:
+        s.cache.append(whole.storage)
     q, k, v = _separate(x, modules, s, at) if whole is None else _fused(whole, s, at)
     if turn != "none" and "rope" in s.fused:
         q, k = liger.rope(q, k, table, s.traits.qkv == "slices")

@@ -10,14 +10,27 @@ from .indexing import window
 from .ops import contiguous, scale, to, unary
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
     from .modules import Linear, Modules
     from .setting import Setting
     from .tape import Tape
     from .tensor import Parameter, Tensor
 
+    Kernel: TypeAlias = Callable[[Tensor, Tensor, Tape], Tensor]
+
+
+IN_PLACE = frozenset({"liger_cross_entropy", "unsloth_cross_entropy"})
+"""Kernels that stand in for torch's in the loss of transformers: Liger's, and Unsloth's as fms-acceleration puts it."""
+
 
 def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -> Tensor:
-    """The loss of a micro batch by the job's objective and loss kernel; `segment` begins where its function does."""
+    """The loss of a micro batch by the job's objective and loss kernel; `segment` begins where its function does.
+
+    Under autocast the logits that the model returns are copied to float32 (accelerate/utils/operations.py
+    `ConvertOutputsToFp32`).
+    """
     if s.objective.loss == "score":
         tape.enter(segment)
         return score(h, s, tape)
@@ -37,10 +50,14 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
     if s.objective.loss == "log_probabilities":
         return losses.log_probabilities(to(logits, 4) if s.autocast else logits, tape)
     if kernel == "chunked":
-        return losses.in_pieces(logits, rows, tape, s.job.loss.chunk or rows)
-    if kernel == "liger_cross_entropy":
-        return liger.cross_entropy(to(logits, 4), tape)
-    return cross_entropy(logits, s, tape)
+        loss = losses.in_pieces(logits, rows, tape, s.job.loss.chunk or rows)
+    else:
+        if s.release.upcast == "model":
+            logits = to(logits, 4)
+        loss = cross_entropy(logits, s, tape, in_place if kernel in IN_PLACE else in_torch)
+    if s.autocast and logits.e == 2:
+        tape.scratch(4 * logits.n)
+    return loss
 
 
 def fused(kernel: str, h: Tensor, module: Linear, rows: int, s: Setting, tape: Tape) -> Tensor:
@@ -81,36 +98,50 @@ def mark(x: Tensor) -> None:
         x.storage.tape.logits += x.storage.size
 
 
-def cross_entropy(logits: Tensor, s: Setting, tape: Tape) -> Tensor:
-    """ForCausalLMLoss of transformers: float32 logits, then log_softmax and nll_loss.
+def cross_entropy(logits: Tensor, s: Setting, tape: Tape, kernel: Kernel) -> Tensor:
+    """The causal loss of transformers: float32 logits, shifted by a copy of them or by their labels, then the kernel.
 
-    Saved: the log-probabilities, 4 bytes x rows x vocabulary, and the shifted labels. Backward: the gradient of
-    nll_loss and that of log_softmax, 4 bytes x rows x vocabulary each (loss/loss_utils.py). Before 4.49 the float32
-    logits are copied to shift them, and the slice's gradient is spread over zeros of the whole size.
+    The caller keeps the logits that it hands over until the loss is there. A shifted copy's gradient is spread over
+    zeros of the whole size (loss/loss_utils.py `ForCausalLMLoss`; before it, the model's own forward function).
     """
-    shifts = s.release.loss != "padded"
-    wide = to(logits, 4)
-    if shifts:
+    wide = logits if s.release.upcast == "never" else to(logits, 4)
+    if s.release.shifted:
         source = window(wide, wide.n)
         wide = contiguous(source)
         mark(wide)
-    held = None if shifts else tape.new(s.rows + s.batch, 8)
+    held = None if s.release.shifted else tape.new(s.rows + s.batch, 8)
     labels = tape.new(s.rows, 8)
-    n = wide.n
-    probabilities = tape.new(n, 4, logits=True)
+    loss = kernel(wide, labels, tape)
+    del held
+    return loss
+
+
+def in_torch(logits: Tensor, labels: Tensor, tape: Tape) -> Tensor:
+    """`torch.nn.functional.cross_entropy`: log_softmax, then nll_loss; autocast makes both operands float32.
+
+    Saved: the log-probabilities, rows x vocabulary, and the labels. Backward: the gradient of nll_loss and that of
+    log_softmax, both of that size.
+    """
+    wide = to(logits, 4) if tape.autocast else logits
+    n, e = wide.n, wide.e
+    probabilities = tape.new(n, e, logits=True)
     kept = probabilities.storage
 
     def log_softmax_back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
-        return (tape.new(n, 4, logits=True),)
+        return (tape.new(n, e, logits=True),)
 
     def nll_back(_: Tensor, _kept: object = (kept, labels)) -> tuple[Tensor]:
-        return (tape.new(n, 4, logits=True),)
+        return (tape.new(n, e, logits=True),)
 
     probabilities.node = tape.node((wide,), log_softmax_back)
     loss = tape.new(1, 4)
     loss.node = tape.node((probabilities,), nll_back)
-    del held
     return loss
+
+
+def in_place(logits: Tensor, labels: Tensor, tape: Tape) -> Tensor:
+    """A Triton cross entropy over the logits as they are: the gradient takes their bytes."""
+    return liger.cross_entropy(logits, tape)
 
 
 def score(h: Tensor, s: Setting, tape: Tape) -> Tensor:

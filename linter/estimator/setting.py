@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..job import Job
     from ..models.model import Model, Shape
     from .parameters import Parameter
+    from .tensor import Storage
     from .traits import Traits
 
 ACTIVATION_FIELDS = ("hidden_activation", "hidden_act", "activation_function", "activation")
@@ -26,7 +27,8 @@ NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
 class Setting:
     """Sizes, widths and switches of one micro step on one rank.
 
-    `rows` are the tokens of a micro batch on this rank: context parallelism divides the sequence.
+    `rows` are the tokens of a micro batch on this rank: context parallelism divides the sequence. `cache` is what a
+    model that caches keys in training holds until its loss is there.
     """
 
     def __init__(self, job: Job, model: Model) -> None:
@@ -50,7 +52,8 @@ class Setting:
         self.head_dim = shape.qk_nope_head_dim + self.rope_dim if self.latent else shape.head_dim
         self.value_dim = (shape.v_head_dim or shape.head_dim) if self.latent else shape.head_dim
         self.order = self.traits.order
-        self.release = release(job)
+        self.release = release(job, model.model_type)
+        self.cache: list[Storage] = []
         self.loss = _loss(job.loss.kernel, self.traits)
         self.fused = frozenset(self.traits.liger) if job.liger_kernels else frozenset()
         self.hidden = shape.hidden
