@@ -100,10 +100,21 @@ class Optimizer:
 
 @dataclass(slots=True)
 class Loss:
-    """Where the logits live: `torch` (whole), `liger`, `cut_cross_entropy` or `chunked` with `chunk` tokens."""
+    """Where the logits live: `torch` (whole), `liger`, `cut_cross_entropy` or `chunked` with `chunk` tokens.
+
+    `logits` is what a chunked loss holds: tiles that are made again in backward (TRL), the `whole` 16-bit logits
+    (axolotl), `pieces` of them that the head makes one by one (torchtune, LitGPT), or those of one piece, which `passes`
+    backward before the next (torchtitan). `compiled`: torch.compile over upcast and cross entropy. `upcast` is where
+    16-bit logits become float32, None as Transformers does at its version. `kept`: the training loop names the logits
+    until the next step's are there.
+    """
 
     kernel: str = "torch"
     chunk: int | None = None
+    logits: Literal["tiles", "whole", "pieces", "passes"] = "tiles"
+    compiled: bool = False
+    upcast: Literal["loss", "model", "never"] | None = None
+    kept: bool = False
 
 
 @dataclass(slots=True)

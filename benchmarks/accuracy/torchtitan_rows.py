@@ -44,6 +44,7 @@ def training(row: Row) -> Job:
     job.optimizer.name = "adamw_torch" if row["id"].startswith(FOREACH) else "adamw_torch_fused"
     if row["fused_ce"] and "hunk" in row["fused_ce"]:
         job.loss.kernel, job.loss.chunk = "chunked", job.micro_batch_size * job.sequence_length // CHUNKS
+        job.loss.logits = "passes"
     hardware(job, row)
     job.parallelism.tensor = row["parallel"].get("tp", 1)
     job.parallelism.sequence = job.parallelism.tensor > 1

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from .instant import Instant
 from .layers import Layer
-from .logits import loss_of
+from .logits import last_logits, loss_of
 from .norms import normed
 from .ops import gathered
 from .setting import Setting
@@ -56,6 +56,8 @@ def replay(s: Setting, kinds: list[int]) -> Tape:
     outside = s.modules(None)
     tape.enter(0)
     ids, labels = tape.new(s.rows, 8), tape.new(s.rows, 8)
+    if s.job.loss.kept:
+        s.remember([last_logits(outside, s, tape)])
     h = _model(tape, s, kinds, outside, ids)
     loss = loss_of(h, outside, s, tape, len(kinds) + 2)
     del h
@@ -67,6 +69,7 @@ def replay(s: Setting, kinds: list[int]) -> Tape:
     del ids, labels
     tape.backward(loss, tape.new(1, 4))
     tape.enter(END, backward=True)
+    s.outputs.clear()
     return tape
 
 

@@ -8,18 +8,13 @@ from . import liger, losses
 from .adapters import project
 from .indexing import window
 from .ops import contiguous, scale, to, unary
+from .pieces import compiled, cross_entropy, heads, in_passes, of_list, of_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import TypeAlias
-
     from .modules import Linear, Modules
     from .setting import Setting
     from .tape import Tape
     from .tensor import Parameter, Tensor
-
-    Kernel: TypeAlias = Callable[[Tensor, Tensor, Tape], Tensor]
-
 
 IN_PLACE = frozenset({"liger_cross_entropy", "unsloth_cross_entropy"})
 """Kernels that stand in for torch's in the loss of transformers: Liger's, and Unsloth's as fms-acceleration puts it."""
@@ -39,25 +34,39 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
         h = contiguous(window(h, rows * s.hidden))
     module = outside.role("head") or outside.need("embedding")
     kernel = s.loss
-    if kernel in ("liger", "cut_cross_entropy") or (kernel == "chunked" and not s.whole_logits):
+    if kernel in ("liger", "cut_cross_entropy") or (kernel == "chunked" and s.job.loss.logits in ("tiles", "passes")):
         tape.enter(segment)
         held = shifted_labels(s, tape)
         loss = fused(kernel, h, module, rows, s, tape)
         del held
         return loss
+    if kernel == "chunked" and s.job.loss.logits == "pieces":
+        pieces = heads(h, module, rows, s)
+        for piece in pieces:
+            mark(piece)
+        s.remember(pieces)
+        tape.enter(segment)
+        return of_list(pieces, rows, s, tape)
     logits = head(h, module, outside, rows, s)
+    s.remember([logits])
     tape.enter(segment)
     if s.objective.loss == "log_probabilities":
         return losses.log_probabilities(to(logits, 4) if s.autocast else logits, tape)
     if kernel == "chunked":
-        loss = losses.in_pieces(logits, rows, tape, s.job.loss.chunk or rows)
+        loss = of_whole(logits, rows, s, tape)
     else:
-        if s.release.upcast == "model":
+        if s.upcast == "model":
             logits = to(logits, 4)
-        loss = cross_entropy(logits, s, tape, in_place if kernel in IN_PLACE else in_torch)
+        loss = causal(logits, s, tape)
     if s.autocast and logits.e == 2:
         tape.scratch(4 * logits.n)
     return loss
+
+
+def last_logits(outside: Modules, s: Setting, tape: Tape) -> Tensor:
+    """The logits of the step before, which a training loop names until this step's are there."""
+    weight = (outside.role("head") or outside.need("embedding")).weight
+    return tape.new(s.scored * (weight.n // s.hidden), tape.autocast or weight.e, logits=True)
 
 
 def fused(kernel: str, h: Tensor, module: Linear, rows: int, s: Setting, tape: Tape) -> Tensor:
@@ -67,6 +76,8 @@ def fused(kernel: str, h: Tensor, module: Linear, rows: int, s: Setting, tape: T
         return liger.head_and_loss(h, weight, rows, tape, s.traits.liger_chunk)
     if kernel == "cut_cross_entropy":
         return losses.cut(h, weight, rows, tape)
+    if s.job.loss.logits == "passes":
+        return in_passes(h, module, rows, s, tape)
     return losses.tiled(h, weight, rows, tape, s.job.loss.chunk)
 
 
@@ -98,50 +109,26 @@ def mark(x: Tensor) -> None:
         x.storage.tape.logits += x.storage.size
 
 
-def cross_entropy(logits: Tensor, s: Setting, tape: Tape, kernel: Kernel) -> Tensor:
+def causal(logits: Tensor, s: Setting, tape: Tape) -> Tensor:
     """The causal loss of transformers: float32 logits, shifted by a copy of them or by their labels, then the kernel.
 
     The caller keeps the logits that it hands over until the loss is there. A shifted copy's gradient is spread over
-    zeros of the whole size (loss/loss_utils.py `ForCausalLMLoss`; before it, the model's own forward function).
+    zeros of the whole size (loss/loss_utils.py `ForCausalLMLoss`; before it, the model's own forward function). A Triton
+    kernel in the place of torch's takes the logits as they are, and its gradient takes their bytes. Compiled, upcast
+    and copy are part of the kernel.
     """
-    wide = logits if s.release.upcast == "never" else to(logits, 4)
+    if s.compiled_loss and s.loss not in IN_PLACE:
+        return compiled(logits, s.scored, tape)
+    wide = logits if s.upcast == "never" else to(logits, 4)
     if s.release.shifted:
         source = window(wide, wide.n)
         wide = contiguous(source)
         mark(wide)
     held = None if s.release.shifted else tape.new(s.rows + s.batch, 8)
     labels = tape.new(s.rows, 8)
-    loss = kernel(wide, labels, tape)
+    loss = liger.cross_entropy(wide, tape) if s.loss in IN_PLACE else cross_entropy(wide, labels, tape)
     del held
     return loss
-
-
-def in_torch(logits: Tensor, labels: Tensor, tape: Tape) -> Tensor:
-    """`torch.nn.functional.cross_entropy`: log_softmax, then nll_loss; autocast makes both operands float32.
-
-    Saved: the log-probabilities, rows x vocabulary, and the labels. Backward: the gradient of nll_loss and that of
-    log_softmax, both of that size.
-    """
-    wide = to(logits, 4) if tape.autocast else logits
-    n, e = wide.n, wide.e
-    probabilities = tape.new(n, e, logits=True)
-    kept = probabilities.storage
-
-    def log_softmax_back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
-        return (tape.new(n, e, logits=True),)
-
-    def nll_back(_: Tensor, _kept: object = (kept, labels)) -> tuple[Tensor]:
-        return (tape.new(n, e, logits=True),)
-
-    probabilities.node = tape.node((wide,), log_softmax_back)
-    loss = tape.new(1, 4)
-    loss.node = tape.node((probabilities,), nll_back)
-    return loss
-
-
-def in_place(logits: Tensor, labels: Tensor, tape: Tape) -> Tensor:
-    """A Triton cross entropy over the logits as they are: the gradient takes their bytes."""
-    return liger.cross_entropy(logits, tape)
 
 
 def score(h: Tensor, s: Setting, tape: Tape) -> Tensor:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..job import Job
     from ..models.model import Model, Shape
     from .parameters import Parameter
-    from .tensor import Storage
+    from .tensor import Storage, Tensor
     from .traits import Traits
 
 ACTIVATION_FIELDS = ("hidden_activation", "hidden_act", "activation_function", "activation")
@@ -28,7 +28,7 @@ class Setting:
     """Sizes, widths and switches of one micro step on one rank.
 
     `rows` are the tokens of a micro batch on this rank: context parallelism divides the sequence. `cache` is what a
-    model that caches keys in training holds until its loss is there.
+    model that caches keys in training holds until its loss is there; `outputs` the logits that the training loop holds.
     """
 
     def __init__(self, job: Job, model: Model) -> None:
@@ -42,7 +42,6 @@ class Setting:
         self.length = -(-max(1, self.objective.length) // max(1, plan.context))
         self.rows = self.batch * self.length
         self.scored = self.batch * -(-max(1, self.objective.scored) // max(1, plan.context))
-        self.whole_logits = "axolotl" in job.versions
         self.autocast = 2 if job.precision.autocast else 0
         self.fp16 = "float16" in (job.precision.autocast, job.weights.dtype)
         self.heads = -(-shape.heads // plan.tensor)
@@ -53,7 +52,11 @@ class Setting:
         self.value_dim = (shape.v_head_dim or shape.head_dim) if self.latent else shape.head_dim
         self.order = self.traits.order
         self.release = release(job, model.model_type)
+        self.upcast = job.loss.upcast or self.release.upcast
+        self.compiled = job.compile
+        self.compiled_loss = job.compile or job.loss.compiled
         self.cache: list[Storage] = []
+        self.outputs: list[Storage] = []
         self.loss = _loss(job.loss.kernel, self.traits)
         self.fused = frozenset(self.traits.liger) if job.liger_kernels else frozenset()
         self.hidden = shape.hidden
@@ -131,6 +134,12 @@ class Setting:
             return (self.head_dim, self.head_dim)
         dims = {slides: d for d, slides in zip(self._varied[0], (w is not None for w in self.windows), strict=True)}
         return (dims.get(False, self.head_dim), dims.get(True, self.head_dim))
+
+    def remember(self, logits: list[Tensor]) -> None:
+        """The training loop's name for the logits goes over to new ones."""
+        self.outputs.clear()
+        if self.job.loss.kept:
+            self.outputs.extend(x.storage for x in logits)
 
     def tape(self) -> Tape:
         """An empty tape under this job's autocast."""
