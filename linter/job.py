@@ -257,7 +257,12 @@ class Evaluation:
 
 @dataclass(slots=True)
 class Job:
-    """The normalised plan. `origins` says for every dotted field path where its value comes from."""
+    """The normalised plan. `origins` says for every dotted field path where its value comes from.
+
+    `checkpoint_policy` is what `selective` activation checkpointing keeps of a layer: the outputs of attention kernels
+    (axolotl), those and of every second matrix product (torchtitan, torchtune), or all but the inside of attention
+    (Megatron). `checkpoint_every` k checkpoints every k-th layer.
+    """
 
     kind: Literal["training", "inference"] = "training"
     model: str | JsonObject | None = None
@@ -275,6 +280,8 @@ class Job:
     packing: bool = False
     padded: bool = False
     activation_checkpointing: Literal["none", "full", "selective", "offload"] = "none"
+    checkpoint_policy: Literal["attention", "every_second_matmul", "core_attention"] = "attention"
+    checkpoint_every: int = 1
     reentrant: bool | None = None
     attention: str = "sdpa"
     loss: Loss = field(default_factory=Loss)

@@ -40,6 +40,7 @@ def training(row: Row) -> Job:
     stated = row["gradient_checkpointing"]
     if stated:
         job.activation_checkpointing = "full" if stated.startswith("full") else "selective"
+        job.checkpoint_policy = "every_second_matmul"
     job.compile = bool(row["compile"])
     job.optimizer.name = "adamw_torch" if row["id"].startswith(FOREACH) else "adamw_torch_fused"
     if row["fused_ce"] and "hunk" in row["fused_ce"]:

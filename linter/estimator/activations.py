@@ -76,13 +76,13 @@ def replay(s: Setting, kinds: list[int]) -> Tape:
 def _model(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tensor) -> Tensor:
     base = stem(tape, s, outside, ids)
     h = base.hidden
-    checkpointing = s.job.activation_checkpointing if tape.recording else "none"
     for segment, layer in enumerate(kinds, 1):
         if tape.recording:
             tape.enter(segment)
         block = Layer(s, layer, base, slice_of(base.extra, s))
-        if checkpointing != "none":
-            h = tape.checkpoint(block, h, checkpointing, bool(s.job.reentrant) and checkpointing != "selective")
+        mode = s.checkpointing(layer) if tape.recording else "none"
+        if mode != "none":
+            h = tape.checkpoint(block, h, mode, bool(s.job.reentrant) and mode in ("full", "offload"))
         else:
             h = block(h)
         del block

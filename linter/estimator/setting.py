@@ -167,7 +167,20 @@ class Setting:
     def kind(self, layer: int) -> object:
         """What tells layers apart: the kind of attention and MLP, and which of its weights are trained or adapted."""
         signature = self._signatures.get(layer)
-        return (self.windows[layer], self.layer_types[layer] if self.layer_types else "", signature)
+        kind = self.layer_types[layer] if self.layer_types else ""
+        return (self.windows[layer], kind, signature, self.checkpointing(layer))
+
+    def checkpointing(self, layer: int) -> str:
+        """What of a layer is made again in backward: a mode of `Tape.checkpoint`, or `none`.
+
+        Fused attention kernels make their inside again by themselves, so that recomputing it alone changes nothing.
+        """
+        job = self.job
+        if (layer + 1) % max(1, job.checkpoint_every):
+            return "none"
+        if job.activation_checkpointing != "selective":
+            return job.activation_checkpointing
+        return "none" if job.checkpoint_policy == "core_attention" else job.checkpoint_policy
 
     def _sign(self) -> dict[int, int]:
         signatures: dict[int, int] = {}
