@@ -48,6 +48,8 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
         tape.enter(segment)
         return of_list(pieces, rows, s, tape)
     logits = head(h, module, outside, rows, s)
+    if s.upcast == "model" and s.objective.loss == "cross_entropy":
+        logits = to(logits, 4)
     s.remember([logits])
     tape.enter(segment)
     if s.objective.loss == "log_probabilities":
@@ -55,8 +57,6 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
     if kernel == "chunked":
         loss = of_whole(logits, rows, s, tape)
     else:
-        if s.upcast == "model":
-            logits = to(logits, 4)
         loss = causal(logits, s, tape)
     if s.autocast and logits.e == 2:
         tape.scratch(4 * logits.n)
@@ -66,7 +66,8 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
 def last_logits(outside: Modules, s: Setting, tape: Tape) -> Tensor:
     """The logits of the step before, which a training loop names until this step's are there."""
     weight = (outside.role("head") or outside.need("embedding")).weight
-    return tape.new(s.scored * (weight.n // s.hidden), tape.autocast or weight.e, logits=True)
+    e = 4 if s.upcast == "model" else tape.autocast or weight.e
+    return tape.new(s.scored * (weight.n // s.hidden), e, logits=True)
 
 
 def fused(kernel: str, h: Tensor, module: Linear, rows: int, s: Setting, tape: Tape) -> Tensor:
