@@ -30,6 +30,19 @@ class Release(NamedTuple):
     grouped_experts: bool
 
 
+class Packed(NamedTuple):
+    """What differs between releases of bitsandbytes (autograd/_functions.py); a job that states none has 0.50.
+
+    keeps_input     `MatMul4Bit` holds its input on its context (up to 0.42)
+    always_unpacks  its forward pass unpacks the weight for any number of rows (before 0.50)
+    transposed      `MatMul8bitLt` holds the transposed int8 copy of its input too (before 0.45)
+    """
+
+    keeps_input: bool = False
+    always_unpacks: bool = False
+    transposed: bool = False
+
+
 NARROW = frozenset(
     {"bloom", "codegen", "dbrx", "falcon", "gpt2", "gpt_bigcode", "gpt_neox", "gptj", "mpt", "opt", "persimmon", "stablelm"}
 )
@@ -56,3 +69,9 @@ def release(job: Job, model_type: str = "") -> Release:
     shifted = own or older(version, "4.49")
     caches = model_type == "gpt_bigcode" and older(version, "4.53")
     return Release(upcast, shifted, caches, not older(version, "4.54"), contiguous, not older(version, "5.0"))
+
+
+def packed(job: Job) -> Packed:
+    """The switches of the job's `versions.bitsandbytes`."""
+    version = job.versions.get("bitsandbytes")
+    return Packed(older(version, "0.43"), older(version, "0.50"), older(version, "0.45"))

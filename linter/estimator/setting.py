@@ -9,7 +9,7 @@ from .kernels import Heads
 from .modules import Modules
 from .objectives import objective
 from .parameters import effective_quantization, parameters
-from .release import release
+from .release import packed, release
 from .tape import Tape
 from .traits import traits
 
@@ -146,6 +146,7 @@ class Setting:
         """An empty tape under this job's autocast."""
         tape = kind()
         tape.autocast = self.autocast
+        tape.packed = packed(self.job)
         tape.accumulated = self.job.gradient_accumulation_steps > 1
         return tape
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
+from .release import Packed
 from .tensor import Edge, Node, Parameter, Storage, Tensor
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Tape:
         self.gradients = 0
         self.recording = True
         self.autocast = 0
+        self.packed = Packed()
         self.accumulated = False
         self.events: list[Event] = []
         self.begins: dict[tuple[int, bool], Bound] = {}

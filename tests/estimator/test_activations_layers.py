@@ -147,3 +147,28 @@ def test_checkpoints_of_both_kinds_keep_as_much(llama_8b, sizes, reentrant):
 def test_autocast_keeps_its_copies_under_checkpointing(llama_8b, sizes, linear_parameters):
     saved = saved_per_layer(llama_8b, activation_checkpointing="full", **AMP)
     assert saved == 4 * T * sizes[0] + 2 * linear_parameters
+
+
+class TestReleasesOfBitsandbytes:
+    """What a layer of packed matrices keeps: up to 0.42 the inputs of all seven, that no float tensor saves."""
+
+    FIELDS = {  # noqa: RUF012
+        "method": "lora",
+        "adapter": Adapter(r=16, targets=["q_proj"], dtype="bfloat16"),
+        "weights": Weights("bfloat16", quantization=Quantization("bnb-nf4", 4)),
+    }
+
+    def test_the_inputs_of_4_bit_matrices(self, llama_8b, sizes):
+        h, q, *_, f = sizes
+        old = saved_per_layer(llama_8b, **self.FIELDS, versions={"bitsandbytes": "0.42.0"})
+        new = saved_per_layer(llama_8b, **self.FIELDS, versions={"bitsandbytes": "0.43.0"})
+        assert new == saved_per_layer(llama_8b, **self.FIELDS)
+        # the second norm's output and the product; the adapter saves the first norm's, attention its own
+        assert old - new == 2 * T * h + 2 * T * f
+
+    def test_the_transposed_copies_of_8_bit_matrices(self, llama_8b, sizes):
+        h, q, *_, f = sizes
+        fields = {**self.FIELDS, "weights": Weights("bfloat16", quantization=Quantization("bnb-int8", 8))}
+        old = saved_per_layer(llama_8b, **fields, versions={"bitsandbytes": "0.44.1"})
+        new = saved_per_layer(llama_8b, **fields, versions={"bitsandbytes": "0.45.0"})
+        assert old - new == T * (3 * h + q + 2 * h + f)
