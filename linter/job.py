@@ -224,7 +224,10 @@ class Inference:
 
 @dataclass(slots=True)
 class Rl:
-    """What preference and online objectives add. Counts of completions are per prompt."""
+    """What preference and online objectives add. Counts of completions are per prompt.
+
+    `value_model` of PPO: a `model` of its own that is trained beside the policy (TRL), or a `head` on it (LLaMA-Factory).
+    """
 
     reference_model: bool | None = None
     precompute_reference: bool = False
@@ -235,6 +238,7 @@ class Rl:
     vllm_gpu_memory_utilization: float | None = None
     vllm_sleep: bool = False
     reward_model: str | None = None
+    value_model: Literal["model", "head"] = "model"
 
 
 @dataclass(slots=True)

@@ -172,3 +172,39 @@ class TestReleasesOfBitsandbytes:
         old = saved_per_layer(llama_8b, **fields, versions={"bitsandbytes": "0.44.1"})
         new = saved_per_layer(llama_8b, **fields, versions={"bitsandbytes": "0.45.0"})
         assert old - new == T * (3 * h + q + 2 * h + f)
+
+
+class TestCheckpointing:
+    def test_every_second_product_is_kept(self, llama_8b, sizes):
+        """torchtitan's: q, v, gate and down of q, k, v, o, gate, up, down, and attention's output."""
+        h, q, k, heads, f = sizes
+        saved = saved_per_layer(
+            llama_8b, activation_checkpointing="selective", checkpoint_policy="every_second_matmul"
+        )
+        kernel = 2 * T * q + 4 * T * heads
+        assert saved == 2 * T * h + 2 * T * (q + k + f + h) + kernel
+
+    def test_attention_that_is_fused_makes_its_inside_again_anyway(self, llama_8b):
+        saved = saved_per_layer(llama_8b, activation_checkpointing="selective", checkpoint_policy="core_attention")
+        assert saved == saved_per_layer(llama_8b)
+
+    def test_every_third_layer(self, llama_8b, sizes):
+        job = Job(micro_batch_size=B, sequence_length=S, weights=Weights("bfloat16"))
+        job.activation_checkpointing, job.checkpoint_every = "full", 3
+        setting = Setting(job, llama_8b)
+        kinds, assigned = layer_kinds(setting)
+        kept = Stack(replay(setting, kinds), len(kinds), assigned).kept[0]
+        each = [after - before for before, after in zip(kept, kept[1:], strict=False)]
+        assert each[5] == 2 * T * sizes[0]
+        assert each[3] == each[4] == saved_per_layer(llama_8b)
+
+
+class TestCompiledLayers:
+    """What torch.compile's partitioner keeps of a Llama layer, read off its own partition (see compiled.py)."""
+
+    def test_16_bit(self, llama_8b, sizes):
+        h, *_, f = sizes
+        assert saved_per_layer(llama_8b, compile=True) == 8 * T * h + 8 * T + flash(sizes) + 6 * T * f
+
+    def test_no_checkpoint_keeps_less_than_eager_does(self, llama_8b):
+        assert saved_per_layer(llama_8b, compile=True, **AMP) < saved_per_layer(llama_8b, **AMP)
