@@ -130,9 +130,9 @@ class Setting:
         dims = {slides: d for d, slides in zip(self._varied[0], (w is not None for w in self.windows), strict=True)}
         return (dims.get(False, self.head_dim), dims.get(True, self.head_dim))
 
-    def tape(self) -> Tape:
+    def tape(self, kind: type[Tape] = Tape) -> Tape:
         """An empty tape under this job's autocast."""
-        tape = Tape()
+        tape = kind()
         tape.autocast = self.autocast
         tape.accumulated = self.job.gradient_accumulation_steps > 1
         return tape
@@ -177,7 +177,11 @@ class Setting:
         """Whether later layers read this one's keys and values: the last of its type before those that share."""
         shared = int(self.config.get("num_kv_shared_layers") or 0)
         own = self.total_layers - shared
-        return bool(shared and self.layer_types) and layer < own and self.layer_types[layer] not in self.layer_types[layer + 1 : own]
+        return (
+            bool(shared and self.layer_types)
+            and layer < own
+            and self.layer_types[layer] not in self.layer_types[layer + 1 : own]
+        )
 
     def _sign(self) -> dict[int, int]:
         signatures: dict[int, int] = {}

@@ -51,6 +51,8 @@ class Bound(NamedTuple):
 class Tape:
     """Bytes alive, the peak of each segment, and the graph that backward will run."""
 
+    storage = Storage
+
     def __init__(self) -> None:
         self.live = 0
         self.logits = 0
@@ -92,7 +94,7 @@ class Tape:
         if self.live > self._peak:
             self._peak = self.live
             self._peak_logits = self.logits
-        return Tensor(Storage(self, size, logits), n, e)
+        return Tensor(self.storage(self, size, logits), n, e)
 
     def scratch(self, size: int) -> None:
         """Bytes that a kernel allocates and frees within one call."""
