@@ -1,7 +1,8 @@
 """How the layers of a model type are written: which norm, which rope, in which order.
 
 `traits.json` holds one object per model type with what differs from Llama, read from the modelling code of
-transformers 5.23. A model type without one is taken for Llama with the modules that its inventory has.
+transformers 5.23; an empty one says that nothing does. A model type without one is taken for Llama with the modules that
+its inventory has, and `coverage.py` says so.
 """
 
 from __future__ import annotations
@@ -106,6 +107,12 @@ def _entry(model_type: str) -> dict[str, Any]:
     found = dict(table.get(model_type) or table.get(model_type.removesuffix("_text")) or {})
     like = found.pop("like", None)
     return {**_entry(like), **found} if like is not None else found
+
+
+def known(model_type: str, config: dict[str, Any]) -> bool:
+    """Whether the table has the model type, or the text decoder's own."""
+    names = (model_type, str(config.get("model_type")))
+    return any(name in _table() or name.removesuffix("_text") in _table() for name in names)
 
 
 def traits(model_type: str, config: dict[str, Any], norm: str) -> Traits:
