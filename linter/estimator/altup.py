@@ -34,8 +34,7 @@ def spread(h: Tensor, s: Setting) -> tuple[Tensor, list[Tensor]]:
     """One projection of the embeddings for each further stream, brought to their length; the parts stay alive."""
     size = _length(h, s)
     parts = [h]
-    for matrix in _matrices(s, "altup_projections"):
-        parts.append(_brought(project(h, matrix, s.rows), size, s))
+    parts.extend(_brought(project(h, matrix, s.rows), size, s) for matrix in _matrices(s, "altup_projections"))
     return stack(parts), parts
 
 
@@ -45,8 +44,8 @@ def joined(x: Tensor, s: Setting) -> Tensor:
     first = window(x, n)
     size = _length(first, s)
     parts = [first]
-    for matrix in _matrices(s, "altup_unembed_projections"):
-        parts.append(_brought(project(window(x, n), matrix, s.rows), size, s))
+    matrices = _matrices(s, "altup_unembed_projections")
+    parts.extend(_brought(project(window(x, n), matrix, s.rows), size, s) for matrix in matrices)
     return mean(stack(parts), n)
 
 

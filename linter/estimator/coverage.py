@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from . import delta, selective, ssm
+from . import delta, ssm
 from .estimate import Assumption
 from .setting import text_config
 from .traits import known, traits
@@ -22,7 +22,7 @@ TOWERS = ("vision", "audio", "projector")
 MIXING = ("ssm", "conv")
 KERNELS = {
     "delta": delta.KERNELS,
-    "mamba": selective.KERNELS,
+    "mamba": ssm.KERNELS,
     "mamba2": ssm.KERNELS,
     "mamba2_scaled": ssm.KERNELS,
 }
