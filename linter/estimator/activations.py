@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .altup import joined
 from .instant import Instant
 from .layers import Layer
 from .logits import last_logits, loss_of
@@ -88,6 +89,8 @@ def _model(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tens
         del block
     if tape.recording:
         tape.enter(len(kinds) + 1)
+    if s.order == "altup":
+        h = joined(h, s)
     h = normed(h, final_norm(outside, s), s.stream, s)
     if s.shards > 1:
         h = gathered(h, h.n * s.shards)

@@ -179,7 +179,20 @@ class Setting:
         """What tells layers apart: the kind of attention and MLP, and which of its weights are trained or adapted."""
         signature = self._signatures.get(layer)
         kind = self.layer_types[layer] if self.layer_types else ""
-        return (self.windows[layer], kind, signature, self.turn(layer), self.stores(layer), self.checkpointing(layer))
+        return (
+            self.windows[layer],
+            kind,
+            signature,
+            self.turn(layer),
+            self.stores(layer),
+            self.checkpointing(layer),
+            self.sparsity(layer),
+        )
+
+    def sparsity(self, layer: int) -> bool:
+        """Whether Gemma 3n cuts the layer's gate down to its largest values."""
+        pattern = self.config.get("activation_sparsity_pattern")
+        return isinstance(pattern, list) and layer < len(pattern) and bool(pattern[layer])
 
     def stores(self, layer: int) -> bool:
         """Whether later layers read this one's keys and values: the last of its type before those that share."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..job import Parallelism
 from . import assumptions, evaluation, host, reference, rollout, runtime, slack
 from .allocator import segments
+from .coverage import widened
 from .estimate import Estimate, NotEstimable, PerGpu, Phase, Term
 from .fsdp import ShardedLayout
 from .layout import Layout, layout
@@ -61,6 +62,8 @@ def estimate_training(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     if bounded and (gpu is None or least <= gpu.usable):
         held = _held(job, model, plan, phases, _marks(phases, plan, fixed, found), peak)
     per_gpu, overhead = _tiers(job, gpu, held, peak, plan)
+    if bounded:
+        per_gpu = widened(per_gpu, peak.components["activations"], job, model)
     return Estimate(
         kind="training",
         model_id=model.id,
