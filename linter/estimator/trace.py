@@ -140,10 +140,11 @@ class Unfolding:
     def __init__(self, tape: Recorder, counts: list[int], inputs_stay: bool) -> None:
         self.tape = tape
         self.counts = {segment: count for segment, count in enumerate(counts, 1) if count > 1}
-        self.inputs_stay = inputs_stay
         self.layers = len(counts)
         self.same: dict[tuple[int, Place], int] = {}
-        self.staying = {x for x in range(len(tape.sizes)) if inputs_stay and self._stays(x)}
+        self.staying: list[int] = []
+        if inputs_stay:
+            self._keep_inputs()
         self.regular = all(self._paired(segment) for segment in self.counts)
 
     def trace(self) -> Trace:
@@ -205,9 +206,21 @@ class Unfolding:
             for each in range(count):
                 yield ~number, each
 
-    def _stays(self, number: int) -> bool:
-        (birth, was), (death, backward) = self.tape.births[number], self.tape.deaths[number]
-        return 0 < birth <= self.layers and backward and (not was or 0 < death < birth)
+    def _keep_inputs(self) -> None:
+        """Layers' inputs are never freed, and each layer's backward leaves a gradient of the same size behind."""
+        tape = self.tape
+        for x in range(len(tape.sizes)):
+            (birth, was), (death, backward) = tape.births[x], tape.deaths[x]
+            if was or not backward or not 0 <= birth <= self.layers or death != birth + 1:
+                continue
+            self.staying.append(x)
+            for place, events in tape.runs:
+                if place == (death, True):
+                    self.staying.append(len(tape.sizes))
+                    events.append(len(tape.sizes))
+                    tape.sizes.append(tape.sizes[x])
+                    tape.births.append(place)
+                    tape.deaths.append((-1, True))
 
     def _paired(self, segment: int) -> bool:
         """Whether a repeated layer is one stretch each way, and hands on the like of what it is handed."""
