@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .estimate import NotEstimable
 from .kernels import Heads
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ..models.model import Model, Shape
     from .parameters import Parameter
     from .traits import Traits
+
+AnyTape = TypeVar("AnyTape", bound=Tape)
 
 ACTIVATION_FIELDS = ("hidden_activation", "hidden_act", "activation_function", "activation")
 NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
@@ -129,9 +131,12 @@ class Setting:
         dims = {slides: d for d, slides in zip(self._varied[0], (w is not None for w in self.windows), strict=True)}
         return (dims.get(False, self.head_dim), dims.get(True, self.head_dim))
 
-    def tape(self, kind: type[Tape] = Tape) -> Tape:
+    def tape(self) -> Tape:
         """An empty tape under this job's autocast."""
-        tape = kind()
+        return self.prepared(Tape())
+
+    def prepared(self, tape: AnyTape) -> AnyTape:
+        """A tape put under this job's autocast and accumulation."""
         tape.autocast = self.autocast
         tape.accumulated = self.job.gradient_accumulation_steps > 1
         return tape
