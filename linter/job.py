@@ -226,11 +226,18 @@ class Rl:
 
 @dataclass(slots=True)
 class Hardware:
-    """`gpu` is a catalogue name (`h100-80gb`); `gpus` the total over all `nodes`."""
+    """`gpu` is a catalogue name (`h100-80gb`); `gpus` the total that the job uses over all `nodes`.
+
+    `asked_gpus` is what a launcher asks the cluster for; `host_memory` and `shared_memory` (/dev/shm) are bytes of one
+    node.
+    """
 
     gpu: str | None = None
     gpus: int | None = None
     nodes: int | None = None
+    asked_gpus: int | None = None
+    host_memory: int | None = None
+    shared_memory: int | None = None
 
 
 @dataclass(slots=True)

@@ -37,7 +37,11 @@ class Event(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """Bytes alive and gradients made where a segment begins."""
+    """Bytes alive and gradients made where a segment begins.
+
+    In backward, without the gradients that wait for what came before the layers: they are there once, however many
+    layers add to them.
+    """
 
     live: int
     logits: int
@@ -66,6 +70,8 @@ class Tape:
         self._saved = 0
         self._stop: int | None = None
         self._trail = 0
+        self._outside = 0
+        self._waiting = 0
         self._recomputing = False
         self._kept: list[Storage] | None = None
         self._outputs: list[Tensor] | None = None
@@ -112,7 +118,10 @@ class Tape:
         self._close()
         self._segment = segment
         self._backward = backward
-        self.begins.setdefault((segment, backward), Bound(self.live, self.logits, self.gradients))
+        if backward and segment > 0:
+            self._waiting = self._outside
+        live = self.live - (self._waiting if backward and segment >= 0 else 0)
+        self.begins.setdefault((segment, backward), Bound(live, self.logits, self.gradients))
 
     def _close(self) -> None:
         if self._segment >= 0:
@@ -314,6 +323,8 @@ class Tape:
             node.buffers = [None] * node.slots
         old = node.buffers[slot]
         if old is None:
+            if node.segment == 0:
+                self._outside += gradient.storage.size
             node.buffers[slot] = gradient
             gradient.storage.holders += 1
             return
