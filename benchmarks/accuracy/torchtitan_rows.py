@@ -1,6 +1,7 @@
 """torchtitan's tables as Jobs: float32 shards, bf16 in compute, gradients reduced in float32 (FSDP2's policy).
 
-Early 2024 it took `AdamW(foreach=True)`, later `fused=True`. Tensor parallelism comes with sequence parallelism.
+Early 2024 it took `AdamW(foreach=True)`, later `fused=True`; from October 2024 on run_train.sh sets
+PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. Tensor parallelism comes with sequence parallelism.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ def training(row: Row) -> Job:
     job.optimizer.name = "adamw_torch" if row["id"].startswith(FOREACH) else "adamw_torch_fused"
     if row["fused_ce"] and "hunk" in row["fused_ce"]:
         job.loss.kernel, job.loss.chunk = "chunked", job.micro_batch_size * job.sequence_length // CHUNKS
+    job.allocator.expandable_segments = not row["id"].startswith(FOREACH)
     hardware(job, row)
     job.parallelism.tensor = row["parallel"].get("tp", 1)
     job.parallelism.sequence = job.parallelism.tensor > 1
