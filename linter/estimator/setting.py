@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .estimate import NotEstimable
 from .kernels import Heads
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from .parameters import Parameter
     from .tensor import Storage, Tensor
     from .traits import Traits
+
+AnyTape = TypeVar("AnyTape", bound=Tape)
 
 ACTIVATION_FIELDS = ("hidden_activation", "hidden_act", "activation_function", "activation")
 NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
@@ -142,9 +144,12 @@ class Setting:
         if self.job.loss.kept:
             self.outputs.extend(x.storage for x in logits)
 
-    def tape(self, kind: type[Tape] = Tape) -> Tape:
+    def tape(self) -> Tape:
         """An empty tape under this job's autocast."""
-        tape = kind()
+        return self.prepared(Tape())
+
+    def prepared(self, tape: AnyTape) -> AnyTape:
+        """A tape put under this job's autocast and accumulation."""
         tape.autocast = self.autocast
         tape.packed = packed(self.job)
         tape.accumulated = self.job.gradient_accumulation_steps > 1
