@@ -90,7 +90,7 @@ class Estimate:
 
     `components` is the split at `peak_phase`; `phases` holds the other instants. `refusal` is the engine's
     reason for not starting, where it can be predicted (vLLM: no room for one request). `host` is bytes of
-    main memory per node for offload.
+    main memory per node for offload. `fullest` names the rank, where ranks differ (pipeline stages).
     """
 
     kind: str
@@ -108,6 +108,7 @@ class Estimate:
     host: int = 0
     assumptions: tuple[Assumption, ...] = ()
     terms: tuple[Term, ...] = field(default=(), repr=False)
+    fullest: str | None = None
 
     @property
     def peak_phase(self) -> str:

@@ -10,7 +10,7 @@ from . import assumptions, evaluation, host, reference, rollout, runtime, slack
 from .estimate import Estimate, NotEstimable, PerGpu, Phase, Term
 from .layout import Layout, layout
 from .parameters import elements, parameters
-from .stage import last_stage
+from .stage import pipeline
 from .verdict import capacity, verdict
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..job import Job
     from ..models.model import Model
     from .instant import Instant
+    from .stage import Stage
 
 CLIP_BLOCKS = 2
 """clip_grad_norm_ keeps two scalars a tensor, its norm and the scaled norm (torch/nn/utils/clip_grad.py)."""
@@ -37,12 +38,19 @@ def estimate_training(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     """
     if not model.tensors:
         raise NotEstimable(f"the tensors of {model.id} are not known")
-    plan = layout(job, model)
-    extra = reference.frozen_models(job, model)
+    found = [_on_stage(job, model, stage, gpu) for stage in pipeline(job, model)]
+    return max(found, key=lambda item: (item.per_gpu.process, item.per_gpu.allocated))
+
+
+def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None) -> Estimate:
+    """The Estimate of the ranks of one pipeline stage."""
+    plan = layout(stage.job, stage.own)
+    extra = reference.frozen_models(stage.job, stage.own)
     fixed = _fixed(job, plan, extra, gpu)
-    found, bounded = instants_of(job, model)
+    found, bounded = instants_of(stage.job, stage.whole, stage)
     phases = [_load(plan, fixed), *_step_phases(plan, fixed, found), _optimizer_step(plan, fixed)]
-    phases += [phase for phase in (evaluation.phase(job, model, fixed),) if phase is not None]
+    if stage.last:
+        phases += [phase for phase in (evaluation.phase(stage.job, stage.whole, fixed),) if phase is not None]
     terms = [*plan.terms, *extra.terms]
     engine = rollout.engine(job, gpu)
     if engine is not None:
@@ -62,19 +70,36 @@ def estimate_training(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         runtime=overhead,
         verdict=verdict(per_gpu, gpu, bounded=bounded),
         capacity=capacity(gpu),
-        host=plan.host + host.checkpoints(job, model),
+        host=plan.host + host.checkpoints(stage.job, stage.whole),
         assumptions=assumptions.assumptions(job, model, bounded=bounded),
         terms=tuple(terms),
+        fullest=stage.name if stage.of > 1 else None,
     )
 
 
-def instants_of(job: Job, model: Model) -> tuple[list[Instant], bool]:
-    """The candidate peaks of one micro step; none, and False, where the batch or the length is unknown."""
+def instants_of(job: Job, model: Model, stage: Stage | None = None) -> tuple[list[Instant], bool]:
+    """The candidate peaks of one micro step; none, and False, where the batch or the length is unknown.
+
+    On a pipeline stage before the last the layers alone are looked at, and each further micro batch in flight keeps
+    what a forward pass of the stage leaves; on the last one also what head and loss leave.
+    """
     if not job.micro_batch_size or not job.sequence_length:
         return [], False
-    from .activations import instants
+    from .activations import replayed
 
-    return instants(*last_stage(job, model)), True
+    found, held = replayed(job, model)
+    if stage is None or stage.of <= 1:
+        return found, True
+    others = int((stage.held - 1) * (held.all if stage.last else held.layers))
+    if stage.last:
+        return [item._replace(activations=item.activations + others) for item in found], True
+    return [
+        item._replace(
+            activations=item.activations + others, gradient_elements=max(0, item.gradient_elements - held.head)
+        )
+        for item in found
+        if item.layer is not None
+    ], True
 
 
 def _fixed(job: Job, plan: Layout, extra: reference.Frozen, gpu: Gpu | None) -> dict[str, int]:

@@ -33,6 +33,7 @@ def as_object(file: str, estimate: Estimate) -> dict[str, Any]:
         "components": estimate.components,
         "phases": {phase.name: phase.allocated for phase in estimate.phases},
         "peak_phase": estimate.peak_phase,
+        "fullest": estimate.fullest,
         "kv_cache": kv_cache
         and {
             "bytes_per_token": kv_cache.bytes_per_token,

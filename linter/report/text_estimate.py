@@ -62,7 +62,8 @@ def _bars(estimate: Estimate, style: Style) -> list[str]:
     components = {name: size for name, size in estimate.components.items() if size}
     largest = max(components.values(), default=1)
     width = max((len(name) for name in components), default=0)
-    lines = [f"memory of the fullest GPU {phase_text(estimate.peak_phase)}"]
+    rank = f", {estimate.fullest}," if estimate.fullest else ""
+    lines = [f"memory of the fullest GPU{rank} {phase_text(estimate.peak_phase)}"]
     for name, size in components.items():
         bar = "█" * max(1, round(BAR * size / largest)) if size >= largest / (2 * BAR) else "▏"
         lines.append(f"  {name.replace('_', ' '):<{width}}  {bytes_text(size):>10}  {style.note(bar)}")

@@ -98,8 +98,8 @@ def test_the_arithmetic_adds_up_to_what_is_kept(llama_8b, name):
 
 def test_expert_parallelism_leaves_fewer_ranks_to_share_an_expert():
     plan = Job(hardware=Hardware(gpus=16, nodes=2), parallelism=Parallelism(expert=4))
-    assert ranks(plan) == (16, 4)
-    assert ranks(plan, over=8) == (8, 2)
+    assert ranks(plan)[:2] == (16, 4)
+    assert ranks(plan, over=8)[:2] == (8, 2)
     assert per_node(plan) == 8
     assert per_node(Job(hardware=Hardware(gpus=32))) == 8
     assert per_node(Job()) == 1
