@@ -85,12 +85,32 @@ class Capacity:
 
 
 @dataclass(slots=True, frozen=True)
+class HostMemory:
+    """Bytes of main memory on one machine.
+
+    load    while the weights are read;  train  from the first step on;  pinned  page-locked bytes of `train`
+    high    the larger of both, with what page-locking may round up
+    """
+
+    load: int
+    train: int
+    pinned: int
+    high: int
+
+    @property
+    def peak(self) -> int:
+        """The larger of loading and training."""
+        return max(self.load, self.train)
+
+
+@dataclass(slots=True, frozen=True)
 class Estimate:
     """The memory of one job on its fullest GPU.
 
     `components` is the split at `peak_phase`; `phases` holds the other instants. `refusal` is the engine's
     reason for not starting, where it can be predicted (vLLM: no room for one request). `host` is bytes of
-    main memory per node for offload. `fullest` names the rank, where ranks differ (pipeline stages).
+    main memory per node for offload, `host_memory` all that is known of it. `fullest` names the rank, where ranks
+    differ (pipeline stages).
     """
 
     kind: str
@@ -109,6 +129,7 @@ class Estimate:
     assumptions: tuple[Assumption, ...] = ()
     terms: tuple[Term, ...] = field(default=(), repr=False)
     fullest: str | None = None
+    host_memory: HostMemory | None = None
 
     @property
     def peak_phase(self) -> str:

@@ -58,6 +58,9 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None) -> Estimate
         terms += engine.terms
     peak = max(phases, key=lambda phase: phase.allocated)
     terms += _instant_terms(peak, job, gpu)
+    offloaded = plan.host + host.checkpoints(stage.job, stage.whole)
+    main, lines = host.memory(stage.job, stage.own, parameters(stage.job, stage.own), offloaded)
+    terms += lines
     per_gpu, overhead = _tiers(job, gpu, _marks(phases, plan, fixed, found), peak, plan, bounded)
     return Estimate(
         kind="training",
@@ -70,10 +73,11 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None) -> Estimate
         runtime=overhead,
         verdict=verdict(per_gpu, gpu, bounded=bounded),
         capacity=capacity(gpu),
-        host=plan.host + host.checkpoints(stage.job, stage.whole),
+        host=offloaded,
         assumptions=assumptions.assumptions(job, model, bounded=bounded),
         terms=tuple(terms),
         fullest=stage.name if stage.of > 1 else None,
+        host_memory=main,
     )
 
 

@@ -78,7 +78,12 @@ def _totals(estimate: Estimate, style: Style) -> list[str]:
         f"  reserved     {bytes_text(tiers.reserved):>10}  torch.cuda.max_memory_reserved()",
         f"  process      {bytes_text(tiers.process):>10}  {interval}",
     ]
-    if estimate.host:
+    main = estimate.host_memory
+    if main is not None and main.peak:
+        pinned = f", {bytes_text(main.pinned)} of it page-locked" if main.pinned else ""
+        split = f"{bytes_text(main.load)} loading, {bytes_text(main.train)} training{pinned}"
+        lines.append(f"  host memory  {bytes_text(main.peak):>10}  per node: {split}")
+    elif estimate.host:
         lines.append(f"  host memory  {bytes_text(estimate.host):>10}  per node, for what is offloaded")
     cache = estimate.kv_cache
     if cache:
