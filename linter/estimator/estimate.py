@@ -89,18 +89,20 @@ class HostMemory:
     """Bytes of main memory on one machine.
 
     load    while the weights are read;  train  from the first step on;  pinned  page-locked bytes of `train`
-    high    the larger of both, with what page-locking may round up
+    save    while a whole checkpoint is put together, 0 where each rank writes its own shard
+    high    the largest of them, with what page-locking may round up
     """
 
     load: int
     train: int
     pinned: int
+    save: int
     high: int
 
     @property
     def peak(self) -> int:
-        """The larger of loading and training."""
-        return max(self.load, self.train)
+        """The largest of loading, training and saving."""
+        return max(self.load, self.train, self.save)
 
 
 @dataclass(slots=True, frozen=True)

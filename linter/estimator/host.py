@@ -59,8 +59,10 @@ def checkpoints(job: Job, model: Model) -> int:
     return per_node(job) * int(each * tokens * model.shape.hidden * model.shape.layers)
 
 
-def memory(job: Job, model: Model, found: Sequence[Parameter], train: int) -> tuple[HostMemory, list[Term]]:
-    """The main memory of one machine while loading and while training, `train` bytes of it for what is offloaded.
+def memory(
+    job: Job, model: Model, found: Sequence[Parameter], train: int, save: int = 0
+) -> tuple[HostMemory, list[Term]]:
+    """The main memory of one machine while loading, training (`train` bytes, offloaded) and saving (`save` besides).
 
     Page-locked tensors are rounded up to a power of two (aten/src/ATen/core/CachingHostAllocator.h `PowerOf2Ceil`), so
     `high` is up to twice what is pinned.
@@ -75,7 +77,7 @@ def memory(job: Job, model: Model, found: Sequence[Parameter], train: int) -> tu
     terms = [Term("host", formula, load, source)] if formula else []
     if train:
         terms.append(Term("host", "what is offloaded, over the ranks of one node, while training", train))
-    return HostMemory(load, train, pinned, max(load, train + pinned)), terms
+    return HostMemory(load, train, pinned, train + save if save else 0, max(load, train + pinned + save)), terms
 
 
 def _load(job: Job, model: Model, found: Sequence[Parameter]) -> tuple[int, str, str]:

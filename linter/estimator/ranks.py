@@ -50,11 +50,18 @@ class Ranks(NamedTuple):
 
 
 def ranks(job: Job, over: int | None = None) -> Ranks:
-    """The data-parallel ranks of a job (times context parallel ones), or the `over` of a smaller shard group."""
+    """The data-parallel ranks of a job (times context parallel ones), or the `over` of a smaller shard group.
+
+    Experts: of the D x t ranks of a pipeline stage, e x t' hold a replica of them, t' their own tensor parallel degree;
+    the rest share each expert's states (Megatron-LM core/parallel_state.py, expert data parallel group).
+    """
     dense = min(over, job.data_parallel) if over else job.data_parallel
     packed = job.weights.quantization
     scales = packed is not None and packed.method.startswith("torchao")
-    return Ranks(max(1, dense), max(1, dense // max(1, job.parallelism.expert)), scales)
+    plan = job.parallelism
+    inner = plan.tensor if plan.expert_tensor is None else plan.expert_tensor
+    experts = dense * plan.tensor // max(1, inner * plan.expert)
+    return Ranks(max(1, dense), max(1, experts), scales)
 
 
 def per_node(job: Job) -> int:

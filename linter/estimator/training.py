@@ -13,6 +13,7 @@ from .fsdp import ShardedLayout
 from .layout import Layout, layout
 from .parameters import elements, parameters
 from .replay import plan_of
+from .saving import saving
 from .stage import pipeline
 from .trace import trace
 from .verdict import capacity, verdict
@@ -57,7 +58,11 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None) -> Estimate
     phases = [_load(plan, fixed), *_step_phases(plan, fixed, found), _optimizer_step(plan, fixed)]
     if stage.last:
         phases += [phase for phase in (evaluation.phase(stage.job, stage.whole, fixed),) if phase is not None]
-    terms = [*plan.terms, *extra.terms]
+    tensors = parameters(stage.job, stage.own)
+    written = saving(stage.job, stage.own, tensors)
+    if written.device:
+        phases.append(Phase("save", {**fixed, "buffers": fixed["buffers"] + written.device}))
+    terms = [*plan.terms, *extra.terms, *written.terms]
     engine = rollout.engine(job, gpu)
     if engine is not None:
         phases = engine.beside(phases, fixed)
@@ -65,7 +70,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None) -> Estimate
     peak = max(phases, key=lambda phase: phase.allocated)
     terms += _instant_terms(peak, job, gpu)
     offloaded = plan.host + host.checkpoints(stage.job, stage.whole)
-    main, lines = host.memory(stage.job, stage.own, parameters(stage.job, stage.own), offloaded)
+    main, lines = host.memory(stage.job, stage.own, tensors, offloaded, written.host)
     terms += lines
     least = segments(peak.allocated) + runtime.process_overhead(gpu, job).low
     held = None

@@ -56,7 +56,14 @@ def host_memory(estimate: Estimate) -> dict[str, int] | None:
     found = estimate.host_memory
     if found is None:
         return None
-    return {"load": found.load, "train": found.train, "pinned": found.pinned, "peak": found.peak, "high": found.high}
+    return {
+        "load": found.load,
+        "train": found.train,
+        "save": found.save,
+        "pinned": found.pinned,
+        "peak": found.peak,
+        "high": found.high,
+    }
 
 
 def per_gpu(estimate: Estimate) -> dict[str, int]:

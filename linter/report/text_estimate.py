@@ -81,7 +81,8 @@ def _totals(estimate: Estimate, style: Style) -> list[str]:
     main = estimate.host_memory
     if main is not None and main.peak:
         pinned = f", {bytes_text(main.pinned)} of it page-locked" if main.pinned else ""
-        split = f"{bytes_text(main.load)} loading, {bytes_text(main.train)} training{pinned}"
+        saved = f", {bytes_text(main.save)} saving" if main.save else ""
+        split = f"{bytes_text(main.load)} loading, {bytes_text(main.train)} training{pinned}{saved}"
         lines.append(f"  host memory  {bytes_text(main.peak):>10}  per node: {split}")
     elif estimate.host:
         lines.append(f"  host memory  {bytes_text(estimate.host):>10}  per node, for what is offloaded")
