@@ -98,10 +98,15 @@ class Optimizer:
 
 @dataclass(slots=True)
 class Loss:
-    """Where the logits live: `torch` (whole), `liger`, `cut_cross_entropy` or `chunked` with `chunk` tokens."""
+    """Where the logits live: `torch` (whole), `liger`, `cut_cross_entropy` or `chunked` with `chunk` tokens.
+
+    `parallel`: under tensor parallelism each rank has the logits of its part of the vocabulary only (Megatron,
+    torchtitan); else the head gathers them.
+    """
 
     kernel: str = "torch"
     chunk: int | None = None
+    parallel: bool = True
 
 
 @dataclass(slots=True)

@@ -191,7 +191,7 @@ def fsdp_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
         trainable=sum(item.elements for item in graded),
         largest_gradient=largest // over.dense,
         step_optimizer=0 if fsdp.offload else states.temporary,
-        load=_load(found, fsdp, over, job),
+        load=_load(found, fsdp, over, job, model),
         accumulating=job.gradient_accumulation_steps > 1,
         in_backward=spec.in_backward,
         on_host=fsdp.offload,
@@ -280,12 +280,22 @@ def _items(trained: Sequence[Parameter], over: Ranks, fsdp: Fsdp) -> list[optimi
     return cut
 
 
-def _load(found: Sequence[Parameter], fsdp: Fsdp, over: Ranks, job: Job) -> int:
-    """Units are made on the GPU one at a time; packed weights are on every rank whole before they are sharded."""
+def _load(found: Sequence[Parameter], fsdp: Fsdp, over: Ranks, job: Job, model: Model) -> int:
+    """What sharding the weights takes on the GPU.
+
+    Packed weights are on every rank whole before they are sharded. Version 1 moves a unit there and concatenates its
+    tensors to a flat parameter, twice its size, before it keeps its shard (torch 2.13 fsdp/_init_utils.py
+    `_move_module_to_device`, _flat_param.py `flatten_tensors`), the root last. Version 2 moves a unit
+    (`_move_states_to_device`), or with `cpu_ram_efficient_loading` one tensor after the other.
+    """
     packed = [item for item in found if item.packed]
     if packed and not fsdp.cpu_ram_efficient_loading:
         return allocated(packed) - over.size(packed) + loading(found, job)
-    return max((int(item.size * item.element_bytes) for item in found if not item.packed), default=0)
+    if fsdp.version == 2 and fsdp.cpu_ram_efficient_loading:
+        return max((int(item.size * item.element_bytes) for item in found if not item.packed), default=0)
+    made = units(fsdp, model, [item for item in found if not item.packed and item.part != "buffer"], Policy(None, None))
+    largest = max(unit.gathered for unit in (made.root, made.first, made.last, made.block))
+    return largest * (2 if fsdp.version == 1 else 1)
 
 
 def _terms(job: Job, fsdp: Fsdp, built: ShardedLayout, found: Sequence[Parameter], over: Ranks) -> list[Term]:

@@ -1,4 +1,4 @@
-"""What writing a whole checkpoint of a sharded run takes: a unit at a time on the GPUs, all of it on one rank's host."""
+"""Writing a whole checkpoint of a sharded run: a unit at a time on the GPUs, all of it in one rank's main memory."""
 
 from __future__ import annotations
 

@@ -39,6 +39,9 @@ def set_parallelism(config: AxolotlConfig) -> None:
             config.put(field, given, given.value)
         else:
             builder.default(field, 1)
+    if builder.job.parallelism.tensor > 1:
+        note = "Transformers' tensor parallel plan gathers the logits"
+        builder.derived("loss.parallel", False, note, "parallelism.tensor")
     set_hardware(builder, config.project, _stated(config), sharded=config.is_fsdp or config.is_deepspeed)
     deepspeed = keys.raw("deepspeed")
     if not config.is_fsdp:
