@@ -20,13 +20,15 @@ def divided(tensor: Tensor, job: Job, model: Model) -> tuple[tuple[int, ...], tu
 
     Tensor parallel t: attention and MLP matrices over heads and intermediate features, embedding and head over the
     vocabulary; norms, routers and latent down-projections are whole on every rank. Keys and values stay whole heads:
-    with fewer heads than ranks each rank keeps one. Expert parallel e: the experts' first dimension (times tensor
-    parallelism over their intermediate features where it is more than 1). Pipeline p: ceil(L/p) layers, and of what
-    lies outside the layers the larger of the first stage's (embedding) and the last's (head, final norm).
+    with fewer heads than ranks each rank keeps one. Expert parallel e: the experts' first dimension (times the
+    experts' own tensor parallelism over their intermediate features, `expert_tensor`, else that of the rest).
+    Pipeline p: ceil(L/p) layers, and of what lies outside them the last stage's: final norm and head.
     Source: Megatron-LM core/tensor_parallel/layers.py; HF `base_model_tp_plan`.
     """
     plan = job.parallelism
-    return _shape(tensor, plan.tensor, plan.expert, model), _layers(tensor, stages(job), model)
+    experts = tensor.role.startswith("expert_") and plan.expert_tensor is not None
+    shards = plan.expert_tensor if experts and plan.expert_tensor else plan.tensor
+    return _shape(tensor, shards, plan.expert, model), _layers(tensor, stages(job), model)
 
 
 def stages(job: Job) -> int:

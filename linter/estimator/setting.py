@@ -81,7 +81,7 @@ class Setting:
         self.leaf_inputs = job.adapter is not None and job.activation_checkpointing != "none"
         self.shards = plan.tensor if plan.sequence else 1
         self.stream = -(-self.rows // self.shards)
-        self.trainable = sum(item.elements for item in self.items if item.trainable)
+        self.trainable = sum(item.elements for item in self.items if item.graded)
         self.prefix = _prefix(self.items)
         self.groups = self._groups()
         self.kv_heads = self.heads if self.traits.qkv == "grouped" else self.groups
@@ -152,7 +152,7 @@ class Setting:
         """A tape put under this job's autocast and accumulation."""
         tape.autocast = self.autocast
         tape.packed = packed(self.job)
-        tape.accumulated = self.job.gradient_accumulation_steps > 1
+        tape.accumulated = self.job.gradient_accumulation_steps > 1 and not _units_reduce(self.job)
         return tape
 
     def modules(self, layer: int | None) -> Modules:
@@ -267,6 +267,12 @@ def _varied(shape: Shape) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Head dimensions and key heads by layer, where layers that attend differ in them."""
     dims, heads = shape.layer_head_dims, shape.layer_kv_heads
     return (dims, heads) if len(set(dims) - {0}) > 1 or len(set(heads) - {0}) > 1 else None
+
+
+def _units_reduce(job: Job) -> bool:
+    """FSDP makes new gradients of a whole unit beside those that it accumulates."""
+    fsdp = job.parallelism.fsdp
+    return fsdp is not None and fsdp.sharding != "no_shard"
 
 
 def _sharded_width(job: Job) -> int | None:
