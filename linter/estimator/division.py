@@ -14,19 +14,35 @@ COLUMN = frozenset({"q", "k", "v", "qkv", "gate", "up", "gate_up", "shared_gate"
 ROW = frozenset({"o", "down", "shared_down"})
 """Divided over their input columns (Megatron's row parallel layers)."""
 
+_MIXER = frozenset({"ssm", "conv"})
+"""Recurrent layers and short convolutions: their channels are divided, outputs over their input columns."""
+
+_MIXER_ROWS = frozenset({"out_proj", "o_proj", "linear_out", "x_proj"})
+
+_LATENT_UP = frozenset({"q_b_proj", "kv_b_proj"})
+"""Up-projections of latent attention, which make whole heads."""
+
 
 def divided(tensor: Tensor, job: Job, model: Model) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
     """The shape of one copy and the layers that have it, on the rank that holds most.
 
     Tensor parallel t: attention and MLP matrices over heads and intermediate features, embedding and head over the
-    vocabulary; norms, routers and latent down-projections are whole on every rank. Keys and values stay whole heads:
-    with fewer heads than ranks each rank keeps one. Expert parallel e: the experts' first dimension (times tensor
-    parallelism over their intermediate features where it is more than 1). Pipeline p: ceil(L/p) layers, and of what
+    vocabulary, recurrent layers over their channels; norms, routers and latent down-projections are whole on every
+    rank. Keys and values stay whole heads: with fewer heads than ranks each rank keeps one. Expert parallel e: the
+    experts' first dimension (times tensor parallelism over their intermediate features where it is more than 1; in
+    vLLM and SGLang the ranks that divide the experts leave each whole). Pipeline p: ceil(L/p) layers, and of what
     lies outside the layers the larger of the first stage's (embedding) and the last's (head, final norm).
-    Source: Megatron-LM core/tensor_parallel/layers.py; HF `base_model_tp_plan`.
+    Source: Megatron-LM core/tensor_parallel/layers.py; HF `base_model_tp_plan`; vLLM model_executor/layers/mamba/
+    mamba_mixer2.py, models/deepseek_v2.py, layers/fused_moe/config.py `FusedMoEParallelConfig.make`.
     """
     plan = job.parallelism
-    return _shape(tensor, plan.tensor, plan.expert, model), _layers(tensor, stages(job), model)
+    expert_tensor = 1 if plan.expert > 1 and _whole_experts(job) else plan.tensor
+    return _shape(tensor, plan.tensor, plan.expert, expert_tensor, model), _layers(tensor, stages(job), model)
+
+
+def _whole_experts(job: Job) -> bool:
+    engine = job.inference.engine if job.kind == "inference" and job.inference else ""
+    return engine in ("vllm", "sglang")
 
 
 def stages(job: Job) -> int:
@@ -40,14 +56,16 @@ def stages(job: Job) -> int:
     return max(1, job.world_size // nodes)
 
 
-def _shape(tensor: Tensor, tensor_parallel: int, expert_parallel: int, model: Model) -> tuple[int, ...]:
+def _shape(
+    tensor: Tensor, tensor_parallel: int, expert_parallel: int, expert_tensor: int, model: Model
+) -> tuple[int, ...]:
     shape = tensor.shape
     role = tensor.role
     if role.startswith("expert_") and len(shape) == 3:
         experts = -(-shape[0] // expert_parallel)
         dim = 1 if role == "expert_gate_up" else 2
         inner = [experts, *shape[1:]]
-        inner[dim] = -(-inner[dim] // tensor_parallel)
+        inner[dim] = -(-inner[dim] // expert_tensor)
         return tuple(inner)
     if tensor_parallel == 1 or not shape:
         return shape
@@ -55,8 +73,11 @@ def _shape(tensor: Tensor, tensor_parallel: int, expert_parallel: int, model: Mo
         return (_kv_rows(shape[0], tensor_parallel, model.shape.kv_heads), *shape[1:])
     if role in COLUMN or (role == "bias" and tensor.leaf in _COLUMN_LEAVES):
         return (-(-shape[0] // tensor_parallel), *shape[1:])
-    if role in ROW and len(shape) == 2:
+    row = role in ROW or (role in _MIXER and tensor.leaf in _MIXER_ROWS)
+    if row and len(shape) == 2:
         return (shape[0], -(-shape[1] // tensor_parallel))
+    if (role in _MIXER and tensor.layers is not None) or tensor.leaf in _LATENT_UP:
+        return (-(-shape[0] // tensor_parallel), *shape[1:])
     return shape
 
 

@@ -289,8 +289,8 @@ def test_longer_answers_and_prompts_never_take_less(batch, prompt, answer, more)
 
 
 def test_an_engine_that_is_not_known_is_refused():
-    with pytest.raises(NotEstimable, match="tgi"):
-        estimate_inference(job(engine="tgi"), resolve(LLAMA_8B), None)
+    with pytest.raises(NotEstimable, match=r"llama\.cpp"):
+        estimate_inference(job(engine="llama.cpp"), resolve(LLAMA_8B), None)
     with pytest.raises(NotEstimable):
         estimate_inference(Job(kind="inference"), resolve(LLAMA_8B), None)
 

@@ -75,6 +75,8 @@ def estimate(job, config=LLAMA_8B, gpu="h100-80gb"):
         ("0.33.0", None, 0.92, 256, 2048),
         ("0.19.1", "h200", 0.9, 1024, 8192),
         ("0.8.5", "a100-80gb", 0.9, 1024, 8192),
+        ("0.8.4", "a100-80gb", 0.9, 256, 2048),
+        ("0.8.4", "h200", 0.9, 1024, 8192),
         ("0.6.6", "h100-80gb", 0.9, 256, 2048),
         (None, "h100-80gb", 0.92, 1024, 8192),
     ],
@@ -188,8 +190,14 @@ def test_weights_that_leave_nothing_are_refused():
 
 def test_a_budget_beyond_free_memory_is_refused():
     found = estimate(job(gpu_memory_utilization=1.0))
-    assert found.verdict in ("exceeds", "tight")
+    assert found.verdict == "exceeds"
     assert "free" in found.refusal
+
+
+def test_versions_before_0_9_did_not_ask_what_is_free():
+    found = estimate(job(gpu_memory_utilization=1.0, version="0.8.4"))
+    assert found.refusal is None
+    assert found.verdict == "tight"
 
 
 def test_without_a_card_the_least_need_is_told():
@@ -269,6 +277,17 @@ def test_longer_requests_never_need_less(gpu, length, longer, version):
     order = ["fits", "tight", "exceeds"]
     assert order.index(short.verdict) <= order.index(long.verdict)
     assert short.kv_cache.max_concurrency >= long.kv_cache.max_concurrency
+
+
+@given(GPUS, st.integers(1, 512), st.integers(1, 512), st.sampled_from(["0.6.6", "0.8.5", "0.16.0", "0.33.0"]))
+def test_more_requests_at_once_never_leave_more_for_the_cache(gpu, few, more, version):
+    found = [
+        estimate(
+            job(max_model_len=2048, max_num_batched_tokens=4096, max_num_seqs=seqs, version=version), gpu=gpu
+        ).kv_cache.tokens
+        for seqs in sorted((few, more))
+    ]
+    assert found[1] <= found[0]
 
 
 @given(GPUS, LENGTHS, st.sampled_from([1, 2, 4, 8]), st.sampled_from([2, 4]))
