@@ -91,10 +91,10 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     budget = gpu_memory_utilization x total memory as torch sees it
     cache  = budget - weights - profile run - what lies outside torch - CUDA graphs (where the version counts them)
 
-    vLLM refuses to start when the free memory is less than the budget (from 0.9 on), when nothing is left for the cache, and when
-    the cache cannot hold one request of max_model_len; `refusal` is that reason. The verdict is `exceeds` when even
-    the most room that may be left is too little, `tight` when the least is, else `fits`: an engine that starts has
-    what it needs. After a refusal the `serve` phase holds the cache of one request: what would be needed.
+    vLLM refuses to start when the free memory is less than the budget (from 0.9 on), when nothing is left for the
+    cache, and when the cache cannot hold one request of max_model_len; `refusal` is that reason. The verdict is
+    `exceeds` when even the most room that may be left is too little, `tight` when the least is, else `fits`: an
+    engine that starts has what it needs. After a refusal the `serve` phase holds the cache of one request: what would be needed.
     Source: vllm/v1/worker/gpu_worker.py `determine_available_memory`, vllm/v1/worker/utils.py `request_memory`,
     vllm/v1/core/kv_cache_utils.py `check_enough_kv_cache_memory`.
     Raises NotEstimable when neither config nor model says how long a request may be.
