@@ -32,7 +32,7 @@ class Engine(NamedTuple):
 
 
 def engine(job: Job, gpu: Gpu | None) -> Engine | None:
-    """vLLM in colocate mode takes `gpu_memory_utilization` of what torch sees of the card for its weights, cache and graphs.
+    """vLLM in colocate mode takes `gpu_memory_utilization` of the total that torch reports: weights, cache and graphs.
 
     None without it, or where the card is not known. Source: vllm/v1/worker/gpu_worker.py `request_memory`; trl 1.16
     GRPOConfig (`vllm_mode` colocate, `vllm_gpu_memory_utilization` 0.3, `vllm_enable_sleep_mode` False).
