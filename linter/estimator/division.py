@@ -36,13 +36,16 @@ def divided(tensor: Tensor, job: Job, model: Model) -> tuple[tuple[int, ...], tu
     mamba_mixer2.py, models/deepseek_v2.py, layers/fused_moe/config.py `FusedMoEParallelConfig.make`.
     """
     plan = job.parallelism
-    expert_tensor = 1 if plan.expert > 1 and _whole_experts(job) else plan.tensor
-    return _shape(tensor, plan.tensor, plan.expert, expert_tensor, model), _layers(tensor, stages(job), model)
+    return _shape(tensor, plan.tensor, plan.expert, expert_tensor(job), model), _layers(tensor, stages(job), model)
 
 
-def _whole_experts(job: Job) -> bool:
+def expert_tensor(job: Job) -> int:
+    """Ranks that share one expert's intermediate features: in vLLM those of data parallelism too."""
+    plan = job.parallelism
     engine = job.inference.engine if job.kind == "inference" and job.inference else ""
-    return engine in ("vllm", "sglang")
+    if engine in ("vllm", "sglang") and plan.expert > 1:
+        return 1
+    return plan.tensor * (plan.data or 1) if engine == "vllm" else plan.tensor
 
 
 def stages(job: Job) -> int:
@@ -57,7 +60,7 @@ def stages(job: Job) -> int:
 
 
 def _shape(
-    tensor: Tensor, tensor_parallel: int, expert_parallel: int, expert_tensor: int, model: Model
+    tensor: Tensor, tensor_parallel: int, expert_parallel: int, expert_ranks: int, model: Model
 ) -> tuple[int, ...]:
     shape = tensor.shape
     role = tensor.role
@@ -65,7 +68,7 @@ def _shape(
         experts = -(-shape[0] // expert_parallel)
         dim = 1 if role == "expert_gate_up" else 2
         inner = [experts, *shape[1:]]
-        inner[dim] = -(-inner[dim] // expert_tensor)
+        inner[dim] = -(-inner[dim] // expert_ranks)
         return tuple(inner)
     if tensor_parallel == 1 or not shape:
         return shape

@@ -94,7 +94,8 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     vLLM refuses to start when the free memory is less than the budget (from 0.9 on), when nothing is left for the
     cache, and when the cache cannot hold one request of max_model_len; `refusal` is that reason. The verdict is
     `exceeds` when even the most room that may be left is too little, `tight` when the least is, else `fits`: an
-    engine that starts has what it needs. After a refusal the `serve` phase holds the cache of one request: what would be needed.
+    engine that starts has what it needs. After a refusal the `serve` phase holds the cache of one request: what would
+    be needed.
     Source: vllm/v1/worker/gpu_worker.py `determine_available_memory`, vllm/v1/worker/utils.py `request_memory`,
     vllm/v1/core/kv_cache_utils.py `check_enough_kv_cache_memory`.
     Raises NotEstimable when neither config nor model says how long a request may be.
@@ -278,11 +279,9 @@ def _per_gpu(parts: _Parts, serve: Phase, room: _Room | None, *, refused: bool) 
 def _kv_cache(parts: _Parts, room: _Room | None) -> KvCache:
     chosen, cache = parts.settings, parts.cache
     size = room.expected if room is not None else parts.request
-    return KvCache(
-        bytes_per_token=cache.bytes_per_token,
-        tokens=cache.tokens(size),
-        max_concurrency=round(cache.concurrency(size, chosen.max_model_len, chosen.max_num_batched_tokens), 2),
-    )
+    requests = cache.concurrency(size, chosen.max_model_len, chosen.max_num_batched_tokens)
+    tokens = int(requests * chosen.max_model_len) if chosen.tokens_of_requests else cache.tokens(size)
+    return KvCache(bytes_per_token=cache.bytes_per_token, tokens=tokens, max_concurrency=round(requests, 2))
 
 
 def _assumptions(job: Job, model: Model, chosen: Settings) -> tuple[Assumption, ...]:

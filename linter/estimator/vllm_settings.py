@@ -30,6 +30,7 @@ class Settings(NamedTuple):
     graphs_in_budget: bool
     hybrid_cache: bool
     group_ratio: float
+    tokens_of_requests: bool
     sampler_bytes: int
     defaulted: tuple[tuple[str, str], ...]
 
@@ -89,6 +90,7 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
         graphs_in_budget=row["graphs_in_budget"],
         hybrid_cache=row["hybrid_cache"],
         group_ratio=row["group_ratio"],
+        tokens_of_requests=row["tokens_of_requests"],
         sampler_bytes=_table()["sampler_bytes"][row["sampler"]]["bytes"],
         defaulted=tuple(defaulted),
     )

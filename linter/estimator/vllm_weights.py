@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from .division import expert_tensor
 from .kv_cache import fullest_stage
 from .parameters import effective_quantization
 from .storage import packed_pieces
@@ -36,8 +37,8 @@ def latent_copies(job: Job, model: Model, version: str | None, element: float) -
 
     H heads of the rank, L latent, N and R the two parts of a query's head, V of a value's, Q the query latent or h:
     before 0.8 the products W_Q W_UK (Q H L), W_UV W_O (H L h) and W_QR (Q H R), in the weights' fp8 or 16 bits
-    (0.7.2 attention/backends/mla/utils.py); since then copies of W_UK and W_UV, H L (N + V) in 16 bits, which over
-    16-bit weights were views before copies were preferred.
+    (0.7.2 attention/backends/mla/utils.py); since then W_UK and W_UV, H L (N + V) in 16 bits, views of weights that
+    are not quantised.
     """
     shape = model.shape
     if not shape.kv_lora_rank or older(version, "0.7.0"):
@@ -46,7 +47,7 @@ def latent_copies(job: Job, model: Model, version: str | None, element: float) -
     quantization = effective_quantization(job, model)
     up = heads * shape.kv_lora_rank * (shape.qk_nope_head_dim + shape.v_head_dim)
     if not older(version, "0.8.0"):
-        layer = element * up if quantization is not None or not older(version, "0.12.0") else 0.0
+        layer = element * up if quantization is not None else 0.0
     else:
         queries = _query_width(model)
         width = 1.0 if quantization is not None and quantization.method == "fp8" else element
@@ -86,8 +87,8 @@ def expert_padding(found: Iterable[Parameter], job: Job, model: Model, gpu: Gpu 
     if quantization is None or quantization.method != "mxfp4" or gpu is None or gpu.compute_capability is None:
         return 0
     inner_step, hidden_step = (64, 1) if gpu.compute_capability == 9.0 else (128, 256)
-    plan, shape = job.parallelism, model.shape
-    inner = _up(-(-shape.moe_intermediate // (1 if plan.expert > 1 else plan.tensor)), inner_step)
+    shape = model.shape
+    inner = _up(-(-shape.moe_intermediate // expert_tensor(job)), inner_step)
     hidden = _up(shape.hidden, hidden_step)
     added = 0
     for item in found:

@@ -257,6 +257,37 @@ def test_hybrid_models_share_one_pool_between_kinds_of_layers():
     assert long < 8 * short
 
 
+def test_the_log_counts_whole_requests_since_0_21():
+    """A hybrid model's windows hold few tokens of a long request, so the pool holds more of them."""
+    fields = {"max_model_len": 65536, "kv_cache_memory_bytes": 40 * GIB}
+    old, new = (estimate(job(version=version, **fields), GEMMA_27B_LAYERS).kv_cache for version in ("0.20.0", "0.21.0"))
+    assert new.tokens == pytest.approx(new.max_concurrency * 65536, rel=0.01)
+    assert old.tokens == pytest.approx(40 * GIB / old.bytes_per_token, rel=0.01)
+    assert new.tokens > 3 * old.tokens
+    plain = [estimate(job(version=version, **fields)).kv_cache.tokens for version in ("0.20.0", "0.21.0")]
+    assert plain[1] == pytest.approx(plain[0], rel=1e-3)
+
+
+def test_data_parallel_ranks_share_experts_but_not_attention():
+    config = {
+        "model_type": "mixtral", "hidden_size": 1024, "intermediate_size": 3584, "num_hidden_layers": 12,
+        "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 32000, "num_local_experts": 8,
+        "num_experts_per_tok": 2, "max_position_embeddings": 32768, "torch_dtype": "bfloat16",
+    }  # fmt: skip
+    one, four = (job(version="0.11.0") for _ in range(2))
+    four.parallelism.data = 4
+    experts = 12 * 8 * 3 * 1024 * 3584 * 2
+    lost = estimate(one, config).components["weights"] - estimate(four, config).components["weights"]
+    assert lost == experts * 3 // 4
+
+
+def test_the_profile_run_of_a_published_log_is_the_layers():
+    """vLLM 0.6 over Llama-3.1-8B: peaks of 17.06 and 17.98 GiB over weights of 14.99 (issue 10517, RTX 3090)."""
+    for length, peak in ((20000, 17.06), (29000, 17.98)):
+        phases = {phase.name: phase for phase in estimate(job(version="0.6.4", max_model_len=length)).phases}
+        assert phases["profile_run"].allocated / GIB == pytest.approx(peak, abs=0.05)
+
+
 def test_tensor_parallel_ranks_share_weights_and_heads_but_not_the_latent_cache():
     one, two = (estimate(job(tensor=tensor, max_model_len=8192)) for tensor in (1, 2))
     assert two.components["weights"] == pytest.approx(one.components["weights"] / 2, rel=0.01)

@@ -67,7 +67,14 @@ def test_the_first_latent_attention_multiplied_absorbed_projections():
     absorbed = 2048 * 16 * 512 + 16 * 512 * 2048 + 2048 * 16 * 64
     plain = weights(LATENT, version="0.8.4")
     assert weights(LATENT, version="0.7.2") - plain == 4 * 2 * absorbed
-    assert weights(LATENT, version="0.28.0") - plain == 4 * 2 * 16 * 512 * 256
+    assert weights(LATENT, version="0.28.0") == plain
+
+
+def test_quantised_latent_attention_keeps_unpacked_up_projections():
+    """Both versions hold kv_b_proj packed; W_UK and W_UV of 16 heads beside it in 16 bits."""
+    packed = {**LATENT, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
+    terms = {term.size for term in estimate(packed, version="0.8.4").terms if "absorbed" in term.formula}
+    assert terms == {4 * 2 * 16 * 512 * 256}
 
 
 def test_ranks_share_the_up_projections_of_latent_attention():
