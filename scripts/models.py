@@ -116,8 +116,8 @@ def _probe_configs(model_type: str, table: Table, probes: Table) -> list[tuple[T
 
 
 def _ordered(table: Table) -> Table:
-    keys = ("model_type", "extends", "class", "auto_class", "approximate", "norm", "variants", "alias", "defaults", "derive", "let",
-            "stacks", "parts", "tensors")  # fmt: skip
+    keys = ("model_type", "extends", "class", "auto_class", "approximate", "norm", "variants", "alias", "defaults",
+            "derive", "let", "stacks", "parts", "tensors")  # fmt: skip
     return {key: table[key] for key in keys if table.get(key)}
 
 

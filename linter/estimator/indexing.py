@@ -44,6 +44,11 @@ def cat(parts: Sequence[Tensor]) -> Tensor:
     )
 
 
+def stack(parts: Sequence[Tensor]) -> Tensor:
+    """Tensors side by side in a new dimension; the gradients are windows of one gradient."""
+    return cat(parts)
+
+
 def filled(a: Tensor, b: Tensor, n: int) -> Tensor:
     """A new tensor of `n` elements that a and b are copied into; each copy clones the gradient (CopySlices)."""
     tape = a.storage.tape
@@ -64,9 +69,30 @@ def filled(a: Tensor, b: Tensor, n: int) -> Tensor:
 
 def window(x: Tensor, n: int) -> Tensor:
     """A slice: a view whose backward copies the gradient into zeros of the whole size."""
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e, logits = x.storage.tape, x.n, x.e, x.storage.logits
     y = Tensor(x.storage, n, e, view=True)
-    return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0))
+    return made(y, tape.node((x,), lambda _: (tape.new(was, e, logits),), saves=0))
+
+
+def padded(x: Tensor, n: int) -> Tensor:
+    """torch.nn.functional.pad to `n` elements: a copy even where nothing is added, and so is its gradient."""
+    tape, was, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+    return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
+
+
+def assigned(whole: Tensor, part: Tensor) -> Tensor:
+    """whole[i] = part, in place. Backward copies the gradient of the whole and takes the part's out (CopySlices)."""
+    tape, n, e, size, width = whole.storage.tape, whole.n, whole.e, part.n, part.e
+    y = Tensor(whole.storage, n, e)
+
+    def back(_: Tensor) -> tuple[Tensor, Tensor]:
+        rest, piece = tape.new(n, e), tape.new(size, e)
+        zeros = tape.new(size, e)
+        del zeros
+        return rest, piece if width == e else tape.new(size, width)
+
+    return made(y, tape.node((whole, part), back, saves=0, makes=size * e))
 
 
 def pad(x: Tensor, n: int) -> Tensor:

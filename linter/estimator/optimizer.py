@@ -44,6 +44,7 @@ class Spec(NamedTuple):
     rest: str | None
     source: str
     known: bool = True
+    exact: bool = True
 
 
 class Item(NamedTuple):
@@ -102,9 +103,12 @@ def names() -> tuple[str, ...]:
 
 @cache
 def specification(name: str) -> Spec:
-    """The row of an optimizer name in any known spelling; `known` is False where AdamW stands in."""
+    """The row of an optimizer name in any known spelling.
+
+    `known` is False where AdamW stands in, `exact` where the row is the nearest optimizer's.
+    """
     table = _table()
-    key = name.lower().replace("-", "_")
+    key = given = name.lower().replace("-", "_")
     key = table["aliases"].get(key, key)
     known = key in table["rows"]
     row = table["rows"][key if known else FALLBACK]
@@ -126,6 +130,7 @@ def specification(name: str) -> Spec:
         row.get("rest"),
         row["source"],
         known,
+        given not in table["stand_ins"],
     )
 
 
@@ -186,6 +191,29 @@ def states(tensors: Sequence[Item], spec: Spec, job: Job) -> States:
     return States(kept, raw, paged, 0, temporary)
 
 
+def state_blocks(tensors: Sequence[Item], spec: Spec, job: Job) -> list[tuple[int, int]]:
+    """(bytes, how many) of the tensors that `states` counts as allocated, before rounding."""
+    if spec.host:
+        return []
+    found = []
+    for item in tensors:
+        for count, dtype in _pieces(item, spec, job):
+            if not spec.paged or min(item.size, count) < PAGED_FROM:
+                found.append((int(-(-count * dtype_bytes(dtype) // 1)), item.copies))
+    return found
+
+
+def step_blocks(tensors: Sequence[Item], spec: Spec) -> list[tuple[int, int]]:
+    """(bytes, how many) of the temporaries that one step allocates: copies of a group's tensors, or one block."""
+    if not spec.foreach or spec.in_backward:
+        return [(_temporary(tensors, spec), 1)]
+    groups: dict[tuple[bool, str], list[tuple[int, int]]] = {}
+    for item in tensors:
+        size = int(item.size * dtype_bytes(item.dtype))
+        groups.setdefault((item.decay, item.dtype), []).append((size, spec.foreach * item.copies))
+    return max(groups.values(), key=lambda sizes: sum(size * count for size, count in sizes), default=[])
+
+
 def _pieces(item: Item, spec: Spec, job: Job) -> list[tuple[float, str]]:
     """(elements, dtype) of each tensor that one copy of `item` adds to the optimizer's state."""
     if spec.rest and not _main(item, spec):
@@ -210,7 +238,9 @@ def _main(item: Item, spec: Spec) -> bool:
     """Whether the optimizer's own rule applies, not the one it has for other tensors."""
     if item.flat or len(item.shape) < 2:
         return False
-    return item.matrix or not spec.name.startswith(("muon", "sinkgd", "dion", "galore", "apollo", "q_galore"))
+    return item.matrix or not spec.name.startswith(
+        ("muon", "sinkgd", "dion", "galore", "apollo", "q_galore", "adam_mini")
+    )
 
 
 def _state(kind: str, item: Item, spec: Spec) -> list[tuple[float, str]]:

@@ -1,7 +1,8 @@
 """How the layers of a model type are written: which norm, which rope, in which order.
 
 `traits.json` holds one object per model type with what differs from Llama, read from the modelling code of
-transformers 5.23. A model type without one is taken for Llama with the modules that its inventory has.
+transformers 5.23; an empty one says that nothing does. A model type without one is taken for Llama with the modules
+that its inventory has, and `coverage.py` says so.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ class Traits(NamedTuple):
                   projection), `whole` (the same, over whole rows), `rope` (behind the rotary embedding)
     norms         last names of the modules: before attention, after it, before the MLP, after it
     qkv           how one projection is taken apart: split, chunk, slices, heads, multi_query, grouped
-    rope          a name of `rope.ROPES`;  unturned `full`: none in full-attention layers beside sliding ones
+    rope          a name of `rope.ROPES`;  unturned `full`: none in full-attention layers beside sliding ones, `list`:
+                  none in the layers that `no_rope_layers` names
     wide_table    whether cos and sin stay in float32;  tables  whether sliding layers have tables of their own
     rotary        the class's default for the part of a head that is turned
     scores        eager attention: softmax in `float32` and back, `native`, `upcast`, `biased`, `alibi`
@@ -29,6 +31,7 @@ class Traits(NamedTuple):
     positions     `table` (learned) or `none`
     embed_scale   where embeddings are multiplied by a number: in the `module`, in the `model` behind it, or nowhere
     residual_scale, logits_scale   whether branches and logits are multiplied by a number
+    logits_float  whether the model itself makes the logits float32 and drops the narrow ones
     softcap       the config field that caps attention scores, "" where the model has none
     masked        whether the model always makes a 4-D mask;  sinks  whether attention has sink logits
     direct        whether torch's sdpa is called without Transformers' repeating of keys
@@ -37,6 +40,11 @@ class Traits(NamedTuple):
                   softmax_forced (float32 under autocast too)
     weights       width of the routing weights: `wide` (float32) or `narrow` (that of the logits)
     gate          gating of experts: `default` or `clamped` (gpt-oss)
+    output_gate   what attention's output is gated with: half of the `query` projection, a
+                  `projection` of its own, or nothing
+    mixer         layers that do not attend: `delta` (gated delta rule), `mamba2`, `mamba`, "" not derived
+    residual_float   whether the residual stream is float32 unless `residual_in_fp32` says no
+    scan_groups, scan_chunk   the class's defaults for a state space's groups and chunk
     liger         what Liger replaces: rope, norm (norm_copy: not in place), head_norm, mlp, experts (run as stock ones
                   here), loss, cross_entropy
     liger_chunk   how many times the usual budget a chunk of its fused loss may take
@@ -62,6 +70,7 @@ class Traits(NamedTuple):
     embed_norm: str = ""
     residual_scale: bool = False
     logits_scale: bool = False
+    logits_float: bool = False
     softcap: str = ""
     logits_softcap: bool = False
     query_scale: bool = False
@@ -75,6 +84,11 @@ class Traits(NamedTuple):
     weights: str = "wide"
     gate: str = "default"
     shared: str = ""
+    output_gate: str = ""
+    mixer: str = ""
+    residual_float: bool = False
+    scan_groups: int = 1
+    scan_chunk: int = 256
     liger: tuple[str, ...] = ()
     liger_chunk: int = 1
 
@@ -93,6 +107,12 @@ def _entry(model_type: str) -> dict[str, Any]:
     found = dict(table.get(model_type) or table.get(model_type.removesuffix("_text")) or {})
     like = found.pop("like", None)
     return {**_entry(like), **found} if like is not None else found
+
+
+def known(model_type: str, config: dict[str, Any]) -> bool:
+    """Whether the table has the model type, or the text decoder's own."""
+    names = (model_type, str(config.get("model_type")))
+    return any(name in _table() or name.removesuffix("_text") in _table() for name in names)
 
 
 def traits(model_type: str, config: dict[str, Any], norm: str) -> Traits:

@@ -32,7 +32,7 @@ MAX_REPEATS = 12
 """Most unbounded repetitions in a regular expression; more could take forever on one name."""
 
 _SAME_CONFIG = {"gpt-sw3": "gpt2"}
-"""Names that Transformers 5.23 gives another type's config class (`CONFIG_MAPPING`): the built model says the latter."""
+"""Names to which Transformers 5.23 gives another type's config class: the built model says that type."""
 
 _data: dict[str, Any] = {}
 
