@@ -134,7 +134,8 @@ def _fill_dtypes(rows: Rows, families: dict[str, str]) -> None:
 
 
 def _dtype(row: Rows) -> str | None:
-    return row.get("torch_dtype") or checkpoint_dtype(row["config"])
+    stated: str | None = row.get("torch_dtype") or checkpoint_dtype(row["config"])
+    return stated
 
 
 def _vocabulary(row: Rows) -> Any:

@@ -93,8 +93,8 @@ def read_targets(model: Model, adapter: Adapter) -> Targets:
     if adapter.parameters:
         targets = targets._replace(parameters={**targets.parameters, **dict.fromkeys(adapter.parameters, 1)})
     if adapter.exclude:
-        text = isinstance(adapter.exclude, str)
-        targets = targets._replace(excluded=expression(adapter.exclude) if text else frozenset(adapter.exclude))
+        left = adapter.exclude
+        targets = targets._replace(excluded=expression(left) if isinstance(left, str) else frozenset(left))
     return targets
 
 

@@ -178,7 +178,9 @@ class TestCheckpointing:
     def test_every_second_product_is_kept(self, llama_8b, sizes):
         """torchtitan's: q, v, gate and down of q, k, v, o, gate, up, down, and attention's output."""
         h, q, k, heads, f = sizes
-        saved = saved_per_layer(llama_8b, activation_checkpointing="selective", checkpoint_policy="every_second_matmul")
+        saved = saved_per_layer(
+            llama_8b, activation_checkpointing="selective", checkpoint_policy="every_second_matmul"
+        )
         kernel = 2 * T * q + 4 * T * heads
         assert saved == 2 * T * h + 2 * T * (q + k + f + h) + kernel
 
