@@ -29,19 +29,26 @@ def divided(tensor: Tensor, job: Job, model: Model) -> tuple[tuple[int, ...], tu
     Tensor parallel t: attention and MLP matrices over heads and intermediate features, embedding and head over the
     vocabulary, recurrent layers over their channels; norms, routers and latent down-projections are whole on every
     rank. Keys and values stay whole heads: with fewer heads than ranks each rank keeps one. Expert parallel e: the
-    experts' first dimension (times tensor parallelism over their intermediate features where it is more than 1; in
-    vLLM and SGLang the ranks that divide the experts leave each whole). Pipeline p: ceil(L/p) layers, and of what
-    lies outside the layers the larger of the first stage's (embedding) and the last's (head, final norm).
+    experts' first dimension, times `expert_ranks` over their intermediate features. Pipeline p: ceil(L/p) layers, and
+    of what lies outside them the last stage's: final norm and head.
     Source: Megatron-LM core/tensor_parallel/layers.py; HF `base_model_tp_plan`; vLLM model_executor/layers/mamba/
-    mamba_mixer2.py, models/deepseek_v2.py, layers/fused_moe/config.py `FusedMoEParallelConfig.make`.
+    mamba_mixer2.py, models/deepseek_v2.py.
     """
     plan = job.parallelism
-    return _shape(tensor, plan.tensor, plan.expert, expert_tensor(job), model), _layers(tensor, stages(job), model)
+    experts = tensor.role.startswith("expert_")
+    shards = expert_ranks(job) if experts else plan.tensor
+    return _shape(tensor, shards, plan.expert, model), _layers(tensor, stages(job), model)
 
 
-def expert_tensor(job: Job) -> int:
-    """Ranks that share one expert's intermediate features: in vLLM those of data parallelism too."""
+def expert_ranks(job: Job) -> int:
+    """Ranks that share one expert's intermediate features: those that are stated, else the tensor-parallel ones.
+
+    vLLM and SGLang leave experts whole where they divide them; without that vLLM divides each over data-parallel
+    ranks too (vllm fused_moe/config.py `FusedMoEParallelConfig.make`).
+    """
     plan = job.parallelism
+    if plan.expert_tensor is not None:
+        return plan.expert_tensor or 1
     engine = job.inference.engine if job.kind == "inference" and job.inference else ""
     if engine in ("vllm", "sglang") and plan.expert > 1:
         return 1
@@ -59,16 +66,14 @@ def stages(job: Job) -> int:
     return max(1, job.world_size // nodes)
 
 
-def _shape(
-    tensor: Tensor, tensor_parallel: int, expert_parallel: int, expert_ranks: int, model: Model
-) -> tuple[int, ...]:
+def _shape(tensor: Tensor, tensor_parallel: int, expert_parallel: int, model: Model) -> tuple[int, ...]:
     shape = tensor.shape
     role = tensor.role
     if role.startswith("expert_") and len(shape) == 3:
         experts = -(-shape[0] // expert_parallel)
         dim = 1 if role == "expert_gate_up" else 2
         inner = [experts, *shape[1:]]
-        inner[dim] = -(-inner[dim] // expert_ranks)
+        inner[dim] = -(-inner[dim] // tensor_parallel)
         return tuple(inner)
     if tensor_parallel == 1 or not shape:
         return shape
