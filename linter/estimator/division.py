@@ -32,28 +32,24 @@ def divided(tensor: Tensor, job: Job, model: Model) -> tuple[tuple[int, ...], tu
     Tensor parallel t: attention and MLP matrices over heads and intermediate features, embedding and head over the
     vocabulary, recurrent layers over their channels; norms, routers and latent down-projections are whole on every
     rank. Keys and values stay whole heads: with fewer heads than ranks each rank keeps one. Expert parallel e: the
-    experts' first dimension, times `expert_ranks` over their intermediate features. Pipeline p: ceil(L/p) layers, and
-    of what lies outside them the last stage's: final norm and head.
+    experts' first dimension (times `expert_tensor` over their intermediate features). Pipeline p: ceil(L/p) layers,
+    and of what lies outside them the last stage's: final norm and head.
     Source: Megatron-LM core/tensor_parallel/layers.py; HF `base_model_tp_plan`; vLLM model_executor/layers/mamba/
-    mamba_mixer2.py, models/deepseek_v2.py.
+    mamba_mixer2.py, models/deepseek_v2.py, layers/fused_moe/config.py `FusedMoEParallelConfig.make`.
     """
     plan = job.parallelism
-    experts = tensor.role.startswith("expert_")
-    shards = expert_ranks(job) if experts else plan.tensor
     if tensor.role == "vision" and len(tensor.shape) == 2 and tensor.layers is not None and _engine(job) in _SERVERS:
-        return (-(-tensor.shape[0] // shards), tensor.shape[1]), _layers(tensor, stages(job), model)
-    return _shape(tensor, shards, plan.expert, model), _layers(tensor, stages(job), model)
+        return (-(-tensor.shape[0] // plan.tensor), tensor.shape[1]), _layers(tensor, stages(job), model)
+    return _shape(tensor, plan.tensor, plan.expert, expert_tensor(job), model), _layers(tensor, stages(job), model)
 
 
-def expert_ranks(job: Job) -> int:
-    """Ranks that share one expert's intermediate features: those that are stated, else the tensor-parallel ones.
-
-    vLLM and SGLang leave experts whole where they divide them; without that vLLM divides each over data-parallel
-    ranks too (vllm fused_moe/config.py `FusedMoEParallelConfig.make`).
+def expert_tensor(job: Job) -> int:
+    """Ranks that share one expert's intermediate features: those of `expert_tensor` where it is stated, else of the
+    rest; in vLLM those of data parallelism too, and none where ranks divide the experts.
     """
     plan = job.parallelism
     if plan.expert_tensor is not None:
-        return plan.expert_tensor or 1
+        return plan.expert_tensor
     engine = _engine(job)
     if engine in _SERVERS and plan.expert > 1:
         return 1
@@ -75,15 +71,19 @@ def stages(job: Job) -> int:
     return max(1, job.world_size // nodes)
 
 
-def _shape(tensor: Tensor, tensor_parallel: int, expert_parallel: int, model: Model) -> tuple[int, ...]:
+def _shape(
+    tensor: Tensor, tensor_parallel: int, expert_parallel: int, expert_ranks: int, model: Model
+) -> tuple[int, ...]:
     shape = tensor.shape
     role = tensor.role
     if role.startswith("expert_") and len(shape) == 3:
         experts = -(-shape[0] // expert_parallel)
         dim = 1 if role == "expert_gate_up" else 2
         inner = [experts, *shape[1:]]
-        inner[dim] = -(-inner[dim] // tensor_parallel)
+        inner[dim] = -(-inner[dim] // expert_ranks)
         return tuple(inner)
+    if role.startswith("expert_") and len(shape) == 2 and tensor.leaf in _STACKED_EXPERTS:
+        return (-(-shape[0] // (expert_parallel * expert_ranks)), shape[1])
     if tensor_parallel == 1 or not shape:
         return shape
     if role in ("k", "v") or (role == "bias" and tensor.leaf in ("k_proj", "v_proj")):
@@ -97,6 +97,9 @@ def _shape(tensor: Tensor, tensor_parallel: int, expert_parallel: int, model: Mo
         return (-(-shape[0] // tensor_parallel), *shape[1:])
     return shape
 
+
+_STACKED_EXPERTS = frozenset({"w1", "v1", "w2"})
+"""DBRX: the experts of a matrix stand below each other, and its engines divide every one over its features."""
 
 _COLUMN_LEAVES = frozenset({"q_proj", "gate_proj", "up_proj", "c_fc", "c_attn", "query_key_value", "dense_h_to_4h"})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from .division import expert_ranks
+from .division import expert_tensor
 from .kv_cache import fullest_stage
 from .parameters import effective_quantization
 from .storage import packed_pieces
@@ -88,7 +88,7 @@ def expert_padding(found: Iterable[Parameter], job: Job, model: Model, gpu: Gpu 
         return 0
     inner_step, hidden_step = (64, 1) if gpu.compute_capability == 9.0 else (128, 256)
     shape = model.shape
-    inner = _up(-(-shape.moe_intermediate // expert_ranks(job)), inner_step)
+    inner = _up(-(-shape.moe_intermediate // expert_tensor(job)), inner_step)
     hidden = _up(shape.hidden, hidden_step)
     added = 0
     for item in found:

@@ -120,7 +120,8 @@ def _named(model: Model) -> Model:
     """With the quantisation that the repository's name states, where its config states none."""
     from .catalogue import named_quantization
 
-    if "quantization_config" in model.config:
+    text = model.config.get("text_config")
+    if "quantization_config" in model.config or (isinstance(text, dict) and "quantization_config" in text):
         return model
     return model._replace(named_quantization=named_quantization(model.id))
 
