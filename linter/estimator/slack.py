@@ -62,10 +62,13 @@ class Held(NamedTuple):
             return None
 
 
-def packed(allocated: int, others: int = 0) -> Held:
-    """Every freed block is used again: `allocated` in whole segments; nothing was replayed."""
+def packed(allocated: int, transient: int) -> Held:
+    """The same for a run that is not replayed, since it does not fit or its batch is not known.
+
+    low and expected are `allocated` in whole 2 MiB segments; in `high` all that comes and goes has a free twin.
+    """
     low = segments(allocated)
-    return Held(max(low, segments(others)), low, max(low, segments(others)))
+    return Held(low, low, low + segments(max(0, transient)))
 
 
 def reserved(job: Job, found: Trace, plan: Plan, allocated: int, transient: int) -> Held:
