@@ -57,7 +57,7 @@ class Held(NamedTuple):
         if self.found is None or self.plan is None or self.low > limit:
             return None
         try:
-            return max(self.low, replay.reserved(self.found, self.plan, self.rules, limit))
+            return max(self.low, replay.reserved(self.found, self.plan, self.rules, self.low, limit))
         except OutOfMemory:
             return None
 
@@ -80,6 +80,6 @@ def reserved(job: Job, found: Trace, plan: Plan, allocated: int, transient: int)
     """
     rules = policy(job)
     low = segments(allocated)
-    expected = max(low, replay.reserved(found, plan, rules))
+    expected = max(low, replay.reserved(found, plan, rules, allocated))
     margin = int(DEVIATION * max(0, transient))
     return Held(expected, low, expected + margin, margin, found, plan, rules)
