@@ -2,7 +2,8 @@
 
 Until June 2024 the loop named the logits through backward (#391 deletes them), until October the model made them float32.
 
-Early 2024 it took `AdamW(foreach=True)`, later `fused=True`. Tensor parallelism comes with sequence parallelism.
+Early 2024 it took `AdamW(foreach=True)`, later `fused=True`; from October 2024 on run_train.sh sets
+PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. Tensor parallelism comes with sequence parallelism.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ def training(row: Row) -> Job:
         job.loss.logits = "passes"
     if row["id"].startswith(FOREACH):
         job.loss.kept, job.loss.upcast = True, "model"
+    job.allocator.expandable_segments = not row["id"].startswith(FOREACH)
     hardware(job, row)
     job.parallelism.tensor = row["parallel"].get("tp", 1)
     job.parallelism.sequence = job.parallelism.tensor > 1

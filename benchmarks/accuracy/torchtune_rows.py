@@ -70,7 +70,7 @@ def training(row: Row) -> Job:
         if row["weights_dtype"].startswith("NF4"):
             assert isinstance(job.adapter.targets, list)
             plain = [name for name in LINEAR if name not in job.adapter.targets]
-            packed = Quantization("bnb-nf4", 4, double_quant=True, skip=plain)
+            packed = Quantization("torchao-nf4", 4, skip=plain)
             packed.storage_dtype = "bfloat16" if "fsdp" in plan else None
             job.weights.quantization = packed
     elif row["method"] != "full" and row["category"] != "train_init":
@@ -104,7 +104,16 @@ def optimizer(job: Job, text: str) -> None:
 
 
 def sharded(job: Job, row: Row, *, offload: bool) -> None:
-    """FSDP over all GPUs, one unit a layer; FSDP2 from July 2024 on."""
+    """FSDP over all GPUs, one unit a layer; FSDP2 from July 2024 on.
+
+    With FSDP2 each tensor is moved to the GPU, packed and divided by itself (torchtune 0.3 training/_distributed.py
+    `load_from_full_model_state_dict`), and the full recipes shard `tok_embeddings` and `output` as units of their own
+    (configs/llama3_1/70B_full.yaml `custom_sharded_layers`).
+    """
     version = 2 if row["sharding"].startswith("FSDP2") else 1
     job.parallelism.fsdp = Fsdp(version=version, wrap="transformer", offload=offload)
     job.parallelism.fsdp.mixed_precision = FsdpMixedPrecision("bfloat16", "bfloat16")
+    if version == 2:
+        job.parallelism.fsdp.cpu_ram_efficient_loading = True
+        if row["method"] == "full":
+            job.parallelism.fsdp.outer = "separate"

@@ -63,7 +63,7 @@ def merged(layer: Linear, tape: Tape, e: int) -> Tensor | Parameter:
     weight, a, b = layer.weight, layer.a, layer.b
     if a is None or b is None:
         return weight
-    first, second = tape.cast(a, e), tape.cast(b, e)
+    first, second = to(leaf(tape, a), e), to(leaf(tape, b), e)
     sizes = a.n, b.n
     tape.scratch(weight.n * e)
     y = tape.new(weight.n, e)

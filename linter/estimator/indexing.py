@@ -44,6 +44,11 @@ def cat(parts: Sequence[Tensor]) -> Tensor:
     )
 
 
+def stack(parts: Sequence[Tensor]) -> Tensor:
+    """Tensors side by side in a new dimension; the gradients are windows of one gradient."""
+    return cat(parts)
+
+
 def filled(a: Tensor, b: Tensor, n: int) -> Tensor:
     """A new tensor of `n` elements that a and b are copied into; each copy clones the gradient (CopySlices)."""
     tape = a.storage.tape

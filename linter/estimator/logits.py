@@ -98,6 +98,8 @@ def head(h: Tensor, module: Linear, outside: Modules, rows: int, s: Setting) -> 
         h = to(h, module.weight.e)
     logits = project(h, module, rows)
     mark(logits)
+    if s.job.parallelism.tensor > 1 and not s.job.loss.parallel:
+        logits = whole(logits, s.job.parallelism.tensor)
     if s.traits.logits_float:
         logits = to(logits, 4)
     if s.traits.logits_scale:
@@ -107,6 +109,18 @@ def head(h: Tensor, module: Linear, outside: Modules, rows: int, s: Setting) -> 
         logits = unary(logits, save_input=False, save_output=True, logits=True)
         logits = scale(logits)
     return logits
+
+
+def whole(logits: Tensor, ranks: int) -> Tensor:
+    """The logits of the whole vocabulary on every rank, gathered; backward takes this rank's part of the gradient.
+
+    Transformers' `colwise_gather_output` for lm_head (integrations/tensor_parallel.py 5.0, `colwise_rep` in 4), and
+    DeepSpeed's LmHeadLinearAllreduce.
+    """
+    tape, part, e = logits.storage.tape, logits.n, logits.e
+    y = tape.new(part * ranks, e, logits=True)
+    y.node = tape.node((logits,), lambda _: (tape.new(part, e, logits=True),), saves=0, makes=part * e)
+    return y
 
 
 def mark(x: Tensor) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .estimate import NotEstimable
 from .kernels import Heads
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from .parameters import Parameter
     from .tensor import Storage, Tensor
     from .traits import Traits
+
+AnyTape = TypeVar("AnyTape", bound=Tape)
 
 ACTIVATION_FIELDS = ("hidden_activation", "hidden_act", "activation_function", "activation")
 NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
@@ -79,7 +81,7 @@ class Setting:
         self.leaf_inputs = job.adapter is not None and job.activation_checkpointing != "none"
         self.shards = plan.tensor if plan.sequence else 1
         self.stream = -(-self.rows // self.shards)
-        self.trainable = sum(item.elements for item in self.items if item.trainable)
+        self.trainable = sum(item.elements for item in self.items if item.graded)
         self.prefix = _prefix(self.items)
         self.groups = self._groups()
         self.kv_heads = self.heads if self.traits.qkv == "grouped" else self.groups
@@ -142,12 +144,15 @@ class Setting:
         if self.job.loss.kept:
             self.outputs.extend(x.storage for x in logits)
 
-    def tape(self, kind: type[Tape] = Tape) -> Tape:
+    def tape(self) -> Tape:
         """An empty tape under this job's autocast."""
-        tape = kind()
+        return self.prepared(Tape())
+
+    def prepared(self, tape: AnyTape) -> AnyTape:
+        """A tape put under this job's autocast and accumulation."""
         tape.autocast = self.autocast
         tape.packed = packed(self.job)
-        tape.accumulated = self.job.gradient_accumulation_steps > 1
+        tape.accumulated = self.job.gradient_accumulation_steps > 1 and not _units_reduce(self.job)
         return tape
 
     def modules(self, layer: int | None) -> Modules:
@@ -179,7 +184,20 @@ class Setting:
         """What tells layers apart: the kind of attention and MLP, and which of its weights are trained or adapted."""
         signature = self._signatures.get(layer)
         kind = self.layer_types[layer] if self.layer_types else ""
-        return (self.windows[layer], kind, signature, self.turn(layer), self.stores(layer), self.checkpointing(layer))
+        return (
+            self.windows[layer],
+            kind,
+            signature,
+            self.turn(layer),
+            self.stores(layer),
+            self.checkpointing(layer),
+            self.sparsity(layer),
+        )
+
+    def sparsity(self, layer: int) -> bool:
+        """Whether Gemma 3n cuts the layer's gate down to its largest values."""
+        pattern = self.config.get("activation_sparsity_pattern")
+        return isinstance(pattern, list) and layer < len(pattern) and bool(pattern[layer])
 
     def stores(self, layer: int) -> bool:
         """Whether later layers read this one's keys and values: the last of its type before those that share."""
@@ -249,6 +267,12 @@ def _varied(shape: Shape) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Head dimensions and key heads by layer, where layers that attend differ in them."""
     dims, heads = shape.layer_head_dims, shape.layer_kv_heads
     return (dims, heads) if len(set(dims) - {0}) > 1 or len(set(heads) - {0}) > 1 else None
+
+
+def _units_reduce(job: Job) -> bool:
+    """FSDP makes new gradients of a whole unit beside those that it accumulates."""
+    fsdp = job.parallelism.fsdp
+    return fsdp is not None and fsdp.sharding != "no_shard"
 
 
 def _sharded_width(job: Job) -> int | None:
