@@ -27,7 +27,7 @@ class Quantization:
 
     `method` is bnb-nf4, bnb-fp4, bnb-int8, gptq, awq, fp8, mxfp4, hqq, gguf-<type> ...; `skip` names modules
     that stay in `weights.dtype`. `experts`: fused 3-D expert tensors are packed too, which bitsandbytes by itself
-    leaves alone.
+    leaves alone. `head`: the output head is packed too.
     """
 
     method: str
@@ -37,6 +37,7 @@ class Quantization:
     skip: list[str] = field(default_factory=list)
     storage_dtype: str | None = None
     experts: bool = False
+    head: bool = False
 
 
 @dataclass(slots=True)
@@ -244,7 +245,10 @@ class Evaluation:
 
 @dataclass(slots=True)
 class Job:
-    """The normalised plan. `origins` says for every dotted field path where its value comes from."""
+    """The normalised plan. `origins` says for every dotted field path where its value comes from.
+
+    `framework` names whose model code and training loop run, where it is not Transformers' (litgpt, torchtune ...).
+    """
 
     kind: Literal["training", "inference"] = "training"
     model: str | JsonObject | None = None
@@ -271,6 +275,7 @@ class Job:
     parallelism: Parallelism = field(default_factory=Parallelism)
     inference: Inference | None = None
     hardware: Hardware = field(default_factory=Hardware)
+    framework: str | None = None
     versions: dict[str, str] = field(default_factory=dict)
     origins: dict[str, Origin] = field(default_factory=dict, init=False, repr=False, compare=False)
 

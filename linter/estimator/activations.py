@@ -65,6 +65,7 @@ def replay(s: Setting, kinds: list[int]) -> Tape:
         _reference(tape, s, kinds, outside, ids)
     del ids, labels
     tape.backward(loss, tape.new(1, 4))
+    tape.frame.clear()
     tape.enter(END, backward=True)
     return tape
 

@@ -79,27 +79,34 @@ def merged(layer: Linear, tape: Tape, e: int) -> Tensor | Parameter:
 def packed(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """bitsandbytes Linear4bit with a 16-bit compute dtype: nothing is saved, backward unpacks the weight.
 
-    Unpacking takes 2 bytes an element and float32 scales for every 64 (autograd/_functions.py MatMul4Bit). Other
-    packed formats that can be trained over are taken for this.
+    Unpacking takes 2 bytes an element and float32 scales for every 64; what differs by version is in `Packing`
+    (autograd/_functions.py MatMul4Bit). Other packed formats that can be trained over are taken for this.
     """
-    tape, e, n = x.storage.tape, x.e, layer.weight.n
+    tape, e, n, how = x.storage.tape, x.e, layer.weight.n, layer.packing
     inner = to(x, 2)
     width = inner.n
     out = n // (width // rows)
+    if how.unpacks and how.copies > 1:
+        tape.scratch(2 * how.copies * n)
     y = tape.new(rows * out, 2)
-    if rows > GEMM_ROWS:
+    if how.unpacks or rows > GEMM_ROWS:
         tape.scratch(2 * n + n // 64 * 4)
+    kept = inner.storage if how.saves_input else None
 
-    def back(_: Tensor) -> tuple[Tensor]:
+    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
         scales = tape.new(n // 64, 4)
         weight = tape.new(n, 2)
         del scales
+        if how.copies > 1:
+            tape.scratch(2 * (how.copies - 1) * n)
         gradient = tape.new(width, 2)
         del weight
         gradient.view = True
         return (gradient,)
 
     y.node = tape.node((inner,), back, saves=0)
+    if kept is not None:
+        tape.keep(kept)
     result = to(y, e)
     del inner
     return result

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..job import Fsdp
 from . import derivation, host, optimizer
 from .estimate import Term
+from .frameworks import framework
 from .gradients import gradient_dtype, largest_gradient
 from .layout import Layout
 from .loading import loading
@@ -54,6 +55,12 @@ class Unit:
             self.trainable += copies * item.size
             self.gradients += int(copies * item.size * width)
             self.reduced += int(copies * item.size * (dtype_bytes(policy.reduced) if policy.reduced else width))
+
+    def flatten(self, policy: Policy) -> None:
+        """One flat parameter of version 1: where a part of it is trained, its gradient covers all of it."""
+        if self.trainable:
+            self.gradients = self.gathered
+            self.reduced = int(self.elements * dtype_bytes(policy.reduced)) if policy.reduced else self.gathered
 
     def absorb(self, other: Unit) -> None:
         """Count all of another unit."""
@@ -197,11 +204,16 @@ def fsdp_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
     )
     policy = Policy(gathered_dtype(job), fsdp.mixed_precision.reduce_dtype)
     built.root, built.block, built.blocks = units(fsdp, model, shardable, policy)
+    inside = framework(job).adapters_inside and fsdp.version == 1
+    for unit in (built.root, built.block) if inside else ():
+        unit.flatten(policy)
     frozen = not any(item.trainable and item.part == "base" and item.layers is not None for item in shardable)
-    built.adapters = fsdp.version == 1 and frozen
+    built.adapters = fsdp.version == 1 and frozen and not inside
     built.kept = _kept(job, fsdp, model) if built.adapters else 0
     if built.accumulating and not fsdp.sync_each_batch:
         everything = units(Fsdp(wrap="none"), model, shardable, policy)[0]
+        if inside:
+            everything.gradients = built.root.gradients + built.blocks * built.block.gradients
         built.deferred = everything.reduced if fsdp.version == 2 else everything.gradients
     if fsdp.offload:
         built.host = host.sharded(job, base + adapter, gradients, states.raw)

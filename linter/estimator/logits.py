@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from . import liger, losses
 from .adapters import project
 from .indexing import window
+from .native import LOSSES
 from .ops import contiguous, scale, to, unary
+from .tensor import mark
 
 if TYPE_CHECKING:
     from .modules import Linear, Modules
@@ -26,6 +28,8 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
         h = contiguous(window(h, rows * s.hidden))
     module = outside.role("head") or outside.need("embedding")
     kernel = s.loss
+    if s.framework.loss and s.objective.loss == "cross_entropy" and kernel in ("torch", "chunked"):
+        return LOSSES[s.framework.loss](h, module, s, tape, segment)
     if kernel in ("liger", "cut_cross_entropy") or (kernel == "chunked" and not s.whole_logits):
         tape.enter(segment)
         held = shifted_labels(s, tape)
@@ -72,13 +76,6 @@ def head(h: Tensor, module: Linear, outside: Modules, rows: int, s: Setting) -> 
         logits = unary(logits, save_input=False, save_output=True, logits=True)
         logits = scale(logits)
     return logits
-
-
-def mark(x: Tensor) -> None:
-    """Count a tensor under logits from here on."""
-    if not x.storage.logits:
-        x.storage.logits = True
-        x.storage.tape.logits += x.storage.size
 
 
 def cross_entropy(logits: Tensor, s: Setting, tape: Tape) -> Tensor:

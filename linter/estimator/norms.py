@@ -41,6 +41,13 @@ def rms_wide(x: Tensor, module: Linear | None, rows: int) -> Tensor:
     return to(mul(wide, module.weight), e)
 
 
+def litgpt(x: Tensor, module: Linear | None, rows: int) -> Tensor:
+    """LitGPT's: the product with a float32 copy of the weight, then back (litgpt/model.py RMSNorm)."""
+    assert module is not None
+    normed = _normalised(to(x, 4), rows)
+    return to(mul(normed, to(leaf(x.storage.tape, module.weight), 4)), x.e)
+
+
 def rms_bare(x: Tensor, _module: Linear | None, rows: int) -> Tensor:
     """Without a weight: llama-4's L2 norm of queries and keys, nanochat."""
     wide = to(x, 4)
@@ -128,6 +135,7 @@ BARE = ("rms_bare", "layer_bare")
 NORMS: dict[str, Norm] = {
     "rms": rms,
     "rms_wide": rms_wide,
+    "litgpt": litgpt,
     "rms_bare": rms_bare,
     "rms_nested": rms_nested,
     "rms_float": rms_float,

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .estimate import NotEstimable
+from .frameworks import framework
 from .kernels import Heads
-from .modules import Modules
+from .modules import Modules, Packing
 from .objectives import objective
 from .parameters import effective_quantization, parameters
 from .release import release
 from .tape import Tape
 from .traits import traits
+from .versions import older
 
 if TYPE_CHECKING:
     from ..job import Job
@@ -35,6 +37,9 @@ class Setting:
         self.job = job
         self.config = text_config(model.config)
         self.traits = traits(model.model_type, self.config, shape.norm)
+        self.framework = framework(job)
+        if self.framework.norm and shape.norm == "rms":
+            self.traits = self.traits._replace(norm=self.framework.norm)
         self.objective = objective(job)
         self.batch = (job.micro_batch_size or 1) * self.objective.sequences
         self.length = -(-max(1, self.objective.length) // max(1, plan.context))
@@ -214,10 +219,13 @@ def _sharded_width(job: Job) -> int | None:
     return 2 if stated in ("bfloat16", "float16") else None
 
 
-def _packing(job: Job, model: Model) -> str:
-    """The kind of packed matmul: `int8` saves its input, everything else is taken for 4 bits."""
+def _packing(job: Job, model: Model) -> Packing:
+    """The kind of packed matmul, by the version of bitsandbytes (autograd/_functions.py MatMul4Bit)."""
     found = effective_quantization(job, model)
-    return "int8" if found is not None and found.method == "bnb-int8" else "4bit"
+    version = job.versions.get("bitsandbytes")
+    copies = 2 if framework(job).unpacks_twice else 1
+    kind = "int8" if found is not None and found.method == "bnb-int8" else "4bit"
+    return Packing(kind, older(version, "0.44"), older(version, "0.50"), copies)
 
 
 def _prefix(items: tuple[Parameter, ...]) -> str:

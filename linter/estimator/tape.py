@@ -54,6 +54,7 @@ class Tape:
         self.recording = True
         self.autocast = 0
         self.accumulated = False
+        self.frame: list[Storage] = []
         self.events: list[Event] = []
         self.begins: dict[tuple[int, bool], Bound] = {}
         self._seq = 0

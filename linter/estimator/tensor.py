@@ -104,3 +104,10 @@ class Parameter(Node):
         self.e = e
         self.trainable = trainable
         self.cast: Tensor | None = None
+
+
+def mark(x: Tensor) -> None:
+    """Count a tensor under logits from here on."""
+    if not x.storage.logits:
+        x.storage.logits = True
+        x.storage.tape.logits += x.storage.size

@@ -1,0 +1,56 @@
+"""How frameworks that bring their own model code and training loop differ from Transformers.
+
+`frameworks.json` holds one object per framework, read from its source. A job without a framework runs Transformers'
+modelling code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from ..job import Job
+
+
+class Framework(NamedTuple):
+    """What a framework's own code does.
+
+    block            a name of `native.BLOCKS`: its decoder layer; "" for that of the model type
+    norm             a name of `norms.NORMS` in the place of every RMSNorm; "" for that of the model type
+    loss             a name of `native.LOSSES`: head and loss; "" for the objective's and the kernel's
+    packs_head       bitsandbytes replaces the output head too
+    unpacks_twice    4-bit weights are unpacked to float16, then cast to the compute dtype
+    adapters_inside  FSDP 1 puts a layer's adapters into its own flat parameter, frozen weights included
+    """
+
+    block: str = ""
+    norm: str = ""
+    loss: str = ""
+    packs_head: bool = False
+    unpacks_twice: bool = False
+    adapters_inside: bool = False
+
+
+TRANSFORMERS = Framework()
+
+
+@cache
+def _table() -> dict[str, dict[str, Any]]:
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "frameworks.json")
+    with open(path, encoding="utf-8") as file:
+        table: dict[str, dict[str, Any]] = json.load(file)
+    return table
+
+
+def framework(job: Job) -> Framework:
+    """The traits of the job's framework; those of Transformers for None and for a name that the table lacks."""
+    found = _table().get(job.framework or "")
+    return Framework(**found) if found else TRANSFORMERS
+
+
+def known() -> tuple[str, ...]:
+    """The names of the table."""
+    return tuple(_table())
