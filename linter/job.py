@@ -247,6 +247,7 @@ class Evaluation:
 class Job:
     """The normalised plan. `origins` says for every dotted field path where its value comes from.
 
+    `longest_first`: the longest batch is the first one, so that no other of its length leaves anything behind.
     `framework` names whose model code and training loop run, where it is not Transformers' (litgpt, torchtune ...).
     """
 
@@ -265,6 +266,7 @@ class Job:
     sequence_length: int | None = None
     packing: bool = False
     padded: bool = False
+    longest_first: bool = False
     activation_checkpointing: Literal["none", "full", "selective", "offload"] = "none"
     reentrant: bool | None = None
     attention: str = "sdpa"

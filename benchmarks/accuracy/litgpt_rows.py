@@ -100,6 +100,7 @@ def case(row: Row) -> Case:
             row["model"], row["micro_batch"], row["seq_len"], quantize, row["n_gpus"], row["gradient_checkpointing"]
         )
         chosen = [f"{target}_proj" for target in row["lora"]["targets"]]
+        job.longest_first = True
         lora(job, row["model"], row["lora"]["r"], row["lora"].get("dropout", 0.05), chosen)
         if "mixed" in row["precision_policy"]:
             job.weights.dtype, job.precision.autocast = "float32", "bfloat16"

@@ -55,6 +55,7 @@ def litgpt_cli(row: Row) -> Case:
         job = litgpt_rows.training(
             name, given["micro_batch_size"], given["longest_sample_tokens"], quantize, row["n_gpus"]
         )
+        job.longest_first = True
         litgpt_rows.lora(job, name, 8, 0.05, ["q_proj", "v_proj"])
     return made(row, "litgpt outcomes", place(job, row), "allocated")
 

@@ -21,6 +21,7 @@ class Framework(NamedTuple):
     block            a name of `native.BLOCKS`: its decoder layer; "" for that of the model type
     norm             a name of `norms.NORMS` in the place of every RMSNorm; "" for that of the model type
     loss             a name of `native.LOSSES`: head and loss; "" for the objective's and the kernel's
+    keeps_logits     the loop holds the float32 logits, and the graph, until the next forward pass has made new ones
     packs_head       bitsandbytes replaces the output head too
     unpacks_twice    4-bit weights are unpacked to float16, then cast to the compute dtype
     adapters_inside  FSDP 1 puts a layer's adapters into its own flat parameter, frozen weights included
@@ -29,6 +30,7 @@ class Framework(NamedTuple):
     block: str = ""
     norm: str = ""
     loss: str = ""
+    keeps_logits: bool = False
     packs_head: bool = False
     unpacks_twice: bool = False
     adapters_inside: bool = False

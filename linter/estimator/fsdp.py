@@ -108,7 +108,7 @@ class ShardedLayout(Layout):
         whole gradients: in the reduce dtype under version 2, in the gathered one under version 1.
         """
         if self.deferred:
-            return self.deferred
+            return self.deferred * min(done, self.trainable) // max(1, self.trainable)
         if self.on_host:
             return 0
         return super(ShardedLayout, self).gradient_bytes(done)

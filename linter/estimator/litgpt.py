@@ -10,12 +10,13 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING
 
+from .activation import activation
 from .adapters import packed, project
 from .indexing import cat, repeat, split, total, window
 from .kernels import attend
 from .matmuls import linear
 from .mlp import dense
-from .ops import add, dropout, made, scale, to
+from .ops import add, dropout, made, mul, scale, to
 from .rope import turned
 from .tensor import Parameter, mark
 
@@ -47,9 +48,28 @@ def block(layer: Layer, x: Tensor) -> Tensor:
     else:
         x = add(branch, x)
         h = layer.norm(x, 2)
-    other = dense(h, layer.modules, layer.s, "")
+    other = _mlp(h, layer)
     other = layer.norm(other, 3) if layer.s.traits.norms[3] else other
     return add(other, x)
+
+
+def _mlp(x: Tensor, layer: Layer) -> Tensor:
+    """Gate and up are apart, also where the checkpoint has them in one."""
+    fused = layer.modules.role("gate_up")
+    if fused is None:
+        return dense(x, layer.modules, layer.s, "")
+    gate, up, rows = halved(fused), halved(fused), layer.s.rows
+    product = mul(activation(layer.s.activation)(project(x, gate, rows)), project(x, up, rows))
+    return project(product, layer.modules.need("down"), rows)
+
+
+def halved(whole: Linear) -> Linear:
+    """A Linear of half the rows, with an adapter of its own."""
+    half = copy(whole)
+    half.weight = Parameter(whole.weight.n // 2, whole.weight.e, whole.weight.trainable)
+    if whole.b is not None:
+        half.b = Parameter(whole.b.n // 2, whole.b.e, True)
+    return half
 
 
 def _attention(x: Tensor, layer: Layer) -> Tensor:

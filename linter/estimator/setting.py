@@ -138,7 +138,7 @@ class Setting:
         """An empty tape under this job's autocast."""
         tape = Tape()
         tape.autocast = self.autocast
-        tape.accumulated = self.job.gradient_accumulation_steps > 1
+        tape.accumulated = self.job.gradient_accumulation_steps > 1 and not self.job.longest_first
         return tape
 
     def modules(self, layer: int | None) -> Modules:
