@@ -34,7 +34,8 @@ def cases(row: Row) -> list[Case]:
 
 def training(row: Row) -> Job:
     """A pretraining run."""
-    job = Job(model=row["model"], objective="pretrain", attention="sdpa", packing=True)
+    job = Job(model=row["model"], objective="pretrain", attention="sdpa", packing=True, framework="torchtitan")
+    job.versions = {"torchtitan": "0.0.1" if row["id"].startswith(FOREACH) else "0.0.2"}
     job.weights.dtype = "float32"
     job.micro_batch_size, job.sequence_length = row["micro_batch"], row["seq_len"]
     stated = row["gradient_checkpointing"]

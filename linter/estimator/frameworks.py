@@ -11,6 +11,8 @@ import os
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .versions import older
+
 if TYPE_CHECKING:
     from ..job import Job
 
@@ -21,6 +23,10 @@ class Framework(NamedTuple):
     block            a name of `native.BLOCKS`: its decoder layer; "" for that of the model type
     norm             a name of `norms.NORMS` in the place of every RMSNorm; "" for that of the model type
     loss             a name of `native.LOSSES`: head and loss; "" for the objective's and the kernel's
+    rope             a name of `rope.ROPES` in the place of the model type's
+    repeats_keys     keys and values are repeated for every query head before attention
+    alternates       selective checkpoints keep attention's outputs and those of every second matmul, the first included
+    keeps_prediction the loop's variable for the float32 logits outlives backward
     keeps_logits     the loop holds the float32 logits, and the graph, until the next forward pass has made new ones
     packs_head       bitsandbytes replaces the output head too
     unpacks_twice    4-bit weights are unpacked to float16, then cast to the compute dtype
@@ -30,6 +36,10 @@ class Framework(NamedTuple):
     block: str = ""
     norm: str = ""
     loss: str = ""
+    rope: str = ""
+    repeats_keys: bool = False
+    alternates: bool = False
+    keeps_prediction: bool = False
     keeps_logits: bool = False
     packs_head: bool = False
     unpacks_twice: bool = False
@@ -48,8 +58,15 @@ def _table() -> dict[str, dict[str, Any]]:
 
 
 def framework(job: Job) -> Framework:
-    """The traits of the job's framework; those of Transformers for None and for a name that the table lacks."""
-    found = _table().get(job.framework or "")
+    """The traits of the job's framework; those of Transformers for None and for a name that the table lacks.
+
+    `before` entries of the table apply where `versions[framework]` is older.
+    """
+    found = dict(_table().get(job.framework or "") or {})
+    version = job.versions.get(job.framework or "")
+    for limit, changes in (found.pop("before", None) or {}).items():
+        if older(version, limit):
+            found.update(changes)
     return Framework(**found) if found else TRANSFORMERS
 
 

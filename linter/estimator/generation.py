@@ -163,7 +163,7 @@ def _prefill(
     quantization = effective_quantization(job, model)
     layout = packing(quantization) if quantization is not None else None
     packed = max((item.size for item in found if item.packed), default=0)
-    unpacked = unpacking(packed, batch * prompt, layout.bits if layout is not None else None)
+    unpacked = unpacking(packed, batch * prompt, layout.bits if layout is not None else None, job)
     activations = prefill_activations(model, job, batch, prompt, element) + unpacked
     logits, beside = prefill_logits(model, job, batch, prompt, element)
     split = {**fixed, "kv_cache": cache}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from .activation import activation
 from .adapters import packed, project
+from .chunks import cross_entropy
 from .indexing import cat, repeat, split, total, window
 from .kernels import attend
 from .matmuls import linear
@@ -189,22 +190,9 @@ def loss(h: Tensor, module: Linear, s: Setting, tape: Tape, segment: int) -> Ten
     if s.job.adapter is None:
         vocabulary = wide[0].n // s.rows
         wide = split(wide[0], [size * vocabulary for size in _rows(s.rows)])
-    losses = [_cross_entropy(logits, tape) for logits in wide]
+    losses = [cross_entropy(logits, tape) for logits in wide]
     return total(cat(losses), 1)
 
 
 def _rows(rows: int) -> list[int]:
     return [min(CHUNK, rows - start) for start in range(0, rows, CHUNK)]
-
-
-def _cross_entropy(logits: Tensor, tape: Tape) -> Tensor:
-    """log_softmax, which saves its result, and nll_loss of one chunk."""
-    n = logits.n
-    probabilities = tape.new(n, 4, logits=True)
-    kept = probabilities.storage
-
-    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
-        return (tape.new(n, 4, logits=True),)
-
-    made(probabilities, tape.node((logits,), back))
-    return made(tape.new(1, 4), tape.node((probabilities,), back))

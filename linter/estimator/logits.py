@@ -28,8 +28,9 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
         h = contiguous(window(h, rows * s.hidden))
     module = outside.role("head") or outside.need("embedding")
     kernel = s.loss
-    if s.framework.loss and s.objective.loss == "cross_entropy" and kernel in ("torch", "chunked"):
-        return LOSSES[s.framework.loss](h, module, s, tape, segment)
+    own = LOSSES.get((s.framework.loss, kernel))
+    if own is not None and s.objective.loss == "cross_entropy":
+        return own(h, module, s, tape, segment)
     if kernel in ("liger", "cut_cross_entropy") or (kernel == "chunked" and not s.whole_logits):
         tape.enter(segment)
         held = shifted_labels(s, tape)
@@ -87,6 +88,8 @@ def cross_entropy(logits: Tensor, s: Setting, tape: Tape) -> Tensor:
     """
     shifts = s.release.loss != "padded"
     wide = to(logits, 4)
+    if s.framework.keeps_prediction:
+        tape.frame.append(wide.storage)
     if shifts:
         source = window(wide, wide.n)
         wide = contiguous(source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import litgpt
+from . import chunks, litgpt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,5 +20,13 @@ if TYPE_CHECKING:
 
 BLOCKS: dict[str, Block] = {"litgpt": litgpt.block}
 
-LOSSES: dict[str, Loss] = {"litgpt": litgpt.loss}
-"""Head and loss: (hidden states, head, setting, tape, segment of the loss) -> loss."""
+LOSSES: dict[tuple[str, str], Loss] = {
+    ("litgpt", "torch"): litgpt.loss,
+    ("litgpt", "chunked"): litgpt.loss,
+    ("torchtune", "chunked"): chunks.head_in_chunks,
+    ("torchtitan", "chunked"): chunks.whole_head,
+}
+"""Head and loss by the framework's name of it and the job's kernel.
+
+Arguments: hidden states, head, setting, tape, segment of the loss.
+"""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .frameworks import framework
 from .versions import older
 
 if TYPE_CHECKING:
@@ -135,8 +136,13 @@ def rotary_tables(model: Model, job: Job, element: float) -> int:
     return round(2 * element * (shape.max_positions or 0) * shape.head_dim * shape.layers)
 
 
-def unpacking(largest_packed: int, tokens: int, bits: float | None) -> int:
-    """Bytes of the 16-bit copy of the largest 4-bit weight, made for one product of many rows; 0 for few rows."""
-    if bits is None or bits > 4 or tokens <= _DEQUANTISED_ROWS:
+def unpacking(largest_packed: int, tokens: int, bits: float | None, job: Job) -> int:
+    """Bytes of the 16-bit copy of the largest 4-bit weight, made for one product of many rows; 0 for few rows.
+
+    bitsandbytes before 0.50 makes it for more than one row (autograd/_functions.py `matmul_4bit`); a framework may
+    cast it once more.
+    """
+    few = 1 if older(job.versions.get("bitsandbytes"), "0.50") else _DEQUANTISED_ROWS
+    if bits is None or bits > 4 or tokens <= few:
         return 0
-    return 2 * largest_packed
+    return (4 if framework(job).unpacks_twice else 2) * largest_packed

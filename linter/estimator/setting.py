@@ -40,6 +40,8 @@ class Setting:
         self.framework = framework(job)
         if self.framework.norm and shape.norm == "rms":
             self.traits = self.traits._replace(norm=self.framework.norm)
+        if self.framework.rope and self.traits.rope != "none":
+            self.traits = self.traits._replace(rope=self.framework.rope)
         self.objective = objective(job)
         self.batch = (job.micro_batch_size or 1) * self.objective.sequences
         self.length = -(-max(1, self.objective.length) // max(1, plan.context))
@@ -56,6 +58,8 @@ class Setting:
         self.value_dim = (shape.v_head_dim or shape.head_dim) if self.latent else shape.head_dim
         self.order = self.traits.order
         self.release = release(job)
+        if self.framework.repeats_keys:
+            self.release = self.release._replace(grouped_keys=False, contiguous=False)
         self.loss = _loss(job.loss.kernel, self.traits)
         self.fused = frozenset(self.traits.liger) if job.liger_kernels else frozenset()
         self.hidden = shape.hidden
@@ -138,6 +142,7 @@ class Setting:
         """An empty tape under this job's autocast."""
         tape = Tape()
         tape.autocast = self.autocast
+        tape.alternates = self.framework.alternates
         tape.accumulated = self.job.gradient_accumulation_steps > 1 and not self.job.longest_first
         return tape
 

@@ -69,6 +69,8 @@ class Tape:
         self._recomputing = False
         self._kept: list[Storage] | None = None
         self._outputs: list[Tensor] | None = None
+        self.alternates = False
+        self._products = 0
         self._casts: list[Parameter] = []
         self.nothing = Storage(self, 0, False)
 
@@ -104,6 +106,13 @@ class Tape:
             return self._outputs.pop(0)
         self._outputs.append(self.new(n, e))
         return Tensor(self._outputs[-1].storage, n, e)
+
+    def product(self, n: int, e: int) -> Tensor:
+        """The output of a matmul; `alternates` makes a selective checkpoint keep every second one from the first on."""
+        if self._outputs is None or not self.alternates:
+            return self.new(n, e)
+        self._products += 1
+        return self.kernel_output(n, e) if self._products % 2 else self.new(n, e)
 
     # -- segments
 
@@ -180,6 +189,7 @@ class Tape:
         self._kept = held if recording and not reentrant else None
         outputs: list[Tensor] | None = [] if mode == "selective" else None
         self._outputs = outputs
+        self._products = 0
         y = layer(x)
         self._kept = self._outputs = None
         saves, trail = self._saved - before, self._trail
@@ -200,6 +210,7 @@ class Tape:
             self._stop = None if reentrant else self._saved + saves
             self._recomputing = True
             self._outputs = outputs
+            self._products = 0
             waiting = self.new(0 if reentrant else trail, 1)
             result = layer(again)
             del waiting
