@@ -1,4 +1,4 @@
-"""Cross entropy over chunks of the sequence, each made float32 by itself, in eager mode.
+"""Cross entropy over chunks of the sequence, each made float32 by itself.
 
 Sources: torchtune 0.6 modules/loss/ce_chunked_output_loss.py, torchtitan 0.1 components/loss.py
 `chunked_cross_entropy_loss`.
@@ -35,7 +35,8 @@ def head_in_chunks(h: Tensor, module: Linear, s: Setting, tape: Tape, segment: i
     for chunk in logits:
         mark(chunk)
     tape.enter(segment)
-    return total(cat([cross_entropy(to(chunk, 4), tape) for chunk in logits]), 1)
+    one = _compiled if s.compiled else _eager
+    return total(cat([one(chunk, tape) for chunk in logits]), 1)
 
 
 def whole_head(h: Tensor, module: Linear, s: Setting, tape: Tape, segment: int) -> Tensor:
@@ -46,13 +47,28 @@ def whole_head(h: Tensor, module: Linear, s: Setting, tape: Tape, segment: int) 
     tape.enter(segment)
     vocabulary = logits.n // s.rows
     chunks = split(logits, [size * vocabulary for size in sizes])
-    return total(cat([cross_entropy(to(chunk, 4), tape) for chunk in chunks]), 1)
+    one = _compiled if s.compiled else _eager
+    return total(cat([one(chunk, tape) for chunk in chunks]), 1)
 
 
 def chunk_rows(s: Setting) -> list[int]:
     """Tokens of each chunk: the job's `loss.chunk`, else an eighth of the sequences."""
     size = s.job.loss.chunk or s.batch * -(-s.length // CHUNKS)
     return [min(size, s.rows - start) for start in range(0, s.rows, size)]
+
+
+def _eager(logits: Tensor, tape: Tape) -> Tensor:
+    return cross_entropy(to(logits, 4), tape)
+
+
+def _compiled(logits: Tensor, tape: Tape) -> Tensor:
+    """One kernel each way: saves the logits as they are."""
+    n, e = logits.n, logits.e
+
+    def back(_: Tensor, _kept: object = logits.storage) -> tuple[Tensor]:
+        return (tape.new(n, e, logits=True),)
+
+    return made(tape.new(1, 4), tape.node((logits,), back))
 
 
 def cross_entropy(logits: Tensor, tape: Tape) -> Tensor:

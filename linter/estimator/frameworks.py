@@ -21,15 +21,17 @@ class Framework(NamedTuple):
     """What a framework's own code does.
 
     block            a name of `native.BLOCKS`: its decoder layer; "" for that of the model type
-    norm             a name of `norms.NORMS` in the place of every RMSNorm; "" for that of the model type
+    norm             a name of `norms.NORMS` in the place of Llama's RMSNorm; "" for that of the model type
     loss             a name of `native.LOSSES`: head and loss; "" for the objective's and the kernel's
     rope             a name of `rope.ROPES` in the place of the model type's
     repeats_keys     keys and values are repeated for every query head before attention
+    compiles_layers  with `compile`, every decoder layer is compiled by itself, and so is the loss
     alternates       selective checkpoints keep attention's outputs and those of every second matmul, the first included
     keeps_prediction the loop's variable for the float32 logits outlives backward
     keeps_logits     the loop holds the float32 logits, and the graph, until the next forward pass has made new ones
     packs_head       bitsandbytes replaces the output head too
     unpacks_twice    4-bit weights are unpacked to float16, then cast to the compute dtype
+    loads_shards     packed weights are sharded one tensor at a time as they are loaded
     adapters_inside  FSDP 1 puts a layer's adapters into its own flat parameter, frozen weights included
     """
 
@@ -38,11 +40,13 @@ class Framework(NamedTuple):
     loss: str = ""
     rope: str = ""
     repeats_keys: bool = False
+    compiles_layers: bool = False
     alternates: bool = False
     keeps_prediction: bool = False
     keeps_logits: bool = False
     packs_head: bool = False
     unpacks_twice: bool = False
+    loads_shards: bool = False
     adapters_inside: bool = False
 
 

@@ -299,7 +299,7 @@ def _items(trained: Sequence[Parameter], over: Ranks, fsdp: Fsdp) -> list[optimi
 def _load(found: Sequence[Parameter], fsdp: Fsdp, over: Ranks, job: Job) -> int:
     """Units are made on the GPU one at a time; packed weights are on every rank whole before they are sharded."""
     packed = [item for item in found if item.packed]
-    if packed and not fsdp.cpu_ram_efficient_loading:
+    if packed and not fsdp.cpu_ram_efficient_loading and not framework(job).loads_shards:
         return allocated(packed) - over.size(packed) + loading(found, job)
     return max((int(item.size * item.element_bytes) for item in found if not item.packed), default=0)
 

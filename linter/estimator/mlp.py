@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import liger
+from . import compiled, liger
 from .activation import activation
 from .adapters import project
 from .indexing import split
@@ -33,6 +33,9 @@ def dense(x: Tensor, modules: Modules, s: Setting, prefix: str) -> Tensor:
         return project(product, down, s.rows)
     if gate is not None and up is not None and "mlp" in s.fused:
         product = liger.gated(project(x, gate, s.rows), project(x, up, s.rows))
+        return project(product, down, s.rows)
+    if gate is not None and up is not None and s.compiled:
+        product = compiled.gated(project(x, gate, s.rows), project(x, up, s.rows))
         return project(product, down, s.rows)
     if gate is not None and up is not None:
         product = mul(act(project(x, gate, s.rows)), project(x, up, s.rows))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import liger
+from . import compiled, liger
 from .ops import layer_norm, leaf, mean, mul, power, rsqrt, shift, sub, to, widened
 
 if TYPE_CHECKING:
@@ -124,6 +124,8 @@ def normed(x: Tensor, module: Linear | None, rows: int, s: Setting) -> Tensor:
     """The norm of the model type, or Liger's in its place; x itself where the layer has none."""
     if module is None and s.traits.norm not in BARE:
         return x
+    if s.compiled:
+        return compiled.norm(x, module, rows)
     if module is not None and ("norm" in s.fused or "norm_copy" in s.fused):
         return liger.norm(x, module, rows, "norm" in s.fused)
     return NORMS[s.traits.norm](x, module, rows)

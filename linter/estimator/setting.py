@@ -38,7 +38,8 @@ class Setting:
         self.config = text_config(model.config)
         self.traits = traits(model.model_type, self.config, shape.norm)
         self.framework = framework(job)
-        if self.framework.norm and shape.norm == "rms":
+        self.compiled = job.compile and self.framework.compiles_layers
+        if self.framework.norm and self.traits.norm in ("rms", "gemma"):
             self.traits = self.traits._replace(norm=self.framework.norm)
         if self.framework.rope and self.traits.rope != "none":
             self.traits = self.traits._replace(rope=self.framework.rope)
