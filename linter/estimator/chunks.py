@@ -72,13 +72,13 @@ def _compiled(logits: Tensor, tape: Tape) -> Tensor:
 
 
 def cross_entropy(logits: Tensor, tape: Tape) -> Tensor:
-    """log_softmax of float32 logits, which saves its result, and nll_loss."""
-    n = logits.n
-    probabilities = tape.new(n, 4, logits=True)
+    """log_softmax, which saves its result, and nll_loss, both in the logits' width."""
+    n, e = logits.n, logits.e
+    probabilities = tape.new(n, e, logits=True)
     kept = probabilities.storage
 
     def back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
-        return (tape.new(n, 4, logits=True),)
+        return (tape.new(n, e, logits=True),)
 
     made(probabilities, tape.node((logits,), back))
-    return made(tape.new(1, 4), tape.node((probabilities,), back))
+    return made(tape.new(1, e), tape.node((probabilities,), back))

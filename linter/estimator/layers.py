@@ -12,7 +12,6 @@ from .attention import attention
 from .experts import feed_forward
 from .latent import latent_attention
 from .mixer import mixer
-from .native import BLOCKS
 from .norms import normed
 from .ops import add, add_to, dropout, gathered, scale, scattered
 from .sharing import shared_layer
@@ -56,6 +55,8 @@ class Layer:
         if self.single:
             branch = self.attention if self.mixing else self.mlp
             return add(x, branch(self.norm(x, 0)))
+        from .native import BLOCKS
+
         if self.s.framework.block and self.modules.role("down") is not None and not self.s.latent:
             return BLOCKS[self.s.framework.block](self, x)
         return ORDERS[self.s.order](self, x)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from . import liger, losses
 from .adapters import project
 from .indexing import window
-from .native import LOSSES
 from .ops import contiguous, scale, to, unary
 from .tensor import mark
 
@@ -28,6 +27,8 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
         h = contiguous(window(h, rows * s.hidden))
     module = outside.role("head") or outside.need("embedding")
     kernel = s.loss
+    from .native import LOSSES
+
     own = LOSSES.get((s.framework.loss, kernel))
     if own is not None and s.objective.loss == "cross_entropy":
         return own(h, module, s, tape, segment)
