@@ -108,7 +108,7 @@ class ShardedLayout(Layout):
         whole gradients: in the reduce dtype under version 2, in the gathered one under version 1.
         """
         if self.deferred:
-            return self.deferred * min(done, self.trainable) // max(1, self.trainable)
+            return self.deferred if self.accumulating else self.deferred * done // max(1, self.trainable)
         if self.on_host:
             return 0
         return super(ShardedLayout, self).gradient_bytes(done)
@@ -195,7 +195,7 @@ def fsdp_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
         largest_gradient=largest_gradient(trained, job) // over.dense,
         step_optimizer=0 if fsdp.offload else states.temporary,
         load=_load(found, fsdp, over, job),
-        accumulating=job.gradient_accumulation_steps > 1,
+        accumulating=job.gradient_accumulation_steps > 1 and not job.longest_first,
         in_backward=spec.in_backward,
         on_host=fsdp.offload,
         version=fsdp.version,
@@ -210,7 +210,7 @@ def fsdp_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
     frozen = not any(item.trainable and item.part == "base" and item.layers is not None for item in shardable)
     built.adapters = fsdp.version == 1 and frozen and not inside
     built.kept = _kept(job, fsdp, model) if built.adapters else 0
-    if built.accumulating and not fsdp.sync_each_batch:
+    if job.gradient_accumulation_steps > 1 and not fsdp.sync_each_batch:
         everything = units(Fsdp(wrap="none"), model, shardable, policy)[0]
         if inside:
             everything.gradients = built.root.gradients + built.blocks * built.block.gradients

@@ -125,14 +125,19 @@ def allocated(items: Iterable[Parameter]) -> int:
 def is_packed(tensor: Tensor, quantization: Quantization | None) -> bool:
     """Whether a quantisation method packs a tensor in the layers that its skip list leaves.
 
-    The output head stays as it is unless the quantisation's `head` says otherwise, and so does what `skip` names. Fused expert tensors are not nn.Linear: a method for
-    `experts` (mxfp4) packs them alone, another one where the quantisation's `experts` says so.
+    The output head stays as it is unless the quantisation's `head` says otherwise, and so does what `skip` names. Fused
+    expert tensors are not nn.Linear: a method for `experts` (mxfp4) packs them alone, another one where the
+    quantisation's `experts` says so.
     """
     if quantization is None or tensor.buffer:
         return False
     expert = tensor.role.startswith("expert_") and len(tensor.shape) == 3
     layout = storage.packing(quantization)
-    kind = expert if layout is not None and layout.what == "experts" else tensor.linear and (tensor.role != "head" or quantization.head)
+    kind = (
+        expert
+        if layout is not None and layout.what == "experts"
+        else tensor.linear and (tensor.role != "head" or quantization.head)
+    )
     return (kind or (expert and quantization.experts)) and skipped_layers(tensor, quantization) is not True
 
 
