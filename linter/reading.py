@@ -1,4 +1,8 @@
-"""From a path to a Reading: open, recognise, decide the hardware, let the format fill the Job."""
+"""From a path to Readings: open, recognise, decide the hardware, let the format fill the Job.
+
+A config is one job. A launcher may start several, each with a config of its own: flags on a command line, a mapping
+inside the launcher, or another file.
+"""
 
 from __future__ import annotations
 
@@ -6,79 +10,250 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from .directives import Directives, read_directives
+from .formats.blanks import is_blank
 from .origin import Origin
 from .source.document import Document, SourceError
 from .source.node import Span
-from .source.read import read
+from .source.read import parse, read
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .formats.format import Format, Project, Reading
     from .hardware.gpu import Gpu
+    from .job import Job
+    from .launchers.launch import Launch, Launcher, Resources
     from .settings import Settings
 
 
 class Opened(NamedTuple):
-    """A file that is a config of a known format, read; `gpu` is None where nobody named one."""
+    """A job, read; `gpu` is None where nobody named one. `part` says which of its file's jobs it is."""
 
     reading: Reading
     project: Project
     gpu: Gpu | None
     directives: Directives
+    part: str = ""
+
+
+class Jobs(NamedTuple):
+    """What one file was found to be: its format or kind of launcher, and its jobs; `reason` says why there is none."""
+
+    kind: str
+    opened: list[Opened]
+    reason: str = ""
 
 
 class UnrecognisedError(Exception):
     """A readable file of no known format."""
 
 
-def open_config(path: str, settings: Settings) -> Opened:
-    """Read the config at `path` against the hardware that counts for it.
+class Recognised(NamedTuple):
+    """A readable file and what it is: a config of `form`, or a launcher."""
 
-    The first that names a GPU, GPUs or nodes wins: the command line, a `# gpulint:` comment, the config
-    itself, the settings file. Raises SourceError, UnrecognisedError, and UnknownGpu as a SourceError with the place.
-    """
+    document: Document
+    form: Format | None
+    launcher: Launcher | None
+
+    @property
+    def kind(self) -> str:
+        """The name of the format or of the kind of launcher."""
+        named = self.form or self.launcher
+        return named.name if named is not None else ""
+
+
+def recognise_file(path: str) -> Recognised:
+    """Read the file at `path` and say what it is. Raises SourceError and UnrecognisedError."""
     from .formats.registry import recognise
 
     document = read(path)
     form = recognise(document)
-    if form is None:
+    if form is not None:
+        return Recognised(document, form, None)
+    from .launchers.registry import recognise as recognise_launcher
+
+    launcher = recognise_launcher(document)
+    if launcher is None:
         raise UnrecognisedError(path)
-    return open_document(document, form, settings)
+    return Recognised(document, None, launcher)
 
 
-def open_document(document: Document, form: Format, settings: Settings) -> Opened:
-    """`open_config` for a document already read and recognised."""
-    directives = read_directives(document)
-    stated = _Hardware(settings.gpu, settings.gpus, settings.nodes).or_else(
-        _Hardware(directives.gpu, directives.gpus, directives.nodes)
-    )
+def open_jobs(found: Recognised, settings: Settings) -> Jobs:
+    """Every job of a file, read against the hardware that counts for it.
+
+    The first that names a GPU, GPUs or nodes wins: the command line, a `# gpulint:` comment, the launcher that starts
+    the config, the config itself, the settings file. Raises SourceError, also for an unknown GPU, with the place.
+    """
+    if found.form is not None:
+        return Jobs(found.kind, [open_document(found.document, found.form, settings)])
+    return _open_launches(found.document, found.launcher, settings)  # type: ignore[arg-type]
+
+
+def open_config(path: str, settings: Settings) -> Opened:
+    """The first job of the file at `path`. Raises SourceError, and UnrecognisedError where there is none."""
+    jobs = open_jobs(recognise_file(path), settings)
+    if not jobs.opened:
+        raise UnrecognisedError(jobs.reason)
+    return jobs.opened[0]
+
+
+def open_document(
+    document: Document,
+    form: Format,
+    settings: Settings,
+    launch: Launch | None = None,
+    directives: Directives | None = None,
+) -> Opened:
+    """The job of a config already read and recognised; `launch` is what starts it."""
+    directives = directives or read_directives(document)
+    given = [
+        _Source(_Hardware(settings.gpu, settings.gpus, settings.nodes), _from_command_line),
+        _Source(_Hardware(directives.gpu, directives.gpus, directives.nodes), _from_comment(directives, document.path)),
+    ]
+    if launch is not None:
+        asked = _Hardware(_known_gpu(launch.resources), _counted(launch), launch.resources.nodes)
+        given.append(_Source(asked, _from_launch(launch)))
+    stated = _Hardware(None, None, None)
+    for source in given:
+        stated = stated.or_else(source.hardware)
     configured = _Hardware(settings.configured_gpu, settings.configured_gpus, settings.configured_nodes)
-    lines = directives.lines
-    project = _project(document, settings, stated, lines.get("gpu", 0) if not settings.gpu else 0)
+    line = directives.lines.get("gpu", 0) if not settings.gpu else 0
+    project = _project(document, settings, stated, line, launch)
     reading = form.read(document, project)
-    known = stated.or_else(_said(reading))
-    hardware = known.or_else(configured)
-    if hardware != known:
-        project = _project(document, settings, hardware, 0)
+    own = _said(reading)
+    hardware = stated.or_else(own).or_else(configured)
+    if hardware != stated.or_else(own):
+        project = _project(document, settings, hardware, 0, launch)
         reading = form.read(document, project)
     elif hardware.gpu != stated.gpu:
         project = project._replace(gpu=_find_gpu(hardware.gpu, document, reading.job.origins["hardware.gpu"].span))
     job = reading.job
-    for name, value in hardware._asdict().items():
-        if value is None:
-            continue
-        if getattr(settings, name) is not None:
-            origin = Origin("command line", f"--{name} {value}")
-        elif getattr(directives, name) is not None:
-            origin = Origin("comment", f"gpulint comment on line {lines[name]}", document.path, name)
-        elif getattr(known, name) is not None:
-            continue
-        else:
-            origin = Origin("settings", f"{name} of the settings file")
-        setattr(job.hardware, name, value)
-        job.origins[f"hardware.{name}"] = origin
+    if is_blank(job.model):
+        job.model = None
+    _say_where(job, hardware, [*given, _Source(own, None), _Source(configured, _from_settings)])
     if project.gpu is not None:
         job.hardware.gpu = project.gpu.name
-    return Opened(reading, project, project.gpu, directives)
+    if launch is not None:
+        _apply(launch, reading)
+    return Opened(reading, project, project.gpu, directives, launch.part if launch is not None else "")
+
+
+class _Source(NamedTuple):
+    """Hardware that somebody states, and the origin of each part; without one the reading has it already."""
+
+    hardware: _Hardware
+    origin: Callable[[str, object], Origin] | None
+
+
+def _say_where(job: Job, hardware: _Hardware, sources: list[_Source]) -> None:
+    """Set the hardware of a job with the origin of the first source that states each part."""
+    for name, value in hardware._asdict().items():
+        source = next((source for source in sources if getattr(source.hardware, name) is not None), None)
+        if value is not None and source is not None and source.origin is not None:
+            setattr(job.hardware, name, value)
+            job.origins[f"hardware.{name}"] = source.origin(name, value)
+
+
+def _from_command_line(name: str, value: object) -> Origin:
+    return Origin("command line", f"--{name} {value}")
+
+
+def _from_settings(name: str, value: object) -> Origin:  # noqa: ARG001
+    return Origin("settings", f"{name} of the settings file")
+
+
+def _from_comment(directives: Directives, path: str) -> Callable[[str, object], Origin]:
+    return lambda name, value: Origin(  # noqa: ARG005
+        "comment", f"gpulint comment on line {directives.lines[name]}", path, name
+    )
+
+
+def _from_launch(launch: Launch) -> Callable[[str, object], Origin]:
+    origins = launch.resources.origins
+
+    def origin(name: str, value: object) -> Origin:  # noqa: ARG001
+        found = next((origins[key] for key in _ORIGINS[name] if key in origins), None)
+        return found or Origin("derived", f"what {launch.part} is started on")
+
+    return origin
+
+
+_ORIGINS = {"gpu": ("gpu", "gpu"), "gpus": ("processes", "gpus_per_node"), "nodes": ("nodes", "nodes")}
+"""The resources that say each part of the hardware, best first."""
+
+
+def _open_launches(document: Document, launcher: Launcher, settings: Settings) -> Jobs:
+    from .formats.format import Reading
+    from .formats.registry import find
+    from .job import Job
+
+    directives = read_directives(document)
+    started = launcher.launches(document, _project(document, settings, _Hardware(None, None, None), 0))
+    opened = []
+    for number, launch in enumerate(started.launches):
+        config = launch.config
+        if config.path == document.path:
+            config = config._replace(reread=_rereader(document, launcher, settings, number))
+        opened.append(open_document(config, find(launch.format), settings, launch, directives))
+    if started.problems:
+        reading = Reading(launcher.name, launcher.upstream, document, Job(), problems=list(started.problems))
+        project = _project(document, settings, _Hardware(None, None, None), 0)
+        opened.append(Opened(reading, project, None, directives))
+    return Jobs(launcher.name, opened, started.reason)
+
+
+def _rereader(
+    document: Document, launcher: Launcher, settings: Settings, number: int
+) -> Callable[[str], Document | None]:
+    """Reads the config of the launcher's job again from another text of the file."""
+
+    def reread(text: str) -> Document | None:
+        changed = parse(text, document.path, document.syntax)
+        project = _project(changed, settings, _Hardware(None, None, None), 0)
+        launches = launcher.launches(changed, project).launches
+        return launches[number].config if number < len(launches) else None
+
+    return reread
+
+
+def _apply(launch: Launch, reading: Reading) -> None:
+    """What the launch adds to the reading: files, problems, and the memory of the host."""
+    reading.references.update(launch.files)
+    reading.problems[:0] = launch.problems
+    resources, job = launch.resources, reading.job
+    for name, value in (
+        ("host_memory", resources.host_memory),
+        ("shared_memory", resources.shared_memory),
+        ("asked_gpus", resources.gpus),
+    ):
+        if value is not None:
+            setattr(job.hardware, name, value)
+            origin = resources.origins.get(name if name != "asked_gpus" else "gpus_per_node")
+            job.origins[f"hardware.{name}"] = origin or Origin("derived", f"what {launch.part} is started on")
+
+
+def _known_gpu(resources: Resources) -> str | None:
+    """The GPU that the launcher asks for, if it is one of the catalogue; clusters have names of their own, too."""
+    if resources.gpu is None:
+        return None
+    from .hardware.catalogue import UnknownGpu, find
+
+    try:
+        return find(resources.gpu).name
+    except UnknownGpu:
+        return None
+
+
+def _counted(launch: Launch) -> int | None:
+    """The GPUs that the job uses: one a process; all that were asked for where training starts its own processes. A
+    server uses what its parallel degrees say."""
+    resources = launch.resources
+    if launch.format in _SERVERS:
+        return None
+    return resources.processes or resources.gpus
+
+
+_SERVERS = frozenset({"vllm", "sglang", "tgi", "trtllm", "lmdeploy"})
 
 
 class _Hardware(NamedTuple):
@@ -102,7 +277,9 @@ def _said(reading: Reading) -> _Hardware:
     return _Hardware(stated.get("gpu"), stated.get("gpus"), stated.get("nodes"))  # type: ignore[arg-type]
 
 
-def _project(document: Document, settings: Settings, hardware: _Hardware, line: int) -> Project:
+def _project(
+    document: Document, settings: Settings, hardware: _Hardware, line: int, launch: Launch | None = None
+) -> Project:
     from .formats.format import Project
 
     root = settings.root or os.path.dirname(os.path.abspath(document.path))
@@ -111,7 +288,8 @@ def _project(document: Document, settings: Settings, hardware: _Hardware, line: 
     def open_reference(reference: str, from_path: str) -> Document | None:
         return _open_reference(reference, from_path, root)
 
-    return Project(root, gpu, hardware.gpus, hardware.nodes, open_reference)
+    started = (launch.launcher, launch.versions) if launch is not None else (None, {})
+    return Project(root, gpu, hardware.gpus, hardware.nodes, open_reference, *started)
 
 
 def _open_reference(reference: str, from_path: str, root: str) -> Document | None:

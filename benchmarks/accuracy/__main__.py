@@ -5,16 +5,25 @@ python -m benchmarks.accuracy --format markdown            # tables for the docu
 python -m benchmarks.accuracy --group fms --worst 10       # the worst rows of a group and what they consist of
 python -m benchmarks.accuracy --excluded                   # the rows that no Job says, with reasons
 python -m benchmarks.accuracy --record                     # write recorded.json
+python -m benchmarks.accuracy --peers                      # other estimators on the same rows
+python -m benchmarks.accuracy --peers --peers-venv DIR     # ask those that run again: fitcheck-llm, accelerate
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from . import listing, record
 from .scores import by_group, score_all, verdicts
 from .sources import everything
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .scores import Scored
 
 
 def main() -> int:
@@ -28,6 +37,13 @@ def main() -> int:
     parser.add_argument("--excluded", action="store_true", help="list the rows that are not scored")
     parser.add_argument("--verdicts", action="store_true", help="list the rows with a wrong verdict")
     parser.add_argument("--record", action="store_true", help="write the scores to recorded.json")
+    parser.add_argument("--peers", action="store_true", help="score other estimators beside ours")
+    parser.add_argument(
+        "--peers-venv",
+        type=Path,
+        metavar="DIR",
+        help="virtual environment with fitcheck-llm, accelerate, transformers",
+    )
     options = parser.parse_args()
     cases, excluded = everything()
     if options.group:
@@ -40,6 +56,8 @@ def main() -> int:
     print()
     print(table(listing.VERDICT_HEAD, listing.verdict_rows(found)))
     print(f"\n{len(scored)} figures scored; {len(excluded) + len(refused)} rows not expressible (--excluded)")
+    if options.peers:
+        _peers(scored, options.peers_venv, table)
     if options.excluded:
         for group, rows, reason in listing.excluded_rows([*excluded, *refused]):
             print(f"{rows:>4}  {group}: {reason}")
@@ -58,6 +76,18 @@ def main() -> int:
         changes = record.worse(record.read(), record.build(scores, found))
         print("\nworse than recorded:\n  " + "\n  ".join(changes) if changes else "\nnothing is worse than recorded")
     return 0
+
+
+def _peers(scored: Sequence[Scored], venv: Path | None, table: Callable[..., str]) -> None:
+    from benchmarks.peers import recorded
+
+    from . import peers
+
+    if venv is not None:
+        recorded.record(venv, peers.questions(scored))
+    said = peers.answers(scored)
+    print("\n" + table(peers.HEAD, peers.table(scored, said)))
+    print("\n" + table(peers.VERDICT_HEAD, peers.verdicts(said)))
 
 
 if __name__ == "__main__":

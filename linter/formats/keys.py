@@ -21,6 +21,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .blanks import is_blank
 from .coercion import accepts, type_text
 from .format import Problem
 
@@ -156,7 +157,7 @@ class _Walk:
         self.value(entry.value, child, dotted, key)
 
     def value(self, node: Node, part: JsonObject, dotted: str, key: str = "") -> None:
-        if node.is_scalar and (node.value is None or node.value == self.placeholder or is_template(node.value)):
+        if node.is_scalar and (node.value is None or node.value == self.placeholder or is_blank(node.value)):
             return
         branches = list(_branches(self.schema, part))
         if not any(accepts(branch, node, self.coercion) for branch in branches):
@@ -193,7 +194,7 @@ class _Walk:
 
     def add(self, kind: str, entry: Entry, dotted: str, values: dict[str, str], *, at_key: bool) -> None:
         span = entry.key.span if at_key else entry.value.span
-        self.problems.append(Problem(kind, dotted, span, values, self.path))
+        self.problems.append(Problem(kind, dotted, span, values, entry.key.path or self.path))
 
 
 class _Shape(NamedTuple):
@@ -264,11 +265,6 @@ def _set_aside(entry: Entry, key: str, treatment: str) -> bool:
     if treatment == "ignored" and entry.value.is_scalar and entry.value.value is None:
         return True
     return key.startswith(("_", "x-", ".", "//", "#", "$"))
-
-
-def is_template(value: Any) -> bool:
-    """Whether a scalar is a blank for another program to fill: `${BATCH}`, `{{ batch }}`."""
-    return isinstance(value, str) and value.startswith(("${", "{{")) and value.endswith("}")
 
 
 def _found(node: Node) -> str:
