@@ -112,7 +112,7 @@ def _projected(x: Tensor, modules: Modules, s: Setting, at: Heads) -> Tensor:
     low = linear(dropout(x, adapter.dropout), a, s.rows)
     updates = _convolved(low, [rank * out for out in enabled], [s.rows * out for out in enabled], at)
     if len(enabled) < 3:
-        updates = _padded(updates, pretrained.n)
+        updates = _padded(updates, pretrained.n, sum(enabled))
     return add(pretrained, scale(updates))
 
 
@@ -159,12 +159,12 @@ def _convolution(low: Tensor, weight: int, out: int) -> Tensor:
     return made(y, tape.node((low, b), back))
 
 
-def _padded(x: Tensor, n: int) -> Tensor:
-    """`zero_pad`: index_copy into zeros; it saves its source."""
+def _padded(x: Tensor, n: int, columns: int) -> Tensor:
+    """`zero_pad`: index_copy into zeros; it saves its source and the int64 index of the columns."""
     tape, was, e = x.storage.tape, x.n, x.e
     y = tape.new(n, e)
 
-    def back(_: Tensor, _kept: object = x.storage) -> tuple[Tensor]:
+    def back(_: Tensor, _kept: object = (x.storage, tape.new(columns, 8))) -> tuple[Tensor]:
         return (tape.new(was, e),)
 
     return made(y, tape.node((x,), back))
