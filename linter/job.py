@@ -74,11 +74,16 @@ class Adapter:
 
 @dataclass(slots=True)
 class Precision:
-    """`gradients` None is the dtype of the weight; `master_weights` is a separate fp32 copy (DeepSpeed, Megatron)."""
+    """`gradients` None is the dtype of the weight; `master_weights` is a separate fp32 copy (DeepSpeed, Megatron).
+
+    `compute` names what linear layers multiply in where that is narrower than what they are given: `float8`, `mxfp8`,
+    `nvfp4` (torchao, cast for each product) or `float8-te` (Transformer Engine).
+    """
 
     autocast: AutocastDtype | None = None
     gradients: Dtype | None = None
     master_weights: bool = False
+    compute: str | None = None
 
 
 @dataclass(slots=True)

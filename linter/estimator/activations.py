@@ -73,7 +73,7 @@ def replay(s: Setting, kinds: list[int], tape: Tape | None = None) -> Tape:
 def _model(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tensor) -> Tensor:
     base = stem(tape, s, outside, ids)
     h = base.hidden
-    checkpointing = s.job.activation_checkpointing if tape.recording else "none"
+    checkpointing = s.checkpointing if tape.recording else "none"
     for segment, layer in enumerate(kinds, 1):
         if tape.recording:
             tape.enter(segment)

@@ -25,6 +25,8 @@ class Framework(NamedTuple):
     loss             a name of `native.LOSSES`: head and loss; "" for the objective's and the kernel's
     rope             a name of `rope.ROPES` in the place of the model type's
     repeats_keys     keys and values are repeated for every query head before attention
+    fuses_layers     norms, rotary embedding and gated activations are fused kernels, as those of `compiled`
+    recomputes_scores  selective checkpoints drop the attention scores alone, which flash attention never keeps
     compiles_layers  with `compile`, every decoder layer is compiled by itself, and so is the loss
     alternates       selective checkpoints keep attention's outputs and those of every second matmul, the first included
     keeps_prediction the loop's variable for the float32 logits outlives backward
@@ -40,6 +42,8 @@ class Framework(NamedTuple):
     loss: str = ""
     rope: str = ""
     repeats_keys: bool = False
+    fuses_layers: bool = False
+    recomputes_scores: bool = False
     compiles_layers: bool = False
     alternates: bool = False
     keeps_prediction: bool = False

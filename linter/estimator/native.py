@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import chunks, litgpt, qwen
+from . import chunks, litgpt, megatron, qwen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +23,7 @@ BLOCKS: dict[str, Block] = {"litgpt": litgpt.block}
 LOSSES: dict[tuple[str, str], Loss] = {
     ("litgpt", "torch"): litgpt.loss,
     ("litgpt", "chunked"): litgpt.loss,
+    ("megatron", "torch"): megatron.loss,
     ("qwen", "torch"): qwen.loss,
     ("torchtune", "chunked"): chunks.head_in_chunks,
     ("torchtitan", "chunked"): chunks.whole_head,

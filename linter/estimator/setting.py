@@ -38,7 +38,7 @@ class Setting:
         self.config = text_config(model.config)
         self.traits = traits(model.model_type, self.config, shape.norm)
         self.framework = framework(job)
-        self.compiled = job.compile and self.framework.compiles_layers
+        self.compiled = self.framework.fuses_layers or (job.compile and self.framework.compiles_layers)
         if self.framework.norm and self.traits.norm in ("rms", "gemma"):
             self.traits = self.traits._replace(norm=self.framework.norm)
         if self.framework.rope and self.traits.rope != "none":
@@ -80,6 +80,9 @@ class Setting:
         self.dtype_width = _sharded_width(job)
         self.items = parameters(job, model)
         self.packing = _packing(job, model)
+        dropped = self.framework.recomputes_scores and self.attention != "eager"
+        selective = job.activation_checkpointing == "selective"
+        self.checkpointing = "none" if dropped and selective else job.activation_checkpointing
         self.leaf_inputs = job.adapter is not None and job.activation_checkpointing != "none"
         self.shards = plan.tensor if plan.sequence else 1
         self.stream = -(-self.rows // self.shards)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..job import Parallelism
-from . import assumptions, evaluation, host, reference, rollout, runtime, slack
+from . import assumptions, evaluation, host, low_precision, reference, rollout, runtime, slack
 from .allocator import segments
 from .estimate import Estimate, NotEstimable, PerGpu, Phase, Term
 from .fsdp import ShardedLayout
@@ -45,7 +45,9 @@ def estimate_training(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         raise NotEstimable(f"the tensors of {model.id} are not known")
     plan = layout(job, model)
     extra = reference.frozen_models(job, model)
+    narrow = low_precision.workspace(job, model)
     fixed = _fixed(job, plan, extra, gpu)
+    fixed["buffers"] += narrow.size
     found, bounded = instants_of(job, model)
     phases = [_load(plan, fixed), *_step_phases(plan, fixed, found), _optimizer_step(plan, fixed)]
     phases += [phase for phase in (evaluation.phase(job, model, fixed),) if phase is not None]
@@ -61,6 +63,7 @@ def estimate_training(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     if bounded and (gpu is None or least <= gpu.usable):
         held = _held(job, model, plan, phases, _marks(phases, plan, fixed, found), peak)
     per_gpu, overhead = _tiers(job, gpu, held, peak, plan)
+    per_gpu = replace(per_gpu, low=max(0, per_gpu.low - narrow.slack))
     return Estimate(
         kind="training",
         model_id=model.id,
