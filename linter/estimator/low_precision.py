@@ -1,10 +1,10 @@
 """Linear layers that multiply in 8 or 4 bits while they train, as `precision.compute` names them.
 
-Weights, gradients and what autograd keeps stay as they are without it; what comes on top differs by library:
-torchao casts both operands of every product and drops the copies (torchao/float8/float8_linear.py
-`matmul_with_hp_or_float8_args` saves the 16-bit operands). Transformer Engine keeps an 8-bit copy of each weight and its
-transpose between micro batches (transformer_engine/pytorch/module/base.py `get_weight_workspace`), and saves 8-bit inputs
-with their transposes in the place of 16-bit ones, which is as much.
+Weights, gradients and what autograd keeps stay as they are without it; what comes on top differs by library. torchao
+casts both operands of every product and drops the copies (torchao/float8/float8_linear.py saves the 16-bit operands).
+Transformer Engine keeps an 8-bit copy of each weight and its transpose between micro batches
+(transformer_engine/pytorch/module/base.py `get_weight_workspace`), and saves 8-bit inputs with their transposes in the
+place of 16-bit ones, which is as much.
 """
 
 from __future__ import annotations

@@ -146,10 +146,14 @@ class Setting:
     def tape(self, kind: type[Tape] = Tape) -> Tape:
         """An empty tape under this job's autocast."""
         tape = kind()
+        self.arrange(tape)
+        return tape
+
+    def arrange(self, tape: Tape) -> None:
+        """Set a tape's switches for this job."""
         tape.autocast = self.autocast
         tape.alternates = self.framework.alternates
         tape.accumulated = self.job.gradient_accumulation_steps > 1 and not self.job.longest_first
-        return tape
 
     def modules(self, layer: int | None) -> Modules:
         """The modules of one decoder layer, or those outside every stack."""

@@ -124,8 +124,7 @@ def trace(job: Job, model: Model, inputs_stay: bool = False) -> Trace:
 
 def _recorded(s: Setting, layers: list[int]) -> Recorder:
     tape = Recorder()
-    tape.autocast = s.autocast
-    tape.accumulated = s.job.gradient_accumulation_steps > 1
+    s.arrange(tape)
     replay(s, layers, tape)
     return tape
 

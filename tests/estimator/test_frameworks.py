@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gpulint.estimator import activations, training
+from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.frameworks import TRANSFORMERS, framework, known
 from gpulint.estimator.native import BLOCKS, LOSSES
 from gpulint.estimator.norms import NORMS
@@ -191,3 +192,37 @@ def test_chunked_losses_widen_one_chunk_at_a_time() -> None:
     most = {name: given["loss"] for name, given in (("whole", peak(whole)), ("chunked", peak(chunked)))}
     assert most["whole"] > most["chunked"]
     assert peak(chunked)["loss"] >= 6 * logits
+
+
+def test_megatron_layer_and_selective_recomputation() -> None:
+    """16 h + 6 f bytes a token and layer, shared out by sequence parallelism; flash attention leaves no scores."""
+    given = job("megatron", LLAMA, 1024)
+    hidden, inner, heads = 4096, 11008, 32
+    whole = 1024 * (16 * hidden + 6 * inner)
+    assert kept(given) == pytest.approx(whole + 1024 * 4 * heads, rel=0.005)
+    assert kept(replace(given, activation_checkpointing="selective")) == kept(given)
+    shared = replace(given, parallelism=replace(given.parallelism, tensor=4, sequence=True), attention="sdpa")
+    assert kept(shared) == pytest.approx(kept(given) / 4, rel=0.005)
+
+
+def test_megatron_softmax_and_gradient_take_the_bytes_of_the_logits() -> None:
+    logits = 4096 * 128256
+    own, other = peak(job("megatron", LLAMA3, 4096)), peak(job(None, LLAMA3, 4096))
+    assert other["backward"] - own["backward"] > 4 * logits
+
+
+def test_narrow_compute_widens_the_interval_downwards() -> None:
+    given = job("megatron", LLAMA, 256)
+    narrow = replace(given, precision=replace(given.precision, compute="float8-te"))
+    model = model_of(given)
+    plain, kept_copies = (training.estimate_training(each, model, None).per_gpu for each in (given, narrow))
+    linear = 4 * (4 * 4096 * 4096 + 3 * 4096 * 11008)
+    assert kept_copies.allocated - plain.allocated == pytest.approx(2 * linear, rel=0.01)
+    assert kept_copies.process - kept_copies.low >= 2 * linear
+
+
+def test_unknown_narrow_compute_is_not_estimated() -> None:
+    given = job(None, LLAMA, 256)
+    given.precision.compute = "int3"
+    with pytest.raises(NotEstimable, match="int3"):
+        training.estimate_training(given, model_of(given), None)
