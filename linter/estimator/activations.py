@@ -79,7 +79,7 @@ def _model(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tens
             tape.enter(segment)
         block = Layer(s, layer, base, slice_of(base.extra, s))
         if checkpointing != "none":
-            h = tape.checkpoint(block, h, checkpointing, bool(s.job.reentrant) and checkpointing != "selective")
+            h = tape.checkpoint(block, h, checkpointing, s.reentrant and checkpointing != "selective")
         else:
             h = block(h)
         del block

@@ -18,8 +18,8 @@ from .layout import Layout
 from .loading import loading
 from .parameters import allocated, base_dtype, elements, gathered_dtype
 from .ranks import Ranks, per_node, ranks
+from .release import reentrant
 from .storage import dtype_bytes
-from .versions import older
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -252,18 +252,11 @@ def _kept(job: Job, fsdp: Fsdp, model: Model) -> int:
     (`_register_post_backward_reshard_only_hook`), whose handle lives until the end of the backward pass and holds the
     detached input that the recomputation made, together with its `.grad`: T x h elements each.
     """
-    if fsdp.wrap != "transformer" or not _reentrant(job):
+    if fsdp.wrap != "transformer" or job.activation_checkpointing != "full" or not reentrant(job):
         return 0
     tokens = (job.micro_batch_size or 0) * (job.sequence_length or 0) // max(1, job.parallelism.context)
     dtype = gathered_dtype(job) or base_dtype(job, model)
     return int(2 * dtype_bytes(dtype) * tokens * model.shape.hidden)
-
-
-def _reentrant(job: Job) -> bool:
-    """transformers 4 checkpoints with use_reentrant, 5 without (modeling_utils.py 5.23)."""
-    if job.activation_checkpointing != "full":
-        return False
-    return older(job.versions.get("transformers"), "5") if job.reentrant is None else job.reentrant
 
 
 def _group(job: Job, fsdp: Fsdp) -> int | None:

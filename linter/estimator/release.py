@@ -32,3 +32,10 @@ def release(job: Job) -> Release:
     loss = "early" if older(version, "4.46") else "shifted" if older(version, "4.49") else "padded"
     contiguous = older(version, "4.56") and not older(version, "4.48")
     return Release(loss, not older(version, "4.54"), contiguous, not older(version, "5.0"))
+
+
+def reentrant(job: Job) -> bool:
+    """Whether checkpoints are reentrant: Trainers of transformers 4 make them so, of 5 not (modeling_utils.py 5.23)."""
+    if job.reentrant is not None:
+        return job.reentrant
+    return job.framework is None and older(job.versions.get("transformers"), "5")

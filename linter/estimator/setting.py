@@ -10,7 +10,7 @@ from .kernels import Heads
 from .modules import Modules, Packing
 from .objectives import objective
 from .parameters import effective_quantization, parameters
-from .release import release
+from .release import reentrant, release
 from .tape import Tape
 from .traits import traits
 from .versions import older
@@ -83,6 +83,7 @@ class Setting:
         dropped = self.framework.recomputes_scores and self.attention != "eager"
         selective = job.activation_checkpointing == "selective"
         self.checkpointing = "none" if dropped and selective else job.activation_checkpointing
+        self.reentrant = reentrant(job)
         self.leaf_inputs = job.adapter is not None and job.activation_checkpointing != "none"
         self.shards = plan.tensor if plan.sequence else 1
         self.stream = -(-self.rows // self.shards)
@@ -256,9 +257,10 @@ def _sharded_width(job: Job) -> int | None:
 def _packing(job: Job, model: Model) -> Packing:
     """The kind of packed matmul, by the version of bitsandbytes (autograd/_functions.py MatMul4Bit)."""
     found = effective_quantization(job, model)
-    version = job.versions.get("bitsandbytes")
+    method = found.method if found is not None else ""
+    version = job.versions.get("bitsandbytes") if method.startswith("bnb") else None
     copies = 2 if framework(job).unpacks_twice else 1
-    kind = "int8" if found is not None and found.method == "bnb-int8" else "4bit"
+    kind = "int8" if method == "bnb-int8" else "4bit"
     return Packing(kind, older(version, "0.44"), older(version, "0.50"), copies)
 
 
