@@ -26,10 +26,6 @@ class Framework(NamedTuple):
     rope             a name of `rope.ROPES` in the place of the model type's
     repeats_keys     keys and values are repeated for every query head before attention
     fuses_layers     norms, rotary embedding and gated activations are fused kernels, as those of `compiled`
-    recomputes_scores  selective checkpoints drop the attention scores alone, which flash attention never keeps
-    compiles_layers  with `compile`, every decoder layer is compiled by itself, and so is the loss
-    alternates       selective checkpoints keep attention's outputs and those of every second matmul, the first included
-    keeps_prediction the loop's variable for the float32 logits outlives backward
     keeps_logits     the loop holds the float32 logits, and the graph, until the next forward pass has made new ones
     packs_head       bitsandbytes replaces the output head too
     unpacks_twice    4-bit weights are unpacked to float16, then cast to the compute dtype
@@ -43,10 +39,6 @@ class Framework(NamedTuple):
     rope: str = ""
     repeats_keys: bool = False
     fuses_layers: bool = False
-    recomputes_scores: bool = False
-    compiles_layers: bool = False
-    alternates: bool = False
-    keeps_prediction: bool = False
     keeps_logits: bool = False
     packs_head: bool = False
     unpacks_twice: bool = False

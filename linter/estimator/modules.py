@@ -16,28 +16,24 @@ if TYPE_CHECKING:
 class Packing(NamedTuple):
     """How packed weights are multiplied.
 
-    kind          `int8` saves its input, everything else is taken for `4bit`
-    saves_input   bitsandbytes before 0.44 keeps the input of a 4-bit product too
-    unpacks       before 0.50 it unpacks the weight whole, however few rows there are
-    copies        unpacked copies alive at once: 2 where the weight is cast once more
+    kind     `int8` saves its input, everything else is taken for `4bit`
+    copies   unpacked copies alive at once: 2 where the weight is cast once more
     """
 
     kind: str = "4bit"
-    saves_input: bool = False
-    unpacks: bool = False
     copies: int = 1
 
 
 class Linear:
     """A module with a weight, perhaps a bias, perhaps packed, perhaps adapted."""
 
-    __slots__ = ("a", "b", "bias", "dora", "dropout", "out", "packed", "packing", "role", "weight")
+    __slots__ = ("a", "b", "bias", "copies", "dora", "dropout", "out", "packed", "role", "weight")
 
     def __init__(self, weight: Parameter, item: Item, packing: Packing) -> None:
         self.weight = weight
         self.out = item.shape[0] if item.shape else 1
         self.packed = packing.kind if item.packed else ""
-        self.packing = packing
+        self.copies = packing.copies
         self.role = item.role
         self.bias: Parameter | None = None
         self.a: Parameter | None = None
@@ -57,7 +53,7 @@ class Modules:
             module, _, kind = name.rpartition(".")
             e = int(dtype_bytes(item.dtype))
             groups = item.shape[0] if len(item.shape) == 3 else 1
-            leaf = Parameter(item.size, min(e, width) if width else e, item.trainable, groups)
+            leaf = Parameter(item.size, min(e, width) if width else e, item.graded, groups)
             self._place(module, kind, leaf, item)
         for linear in self.named.values():
             if linear.a is not None:

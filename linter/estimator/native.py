@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import chunks, litgpt, megatron, qwen
+from . import litgpt, megatron, qwen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +25,6 @@ LOSSES: dict[tuple[str, str], Loss] = {
     ("litgpt", "chunked"): litgpt.loss,
     ("megatron", "torch"): megatron.loss,
     ("qwen", "torch"): qwen.loss,
-    ("torchtune", "chunked"): chunks.head_in_chunks,
-    ("torchtitan", "chunked"): chunks.whole_head,
 }
 """Head and loss by the framework's name of it and the job's kernel.
 

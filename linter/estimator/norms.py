@@ -135,13 +135,13 @@ def layer_plus_one(x: Tensor, module: Linear | None, rows: int) -> Tensor:
 
 
 def normed(x: Tensor, module: Linear | None, rows: int, s: Setting) -> Tensor:
-    """The norm of the model type, or Liger's in its place; x itself where the layer has none."""
+    """The norm of the model type, Liger's in its place, or a compiled one; x itself where the layer has none."""
     if module is None and s.traits.norm not in BARE:
         return x
-    if s.compiled:
-        return compiled.norm(x, module, rows)
     if module is not None and ("norm" in s.fused or "norm_copy" in s.fused):
         return liger.norm(x, module, rows, "norm" in s.fused)
+    if s.compiled:
+        return compiled.norm(x, module, rows)
     return NORMS[s.traits.norm](x, module, rows)
 
 

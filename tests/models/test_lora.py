@@ -13,6 +13,7 @@ from gpulint.models.lora import NotAdaptable, adapted, linear_leaf_names, traina
 from gpulint.models.resolve import resolve
 
 COUNTS = json.loads((Path(__file__).parent / "peft_counts.json").read_text())
+PUBLISHED = json.loads((Path(__file__).parent / "published_trainable.json").read_text())
 
 
 def model_of(name):
@@ -45,18 +46,10 @@ def test_trainable_parameters_are_those_that_peft_counts(row):
         assert trainable_parameters(model, job) == row["trainable"]
 
 
-@pytest.mark.parametrize(
-    ("name", "lora", "count"),
-    [
-        ("meta-llama/Llama-2-7b-hf", {"r": 8}, 4_194_304),
-        ("meta-llama/Llama-2-13b-hf", {"r": 8}, 6_553_600),
-        ("microsoft/phi-1_5", {"r": 8, "target_modules": ["q_proj", "v_proj"]}, 1_572_864),
-        ("meta-llama/Meta-Llama-3-8B", {"r": 16, "target_modules": "all-linear"}, 41_943_040),
-        ("mistralai/Mistral-7B-v0.1", {"r": 16, "target_modules": "all-linear"}, 41_943_040),
-    ],
-)
-def test_published_counts(name, lora, count):
-    assert trainable_parameters(resolve(name), job_of(lora)) == count
+@pytest.mark.parametrize("row", PUBLISHED["rows"], ids=lambda row: f"{row['model']} r={row['r']}")
+def test_published_counts(row):
+    job = job_of({**row, "target_modules": row["targets"], "use_dora": row.get("type") == "dora"})
+    assert trainable_parameters(resolve(row["model"]), job) == row["trainable"]
 
 
 def test_a_module_says_its_width_its_layers_and_its_rank():
@@ -127,3 +120,27 @@ def test_freezing_trains_what_the_patterns_name():
 def test_linear_leaf_names_leave_the_head_out():
     names = linear_leaf_names(model_of("llama3-8b"))
     assert names == ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+def test_excluded_modules_are_left_out():
+    model = model_of("llama3-8b")
+    every = adapted(model, Adapter(r=8, targets="all-linear"))
+    named = adapted(model, Adapter(r=8, targets="all-linear", exclude=["down_proj"]))
+    assert {m.name for m in every} - {m.name for m in named} == {"model.layers.{0}.mlp.down_proj"}
+    (only,) = adapted(model, Adapter(r=8, targets=["q_proj"], exclude=r".*layers\.[0-9]\..*"))
+    assert only.layers == tuple(range(10, 32))
+    with pytest.raises(NotAdaptable):
+        adapted(model, Adapter(r=8, targets=["q_proj"], exclude=["q_proj"]))
+
+
+def test_target_parameters_adapt_every_expert():
+    model = resolve("openai/gpt-oss-20b")
+    (experts,) = adapted(model, Adapter(r=4, parameters=["mlp.experts.gate_up_proj"]))
+    assert experts.copies == 24
+    assert experts.elements == 24 * 32 * 4 * (2880 + 2 * 2880)
+
+
+def test_a_name_with_another_type_s_config_has_that_type_s_targets():
+    config = {"model_type": "gpt-sw3", "n_layer": 2, "n_embd": 64, "n_head": 2, "vocab_size": 97}
+    (attention,) = adapted(build(config, "m", "test", "CausalLM"), Adapter(r=8))
+    assert attention.name.endswith("c_attn")
