@@ -230,6 +230,11 @@ def _apply(launch: Launch, reading: Reading) -> None:
             setattr(job.hardware, name, value)
             origin = resources.origins.get(name if name != "asked_gpus" else "gpus_per_node")
             job.origins[f"hardware.{name}"] = origin or Origin("derived", f"what {launch.part} is started on")
+    for path, stated in job.origins.items():
+        said = launch.implied.get((stated.key or "").replace("_", "-")) if stated.kind == "file" else None
+        if said is not None and stated.file == launch.config.path:
+            note = "; ".join(part for part in (said.note, stated.note) if part)
+            job.origins[path] = stated._replace(kind=said.kind, note=note)
 
 
 def _known_gpu(resources: Resources) -> str | None:

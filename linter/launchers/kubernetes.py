@@ -45,4 +45,6 @@ def _pods(root: Node, kind: str) -> int | None:
     return as_integer(entry.value.value) if entry is not None else None
 
 
-LAUNCHER = Launcher(NAME, "Kubernetes workload", "Kubernetes 1.34", recogniser(NAME), launches)
+LAUNCHER = Launcher(
+    NAME, "Kubernetes workload", "Kubernetes 1.34", recogniser(NAME), launches, "limits of `nvidia.com/gpu`, node labels"
+)

@@ -66,6 +66,7 @@ class Launch(NamedTuple):
     files      other files on the way, by what names them; the launcher itself among them
     problems   what was odd on the way, such as a config file that is not there
     versions   of packages, from an image's tag or a `pip install vllm==0.9.1`
+    implied    flags that no file states but a controller adds: their names with dashes, and where their values come from
     """
 
     part: str
@@ -76,6 +77,7 @@ class Launch(NamedTuple):
     files: dict[str, Document] = {}  # noqa: RUF012  (never changed)
     problems: tuple[Problem, ...] = ()
     versions: dict[str, str] = {}  # noqa: RUF012  (never changed)
+    implied: dict[str, Origin] = {}  # noqa: RUF012  (never changed)
 
 
 class Started(NamedTuple):
@@ -91,6 +93,7 @@ class Launcher(NamedTuple):
 
     recognise   whether a document is of this kind
     launches    what it starts; raises SourceError where the file contradicts its kind beyond use
+    hardware    where its files say the GPUs, for the docs
     """
 
     name: str
@@ -98,3 +101,4 @@ class Launcher(NamedTuple):
     upstream: str
     recognise: Callable[[Document], bool]
     launches: Callable[[Document, Project], Started]
+    hardware: str = "not in the file"
