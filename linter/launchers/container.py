@@ -47,6 +47,7 @@ def jobs_of_container(
         words += [written(file, node, container.environment) for node in container.command]
     else:
         words += [Word(text, ()) for text in entrypoint(container.image)]
+    words += _from_environment(words, container.environment)
     words += [written(file, node, container.environment) for node in container.arguments]
     words = [word for word in words if word.text or word.at]
     if not words:
@@ -55,6 +56,18 @@ def jobs_of_container(
     placed = [word if word.at else word._replace(at=anchor[:1] * len(word.text)) for word in words]
     command = Command(tuple(placed), container.environment)
     return jobs_of_commands([command], file, project, resources, part, versions(container.image))
+
+
+def _from_environment(program: Sequence[Word], variables: Mapping[str, Word]) -> list[Word]:
+    """The flags of a program that its environment may give instead, in front of the arguments, which win."""
+    called = [word.text for word in program]
+    row = next((row for row in _images()["environment"] if called[: len(row["command"])] == row["command"]), None)
+    found: list[Word] = []
+    for name, flag in row["flags"].items() if row is not None else ():
+        value = variables.get(name)
+        if value is not None and value.text:
+            found += [Word(f"--{flag}", value.at[:1] * (len(flag) + 2)), value]
+    return found
 
 
 def split_command(file: Document, node: Node | None) -> list[Word] | None:
@@ -71,7 +84,7 @@ def entrypoint(image: str) -> list[str]:
     """The program that an image starts by itself, as far as `images.json` knows it; empty otherwise."""
     name = _without_tag(image)
     for row in _images()["images"]:
-        if any(_ends(name, end) for end in row["ends"]):
+        if any(_ends(name, end) for end in row["ends"]) or any(part in name for part in row.get("holds", ())):
             command: list[str] = row["command"]
             return command
     return []
@@ -90,7 +103,8 @@ def versions(image: str) -> dict[str, str]:
     """
     stated = tag(image)
     name = _without_tag(image)
-    row = next((row for row in _images()["versions"] if any(_ends(name, end) for end in row["ends"])), None)
+    rows = _images()["versions"]
+    row = next((row for row in rows if any(_ends(name, end) for end in row["ends"])), None)
     foreign = row is not None and any(part in name for part in row["not"])
     return {row["program"]: stated} if row is not None and stated and not foreign else {}
 
