@@ -10,6 +10,7 @@ from . import assumptions, evaluation, host, reference, rollout, runtime, slack
 from .allocator import segments
 from .estimate import Estimate, NotEstimable, PerGpu, Phase, Term
 from .fsdp import ShardedLayout
+from .imbalance import unbalanced
 from .layout import Layout, layout
 from .parameters import elements, parameters
 from .replay import plan_of
@@ -77,6 +78,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None) -> Estimate
     if bounded and (gpu is None or least <= gpu.usable):
         held = _held(stage, plan, phases, _marks(phases, plan, fixed, found), peak)
     per_gpu, overhead = _tiers(job, gpu, held, peak, plan)
+    per_gpu = replace(per_gpu, high=per_gpu.high + unbalanced(stage.job, stage.own))
     return Estimate(
         kind="training",
         model_id=model.id,
