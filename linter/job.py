@@ -56,7 +56,8 @@ class Adapter:
     """A PEFT adapter. `targets` are module name suffixes or `all-linear`; names the model lacks are skipped.
 
     `dtype` None is what PEFT chooses (float32 with `autocast_adapter_dtype`, over 16-bit or 4-bit bases).
-    `prepare_kbit` is PEFT's `prepare_model_for_kbit_training`: norms, embeddings and head become float32.
+    `prepare_kbit` is PEFT's `prepare_model_for_kbit_training`: norms, embeddings and head become float32;
+    `prepared_head` is the dtype to which a trainer then takes embeddings and head back (TRL up to 0.19: bfloat16).
     """
 
     type: str = "lora"
@@ -67,6 +68,7 @@ class Adapter:
     modules_to_save: list[str] = field(default_factory=list)
     dtype: Dtype | None = None
     prepare_kbit: bool = False
+    prepared_head: Dtype | None = None
     layers: list[int] | None = None
     rank_pattern: dict[str, int] = field(default_factory=dict)
 
@@ -100,12 +102,21 @@ class Optimizer:
 class Loss:
     """Where the logits live: `torch` (whole), `liger`, `cut_cross_entropy` or `chunked` with `chunk` tokens.
 
+    `logits` is what a chunked loss holds: tiles that are made again in backward (TRL), the `whole` 16-bit logits
+    (axolotl), `pieces` of them that the head makes one by one (torchtune, LitGPT), or those of one piece, which `passes`
+    backward before the next (torchtitan). `compiled`: torch.compile over upcast and cross entropy. `upcast` is where
+    16-bit logits become float32, None as Transformers does at its version. `kept`: the training loop names the logits
+    until the next step's are there.
     `parallel`: under tensor parallelism each rank has the logits of its part of the vocabulary only (Megatron,
     torchtitan); else the head gathers them.
     """
 
     kernel: str = "torch"
     chunk: int | None = None
+    logits: Literal["tiles", "whole", "pieces", "passes"] = "tiles"
+    compiled: bool = False
+    upcast: Literal["loss", "model", "never"] | None = None
+    kept: bool = False
     parallel: bool = True
 
 
@@ -241,7 +252,10 @@ class Inference:
 
 @dataclass(slots=True)
 class Rl:
-    """What preference and online objectives add. Counts of completions are per prompt."""
+    """What preference and online objectives add. Counts of completions are per prompt.
+
+    `value_model` of PPO: a `model` of its own that is trained beside the policy (TRL), or a `head` on it (LLaMA-Factory).
+    """
 
     reference_model: bool | None = None
     precompute_reference: bool = False
@@ -252,6 +266,7 @@ class Rl:
     vllm_gpu_memory_utilization: float | None = None
     vllm_sleep: bool = False
     reward_model: str | None = None
+    value_model: Literal["model", "head"] = "model"
 
 
 @dataclass(slots=True)
@@ -290,7 +305,12 @@ class Evaluation:
 
 @dataclass(slots=True)
 class Job:
-    """The normalised plan. `origins` says for every dotted field path where its value comes from."""
+    """The normalised plan. `origins` says for every dotted field path where its value comes from.
+
+    `checkpoint_policy` is what `selective` activation checkpointing keeps of a layer: the outputs of attention kernels
+    (axolotl), those and of every second matrix product (torchtitan, torchtune), or all but the inside of attention
+    (Megatron). `checkpoint_every` k checkpoints every k-th layer.
+    """
 
     kind: Literal["training", "inference"] = "training"
     model: str | JsonObject | None = None
@@ -308,6 +328,8 @@ class Job:
     packing: bool = False
     padded: bool = False
     activation_checkpointing: Literal["none", "full", "selective", "offload"] = "none"
+    checkpoint_policy: Literal["attention", "every_second_matmul", "core_attention"] = "attention"
+    checkpoint_every: int = 1
     reentrant: bool | None = None
     attention: str = "sdpa"
     loss: Loss = field(default_factory=Loss)

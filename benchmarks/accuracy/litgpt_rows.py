@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpulint.job import Adapter, Fsdp, Inference, Job, Quantization
+from gpulint.job import Adapter, Fsdp, Inference, Job, Loss, Quantization
 from gpulint.models.resolve import resolve
 
 from .case import Case, Inexpressible, Row, hardware, measured_bytes, versions
@@ -62,7 +62,7 @@ def training(
     job.weights.dtype = "bfloat16"
     job.weights.quantization = quantization_of(quantize)
     job.optimizer.name = "paged_adamw_32bit" if quantize and quantize.startswith("bnb.") else "adamw_torch"
-    job.loss.kernel, job.loss.chunk = "chunked", CHUNK
+    job.loss = Loss("chunked", CHUNK * batch, "pieces", upcast="never", kept=True)
     job.gradient_accumulation_steps = BATCH // batch
     sharded = devices > 1
     job.activation_checkpointing = "full" if (sharded if checkpointing is None else checkpointing) else "none"

@@ -1,7 +1,8 @@
 """torchtune's tables as Jobs: pure bf16 throughout, adapters included, attention by SDPA.
 
 The optimizers of its recipes are `fused=True`. The chunked loss (8 chunks of the batch, `CEWithChunkedOutputLoss`)
-makes the head's 16-bit logits whole and upcasts one chunk at a time. Its NF4 is torchao's, with scales quantised once
+makes the head's 16-bit logits piece by piece and upcasts one at a time; without it the model makes them float32
+(torchtune/modules/transformer.py 0.5). Its NF4 is torchao's, with scales quantised once
 more; only the linear layers that get LoRA are packed (`quantize_base` in torchtune/modules/peft/lora.py), and FSDP2
 shards them.
 """
@@ -56,6 +57,9 @@ def training(row: Row) -> Job:
         job.activation_checkpointing = "offload" if offloads else "full"
     if "hunk" in (row["fused_ce"] or ""):
         job.loss.kernel, job.loss.chunk = "chunked", -(-job.micro_batch_size * job.sequence_length // CHUNKS)
+        job.loss.logits, job.loss.upcast = "pieces", "loss"
+    else:
+        job.loss.upcast = "model"
     job.compile = bool(row["compile"])
     optimizer(job, row["optimizer"] or "AdamW")
     hardware(job, row)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from .altup import joined
 from .instant import Instant
 from .layers import Layer
-from .logits import loss_of
+from .logits import last_logits, loss_of
 from .norms import normed
 from .ops import gathered
 from .setting import Setting
@@ -83,9 +84,12 @@ def replay(s: Setting, kinds: list[int], tape: Tape | None = None) -> Tape:
     outside = s.modules(None)
     tape.enter(0)
     ids, labels = tape.new(s.rows, 8), tape.new(s.rows, 8)
+    if s.job.loss.kept:
+        s.remember([last_logits(outside, s, tape)])
     h = _model(tape, s, kinds, outside, ids)
     loss = loss_of(h, outside, s, tape, len(kinds) + 2)
     del h
+    s.cache.clear()
     tape.clear_casts()
     if s.objective.reference:
         tape.enter(len(kinds) + 3)
@@ -93,24 +97,27 @@ def replay(s: Setting, kinds: list[int], tape: Tape | None = None) -> Tape:
     del ids, labels
     tape.backward(loss, tape.new(1, 4))
     tape.enter(END, backward=True)
+    s.outputs.clear()
     return tape
 
 
 def _model(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tensor) -> Tensor:
     base = stem(tape, s, outside, ids)
     h = base.hidden
-    checkpointing = s.job.activation_checkpointing if tape.recording else "none"
     for segment, layer in enumerate(kinds, 1):
         if tape.recording:
             tape.enter(segment)
         block = Layer(s, layer, base, slice_of(base.extra, s))
-        if checkpointing != "none":
-            h = tape.checkpoint(block, h, checkpointing, bool(s.job.reentrant) and checkpointing != "selective")
+        mode = s.checkpointing(layer) if tape.recording else "none"
+        if mode != "none":
+            h = tape.checkpoint(block, h, mode, bool(s.job.reentrant) and mode in ("full", "offload"))
         else:
             h = block(h)
         del block
     if tape.recording:
         tape.enter(len(kinds) + 1)
+    if s.order == "altup":
+        h = joined(h, s)
     h = normed(h, final_norm(outside, s), s.stream, s)
     if s.shards > 1:
         h = gathered(h, h.n * s.shards)
@@ -124,6 +131,7 @@ def _reference(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: 
     h = _model(tape, s, kinds, outside, ids)
     loss = loss_of(h, outside, s, tape, len(kinds) + 3)
     del h, loss
+    s.cache.clear()
     tape.clear_casts()
     tape.recording = True
 

@@ -152,13 +152,13 @@ def _base(
             return [packed]
         unpacked = _base(tensor._replace(layers=kept), shape, kept, dtype, None, job)
         if _kbit(job, quantization):
-            unpacked = [_cast(item, "float32") for item in unpacked]
+            unpacked = [_cast(item, _prepared(tensor, job)) for item in unpacked]
         rest = tuple(layer for layer in layers if layer not in kept)
         return [*([packed._replace(layers=rest, copies=len(rest))] if rest else []), *unpacked]
     if dtype == "float8" and not tensor.linear:
         dtype = "bfloat16"
     if _kbit(job, quantization):
-        dtype = "float32"
+        dtype = _prepared(tensor, job)
     whole = Parameter(tensor.name, shape, copies, layers, tensor.role, dtype, pieces_of(shape, dtype))
     chosen = trainable_layers(tensor, layers, job)
     if chosen is None:
@@ -183,6 +183,12 @@ def _kbit(job: Job, quantization: Quantization | None) -> bool:
         return False
     layout = storage.packing(quantization)
     return layout is not None and layout.casts
+
+
+def _prepared(tensor: Tensor, job: Job) -> str:
+    """The dtype after k-bit preparation (trl/trainer/utils.py 0.13 `peft_module_casting_to_bf16` for the exception)."""
+    taken_back = job.adapter.prepared_head if job.adapter is not None else None
+    return taken_back if taken_back and tensor.role in ("embedding", "position", "head") else "float32"
 
 
 def _deepspeed_casts(job: Job) -> bool:

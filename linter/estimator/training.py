@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..job import Parallelism
 from . import assumptions, evaluation, host, reference, rollout, runtime, slack
 from .allocator import segments
+from .coverage import widened
 from .estimate import Estimate, NotEstimable, PerGpu, Phase, Term
 from .fsdp import ShardedLayout
 from .imbalance import unbalanced
@@ -78,7 +79,9 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None) -> Estimate
     if bounded and (gpu is None or least <= gpu.usable):
         held = _held(stage, plan, phases, _marks(phases, plan, fixed, found), peak)
     per_gpu, overhead = _tiers(job, gpu, held, peak, plan)
-    per_gpu = replace(per_gpu, high=per_gpu.high + unbalanced(stage.job, stage.own))
+    if bounded:
+        per_gpu = widened(per_gpu, peak.components["activations"], job, model)
+        per_gpu = replace(per_gpu, high=per_gpu.high + unbalanced(stage.job, stage.own))
     return Estimate(
         kind="training",
         model_id=model.id,

@@ -68,5 +68,6 @@ def set_megatron(run: Run) -> None:
     recompute = arguments.text("recompute_granularity")
     if recompute:
         run.put("activation_checkpointing", recompute, "full" if recompute.value == "full" else "selective")
+        builder.default("checkpoint_policy", "core_attention", "Megatron makes the inside of attention again")
     else:
         builder.default("activation_checkpointing", "none", "recompute_granularity null: default of Megatron")
