@@ -44,7 +44,20 @@ class Packed(NamedTuple):
 
 
 NARROW = frozenset(
-    {"bloom", "codegen", "dbrx", "falcon", "gpt2", "gpt_bigcode", "gpt_neox", "gptj", "mpt", "opt", "persimmon", "stablelm"}
+    {
+        "bloom",
+        "codegen",
+        "dbrx",
+        "falcon",
+        "gpt2",
+        "gpt_bigcode",
+        "gpt_neox",
+        "gptj",
+        "mpt",
+        "opt",
+        "persimmon",
+        "stablelm",
+    }
 )
 """Families whose own loss took the logits in the width they had, before they called the shared one in 4.49."""
 

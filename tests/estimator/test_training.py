@@ -206,7 +206,7 @@ def test_a_colocated_engine_takes_its_share_all_the_time_or_sleeps(simple, decod
     asleep = estimate_job(
         job(objective="grpo", rl=Rl(vllm="colocate", vllm_gpu_memory_utilization=0.3, vllm_sleep=True)), model, CARD
     )
-    share = int(0.3 * CARD.total)
+    share = int(0.3 * CARD.usable)
     assert awake.components["kv_cache"] == share
     assert awake.per_gpu.allocated - share == max(p.allocated for p in asleep.phases if p.name != "generation")
     assert "generation" in {phase.name for phase in asleep.phases}
