@@ -12,9 +12,11 @@ from .settings import Settings, project_root
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from .finding import Status
+    from .reading import Jobs
     from .rules.rule import Selection
 
-SUFFIXES = (".yaml", ".yml", ".json", ".toml")
+SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".sh", ".bash", ".slurm", ".sbatch")
 INTERNAL_ERROR = "internal error"
 """How the reason of a file begins on which gpulint itself failed."""
 
@@ -84,35 +86,48 @@ def _excluded(path: str, settings: Settings) -> bool:
 
 
 def _check_file(found: Found, settings: Settings, rules: Selection) -> _Outcome:
-    from .formats.registry import recognise
-    from .reading import open_document
-    from .rules.engine import run
+    from .reading import UnrecognisedError, open_jobs, recognise_file
     from .source.document import SourceError
-    from .source.read import read
 
     path = found.path
-    form = None
+    kind: str | None = None
     try:
-        document = read(path)
-        form = recognise(document)
-        if form is None:
-            refused = found.named and not settings.skip_unknown
-            status, reason = ("error", "not a config of a known format") if refused else ("skipped", "unknown format")
-            return _Outcome(FileResult(path, None, status, reason), [], {})  # type: ignore[arg-type]
-        opened = open_document(document, form, _rooted(settings, path))
-        findings = run(opened.reading, opened.project, opened.gpu, rules)
+        recognised = recognise_file(path)
+        kind = recognised.kind
+        return _findings(path, open_jobs(recognised, _rooted(settings, path)), rules)
+    except UnrecognisedError:
+        refused = found.named and not settings.skip_unknown
+        status, reason = ("error", "not a config of a known format") if refused else ("skipped", "unknown format")
+        return _Outcome(FileResult(path, None, status, reason), [], {})  # type: ignore[arg-type]
     except SourceError as error:
-        if not found.named and form is None and _is_template(path):
+        if not found.named and kind is None and _is_template(path):
             return _Outcome(FileResult(path, None, "skipped", "template"), [], {})
-        name = form.name if form else None
         reason = error.reason if error.path == path else str(error)
-        return _Outcome(FileResult(path, name, "error", reason, error.line, error.column), [], {})
+        return _Outcome(FileResult(path, kind, "error", reason, error.line, error.column), [], {})
     except Exception as error:  # a defect of ours on one file must not hide what the others hold
-        return _Outcome(FileResult(path, form.name if form else None, "error", internal_error(error)), [], {})
-    kept = [item for item in findings if not opened.directives.ignores(item.location.span.line, item.rule, item.name)]
-    texts = {document.path: document.text}
-    texts |= {other.path: other.text for other in opened.reading.references.values()}
-    return _Outcome(FileResult(path, form.name, "checked"), kept, texts, len(findings) - len(kept))
+        return _Outcome(FileResult(path, kind, "error", internal_error(error)), [], {})
+
+
+def _findings(path: str, jobs: Jobs, rules: Selection) -> _Outcome:
+    """What the rules find in the jobs of one file; the same finding of two jobs counts once."""
+    from .rules.engine import run
+
+    kept: dict[tuple[object, ...], Finding] = {}
+    texts: dict[str, str] = {}
+    suppressed = 0
+    for opened in jobs.opened:
+        reading = opened.reading
+        for item in run(reading, opened.project, opened.gpu, rules):
+            if opened.directives.ignores(item.location.span.line, item.rule, item.name):
+                suppressed += 1
+            else:
+                kept.setdefault((item.rule, item.location, item.message), item)
+        texts[reading.config.path] = reading.config.text
+        texts |= {other.path: other.text for other in reading.references.values()}
+    status: Status = "checked" if jobs.opened else "skipped"
+    return _Outcome(
+        FileResult(path, jobs.kind, status, "" if jobs.opened else jobs.reason), [*kept.values()], texts, suppressed
+    )
 
 
 def internal_error(error: Exception) -> str:

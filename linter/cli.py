@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .finding import Report
+    from .reading import Opened
 
 COULD_NOT = 2
 """Exit code for what could not be done: unreadable files, unknown GPUs, bad settings."""
@@ -88,7 +89,7 @@ def check_command(
     except RuleError as error:
         raise _Refused(str(error)) from None
     if not report.files:
-        raise _Refused(f"no .yaml, .yml, .json or .toml file in {', '.join(paths)}")
+        raise _Refused(f"no config or launcher (.yaml, .yml, .json, .toml, .sh, .slurm) in {', '.join(paths)}")
     _print_report(
         report, output_format or ("github" if os.environ.get("GITHUB_ACTIONS") == "true" else "text"), settings
     )
@@ -114,7 +115,7 @@ def estimate_command(
     done, failed = [], False
     for file in files:
         try:
-            done.append((file, *_estimate_file(file, settings)))
+            done += _estimate_file(file, settings)
         except UnrecognisedError:
             failed = _complain(f"{file}: not a config of a known format")
         except SourceError as error:
@@ -203,17 +204,30 @@ def models_command(query: str | None, output_format: str) -> None:
     click.echo(listing.models(found, output_format))
 
 
-def _estimate_file(file: str, settings: Settings) -> tuple[Any, str]:
+def _estimate_file(file: str, settings: Settings) -> list[tuple[str, Any, str]]:
+    """The estimates of a file's jobs: what to call each, the estimate, and GPUs that it fits where none is given."""
+    from .estimator.estimate import NotEstimable
+    from .reading import open_jobs, recognise_file
+
+    jobs = open_jobs(recognise_file(file), settings)
+    if not jobs.opened:
+        raise NotEstimable(jobs.reason)
+    single = len(jobs.opened) == 1
+    return [
+        (file if single or not opened.part else f"{file} ({opened.part})", *_estimate_job(opened, jobs.kind))
+        for opened in jobs.opened
+    ]
+
+
+def _estimate_job(opened: Opened, kind: str) -> tuple[Any, str]:
     from .estimator import estimate_job
     from .estimator.estimate import NotEstimable
     from .models.resolve import resolve
-    from .reading import open_config
 
-    opened = open_config(file, settings)
-    job = opened.reading.job
+    job, path = opened.reading.job, opened.reading.config.path
     if job.model is None:
-        raise NotEstimable(f"a {opened.reading.format} file names no model; estimate the config that uses it")
-    model = resolve(job.model, os.path.dirname(os.path.abspath(file)), opened.project.root)
+        raise NotEstimable(f"a {kind} file names no model; estimate the config that uses it")
+    model = resolve(job.model, os.path.dirname(os.path.abspath(path)), opened.project.root)
     estimate = estimate_job(job, model, opened.gpu)
     fitting = ""
     if opened.gpu is None:

@@ -226,11 +226,27 @@ class Rl:
 
 @dataclass(slots=True)
 class Hardware:
-    """`gpu` is a catalogue name (`h100-80gb`); `gpus` the total over all `nodes`."""
+    """`gpu` is a catalogue name (`h100-80gb`); `gpus` the total that the job uses over all `nodes`.
+
+    `asked_gpus` is what a launcher asks the cluster for; `host_memory` and `shared_memory` (/dev/shm) are bytes of one
+    node.
+    """
 
     gpu: str | None = None
     gpus: int | None = None
     nodes: int | None = None
+    asked_gpus: int | None = None
+    host_memory: int | None = None
+    shared_memory: int | None = None
+
+
+@dataclass(slots=True)
+class CachingAllocator:
+    """PYTORCH_ALLOC_CONF: torch's allocator settings that move memory, under torch's names."""
+
+    expandable_segments: bool = False
+    max_split_size_mb: int | None = None
+    roundup_power2_divisions: int | None = None
 
 
 @dataclass(slots=True)
@@ -271,6 +287,7 @@ class Job:
     parallelism: Parallelism = field(default_factory=Parallelism)
     inference: Inference | None = None
     hardware: Hardware = field(default_factory=Hardware)
+    allocator: CachingAllocator = field(default_factory=CachingAllocator)
     versions: dict[str, str] = field(default_factory=dict)
     origins: dict[str, Origin] = field(default_factory=dict, init=False, repr=False, compare=False)
 

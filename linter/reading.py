@@ -1,4 +1,8 @@
-"""From a path to a Reading: open, recognise, decide the hardware, let the format fill the Job."""
+"""From a path to Readings: open, recognise, decide the hardware, let the format fill the Job.
+
+A config is one job. A launcher may start several, each with a config of its own: flags on a command line, a mapping
+inside the launcher, or another file.
+"""
 
 from __future__ import annotations
 
@@ -9,56 +13,112 @@ from .directives import Directives, read_directives
 from .origin import Origin
 from .source.document import Document, SourceError
 from .source.node import Span
-from .source.read import read
+from .source.read import parse, read
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .formats.format import Format, Project, Reading
     from .hardware.gpu import Gpu
+    from .launchers.launch import Launch, Launcher, Resources
     from .settings import Settings
 
 
 class Opened(NamedTuple):
-    """A file that is a config of a known format, read; `gpu` is None where nobody named one."""
+    """A job, read; `gpu` is None where nobody named one. `part` says which of its file's jobs it is."""
 
     reading: Reading
     project: Project
     gpu: Gpu | None
     directives: Directives
+    part: str = ""
+
+
+class Jobs(NamedTuple):
+    """What one file was found to be: its format or kind of launcher, and its jobs; `reason` says why there is none."""
+
+    kind: str
+    opened: list[Opened]
+    reason: str = ""
 
 
 class UnrecognisedError(Exception):
     """A readable file of no known format."""
 
 
-def open_config(path: str, settings: Settings) -> Opened:
-    """Read the config at `path` against the hardware that counts for it.
+class Recognised(NamedTuple):
+    """A readable file and what it is: a config of `form`, or a launcher."""
 
-    The first that names a GPU, GPUs or nodes wins: the command line, a `# gpulint:` comment, the config
-    itself, the settings file. Raises SourceError, UnrecognisedError, and UnknownGpu as a SourceError with the place.
-    """
+    document: Document
+    form: Format | None
+    launcher: Launcher | None
+
+    @property
+    def kind(self) -> str:
+        """The name of the format or of the kind of launcher."""
+        named = self.form or self.launcher
+        return named.name if named is not None else ""
+
+
+def recognise_file(path: str) -> Recognised:
+    """Read the file at `path` and say what it is. Raises SourceError and UnrecognisedError."""
     from .formats.registry import recognise
 
     document = read(path)
     form = recognise(document)
-    if form is None:
+    if form is not None:
+        return Recognised(document, form, None)
+    from .launchers.registry import recognise as recognise_launcher
+
+    launcher = recognise_launcher(document)
+    if launcher is None:
         raise UnrecognisedError(path)
-    return open_document(document, form, settings)
+    return Recognised(document, None, launcher)
 
 
-def open_document(document: Document, form: Format, settings: Settings) -> Opened:
-    """`open_config` for a document already read and recognised."""
-    directives = read_directives(document)
+def open_jobs(found: Recognised, settings: Settings) -> Jobs:
+    """Every job of a file, read against the hardware that counts for it.
+
+    The first that names a GPU, GPUs or nodes wins: the command line, a `# gpulint:` comment, the launcher that starts
+    the config, the config itself, the settings file. Raises SourceError, also for an unknown GPU, with the place.
+    """
+    if found.form is not None:
+        return Jobs(found.kind, [open_document(found.document, found.form, settings)])
+    return _open_launches(found.document, found.launcher, settings)  # type: ignore[arg-type]
+
+
+def open_config(path: str, settings: Settings) -> Opened:
+    """The first job of the file at `path`. Raises SourceError, and UnrecognisedError where there is none."""
+    jobs = open_jobs(recognise_file(path), settings)
+    if not jobs.opened:
+        raise UnrecognisedError(jobs.reason)
+    return jobs.opened[0]
+
+
+def open_document(
+    document: Document,
+    form: Format,
+    settings: Settings,
+    launch: Launch | None = None,
+    directives: Directives | None = None,
+) -> Opened:
+    """The job of a config already read and recognised; `launch` is what starts it."""
+    directives = directives or read_directives(document)
     stated = _Hardware(settings.gpu, settings.gpus, settings.nodes).or_else(
         _Hardware(directives.gpu, directives.gpus, directives.nodes)
     )
+    given = stated
+    if launch is not None:
+        stated = stated.or_else(_Hardware(_known_gpu(launch.resources), _counted(launch), launch.resources.nodes))
     configured = _Hardware(settings.configured_gpu, settings.configured_gpus, settings.configured_nodes)
     lines = directives.lines
-    project = _project(document, settings, stated, lines.get("gpu", 0) if not settings.gpu else 0)
+    started = launch.launcher if launch is not None else None
+    project = _project(document, settings, stated, lines.get("gpu", 0) if not settings.gpu else 0, started)
     reading = form.read(document, project)
     known = stated.or_else(_said(reading))
     hardware = known.or_else(configured)
     if hardware != known:
-        project = _project(document, settings, hardware, 0)
+        project = _project(document, settings, hardware, 0, started)
         reading = form.read(document, project)
     elif hardware.gpu != stated.gpu:
         project = project._replace(gpu=_find_gpu(hardware.gpu, document, reading.job.origins["hardware.gpu"].span))
@@ -70,6 +130,10 @@ def open_document(document: Document, form: Format, settings: Settings) -> Opene
             origin = Origin("command line", f"--{name} {value}")
         elif getattr(directives, name) is not None:
             origin = Origin("comment", f"gpulint comment on line {lines[name]}", document.path, name)
+        elif launch is not None and getattr(given, name) is None and getattr(stated, name) is not None:
+            origin = launch.resources.origins.get(_ORIGINS[name][0]) or launch.resources.origins.get(
+                _ORIGINS[name][1], Origin("derived", f"what {launch.part} is started on")
+            )
         elif getattr(known, name) is not None:
             continue
         else:
@@ -78,7 +142,87 @@ def open_document(document: Document, form: Format, settings: Settings) -> Opene
         job.origins[f"hardware.{name}"] = origin
     if project.gpu is not None:
         job.hardware.gpu = project.gpu.name
-    return Opened(reading, project, project.gpu, directives)
+    if launch is not None:
+        _apply(launch, reading)
+    return Opened(reading, project, project.gpu, directives, launch.part if launch is not None else "")
+
+
+_ORIGINS = {"gpu": ("gpu", "gpu"), "gpus": ("processes", "gpus_per_node"), "nodes": ("nodes", "nodes")}
+"""The resources that say each part of the hardware, best first."""
+
+
+def _open_launches(document: Document, launcher: Launcher, settings: Settings) -> Jobs:
+    from .formats.format import Reading
+    from .formats.registry import find
+    from .job import Job
+
+    directives = read_directives(document)
+    started = launcher.launches(document, _project(document, settings, _Hardware(None, None, None), 0))
+    opened = []
+    for number, launch in enumerate(started.launches):
+        config = launch.config
+        if config.path == document.path:
+            config = config._replace(reread=_rereader(document, launcher, settings, number))
+        opened.append(open_document(config, find(launch.format), settings, launch, directives))
+    if started.problems:
+        reading = Reading(launcher.name, launcher.upstream, document, Job(), problems=list(started.problems))
+        project = _project(document, settings, _Hardware(None, None, None), 0)
+        opened.append(Opened(reading, project, None, directives))
+    return Jobs(launcher.name, opened, started.reason)
+
+
+def _rereader(
+    document: Document, launcher: Launcher, settings: Settings, number: int
+) -> Callable[[str], Document | None]:
+    """Reads the config of the launcher's job again from another text of the file."""
+
+    def reread(text: str) -> Document | None:
+        changed = parse(text, document.path, document.syntax)
+        project = _project(changed, settings, _Hardware(None, None, None), 0)
+        launches = launcher.launches(changed, project).launches
+        return launches[number].config if number < len(launches) else None
+
+    return reread
+
+
+def _apply(launch: Launch, reading: Reading) -> None:
+    """What the launch adds to the reading: files, problems, and the memory of the host."""
+    reading.references.update(launch.files)
+    reading.problems[:0] = launch.problems
+    resources, job = launch.resources, reading.job
+    for name, value in (
+        ("host_memory", resources.host_memory),
+        ("shared_memory", resources.shared_memory),
+        ("asked_gpus", resources.gpus),
+    ):
+        if value is not None:
+            setattr(job.hardware, name, value)
+            origin = resources.origins.get(name if name != "asked_gpus" else "gpus_per_node")
+            job.origins[f"hardware.{name}"] = origin or Origin("derived", f"what {launch.part} is started on")
+
+
+def _known_gpu(resources: Resources) -> str | None:
+    """The GPU that the launcher asks for, if it is one of the catalogue; clusters have names of their own, too."""
+    if resources.gpu is None:
+        return None
+    from .hardware.catalogue import UnknownGpu, find
+
+    try:
+        return find(resources.gpu).name
+    except UnknownGpu:
+        return None
+
+
+def _counted(launch: Launch) -> int | None:
+    """The GPUs that the job uses: one a process; all that were asked for where training starts its own processes. A
+    server uses what its parallel degrees say."""
+    resources = launch.resources
+    if launch.format in _SERVERS:
+        return None
+    return resources.processes or resources.gpus
+
+
+_SERVERS = frozenset({"vllm", "sglang", "tgi", "trtllm", "lmdeploy"})
 
 
 class _Hardware(NamedTuple):
@@ -102,7 +246,9 @@ def _said(reading: Reading) -> _Hardware:
     return _Hardware(stated.get("gpu"), stated.get("gpus"), stated.get("nodes"))  # type: ignore[arg-type]
 
 
-def _project(document: Document, settings: Settings, hardware: _Hardware, line: int) -> Project:
+def _project(
+    document: Document, settings: Settings, hardware: _Hardware, line: int, launcher: Document | None = None
+) -> Project:
     from .formats.format import Project
 
     root = settings.root or os.path.dirname(os.path.abspath(document.path))
@@ -111,7 +257,7 @@ def _project(document: Document, settings: Settings, hardware: _Hardware, line: 
     def open_reference(reference: str, from_path: str) -> Document | None:
         return _open_reference(reference, from_path, root)
 
-    return Project(root, gpu, hardware.gpus, hardware.nodes, open_reference)
+    return Project(root, gpu, hardware.gpus, hardware.nodes, open_reference, launcher)
 
 
 def _open_reference(reference: str, from_path: str, root: str) -> Document | None:

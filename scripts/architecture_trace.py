@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 AUTO_CLASSES = {
     "CausalLM": "AutoModelForCausalLM",
     "ImageTextToText": "AutoModelForImageTextToText",
+    "MultimodalLM": "AutoModelForMultimodalLM",
     "Seq2SeqLM": "AutoModelForSeq2SeqLM",
     "SpeechSeq2Seq": "AutoModelForSpeechSeq2Seq",
     "MaskedLM": "AutoModelForMaskedLM",

@@ -1,6 +1,8 @@
 """Regenerate the data files of `linter/models/`.
 
-    python -m scripts.models architectures ARCHITECTURES.json    architectures.jsonl  (torch, transformers 5.23.0)
+    python -m scripts.models architectures ARCHITECTURES.json [MODEL_TYPE ...]
+                                                                 architectures.jsonl, or only these tables of it
+                                                                 (torch, timm, transformers 5.23.0)
     python -m scripts.models catalogue MODELS.json               catalogue.tsv, catalogue.jsonl
     python -m scripts.models peft                                lora_targets.json    (peft)
     python -m scripts.models draft MODEL_TYPE [AUTO_CLASS]       print a traced table
@@ -26,27 +28,38 @@ DATA = HERE.parent / "linter" / "models"
 Table = dict[str, Any]
 
 
-def architectures(source: str) -> None:
-    """Write `architectures.jsonl`: the generated tables of `source`, annotated, and the composed ones."""
+def architectures(source: str, *only: str) -> None:
+    """Write `architectures.jsonl`: the generated tables of `source`, annotated, and the composed ones.
+
+    With `only`, those tables; the other lines stay as they are.
+    """
     from . import architecture_defaults, architecture_tables
 
     recipes, probes, changes = (_read(name) for name in ("model_recipes", "model_probes", "model_changes"))
     generated = json.loads(Path(source).read_text())
+    if only:
+        generated = {name: table for name, table in generated.items() if name in only}
+        recipes["tables"] = {name: recipe for name, recipe in recipes["tables"].items() if name in only}
+        recipes["extracts"] = {name: recipe for name, recipe in recipes["extracts"].items() if name in only}
+        recipes["extends"] = {}
     tables = _generated(generated, recipes, probes)
     _composed(tables, generated, recipes, probes)
     for name, change in changes.items():
-        if name != "comment":
+        if name in tables:
             architecture_tables.change(tables[name], change)
     for name in recipes["approximate"]:
-        tables[name]["approximate"] = True
+        if name in tables:
+            tables[name]["approximate"] = True
     for name, table in tables.items():
         if not table.get("parts"):
             architecture_defaults.describe(table, probes["base"].get(name, {}), recipes["tables"].get(name, {}))
-    lines = [
-        json.dumps(_ordered(tables[name]), separators=(",", ":")) for name in sorted(tables) if ":whole" not in name
-    ]
-    (DATA / "architectures.jsonl").write_text("\n".join(lines) + "\n")
-    print(len(lines), "tables")
+    path = DATA / "architectures.jsonl"
+    lines = {json.loads(line)["model_type"]: line for line in path.read_text().splitlines()} if only else {}
+    for name in tables:
+        if ":whole" not in name:
+            lines[name] = json.dumps(_ordered(tables[name]), separators=(",", ":"))
+    path.write_text("\n".join(lines[name] for name in sorted(lines)) + "\n")
+    print(len(tables), "tables written of", len(lines))
 
 
 def _read(name: str) -> Table:
@@ -102,8 +115,8 @@ def _probe_configs(model_type: str, table: Table, probes: Table) -> list[tuple[T
 
 
 def _ordered(table: Table) -> Table:
-    keys = ("model_type", "extends", "class", "auto_class", "approximate", "norm", "variants", "alias", "defaults", "derive", "let",
-            "stacks", "parts", "tensors")  # fmt: skip
+    keys = ("model_type", "extends", "class", "auto_class", "approximate", "norm", "variants", "alias", "defaults",
+            "derive", "let", "stacks", "parts", "tensors")  # fmt: skip
     return {key: table[key] for key in keys if table.get(key)}
 
 

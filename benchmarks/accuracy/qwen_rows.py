@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpulint.job import Adapter, Inference, Job, Quantization, Zero
 
-from .case import Case, Inexpressible, Row, hardware, measured_bytes, versions
+from .case import GIB, Case, Inexpressible, Row, hardware, measured_bytes, versions
 from .figures import COUNTERS
 
 GROUP = 128
@@ -45,18 +45,25 @@ def generation(row: Row, prompt: int, new: int) -> Job:
 
 
 def readme_inference(row: Row) -> Case:
-    """The first Qwen's remote code: full-prompt logits in float32, a cache that torch.cat grows."""
+    """The first Qwen's remote code: the whole prompt's logits, and a cache of tuples that torch.cat grows.
+
+    The unit is GiB (the script divides by 1024^3, the row's `counter`): 144.69 GB would be less than the 72B model's
+    weights and cache. The figures of 7B and 14B are those that the README of its commit fc57dea (2023-09) gives for
+    "encoding 2048 tokens as context (and generating single token)".
+    """
     if row["kv_cache_dtype"] == "int8":
         raise Inexpressible("Qwen's int8 cache with its own kernels: no such kv_cache_dtype in transformers")
     if row["seq_len"] is None:
         raise Inexpressible("the length of the prompt is not stated, and neither is the counter")
-    job = generation(row, row["seq_len"], row["gen_len"])
+    encoded = any(size in row["id"] for size in ("-7b-", "-14b-"))
+    job = generation(row, row["gen_len"], 1) if encoded else generation(row, row["seq_len"], row["gen_len"])
     job.attention = "flash_attention_2" if row["attn_impl"].startswith("flash") else "eager"
     job.versions = {"transformers": "4.32.0", "torch": "2.0.1"}
     figure = COUNTERS.get(row["counter_class"], "process")
     if row["scope"].startswith("SUM") and row["n_gpus"] > 1:
         figure = "allocated summed"
-    return Case(row["id"], row["source_group"], job, figure, measured_bytes(row), None, True, row["confidence"])
+    measured = row["measured_value"] * GIB
+    return Case(row["id"], row["source_group"], job, figure, measured, None, True, row["confidence"])
 
 
 def readme_finetune(row: Row) -> Case:

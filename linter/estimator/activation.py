@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .ops import add, mul, power, scale, shift, to, unary
+from .ops import add, leaf, mul, power, scale, shift, sub, to, unary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .modules import Modules
     from .tensor import Tensor
 
 
@@ -60,6 +61,53 @@ def gelu_bloom(x: Tensor) -> Tensor:
         return (tape.new(n, e),)
 
     y.node = tape.node((x,), back)
+    return y
+
+
+def xielu(modules: Modules) -> Callable[[Tensor], Tensor]:
+    """xIELU in Python, with two trained numbers (Apertus, `_xielu_python`); autocast runs expm1 in float32."""
+    positive, negative = modules.leaf("alpha_p"), modules.leaf("alpha_n")
+    assert positive is not None
+    assert negative is not None
+
+    def both(x: Tensor) -> Tensor:
+        tape = x.storage.tape
+        wide = 4 if tape.autocast else x.e
+        first, second = (unary(to(leaf(tape, module.weight), wide)) for module in (positive, negative))
+        second = shift(second)
+        chosen = tape.new(x.n, 1)
+        above = add(mul(mul(x, first), x), scale(x))
+        below = unary(to(lesser(x), wide), save_input=False, save_output=True)
+        below = add(mul(sub(below, x), second), scale(x))
+        return where(chosen, above, below)
+
+    return both
+
+
+def lesser(x: Tensor) -> Tensor:
+    """torch.minimum with a constant: saves x; backward halves the gradient where both are equal, then masks it."""
+    tape, n, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+
+    def back(_: Tensor, _kept: object = x.storage) -> tuple[Tensor]:
+        equal, half = tape.new(n, 1), tape.new(n, e)
+        result = tape.new(n, e)
+        del equal, half
+        return (result,)
+
+    y.node = tape.node((x,), back)
+    return y
+
+
+def where(chosen: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """torch.where: saves the mask; each operand gets a masked copy of the gradient."""
+    tape, n, e = a.storage.tape, a.n, max(a.e, b.e)
+    y = tape.new(n, e)
+
+    def back(_: Tensor, _kept: object = chosen) -> tuple[Tensor, Tensor]:
+        return tape.new(n, e), tape.new(n, e)
+
+    y.node = tape.node((a, b), back)
     return y
 
 

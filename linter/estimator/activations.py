@@ -47,12 +47,12 @@ def layer_kinds(s: Setting) -> tuple[list[int], list[int]]:
     return kinds, assigned
 
 
-def replay(s: Setting, kinds: list[int]) -> Tape:
+def replay(s: Setting, kinds: list[int], tape: Tape | None = None) -> Tape:
     """One forward and backward pass of a model that has one layer of each kind.
 
     Segments: 0 before the layers, 1.. the layers, then the final norm with the head, then the loss.
     """
-    tape = s.tape()
+    tape = tape or s.tape()
     outside = s.modules(None)
     tape.enter(0)
     ids, labels = tape.new(s.rows, 8), tape.new(s.rows, 8)

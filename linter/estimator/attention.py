@@ -8,8 +8,8 @@ from . import liger
 from .adapters import project
 from .indexing import repeat, select, split, window
 from .kernels import attend
-from .norms import NORMS
-from .ops import relayout, scale
+from .norms import NORMS, inner_norm
+from .ops import contiguous, mul, relayout, scale, to, unary
 from .rope import ROPES
 from .tensor import Tensor
 
@@ -25,24 +25,49 @@ def attention(
     x: Tensor, modules: Modules, s: Setting, table: Table, mask: Tensor | None, at: Heads, turn: str
 ) -> Tensor:
     """softmax(q k') v and its output projection; `turn` names the rotary embedding of this layer."""
+    if s.traits.output_gate == "query":
+        return _gated(x, modules, s, table, mask, at, turn)
     fused = modules.role("qkv")
     whole = project(x, fused, s.rows) if fused else None
     q, k, v = _separate(x, modules, s, at) if whole is None else _fused(whole, s, at)
+    gate = project(x, modules.named["self_attn.gate_proj"], s.rows) if s.traits.output_gate == "projection" else None
     if turn != "none" and "rope" in s.fused:
         q, k = liger.rope(q, k, table, s.traits.qkv == "slices")
     elif turn != "none":
         turned = ROPES[turn](q, k, table)
         q, k = turned
         del turned
-    if s.traits.norm_at == "rope":
+    if s.traits.norm_at == "rope" and turn == "none" and s.traits.unturned == "list":
+        q = to(scale(to(q, 4)), q.e)
+    elif s.traits.norm_at == "rope":
         norm = head_norm(s)
         first, second = _head_norms(modules)
         q = norm(q, first, s.rows * at.heads)
         k = norm(k, second, s.rows * at.kv_heads)
     y = attend(s.attention, q, k, v, mask, at)
+    if gate is not None:
+        y = mul(y, unary(gate, save_input=False, save_output=True))
+    y = inner_norm(y, modules, "attn_sub_norm", s)
     y = project(y, modules.need("o"), s.rows)
     del whole
     return y
+
+
+def _gated(
+    x: Tensor, modules: Modules, s: Setting, table: Table, mask: Tensor | None, at: Heads, turn: str
+) -> Tensor:
+    """Qwen3-Next's: the second half of the query projection, through a sigmoid, multiplies the output."""
+    norm, (first, second) = head_norm(s), _head_norms(modules)
+    size = s.rows * at.heads * at.head_dim
+    q, gate = split(project(x, modules.need("q"), s.rows), (size, size))
+    gate = contiguous(gate)
+    q = norm(q, first, s.rows * at.heads)
+    k = norm(relayout(project(x, modules.need("k"), s.rows)), second, s.rows * at.kv_heads)
+    v = project(x, modules.need("v"), s.rows)
+    q, k = ROPES[turn](q, k, table)
+    y = attend(s.attention, q, k, v, mask, at)
+    y = mul(y, unary(gate, save_input=False, save_output=True))
+    return project(y, modules.need("o"), s.rows)
 
 
 def head_norm(s: Setting) -> Norm:

@@ -46,7 +46,9 @@ def route(x: Tensor, modules: Modules, s: Setting) -> tuple[Tensor, Tensor]:
         return _wide_router(x, router, s, kind == "sigmoid")
     if kind == "softmax_forced":
         return _forced_router(x, router, s)
-    if router.a is not None and s.release.grouped_experts:
+    if kind == "softmax_float":
+        logits = linear_wide(to(x, 4), to(leaf(x.storage.tape, router.weight), 4), s.rows)
+    elif router.a is not None and s.release.grouped_experts:
         weight = merged(router, x.storage.tape, s.autocast or router.weight.e)
         assert not isinstance(weight, Parameter)
         logits = linear_wide(x, weight, s.rows)
@@ -170,6 +172,8 @@ def _bias(modules: Modules, name: str, weight: Tensor | Parameter, index: Tensor
 def _gate(both: Tensor, s: Setting) -> Tensor:
     if s.traits.gate == "clamped":
         return _clamped(both)
+    if s.traits.gate == "plain":
+        return activation(s.activation)(both)
     first, second = split(both, (both.n // 2, both.n // 2))
     return mul(activation(s.activation)(first), second)
 

@@ -11,8 +11,9 @@ from .estimate import Assumption, Estimate, PerGpu, Phase, Term
 from .inference_assumptions import inference_assumptions
 from .kv_cache import cache_bytes, fullest_stage, layer_bytes, layer_caches
 from .parameters import allocated, base_dtype, effective_quantization, parameters
-from .prefill import prefill_activations, prefill_logits, rotary_tables, unpacking
-from .storage import dtype_bytes, packing
+from .prefill import held_logits, prefill_activations, prefill_logits, rotary_tables
+from .storage import dtype_bytes
+from .unpacking import largest_packed, unpacking
 from .verdict import capacity, verdict
 from .versions import older
 
@@ -25,13 +26,24 @@ if TYPE_CHECKING:
     from .kv_cache import LayerCache
     from .parameters import Parameter
 
+_TUPLES = {
+    **dict.fromkeys(("bloom", "gemma2"), "4.44"),
+    **dict.fromkeys(("codegen", "falcon", "gpt_neo", "gpt_neox", "gptj", "git"), "4.45"),
+    "opt": "4.51",
+    **dict.fromkeys(("gpt2", "biogpt"), "4.53"),
+    **dict.fromkeys(("mpt", "gpt_bigcode", "xglm", "ctrl"), "4.54"),
+}
+"""The first release whose class of the model takes a Cache, where that is later than 4.42."""
+
 
 def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     """The Estimate of `generate` on the GPU that holds most.
 
     load      weights, and what packing them needs
     prefill   weights + cache of the prompt + the widest layer, or the logits, whichever is larger
-    decode    weights + cache of prompt and answer + one layer's keys again, while torch.cat grows them by a token
+    decode    weights + cache of prompt and answer + one layer's keys again, while torch.cat grows them by a token;
+              before 4.42 the whole cache again, which `generate` passed on as tuples, and in the first step the
+              prompt's logits, which it had not dropped
 
     Batch, prompt or answer length that nobody states are taken as 1, 1 and 0: a lower bound, whose verdict is at
     most `exceeds`.
@@ -44,10 +56,11 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     element = compute_bytes(job, model)
     tables = rotary_tables(model, job, element)
     tails = unsplit_tails(job, model, found)
+    resident = round(unpacking(job, model).resident * largest_packed(found))
     fixed = {
         "weights": allocated(item for item in found if item.part in ("base", "buffer")) + tails,
         "adapter": allocated(item for item in found if item.part in ("adapter", "copy")),
-        "buffers": runtime.allocated_workspace(job, gpu) + tables,
+        "buffers": runtime.allocated_workspace(job, gpu) + tables + resident,
     }
     caches = layer_caches(model)
     width = cache_bytes(given.kv_cache_dtype, "float32" if element > 2 else "bfloat16")
@@ -55,8 +68,8 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     split = _Cache(caches, width, tensor, pipeline, expanded(job, model))
     phases = [
         Phase("load", {**fixed, "buffers": _loading(job, model, found)}),
-        _prefill(job, model, fixed, split.size(batch, prompt), batch, prompt, element, found),
-        _decode(model, fixed, split, batch, prompt + answer, element),
+        _prefill(job, model, fixed, split.size(batch, prompt), batch, prompt, element),
+        _decode(job, model, fixed, split, batch, prompt, answer, element, found),
     ]
     peak = max(phases, key=lambda phase: phase.allocated)
     per_gpu, overhead = _tiers(job, model, gpu, peak, batch * prompt, element, bounded)
@@ -158,13 +171,9 @@ def _prefill(
     batch: int,
     prompt: int,
     element: float,
-    found: Sequence[Parameter],
 ) -> Phase:
-    quantization = effective_quantization(job, model)
-    layout = packing(quantization) if quantization is not None else None
-    packed = max((item.size for item in found if item.packed), default=0)
-    unpacked = unpacking(packed, batch * prompt, layout.bits if layout is not None else None)
-    activations = prefill_activations(model, job, batch, prompt, element) + unpacked
+    unpacked = unpacking(job, model).at(batch * prompt)
+    activations = prefill_activations(model, job, batch, prompt, element, unpacked)
     logits, beside = prefill_logits(model, job, batch, prompt, element)
     split = {**fixed, "kv_cache": cache}
     if logits + beside > activations:
@@ -172,13 +181,41 @@ def _prefill(
     return Phase("prefill", {**split, "activations": activations, "logits": 0})
 
 
-def _decode(model: Model, fixed: dict[str, int], split: _Cache, batch: int, tokens: int, element: float) -> Phase:
+def _decode(
+    job: Job,
+    model: Model,
+    fixed: dict[str, int],
+    split: _Cache,
+    batch: int,
+    prompt: int,
+    answer: int,
+    element: float,
+    found: Sequence[Parameter],
+) -> Phase:
+    """The last step, or the first where the prompt's logits held through it outweigh what the cache grows by."""
     logits = round((element + 4) * batch * model.shape.vocabulary)
-    growing = split.growing(batch, tokens)
-    components = {**fixed, "kv_cache": split.size(batch, tokens)}
-    if logits > growing:
-        return Phase("decode", {**components, "logits": logits, "activations": 0})
-    return Phase("decode", {**components, "activations": growing, "logits": 0})
+    unpacked = round(unpacking(job, model).at(batch).making * largest_packed(found))
+    last = prompt + answer
+    if not passed_as_tuples(job, model):
+        growing = max(split.growing(batch, last), unpacked)
+        components = {**fixed, "kv_cache": split.size(batch, last)}
+        if logits > growing:
+            return Phase("decode", {**components, "logits": logits, "activations": 0})
+        return Phase("decode", {**components, "activations": growing, "logits": 0})
+    first = split.size(batch, prompt) + split.size(batch, prompt + 1) + held_logits(model, job, batch, prompt, element)
+    cache = split.size(batch, last - 1) + split.size(batch, last)
+    if first > cache:
+        cache, logits = first - (held := held_logits(model, job, batch, prompt, element)), logits + held
+    return Phase("decode", {**fixed, "kv_cache": cache, "logits": logits, "activations": unpacked})
+
+
+def passed_as_tuples(job: Job, model: Model) -> bool:
+    """Whether `generate` holds the cache of the last step while a step makes its own by torch.cat.
+
+    It did where the cache was passed on as tuples: before 4.42 for all models, in some for longer
+    (generation/utils.py `_supports_default_dynamic_cache`, the models' `_supports_cache_class`).
+    """
+    return older(job.versions.get("transformers"), _TUPLES.get(model.model_type, "4.42"))
 
 
 def _loading(job: Job, model: Model, found: Sequence[Parameter]) -> int:

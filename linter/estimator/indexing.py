@@ -69,6 +69,27 @@ def window(x: Tensor, n: int) -> Tensor:
     return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0))
 
 
+def padded(x: Tensor, n: int) -> Tensor:
+    """torch.nn.functional.pad to `n` elements: a copy even where nothing is added, and so is its gradient."""
+    tape, was, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+    return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
+
+
+def assigned(whole: Tensor, part: Tensor) -> Tensor:
+    """whole[i] = part, in place. Backward copies the gradient of the whole and takes the part's out (CopySlices)."""
+    tape, n, e, size, width = whole.storage.tape, whole.n, whole.e, part.n, part.e
+    y = Tensor(whole.storage, n, e)
+
+    def back(_: Tensor) -> tuple[Tensor, Tensor]:
+        rest, piece = tape.new(n, e), tape.new(size, e)
+        zeros = tape.new(size, e)
+        del zeros
+        return rest, piece if width == e else tape.new(size, width)
+
+    return made(y, tape.node((whole, part), back, saves=0, makes=size * e))
+
+
 def pad(x: Tensor, n: int) -> Tensor:
     """A copy with zeros behind each head, `n` elements; backward is a window of the gradient."""
     tape, was = x.storage.tape, x.n

@@ -13,7 +13,7 @@ from .experts import feed_forward
 from .latent import latent_attention
 from .mixer import mixer
 from .norms import normed
-from .ops import add, add_to, dropout, gathered, scale, scattered
+from .ops import add, add_to, dropout, gathered, scale, scattered, to
 from .sharing import shared_layer
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class Layer:
         sinks = self.modules.leaf("sinks") if s.traits.sinks else None
         self.at: Heads = s.at(layer) if sinks is None else s.at(layer)._replace(sinks=sinks.weight)
         self.turn = s.turn(layer)
+        self.stores = s.stores(layer)
         self.mixing = any(self.modules.role(role) is not None for role in MIXING)
         self.single = not (self.mixing and any(self.modules.role(role) is not None for role in FEEDING))
 
@@ -54,6 +55,8 @@ class Layer:
         """The layer's output. State-space models and Nemotron-H have layers of one branch."""
         if self.single:
             branch = self.attention if self.mixing else self.mlp
+            if self.s.residual_float:
+                return add(to(x, 4), branch(self.norm(to(x, self.modules.named["norm"].weight.e), 0)))
             return add(x, branch(self.norm(x, 0)))
         return ORDERS[self.s.order](self, x)
 
@@ -191,6 +194,19 @@ class Layer:
         other = self.mlp(other)
         return add(add(other, branch), x)
 
+    def beside(self, x: Tensor) -> Tensor:
+        """Falcon-H1: a state space and attention of the same normed input, each scaled, then the MLP."""
+        residual = x
+        h = self.norm(x, 0)
+        first = scale(mixer(h, self.modules, self.s))
+        second = scale(self.attention(scale(h)))
+        h = add(first, second)
+        h = add(residual, h)
+        residual = h
+        h = self.norm(h, 2)
+        h = self.mlp(h)
+        return add(residual, h)
+
     def falcon(self, x: Tensor) -> Tensor:
         """Falcon: one or two norms of the input, the MLP's output takes the attention's in place."""
         residual = x
@@ -223,6 +239,7 @@ ORDERS: dict[str, Callable[[Layer, Tensor], Tensor]] = {
     "parallel": Layer.parallel,
     "parallel_residual": Layer.parallel_residual,
     "parallel_norms": Layer.parallel_norms,
+    "beside": Layer.beside,
     "falcon": Layer.falcon,
     "falcon_serial": Layer.falcon_serial,
 }

@@ -63,8 +63,12 @@ def head(h: Tensor, module: Linear, outside: Modules, rows: int, s: Setting) -> 
     projection = outside.leaf("project_out")
     if projection is not None:
         h = project(h, projection, rows)
+    if s.residual_float:
+        h = to(h, module.weight.e)
     logits = project(h, module, rows)
     mark(logits)
+    if s.traits.logits_float:
+        logits = to(logits, 4)
     if s.traits.logits_scale:
         logits = scale(logits)
     if s.config.get("final_logit_softcapping", s.traits.logits_softcap):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .ops import add_to, made, needs_gradient, to
+from .ops import add_to, made, needs_gradient, relayout, to
 from .tensor import Parameter, Tensor
 
 if TYPE_CHECKING:
@@ -27,6 +27,44 @@ def matmul(a: Tensor, b: Tensor, n: int) -> Tensor:
         return tape.new(an, ae) if ga else None, right
 
     return made(y, tape.node((a, b), back))
+
+
+def product(a: Tensor, b: Tensor, n: int) -> Tensor:
+    """torch.matmul of two activations in autocast's width, `n` elements."""
+    e = a.storage.tape.autocast
+    return matmul(to(a, e), to(b, e), n) if e else matmul(a, b, n)
+
+
+def einsum(a: Tensor, b: Tensor, n: int, copy_a: bool = True, copied_gradient: bool = False) -> Tensor:
+    """torch.einsum of two operands as one batched product: operands are laid out for it, gradients come as views.
+
+    `copied_gradient` where the result lies in another order than its gradient (aten/src/ATen/native/Linear.cpp).
+    """
+    left, right = arranged(a) if copy_a else a, arranged(b)
+    y = product(left, right, n)
+    return relayout(y) if copied_gradient else y
+
+
+def arranged(x: Tensor) -> Tensor:
+    """A copy in another layout whose gradient is a view of the copy's."""
+    tape, n, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+    return made(y, tape.node((x,), lambda g: (Tensor(g.storage, n, e, view=True),), saves=0))
+
+
+def solve(system: Tensor, b: Tensor) -> Tensor:
+    """torch.linalg.solve_triangular: saves the system and the solution; backward solves, multiplies, negates, cuts."""
+    tape, n, e, sn = system.storage.tape, b.n, b.e, system.n
+    y = tape.new(n, e)
+
+    def back(_: Tensor, _kept: object = (system.storage, y.storage)) -> tuple[Tensor, Tensor]:
+        right = tape.new(n, e)
+        left = tape.new(sn, e)
+        left = tape.new(sn, e)
+        left = tape.new(sn, e)
+        return left, right
+
+    return made(y, tape.node((system, b), back))
 
 
 def linear(x: Tensor, weight: Parameter, rows: int, bias: Parameter | None = None) -> Tensor:

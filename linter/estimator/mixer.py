@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .adapters import project
+from .delta import gated_delta
 from .ops import mul, unary
+from .selective import selective
+from .ssm import mamba2
 
 if TYPE_CHECKING:
     from .modules import Modules
@@ -21,6 +24,12 @@ def mixer(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     Counted: every projection of x with a saved output, one activation of the widest of them, and the product that
     the last projection reads. Convolution and scan states are left out.
     """
+    if s.traits.mixer == "delta":
+        return gated_delta(x, modules, s)
+    if s.traits.mixer.startswith("mamba2"):
+        return mamba2(x, modules, s)
+    if s.traits.mixer == "mamba":
+        return selective(x, modules, s)
     width = s.hidden
     found = [m for m in modules.named.values() if m.role in ROLES and m.weight.n > width]
     last = next((m for m in reversed(found) if m.out == width), None)

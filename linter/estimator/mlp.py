@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import liger
-from .activation import activation
+from .activation import activation, xielu
 from .adapters import project
 from .indexing import split
+from .norms import inner_norm
 from .ops import mul
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def dense(x: Tensor, modules: Modules, s: Setting, prefix: str) -> Tensor:
     """down(act(gate(x)) * up(x)), or down(act(up(x))); `prefix` selects the roles of shared experts."""
-    act = activation(s.activation)
+    act = xielu(modules) if s.activation == "xielu" else activation(s.activation)
     down = modules.need(prefix + "down")
     gate, up = modules.role(prefix + "gate"), modules.role(prefix + "up")
     fused = modules.role(prefix + "gate_up") or (gate if up is None else None)
@@ -36,6 +37,7 @@ def dense(x: Tensor, modules: Modules, s: Setting, prefix: str) -> Tensor:
         return project(product, down, s.rows)
     if gate is not None and up is not None:
         product = mul(act(project(x, gate, s.rows)), project(x, up, s.rows))
+        product = inner_norm(product, modules, "ffn_sub_norm", s)
         return project(product, down, s.rows)
     assert up is not None
     hidden = project(x, up, s.rows)

@@ -9,12 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import liger
+from .indexing import cat, split
 from .ops import layer_norm, leaf, mean, mul, power, rsqrt, shift, sub, to, widened
+from .tensor import Parameter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .modules import Linear
+    from .modules import Linear, Modules
     from .setting import Setting
     from .tensor import Tensor
 
@@ -39,6 +41,15 @@ def rms_wide(x: Tensor, module: Linear | None, rows: int) -> Tensor:
     variance = mean(power(wide), rows)
     wide = mul(wide, rsqrt(shift(variance)))
     return to(mul(wide, module.weight), e)
+
+
+def rms_cast(x: Tensor, module: Linear | None, rows: int) -> Tensor:
+    """Helium's and Nemotron-H's: times a float32 copy of the weight, then back."""
+    assert module is not None
+    wide = to(x, 4)
+    variance = mean(power(wide), rows)
+    wide = mul(wide, rsqrt(shift(variance)))
+    return to(mul(to(leaf(x.storage.tape, module.weight), 4), wide), x.e)
 
 
 def rms_bare(x: Tensor, _module: Linear | None, rows: int) -> Tensor:
@@ -99,6 +110,16 @@ def layer(x: Tensor, module: Linear | None, rows: int) -> Tensor:
     return layer_norm(wide, widened(tape, module.weight, e), widened(tape, module.bias, e), rows)
 
 
+def layer_each(x: Tensor, module: Linear | None, rows: int) -> Tensor:
+    """StableLM 2 12B: a LayerNorm of its own for every head, joined again; `module` has the weights of all."""
+    assert module is not None
+    tape, heads = x.storage.tape, module.out
+    e = 4 if tape.autocast else x.e
+    weight = Parameter(module.weight.n // heads, module.weight.e, module.weight.trainable)
+    parts = split(x, [x.n // heads] * heads)
+    return cat([layer_norm(to(part, e), widened(tape, weight, e), None, rows // heads) for part in parts])
+
+
 def layer_bare(x: Tensor, _module: Linear | None, rows: int) -> Tensor:
     """OLMo's: F.layer_norm over float32 without weights, then back."""
     return to(layer_norm(to(x, 4), None, None, rows), x.e)
@@ -122,18 +143,26 @@ def normed(x: Tensor, module: Linear | None, rows: int, s: Setting) -> Tensor:
     return NORMS[s.traits.norm](x, module, rows)
 
 
+def inner_norm(x: Tensor, modules: Modules, name: str, s: Setting) -> Tensor:
+    """BitNet: a norm before the last projection of a branch; x itself where the layer has none of that name."""
+    module = modules.leaf(name)
+    return x if module is None else normed(x, module, s.rows, s)
+
+
 BARE = ("rms_bare", "layer_bare")
 """Norms without a weight."""
 
 NORMS: dict[str, Norm] = {
     "rms": rms,
     "rms_wide": rms_wide,
+    "rms_cast": rms_cast,
     "rms_bare": rms_bare,
     "rms_nested": rms_nested,
     "rms_float": rms_float,
     "gemma": gemma,
     "cohere": cohere,
     "layer": layer,
+    "layer_each": layer_each,
     "layer_bare": layer_bare,
     "layer_plus_one": layer_plus_one,
 }

@@ -74,6 +74,13 @@ def relayout(x: Tensor) -> Tensor:
     return made(y, tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e))
 
 
+def summed(x: Tensor, n: int) -> Tensor:
+    """A sum to `n` elements whose dimension stays; its gradient is an expanded view."""
+    tape, was, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+    return made(y, tape.node((x,), lambda g: (Tensor(g.storage, was, e, view=True),), saves=0))
+
+
 def add(a: Tensor, b: Tensor | Parameter) -> Tensor:
     """a + b: nothing is saved, both get the gradient itself."""
     tape = a.storage.tape
@@ -81,9 +88,9 @@ def add(a: Tensor, b: Tensor | Parameter) -> Tensor:
     return made(y, tape.node((a, b), lambda g: (g, g), saves=0))
 
 
-def sub(a: Tensor, b: Tensor) -> Tensor:
-    """a - b: nothing is saved; b's gradient is a negated copy."""
-    tape, n, e = a.storage.tape, max(a.n, b.n), max(a.e, b.e)
+def sub(a: Tensor, b: Tensor, n: int = 0) -> Tensor:
+    """a - b, of `n` elements where that is more than either has: nothing is saved; b's gradient is a negated copy."""
+    tape, n, e = a.storage.tape, max(a.n, b.n, n), max(a.e, b.e)
     y = tape.new(n, e)
     back = (lambda g: (g, tape.new(g.n, g.e))) if b.node is not None else (lambda g: (g, None))
     return made(y, tape.node((a, b), back, saves=0))

@@ -186,6 +186,29 @@ def states(tensors: Sequence[Item], spec: Spec, job: Job) -> States:
     return States(kept, raw, paged, 0, temporary)
 
 
+def state_blocks(tensors: Sequence[Item], spec: Spec, job: Job) -> list[tuple[int, int]]:
+    """(bytes, how many) of the tensors that `states` counts as allocated, before rounding."""
+    if spec.host:
+        return []
+    found = []
+    for item in tensors:
+        for count, dtype in _pieces(item, spec, job):
+            if not spec.paged or min(item.size, count) < PAGED_FROM:
+                found.append((int(-(-count * dtype_bytes(dtype) // 1)), item.copies))
+    return found
+
+
+def step_blocks(tensors: Sequence[Item], spec: Spec) -> list[tuple[int, int]]:
+    """(bytes, how many) of the temporaries that one step allocates: copies of a group's tensors, or one block."""
+    if not spec.foreach or spec.in_backward:
+        return [(_temporary(tensors, spec), 1)]
+    groups: dict[tuple[bool, str], list[tuple[int, int]]] = {}
+    for item in tensors:
+        size = int(item.size * dtype_bytes(item.dtype))
+        groups.setdefault((item.decay, item.dtype), []).append((size, spec.foreach * item.copies))
+    return max(groups.values(), key=lambda sizes: sum(size * count for size, count in sizes), default=[])
+
+
 def _pieces(item: Item, spec: Spec, job: Job) -> list[tuple[float, str]]:
     """(elements, dtype) of each tensor that one copy of `item` adds to the optimizer's state."""
     if spec.rest and not _main(item, spec):

@@ -15,6 +15,7 @@ from .versions import older
 if TYPE_CHECKING:
     from ..job import Job
     from ..models.model import Model
+    from .unpacking import Unpacking
 
 _UNFUSED = frozenset({"gelu_new", "gelu_fast", "gelu_python", "quick_gelu", "gelu_accurate"})
 """Activations that Transformers writes out in torch operations (transformers/activations.py)."""
@@ -24,12 +25,16 @@ _TABLED = frozenset(
 )
 """Model types whose attention layers each kept rotary tables for every position (transformers 4.40)."""
 
-_DEQUANTISED_ROWS = 1536
-"""bitsandbytes 0.50 multiplies with packed 4-bit weights up to so many rows and unpacks the weight above."""
+_BORN = {"qwen2": "4.37"}
+"""The first release of model types that earlier versions ran as remote code of their authors."""
 
 
-def prefill_activations(model: Model, job: Job, batch: int, length: int, element: float) -> int:
+def prefill_activations(
+    model: Model, job: Job, batch: int, length: int, element: float, unpacked: Unpacking | None = None
+) -> int:
     """Bytes alive in the widest layer while `batch` prompts of `length` tokens go through.
+
+    `unpacked` says what the kernels of packed weights take.
 
     The model's loop holds the embeddings and the layer's input; the layer its residual and its normalised input.
     MLP half: 4 e T h + the MLP's own. Attention half: 3 e T h + the attention's own. Beside them ids (8 T) and the
@@ -41,24 +46,31 @@ def prefill_activations(model: Model, job: Job, batch: int, length: int, element
     if any(tensor.role == "position" for tensor in model.tensors):
         held += stream + element * length * shape.hidden
     widest = max(
-        held + mlp_bytes(model, job, tokens, element),
+        held + mlp_bytes(model, job, tokens, element, unpacked),
         3 * stream + attention_bytes(model, job, batch, length, element),
     )
     return round(widest + 8 * tokens + 2 * element * length * shape.head_dim)
 
 
-def mlp_bytes(model: Model, job: Job, tokens: int, element: float) -> float:
+def mlp_bytes(model: Model, job: Job, tokens: int, element: float, unpacked: Unpacking | None = None) -> float:
     """Bytes of one MLP beside its input.
 
     Gated: act(gate), up and their product, 3 e T f. Plain: the projection and its activation, 2 e T f; 4 e T f where
-    the activation is written out. Experts: gate and up in one (2), act(gate), product and the gathered input,
-    e T K (4 f + h), router 4 T E; before transformers 5 one expert at a time, with its share of the tokens.
+    the activation is written out. A packed weight adds its h f elements: while it is unpacked beside act(gate) or the
+    activation, e T f, while it multiplies beside the output too, 2 e T f or, in a plain MLP, e T (f + h).
+    Experts: gate and up in one (2), act(gate), product and the gathered input, e T K (4 f + h), router 4 T E; before
+    transformers 5 one expert at a time, with its share of the tokens.
     """
     shape = model.shape
     dense = 0.0
     if len(shape.sparse_layers) < shape.layers:
         copies = 3 if shape.mlp == "gated" else 4 if _activation(model) in _UNFUSED else 2
         dense = copies * element * tokens * shape.intermediate
+        if unpacked:
+            beside = 2 * shape.intermediate if shape.mlp == "gated" else shape.intermediate + shape.hidden
+            weight = shape.hidden * shape.intermediate
+            making = element * tokens * shape.intermediate + unpacked.making * weight
+            dense = max(dense, making, element * tokens * beside + unpacked.using * weight)
     if not shape.experts:
         return dense
     rows = tokens * max(1, shape.experts_per_token)
@@ -110,7 +122,7 @@ def prefill_logits(model: Model, job: Job, batch: int, length: int, element: flo
 
     Since 4.45 `generate` asks for the last token's logits only, e b V, and takes a float32 copy of them, 4 b V.
     Where the whole prompt's are made (older versions, or a forward of one's own) they are e T V, and before 4.46 also
-    their float32 copy, 4 T V, beside the last hidden state, e T h.
+    their float32 copy, 4 T V, beside the last hidden state, e T h. Remote code from before a model's class makes none.
     """
     shape, tokens = model.shape, batch * length
     version = job.versions.get("transformers")
@@ -119,8 +131,21 @@ def prefill_logits(model: Model, job: Job, batch: int, length: int, element: flo
         full = older(version, "4.45")
     if not full:
         return round((element + 4) * batch * shape.vocabulary), 0
-    width = element + (4 if older(version, "4.46") else 0)
+    width = element + (4 if older(version, "4.46") and not _remote(model, version) else 0)
     return round(width * tokens * shape.vocabulary), round(element * tokens * shape.hidden)
+
+
+def held_logits(model: Model, job: Job, batch: int, length: int, element: float) -> int:
+    """Bytes of the prompt's logits that `generate` still holds in its second pass; 0 from 4.42 on (`del outputs`)."""
+    version = job.versions.get("transformers")
+    if not older(version, "4.42"):
+        return 0
+    return round((element if _remote(model, version) else 4) * batch * length * model.shape.vocabulary)
+
+
+def _remote(model: Model, version: str | None) -> bool:
+    """Whether a version is older than its class for the model, which then ran as its authors' code."""
+    return model.model_type in _BORN and older(version, _BORN[model.model_type])
 
 
 def rotary_tables(model: Model, job: Job, element: float) -> int:
@@ -130,13 +155,7 @@ def rotary_tables(model: Model, job: Job, element: float) -> int:
     `_set_cos_sin_cache`; 4.46 models/qwen2/modeling_qwen2.py.
     """
     shape = model.shape
-    if not older(job.versions.get("transformers"), "4.45") or model.model_type not in _TABLED:
+    version = job.versions.get("transformers")
+    if not older(version, "4.45") or model.model_type not in _TABLED or _remote(model, version):
         return 0
     return round(2 * element * (shape.max_positions or 0) * shape.head_dim * shape.layers)
-
-
-def unpacking(largest_packed: int, tokens: int, bits: float | None) -> int:
-    """Bytes of the 16-bit copy of the largest 4-bit weight, made for one product of many rows; 0 for few rows."""
-    if bits is None or bits > 4 or tokens <= _DEQUANTISED_ROWS:
-        return 0
-    return 2 * largest_packed

@@ -52,6 +52,12 @@ def _half_cast(x: Tensor, table: Table) -> Tensor:
     return to(_half(x, table), x.e)
 
 
+def half_fresh(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
+    """All features, with cos and sin laid out anew in every layer (Helium)."""
+    table = _fresh(table)
+    return _half(q, table), _half(k, table)
+
+
 def half_wide(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
     """On float32 copies, back in the operands' width (Cohere)."""
     wide_q, wide_k = to(q, 4), to(k, 4)
@@ -149,6 +155,7 @@ def none(q: Tensor, k: Tensor, _table: Table) -> tuple[Tensor, Tensor]:
 
 ROPES: dict[str, Rope] = {
     "half": _each(_half),
+    "half_fresh": half_fresh,
     "half_cast": _each(_half_cast),
     "half_wide": half_wide,
     "half_wide_late": half_wide_late,

@@ -65,6 +65,7 @@ class Setting:
         self.attention_dropout = self.dropout(self.traits.attention_dropout)
         self.residual_dropout = self.dropout(self.traits.residual_dropout)
         self.embedding_dropout = self.dropout(self.traits.embedding_dropout)
+        self.residual_float = self.traits.residual_float and bool(self.config.get("residual_in_fp32", True))
         self.softcap = bool(self.traits.softcap and self.config.get(self.traits.softcap, True))
         self.dtype_width = _sharded_width(job)
         self.items = parameters(job, model)
@@ -129,9 +130,9 @@ class Setting:
         dims = {slides: d for d, slides in zip(self._varied[0], (w is not None for w in self.windows), strict=True)}
         return (dims.get(False, self.head_dim), dims.get(True, self.head_dim))
 
-    def tape(self) -> Tape:
+    def tape(self, kind: type[Tape] = Tape) -> Tape:
         """An empty tape under this job's autocast."""
-        tape = Tape()
+        tape = kind()
         tape.autocast = self.autocast
         tape.accumulated = self.job.gradient_accumulation_steps > 1
         return tape
@@ -147,15 +148,31 @@ class Setting:
 
     def turn(self, layer: int) -> str:
         """The rotary embedding of a layer; some models leave it out of full-attention layers."""
+        if self.traits.unturned == "list" and not self._turned(layer):
+            return "none"
         slides = any(window is not None for window in self.windows)
         if self.traits.unturned == "full" and slides and self.windows[layer] is None:
             return "none"
         return self.traits.rope
 
+    def _turned(self, layer: int) -> bool:
+        """Llama 4 and SmolLM3: `no_rope_layers` has a 0 for layers without, by default every fourth."""
+        stated = self.config.get("no_rope_layers")
+        if isinstance(stated, list) and layer < len(stated):
+            return bool(stated[layer])
+        return (layer + 1) % int(self.config.get("no_rope_layer_interval") or 4) != 0
+
     def kind(self, layer: int) -> object:
         """What tells layers apart: the kind of attention and MLP, and which of its weights are trained or adapted."""
         signature = self._signatures.get(layer)
-        return (self.windows[layer], self.layer_types[layer] if self.layer_types else "", signature)
+        kind = self.layer_types[layer] if self.layer_types else ""
+        return (self.windows[layer], kind, signature, self.turn(layer), self.stores(layer))
+
+    def stores(self, layer: int) -> bool:
+        """Whether later layers read this one's keys and values: the last of its type before those that share."""
+        shared = int(self.config.get("num_kv_shared_layers") or 0)
+        own = self.total_layers - shared
+        return bool(shared and self.layer_types) and layer < own and self.layer_types[layer] not in self.layer_types[layer + 1 : own]
 
     def _sign(self) -> dict[int, int]:
         signatures: dict[int, int] = {}

@@ -110,7 +110,7 @@ def _route(x: Tensor, modules: Modules, s: Setting) -> tuple[Tensor, Tensor]:
 def share(layer: Layer, k: Tensor, v: Tensor) -> None:
     """Keep keys and values for later layers of the same type; of a checkpointed layer, without their graph."""
     tape = k.storage.tape
-    if tape.again:
+    if tape.again or not layer.stores:
         return
     if not tape.recording:
         k, v = Tensor(k.storage, k.n, k.e), Tensor(v.storage, v.n, v.e)

@@ -4,69 +4,79 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .allocator import ROUNDING, Reserved
+from ..units import MIB
+from . import replay
+from .allocator import OutOfMemory, Policy, segments
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from ..job import Job
+    from .replay import Plan
+    from .trace import Trace
 
-    from .estimate import Phase
+DEVIATION = 0.22
+"""Share of what comes and goes by which the replay may be too low.
 
-RESIDENT = ("weights", "adapter", "kv_cache")
-
-ALLOWANCE = 4
-"""The part of what comes and goes that may be scattered, one in so many."""
-
-STEP = ("forward", "loss", "backward", "optimizer_step")
-"""The phases that alternate in every step; an evaluation runs on blocks that training does not ask for meanwhile."""
-
-
-class Apart(NamedTuple):
-    """Bytes if no kind of tensor ever used the freed blocks of another kind: what stays, and what comes and goes."""
-
-    static: int
-    transient: int
-
-    @property
-    def total(self) -> int:
-        """Both together."""
-        return self.static + self.transient
+221 recorded training runs of the memory oracle, each replayed request by request (`sim_peak_reserved`), against the
+shortened replay here: in 97.5 % of them they reserve at most so much more, in 97.5 % at most 0.20 less, half of them
+within 0.02.
+"""
 
 
-def apart(phases: Sequence[Phase], optimizer: int) -> Apart:
-    """Static bytes, and of every other component the most that any instant of a step holds, added up.
+def policy(job: Job) -> Policy:
+    """The job's allocator settings."""
+    given = job.allocator
+    split = given.max_split_size_mb
+    return Policy(
+        given.expandable_segments, None if split is None else split * MIB, given.roundup_power2_divisions or 0
+    )
 
-    Components: gradients, step temporaries, activations, logits, buffers. `optimizer` is what the optimizer keeps
-    between steps.
+
+class Held(NamedTuple):
+    """Bytes reserved over a run, whatever the card: `expected`, `low`, `high`; and what a smaller card leaves of them.
+
+    found, plan, rules   what was replayed, None where nothing could be
+    margin               bytes by which the replay may be too low
     """
-    steps = [phase.components for phase in phases if phase.name in STEP]
-    static = max(_resident(split) for split in steps) + optimizer
-    kinds = {name for split in steps for name in split} - {*RESIDENT, "optimizer"}
-    temporary = max(split["optimizer"] - optimizer for split in steps)
-    return Apart(static, max(0, temporary) + sum(max(split.get(name, 0) for split in steps) for name in kinds))
+
+    expected: int
+    low: int
+    high: int
+    margin: int = 0
+    found: Trace | None = None
+    plan: Plan | None = None
+    rules: Policy = Policy()
+
+    def within(self, limit: int) -> int | None:
+        """Bytes reserved where the driver has no more than `limit`; None where the run fails then.
+
+        Before it fails torch gives every wholly free segment back and tries again, so a run that could grow beyond
+        the card need not fail.
+        """
+        if self.expected <= limit:
+            return self.expected
+        if self.found is None or self.plan is None or self.low > limit:
+            return None
+        try:
+            return max(self.low, replay.reserved(self.found, self.plan, self.rules, limit))
+        except OutOfMemory:
+            return None
 
 
-def reserved(allocated: int, kinds: Apart, *, streams: bool) -> Reserved:
-    """What torch.cuda.max_memory_reserved() reports for a peak of `allocated` bytes.
+def packed(allocated: int, others: int = 0) -> Held:
+    """Every freed block is used again: `allocated` in whole segments; nothing was replayed."""
+    low = segments(allocated)
+    return Held(max(low, segments(others)), low, max(low, segments(others)))
+
+
+def reserved(job: Job, found: Trace, plan: Plan, allocated: int, transient: int) -> Held:
+    """What torch.cuda.max_memory_reserved() reports for a peak of `allocated` bytes, `transient` of which come and go.
 
     low        `allocated` in whole 2 MiB segments: every freed block is used again
-    expected   one stream: half way to `kinds` apart, since they share blocks as far as their sizes allow; several
-               streams (FSDP, ZeRO): apart, since the allocator never gives a block of one stream to another
-    high       as far beyond apart as that is beyond `allocated`, and at least a quarter of what comes and goes
-
-    Tensors of 10 MiB and more have segments of their own, which are not merged, so gradients do not fit where larger
-    activations were split and the other way round (c10/cuda/CUDACachingAllocator.cpp). The quarter is an allowance for
-    blocks of one kind that are too scattered for the next request of the same kind.
+    expected   two steps replayed through the allocator's rules (replay.py)
+    high       DEVIATION of what comes and goes above it
     """
-    gap = max(0, kinds.total - allocated)
-    low = _segments(allocated)
-    expected = _segments(allocated + (gap if streams else gap // 2))
-    beyond = max(gap, kinds.transient // ALLOWANCE)
-    return Reserved(expected, low, max(expected, _segments(allocated + gap + beyond)) + ROUNDING)
-
-
-def _resident(split: Mapping[str, int]) -> int:
-    return sum(split.get(name, 0) for name in RESIDENT)
-
-
-def _segments(size: int) -> int:
-    return -(-size // ROUNDING) * ROUNDING
+    rules = policy(job)
+    low = segments(allocated)
+    expected = max(low, replay.reserved(found, plan, rules))
+    margin = int(DEVIATION * max(0, transient))
+    return Held(expected, low, expected + margin, margin, found, plan, rules)

@@ -37,7 +37,11 @@ class Event(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """Bytes alive and gradients made where a segment begins."""
+    """Bytes alive and gradients made where a segment begins.
+
+    In backward, without the gradients that wait for what came before the layers: they are there once, however many
+    layers add to them.
+    """
 
     live: int
     logits: int
@@ -46,6 +50,8 @@ class Bound(NamedTuple):
 
 class Tape:
     """Bytes alive, the peak of each segment, and the graph that backward will run."""
+
+    storage = Storage
 
     def __init__(self) -> None:
         self.live = 0
@@ -64,6 +70,8 @@ class Tape:
         self._saved = 0
         self._stop: int | None = None
         self._trail = 0
+        self._outside = 0
+        self._waiting = 0
         self._recomputing = False
         self._kept: list[Storage] | None = None
         self._outputs: list[Tensor] | None = None
@@ -86,7 +94,7 @@ class Tape:
         if self.live > self._peak:
             self._peak = self.live
             self._peak_logits = self.logits
-        return Tensor(Storage(self, size, logits), n, e)
+        return Tensor(self.storage(self, size, logits), n, e)
 
     def scratch(self, size: int) -> None:
         """Bytes that a kernel allocates and frees within one call."""
@@ -110,7 +118,10 @@ class Tape:
         self._close()
         self._segment = segment
         self._backward = backward
-        self.begins.setdefault((segment, backward), Bound(self.live, self.logits, self.gradients))
+        if backward and segment > 0:
+            self._waiting = self._outside
+        live = self.live - (self._waiting if backward and segment >= 0 else 0)
+        self.begins.setdefault((segment, backward), Bound(live, self.logits, self.gradients))
 
     def _close(self) -> None:
         if self._segment >= 0:
@@ -312,6 +323,8 @@ class Tape:
             node.buffers = [None] * node.slots
         old = node.buffers[slot]
         if old is None:
+            if node.segment == 0:
+                self._outside += gradient.storage.size
             node.buffers[slot] = gradient
             gradient.storage.holders += 1
             return

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 
 from ..job import Parallelism
 from . import assumptions, evaluation, host, reference, rollout, runtime, slack
+from .allocator import segments
 from .estimate import Estimate, NotEstimable, PerGpu, Phase, Term
+from .fsdp import ShardedLayout
 from .layout import Layout, layout
 from .parameters import elements, parameters
+from .replay import plan_of
 from .stage import last_stage
+from .trace import trace
 from .verdict import capacity, verdict
 
 if TYPE_CHECKING:
@@ -21,8 +25,10 @@ if TYPE_CHECKING:
     from ..models.model import Model
     from .instant import Instant
 
-CLIP_BLOCKS = 2
-"""clip_grad_norm_ keeps two scalars a tensor, its norm and the scaled norm (torch/nn/utils/clip_grad.py)."""
+RESIDENT = ("weights", "adapter", "kv_cache")
+
+STEP = ("forward", "loss", "backward", "optimizer_step")
+"""The phases that alternate in every step; an evaluation runs on blocks that training does not ask for meanwhile."""
 
 
 def estimate_training(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
@@ -50,7 +56,11 @@ def estimate_training(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         terms += engine.terms
     peak = max(phases, key=lambda phase: phase.allocated)
     terms += _instant_terms(peak, job, gpu)
-    per_gpu, overhead = _tiers(job, gpu, _marks(phases, plan, fixed, found), peak, plan, bounded)
+    least = segments(peak.allocated) + runtime.process_overhead(gpu, job).low
+    held = None
+    if bounded and (gpu is None or least <= gpu.usable):
+        held = _held(job, model, plan, phases, _marks(phases, plan, fixed, found), peak)
+    per_gpu, overhead = _tiers(job, gpu, held, peak, plan)
     return Estimate(
         kind="training",
         model_id=model.id,
@@ -159,30 +169,39 @@ def _instant_terms(peak: Phase, job: Job, gpu: Gpu | None) -> list[Term]:
     return lines
 
 
+def _held(
+    job: Job, model: Model, plan: Layout, phases: Sequence[Phase], marks: Sequence[Phase], peak: Phase
+) -> slack.Held:
+    """What torch reserves over the run: two steps replayed, and never less than any phase allocates."""
+    steps = [phase for phase in marks if phase.name in STEP]
+    static = min(sum(phase.components.get(name, 0) for name in RESIDENT) for phase in steps) + plan.optimizer
+    found = trace(job, model, inputs_stay=isinstance(plan, ShardedLayout) and plan.kept > 0)
+    allocated = max(phase.allocated for phase in phases)
+    return slack.reserved(job, found, plan_of(job, model, plan, steps), allocated, peak.allocated - static)
+
+
 def _tiers(
-    job: Job, gpu: Gpu | None, phases: Sequence[Phase], peak: Phase, plan: Layout, bounded: bool
+    job: Job, gpu: Gpu | None, held: slack.Held | None, peak: Phase, plan: Layout
 ) -> tuple[PerGpu, int]:
     """Allocated -> reserved -> process, and the component `runtime`.
 
-    `low` is the peak packed without any slack and the least overhead; `high` adds scattered free blocks, the largest
-    overhead, and managed memory of a paged optimizer. Managed memory counts towards the expected process too as far
-    as the GPU has room for it. What is reserved stays within the card where `low` does: torch gives free blocks back
-    before it fails.
+    `low` is the peak packed without any slack and the least overhead; `high` adds what the replay may have missed,
+    the largest overhead, and managed memory of a paged optimizer. Managed memory counts towards the expected process
+    too as far as the GPU has room for it. On a card where the run goes through once torch has given free segments
+    back, neither is above what the card has.
     """
-    parallel = job.parallelism
-    streams = job.data_parallel > 1 and (parallel.fsdp is not None or parallel.zero is not None)
-    held = slack.reserved(peak.allocated, slack.apart(phases, plan.optimizer), streams=streams)
     overhead = runtime.process_overhead(gpu, job)
-    low, high = held.low + overhead.low, held.high + overhead.high
-    expected = held.expected
+    if held is None:
+        low = segments(peak.allocated) + overhead.low
+        return PerGpu(peak.allocated, low - overhead.low, low, low, low), overhead.total
+    low, high, expected = held.low + overhead.low, held.high + overhead.high, held.expected
     if gpu is not None and low <= gpu.usable:
-        expected = min(expected, max(held.low, gpu.usable - overhead.total))
+        expected = held.within(gpu.usable - overhead.total) or expected
+        if high > gpu.usable and held.within(gpu.usable - overhead.high - held.margin) is not None:
+            high = gpu.usable
     process = expected + overhead.total
     if plan.paged:
         room = max(0, gpu.usable - process) if gpu is not None else plan.paged
         process += min(plan.paged, room)
         high = max(high, min(high + plan.paged, gpu.usable)) if gpu is not None else high + plan.paged
-    per_gpu = PerGpu(peak.allocated, expected, process, min(low, process), max(high, process))
-    if not bounded:
-        per_gpu = PerGpu(peak.allocated, held.low, low, low, max(high, low))
-    return per_gpu, overhead.total
+    return PerGpu(peak.allocated, expected, process, min(low, process), max(high, process)), overhead.total

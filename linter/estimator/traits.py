@@ -21,7 +21,8 @@ class Traits(NamedTuple):
                   projection), `whole` (the same, over whole rows), `rope` (behind the rotary embedding)
     norms         last names of the modules: before attention, after it, before the MLP, after it
     qkv           how one projection is taken apart: split, chunk, slices, heads, multi_query, grouped
-    rope          a name of `rope.ROPES`;  unturned `full`: none in full-attention layers beside sliding ones
+    rope          a name of `rope.ROPES`;  unturned `full`: none in full-attention layers beside sliding ones, `list`: none
+                  in the layers that `no_rope_layers` names
     wide_table    whether cos and sin stay in float32;  tables  whether sliding layers have tables of their own
     rotary        the class's default for the part of a head that is turned
     scores        eager attention: softmax in `float32` and back, `native`, `upcast`, `biased`, `alibi`
@@ -29,6 +30,7 @@ class Traits(NamedTuple):
     positions     `table` (learned) or `none`
     embed_scale   where embeddings are multiplied by a number: in the `module`, in the `model` behind it, or nowhere
     residual_scale, logits_scale   whether branches and logits are multiplied by a number
+    logits_float  whether the model itself makes the logits float32 and drops the narrow ones
     softcap       the config field that caps attention scores, "" where the model has none
     masked        whether the model always makes a 4-D mask;  sinks  whether attention has sink logits
     direct        whether torch's sdpa is called without Transformers' repeating of keys
@@ -37,6 +39,11 @@ class Traits(NamedTuple):
                   softmax_forced (float32 under autocast too)
     weights       width of the routing weights: `wide` (float32) or `narrow` (that of the logits)
     gate          gating of experts: `default` or `clamped` (gpt-oss)
+    output_gate   what attention's output is gated with: half of the `query` projection, a
+                  `projection` of its own, or nothing
+    mixer         layers that do not attend: `delta` (gated delta rule), `mamba2`, `mamba`, "" not derived
+    residual_float   whether the residual stream is float32 unless `residual_in_fp32` says no
+    scan_groups, scan_chunk   the class's defaults for a state space's groups and chunk
     liger         what Liger replaces: rope, norm (norm_copy: not in place), head_norm, mlp, experts (run as stock ones
                   here), loss, cross_entropy
     liger_chunk   how many times the usual budget a chunk of its fused loss may take
@@ -62,6 +69,7 @@ class Traits(NamedTuple):
     embed_norm: str = ""
     residual_scale: bool = False
     logits_scale: bool = False
+    logits_float: bool = False
     softcap: str = ""
     logits_softcap: bool = False
     query_scale: bool = False
@@ -75,6 +83,11 @@ class Traits(NamedTuple):
     weights: str = "wide"
     gate: str = "default"
     shared: str = ""
+    output_gate: str = ""
+    mixer: str = ""
+    residual_float: bool = False
+    scan_groups: int = 1
+    scan_chunk: int = 256
     liger: tuple[str, ...] = ()
     liger_chunk: int = 1
 

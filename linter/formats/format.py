@@ -54,9 +54,10 @@ class Project(NamedTuple):
     """What a format knows besides its own file: the hardware it was given, and how to reach other files.
 
     `gpu`, `gpus` and `nodes` come from the command line, a comment or the settings; None where nobody said.
-        `open(reference, from_path)` reads the file that a config names, trying the folder of the naming file and
+    `open(reference, from_path)` reads the file that a config names, trying the folder of the naming file and
     the project root; it raises SourceError when the file is there but cannot be read, returns None when it is
     not there or lies outside the project root.
+    `launcher` holds the options of the `accelerate launch`, `torchrun` or `deepspeed` that starts the config, as flags.
     """
 
     root: str
@@ -64,6 +65,7 @@ class Project(NamedTuple):
     gpus: int | None
     nodes: int | None
     open: Callable[[str, str], Document | None]
+    launcher: Document | None = None
 
 
 class Format(NamedTuple):
@@ -100,7 +102,9 @@ class JobBuilder:
     def from_entry(self, path: str, value: Any, entry: Entry, key: str, note: str = "") -> None:
         """Set a field from a key of the file; `key` is the dotted key as the user would search for it."""
         self._set(path, value)
-        self.job.origins[path] = Origin("file", note, self.document.path, key, entry.value.span, entry.key.span)
+        self.job.origins[path] = Origin(
+            "file", note, entry.key.path or self.document.path, key, entry.value.span, entry.key.span
+        )
 
     def from_document(self, document: Document, path: str, value: Any, entry: Entry, key: str, note: str = "") -> None:
         """Set a field from a key of another file (a DeepSpeed JSON that the config names)."""

@@ -193,7 +193,7 @@ class _Walk:
 
     def add(self, kind: str, entry: Entry, dotted: str, values: dict[str, str], *, at_key: bool) -> None:
         span = entry.key.span if at_key else entry.value.span
-        self.problems.append(Problem(kind, dotted, span, values, self.path))
+        self.problems.append(Problem(kind, dotted, span, values, entry.key.path or self.path))
 
 
 class _Shape(NamedTuple):

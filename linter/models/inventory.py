@@ -89,6 +89,8 @@ class Part:
             if spec.get("optional"):
                 return None
             nested = config if spec.get("flat") and field not in config else spec.get("absent", {})
+        elif spec.get("merged"):
+            nested = {**spec["absent"], **nested}
         model_type = spec["table"]
         if spec.get("by_type") and isinstance(nested.get("model_type"), str):
             model_type = nested["model_type"]

@@ -69,9 +69,14 @@ def _resolve(reference: str | dict[str, Any], directory: str | None, root: str |
 
 
 def _from_catalogue(reference: str) -> Model:
-    from .catalogue import config_of, find, nearest
+    from .catalogue import config_of, find, nearest, stored_copy
 
     row = find(reference)
+    copied = None if row is not None else stored_copy(reference)
+    if copied is not None:
+        config = {key: value for key, value in config_of(copied).items() if key != "quantization_config"}
+        source = f"catalogue: dimensions of {copied.id}, of which its name says it is a copy stored otherwise"
+        return _named(build(config, reference, source, copied.auto_class))
     if row is None:
         near = nearest(reference)
         advice = f"; did you mean {' or '.join(near)}?" if near else ""

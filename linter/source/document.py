@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .node import Comment, Node, Span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Duplicate(NamedTuple):
@@ -23,10 +26,12 @@ class Tag(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A file's text and its trees. `path` is as the user wrote it; `syntax` is yaml, json or toml.
+    """A file's text and its trees. `path` is as the user wrote it.
 
+    `syntax` is yaml, json, toml, shell (a script, without a tree), or flags (the flags of a command within a file).
     `roots` holds one tree a YAML document (`---`); `root` is the first. Where `tags` is not empty, tools that
-    read the file with `yaml.safe_load` refuse it.
+    read the file with `yaml.safe_load` refuse it. `reread` makes the same document from another text of the file, where
+    it is a part of one; None for a whole file.
     """
 
     path: str
@@ -36,6 +41,7 @@ class Document(NamedTuple):
     comments: list[Comment]
     duplicates: list[Duplicate]
     tags: tuple[Tag, ...] = ()
+    reread: Callable[[str], Document | None] | None = None
 
     @property
     def root(self) -> Node:

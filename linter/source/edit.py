@@ -68,6 +68,10 @@ def change(
     str, int, float, bool, None, lists and dicts of them. A value that is there already needs no edit. Edits do not
     overlap and are in file order. Raises EditError.
     """
+    if document.syntax == "flags":
+        if rename:
+            raise EditError("flags are not renamed")
+        return _change_flags(document, values or {}, tuple(remove))
     plan = Plan(document, after)
     for key in remove:
         plan.remove(key)
@@ -77,6 +81,17 @@ def change(
         plan.set(key, _checked(value))
     edits = _joined(plan.pieces(), document.path)
     _verify(document, edits, plan.intended)
+    return edits
+
+
+def _change_flags(document: Document, values: Mapping[str, Any], remove: tuple[str, ...]) -> list[Edit]:
+    from .flag_edit import pieces
+
+    found, intended = pieces(document, {key: _checked(value) for key, value in values.items()}, remove)
+    edits = _joined(found, document.path)
+    if document.reread is None:
+        raise EditError("what the edit would make of the command is not known")
+    _verify(document, edits, intended)
     return edits
 
 
@@ -110,14 +125,15 @@ def _joined(pieces: list[Piece], path: str) -> list[Edit]:
 
 
 def _verify(document: Document, edits: list[Edit], intended: Any) -> None:
+    text = apply(document.text, edits)
     try:
-        read = parse(apply(document.text, edits), document.path, document.syntax)
+        read = document.reread(text) if document.reread is not None else parse(text, document.path, document.syntax)
     except (SourceError, RecursionError):
         raise EditError("the edited text would not be readable") from None
+    if read is None or len(read.roots) != len(document.roots):
+        raise EditError("the edited text would not read back as intended")
     others = zip(document.roots[1:], read.roots[1:], strict=False)
-    if (
-        len(read.roots) != len(document.roots)
-        or not same(unshared(read.root.plain()), intended)
-        or not all(same(one.plain(), other.plain()) for one, other in others)
+    if not same(unshared(read.root.plain()), intended) or not all(
+        same(one.plain(), other.plain()) for one, other in others
     ):
         raise EditError("the edited text would not read back as intended")

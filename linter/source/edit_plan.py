@@ -29,7 +29,7 @@ class Plan:
     """Changes collected by the mapping they fall in, and the tree that they should result in."""
 
     def __init__(self, document: Document, after: str | None) -> None:
-        if document.syntax == "toml":
+        if document.syntax not in ("yaml", "json"):
             raise EditError("TOML files are not edited")
         self.document = document
         self.after = after.rpartition(".")[2] if after else None
@@ -108,6 +108,8 @@ class Plan:
             raise EditError("the file holds no mapping")
         while True:
             entries = _entries(node, rest)
+            if entries and any(entry.key.path for entry in entries):
+                raise EditError(f"{rest} stands in another file")
             if entries:
                 return Place(node, parent, entries, [], [*path, rest])
             head, dot, tail = rest.partition(".")

@@ -38,9 +38,10 @@ class Node:
     sequence, a list of `Entry` in file order for a mapping. `raw` is a scalar's text as written, quotes
     included. Aliased YAML nodes are shared, never copied. `merged` counts the leading entries of a mapping
     that YAML merge keys (`<<`) brought in: they stand elsewhere in the file, and own entries win over them.
+    `path` is the file that a node stands in where that is not its document's own (a flag laid over a config).
     """
 
-    __slots__ = ("kind", "merged", "raw", "span", "value")
+    __slots__ = ("kind", "merged", "path", "raw", "span", "value")
 
     def __init__(self, kind: str, value: Any, span: Span, raw: str = "") -> None:
         self.kind = kind
@@ -48,6 +49,7 @@ class Node:
         self.span = span
         self.raw = raw
         self.merged = 0
+        self.path: str | None = None
 
     @property
     def is_mapping(self) -> bool:

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 
 from .document import Document, SourceError
 from .limits import MAX_BYTES
 from .places import Places
 
-SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".json": "json", ".toml": "toml"}
+_SHELL = re.compile(rb"#![^\n]*\b(?:ba|da|z)?sh\b")
+
+SUFFIXES = {
+    ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".toml": "toml",
+    ".sh": "shell", ".bash": "shell", ".slurm": "shell", ".sbatch": "shell",
+}  # fmt: skip
 """The syntax of a file by its suffix."""
 
 
 def read(path: str) -> Document:
-    """Read a regular file of UTF-8 text with a known suffix. Raises SourceError with one reason."""
+    """Read a regular file of UTF-8 text with a known suffix or a shell's `#!`. Raises SourceError with one reason."""
     syntax = SUFFIXES.get(os.path.splitext(path)[1].lower())
     data = _content(path)
+    if syntax is None and data.startswith(b"#!") and _SHELL.match(data):
+        syntax = "shell"
     if syntax is None:
         raise SourceError(path, "unknown kind of file: the name must end in " + ", ".join(SUFFIXES))
     return parse(_decode(data, path), path, syntax)
 
 
 def parse(text: str, path: str, syntax: str) -> Document:
-    """Read text that is already in memory. `syntax` is yaml, json or toml. Raises SourceError."""
+    """Read text that is already in memory. `syntax` is yaml, json, toml or shell. Raises SourceError."""
     if len(text) > MAX_BYTES:
         raise SourceError(path, f"larger than {MAX_BYTES >> 20} MiB")
     if syntax == "yaml":
@@ -38,7 +46,11 @@ def parse(text: str, path: str, syntax: str) -> Document:
         from .toml_reader import read_toml
 
         return read_toml(text, path)
-    raise SourceError(path, f"unknown syntax {syntax}: known are yaml, json, toml")
+    if syntax == "shell":
+        from .shell_reader import read_shell
+
+        return read_shell(text, path)
+    raise SourceError(path, f"unknown syntax {syntax}: known are yaml, json, toml, shell")
 
 
 def _content(path: str) -> bytes:

@@ -121,11 +121,73 @@ def test_eager_attention_makes_the_scores():
 
 def test_four_bit_weights_are_packed_when_they_load_and_unpacked_for_long_prompts():
     packed = {"quantization": {"method": "bnb-nf4", "bits": 4}}
-    found = phases(job(1, 4096, weights=packed))
+    found = phases(job(1, 2048, weights=packed))
     largest = 4096 * 14336
     assert found["load"].components["buffers"] == 2 * largest
-    whole = phases(job(1, 4096))["prefill"].components["activations"]
-    assert found["prefill"].components["activations"] - whole == 2 * largest
+    whole = phases(job(1, 2048))["prefill"].components["activations"]
+    assert found["prefill"].components["activations"] - whole == 2 * largest - 2 * 2048 * 14336
+    longer, unpacked = (phases(job(1, 8192, weights=given))["prefill"] for given in (packed, None))
+    assert longer.components["activations"] == unpacked.components["activations"]
+
+
+def test_float16_over_four_bits_is_cast_to_the_default_compute_dtype():
+    packed = {"dtype": "float16", "quantization": {"method": "bnb-nf4", "bits": 4}}
+    versions = {"transformers": "4.35.0"}
+    found = phases(job(1, 30, weights=packed, versions=versions))["prefill"].components["activations"]
+    assert 6 * 4096 * 14336 < found < 6.1 * 4096 * 14336
+
+
+def test_exllama_keeps_a_buffer_for_the_largest_weight():
+    packed = {"dtype": "float16", "quantization": {"method": "gptq", "bits": 4, "group_size": 128}}
+    old, new = (
+        phases(job(weights=packed, versions={"transformers": version}))["decode"].components["buffers"]
+        for version in ("4.46.0", "4.51.0")
+    )
+    assert old - new == 2 * 4096 * 14336
+
+
+def test_eight_bit_gptq_unpacks_in_six_bytes_an_element():
+    packed = {"dtype": "float16", "quantization": {"method": "gptq", "bits": 8, "group_size": 128}}
+    versions = {"transformers": "4.46.0"}
+    found, whole = (
+        phases(job(1, 3000, weights=given, versions=versions))["prefill"].components["activations"]
+        for given in (packed, {"dtype": "float16"})
+    )
+    assert found - whole == 6 * 4096 * 14336 - 4 * 3000 * 14336
+
+
+def test_awq_unpacks_long_prompts_only():
+    packed = {"dtype": "float16", "quantization": {"method": "awq", "bits": 4, "group_size": 128}}
+    for prompt, extra in ((1000, 0), (1024, 2 * 4096 * 14336 - 2 * 1024 * 14336)):
+        found, whole = (
+            phases(job(1, prompt, weights=given))["prefill"].components["activations"]
+            for given in (packed, {"dtype": "float16"})
+        )
+        assert found - whole == extra
+
+
+def test_the_cache_exists_twice_where_generate_passes_tuples():
+    old, new = (phases(job(1, 1, 2048, versions={"transformers": version}))["decode"] for version in ("4.41", "4.42"))
+    one = 2 * 2 * 1024 * 32
+    assert new.components["kv_cache"] == 2049 * one
+    assert old.components["kv_cache"] == (2049 + 2048) * one
+
+
+def test_tuples_outlive_4_42_in_some_models():
+    config = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "vocab_size": 50257}
+    caches = [
+        phases(job(versions={"transformers": version}), config)["decode"].components["kv_cache"]
+        for version in ("4.46.0", "4.53.0")
+    ]
+    assert caches[0] == pytest.approx(2 * caches[1], rel=1e-3)
+
+
+def test_the_second_step_still_holds_the_logits_of_the_prompt():
+    """Qwen-7B's remote code, after 2,048 tokens: two caches and 2,048 x 151,936 logits in 16 bits."""
+    config = {**LLAMA_8B, "model_type": "qwen2", "num_key_value_heads": 32, "vocab_size": 151936}
+    decode = phases(job(1, 2048, 1, versions={"transformers": "4.32.0"}), config)["decode"]
+    assert decode.components["logits"] == 2 * 2048 * 151936 + 6 * 151936
+    assert decode.components["kv_cache"] == (2048 + 2049) * 2 * 2 * 4096 * 32
 
 
 def test_experts_take_the_tokens_routed_to_them():

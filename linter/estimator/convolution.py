@@ -1,0 +1,43 @@
+"""Short causal convolutions over the sequence, one filter a channel (torch.nn.functional.conv1d)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .activation import activation
+from .indexing import window
+from .ops import leaf, made, needs_gradient, to
+
+if TYPE_CHECKING:
+    from .modules import Linear
+    from .setting import Setting
+    from .tensor import Tensor
+
+
+def causal_convolution(x: Tensor, module: Linear, s: Setting, act: str = "silu", wide: bool = True) -> Tensor:
+    """act(conv(x)), cut to the length of x; the filter's overhang of `kernel - 1` positions is made and cut off.
+
+    `wide` casts x to the width of the filter first, which autocast undoes (transformers `causal_conv1d_fn`).
+    """
+    kernel = module.weight.n // module.out
+    longer = s.batch * module.out * (s.length + kernel - 1)
+    out = convolve(to(x, module.weight.e) if wide else x, module, longer)
+    out = window(out, s.rows * module.out)
+    return activation(act)(out) if act else out
+
+
+def convolve(x: Tensor, module: Linear, n: int) -> Tensor:
+    """conv1d of `n` output elements: saves x and the filter, whichever of them wants a gradient."""
+    tape = x.storage.tape
+    e = tape.autocast or x.e
+    inner, weight = to(x, e), to(leaf(tape, module.weight), e)
+    bias = to(leaf(tape, module.bias), e) if module.bias is not None else None
+    y = tape.new(n, e)
+    needed, xn = inner.node is not None, inner.n
+    sizes = [p.n if p is not None and needs_gradient(p) else 0 for p in (weight, bias)]
+    kept = (inner.storage, weight)
+
+    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, ...]:
+        return (tape.new(xn, e) if needed else None, *(tape.new(size, e) if size else None for size in sizes))
+
+    return made(y, tape.node((inner, weight, bias), back))

@@ -1,0 +1,134 @@
+"""Two training steps through a model of torch's allocator: what a rank reserves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from . import optimizer
+from .allocator import SMALL_REQUEST, Allocator, segments
+from .estimate import COMPONENTS
+from .gradients import gradient_dtype
+from .layout import Layout
+from .parameters import parameters
+from .storage import dtype_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ..job import Job
+    from ..models.model import Model
+    from .allocator import Block, Policy
+    from .estimate import Phase
+    from .trace import Trace
+
+STEPS = 2
+"""The optimizer's states exist from the second step on; what the first one freed has to hold them."""
+
+
+class Plan(NamedTuple):
+    """What lies around the activations of a rank.
+
+    resident     sizes that are never freed, with how many there are of each
+    lump         bytes beside them that other streams or whole buffers keep for good
+    load         bytes that loading needs besides, freed before the first step
+    states       sizes that the optimizer asks for in its first step
+    temporary    sizes that each optimizer step asks for and frees
+    gradients    sizes of the gradients that stay from micro step to micro step; empty where each step makes its own
+    keeps        whether a parameter's gradient stays as it was made until the step
+    """
+
+    resident: list[tuple[int, int]]
+    lump: int
+    load: int
+    states: list[tuple[int, int]]
+    temporary: list[tuple[int, int]]
+    gradients: list[tuple[int, int]]
+    keeps: bool
+
+
+def reserved(found: Trace, plan: Plan, policy: Policy, limit: int | None = None) -> int:
+    """Bytes reserved at most over two steps. Raises OutOfMemory where they pass `limit`.
+
+    Order: what is resident; loading; then twice forward and backward as `trace` has them, the optimizer's states
+    (once), the step's temporaries, zero_grad. Requests of the small pool are added up instead of being placed.
+    """
+    memory = Allocator(limit, policy)
+    memory.hold(plan.lump)
+    small = _hold(memory, plan.resident)
+    if plan.load > SMALL_REQUEST:
+        memory.give(memory.take(plan.load))
+    small += sum(size * count for size, count in plan.states if size <= SMALL_REQUEST)
+    for step in range(STEPS):
+        gradients = [] if plan.gradients and step == 0 else _take(memory, plan.gradients)
+        gradients += _micro_step(memory, found, plan.keeps)
+        if plan.gradients and step == 0:
+            gradients += _take(memory, plan.gradients)
+            gradients += _micro_step(memory, found, plan.keeps)
+        if step == 0:
+            _take(memory, plan.states)
+        for block in _take(memory, plan.temporary):
+            memory.give(block)
+        for block in gradients:
+            memory.give(block)
+    return memory.peak + segments(small + found.small)
+
+
+def _micro_step(memory: Allocator, found: Trace, keeps: bool) -> list[Block]:
+    """One forward and backward pass; the gradients that are left."""
+    alive: dict[int, Block] = {}
+    left: list[Block] = []
+    take, give, sizes = memory.take, memory.give, found.sizes
+    for event in found.events:
+        if event >= 0:
+            alive[event] = take(sizes[event])
+        elif keeps and ~event in found.gradients:
+            left.append(alive.pop(~event))
+        else:
+            give(alive.pop(~event))
+    return left
+
+
+def _hold(memory: Allocator, sizes: Iterable[tuple[int, int]]) -> int:
+    """Keep blocks for good; the bytes of the small ones, which are left out."""
+    small = 0
+    for size, count in sizes:
+        if size > SMALL_REQUEST:
+            memory.hold(size, count)
+        else:
+            small += size * count
+    return small
+
+
+def _take(memory: Allocator, sizes: Iterable[tuple[int, int]]) -> list[Block]:
+    return [memory.take(size) for size, count in sizes if size > SMALL_REQUEST for _ in range(count)]
+
+
+def plan_of(job: Job, model: Model, layout: Layout, phases: Sequence[Phase]) -> Plan:
+    """The Plan of a rank whose phases are known.
+
+    A rank that holds everything (one GPU, DDP) asks for weights, states and gradients tensor by tensor. Under ZeRO
+    and FSDP they are flat buffers, and gathered parameters and reduced gradients belong to other streams, which
+    share no blocks with the computation: each is counted at its largest.
+    """
+    most = {name: max(phase.components.get(name, 0) for phase in phases) for name in COMPONENTS}
+    step_optimizer = max(phase.components.get("optimizer", 0) for phase in phases) - layout.optimizer
+    if type(layout) is not Layout:
+        lump = sum(most[name] for name in ("weights", "adapter", "gradients", "kv_cache", "buffers"))
+        return Plan([], lump + layout.optimizer, 0, [], [(step_optimizer, 1)], [], False)
+    found = parameters(job, model)
+    trained = [item for item in found if item.trainable]
+    spec = optimizer.of_job(job)
+    tensors = optimizer.items(trained)
+    masters = [(4 * item.size, item.copies) for item in trained if job.precision.master_weights]
+    gradients = [(int(item.size * dtype_bytes(gradient_dtype(item, job))), item.copies) for item in trained]
+    accumulating = job.gradient_accumulation_steps > 1 and not spec.in_backward
+    lump = most["weights"] - layout.weights + most["kv_cache"] + most["buffers"]
+    return Plan(
+        [(piece, item.copies) for item in found for piece in item.pieces],
+        lump,
+        layout.load,
+        [*masters, *optimizer.state_blocks(tensors, spec, job)],
+        optimizer.step_blocks(tensors, spec),
+        gradients if accumulating else [],
+        not accumulating and not spec.in_backward,
+    )

@@ -1,0 +1,231 @@
+"""The requests that one micro step makes of torch's allocator, in their order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from .activations import layer_kinds, replay
+from .allocator import SMALL_REQUEST, block_size
+from .setting import Setting
+from .stage import last_stage
+from .tape import Tape
+from .tensor import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..job import Job
+    from ..models.model import Model
+    from .tensor import Parameter, Tensor
+
+Place = tuple[int, bool]
+"""A segment of the tape, and whether it is its backward pass."""
+
+
+class Trace(NamedTuple):
+    """Tensor numbers in the order of requests; ~number where it is freed.
+
+    sizes      bytes of each tensor
+    gradients  numbers of the tensors that are handed over as a parameter's gradient where they end
+    small      the most bytes that requests of at most 1 MiB, which `events` leaves out, hold at once
+    """
+
+    events: list[int]
+    sizes: list[int]
+    gradients: frozenset[int]
+    small: int
+
+
+class Recorded(Storage):
+    """A storage that notes its end."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, tape: Recorder, size: int, logits: bool) -> None:
+        super().__init__(tape, size, logits)
+        self.number = tape.begun(size) if size else -1
+
+    def __del__(self) -> None:
+        super().__del__()
+        if self.number >= 0:
+            self.tape.ended(self.number)  # type: ignore[attr-defined]
+
+
+class Recorder(Tape):
+    """A tape that notes every request with the segment in which it is made.
+
+    runs   stretches of requests in one segment;  births, deaths  the place of each tensor's first and last moment
+    """
+
+    storage = Recorded  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        self.runs: list[tuple[Place, list[int]]] = []
+        self.sizes: list[int] = []
+        self.births: list[Place] = []
+        self.deaths: list[Place] = []
+        self.handed: set[int] = set()
+        super().__init__()
+
+    def begun(self, size: int) -> int:
+        """Note a request, and return its number."""
+        number = len(self.sizes)
+        self.sizes.append(size)
+        self.births.append(self._note(number))
+        self.deaths.append((-1, True))
+        return number
+
+    def ended(self, number: int) -> None:
+        """Note that a tensor is freed."""
+        self.deaths[number] = self._note(~number)
+
+    def scratch(self, size: int) -> None:
+        """Request and free at once."""
+        super().scratch(size)
+        if size:
+            self.ended(self.begun(size))
+
+    def _note(self, event: int) -> Place:
+        place = (self._segment, self._backward)
+        if not self.runs or self.runs[-1][0] != place:
+            self.runs.append((place, []))
+        self.runs[-1][1].append(event)
+        return place
+
+    def _accumulate(self, leaf: Parameter) -> None:
+        waiting: Tensor | None = leaf.buffers[0] if leaf.buffers else None
+        storage = waiting.storage if waiting is not None else None
+        super()._accumulate(leaf)
+        if not self.accumulated and isinstance(storage, Recorded) and storage.number >= 0:
+            self.ended(storage.number)
+            self.handed.add(storage.number)
+            storage.number = -1
+
+
+def trace(job: Job, model: Model, inputs_stay: bool = False) -> Trace:
+    """The requests of one micro step.
+
+    One layer of each kind and the last layer are run on the tape; each stands for all others of its kind, one after
+    the other. Where what layers hand on cannot be told from the rest so, every layer is run.
+
+    inputs_stay   each layer's checkpointed input and its gradient live until the end of the backward pass
+    """
+    s = Setting(*last_stage(job, model))
+    kinds, assigned = layer_kinds(s)
+    counts = [assigned.count(kind) for kind in range(len(kinds))]
+    if counts and counts[assigned[-1]] > 1:
+        counts[assigned[-1]] -= 1
+        kinds, counts = [*kinds, s.layers - 1], [*counts, 1]
+    unfolding = Unfolding(_recorded(s, kinds), counts, inputs_stay)
+    if not unfolding.regular:
+        unfolding = Unfolding(_recorded(s, list(range(s.layers))), [1] * s.layers, inputs_stay)
+    return unfolding.trace()
+
+
+def _recorded(s: Setting, layers: list[int]) -> Recorder:
+    tape = Recorder()
+    tape.autocast = s.autocast
+    tape.accumulated = s.job.gradient_accumulation_steps > 1
+    replay(s, layers, tape)
+    return tape
+
+
+class Unfolding:
+    """A tape of one layer of each kind, with `counts` layers of each put in its place.
+
+    A layer hands a few tensors up to the next one in forward and down to the one before in backward; among layers of
+    one kind, what one hands on is what the next one was handed. `regular` says whether these pairs are unambiguous.
+    """
+
+    def __init__(self, tape: Recorder, counts: list[int], inputs_stay: bool) -> None:
+        self.tape = tape
+        self.counts = {segment: count for segment, count in enumerate(counts, 1) if count > 1}
+        self.inputs_stay = inputs_stay
+        self.layers = len(counts)
+        self.same: dict[tuple[int, Place], int] = {}
+        self.staying = {x for x in range(len(tape.sizes)) if inputs_stay and self._stays(x)}
+        self.regular = all(self._paired(segment) for segment in self.counts)
+
+    def trace(self) -> Trace:
+        """The requests of all layers, numbered anew."""
+        tape, sizes = self.tape, self.tape.sizes
+        numbers: dict[tuple[int, int], int] = {}
+        events: list[int] = []
+        new: list[int] = []
+        gradients: set[int] = set()
+        held = most = 0
+        for event, instance in self._events():
+            number = event if event >= 0 else ~event
+            if sizes[number] <= SMALL_REQUEST:
+                held += block_size(sizes[number]) * (1 if event >= 0 else -1)
+                most = max(most, held)
+            elif event >= 0:
+                numbers[number, instance] = len(new)
+                events.append(len(new))
+                new.append(sizes[number])
+            else:
+                mine = numbers.pop((number, instance))
+                events.append(~mine)
+                if number in tape.handed:
+                    gradients.add(mine)
+        return Trace(events, new, frozenset(gradients), most)
+
+    def _events(self) -> Iterator[tuple[int, int]]:
+        """(event, instance of the layer that made the tensor)."""
+        for place, events in self.tape.runs:
+            count = self.counts.get(place[0], 1)
+            for step in range(count):
+                instance = count - 1 - step if place[1] else step
+                for event in events:
+                    if event >= 0:
+                        yield event, instance
+                    elif ~event not in self.staying:
+                        yield from self._freed(~event, place, instance, step == count - 1)
+        for number in self.staying:
+            for instance in range(self.counts.get(self.tape.births[number][0], 1)):
+                yield ~number, instance
+
+    def _freed(self, number: int, place: Place, instance: int, final: bool) -> Iterator[tuple[int, int]]:
+        """What an instance of a place frees where the recorded one frees `number`."""
+        segment, backward = self.tape.births[number]
+        count = self.counts.get(segment, 1)
+        if segment == place[0]:
+            yield ~number, instance
+        elif not backward and place[0] == segment + 1:
+            if instance == 0:
+                yield ~number, count - 1
+            else:
+                yield ~self.same[number, place], instance - 1
+        elif backward and place == (segment - 1, True):
+            if instance == self.counts.get(place[0], 1) - 1:
+                yield ~number, 0
+            else:
+                yield ~self.same[number, place], instance + 1
+        elif final:
+            for each in range(count):
+                yield ~number, each
+
+    def _stays(self, number: int) -> bool:
+        (birth, was), (death, backward) = self.tape.births[number], self.tape.deaths[number]
+        return 0 < birth <= self.layers and backward and (not was or 0 < death < birth)
+
+    def _paired(self, segment: int) -> bool:
+        """Whether a repeated layer is one stretch each way, and hands on the like of what it is handed."""
+        for backward in (False, True):
+            place = (segment, backward)
+            if sum(where == place for where, _ in self.tape.runs) != 1:
+                return False
+            other = (segment + 1, True) if backward else (segment - 1, False)
+            for near in (False, True):
+                if backward and not near:
+                    continue
+                given = self._handed(other, (segment, near))
+                made = self._handed(place, (segment - 1 if backward else segment + 1, near))
+                if [self.tape.sizes[x] for x in given] != [self.tape.sizes[x] for x in made]:
+                    return False
+                self.same.update({(x, (segment, near)): y for x, y in zip(given, made, strict=True)})
+        return True
+
+    def _handed(self, origin: Place, end: Place) -> list[int]:
+        births, deaths = self.tape.births, self.tape.deaths
+        return [x for x, place in enumerate(births) if place == origin and deaths[x] == end]

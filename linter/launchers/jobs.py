@@ -1,0 +1,111 @@
+"""From the commands of a launcher to the jobs that they start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..formats.coercion import as_integer
+from ..source.places import Places
+from .launch import Launch, Resources, Started
+from .programs import begin
+from .script import place
+from .shell import commands
+from .wrappers import unwrap
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..formats.format import Problem, Project
+    from ..source.document import Document
+    from .script import Script
+    from .wrappers import Unwrapped
+
+MAX_JOBS = 50
+"""Jobs of one launcher file."""
+
+
+def jobs_of(
+    script: Script,
+    file: Document,
+    project: Project,
+    resources: Resources,
+    variables: Mapping[str, str] | None = None,
+    part: str = "",
+) -> Started:
+    """The jobs that a script starts on `resources`.
+
+    `variables` are those that the launcher sets before the script runs. A command that names a config file which is not
+    there is a problem and no job, unless its flags say enough on their own.
+    """
+    places = Places(file.text)
+    launches: list[Launch] = []
+    problems: list[Problem] = []
+    for command in commands(script, variables):
+        for inner, program in unwrap(command, file):
+            begun = begin(program, file, project)
+            if begun is None or len(launches) >= MAX_JOBS:
+                continue
+            own = resources.copy()
+            _processes(own, program, file)
+            if own.processes is None:
+                _visible(own, inner.variables)
+            line = place(places, program.name.at).line
+            launcher = next((options for _, options in program.launchers), None)
+            files = {"launcher": file} if begun.config.path != file.path else {}
+            if begun.problems and begun.file is None and not _says_enough(begun.config):
+                problems += begun.problems
+                continue
+            where = f"{part}, line {line}" if part else f"line {line}"
+            launches.append(Launch(where, begun.format, begun.config, own, launcher, files, begun.problems))
+    reason = "" if launches else "starts no program that gpulint knows"
+    return Started(launches, problems, reason)
+
+
+_ENOUGH = frozenset({"model", "model_name_or_path", "model-path", "model_path", "base_model", "model_id"})
+
+
+def _says_enough(config: Document) -> bool:
+    return not _ENOUGH.isdisjoint(config.root.keys())
+
+
+def _visible(resources: Resources, variables: Mapping[str, object]) -> None:
+    """`CUDA_VISIBLE_DEVICES=0,1` is a count of GPUs where nothing else says one."""
+    value = getattr(variables.get("CUDA_VISIBLE_DEVICES"), "text", "")
+    listed = [part for part in value.split(",") if part.strip()]
+    if resources.gpus_per_node is None and listed and all(part.strip().isdigit() for part in listed):
+        resources.gpus_per_node = len(listed)
+
+
+_PER_NODE = ("nproc_per_node", "nproc-per-node", "num_gpus")
+_NODES = ("nnodes", "num_nodes", "num_machines", "num-machines")
+
+
+def _processes(resources: Resources, program: Unwrapped, file: Document) -> None:
+    """The processes that `torchrun`, `deepspeed` or `accelerate launch` start, over all nodes."""
+    for name, options in program.launchers:
+        root = options.root
+        nodes = next((entry for key in _NODES if (entry := root.entry(key))), None)
+        count = as_integer(nodes.value.value) if nodes else None
+        if nodes and count and resources.nodes is None:
+            resources.state("nodes", count, file.path, str(nodes.key.value), nodes.value.span)
+        if name == "accelerate":
+            total = root.entry("num_processes") or root.entry("num-processes")
+            number = as_integer(total.value.value) if total else None
+            if total and number:
+                resources.state("processes", number, file.path, str(total.key.value), total.value.span)
+            continue
+        each = next((entry for key in _PER_NODE if (entry := root.entry(key))), None)
+        if each is None and (include := root.entry("include")) is not None:
+            devices = str(include.value.value).rpartition(":")[2].split(",")
+            resources.state("processes", len(devices), file.path, "include", include.value.span)
+            continue
+        per_node = as_integer(each.value.value) if each else None
+        if per_node is None and (each is None or str(each.value.value) in ("gpu", "auto")):
+            per_node = resources.gpus_per_node
+        if per_node:
+            whole = per_node * (count or resources.nodes or 1)
+            at = each or nodes
+            if at is not None:
+                resources.state("processes", whole, file.path, str(at.key.value), at.value.span, "processes x nodes")
+            else:
+                resources.processes = whole

@@ -1,0 +1,161 @@
+"""The programs that a command line may start, and the format that their flags or their config file are of."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..formats.format import Problem
+from ..formats.registry import find, recognise
+from ..source.document import SourceError
+from .flags import Manner, overlaid, read_flags
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ..formats.format import Project
+    from ..source.document import Document
+    from .shell import Word
+    from .wrappers import Unwrapped
+
+
+class Program(NamedTuple):
+    """A program and how its command line is read.
+
+    format   the format of its flags and of its config file
+    heads    how it is called: "vllm serve"; "-m axolotl.cli.train"; "src/train.py" for a script whose path ends so
+    manner   how its flags are read
+    config   the flags that name a config file of the same format
+    file     whether its first word that is no flag names the config file
+    """
+
+    format: str
+    heads: tuple[str, ...]
+    manner: Manner = Manner()
+    config: tuple[str, ...] = ()
+    file: bool = False
+
+
+class Begun(NamedTuple):
+    """What a program was given: the format and document of its config, the file it came from, and what was odd."""
+
+    format: str
+    config: Document
+    file: Document | None = None
+    problems: tuple[Problem, ...] = ()
+
+
+CONFIG_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
+_CONFIG_FLAGS = ("config", "config_file", "cfg", "config_path", "c")
+_PLACEHOLDER = re.compile(r"[$<{]")
+
+
+def begin(program: Unwrapped, file: Document, project: Project) -> Begun | None:
+    """The config that a program runs with; None where gpulint knows neither the program nor its flags."""
+    found = _known(program)
+    if found is None:
+        return _unknown(program, file, project)
+    row, words = found
+    flags = read_flags(words, file, _with_switches(row))
+    reference = _reference(row, flags.document, flags.rest)
+    if reference is None:
+        if row.file:
+            return None
+        return Begun(row.format, flags.document)
+    return _with_file(row.format, reference, flags.document, file, project)
+
+
+def _known(program: Unwrapped) -> tuple[Program, tuple[Word, ...]] | None:
+    from .program_table import PROGRAMS
+
+    called = ("-m " if program.module else "") + program.head
+    for row in PROGRAMS:
+        for head in row.heads:
+            first, *more = head.split(" ") if not head.startswith("-m ") else [head]
+            size = len(more)
+            if head.endswith(".py"):
+                path = "/" + program.name.text.replace("\\", "/")
+                if path.endswith("/" + head):
+                    return row, program.words
+            elif called == first and [word.text for word in program.words[:size]] == more:
+                return row, program.words[size:]
+    return None
+
+
+def _with_switches(row: Program) -> Manner:
+    """The manner, with the format's boolean keys as switches where the table names none."""
+    return row.manner if row.manner.switches is not None else row.manner._replace(switches=_switches(row.format))
+
+
+def _switches(format_: str) -> Callable[[str], bool]:
+    from ..formats.keys import load
+
+    try:
+        properties: Mapping[str, dict[str, object]] = load(format_)["properties"]
+    except FileNotFoundError:
+        return lambda name: False  # noqa: ARG005
+    names = {key.replace("-", "_") for key, schema in properties.items() if schema.get("type") == "boolean"}
+    return names.__contains__
+
+
+def _reference(row: Program, flags: Document, rest: list[Word]) -> tuple[str, object] | None:
+    """The config file that the command names, and the node or word that does."""
+    for name in row.config:
+        entry = flags.root.entry(name) or flags.root.entry(name.replace("_", "-"))
+        if entry is not None and isinstance(entry.value.value, str):
+            return entry.value.value, entry.value.span
+    if rest and (row.file or rest[0].text.lower().endswith(CONFIG_SUFFIXES)):
+        return rest[0].text, rest[0]
+    return None
+
+
+def _with_file(
+    format_: str, reference: tuple[str, object], flags: Document, file: Document, project: Project
+) -> Begun | None:
+    from ..source.node import Span
+    from ..source.places import Places
+    from .script import place
+
+    path, where = reference
+    span = where if isinstance(where, Span) else place(Places(file.text), where.at)  # type: ignore[attr-defined]
+    if _PLACEHOLDER.search(path):
+        return None
+    reason = "not found"
+    try:
+        document = project.open(path, file.path)
+    except SourceError as error:
+        document, reason = None, str(error)
+    if document is None:
+        values = {"reference": path, "path": path, "reason": reason, "assumption": "nothing"}
+        problem = Problem("unresolved-reference", "config", span, values, file.path)
+        return Begun(format_, flags, None, (problem,))
+    return Begun(format_, overlaid(document, flags), document)
+
+
+def _unknown(program: Unwrapped, file: Document, project: Project) -> Begun | None:
+    """A script that no table names: judged by the config file that it is given, or by its flags."""
+    if not (program.module or program.head.endswith(".py")):
+        return None
+    flags = read_flags(program.words, file)
+    candidates = [
+        (str(entry.value.value), entry.value.span)
+        for name in _CONFIG_FLAGS
+        for entry in (flags.document.root.entry(name),)
+        if entry is not None
+    ]
+    candidates += [(word.text, word) for word in flags.rest]  # type: ignore[misc]
+    for text, where in candidates:
+        if not text.lower().endswith(CONFIG_SUFFIXES) or _PLACEHOLDER.search(text) or os.path.isabs(text):
+            continue
+        try:
+            document = project.open(text, file.path)
+        except SourceError:
+            continue
+        form = recognise(document) if document is not None else None
+        if form is not None and form.name not in ("accelerate", "deepspeed"):
+            return _with_file(form.name, (text, where), flags.document, file, project)
+    for name in ("hf_trainer",):
+        if find(name).recognise(flags.document):
+            return Begun(name, flags.document)
+    return None

@@ -1,0 +1,21 @@
+"""Sizes as cluster files write them: `64Gi`, `512G`, `1500M`, `200GB`."""
+
+from __future__ import annotations
+
+import re
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGTP]?)(i?)([bB]?)\+?")
+_POWERS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+
+
+def size(text: object, *, unit: str = "", binary: bool = True) -> int | None:
+    """Bytes; `unit` stands in where the text names none. None where it is no size.
+
+    Without an `i` the units are powers of 1024 where `binary` (Slurm, Docker), of 1000 where not (Kubernetes).
+    """
+    match = _SIZE.fullmatch(str(text).strip())
+    if match is None:
+        return None
+    number, letter, i, _ = match.groups()
+    base = 1024 if i or binary else 1000
+    return int(float(number) * base ** _POWERS[letter or unit])

@@ -1,0 +1,45 @@
+"""The kinds of launcher files by name, and which one a document is of.
+
+A kind is a module with a `LAUNCHER` and one row here. The row says what its files show at the top: keys of a mapping,
+or the syntax of the whole file.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ..source.document import Document
+    from .launch import Launcher
+
+
+class _Sign(NamedTuple):
+    syntax: str = "yaml"
+    keys: frozenset[str] = frozenset()
+
+
+_KINDS: dict[str, _Sign] = {
+    "shell_script": _Sign("shell"),
+}
+
+LAUNCHER_NAMES: tuple[str, ...] = tuple(_KINDS)
+
+
+def find(name: str) -> Launcher:
+    """The launcher kind of that module name. Raises KeyError for a name that is not in `LAUNCHER_NAMES`."""
+    if name not in _KINDS:
+        raise KeyError(name)
+    launcher: Launcher = import_module(f".{name}", __package__).LAUNCHER
+    return launcher
+
+
+def recognise(document: Document) -> Launcher | None:
+    """The kind that `document` is of, judged by any of its roots; None for a file that starts nothing known."""
+    present = {str(entry.key.value) for root in document.roots for entry in root.entries()}
+    for name, sign in _KINDS.items():
+        if document.syntax == sign.syntax and (not sign.keys or not sign.keys.isdisjoint(present)):
+            launcher = find(name)
+            if launcher.recognise(document):
+                return launcher
+    return None

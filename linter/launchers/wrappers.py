@@ -1,0 +1,166 @@
+"""Commands that start another command: `srun`, `torchrun`, `accelerate launch`, `docker run`, `bash -c` ...
+
+`wrappers.json` says how the options of each end and whether they tell how many processes start.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from .flags import Manner, read_flags
+from .script import Script
+from .shell import MAX_NESTING, Command, Word, commands
+
+if TYPE_CHECKING:
+    from ..source.document import Document
+
+_SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
+_PYTHON_VALUES = frozenset({"-W", "-X", "--check-hash-based-pycs"})
+
+
+class Wrapper(NamedTuple):
+    """A row of `wrappers.json`: the words that it begins with, and how its options end."""
+
+    heads: tuple[tuple[str, ...], ...]
+    switches: frozenset[str]
+    module: frozenset[str]
+    skip: int = 0
+    processes: bool = False
+
+
+class Unwrapped(NamedTuple):
+    """A program without what wraps it.
+
+    head      the name of the command, the Python module or the script: `vllm`, `axolotl.cli.train`, `train.py`
+    module    whether it is a module
+    name      the word that names it
+    words     the words behind that
+    launchers the wrappers that start processes, outermost first, with their options as flags
+    options   options of the other wrappers as flags, by the wrapper's name
+    """
+
+    head: str
+    module: bool
+    name: Word
+    words: tuple[Word, ...]
+    launchers: tuple[tuple[str, Document], ...] = ()
+    options: tuple[tuple[str, Document], ...] = ()
+
+
+def unwrap(command: Command, file: Document) -> list[tuple[Command, Unwrapped]]:
+    """The programs that a command ends up running, each with the command whose words it is; several for `bash -c`."""
+    return _unwrap(command, file, 0)
+
+
+def _unwrap(command: Command, file: Document, depth: int) -> list[tuple[Command, Unwrapped]]:
+    words = command.words
+    launchers: list[tuple[str, Document]] = []
+    options: list[tuple[str, Document]] = []
+    module = False
+    for _ in range(MAX_NESTING):
+        while words and "=" in words[0].text and not words[0].text.startswith("-"):
+            words = words[1:]
+        if not words:
+            return []
+        name = os.path.basename(words[0].text)
+        if module:
+            name = words[0].text
+        if not module and name in _SHELLS:
+            return _shell(command, words, file, depth)
+        if not module and _is_python(name):
+            words, module = _python(words)
+            continue
+        wrapper, size = _find(words, module=module)
+        if wrapper is None:
+            return [(command, Unwrapped(name, module, words[0], words[1:], tuple(launchers), tuple(options)))]
+        own, words, module = _options(words[size:], wrapper)
+        manner = Manner(switches=wrapper.switches.__contains__)
+        document = read_flags(own, file, manner).document
+        (launchers if wrapper.processes else options).append((wrapper.heads[0][0], document))
+    return []
+
+
+def _is_python(name: str) -> bool:
+    return (name.startswith("python") and name[6:].replace(".", "").isdigit()) or name in ("python", "pypy")
+
+
+def _python(words: tuple[Word, ...]) -> tuple[tuple[Word, ...], bool]:
+    """What follows the interpreter's options, and whether it is a module."""
+    here = 1
+    while here < len(words):
+        text = words[here].text
+        if text == "-m":
+            return words[here + 1 :], True
+        if text == "-c":
+            return (), False
+        if not text.startswith("-"):
+            break
+        here += 2 if text in _PYTHON_VALUES else 1
+    return words[here:], False
+
+
+def _shell(command: Command, words: tuple[Word, ...], file: Document, depth: int) -> list[tuple[Command, Unwrapped]]:
+    """The commands of `bash -c "..."`; a script file that it is given is not followed."""
+    for number, word in enumerate(words[1:], 1):
+        if word.text.startswith("-") and word.text.endswith("c") and not word.text.startswith("--"):
+            if number + 1 >= len(words) or depth >= MAX_NESTING:
+                return []
+            text = words[number + 1]
+            known = {name: value.text for name, value in command.variables.items() if value.known}
+            inner = commands(Script(text.text, text.at), known)
+            return [found for each in inner for found in _unwrap(each, file, depth + 1)]
+        if not word.text.startswith("-"):
+            return []
+    return []
+
+
+def _find(words: tuple[Word, ...], *, module: bool) -> tuple[Wrapper | None, int]:
+    called = ("-m", *(word.text for word in words[:3])) if module else (
+        os.path.basename(words[0].text), *(word.text for word in words[1:3])
+    )  # fmt: skip
+    for wrapper in _wrappers():
+        for head in wrapper.heads:
+            if called[: len(head)] == head:
+                return wrapper, len(head) - (1 if module else 0)
+    return None, 0
+
+
+def _options(words: tuple[Word, ...], wrapper: Wrapper) -> tuple[list[Word], tuple[Word, ...], bool]:
+    """The wrapper's own options, the wrapped command, and whether that is a Python module."""
+    own: list[Word] = []
+    module = False
+    here = 0
+    while here < len(words):
+        text = words[here].text
+        if text == "--":
+            here += 1
+            break
+        if not text.startswith("-") or text == "-":
+            break
+        flag = text.lstrip("-").partition("=")[0].replace("-", "_")
+        module = module or flag in wrapper.module
+        own.append(words[here])
+        here += 1
+        if "=" not in text and flag not in wrapper.switches and here < len(words):
+            own.append(words[here])
+            here += 1
+    return own, words[here + wrapper.skip :], module
+
+
+@cache
+def _wrappers() -> tuple[Wrapper, ...]:
+    with open(os.path.join(os.path.dirname(__file__), "wrappers.json"), encoding="utf-8") as file:
+        rows = json.load(file)["wrappers"]
+    return tuple(
+        Wrapper(
+            tuple(tuple(head.split(" ")) for head in row["heads"]),
+            frozenset(row.get("switches", ())),
+            frozenset(row.get("module", ())),
+            row.get("skip", 0),
+            row.get("processes", False),
+        )
+        for row in rows
+    )

@@ -1,0 +1,106 @@
+"""From scripts to jobs: what is started, on what, and where it stands."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpulint.check import check
+from gpulint.reading import open_jobs, recognise_file
+from gpulint.settings import Settings
+
+AXOLOTL = "base_model: meta-llama/Llama-3.1-8B\ndatasets: []\nmicro_batch_size: 1\nsequence_len: 2048\n"
+
+
+@pytest.fixture
+def jobs(tmp_path):
+    def read(script: str, files: dict[str, str] | None = None, name: str = "run.sh"):
+        for path, text in {name: script, **(files or {})}.items():
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text(text)
+        return open_jobs(recognise_file(str(tmp_path / name)), Settings(root=str(tmp_path)))
+
+    return read
+
+
+def test_flags_become_a_job(jobs):
+    (opened,) = jobs("vllm serve meta-llama/Llama-3.1-8B -tp 4 --max-model-len 8192\n").opened
+    job = opened.reading.job
+    assert (job.model, job.parallelism.tensor, job.inference.max_model_len) == ("meta-llama/Llama-3.1-8B", 4, 8192)
+    assert opened.part == "line 1"
+    assert job.origins["inference.max_model_len"].span.line == 1
+
+
+SBATCH = """#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --gres=gpu:h100:8
+#SBATCH --mem=512G
+srun torchrun --nproc_per_node 8 --nnodes $SLURM_NNODES train.py \\
+  --model_name_or_path meta-llama/Llama-3.1-8B --per_device_train_batch_size 2 --bf16 --learning_rate 1e-5 \\
+  --output_dir out
+"""
+
+
+def test_slurm_says_the_hardware(jobs):
+    (opened,) = jobs(SBATCH).opened
+    hardware = opened.reading.job.hardware
+    assert opened.gpu is not None
+    assert (hardware.gpu, hardware.gpus, hardware.nodes) == (opened.gpu.name, 16, 2)
+    assert opened.gpu.name.startswith("h100")
+    assert hardware.host_memory == 512 << 30
+    assert opened.reading.job.micro_batch_size == 2
+    assert opened.reading.job.origins["hardware.gpu"].span.line == 3
+
+
+@pytest.mark.parametrize(
+    ("lines", "gpus", "nodes"),
+    [
+        ("#SBATCH -N 4\n#SBATCH --gpus-per-node=8", 32, 4),
+        ("#SBATCH --nodes=2 --gpus-per-task=1 --ntasks-per-node=4", 8, 2),
+        ("#SBATCH -G a100:16\n#SBATCH -N2", 16, 2),
+        ("#SBATCH --gres=gpu:4,lscratch:10", 4, None),
+    ],
+)
+def test_ways_to_ask_slurm_for_gpus(jobs, lines, gpus, nodes):
+    (opened,) = jobs(f"{lines}\naxolotl train a.yml\n", {"a.yml": AXOLOTL}).opened
+    assert (opened.reading.job.hardware.gpus, opened.reading.job.hardware.nodes) == (gpus, nodes)
+
+
+def test_a_config_file_with_flags_over_it(jobs, tmp_path):
+    (opened,) = jobs("axolotl train conf/a.yml --micro-batch-size 4\n", {"conf/a.yml": AXOLOTL}).opened
+    reading = opened.reading
+    assert reading.config.path.endswith("a.yml")
+    assert reading.job.sequence_length == 2048
+    assert reading.references["launcher"].path.endswith("run.sh")
+
+
+def test_wrappers_are_taken_off(jobs):
+    line = (
+        'sudo docker run --gpus all -v /a:/b image bash -c "cd /x && CUDA_VISIBLE_DEVICES=0,1 vllm serve a/b -tp 2"\n'
+    )
+    (opened,) = jobs(line).opened
+    assert opened.reading.job.model == "a/b"
+    assert opened.reading.job.hardware.asked_gpus == 2
+
+
+def test_a_config_that_is_not_there_is_found_at_its_word(tmp_path):
+    script = tmp_path / "run.sh"
+    script.write_text("axolotl train missing.yml\n")
+    report = check([str(script)], Settings(root=str(tmp_path)))
+    (finding,) = report.findings
+    assert finding.name == "unresolved-reference"
+    assert (finding.location.span.line, finding.location.span.column) == (1, 15)
+
+
+def test_a_script_without_a_known_program_is_skipped(tmp_path):
+    script = tmp_path / "run.sh"
+    script.write_text("echo hello\n")
+    (file,) = check([str(script)]).files
+    assert (file.status, file.reason) == ("skipped", "starts no program that gpulint knows")
+
+
+def test_a_finding_in_a_flag_stands_in_the_script(tmp_path):
+    script = tmp_path / "run.sh"
+    script.write_text("vllm serve meta-llama/Llama-3.1-8B \\\n  --gpu-memory-utilisation 0.5\n")
+    (finding,) = check([str(script)]).findings
+    assert finding.location.path.endswith("run.sh")
+    assert finding.location.span.line == 2
