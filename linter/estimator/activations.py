@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .instant import Instant
 from .layers import Layer
@@ -16,6 +16,8 @@ from .stem import stem
 from .tape import END
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..job import Job
     from ..models.model import Model
     from .modules import Linear, Modules
@@ -27,7 +29,7 @@ def instants(job: Job, model: Model) -> list[Instant]:
     """The candidate peaks of forward, loss and backward of one micro step on one rank."""
     s = Setting(*last_stage(job, model))
     kinds, assigned = layer_kinds(s)
-    return _compose(s, replay(s, kinds), kinds, assigned)
+    return [found.instant for found in placed(s, replay(s, kinds), kinds, assigned)]
 
 
 def layer_kinds(s: Setting) -> tuple[list[int], list[int]]:
@@ -107,11 +109,19 @@ def final_norm(outside: Modules, s: Setting) -> Linear | None:
     return found[-1] if found else None
 
 
-def _compose(s: Setting, tape: Tape, kinds: list[int], assigned: list[int]) -> list[Instant]:
+class Placed(NamedTuple):
+    """An instant, its event, the replayed layer in flight and that of the whole model (see `Stack.at`)."""
+
+    instant: Instant
+    event: Event
+    here: int
+    place: int
+
+
+def placed(s: Setting, tape: Tape, kinds: list[int], assigned: list[int]) -> Iterator[Placed]:
     """Every event of the replay, at the layers of the whole model where it is largest."""
     count = len(kinds)
     replayed, whole = Stack(tape, count, list(range(count))), Stack(tape, count, assigned)
-    found: list[Instant] = []
     for (segment, backward), events in peaks(tape.events).items():
         phase = "backward" if backward else "loss" if segment == count + 2 else "forward"
         here = max(-1, min(segment - 1, count))
@@ -122,8 +132,8 @@ def _compose(s: Setting, tape: Tape, kinds: list[int], assigned: list[int]) -> l
             for e in events:
                 gradients = s.trainable if tape.accumulated else e.gradients + made - done
                 layer = place if 0 <= place < len(assigned) else None
-                found.append(Instant(phase, e.live - e.logits + size - there, e.logits, gradients, layer))
-    return found
+                instant = Instant(phase, e.live - e.logits + size - there, e.logits, gradients, layer)
+                yield Placed(instant, e, here, place)
 
 
 class Stack:

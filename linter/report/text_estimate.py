@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from ..units import bytes_text, count_text
+from ..units import GIB, MIB, bytes_text, count_text
 from .printable import printable
 from .style import Style
 from .text import phase_text
 
 if TYPE_CHECKING:
-    from ..estimator.estimate import Estimate
+    from ..estimator.estimate import Estimate, Term
 
 BAR = 40
 """Characters of the longest bar."""
+WIDTH, FORMULA = 100, 48
+"""Columns of the derivation, and of its formulas where what they count is told beside them."""
 
 _VERDICTS = {
     "fits": "fits",
@@ -107,12 +111,35 @@ def _phases(estimate: Estimate, style: Style) -> list[str]:
 
 
 def _terms(estimate: Estimate, style: Style) -> list[str]:
+    """The terms by component, each with its source, or the component's only source under its name."""
     lines = []
-    component = ""
-    for term in estimate.terms:
-        if term.component != component:
-            component = term.component
-            lines.append(f"  {component.replace('_', ' ')}")
-        source = style.dim(f"  [{printable(term.source)}]") if term.source else ""
-        lines.append(f"    {bytes_text(term.size):>10} = {printable(term.formula)}{source}")
+    for component, terms in groupby(estimate.terms, key=lambda term: term.component):
+        found = list(terms)
+        sources = {term.source for term in found}
+        lines.append(f"  {component.replace('_', ' ')}, {_exact(sum(term.size for term in found))}")
+        if len(sources) == 1:
+            lines += _source(sources.pop(), "    ", style)
+        width = min(FORMULA, max((len(term.formula) + 1 for term in found if term.label), default=0))
+        for term in found:
+            lines += _term(term, width)
+            if sources:
+                lines += _source(term.source, " " * 17, style)
     return lines
+
+
+def _term(term: Term, width: int) -> list[str]:
+    text = f"{printable(term.formula):<{width}} {printable(term.label)}".rstrip()
+    return wrap(
+        text, WIDTH, initial_indent=f"    {_exact(term.size):>10} = ", subsequent_indent=" " * 17,
+        drop_whitespace=False, break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _exact(size: int) -> str:
+    """Two decimals, so that lines add up to the eye."""
+    return f"{size / GIB:.2f} GiB" if abs(size) >= GIB else f"{size / MIB:.2f} MiB"
+
+
+def _source(source: str, indent: str, style: Style) -> list[str]:
+    lines = wrap(f"[{printable(source)}]", WIDTH, initial_indent=indent, subsequent_indent=indent) if source else []
+    return [style.dim(line) for line in lines]
