@@ -126,7 +126,7 @@ class _Lines:
 
     def _flight(self) -> str:
         again = self.backward and self.s.job.activation_checkpointing != "none"
-        return f"layer {self.found.instant.layer}{' recomputed' if again else ''}, "
+        return f"{'recomputed ' if again else ''}layer {self.found.instant.layer}, "
 
     def _shape(self, n: int) -> list[str]:
         """n as batch x length x width where it divides."""
@@ -169,6 +169,10 @@ def _taken_back(rest: Bytes, layers: dict[tuple[Item, int], int]) -> Bytes:
     return rest
 
 
+def _order(line: Term) -> tuple[int, str, str]:
+    return -line.size, line.label, line.formula
+
+
 def _small_together(lines: list[Term]) -> list[Term]:
     """Largest first, logits after activations; small tensors of a component in one line."""
     whole = Counter[str]()
@@ -177,7 +181,7 @@ def _small_together(lines: list[Term]) -> list[Term]:
     large = [line for line in lines if abs(line.size) * SMALL >= whole[line.component]]
     found = []
     for component in ("activations", "logits"):
-        own = sorted((line for line in large if line.component == component), key=lambda line: -line.size)
+        own = sorted((line for line in large if line.component == component), key=_order)
         small = [line for line in lines if line.component == component and abs(line.size) * SMALL < whole[component]]
         size = sum(line.size for line in small)
         if size:

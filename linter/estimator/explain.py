@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from .instant import Instant
     from .layout import Layout
 
-DRIVER = "what the CUDA driver, loaded kernels and NCCL take outside torch's allocator"
+WORKSPACE = "aten/src/ATen/cuda/CublasHandlePool.cpp"
+REST = {
+    "gradients": "what is left of the gradients then, with their copies",
+    "optimizer": "what is left of states and temporaries then",
+    "buffers": "gathered parameters, whole gradients and communication buffers alive then",
+    "kv_cache": "the part of the cache that the estimate counts",
+}
+"""What a component holds at its peak besides the lines that are told, or in their place."""
 
 
 def explained(estimate: Estimate, job: Job, model: Model, gpu: Gpu | None) -> Estimate:
@@ -104,15 +111,14 @@ def _host(plan: Layout, job: Job, model: Model) -> list[Term]:
 
 
 def _balanced(name: str, lines: list[Term], size: int, estimate: Estimate) -> list[Term]:
-    """The lines, where they sum to `size`; else those that are always there, and the rest in one line."""
+    """The lines, where they sum to `size`; else those that are surely there, and the rest in one line."""
     if not size:
         return []
     held = sum(line.size for line in lines)
     if held == size:
         return [line for line in lines if line.size or line.source]
-    rest = size - held
-    if rest < 0:
-        lines = [line for line in lines if line.size <= size][:1]
-        rest = size - sum(line.size for line in lines)
+    if held > size:
+        lines = [line for line in lines if line.source == WORKSPACE and line.size <= size]
+        held = sum(line.size for line in lines)
     phase = estimate.peak_phase.replace("_", " ")
-    return [*lines, Term(name, f"{rest:,} B", rest, "", f"more of them at the peak ({phase})")]
+    return [*lines, Term(name, f"{size - held:,} B", size - held, "", f"{REST.get(name, 'more')} ({phase})")]

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from .tensor import Backward, Node, Operand, Parameter, Tensor
 
+WIDTHS = {8: "64-bit", 4: "float32", 2: "16-bit"}
+
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 _PLUMBING = frozenset({"tape", "tensor", "recording"})
 
@@ -72,7 +74,15 @@ class Recording(Tape):
     def label(self) -> Label:
         """The label of a tensor made now."""
         where, what = self._place()
-        return Label(self._segment, False, where, what, *self._size)
+        n, e = self._size
+        return Label(
+            self._segment,
+            False,
+            where,
+            what.format(width=WIDTHS.get(e, "narrow"), dropout="mask" if e == 1 else "output"),
+            n,
+            e,
+        )
 
     def alive(self) -> Alive:
         """What is alive now."""

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 BAR = 40
 """Characters of the longest bar."""
-WIDTH, FORMULA = 100, 48
-"""Columns of the derivation, and of its formulas where what they count is told beside them."""
+WIDTH, FORMULA, LABEL = 100, 48, 24
+"""Columns of the derivation, of its formulas where what they count is told beside them, and of that at least."""
+INDENT = " " * 17
+"""Up to where formulas begin."""
 
 _VERDICTS = {
     "fits": "fits",
@@ -119,20 +121,25 @@ def _terms(estimate: Estimate, style: Style) -> list[str]:
         lines.append(f"  {component.replace('_', ' ')}, {_exact(sum(term.size for term in found))}")
         if len(sources) == 1:
             lines += _source(sources.pop(), "    ", style)
-        width = min(FORMULA, max((len(term.formula) + 1 for term in found if term.label), default=0))
+        width = min(FORMULA, max((len(term.formula) for term in found if term.label), default=0))
         for term in found:
             lines += _term(term, width)
             if sources:
-                lines += _source(term.source, " " * 17, style)
+                lines += _source(term.source, INDENT, style)
     return lines
 
 
 def _term(term: Term, width: int) -> list[str]:
-    text = f"{printable(term.formula):<{width}} {printable(term.label)}".rstrip()
-    return wrap(
-        text, WIDTH, initial_indent=f"    {_exact(term.size):>10} = ", subsequent_indent=" " * 17,
-        drop_whitespace=False, break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
+    """The arithmetic, and beside it, in a column of its own, what it counts."""
+    head = f"    {_exact(term.size):>10} = "
+    if not term.label:
+        return wrap(printable(term.formula), WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
+    head += f"{printable(term.formula):<{width}}  "
+    room = WIDTH - len(head)
+    if room < LABEL:
+        return [head.rstrip(), *wrap(printable(term.label), WIDTH, initial_indent=INDENT, subsequent_indent=INDENT)]
+    first, *others = wrap(printable(term.label), room)
+    return [head + first, *(" " * len(head) + line for line in others)]
 
 
 def _exact(size: int) -> str:
