@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from .directives import Directives, read_directives
+from .formats.blanks import is_blank
 from .origin import Origin
 from .source.document import Document, SourceError
 from .source.node import Span
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from .formats.format import Format, Project, Reading
     from .hardware.gpu import Gpu
+    from .job import Job
     from .launchers.launch import Launch, Launcher, Resources
     from .settings import Settings
 
@@ -104,47 +106,76 @@ def open_document(
 ) -> Opened:
     """The job of a config already read and recognised; `launch` is what starts it."""
     directives = directives or read_directives(document)
-    stated = _Hardware(settings.gpu, settings.gpus, settings.nodes).or_else(
-        _Hardware(directives.gpu, directives.gpus, directives.nodes)
-    )
-    given = stated
+    given = [
+        _Source(_Hardware(settings.gpu, settings.gpus, settings.nodes), _from_command_line),
+        _Source(_Hardware(directives.gpu, directives.gpus, directives.nodes), _from_comment(directives, document.path)),
+    ]
     if launch is not None:
-        stated = stated.or_else(_Hardware(_known_gpu(launch.resources), _counted(launch), launch.resources.nodes))
+        asked = _Hardware(_known_gpu(launch.resources), _counted(launch), launch.resources.nodes)
+        given.append(_Source(asked, _from_launch(launch)))
+    stated = _Hardware(None, None, None)
+    for source in given:
+        stated = stated.or_else(source.hardware)
     configured = _Hardware(settings.configured_gpu, settings.configured_gpus, settings.configured_nodes)
-    lines = directives.lines
-    started = launch.launcher if launch is not None else None
-    project = _project(document, settings, stated, lines.get("gpu", 0) if not settings.gpu else 0, started)
+    line = directives.lines.get("gpu", 0) if not settings.gpu else 0
+    project = _project(document, settings, stated, line, launch)
     reading = form.read(document, project)
-    known = stated.or_else(_said(reading))
-    hardware = known.or_else(configured)
-    if hardware != known:
-        project = _project(document, settings, hardware, 0, started)
+    own = _said(reading)
+    hardware = stated.or_else(own).or_else(configured)
+    if hardware != stated.or_else(own):
+        project = _project(document, settings, hardware, 0, launch)
         reading = form.read(document, project)
     elif hardware.gpu != stated.gpu:
         project = project._replace(gpu=_find_gpu(hardware.gpu, document, reading.job.origins["hardware.gpu"].span))
     job = reading.job
-    for name, value in hardware._asdict().items():
-        if value is None:
-            continue
-        if getattr(settings, name) is not None:
-            origin = Origin("command line", f"--{name} {value}")
-        elif getattr(directives, name) is not None:
-            origin = Origin("comment", f"gpulint comment on line {lines[name]}", document.path, name)
-        elif launch is not None and getattr(given, name) is None and getattr(stated, name) is not None:
-            origin = launch.resources.origins.get(_ORIGINS[name][0]) or launch.resources.origins.get(
-                _ORIGINS[name][1], Origin("derived", f"what {launch.part} is started on")
-            )
-        elif getattr(known, name) is not None:
-            continue
-        else:
-            origin = Origin("settings", f"{name} of the settings file")
-        setattr(job.hardware, name, value)
-        job.origins[f"hardware.{name}"] = origin
+    if is_blank(job.model):
+        job.model = None
+    _say_where(job, hardware, [*given, _Source(own, None), _Source(configured, _from_settings)])
     if project.gpu is not None:
         job.hardware.gpu = project.gpu.name
     if launch is not None:
         _apply(launch, reading)
     return Opened(reading, project, project.gpu, directives, launch.part if launch is not None else "")
+
+
+class _Source(NamedTuple):
+    """Hardware that somebody states, and the origin of each part; without one the reading has it already."""
+
+    hardware: _Hardware
+    origin: Callable[[str, object], Origin] | None
+
+
+def _say_where(job: Job, hardware: _Hardware, sources: list[_Source]) -> None:
+    """Set the hardware of a job with the origin of the first source that states each part."""
+    for name, value in hardware._asdict().items():
+        source = next((source for source in sources if getattr(source.hardware, name) is not None), None)
+        if value is not None and source is not None and source.origin is not None:
+            setattr(job.hardware, name, value)
+            job.origins[f"hardware.{name}"] = source.origin(name, value)
+
+
+def _from_command_line(name: str, value: object) -> Origin:
+    return Origin("command line", f"--{name} {value}")
+
+
+def _from_settings(name: str, value: object) -> Origin:  # noqa: ARG001
+    return Origin("settings", f"{name} of the settings file")
+
+
+def _from_comment(directives: Directives, path: str) -> Callable[[str, object], Origin]:
+    return lambda name, value: Origin(  # noqa: ARG005
+        "comment", f"gpulint comment on line {directives.lines[name]}", path, name
+    )
+
+
+def _from_launch(launch: Launch) -> Callable[[str, object], Origin]:
+    origins = launch.resources.origins
+
+    def origin(name: str, value: object) -> Origin:  # noqa: ARG001
+        found = next((origins[key] for key in _ORIGINS[name] if key in origins), None)
+        return found or Origin("derived", f"what {launch.part} is started on")
+
+    return origin
 
 
 _ORIGINS = {"gpu": ("gpu", "gpu"), "gpus": ("processes", "gpus_per_node"), "nodes": ("nodes", "nodes")}
@@ -247,7 +278,7 @@ def _said(reading: Reading) -> _Hardware:
 
 
 def _project(
-    document: Document, settings: Settings, hardware: _Hardware, line: int, launcher: Document | None = None
+    document: Document, settings: Settings, hardware: _Hardware, line: int, launch: Launch | None = None
 ) -> Project:
     from .formats.format import Project
 
@@ -257,7 +288,8 @@ def _project(
     def open_reference(reference: str, from_path: str) -> Document | None:
         return _open_reference(reference, from_path, root)
 
-    return Project(root, gpu, hardware.gpus, hardware.nodes, open_reference, launcher)
+    started = (launch.launcher, launch.versions) if launch is not None else (None, {})
+    return Project(root, gpu, hardware.gpus, hardware.nodes, open_reference, *started)
 
 
 def _open_reference(reference: str, from_path: str, root: str) -> Document | None:

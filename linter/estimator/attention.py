@@ -53,9 +53,7 @@ def attention(
     return y
 
 
-def _gated(
-    x: Tensor, modules: Modules, s: Setting, table: Table, mask: Tensor | None, at: Heads, turn: str
-) -> Tensor:
+def _gated(x: Tensor, modules: Modules, s: Setting, table: Table, mask: Tensor | None, at: Heads, turn: str) -> Tensor:
     """Qwen3-Next's: the second half of the query projection, through a sigmoid, multiplies the output."""
     norm, (first, second) = head_norm(s), _head_norms(modules)
     size = s.rows * at.heads * at.head_dim

@@ -172,7 +172,11 @@ class Setting:
         """Whether later layers read this one's keys and values: the last of its type before those that share."""
         shared = int(self.config.get("num_kv_shared_layers") or 0)
         own = self.total_layers - shared
-        return bool(shared and self.layer_types) and layer < own and self.layer_types[layer] not in self.layer_types[layer + 1 : own]
+        return (
+            bool(shared and self.layer_types)
+            and layer < own
+            and self.layer_types[layer] not in self.layer_types[layer + 1 : own]
+        )
 
     def _sign(self) -> dict[int, int]:
         signatures: dict[int, int] = {}

@@ -180,9 +180,7 @@ def _held(
     return slack.reserved(job, found, plan_of(job, model, plan, steps), allocated, peak.allocated - static)
 
 
-def _tiers(
-    job: Job, gpu: Gpu | None, held: slack.Held | None, peak: Phase, plan: Layout
-) -> tuple[PerGpu, int]:
+def _tiers(job: Job, gpu: Gpu | None, held: slack.Held | None, peak: Phase, plan: Layout) -> tuple[PerGpu, int]:
     """Allocated -> reserved -> process, and the component `runtime`.
 
     `low` is the peak packed without any slack and the least overhead; `high` adds what the replay may have missed,

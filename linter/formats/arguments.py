@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .blanks import is_blank
 from .coercion import as_boolean, as_integer, as_number
 
 if TYPE_CHECKING:
@@ -51,6 +52,11 @@ class Arguments:
                 written = str(entry.key.value)
                 return Given(entry.value.plain(), entry, f"{self.prefix}.{written}" if self.prefix else written)
         return None
+
+    def blank(self, *names: str) -> Given | None:
+        """The first of `names` that the file has, where another program fills its value in (`${BATCH}`)."""
+        given = next(self._each(names), None)
+        return given if given is not None and is_blank(given.value) else None
 
     def integer(self, *names: str, least: int | None = None) -> Given | None:
         """A whole number, `least` or more; None for null and for what is none."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .blanks import is_blank
 from .format import JobBuilder, Problem, Reading
-from .keys import default, is_template, load
+from .keys import default, load
 
 if TYPE_CHECKING:
     from ..source.document import Document
@@ -71,4 +72,4 @@ class AxolotlConfig:
 
     def _is_set(self, key: str) -> bool:
         given = self.keys.raw(key)
-        return given is not None and bool(given.value) and not is_template(given.value)
+        return given is not None and bool(given.value) and not is_blank(given.value)

@@ -57,7 +57,8 @@ class Project(NamedTuple):
     `open(reference, from_path)` reads the file that a config names, trying the folder of the naming file and
     the project root; it raises SourceError when the file is there but cannot be read, returns None when it is
     not there or lies outside the project root.
-    `launcher` holds the options of the `accelerate launch`, `torchrun` or `deepspeed` that starts the config, as flags.
+    `launcher` holds the options of the `accelerate launch`, `torchrun` or `deepspeed` that starts the config, as flags;
+    `versions` are those of packages that the launcher or the settings state.
     """
 
     root: str
@@ -66,6 +67,7 @@ class Project(NamedTuple):
     nodes: int | None
     open: Callable[[str, str], Document | None]
     launcher: Document | None = None
+    versions: dict[str, str] = {}  # noqa: RUF012  (never changed)
 
 
 class Format(NamedTuple):

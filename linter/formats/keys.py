@@ -21,6 +21,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .blanks import is_blank
 from .coercion import accepts, type_text
 from .format import Problem
 
@@ -156,7 +157,7 @@ class _Walk:
         self.value(entry.value, child, dotted, key)
 
     def value(self, node: Node, part: JsonObject, dotted: str, key: str = "") -> None:
-        if node.is_scalar and (node.value is None or node.value == self.placeholder or is_template(node.value)):
+        if node.is_scalar and (node.value is None or node.value == self.placeholder or is_blank(node.value)):
             return
         branches = list(_branches(self.schema, part))
         if not any(accepts(branch, node, self.coercion) for branch in branches):
@@ -264,11 +265,6 @@ def _set_aside(entry: Entry, key: str, treatment: str) -> bool:
     if treatment == "ignored" and entry.value.is_scalar and entry.value.value is None:
         return True
     return key.startswith(("_", "x-", ".", "//", "#", "$"))
-
-
-def is_template(value: Any) -> bool:
-    """Whether a scalar is a blank for another program to fill: `${BATCH}`, `{{ batch }}`."""
-    return isinstance(value, str) and value.startswith(("${", "{{")) and value.endswith("}")
 
 
 def _found(node: Node) -> str:

@@ -78,7 +78,7 @@ def read(document: Document, project: Project) -> Reading:
     builder.derived("kind", "inference", "a vLLM server")
     builder.derived("objective", "sft", "nothing is trained")
     builder.derived("inference.engine", "vllm", "a vLLM server")
-    version = set_version(builder, arguments)
+    version = set_version(builder, arguments, project)
     set_model(builder, arguments)
     set_weights(builder, arguments)
     set_parallelism(builder, arguments, project)

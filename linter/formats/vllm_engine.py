@@ -66,8 +66,13 @@ def human_readable(value: Any) -> int | None:
     return int(number) * _BINARY.get(suffix, 1) or None
 
 
-def set_version(builder: JobBuilder, arguments: Arguments) -> str:
-    """0.33.0, or the newest version that still knows every option of the file."""
+def set_version(builder: JobBuilder, arguments: Arguments, project: Project) -> str:
+    """The version that the launcher states, 0.33.0, or the newest that still knows every option of the file."""
+    stated = project.versions.get(NAME)
+    if stated:
+        builder.derived("versions.vllm", stated, "the version that the launcher states")
+        builder.derived("versions", builder.job.versions, "the version that the launcher states")
+        return stated
     known = load(NAME)["properties"]
     version, given = VERSION, None
     for name in arguments:

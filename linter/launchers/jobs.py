@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from ..formats.coercion import as_integer
@@ -13,11 +14,12 @@ from .shell import commands
 from .wrappers import unwrap
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ..formats.format import Problem, Project
     from ..source.document import Document
     from .script import Script
+    from .shell import Command
     from .wrappers import Unwrapped
 
 MAX_JOBS = 50
@@ -31,17 +33,32 @@ def jobs_of(
     resources: Resources,
     variables: Mapping[str, str] | None = None,
     part: str = "",
+    versions: Mapping[str, str] | None = None,
 ) -> Started:
     """The jobs that a script starts on `resources`.
 
     `variables` are those that the launcher sets before the script runs. A command that names a config file which is not
     there is a problem and no job, unless its flags say enough on their own.
     """
+    return jobs_of_commands(commands(script, variables), file, project, resources, part, versions)
+
+
+def jobs_of_commands(
+    listed: Iterable[Command],
+    file: Document,
+    project: Project,
+    resources: Resources,
+    part: str = "",
+    versions: Mapping[str, str] | None = None,
+) -> Started:
+    """The jobs that commands start; see `jobs_of`. `versions` of packages are those that the image states."""
+    known = dict(versions or {})
     places = Places(file.text)
     launches: list[Launch] = []
     problems: list[Problem] = []
-    for command in commands(script, variables):
+    for command in listed:
         for inner, program in unwrap(command, file):
+            known.update(_pinned(program))
             begun = begin(program, file, project)
             if begun is None or len(launches) >= MAX_JOBS:
                 continue
@@ -56,9 +73,23 @@ def jobs_of(
                 problems += begun.problems
                 continue
             where = f"{part}, line {line}" if part else f"line {line}"
-            launches.append(Launch(where, begun.format, begun.config, own, launcher, files, begun.problems))
+            launches.append(
+                Launch(where, begun.format, begun.config, own, launcher, files, begun.problems, dict(known))
+            )
     reason = "" if launches else "starts no program that gpulint knows"
     return Started(launches, problems, reason)
+
+
+_PIN = re.compile(r"([A-Za-z][\w-]*)(?:\[[\w,-]*\])?==(\d+(?:\.\d+)*)")
+
+
+def _pinned(program: Unwrapped) -> dict[str, str]:
+    """Versions that `pip install name==1.2.3` or `uv pip install` pins."""
+    words = [program.head, *(word.text for word in program.words)]
+    if words[:2] != ["pip", "install"] and words[:3] != ["uv", "pip", "install"]:
+        return {}
+    found = (_PIN.match(word) for word in words[2:])
+    return {match[1].lower(): match[2] for match in found if match}
 
 
 _ENOUGH = frozenset({"model", "model_name_or_path", "model-path", "model_path", "base_model", "model_id"})

@@ -65,6 +65,7 @@ class Launch(NamedTuple):
     launcher   the options of `accelerate launch`, `torchrun` or `deepspeed`, as flags; None without one
     files      other files on the way, by what names them; the launcher itself among them
     problems   what was odd on the way, such as a config file that is not there
+    versions   of packages, from an image's tag or a `pip install vllm==0.9.1`
     """
 
     part: str
@@ -74,6 +75,7 @@ class Launch(NamedTuple):
     launcher: Document | None = None
     files: dict[str, Document] = {}  # noqa: RUF012  (never changed)
     problems: tuple[Problem, ...] = ()
+    versions: dict[str, str] = {}  # noqa: RUF012  (never changed)
 
 
 class Started(NamedTuple):

@@ -119,7 +119,7 @@ def _with_file(
 
     path, where = reference
     span = where if isinstance(where, Span) else place(Places(file.text), where.at)  # type: ignore[attr-defined]
-    if _PLACEHOLDER.search(path):
+    if _PLACEHOLDER.search(path) or os.path.isabs(path):
         return None
     reason = "not found"
     try:

@@ -1,0 +1,124 @@
+"""A container: its image, command, arguments and environment, in Kubernetes, Docker Compose and their kin."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from .jobs import jobs_of_commands
+from .launch import Started
+from .script import of_scalar
+from .shell import Command, Word, commands
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..formats.format import Project
+    from ..source.document import Document
+    from ..source.node import Node
+    from .launch import Resources
+
+_VARIABLE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
+
+
+class Container(NamedTuple):
+    """What a manifest says of a container.
+
+    command      replaces the image's entrypoint; None where the manifest leaves that
+    arguments    follow the entrypoint
+    environment  its variables, as far as the manifest states their values
+    """
+
+    image: str
+    command: Sequence[Node] | None
+    arguments: Sequence[Node]
+    environment: Mapping[str, Word]
+
+
+def jobs_of_container(
+    container: Container, file: Document, project: Project, resources: Resources, part: str
+) -> Started:
+    """The jobs that a container starts: its entrypoint with its arguments, or the script that a shell is given."""
+    words: list[Word] = []
+    if container.command:
+        words += [_word(file, node, container.environment) for node in container.command]
+    else:
+        words += [Word(text, ()) for text in entrypoint(container.image)]
+    words += [_word(file, node, container.environment) for node in container.arguments]
+    words = [word for word in words if word.text or word.at]
+    if not words:
+        return Started([], [], "its command is the image's own")
+    anchor = next((word.at for word in words if word.at), (0,))
+    placed = [word if word.at else word._replace(at=anchor[:1] * len(word.text)) for word in words]
+    command = Command(tuple(placed), container.environment)
+    return jobs_of_commands([command], file, project, resources, part, versions(container.image))
+
+
+def split_command(file: Document, node: Node | None) -> list[Word] | None:
+    """A command that is a list of words, or one string that is split as a shell would; None for none."""
+    if node is None or (node.is_scalar and node.value is None):
+        return None
+    if node.is_sequence:
+        return [_word(file, item, {}) for item in node.items()]
+    found = commands(of_scalar(file, node))
+    return [word for command in found for word in command.words]
+
+
+def entrypoint(image: str) -> list[str]:
+    """The program that an image starts by itself, as far as `images.json` knows it; empty otherwise."""
+    name = image.partition("@")[0].rpartition(":")[0] if ":" in image.rpartition("/")[2] else image.partition("@")[0]
+    for row in _images():
+        if any(name == end or name.endswith("/" + end) for end in row["ends"]):
+            return row["command"]
+    return []
+
+
+def tag(image: str) -> str | None:
+    """The version that an image's tag states: `vllm/vllm-openai:v0.9.1` -> `0.9.1`."""
+    match = re.search(r":v?(\d+\.\d+(?:\.\d+)?)", image.rpartition("/")[2])
+    return match[1] if match else None
+
+
+def versions(image: str) -> dict[str, str]:
+    """The version of the program that an image is named after: `vllm/vllm-openai:v0.9.1` -> vllm 0.9.1."""
+    stated = tag(image)
+    program = next((name for name in ("vllm", "sglang", "text-generation-inference") if name in image), None)
+    return {program: stated} if program and stated else {}
+
+
+def environment(entries: Sequence[tuple[str, Document, Node]]) -> dict[str, Word]:
+    """Variables with stated values, each with the places of its characters."""
+    found: dict[str, Word] = {}
+    for name, file, node in entries:
+        if node.is_scalar and node.value is not None:
+            found[name] = _word(file, node, found)
+    return found
+
+
+def _word(file: Document, node: Node, variables: Mapping[str, Word]) -> Word:
+    """A string of a manifest with `$(NAME)` filled in, as Kubernetes does."""
+    script = of_scalar(file, node) if node.is_scalar and isinstance(node.value, str) else None
+    if script is None:
+        text = node.raw if node.is_scalar else ""
+        start = node.span.start
+        return Word(text, tuple(range(start, start + len(text))))
+    text, at, known = script.text, list(script.at), True
+    for match in reversed(list(_VARIABLE.finditer(text))):
+        value = variables.get(match[1])
+        if value is None:
+            known = False
+            continue
+        text = text[: match.start()] + value.text + text[match.end() :]
+        at[match.start() : match.end()] = value.at
+        known = known and value.known
+    return Word(text, tuple(at), known)
+
+
+@cache
+def _images() -> list[dict[str, list[str]]]:
+    with open(os.path.join(os.path.dirname(__file__), "images.json"), encoding="utf-8") as file:
+        rows: list[dict[str, list[str]]] = json.load(file)["images"]
+    return rows

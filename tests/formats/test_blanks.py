@@ -1,0 +1,23 @@
+"""What counts as filled in later."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpulint.formats.blanks import is_blank, is_whole_blank
+
+
+@pytest.mark.parametrize("value", ["${X}", "$X", "a/${X}", "{{ x }}", "<your-model>", "$(nproc)", "`id`", "$1"])
+def test_blanks(value):
+    assert is_blank(value)
+
+
+@pytest.mark.parametrize("value", ["meta/llama", "a < b", "5$", 3, None, "{a: 1}", "x_$"])
+def test_what_is_none(value):
+    assert not is_blank(value)
+
+
+def test_whole_blanks():
+    assert is_whole_blank("${X}")
+    assert is_whole_blank(" $X ")
+    assert not is_whole_blank("${X}/model")

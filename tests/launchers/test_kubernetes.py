@@ -1,0 +1,107 @@
+"""Workloads: what their containers start, on which GPUs, and where that stands."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpulint.reading import open_jobs, recognise_file
+from gpulint.settings import Settings
+
+SERVER = """apiVersion: apps/v1
+kind: Deployment
+metadata: {name: chat}
+spec:
+  replicas: 3
+  template:
+    spec:
+      nodeSelector:
+        cloud.google.com/gke-accelerator: nvidia-h100-80gb
+      containers:
+        - name: server
+          image: vllm/vllm-openai:v0.9.1
+          args: ["--model", "$(MODEL)", "--tensor-parallel-size=2", "--max-model-len", "8192"]
+          env:
+            - {name: MODEL, value: meta-llama/Llama-3.1-8B}
+          resources:
+            limits: {nvidia.com/gpu: 2, memory: 64Gi}
+          volumeMounts: [{name: shm, mountPath: /dev/shm}]
+      volumes:
+        - {name: shm, emptyDir: {medium: Memory, sizeLimit: 8Gi}}
+"""
+
+
+@pytest.fixture
+def jobs(tmp_path):
+    def read(text: str):
+        path = tmp_path / "deploy.yaml"
+        path.write_text(text)
+        return open_jobs(recognise_file(str(path)), Settings(root=str(tmp_path)))
+
+    return read
+
+
+def test_the_arguments_of_an_image_are_its_flags(jobs):
+    (opened,) = jobs(SERVER).opened
+    job = opened.reading.job
+    assert opened.part.startswith("Deployment chat, container server")
+    assert (job.model, job.parallelism.tensor, job.inference.max_model_len) == ("meta-llama/Llama-3.1-8B", 2, 8192)
+    assert job.versions["vllm"] == "0.9.1"
+    assert job.origins["model"].span.line == 15
+
+
+def test_the_pod_says_the_hardware(jobs):
+    (opened,) = jobs(SERVER).opened
+    hardware = opened.reading.job.hardware
+    assert opened.gpu is not None
+    assert opened.gpu.name == "h100-80gb"
+    assert (hardware.gpus, hardware.asked_gpus) == (2, 2)
+    assert hardware.host_memory == 64 << 30
+    assert hardware.shared_memory == 8 << 30
+    assert opened.reading.job.origins["hardware.gpu"].span.line == 9
+
+
+def test_a_script_for_a_shell(jobs):
+    text = SERVER.replace(
+        'args: ["--model", "$(MODEL)", "--tensor-parallel-size=2", "--max-model-len", "8192"]',
+        "command: [bash, -c]\n          args:\n            - |\n              set -e\n"
+        "              vllm serve $MODEL \\\n                --tensor-parallel-size 2 --max-num-seqs 16\n",
+    )
+    (opened,) = jobs(text).opened
+    assert opened.reading.job.model == "meta-llama/Llama-3.1-8B"
+    assert opened.reading.job.inference.max_num_seqs == 16
+    line = opened.reading.job.origins["inference.max_num_seqs"].span.line
+    assert "--max-num-seqs 16" in text.splitlines()[line - 1]
+
+
+def test_an_indexed_job_spans_its_pods(jobs):
+    text = """apiVersion: batch/v1
+kind: Job
+metadata: {name: train}
+spec:
+  completionMode: Indexed
+  parallelism: 4
+  template:
+    spec:
+      containers:
+        - name: worker
+          image: trainer
+          command: [torchrun, --nproc_per_node=8, --nnodes=4, train.py, --model_name_or_path, org/m, --bf16,
+                    --per_device_train_batch_size, "2", --learning_rate, "1e-5", --output_dir, out]
+          resources: {limits: {nvidia.com/gpu: 8}}
+"""
+    (opened,) = jobs(text).opened
+    assert (opened.reading.job.hardware.gpus, opened.reading.job.hardware.nodes) == (32, 4)
+    assert opened.reading.job.micro_batch_size == 2
+
+
+@pytest.mark.parametrize(
+    ("container", "reason"),
+    [
+        ("{name: a, image: nginx}", "its command is the image's own"),
+        ("{name: a, image: x, command: [sleep, infinity]}", "starts no program that gpulint knows"),
+    ],
+)
+def test_a_pod_without_a_job_says_why(jobs, container, reason):
+    text = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {{containers: [{container}]}}\n"
+    found = jobs(text)
+    assert (found.kind, found.opened, found.reason) == ("kubernetes", [], reason)
