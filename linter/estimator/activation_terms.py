@@ -38,7 +38,7 @@ class Item(NamedTuple):
     logits: bool
     name: str
     n: int
-    e: float
+    e: int
 
 
 Bytes = Counter[Item]
@@ -111,14 +111,14 @@ class _Lines:
         return "outside"
 
     def _term(self, item: Item, size: int, layers: int = 0) -> Term:
-        each = int(item.n * item.e)
+        each = item.n * item.e
         copies, odd = divmod(abs(size), each) if each else (0, 1)
         factors = [_counted(layers, "layer")] if layers else []
         if odd:
             factors.append(f"{size:,} B")
         else:
             factors += [f"{copies} tensors"] if copies > 1 else []
-            factors += [f"{item.e:g} B", *self._shape(item.n)]
+            factors += [f"{item.e} B", *self._shape(item.n)]
         sign = "-" if size < 0 and not odd else ""
         where = "" if layers or item.group != "in flight" or self.found.instant.layer is None else self._flight()
         component = "logits" if item.logits else "activations"

@@ -36,7 +36,7 @@ class Label(NamedTuple):
     where: str
     what: str
     n: int
-    e: float
+    e: int
 
 
 Alive = Counter[Label]
@@ -63,7 +63,7 @@ class Recording(Tape):
         self.storages: WeakSet[Named] = WeakSet()
         self.at_events: list[Alive] = []
         self.at_begins: dict[tuple[int, bool], Alive] = {}
-        self._size = (0, 1.0)
+        self._size = (0, 1)
         self._made: dict[int, tuple[str, str]] = {}
         self._running: tuple[str, str] | None = None
         self._at_peak: Alive = Counter()
