@@ -34,6 +34,8 @@ def measure(point: Point, config: dict[str, Any], device: str, before: int) -> d
     torch.manual_seed(0)
     try:
         made = build.model(point, config, device)
+        if meter.cuda:
+            torch.cuda.empty_cache()
         meter.mark("load")
         (generate if point.method == "generate" else train)(point, made, device, meter)
     except torch.OutOfMemoryError as error:
