@@ -14,7 +14,6 @@ from .activations import layer_kinds, placed, replay
 from .estimate import Term
 from .recording import Recording
 from .setting import Setting
-from .stage import last_stage
 from .tape import END
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ Bytes = Counter[Item]
 
 def terms(job: Job, model: Model, wanted: Callable[[Instant], bool]) -> tuple[list[Term], Instant] | None:
     """The lines of the first instant that is `wanted`, largest first, and the instant; None where there is none."""
-    s = Setting(*last_stage(job, model))
+    s = Setting(job, model)
     kinds, assigned = layer_kinds(s)
     tape = Recording()
     tape.autocast = s.autocast

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .checkpoint import named_assumption
+from .coverage import gaps
 from .estimate import Assumption
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ def assumptions(job: Job, model: Model, *, bounded: bool = True) -> tuple[Assump
     if not model.exact:
         note = f"the architecture {model.model_type} is unknown; its tensors are taken to be llama's"
         found.append(Assumption("model", model.id, note))
+    if job.kind == "training" and bounded and model.exact:
+        found.extend(gaps(job, model))
     named = named_assumption(job, model)
     if named is not None:
         found.append(named)
@@ -50,7 +53,13 @@ def assumptions(job: Job, model: Model, *, bounded: bool = True) -> tuple[Assump
 def _optimizer(job: Job) -> list[Assumption]:
     from .optimizer import specification
 
-    if job.kind != "training" or specification(job.optimizer.name).known:
+    if job.kind != "training":
         return []
-    note = "unknown optimizer, taken to keep two states in the parameter's dtype as AdamW does"
+    found = specification(job.optimizer.name)
+    if not found.known:
+        note = "unknown optimizer, taken to keep two states in the parameter's dtype as AdamW does"
+    elif not found.exact:
+        note = f"taken for the nearest optimizer whose source was read: {found.source}"
+    else:
+        return []
     return [Assumption("optimizer.name", job.optimizer.name, note)]

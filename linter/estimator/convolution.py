@@ -5,13 +5,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .activation import activation
-from .indexing import window
-from .ops import leaf, made, needs_gradient, to
+from .adapters import project
+from .indexing import split, window
+from .ops import leaf, made, mul, needs_gradient, to
 
 if TYPE_CHECKING:
-    from .modules import Linear
+    from .modules import Linear, Modules
     from .setting import Setting
     from .tensor import Tensor
+
+
+def short_convolution(x: Tensor, modules: Modules, s: Setting) -> Tensor:
+    """LFM2: one projection to B, C and x; C * conv(B * x); the last projection."""
+    first, convolution, last = modules.leaf("in_proj"), modules.leaf("conv.conv"), modules.leaf("conv.out_proj")
+    assert first is not None
+    assert convolution is not None
+    assert last is not None
+    if s.job.padded:
+        x = to(mul(x, x.storage.tape.new(s.rows, 8)), x.e)
+    n = s.rows * s.hidden
+    b, c, h = split(project(x, first, s.rows), (n, n, n))
+    h = mul(b, h)
+    h = causal_convolution(h, convolution, s, act="")
+    return project(mul(c, h), last, s.rows)
 
 
 def causal_convolution(x: Tensor, module: Linear, s: Setting, act: str = "silu", wide: bool = True) -> Tensor:

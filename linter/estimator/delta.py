@@ -104,7 +104,8 @@ def _projected(x: Tensor, modules: Modules, at: Sizes) -> tuple[Tensor, Tensor, 
 def chunked(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, at: Sizes) -> Tensor:
     """The composite path: inside each chunk a triangular system, between chunks a running state.
 
-    Per chunk backward makes a gradient of the whole of every tensor that the chunk took its part of.
+    Per chunk backward makes a gradient of the whole of every tensor that the chunk took its part of. Operands that are
+    float32 already stay views with heads behind tokens, which products lay out anew.
     """
     tape, e = q.storage.tape, q.e
     wide_n = at.rows * at.heads * at.key_head
@@ -126,8 +127,9 @@ def chunked(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, at: Sizes)
     between = sub(total, total, pairs)
     between = scale(between)
     between = unary(between, save_input=False, save_output=True)
-    system = mul(product(k_beta, k, pairs), between)
-    inside = mul(product(q, k, pairs), between)
+    loose, several = e == 4, e == 4 and at.batch > 1
+    system = mul(product(_laid(k_beta, loose), _laid(k, loose), pairs), between)
+    inside = mul(product(_laid(q, loose), _laid(k, loose), pairs), between)
     decayed = mul(k_beta, _exp(total))
     new_values = solve(system, v_beta)
     k_total = solve(system, decayed)
@@ -139,14 +141,15 @@ def chunked(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, at: Sizes)
     part = at.batch * at.heads * CHUNK
     for _ in range(at.chunks):
         fresh = sub(window(new_values, part * values), product(window(k_total, part * keys), state, part * values))
-        across = product(window(q, part * keys), state, part * values)
+        across = product(_laid(window(q, part * keys), several), state, part * values)
         out = assigned(out, add(across, product(window(inside, part * CHUNK), fresh, part * values)))
         kept = mul(state, window(chunk_decay, part // CHUNK))
-        state = add(kept, product(window(k, part * keys), fresh, state.n))
+        state = add(kept, product(_laid(window(k, part * keys), several), fresh, state.n))
         del kept
     del upper
     wanted = at.rows * at.heads * values
-    return to(out if out.n == wanted else window(out, wanted), e)
+    out = out if out.n == wanted else window(out, wanted)
+    return to(out, e) if e < 4 else contiguous(out)
 
 
 def fused(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, at: Sizes) -> Tensor:
@@ -191,6 +194,10 @@ def _unit(x: Tensor, at: Sizes) -> Tensor:
     """x over its length, head by head."""
     inverse = rsqrt(shift(summed(mul(x, x), at.rows * at.heads)))
     return mul(x, inverse)
+
+
+def _laid(x: Tensor, copy: bool) -> Tensor:
+    return contiguous(x) if copy else x
 
 
 def _exp(x: Tensor) -> Tensor:

@@ -6,9 +6,11 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from . import host, runtime
+from . import runtime
 from .estimate import Term
 from .layout import layout
+from .stage import pipeline
+from .training import on_stage
 
 if TYPE_CHECKING:
     from ..hardware.gpu import Gpu
@@ -29,10 +31,10 @@ REST = {
 
 
 def explained(estimate: Estimate, job: Job, model: Model, gpu: Gpu | None) -> Estimate:
-    """The estimate with a term for everything alive at its peak, and for main memory under `host`.
+    """The estimate with terms for everything alive at its peak, on the rank that holds most.
 
     Lines of what is alive in another phase only are left out. Where the lines of a component still differ from what is
-    alive at the peak, the rest is one line that says so.
+    alive at the peak, the rest is one line that says so. Lines of main memory (`host`) stay as they are.
     """
     found: dict[str, list[Term]] = defaultdict(list)
     for term in estimate.terms:
@@ -41,40 +43,56 @@ def explained(estimate: Estimate, job: Job, model: Model, gpu: Gpu | None) -> Es
     found["runtime"] = _runtime(job, gpu)
     if job.kind == "training":
         _at_peak(found, estimate, job, model)
-    sizes = {**estimate.components, "host": estimate.host}
-    lines = [line for name, size in sizes.items() for line in _balanced(name, found[name], size, estimate)]
-    return replace(estimate, terms=tuple(lines))
+    lines = [
+        line for name, size in estimate.components.items() for line in _balanced(name, found[name], size, estimate)
+    ]
+    return replace(estimate, terms=(*lines, *found["host"]))
 
 
 def _at_peak(found: dict[str, list[Term]], estimate: Estimate, job: Job, model: Model) -> None:
     """Activations, logits and gradients of the instant that is the peak."""
-    plan = layout(job, model)
     split = estimate.peak.components
-    found["host"] = _host(plan, job, model)
     if not split.get("activations") or not (job.micro_batch_size and job.sequence_length):
         return
+    from .activation_terms import terms
+    from .activations import replayed
+
+    stage = next(stage for stage in pipeline(job, model) if estimate.fullest in (None, stage.name))
+    plan = layout(stage.job, stage.own)
+    held = replayed(stage.job, stage.whole)[1]
+
+    def here(instant: Instant) -> Instant | None:
+        return instant if stage.of <= 1 else on_stage(instant, stage, held)
 
     def wanted(instant: Instant) -> bool:
+        mine = here(instant)
         return (
-            instant.phase == estimate.peak_phase
-            and plan.activation_bytes(instant) == split["activations"]
-            and instant.logits == split["logits"]
-            and plan.gradient_bytes(instant.gradient_elements) == split["gradients"]
+            mine is not None
+            and mine.phase == estimate.peak_phase
+            and plan.activation_bytes(mine) == split["activations"]
+            and mine.logits == split["logits"]
+            and plan.gradient_bytes(mine.gradient_elements) == split["gradients"]
         )
 
-    from .activation_terms import terms
-
-    lines = terms(job, model, wanted)
+    lines = terms(stage.job, stage.whole, wanted)
     if lines is None:
         return
     made, instant = lines
-    kept = plan.activation_bytes(instant) - instant.activations
-    if kept:
-        note = "what the layers whose backward pass is done leave until its end"
-        made.append(Term("activations", f"{kept:,} B", kept, "estimator/fsdp.py", note))
+    mine = here(instant)
+    assert mine is not None
+    made += _beside(mine.activations - instant.activations, plan.activation_bytes(mine) - mine.activations)
     for name in ("activations", "logits"):
         found[name] = [line for line in made if line.component == name]
-    found["gradients"] = _gradients(found["gradients"], plan, instant, split["gradients"])
+    found["gradients"] = _gradients(found["gradients"], plan, mine, split["gradients"])
+
+
+def _beside(others: int, kept: int) -> list[Term]:
+    """Activations that are not those of the micro batch in hand."""
+    notes = (
+        (others, "estimator/schedule.py", "what the pipeline's other micro batches in flight keep"),
+        (kept, "estimator/fsdp.py", "what the layers whose backward pass is done leave until its end"),
+    )
+    return [Term("activations", f"{size:,} B", size, source, note) for size, source, note in notes if size]
 
 
 def _gradients(lines: list[Term], plan: Layout, instant: Instant, size: int) -> list[Term]:
@@ -97,16 +115,6 @@ def _runtime(job: Job, gpu: Gpu | None) -> list[Term]:
         source = "; ".join(s.partition(": ")[2] for s in overhead.sources if s.startswith(names[label]))
         if size:
             lines.append(Term("runtime", f"{size:,} B", size, source, f"{label}, measured"))
-    return lines
-
-
-def _host(plan: Layout, job: Job, model: Model) -> list[Term]:
-    kept = host.checkpoints(job, model)
-    lines = []
-    if plan.host:
-        lines.append(Term("host", f"{plan.host:,} B", plan.host, "", "offloaded parameters, gradients and states"))
-    if kept:
-        lines.append(Term("host", f"{kept:,} B", kept, "", "offloaded inputs of checkpointed layers"))
     return lines
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .altup import altup_layer
 from .attention import attention
 from .experts import feed_forward
 from .latent import latent_attention
@@ -48,6 +49,7 @@ class Layer:
         self.at: Heads = s.at(layer) if sinks is None else s.at(layer)._replace(sinks=sinks.weight)
         self.turn = s.turn(layer)
         self.stores = s.stores(layer)
+        self.sparse = s.sparsity(layer)
         self.mixing = any(self.modules.role(role) is not None for role in MIXING)
         self.single = not (self.mixing and any(self.modules.role(role) is not None for role in FEEDING))
 
@@ -78,9 +80,10 @@ class Layer:
         return dropout(y, self.s.residual_dropout)
 
     def _attention(self, x: Tensor) -> Tensor:
-        if self.s.latent:
+        latent = self.modules.leaf("kv_a_proj_with_mqa") is not None
+        if self.s.latent and latent:
             return latent_attention(x, self.modules, self.s, self.table, self.mask, self.at)
-        if self.modules.role("o") is None:
+        if self.modules.role("o") is None or self.s.latent:
             return mixer(x, self.modules, self.s)
         return attention(x, self.modules, self.s, self.table, self.mask, self.at, self.turn)
 
@@ -236,6 +239,7 @@ ORDERS: dict[str, Callable[[Layer, Tensor], Tensor]] = {
     "sandwich": Layer.sandwich,
     "post": Layer.post,
     "shared": shared_layer,
+    "altup": altup_layer,
     "parallel": Layer.parallel,
     "parallel_residual": Layer.parallel_residual,
     "parallel_norms": Layer.parallel_norms,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .adapters import project
+from .convolution import short_convolution
 from .delta import gated_delta
 from .ops import mul, unary
 from .selective import selective
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from .setting import Setting
     from .tensor import Tensor
 
-ROLES = ("ssm", "conv", "qkv", "q", "other")
+ROLES = ("ssm", "conv", "qkv", "q", "k", "v", "o", "other")
 
 
 def mixer(x: Tensor, modules: Modules, s: Setting) -> Tensor:
@@ -28,6 +29,8 @@ def mixer(x: Tensor, modules: Modules, s: Setting) -> Tensor:
         return gated_delta(x, modules, s)
     if s.traits.mixer.startswith("mamba2"):
         return mamba2(x, modules, s)
+    if s.traits.mixer == "convolution":
+        return short_convolution(x, modules, s)
     if s.traits.mixer == "mamba":
         return selective(x, modules, s)
     width = s.hidden

@@ -262,6 +262,21 @@ def divide(x: Tensor, rows: int) -> Tensor:
     return made(y, tape.node((x,), back))
 
 
+def divided(a: Tensor, b: Tensor) -> Tensor:
+    """a / b, broadcast: saves both; b's gradient is -g * ((a / b) / b)."""
+    tape, n, e = a.storage.tape, a.n, max(a.e, b.e)
+    y = tape.new(n, e)
+
+    def back(_: Tensor, _kept: object = (a.storage, b.storage)) -> tuple[Tensor, Tensor]:
+        left = tape.new(n, e)
+        inner = tape.new(n, e)
+        right = tape.new(n, e)
+        del inner
+        return left, right
+
+    return made(y, tape.node((a, b), back))
+
+
 def clamp(x: Tensor) -> Tensor:
     """clamp: saves its input; backward is a where over a mask of one byte an element."""
     tape, n, e = x.storage.tape, x.n, x.e

@@ -1,7 +1,7 @@
 """Mamba mixers with a state for every channel (Mamba, Falcon-Mamba, Jamba): the selective scan, token by token.
 
-What runs is the composite path of transformers (`mamba_selective_scan`, modeling_mamba.py 5.23) unless the job's versions
-name `mamba-ssm`, whose kernel keeps no state but those at the chunks' starts.
+What runs is the composite path of transformers (`mamba_selective_scan`, modeling_mamba.py 5.23) unless the job's
+versions name `mamba-ssm`, whose kernel keeps no state but those at the chunks' starts.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from .adapters import project
+from .altup import spread
 from .indexing import embedding
 from .norms import NORMS
 from .ops import add, dropout, scale, scattered
@@ -68,6 +69,9 @@ def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
     table = _table(tape, s, dims[0], wide)
     other = _table(tape, s, dims[1], wide) if len(dims) > 1 else None
     full, sliding = mask(tape, s, None, wide), sliding_mask(tape, s, wide)
+    if s.order == "altup":
+        h, parts = spread(h, s)
+        held.extend(parts)
     return Stem(h, tuple(held), table, other, full, sliding, positions, extra, {})
 
 

@@ -1,7 +1,8 @@
 """How the layers of a model type are written: which norm, which rope, in which order.
 
 `traits.json` holds one object per model type with what differs from Llama, read from the modelling code of
-transformers 5.23. A model type without one is taken for Llama with the modules that its inventory has.
+transformers 5.23; an empty one says that nothing does. A model type without one is taken for Llama with the modules
+that its inventory has, and `coverage.py` says so.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ class Traits(NamedTuple):
                   projection), `whole` (the same, over whole rows), `rope` (behind the rotary embedding)
     norms         last names of the modules: before attention, after it, before the MLP, after it
     qkv           how one projection is taken apart: split, chunk, slices, heads, multi_query, grouped
-    rope          a name of `rope.ROPES`;  unturned `full`: none in full-attention layers beside sliding ones, `list`: none
-                  in the layers that `no_rope_layers` names
+    rope          a name of `rope.ROPES`;  unturned `full`: none in full-attention layers beside sliding ones, `list`:
+                  none in the layers that `no_rope_layers` names
     wide_table    whether cos and sin stay in float32;  tables  whether sliding layers have tables of their own
     rotary        the class's default for the part of a head that is turned
     scores        eager attention: softmax in `float32` and back, `native`, `upcast`, `biased`, `alibi`
@@ -106,6 +107,12 @@ def _entry(model_type: str) -> dict[str, Any]:
     found = dict(table.get(model_type) or table.get(model_type.removesuffix("_text")) or {})
     like = found.pop("like", None)
     return {**_entry(like), **found} if like is not None else found
+
+
+def known(model_type: str, config: dict[str, Any]) -> bool:
+    """Whether the table has the model type, or the text decoder's own."""
+    names = (model_type, str(config.get("model_type")))
+    return any(name in _table() or name.removesuffix("_text") in _table() for name in names)
 
 
 def traits(model_type: str, config: dict[str, Any], norm: str) -> Traits:

@@ -1,0 +1,78 @@
+"""What of a model's step is not read from its modelling code, and how far that widens an estimate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from . import delta, ssm
+from .estimate import Assumption
+from .setting import text_config
+from .traits import known, traits
+
+if TYPE_CHECKING:
+    from ..job import Job
+    from ..models.model import Model
+    from .estimate import PerGpu
+
+LAYERS, OTHERS = "model.layers", "model.towers"
+"""What an assumption is about: the decoder's own layers, or other towers."""
+
+TOWERS = ("vision", "audio", "projector")
+MIXING = ("ssm", "conv")
+KERNELS = {
+    "delta": delta.KERNELS,
+    "mamba": ssm.KERNELS,
+    "mamba2": ssm.KERNELS,
+    "mamba2_scaled": ssm.KERNELS,
+}
+"""The packages whose kernels replace a mixer's composite path."""
+
+LEAST, MOST = 0.5, 3.0
+"""Activations that are not derived may be half or three times what is counted: a bound, not a measurement."""
+
+AGAIN = 1.0
+"""What other towers may keep, as a share of the text decoder's activations: a bound, not a measurement."""
+
+
+def gaps(job: Job, model: Model) -> list[Assumption]:
+    """What a training estimate of the model takes for granted: layers, towers and kernels."""
+    found = []
+    if not derived(model):
+        note = f"how {model.model_type} computes is not read; its layers are taken to be llama's with its own modules"
+        found.append(Assumption(LAYERS, model.model_type, note))
+    elif any(tensor.role in TOWERS for tensor in model.tensors):
+        note = "activations of vision, audio and projector modules are not counted, only the text decoder's"
+        found.append(Assumption(OTHERS, model.model_type, note))
+    package = kernels(model)
+    if package is not None and package not in job.versions:
+        note = "its kernels are not stated to be installed: the composite path of transformers runs, which keeps more"
+        found.append(Assumption(f"versions.{package}", "absent", note))
+    return found
+
+
+def derived(model: Model) -> bool:
+    """Whether the model type's layers are written down in `traits.json`, mixers without attention included."""
+    config = text_config(model.config)
+    if not known(model.model_type, config):
+        return False
+    found = traits(model.model_type, config, model.shape.norm)
+    return bool(found.mixer) or not any(tensor.role in MIXING and tensor.layers for tensor in model.tensors)
+
+
+def kernels(model: Model) -> str | None:
+    """The package whose kernels the model's mixers would use."""
+    return KERNELS.get(traits(model.model_type, text_config(model.config), model.shape.norm).mixer)
+
+
+def widened(per_gpu: PerGpu, activations: int, job: Job, model: Model) -> PerGpu:
+    """The bounds moved by the activations that are not derived, and below to what a mixer's kernels would leave."""
+    missing = {note.field for note in gaps(job, model)}
+    low, high = per_gpu.low, per_gpu.high
+    if LAYERS in missing:
+        high += int(activations * (MOST - 1))
+    if OTHERS in missing:
+        high += int(activations * AGAIN)
+    if missing - {OTHERS}:
+        low -= int(activations * (1 - LEAST))
+    return replace(per_gpu, low=max(0, low), high=high)

@@ -1,0 +1,65 @@
+"""Small models of every family that is read, under many settings, against what the real libraries allocated.
+
+`data/families.json` is made by `scripts/family_points.py`; nothing is fitted to it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from gpulint.estimator.activations import instants
+from gpulint.estimator.coverage import derived, gaps
+from gpulint.estimator.parameters import allocated, parameters
+from gpulint.models.resolve import resolve
+
+DATA = json.loads((Path(__file__).parent / "data" / "families.json").read_text())
+FORWARD = ("forward", "loss")
+
+
+def percentile(values: list[float], share: float) -> float:
+    return sorted(values)[int(len(values) * share)]
+
+
+@pytest.fixture(scope="module")
+def errors(oracle_rows):
+    """(family, setting, phase) -> relative error of the bytes alive at the phase's peak, of families that are read."""
+    found = {}
+    for row in DATA["rows"]:
+        point, config = DATA["settings"][row["setting"]], DATA["configs"][row["family"]]
+        model = resolve(config)
+        if point.get("mode") == "infer" or not derived(model):
+            continue
+        job = oracle_rows.job_of({"point": point, "config": config})
+        gradients, trained = row["trained"]
+        peaks = {"forward": 0.0, "backward": 0.0}
+        for x in instants(job, model):
+            phase = "forward" if x.phase in FORWARD else x.phase
+            size = x.activations + x.logits + gradients / trained * x.gradient_elements
+            peaks[phase] = max(peaks[phase], row["static"] + size)
+        for phase, size in peaks.items():
+            found[row["family"], row["setting"], phase] = size / row[phase] - 1
+        if point.get("method") != "qlora":
+            size = allocated(parameters(job, model))
+            found[row["family"], row["setting"], "load"] = size / row["load"] - 1
+    return found
+
+
+@pytest.mark.parametrize("phase", ["load", "forward", "backward"])
+def test_every_phase_is_what_the_libraries_allocate(errors, phase):
+    off = [abs(error) for (_, _, name), error in errors.items() if name == phase]
+    assert len(off) > 100
+    assert median(off) < 0.0005
+    assert percentile(off, 0.95) < 0.005
+    assert max(off) < 0.04, max(errors, key=lambda key: abs(errors[key]))
+
+
+def test_a_family_that_is_not_read_is_said_to_be_assumed(oracle_rows):
+    unread = [config for config in DATA["configs"].values() if not derived(resolve(config))]
+    assert unread
+    for config in unread:
+        job = oracle_rows.job_of({"point": DATA["settings"]["B"], "config": config})
+        assert [note.field for note in gaps(job, resolve(config))] == ["model.layers"]
