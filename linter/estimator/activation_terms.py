@@ -84,6 +84,9 @@ class _Lines:
         for (item, size), count in layers.items():
             lines.append(self._term(item, size, count))
         lines += [self._term(item, size) for item, size in rest.items()]
+        for component, size in zip(("activations", "logits"), self.found.old, strict=True):
+            if size:
+                lines.append(Term(component, f"{size:,} B", size, SOURCE, "what the micro step before leaves"))
         return _small_together(lines)
 
     def _kept(self, kind: int) -> Bytes:

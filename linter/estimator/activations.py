@@ -10,6 +10,7 @@ from .layers import Layer
 from .logits import last_logits, loss_of
 from .norms import normed
 from .ops import gathered
+from .release import reentrant
 from .setting import Setting
 from .sharing import slice_of
 from .stage import pipeline
@@ -112,7 +113,7 @@ def _model(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tens
         block = Layer(s, layer, base, slice_of(base.extra, s))
         mode = s.checkpointing(layer) if tape.recording else "none"
         if mode != "none":
-            h = tape.checkpoint(block, h, mode, bool(s.job.reentrant) and mode in ("full", "offload"))
+            h = tape.checkpoint(block, h, mode, reentrant(s.job) and mode in ("full", "offload"))
         else:
             h = block(h)
         del block
@@ -145,18 +146,23 @@ def final_norm(outside: Modules, s: Setting) -> Linear | None:
 
 
 class Placed(NamedTuple):
-    """An instant, its event, the replayed layer in flight and that of the whole model (see `Stack.at`)."""
+    """An instant, its event, the replayed layer in flight and that of the whole model (see `Stack.at`).
+
+    old     bytes and logits that the micro step before leaves (see `before`)
+    """
 
     instant: Instant
     event: Event
     here: int
     place: int
+    old: tuple[int, int]
 
 
 def placed(s: Setting, tape: Tape, kinds: list[int], assigned: list[int]) -> Iterator[Placed]:
     """Every event of the replay, at the layers of the whole model where it is largest."""
     count = len(kinds)
     replayed, whole = Stack(tape, count, list(range(count))), Stack(tape, count, assigned)
+    kept = before(s, tape, assigned)
     for (segment, backward), events in peaks(tape.events).items():
         phase = "backward" if backward else "loss" if segment == count + 2 else "forward"
         here = max(-1, min(segment - 1, count))
@@ -168,8 +174,24 @@ def placed(s: Setting, tape: Tape, kinds: list[int], assigned: list[int]) -> Ite
                 gradients = s.trainable if tape.accumulated else e.gradients + made - done
                 layer = place if 0 <= place < len(assigned) else None
                 fresh = e.gradients - tape.begins[segment, backward].gradients
-                instant = Instant(phase, e.live - e.logits + size - there, e.logits, gradients, layer, fresh)
-                yield Placed(instant, e, here, place)
+                old = kept if phase == "forward" else (0, 0)
+                size_here = e.live - e.logits + size - there + old[0]
+                instant = Instant(phase, size_here, e.logits + old[1], gradients, layer, fresh)
+                yield Placed(instant, e, here, place, old)
+
+
+def before(s: Setting, tape: Tape, assigned: list[int]) -> tuple[int, int]:
+    """What the micro step before leaves alive through forward: bytes that its graph holds, and its logits.
+
+    A training loop whose variable `logits` is bound anew only behind the forward pass keeps the old ones, and with
+    them the graph, of which backward has freed the saved tensors but not what functions hold beside them.
+    """
+    if not s.framework.keeps_logits or s.job.longest_first:
+        return 0, 0
+    outside = sum(size for segment, size in tape.lasting.items() if segment > max(assigned) + 1)
+    graph = outside + sum(tape.lasting.get(kind + 1, 0) for kind in assigned)
+    vocabulary = s.modules(None).role("head") or s.modules(None).need("embedding")
+    return graph, 4 * s.rows * (vocabulary.weight.n // s.hidden)
 
 
 class Stack:

@@ -44,7 +44,20 @@ class Packed(NamedTuple):
 
 
 NARROW = frozenset(
-    {"bloom", "codegen", "dbrx", "falcon", "gpt2", "gpt_bigcode", "gpt_neox", "gptj", "mpt", "opt", "persimmon", "stablelm"}
+    {
+        "bloom",
+        "codegen",
+        "dbrx",
+        "falcon",
+        "gpt2",
+        "gpt_bigcode",
+        "gpt_neox",
+        "gptj",
+        "mpt",
+        "opt",
+        "persimmon",
+        "stablelm",
+    }
 )
 """Families whose own loss took the logits in the width they had, before they called the shared one in 4.49."""
 
@@ -75,3 +88,10 @@ def packed(job: Job) -> Packed:
     """The switches of the job's `versions.bitsandbytes`."""
     version = job.versions.get("bitsandbytes")
     return Packed(older(version, "0.43"), older(version, "0.50"), older(version, "0.45"))
+
+
+def reentrant(job: Job) -> bool:
+    """Whether checkpoints are reentrant: Trainers of transformers 4 make them so, of 5 not (modeling_utils.py 5.23)."""
+    if job.reentrant is not None:
+        return job.reentrant
+    return job.framework is None and older(job.versions.get("transformers"), "5")
