@@ -43,7 +43,7 @@ def rules_pages() -> Iterator[Generated]:
 def formats_page() -> Iterator[Generated]:
     """`docs/formats.md`: the table of config formats and launchers."""
     sys.path.insert(0, str(ROOT / "scripts"))
-    from formats_page import page
+    from formats_page import page  # type: ignore[import-not-found]
 
     yield "docs/formats.md", page()
 
