@@ -10,6 +10,7 @@ from . import assumptions, evaluation, host, low_precision, reference, rollout, 
 from .coverage import widened
 from .estimate import Estimate, NotEstimable, PerGpu, Phase, Term
 from .fsdp import ShardedLayout
+from .imbalance import unbalanced
 from .layout import Layout, layout
 from .parameters import elements, parameters
 from .replay import plan_of
@@ -79,6 +80,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None) -> Estimate
     per_gpu, overhead = _tiers(gpu, held, runtime.process_overhead(gpu, job), peak, plan, bounded)
     if bounded:
         per_gpu = widened(per_gpu, peak.components["activations"], job, model)
+        per_gpu = replace(per_gpu, high=per_gpu.high + unbalanced(stage.job, stage.own))
     per_gpu = replace(per_gpu, low=max(0, per_gpu.low - narrow.slack))
     return Estimate(
         kind="training",
