@@ -61,6 +61,7 @@ class Tape:
         self.recording = True
         self.autocast = 0
         self.packed = Packed()
+        self.lasting: dict[int, int] = {}
         self.accumulated = False
         self.events: list[Event] = []
         self.begins: dict[tuple[int, bool], Bound] = {}
@@ -190,8 +191,8 @@ class Tape:
 
         `mode` is `full`, `offload` (the input waits in main memory), `attention` (the outputs of attention kernels are
         kept as well) or `every_second_matmul` (those and every second product's, torchtitan activation_checkpoint.py).
-        The input lives until the layer's backward is done. A non-reentrant recomputation stops after the last tensor that backward needs; a reentrant one keeps
-        its output too (torch/utils/checkpoint.py).
+        The input lives until the layer's backward is done. A non-reentrant recomputation stops after the last tensor
+        that backward needs; a reentrant one keeps its output too (torch/utils/checkpoint.py).
         """
         recording, before = self.recording, self._saved
         self.recording = False
@@ -239,7 +240,13 @@ class Tape:
         return y
 
     def keep(self, storage: Storage) -> None:
-        """What an operation holds outside the saved tensors: a non-reentrant checkpoint does not let it go."""
+        """What an operation holds outside the saved tensors: a non-reentrant checkpoint does not let it go.
+
+        Backward does not free it either: it lives as long as the graph, whose bytes of each segment are `lasting`.
+        """
+        if self.recording and not storage.lasting:
+            storage.lasting = True
+            self.lasting[self._segment] = self.lasting.get(self._segment, 0) + storage.size
         if self._kept is not None:
             self._kept.append(storage)
 
