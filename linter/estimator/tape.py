@@ -191,8 +191,8 @@ class Tape:
 
         `mode` is `full`, `offload` (the input waits in main memory), `attention` (the outputs of attention kernels are
         kept as well) or `every_second_matmul` (those and every second product's, torchtitan activation_checkpoint.py).
-        The input lives until the layer's backward is done. A non-reentrant recomputation stops after the last tensor that backward needs; a reentrant one keeps
-        its output too (torch/utils/checkpoint.py).
+        The input lives until the layer's backward is done. A non-reentrant recomputation stops after the last tensor
+        that backward needs; a reentrant one keeps its output too (torch/utils/checkpoint.py).
         """
         recording, before = self.recording, self._saved
         self.recording = False
