@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import allocator, runtime
+from .coverage import derived
 from .derivation import weights as weight_terms
 from .division import stages
 from .estimate import Assumption, Estimate, PerGpu, Phase, Term
@@ -173,12 +174,24 @@ def _prefill(
     element: float,
 ) -> Phase:
     unpacked = unpacking(job, model).at(batch * prompt)
-    activations = prefill_activations(model, job, batch, prompt, element, unpacked)
+    if _replayable(job, model):
+        from .prompt import widest
+
+        activations = widest(job, model, batch, prompt)
+    else:
+        activations = prefill_activations(model, job, batch, prompt, element, unpacked)
     logits, beside = prefill_logits(model, job, batch, prompt, element)
     split = {**fixed, "kv_cache": cache}
     if logits + beside > activations:
         return Phase("prefill", {**split, "activations": beside, "logits": logits})
     return Phase("prefill", {**split, "activations": activations, "logits": 0})
+
+
+def _replayable(job: Job, model: Model) -> bool:
+    """Whether the layers are read as the release runs them: transformers 5 on, plain weights on one GPU."""
+    if older(job.versions.get("transformers"), "5.0") or effective_quantization(job, model) is not None:
+        return False
+    return derived(model) and job.parallelism.tensor == 1 and job.adapter is None
 
 
 def _decode(

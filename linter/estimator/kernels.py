@@ -53,9 +53,9 @@ def attend(implementation: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | 
     dimension up to 256, else the memory-efficient kernel where keys need no repeating, else the composite one. With a
     mask Transformers repeats the keys first (integrations/sdpa_attention.py `use_gqa_in_sdpa`).
     """
+    tape = q.storage.tape
     if implementation == "eager":
         return eager(q, k, v, mask, at)
-    tape = q.storage.tape
     grouped = at.heads != at.kv_heads
     same = at.head_dim == at.value_dim
     if implementation == "sdpa":
