@@ -1,11 +1,11 @@
-"""A prompt's pass through the layers without gradients, replayed on the tape: what is alive beside weights and cache."""
+"""A prompt's pass through the layers, replayed on the tape: what is alive beside weights and cache."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..job import Precision
+from ..job import Parallelism
 from .activations import layer_kinds
 from .layers import Layer
 from .setting import Setting
@@ -24,7 +24,8 @@ def widest(job: Job, model: Model, batch: int, length: int) -> int:
     what the layer will put there is taken off, since the cache counts as full.
     """
     plain = replace(job, kind="training", micro_batch_size=batch, sequence_length=length, adapter=None, method="full")
-    plain = replace(plain, precision=replace(job.precision or Precision(), autocast=None), objective="sft")
+    precision = replace(job.precision, autocast=None)
+    plain = replace(plain, precision=precision, objective="sft", parallelism=Parallelism())
     s = Setting(plain, model)
     s.attention_dropout = s.residual_dropout = s.embedding_dropout = 0.0
     tape = s.tape()
