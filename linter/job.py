@@ -56,7 +56,8 @@ class Adapter:
     """A PEFT adapter. `targets` are module name suffixes or `all-linear`; names the model lacks are skipped.
 
     `dtype` None is what PEFT chooses (float32 with `autocast_adapter_dtype`, over 16-bit or 4-bit bases).
-    `prepare_kbit` is PEFT's `prepare_model_for_kbit_training`: norms, embeddings and head become float32.
+    `prepare_kbit` is PEFT's `prepare_model_for_kbit_training`: norms, embeddings and head become float32;
+    `prepared_head` is the dtype to which a trainer then takes embeddings and head back (TRL up to 0.19: bfloat16).
     """
 
     type: str = "lora"
@@ -67,6 +68,7 @@ class Adapter:
     modules_to_save: list[str] = field(default_factory=list)
     dtype: Dtype | None = None
     prepare_kbit: bool = False
+    prepared_head: Dtype | None = None
     layers: list[int] | None = None
     rank_pattern: dict[str, int] = field(default_factory=dict)
 
@@ -98,10 +100,24 @@ class Optimizer:
 
 @dataclass(slots=True)
 class Loss:
-    """Where the logits live: `torch` (whole), `liger`, `cut_cross_entropy` or `chunked` with `chunk` tokens."""
+    """Where the logits live: `torch` (whole), `liger`, `cut_cross_entropy` or `chunked` with `chunk` tokens.
+
+    `logits` is what a chunked loss holds: tiles that are made again in backward (TRL), the `whole` 16-bit logits
+    (axolotl), `pieces` of them that the head makes one by one (torchtune, LitGPT), or those of one piece, which `passes`
+    backward before the next (torchtitan). `compiled`: torch.compile over upcast and cross entropy. `upcast` is where
+    16-bit logits become float32, None as Transformers does at its version. `kept`: the training loop names the logits
+    until the next step's are there.
+    `parallel`: under tensor parallelism each rank has the logits of its part of the vocabulary only (Megatron,
+    torchtitan); else the head gathers them.
+    """
 
     kernel: str = "torch"
     chunk: int | None = None
+    logits: Literal["tiles", "whole", "pieces", "passes"] = "tiles"
+    compiled: bool = False
+    upcast: Literal["loss", "model", "never"] | None = None
+    kept: bool = False
+    parallel: bool = True
 
 
 @dataclass(slots=True)
@@ -115,9 +131,14 @@ class Offload:
 
 @dataclass(slots=True)
 class Zero:
-    """DeepSpeed ZeRO. Defaults are DeepSpeed's (`deepspeed/runtime/zero/config.py`); sizes in elements."""
+    """DeepSpeed ZeRO. Defaults are DeepSpeed's (`deepspeed/runtime/zero/config.py`); sizes in elements.
+
+    `library` is `megatron` where Megatron's DistributedDataParallel divides (stage 1, its distributed optimizer) or
+    does not (stage 0): a gradient buffer instead of DeepSpeed's buckets.
+    """
 
     stage: int = 0
+    library: Literal["deepspeed", "megatron"] = "deepspeed"
     offload_optimizer: Offload = field(default_factory=Offload)
     offload_parameters: Offload = field(default_factory=Offload)
     reduce_bucket_size: int = 500_000_000
@@ -146,13 +167,21 @@ class FsdpMixedPrecision:
 
 @dataclass(slots=True)
 class Fsdp:
-    """PyTorch FSDP. `wrap` is `none`, `transformer` or `size`; `sharding` in FSDP1's names, lower case."""
+    """PyTorch FSDP. `wrap` is `none`, `transformer` or `size`; `sharding` in FSDP1's names, lower case.
+
+    `reshard_after_forward` may be the size of a smaller group over which version 2 reshards. `outer`: what lies outside
+    the layers belongs to the `root` unit, or embedding and head are `separate` units (torchtune's
+    `custom_sharded_layers`, torchtitan). `wrap_adapters`: adapter modules are units of their own, as PEFT's
+    `fsdp_auto_wrap_policy` arranges; version 1 without it flattens them together with the frozen weights.
+    """
 
     version: Literal[1, 2] = 1
     sharding: str = "full_shard"
-    reshard_after_forward: bool = True
+    reshard_after_forward: bool | int = True
     offload: bool = False
     wrap: str = "none"
+    outer: Literal["root", "separate"] = "root"
+    wrap_adapters: bool = True
     min_num_params: int | None = None
     layer_classes: list[str] = field(default_factory=list)
     mixed_precision: FsdpMixedPrecision = field(default_factory=FsdpMixedPrecision)
@@ -168,14 +197,26 @@ class Fsdp:
 
 @dataclass(slots=True)
 class Parallelism:
-    """Degrees of parallelism; `data` None is what the GPUs leave over."""
+    """Degrees of parallelism; `data` None is what the GPUs leave over.
+
+    `pipeline_schedule` decides how many micro batches a stage has in flight; `microbatches` None is
+    `gradient_accumulation_steps`; `virtual_stages` are the model chunks of a rank (interleaved 1F1B).
+    `first_stage_layers` and `last_stage_layers` state an uneven split. `expert_tensor` is the tensor parallel degree
+    of the experts, None that of the rest.
+    """
 
     data: int | None = None
     tensor: int = 1
     pipeline: int = 1
+    pipeline_schedule: Literal["gpipe", "1f1b", "zero_bubble", "dualpipe"] = "1f1b"
+    virtual_stages: int = 1
+    microbatches: int | None = None
+    first_stage_layers: int | None = None
+    last_stage_layers: int | None = None
     context: int = 1
     sequence: bool = False
     expert: int = 1
+    expert_tensor: int | None = None
     zero: Zero | None = None
     fsdp: Fsdp | None = None
     device_map: str | None = None
@@ -211,7 +252,10 @@ class Inference:
 
 @dataclass(slots=True)
 class Rl:
-    """What preference and online objectives add. Counts of completions are per prompt."""
+    """What preference and online objectives add. Counts of completions are per prompt.
+
+    `value_model` of PPO: a `model` of its own that is trained beside the policy (TRL), or a `head` on it (LLaMA-Factory).
+    """
 
     reference_model: bool | None = None
     precompute_reference: bool = False
@@ -222,6 +266,7 @@ class Rl:
     vllm_gpu_memory_utilization: float | None = None
     vllm_sleep: bool = False
     reward_model: str | None = None
+    value_model: Literal["model", "head"] = "model"
 
 
 @dataclass(slots=True)
@@ -260,7 +305,12 @@ class Evaluation:
 
 @dataclass(slots=True)
 class Job:
-    """The normalised plan. `origins` says for every dotted field path where its value comes from."""
+    """The normalised plan. `origins` says for every dotted field path where its value comes from.
+
+    `checkpoint_policy` is what `selective` activation checkpointing keeps of a layer: the outputs of attention kernels
+    (axolotl), those and of every second matrix product (torchtitan, torchtune), or all but the inside of attention
+    (Megatron). `checkpoint_every` k checkpoints every k-th layer.
+    """
 
     kind: Literal["training", "inference"] = "training"
     model: str | JsonObject | None = None
@@ -278,6 +328,8 @@ class Job:
     packing: bool = False
     padded: bool = False
     activation_checkpointing: Literal["none", "full", "selective", "offload"] = "none"
+    checkpoint_policy: Literal["attention", "every_second_matmul", "core_attention"] = "attention"
+    checkpoint_every: int = 1
     reentrant: bool | None = None
     attention: str = "sdpa"
     loss: Loss = field(default_factory=Loss)

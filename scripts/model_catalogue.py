@@ -1,19 +1,24 @@
 """Write `catalogue.tsv` and `catalogue.jsonl` from a mapping of hub ids to configs.
 
 The input maps an id to `{model_type, config, confidence, sources, base?, auto_class?, torch_dtype?, parameters?}`.
-Parameter counts are computed by gpulint and compared with the input's where it has one.
+Parameter counts are computed by gpulint and compared with the input's where it has one. `model_additions.json` adds
+ids, `model_corrections.json` mends rows.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from gpulint.models.build import build
+from gpulint.models.build import build, checkpoint_dtype
+from gpulint.models.catalogue import named_plain, named_quantization
 from gpulint.models.model import UnknownModel
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+Rows = dict[str, Any]
 
 DROPPED = (
     "model_type", "_name_or_path", "architectures", "transformers_version", "auto_map", "bos_token_id", "eos_token_id",
@@ -25,8 +30,9 @@ DROPPED = (
 """Fields that no reader of this project uses; they would only make the file larger."""
 
 
-def write(source: dict[str, Any], folder: Path) -> None:
+def write(source: dict[str, Any], folder: Path, additions: Rows, corrections: Rows) -> None:
     """Write both files into `folder` and print what disagrees."""
+    source = completed(source, additions["models"], corrections)
     keys: dict[str, str] = {}
     lines = []
     counted = disagreeing = 0
@@ -57,6 +63,83 @@ def write(source: dict[str, Any], folder: Path) -> None:
     rows = [f'{{"key":"{key}","config":{text}}}' for text, key in keys.items()]
     (folder / "catalogue.jsonl").write_text("\n".join(rows) + "\n")
     print(f"{len(lines)} ids, {len(rows)} configs, {counted} with a published count, {disagreeing} disagree")
+
+
+def completed(source: Rows, additions: Rows, corrections: Rows) -> Rows:
+    """The rows of `source` mended, the added ones, and the dtypes that their kin state."""
+    rows = {name: {**row, "config": dict(row["config"])} for name, row in source.items()}
+    for name, change in corrections["rows"].items():
+        row = rows[name]
+        if "like" in change:
+            other = source[change["like"]]
+            row.update({key: other[key] for key in ("config", "auto_class") if key in other})
+        config = {key: value for key, value in {**row["config"], **change.get("set", {})}.items()}
+        row["config"] = {key: value for key, value in config.items() if key not in change.get("drop", ())}
+        row.pop("parameters", None)
+        if "torch_dtype" in change:
+            row["torch_dtype"] = change["torch_dtype"]
+    for name, row in additions.items():
+        rows[name] = _added(name, row, rows, additions)
+    for name, row in rows.items():
+        row["config"] = stored_as(name, row)
+    for name, change in corrections["rows"].items():
+        if "quantized_like" in change:
+            config = source[change["quantized_like"]]["config"]
+            rows[name]["config"]["quantization_config"] = config["text_config"]["quantization_config"]
+    _fill_dtypes(rows, corrections["dtypes"])
+    return rows
+
+
+def _added(name: str, row: Rows, rows: Rows, additions: Rows) -> Rows:
+    if "config" in row:
+        return dict(row)
+    base = rows[row["base"]] if row["base"] in rows else _added(row["base"], additions[row["base"]], rows, additions)
+    kept = {key: base[key] for key in ("model_type", "auto_class", "torch_dtype") if key in base}
+    own = {key: value for key, value in row.items() if key != "set"}
+    return {**kept, **own, "config": {**base["config"], **row.get("set", {})}}
+
+
+def stored_as(name: str, row: Rows) -> Rows:
+    """The config of a row without the quantisation of its base, where its own name says that it is stored otherwise."""
+    config: Rows = row["config"]
+    quantization, base = config.get("quantization_config"), row.get("base")
+    if not base or not isinstance(quantization, dict):
+        return config
+    own, theirs = named_quantization(name), named_quantization(base)
+    alike = own == theirs or own == quantization.get("quant_method")
+    if alike and not named_plain(name):
+        return config
+    return {key: value for key, value in config.items() if key != "quantization_config"}
+
+
+def _fill_dtypes(rows: Rows, families: dict[str, str]) -> None:
+    """Give rows without a dtype what rows of their model type and vocabulary, or of their type, agree on.
+
+    Of two 16-bit dtypes, which take equal memory, the more common one.
+    """
+    stated: dict[tuple[str, Any], Counter[str]] = {}
+    for row in rows.values():
+        dtype = _dtype(row)
+        if dtype:
+            for kin in ((row["model_type"], _vocabulary(row)), (row["model_type"], None)):
+                stated.setdefault(kin, Counter())[dtype] += 1
+    for row in rows.values():
+        if not _dtype(row):
+            model_type = row["model_type"]
+            alike = stated.get((model_type, _vocabulary(row))) or stated.get((model_type, None)) or Counter()
+            agreed = len(alike) == 1 or (alike and alike.keys() <= {"bfloat16", "float16"})
+            dtype = max(alike, key=alike.__getitem__) if agreed else families.get(model_type)
+            if dtype:
+                row["torch_dtype"] = dtype
+
+
+def _dtype(row: Rows) -> str | None:
+    return row.get("torch_dtype") or checkpoint_dtype(row["config"])
+
+
+def _vocabulary(row: Rows) -> Any:
+    text = row["config"].get("text_config")
+    return row["config"].get("vocab_size") or (text.get("vocab_size") if isinstance(text, dict) else None)
 
 
 def _source(sources: list[str]) -> str:

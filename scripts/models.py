@@ -3,7 +3,8 @@
     python -m scripts.models architectures ARCHITECTURES.json [MODEL_TYPE ...]
                                                                  architectures.jsonl, or only these tables of it
                                                                  (torch, timm, transformers 5.23.0)
-    python -m scripts.models catalogue MODELS.json               catalogue.tsv, catalogue.jsonl
+    python -m scripts.models catalogue MODELS.json               catalogue.tsv, catalogue.jsonl, with the rows of
+                                                                 model_additions.json and model_corrections.json
     python -m scripts.models peft                                lora_targets.json    (peft)
     python -m scripts.models draft MODEL_TYPE [AUTO_CLASS]       print a traced table
     python -m scripts.models verify [MODEL_TYPE ...]             compare tables with the models Transformers builds
@@ -162,7 +163,8 @@ def catalogue(source: str) -> None:
     """Write the catalogue of hub ids from `source`."""
     from . import model_catalogue
 
-    model_catalogue.write(json.loads(Path(source).read_text()), DATA)
+    additions, corrections = _read("model_additions"), _read("model_corrections")
+    model_catalogue.write(json.loads(Path(source).read_text()), DATA, additions, corrections)
 
 
 def peft() -> None:

@@ -4,9 +4,11 @@ With `bf16: true` the Trainer's accelerator runs in mixed precision, and FSDP ke
 runs without it are pure bf16. NF4 is quantised twice, and stored in the dtype of the base so that FSDP can shard it
 (framework_plugin_bnb.py); GPTQ's packed weights are views of that dtype for the same reason (autogptq_utils.py).
 `accelerated-peft-bnb` leaves norms, embeddings and head alone. The baseline leaves the preparation to TRL 0.13, which
-prepares for k-bit training, but not where FSDP shards the base (sft_trainer.py, `is_sharded_qlora`).
-The `foak` runs replace parts of the model with kernels of their own, which a Job cannot name: Unsloth's cross entropy
-over kept 16-bit logits, RMSNorm and RoPE without SwiGLU, LoRA fused into QKV and MLP. They are a group apart.
+prepares for k-bit training and takes embeddings and head back to bfloat16 (`peft_module_casting_to_bf16`), but not where
+FSDP shards the base (sft_trainer.py, `is_sharded_qlora`).
+The `foak` runs put Unsloth's cross entropy in the place of torch's (kernels/unsloth/cross_entropy_loss.py): the loss of
+transformers is otherwise as it was. Their RMSNorm, RoPE and LoRA fused into QKV and MLP a Job cannot name, so that they
+are a group apart.
 """
 
 from __future__ import annotations
@@ -65,10 +67,10 @@ def job_of(row: Row) -> Job:
 
 
 def loss_kernel(kernels: str) -> str:
-    """`fast` is Unsloth's cross entropy: 16-bit logits, whose gradient overwrites them."""
+    """`fast` is Unsloth's cross entropy over the logits that torch's would get; the gradient overwrites them."""
     if kernels.startswith("HF"):
         return "torch"
-    return "liger" if kernels.startswith("Liger") else "unsloth"
+    return "liger" if kernels.startswith("Liger") else "unsloth_cross_entropy"
 
 
 def quantize(job: Job, row: Row) -> None:
@@ -80,6 +82,7 @@ def quantize(job: Job, row: Row) -> None:
         packed = Quantization("bnb-nf4", 4, double_quant=True)
         if job.adapter is not None and "baseline" in name:
             job.adapter.prepare_kbit = not row["sharding"]
+            job.adapter.prepared_head = None if row["sharding"] else "bfloat16"
             job.adapter.dtype = "bfloat16" if row["sharding"] else None
     elif name.startswith("GPTQ"):
         packed = Quantization("gptq", 4, group_size=128)

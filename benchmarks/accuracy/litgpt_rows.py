@@ -3,7 +3,8 @@
 LitGPT has its own model code: torch's one-kernel gelu where Transformers writes it out, the head never tied, the
 vocabulary padded to `padded_vocab_size` (litgpt/config.py). With `bf16-true` weights, adapters and moments have 16
 bits. Head and cross entropy run in chunks of 128 tokens, whose logits all live until the backward pass. The first
-step takes the longest sample. With several devices it shards with FSDP and checkpoints every block
+step takes the longest sample. With several devices it shards with FSDP, one flat parameter for each block with its
+adapters, and checkpoints every block; gradients of 128 samples accumulate under `no_backward_sync`
 (finetune/lora.py at 8641822).
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpulint.job import Adapter, Fsdp, Inference, Job, Quantization
+from gpulint.job import Adapter, Fsdp, Inference, Job, Loss, Quantization
 from gpulint.models.resolve import resolve
 
 from .case import Case, Inexpressible, Row, hardware, measured_bytes, versions
@@ -28,6 +29,7 @@ TARGETS = {
 """Where the checkpoint fuses q, k and v; LitGPT's LoRA on q and v of a fused projection has as many elements."""
 
 CHUNK = 128
+BATCH = 128
 
 
 def model_of(name: str) -> dict[str, Any]:
@@ -60,12 +62,12 @@ def training(
     job.weights.dtype = "bfloat16"
     job.weights.quantization = quantization_of(quantize)
     job.optimizer.name = "paged_adamw_32bit" if quantize and quantize.startswith("bnb.") else "adamw_torch"
-    job.loss.kernel, job.loss.chunk = "chunked", CHUNK
-    job.gradient_accumulation_steps = 2
+    job.loss = Loss("chunked", CHUNK * batch, "pieces", upcast="never", kept=True)
+    job.gradient_accumulation_steps = BATCH // batch
     sharded = devices > 1
     job.activation_checkpointing = "full" if (sharded if checkpointing is None else checkpointing) else "none"
     if sharded:
-        job.parallelism.fsdp = Fsdp(version=1, wrap="transformer", use_orig_params=True)
+        job.parallelism.fsdp = Fsdp(version=1, wrap="transformer", use_orig_params=True, wrap_adapters=False)
     return job
 
 

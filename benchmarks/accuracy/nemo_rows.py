@@ -32,6 +32,8 @@ def case(row: Row) -> Case:
     job = Job(model=config(given), objective="pretrain", attention="flash_attention_2")
     job.weights.dtype = "bfloat16"
     job.precision.gradients, job.precision.master_weights = "float32", True
+    if given["optim"].get("grad_sync_dtype") == "bf16":
+        job.precision.gradients = "bfloat16"
     job.micro_batch_size, job.sequence_length = given["micro_batch_size"], given["encoder_seq_length"]
     checkpointing = given.get("activations_checkpoint_granularity")
     job.activation_checkpointing = checkpointing or "none"
@@ -40,7 +42,8 @@ def case(row: Row) -> Case:
     plan.context = given.get("context_parallel_size") or 1
     plan.expert = given.get("expert_model_parallel_size") or 1
     plan.sequence = bool(given.get("sequence_parallel"))
-    plan.zero = Zero(stage=1)
+    plan.virtual_stages = given.get("virtual_pipeline_model_parallel_size") or 1
+    plan.zero = Zero(stage=1, library="megatron")
     job.hardware.gpu, job.hardware.gpus = gpu_of(row["gpu"]), row["n_gpus"]
     ranks = row["n_gpus"] // (plan.tensor * plan.pipeline * plan.context)
     job.gradient_accumulation_steps = max(1, given["global_batch_size"] // (ranks * given["micro_batch_size"]))

@@ -30,6 +30,12 @@ def cases() -> tuple[list[Case], list[Excluded]]:
     return read_rows(load("outcomes"), lambda row: GROUPS.get(row["format"], "issues"), READERS)
 
 
+MEASURED_WITH = {
+    "axolotl-ai-cloud/axolotl examples/gpt-oss/README.md": {"accelerate": "1.10.0", "transformers": "4.55.2"},
+}
+"""What Axolotl's requirements.txt pinned when a figure was published (gpt-oss: ecbe8b2b6, August 2025)."""
+
+
 def place(job: Job, row: Row) -> Job:
     """The GPU and the number of GPUs; a class of cards by its representative."""
     job.hardware.gpu = CLASSES.get(row["gpu"]) or gpu_of(row["gpu"])
@@ -107,6 +113,7 @@ def axolotl(row: Row) -> Case:
     job = read_config(
         SHARED / "corpus" / row["corpus_path"], CLASSES.get(row["gpu"]) or gpu_of(row["gpu"]), row["n_gpus"]
     )
+    job.versions |= next((found for source, found in MEASURED_WITH.items() if row["source"].startswith(source)), {})
     measured = row["measured_gb"] * GIB if row["measured_gb"] else None
     return made(row, "axolotl", place(job, row), "process", measured)
 

@@ -7,6 +7,7 @@ of two of cards that have so much together; the first verified card of the catal
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import yaml
@@ -21,6 +22,7 @@ from .config_rows import read_text
 
 if TYPE_CHECKING:
     from gpulint.hardware.gpu import Gpu
+    from gpulint.models.model import Model
 
 GROUP = "vllm recipes"
 GB = 10**9
@@ -51,11 +53,19 @@ def case(row: Row) -> Case:
     text = config_text(given["model_id"], arguments, count)
     job = read_text(text, "vllm", gpu.name, count)
     precision = given["precision"].lower()
-    if precision in PACKED and "quantization_config" not in model.config and not job.weights.quantization:
+    if precision in PACKED and not job.weights.quantization and _unstated(model, PACKED[precision]):
         job.weights.quantization = PACKED[precision]
     assert job.inference is not None
     job.inference.version = version(row)
+    if "--gpu-memory-utilization" not in arguments:
+        job.inference.gpu_memory_utilization = None
     return Case(row["id"], GROUP, job, "process", None, row["outcome"], bool(row["strict"]), row["confidence"])
+
+
+def _unstated(model: Model, packed: Quantization) -> bool:
+    """Whether the catalogue's config lacks the variant's quantisation, or has that of a wider checkpoint."""
+    stated = model.config.get("quantization_config")
+    return stated is None or (stated.get("quant_method") == "fp8" and packed.bits == 4)
 
 
 def card(text: str) -> Gpu:
@@ -80,12 +90,18 @@ def tensor_parallel(row: Row, gpu: Gpu) -> int:
     stated = (given["strategy_overrides"] or {}).get("single_node_tp", {}).get("tp")
     if stated:
         return int(stated)
-    needed, count = row["vram_minimum_gb"] * GB, 1
-    while count * gpu.total < needed:
+    count = 1
+    while count * nominal_gb(gpu) < row["vram_minimum_gb"]:
         count *= 2
     if count > 8:
         raise Inexpressible("several nodes: the recipe does not say how the model is split over them")
     return count
+
+
+def nominal_gb(gpu: Gpu) -> int:
+    """The size by which the card is sold, which is what recipes add up: 141 for h200-141gb."""
+    stated = re.search(r"-(\d+)gb$", gpu.name)
+    return int(stated[1]) if stated else gpu.total // GB
 
 
 def config_text(model: str, arguments: list[str], count: int) -> str:

@@ -1,6 +1,9 @@
 """torchtitan's tables as Jobs: float32 shards, bf16 in compute, gradients reduced in float32 (FSDP2's policy).
 
-Early 2024 it took `AdamW(foreach=True)`, later `fused=True`. Tensor parallelism comes with sequence parallelism.
+Until June 2024 the loop named the logits through backward (#391 deletes them), until October the model made them float32.
+
+Early 2024 it took `AdamW(foreach=True)`, later `fused=True`; from October 2024 on run_train.sh sets
+PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. Tensor parallelism comes with sequence parallelism.
 """
 
 from __future__ import annotations
@@ -40,10 +43,15 @@ def training(row: Row) -> Job:
     stated = row["gradient_checkpointing"]
     if stated:
         job.activation_checkpointing = "full" if stated.startswith("full") else "selective"
+        job.checkpoint_policy = "every_second_matmul"
     job.compile = bool(row["compile"])
     job.optimizer.name = "adamw_torch" if row["id"].startswith(FOREACH) else "adamw_torch_fused"
     if row["fused_ce"] and "hunk" in row["fused_ce"]:
         job.loss.kernel, job.loss.chunk = "chunked", job.micro_batch_size * job.sequence_length // CHUNKS
+        job.loss.logits = "passes"
+    if row["id"].startswith(FOREACH):
+        job.loss.kept, job.loss.upcast = True, "model"
+    job.allocator.expandable_segments = not row["id"].startswith(FOREACH)
     hardware(job, row)
     job.parallelism.tensor = row["parallel"].get("tp", 1)
     job.parallelism.sequence = job.parallelism.tensor > 1

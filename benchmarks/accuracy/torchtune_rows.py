@@ -1,7 +1,8 @@
 """torchtune's tables as Jobs: pure bf16 throughout, adapters included, attention by SDPA.
 
 The optimizers of its recipes are `fused=True`. The chunked loss (8 chunks of the batch, `CEWithChunkedOutputLoss`)
-makes the head's 16-bit logits whole and upcasts one chunk at a time. Its NF4 is torchao's, with scales quantised once
+makes the head's 16-bit logits piece by piece and upcasts one at a time; without it the model makes them float32
+(torchtune/modules/transformer.py 0.5). Its NF4 is torchao's, with scales quantised once
 more; only the linear layers that get LoRA are packed (`quantize_base` in torchtune/modules/peft/lora.py), and FSDP2
 shards them.
 """
@@ -56,6 +57,9 @@ def training(row: Row) -> Job:
         job.activation_checkpointing = "offload" if offloads else "full"
     if "hunk" in (row["fused_ce"] or ""):
         job.loss.kernel, job.loss.chunk = "chunked", -(-job.micro_batch_size * job.sequence_length // CHUNKS)
+        job.loss.logits, job.loss.upcast = "pieces", "loss"
+    else:
+        job.loss.upcast = "model"
     job.compile = bool(row["compile"])
     optimizer(job, row["optimizer"] or "AdamW")
     hardware(job, row)
@@ -66,7 +70,7 @@ def training(row: Row) -> Job:
         if row["weights_dtype"].startswith("NF4"):
             assert isinstance(job.adapter.targets, list)
             plain = [name for name in LINEAR if name not in job.adapter.targets]
-            packed = Quantization("bnb-nf4", 4, double_quant=True, skip=plain)
+            packed = Quantization("torchao-nf4", 4, skip=plain)
             packed.storage_dtype = "bfloat16" if "fsdp" in plan else None
             job.weights.quantization = packed
     elif row["method"] != "full" and row["category"] != "train_init":
@@ -100,7 +104,16 @@ def optimizer(job: Job, text: str) -> None:
 
 
 def sharded(job: Job, row: Row, *, offload: bool) -> None:
-    """FSDP over all GPUs, one unit a layer; FSDP2 from July 2024 on."""
+    """FSDP over all GPUs, one unit a layer; FSDP2 from July 2024 on.
+
+    With FSDP2 each tensor is moved to the GPU, packed and divided by itself (torchtune 0.3 training/_distributed.py
+    `load_from_full_model_state_dict`), and the full recipes shard `tok_embeddings` and `output` as units of their own
+    (configs/llama3_1/70B_full.yaml `custom_sharded_layers`).
+    """
     version = 2 if row["sharding"].startswith("FSDP2") else 1
     job.parallelism.fsdp = Fsdp(version=version, wrap="transformer", offload=offload)
     job.parallelism.fsdp.mixed_precision = FsdpMixedPrecision("bfloat16", "bfloat16")
+    if version == 2:
+        job.parallelism.fsdp.cpu_ram_efficient_loading = True
+        if row["method"] == "full":
+            job.parallelism.fsdp.outer = "separate"

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .altup import joined
 from .instant import Instant
 from .layers import Layer
-from .logits import loss_of
+from .logits import last_logits, loss_of
 from .norms import normed
 from .ops import gathered
 from .setting import Setting
 from .sharing import slice_of
-from .stage import last_stage
+from .stage import pipeline
 from .stem import stem
 from .tape import END
 
@@ -25,10 +25,37 @@ if TYPE_CHECKING:
 
 
 def instants(job: Job, model: Model) -> list[Instant]:
-    """The candidate peaks of forward, loss and backward of one micro step on one rank."""
-    s = Setting(*last_stage(job, model))
+    """The candidate peaks of forward, loss and backward of one micro step on one rank; of a pipeline, on its last."""
+    last = pipeline(job, model)[-1]
+    return replayed(last.job, last.whole)[0]
+
+
+def replayed(job: Job, model: Model) -> tuple[list[Instant], Held]:
+    """The candidate peaks, and what a finished forward pass leaves."""
+    s = Setting(job, model)
     kinds, assigned = layer_kinds(s)
-    return _compose(s, replay(s, kinds), kinds, assigned)
+    tape = replay(s, kinds)
+    return _compose(s, tape, kinds, assigned), _held(tape, kinds, assigned)
+
+
+class Held(NamedTuple):
+    """Bytes that a forward pass leaves until its backward pass.
+
+    layers  by the layers alone;  all  at the start of backward, loss and logits included
+    head    trainable elements whose gradients are made before those of the layers
+    """
+
+    layers: int
+    all: int
+    head: int
+
+
+def _held(tape: Tape, kinds: list[int], assigned: list[int]) -> Held:
+    count = len(kinds)
+    mine, whole = Stack(tape, count, list(range(count))).kept[0][-1], Stack(tape, count, assigned).kept[0][-1]
+    turn = next((bound.live for (_, backward), bound in tape.begins.items() if backward), 0)
+    early = 0 if tape.accumulated else tape.begins.get((count, True), tape.begins[END, True]).gradients
+    return Held(whole, max(whole, turn - mine + whole), early)
 
 
 def layer_kinds(s: Setting) -> tuple[list[int], list[int]]:
@@ -57,9 +84,12 @@ def replay(s: Setting, kinds: list[int], tape: Tape | None = None) -> Tape:
     outside = s.modules(None)
     tape.enter(0)
     ids, labels = tape.new(s.rows, 8), tape.new(s.rows, 8)
+    if s.job.loss.kept:
+        s.remember([last_logits(outside, s, tape)])
     h = _model(tape, s, kinds, outside, ids)
     loss = loss_of(h, outside, s, tape, len(kinds) + 2)
     del h
+    s.cache.clear()
     tape.clear_casts()
     if s.objective.reference:
         tape.enter(len(kinds) + 3)
@@ -67,19 +97,20 @@ def replay(s: Setting, kinds: list[int], tape: Tape | None = None) -> Tape:
     del ids, labels
     tape.backward(loss, tape.new(1, 4))
     tape.enter(END, backward=True)
+    s.outputs.clear()
     return tape
 
 
 def _model(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tensor) -> Tensor:
     base = stem(tape, s, outside, ids)
     h = base.hidden
-    checkpointing = s.job.activation_checkpointing if tape.recording else "none"
     for segment, layer in enumerate(kinds, 1):
         if tape.recording:
             tape.enter(segment)
         block = Layer(s, layer, base, slice_of(base.extra, s))
-        if checkpointing != "none":
-            h = tape.checkpoint(block, h, checkpointing, bool(s.job.reentrant) and checkpointing != "selective")
+        mode = s.checkpointing(layer) if tape.recording else "none"
+        if mode != "none":
+            h = tape.checkpoint(block, h, mode, bool(s.job.reentrant) and mode in ("full", "offload"))
         else:
             h = block(h)
         del block
@@ -100,6 +131,7 @@ def _reference(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: 
     h = _model(tape, s, kinds, outside, ids)
     loss = loss_of(h, outside, s, tape, len(kinds) + 3)
     del h, loss
+    s.cache.clear()
     tape.clear_casts()
     tape.recording = True
 
@@ -125,7 +157,8 @@ def _compose(s: Setting, tape: Tape, kinds: list[int], assigned: list[int]) -> l
             for e in events:
                 gradients = s.trainable if tape.accumulated else e.gradients + made - done
                 layer = place if 0 <= place < len(assigned) else None
-                found.append(Instant(phase, e.live - e.logits + size - there, e.logits, gradients, layer))
+                fresh = e.gradients - tape.begins[segment, backward].gradients
+                found.append(Instant(phase, e.live - e.logits + size - there, e.logits, gradients, layer, fresh))
     return found
 
 

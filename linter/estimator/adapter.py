@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from ..models.model import Model
 
 
+LOW_RANK = frozenset({"lora", "qlora", "dora", "qdora", "rslora", "loftq", "pissa", "olora", "eva", "corda", "lora-ga"})
+"""Adapters that are a low-rank pair a module; but for DoRA's magnitudes they differ in how the pair begins."""
+
+
 def adapter_of(job: Job) -> Adapter | None:
     """The job's adapter; PEFT's defaults for a LoRA job that names none."""
     if job.adapter is None and job.method == "lora":
@@ -28,11 +32,13 @@ def adapter_of(job: Job) -> Adapter | None:
 def adapter_parameters(job: Job, model: Model, dtype: str) -> list[Parameter]:
     """lora_A [r, in] and lora_B [out, r] of each adapted module, and DoRA's magnitudes, in `dtype`.
 
-    Raises NotEstimable where PEFT would refuse the targets.
+    Raises NotEstimable where PEFT would refuse the targets, and for adapters of another kind than LoRA's.
     """
     adapter = adapter_of(job)
     if adapter is None:
         return []
+    if adapter.type.lower().replace("_", "-") not in LOW_RANK:
+        raise NotEstimable(f"adapters of type {adapter.type} are not modelled, only LoRA and what has its shapes")
     from ..models.lora import NotAdaptable, adapted
 
     try:

@@ -79,18 +79,23 @@ def merged(layer: Linear, tape: Tape, e: int) -> Tensor | Parameter:
 def packed(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """bitsandbytes Linear4bit with a 16-bit compute dtype: nothing is saved, backward unpacks the weight.
 
-    Unpacking takes 2 bytes an element and float32 scales for every 64 (autograd/_functions.py MatMul4Bit). Other
-    packed formats that can be trained over are taken for this.
+    Unpacking takes 2 bytes an element and float32 scales for every 64 (autograd/_functions.py MatMul4Bit). Up to 0.42
+    the input stays on the function's context, where a non-reentrant checkpoint does not free it. Other packed formats
+    that can be trained over are taken for this.
     """
     tape, e, n = x.storage.tape, x.e, layer.weight.n
     inner = to(x, 2)
     width = inner.n
     out = n // (width // rows)
     y = tape.new(rows * out, 2)
-    if rows > GEMM_ROWS:
+    if rows > GEMM_ROWS or tape.packed.always_unpacks:
         tape.scratch(2 * n + n // 64 * 4)
 
-    def back(_: Tensor) -> tuple[Tensor]:
+    kept = inner.storage if tape.packed.keeps_input and inner.node is not None else None
+    if kept is not None:
+        tape.keep(kept)
+
+    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
         scales = tape.new(n // 64, 4)
         weight = tape.new(n, 2)
         del scales
@@ -115,11 +120,14 @@ def integer(x: Tensor, layer: Linear, rows: int) -> Tensor:
     tape.keep(x.storage)
     half = to(x, 2)
     codes = tape.new(width, 1)
+    turned = tape.new(width, 1).storage if tape.packed.transposed else None
+    if turned is not None:
+        tape.keep(turned)
     product = tape.new(rows * (n // (width // rows)), 4)
     y = tape.new(product.n, e)
     del half, codes, product
 
-    def back(_: Tensor, _kept: object = x.storage) -> tuple[Tensor]:
+    def back(_: Tensor, _kept: object = (x.storage, turned)) -> tuple[Tensor]:
         weight = tape.new(n, e)
         gradient = tape.new(width, e)
         del weight

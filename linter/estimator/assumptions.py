@@ -53,7 +53,13 @@ def assumptions(job: Job, model: Model, *, bounded: bool = True) -> tuple[Assump
 def _optimizer(job: Job) -> list[Assumption]:
     from .optimizer import specification
 
-    if job.kind != "training" or specification(job.optimizer.name).known:
+    if job.kind != "training":
         return []
-    note = "unknown optimizer, taken to keep two states in the parameter's dtype as AdamW does"
+    found = specification(job.optimizer.name)
+    if not found.known:
+        note = "unknown optimizer, taken to keep two states in the parameter's dtype as AdamW does"
+    elif not found.exact:
+        note = f"taken for the nearest optimizer whose source was read: {found.source}"
+    else:
+        return []
     return [Assumption("optimizer.name", job.optimizer.name, note)]

@@ -29,6 +29,8 @@ def attention(
         return _gated(x, modules, s, table, mask, at, turn)
     fused = modules.role("qkv")
     whole = project(x, fused, s.rows) if fused else None
+    if whole is not None and s.release.caches and not x.storage.tape.again:
+        s.cache.append(whole.storage)
     q, k, v = _separate(x, modules, s, at) if whole is None else _fused(whole, s, at)
     gate = project(x, modules.named["self_attn.gate_proj"], s.rows) if s.traits.output_gate == "projection" else None
     if turn != "none" and "rope" in s.fused:

@@ -16,9 +16,12 @@ if TYPE_CHECKING:
 def stored_quantization(model: Model) -> Quantization | None:
     """`quantization_config` as a Quantization; None where the checkpoint is not quantised.
 
-    Keys as transformers/utils/quantization_config.py names them (5.23); `modelopt` as hf_quant_config.json does.
+    Keys as transformers/utils/quantization_config.py names them (5.23); `modelopt` as hf_quant_config.json does. A
+    multimodal model may state it for its text decoder (moonshotai/Kimi-K2.5's config.json).
     """
-    config = model.config.get("quantization_config")
+    text = model.config.get("text_config")
+    nested = text.get("quantization_config") if isinstance(text, dict) else None
+    config = model.config.get("quantization_config", nested)
     if not isinstance(config, dict):
         return None
     method = str(config.get("quant_method", "")).lower()

@@ -14,19 +14,41 @@ COLUMN = frozenset({"q", "k", "v", "qkv", "gate", "up", "gate_up", "shared_gate"
 ROW = frozenset({"o", "down", "shared_down"})
 """Divided over their input columns (Megatron's row parallel layers)."""
 
+_MIXER = frozenset({"ssm", "conv"})
+"""Recurrent layers and short convolutions: their channels are divided, outputs over their input columns."""
+
+_MIXER_ROWS = frozenset({"out_proj", "o_proj", "linear_out", "x_proj"})
+
+_LATENT_UP = frozenset({"q_b_proj", "kv_b_proj"})
+"""Up-projections of latent attention, which make whole heads."""
+
 
 def divided(tensor: Tensor, job: Job, model: Model) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
     """The shape of one copy and the layers that have it, on the rank that holds most.
 
     Tensor parallel t: attention and MLP matrices over heads and intermediate features, embedding and head over the
-    vocabulary; norms, routers and latent down-projections are whole on every rank. Keys and values stay whole heads:
-    with fewer heads than ranks each rank keeps one. Expert parallel e: the experts' first dimension (times tensor
-    parallelism over their intermediate features where it is more than 1). Pipeline p: ceil(L/p) layers, and of what
-    lies outside the layers the larger of the first stage's (embedding) and the last's (head, final norm).
-    Source: Megatron-LM core/tensor_parallel/layers.py; HF `base_model_tp_plan`.
+    vocabulary, recurrent layers over their channels; norms, routers and latent down-projections are whole on every
+    rank. Keys and values stay whole heads: with fewer heads than ranks each rank keeps one. Expert parallel e: the
+    experts' first dimension (times `expert_tensor` over their intermediate features). Pipeline p: ceil(L/p) layers,
+    and of what lies outside them the last stage's: final norm and head.
+    Source: Megatron-LM core/tensor_parallel/layers.py; HF `base_model_tp_plan`; vLLM model_executor/layers/mamba/
+    mamba_mixer2.py, models/deepseek_v2.py, layers/fused_moe/config.py `FusedMoEParallelConfig.make`.
     """
     plan = job.parallelism
-    return _shape(tensor, plan.tensor, plan.expert, model), _layers(tensor, stages(job), model)
+    return _shape(tensor, plan.tensor, plan.expert, expert_tensor(job), model), _layers(tensor, stages(job), model)
+
+
+def expert_tensor(job: Job) -> int:
+    """Ranks that share one expert's intermediate features: those of `expert_tensor` where it is stated, else of the
+    rest; in vLLM those of data parallelism too, and none where ranks divide the experts.
+    """
+    plan = job.parallelism
+    if plan.expert_tensor is not None:
+        return plan.expert_tensor
+    engine = job.inference.engine if job.kind == "inference" and job.inference else ""
+    if engine in ("vllm", "sglang") and plan.expert > 1:
+        return 1
+    return plan.tensor * (plan.data or 1) if engine == "vllm" else plan.tensor
 
 
 def stages(job: Job) -> int:
@@ -40,25 +62,35 @@ def stages(job: Job) -> int:
     return max(1, job.world_size // nodes)
 
 
-def _shape(tensor: Tensor, tensor_parallel: int, expert_parallel: int, model: Model) -> tuple[int, ...]:
+def _shape(
+    tensor: Tensor, tensor_parallel: int, expert_parallel: int, expert_ranks: int, model: Model
+) -> tuple[int, ...]:
     shape = tensor.shape
     role = tensor.role
     if role.startswith("expert_") and len(shape) == 3:
         experts = -(-shape[0] // expert_parallel)
         dim = 1 if role == "expert_gate_up" else 2
         inner = [experts, *shape[1:]]
-        inner[dim] = -(-inner[dim] // tensor_parallel)
+        inner[dim] = -(-inner[dim] // expert_ranks)
         return tuple(inner)
+    if role.startswith("expert_") and len(shape) == 2 and tensor.leaf in _STACKED_EXPERTS:
+        return (-(-shape[0] // (expert_parallel * expert_ranks)), shape[1])
     if tensor_parallel == 1 or not shape:
         return shape
     if role in ("k", "v") or (role == "bias" and tensor.leaf in ("k_proj", "v_proj")):
         return (_kv_rows(shape[0], tensor_parallel, model.shape.kv_heads), *shape[1:])
     if role in COLUMN or (role == "bias" and tensor.leaf in _COLUMN_LEAVES):
         return (-(-shape[0] // tensor_parallel), *shape[1:])
-    if role in ROW and len(shape) == 2:
+    row = role in ROW or (role in _MIXER and tensor.leaf in _MIXER_ROWS)
+    if row and len(shape) == 2:
         return (shape[0], -(-shape[1] // tensor_parallel))
+    if (role in _MIXER and tensor.layers is not None) or tensor.leaf in _LATENT_UP:
+        return (-(-shape[0] // tensor_parallel), *shape[1:])
     return shape
 
+
+_STACKED_EXPERTS = frozenset({"w1", "v1", "w2"})
+"""DBRX: the experts of a matrix stand below each other, and its engines divide every one over its features."""
 
 _COLUMN_LEAVES = frozenset({"q_proj", "gate_proj", "up_proj", "c_fc", "c_attn", "query_key_value", "dense_h_to_4h"})
 

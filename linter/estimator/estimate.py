@@ -85,12 +85,34 @@ class Capacity:
 
 
 @dataclass(slots=True, frozen=True)
+class HostMemory:
+    """Bytes of main memory on one machine.
+
+    load    while the weights are read;  train  from the first step on;  pinned  page-locked bytes of `train`
+    save    while a whole checkpoint is put together, 0 where each rank writes its own shard
+    high    the largest of them, with what page-locking may round up
+    """
+
+    load: int
+    train: int
+    pinned: int
+    save: int
+    high: int
+
+    @property
+    def peak(self) -> int:
+        """The largest of loading, training and saving."""
+        return max(self.load, self.train, self.save)
+
+
+@dataclass(slots=True, frozen=True)
 class Estimate:
     """The memory of one job on its fullest GPU.
 
     `components` is the split at `peak_phase`; `phases` holds the other instants. `refusal` is the engine's
     reason for not starting, where it can be predicted (vLLM: no room for one request). `host` is bytes of
-    main memory per node for offload.
+    main memory per node for offload, `host_memory` all that is known of it. `fullest` names the rank, where ranks
+    differ (pipeline stages).
     """
 
     kind: str
@@ -108,6 +130,8 @@ class Estimate:
     host: int = 0
     assumptions: tuple[Assumption, ...] = ()
     terms: tuple[Term, ...] = field(default=(), repr=False)
+    fullest: str | None = None
+    host_memory: HostMemory | None = None
 
     @property
     def peak_phase(self) -> str:

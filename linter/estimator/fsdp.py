@@ -7,15 +7,15 @@ distributed/fsdp/_fully_shard/_fsdp_param_group.py and _fsdp_collectives.py (ver
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from ..job import Fsdp
 from . import derivation, host, optimizer
 from .estimate import Term
-from .gradients import gradient_dtype, largest_gradient
+from .fsdp_units import Policy, Unit, Units, units
+from .gradients import gradient_dtype
 from .layout import Layout
 from .loading import loading
-from .parameters import allocated, base_dtype, elements, gathered_dtype
+from .parameters import allocated, base_dtype, gathered_dtype
 from .ranks import Ranks, per_node, ranks
 from .storage import dtype_bytes
 from .versions import older
@@ -23,7 +23,7 @@ from .versions import older
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..job import Job
+    from ..job import Fsdp, Job
     from ..models.model import Model
     from .instant import Instant
     from .parameter import Parameter
@@ -31,77 +31,46 @@ if TYPE_CHECKING:
 KEEPS_WHOLE = frozenset({"shard_grad_op", "_hybrid_shard_zero2", "hybrid_shard_zero2"})
 """Strategies that do not free the gathered parameters between forward and backward."""
 
-
-@dataclass(slots=True)
-class Unit:
-    """One FSDP unit: elements and bytes when gathered, and bytes of its whole gradients before and as reduced."""
-
-    elements: int = 0
-    gathered: int = 0
-    trainable: int = 0
-    gradients: int = 0
-    reduced: int = 0
-
-    def add(self, item: Parameter, copies: int, policy: Policy) -> None:
-        """Count `copies` of a parameter."""
-        if item.packed:
-            self.gathered += copies * item.pieces[0]
-            return
-        width = dtype_bytes(policy.gathered or item.dtype)
-        self.elements += copies * item.size
-        self.gathered += int(copies * item.size * width)
-        if item.trainable:
-            self.trainable += copies * item.size
-            self.gradients += int(copies * item.size * width)
-            self.reduced += int(copies * item.size * (dtype_bytes(policy.reduced) if policy.reduced else width))
-
-    def absorb(self, other: Unit) -> None:
-        """Count all of another unit."""
-        self.elements += other.elements
-        self.gathered += other.gathered
-        self.trainable += other.trainable
-        self.gradients += other.gradients
-        self.reduced += other.reduced
-
-
-class Policy(NamedTuple):
-    """The dtypes of MixedPrecision; None leaves each parameter's own (reduced: the gathered one)."""
-
-    gathered: str | None
-    reduced: str | None
+DEFERS_FROM = "1.11"
+"""The first accelerate whose `no_sync` calls FSDP 2's `set_requires_gradient_sync`; before it looked for a method
+`no_sync`, which FSDP 2's modules do not have, and so reduced every micro step (accelerate/accelerator.py 1.10.1)."""
 
 
 @dataclass(slots=True)
 class ShardedLayout(Layout):
     """Units gathered for their forward and backward.
 
-    root, block       the root unit (all that is not wrapped) and the largest wrapped one
-    blocks            how many wrapped units
-    version           1 or 2;  whole  units stay gathered from forward to backward
+    plan              the units;  version  1 or 2
+    resident          share of every layer's unit that stays from forward to backward: 1 under a strategy that does not
+                      reshard, 1/k where `reshard_after_forward` is the size k of a smaller group
     adapters          version 1 with frozen layers around wrapped adapter modules
     kept              bytes that each finished layer's backward leaves until the end of the pass
     deferred          bytes of the whole gradients that a rank keeps while it accumulates without reducing
+    steps             micro steps of an optimizer step
     """
 
-    root: Unit | None = None
-    block: Unit | None = None
-    blocks: int = 0
+    plan: Units | None = None
     kept: int = 0
     adapters: bool = False
     version: int = 1
-    whole: bool = False
+    resident: float = 0.0
     ahead: bool = False
     on_host: bool = False
     deferred: int = 0
+    steps: int = 1
 
     def gradient_bytes(self, done: int) -> int:
         """The shards of the gradients complete by then; in main memory with CPU offload.
 
         While accumulating, the Trainer defers the reduction to the last micro step (`no_sync`), and every rank keeps
-        whole gradients: in the reduce dtype under version 2, in the gathered one under version 1.
+        whole gradients: in the reduce dtype under version 2, in the gathered one under version 1. Of two micro steps
+        the first makes them and the second turns them into shards, layer by layer.
         """
         if self.deferred:
-            return self.deferred
+            if self.steps > 2 or not self.trainable:
+                return self.deferred
+            made = -(-self.deferred * min(done, self.trainable) // self.trainable)
+            return max(made, self.deferred - made + (0 if self.on_host else self._share(done)))
         if self.on_host:
             return 0
         return super(ShardedLayout, self).gradient_bytes(done)
@@ -109,8 +78,8 @@ class ShardedLayout(Layout):
     def activation_bytes(self, instant: Instant) -> int:
         """With what the finished layers' backward leaves (`kept`)."""
         finished = 0
-        if instant.phase == "backward" and instant.layer is not None:
-            finished = max(0, self.blocks - 1 - instant.layer)
+        if self.plan is not None and instant.phase == "backward" and instant.layer is not None:
+            finished = max(0, self.plan.blocks - 1 - instant.layer)
         return instant.activations + finished * self.kept
 
     def buffer_bytes(self, instant: Instant) -> int:
@@ -120,39 +89,74 @@ class ShardedLayout(Layout):
         Forward: version 1 holds the unit in use (two with forward_prefetch); version 2 also the flat buffer of its
         all-gather, freed after the next one's copy-out. Backward: the unit in use and the prefetched one (none before
         the first layer; with an adapter version 1 prefetches at the end of a layer's backward, since the adapter's
-        modules are units of their own in between), the whole gradients of the unit in use, and the reduce-scatter's
-        input (version 1 only where the reduce dtype differs; version 2 that of the previous unit).
+        modules are units of their own in between), and its gradients, see `_whole_gradients`.
         """
-        assert self.root is not None
-        assert self.block is not None
-        begun = instant.gradient_elements > 0
-        size = self.buffers + self.root.gathered
-        if begun and self.root.trainable:
-            size += self.root.gradients * min(instant.gradient_elements, self.root.trainable) // self.root.trainable
-        if not self.blocks:
-            return size + (self._reduction(self.root) if begun else 0)
+        plan = self.plan
+        assert plan is not None
         backward = instant.phase == "backward"
-        if self.whole:
-            size += self._still_whole(instant) * self.block.gathered
-        elif instant.layer is None and not begun:
-            size += self.block.gathered * (1 if self.version == 2 and not backward else 0)
-        elif backward:
-            size += (1 if instant.layer == 0 or self.adapters else 2) * self.block.gathered
-        else:
-            size += self.block.gathered * (2 if self.version == 2 or self.ahead else 1)
-        if backward and instant.layer is not None:
-            size += self.block.gradients + self._reduction(self.block)
-        return size
+        size = self.buffers + plan.root.gathered + self._root_gradients(instant)
+        if not plan.blocks:
+            ended = backward and instant.gradient_elements >= self.trainable > 0
+            return size + (self._ended(plan.root) if ended else 0)
+        unit = self._unit(instant)
+        size += self._gathered(instant, unit)
+        return size + (self._whole_gradients(unit, instant.fresh) if backward else 0)
 
-    def _reduction(self, unit: Unit) -> int:
-        """The reduce-scatter's input: version 1 hands over the gradient itself where the dtype is the same."""
-        return unit.reduced if self.version == 2 or unit.reduced != unit.gradients else 0
+    def _unit(self, instant: Instant) -> Unit:
+        """The unit in use; outside the layers embedding or head, where they are units."""
+        assert self.plan is not None
+        if instant.layer is not None:
+            return self.plan.block
+        return max(self.plan.first, self.plan.last, key=lambda unit: unit.gathered)
 
-    def _still_whole(self, instant: Instant) -> int:
-        """Units gathered under a strategy that keeps them: those done forward, or not yet done backward."""
+    def _gathered(self, instant: Instant, unit: Unit) -> int:
+        """Bytes of gathered units other than the root."""
+        plan = self.plan
+        assert plan is not None
+        backward = instant.phase == "backward"
+        passed = plan.blocks if instant.layer is None else min(plan.blocks, instant.layer + 1)
+        if instant.layer is None and (backward or instant.phase == "forward") and instant.gradient_elements:
+            passed = 0
+        kept = int(passed * self.resident * plan.block.gathered)
         if instant.layer is None:
-            return self.blocks
-        return min(self.blocks, instant.layer + 1)
+            both = 2 if self.version == 2 else 1
+            turn = instant.phase == "loss" or not backward
+            ahead = plan.block.gathered if self.version == 2 and turn else 0
+            return max(kept, 0 if self.resident == 1 else ahead) + both * unit.gathered
+        if self.resident == 1:
+            return kept
+        if backward:
+            return kept + (1 if instant.layer == 0 or self.adapters else 2) * unit.gathered
+        return kept + unit.gathered * (2 if self.version == 2 or self.ahead else 1)
+
+    def _root_gradients(self, instant: Instant) -> int:
+        """The root is reduced at the end of the pass: its head has gradients first, its embedding last."""
+        assert self.plan is not None
+        root, done = self.plan.root, instant.gradient_elements
+        if self.deferred and self.version == 2:
+            return 0
+        if not self.plan.blocks:
+            return root.made(done)
+        late = max(0, done - (self.trainable - root.late))
+        return root.made(min(done, root.graded - root.late) + late)
+
+    def _whole_gradients(self, unit: Unit, fresh: int) -> int:
+        """The unit's gradients as far as they are made, what its reduction adds, and the previous unit's.
+
+        Version 1 flattens the gradients of a unit's tensors into one, the gradient of the flat parameter that was
+        split into them (SplitBackward), so that both exist for a moment; the reduce-scatter takes that one, or a copy
+        in its own dtype. Version 2 copies them into the input of the reduce-scatter, which lives until the next unit's
+        begins; while it accumulates without reducing, they are the accumulated ones.
+        """
+        if self.version == 1:
+            return self._ended(unit) + unit.gradients if fresh >= unit.graded else unit.made(fresh)
+        if self.deferred and unit.reduced == unit.gradients:
+            return 0 if self.steps > 2 else unit.reduced
+        return unit.made(fresh) + unit.reduced
+
+    def _ended(self, unit: Unit) -> int:
+        """What a unit's finished gradients need besides themselves when they are reduced."""
+        return max(unit.gradients, unit.reduced if unit.reduced != unit.gradients else 0)
 
 
 def fsdp_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
@@ -160,7 +164,8 @@ def fsdp_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
 
     weights     the shards in their own dtype (fp32 where the mixed precision of accelerate upcasts trainable ones);
                 packed weights with byte storage cannot be sharded and stay whole
-    optimizer   states of the shards in the shards' dtype
+    gradients   of all that autograd makes one for; version 1 keeps the shard of a whole flat parameter
+    optimizer   states of the trained shards in the shards' dtype
     Hybrid strategies shard over the GPUs of one node (or `shard_size`).
     """
     fsdp = job.parallelism.fsdp
@@ -168,15 +173,14 @@ def fsdp_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
     over = ranks(job, _group(job, fsdp))
     shardable = [item for item in found if item.part != "buffer" and not _stays_whole(item, job)]
     fixed = [item for item in found if item.part == "buffer" or _stays_whole(item, job)]
-    trained = [item for item in found if item.trainable]
+    graded = [item for item in found if item.graded]
     spec = optimizer.of_job(job)
-    items = _items(trained, over, fsdp)
+    items = _items([item for item in found if item.trainable], over, fsdp)
     states = optimizer.states(items, spec, job)
-    gradients = sum(
-        int(-(-item.elements // over.of(item)) * dtype_bytes(gradient_dtype(item, job))) for item in trained
-    )
+    gradients = sum(int(-(-item.elements // over.of(item)) * dtype_bytes(gradient_dtype(item, job))) for item in graded)
     base = over.size(item for item in shardable if item.part == "base")
     adapter = over.size(item for item in shardable if item.part != "base")
+    largest = max((int(item.size * dtype_bytes(gradient_dtype(item, job))) for item in graded), default=0)
     built = ShardedLayout(
         weights=allocated(fixed) + (0 if fsdp.offload else base),
         adapter=0 if fsdp.offload else adapter,
@@ -184,24 +188,25 @@ def fsdp_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
         paged=0 if fsdp.offload else states.paged,
         host=per_node(job) * (states.paged + states.host),
         gradients=0 if fsdp.offload else gradients,
-        trainable=elements(trained),
-        largest_gradient=largest_gradient(trained, job) // over.dense,
+        trainable=sum(item.elements for item in graded),
+        largest_gradient=largest // over.dense,
         step_optimizer=0 if fsdp.offload else states.temporary,
-        load=_load(found, fsdp, over, job),
+        load=_load(found, fsdp, over, job, model),
         accumulating=job.gradient_accumulation_steps > 1,
         in_backward=spec.in_backward,
         on_host=fsdp.offload,
         version=fsdp.version,
-        whole=fsdp.sharding in KEEPS_WHOLE or not fsdp.reshard_after_forward,
+        resident=_resident(fsdp),
         ahead=fsdp.forward_prefetch,
+        steps=job.gradient_accumulation_steps,
     )
     policy = Policy(gathered_dtype(job), fsdp.mixed_precision.reduce_dtype)
-    built.root, built.block, built.blocks = units(fsdp, model, shardable, policy)
-    frozen = not any(item.trainable and item.part == "base" and item.layers is not None for item in shardable)
+    built.plan = units(fsdp, model, shardable, policy)
+    frozen = not any(item.graded and item.part == "base" and item.layers is not None for item in shardable)
     built.adapters = fsdp.version == 1 and frozen
     built.kept = _kept(job, fsdp, model) if built.adapters else 0
-    if built.accumulating and not fsdp.sync_each_batch:
-        everything = units(Fsdp(wrap="none"), model, shardable, policy)[0]
+    if built.accumulating and defers(job):
+        everything = built.plan.everything
         built.deferred = everything.reduced if fsdp.version == 2 else everything.gradients
     if fsdp.offload:
         built.host = host.sharded(job, base + adapter, gradients, states.raw)
@@ -210,27 +215,18 @@ def fsdp_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
     return built
 
 
-def units(fsdp: Fsdp, model: Model, shardable: Sequence[Parameter], policy: Policy) -> tuple[Unit, Unit, int]:
-    """The root unit, the largest wrapped unit and their number.
+def defers(job: Job) -> bool:
+    """Whether micro steps before the last one leave their gradients unreduced, see `DEFERS_FROM`."""
+    fsdp = job.parallelism.fsdp
+    if fsdp is None or fsdp.sync_each_batch:
+        return False
+    return fsdp.version == 1 or not older(job.versions.get("accelerate"), DEFERS_FROM)
 
-    `transformer` wraps each decoder layer; `none` leaves all in the root; `size` wraps modules of at least
-    `min_num_params` (taken to be the layers when they are that large).
-    """
-    root, layers = Unit(), [Unit() for _ in range(max(0, model.shape.layers))]
-    for item in shardable:
-        inside = item.layers if item.layers is not None and fsdp.wrap != "none" else ()
-        inside = tuple(layer for layer in inside if layer < len(layers))
-        for layer in inside:
-            layers[layer].add(item, 1, policy)
-        if item.copies > len(inside):
-            root.add(item, item.copies - len(inside), policy)
-    used = [unit for unit in layers if unit.gathered]
-    largest = max(used, key=lambda unit: unit.gathered, default=Unit())
-    if fsdp.wrap == "size" and largest.elements < (fsdp.min_num_params or 100_000_000):
-        for unit in used:
-            root.absorb(unit)
-        return root, Unit(), 0
-    return root, largest, len(used)
+
+def _resident(fsdp: Fsdp) -> float:
+    if fsdp.sharding in KEEPS_WHOLE or fsdp.reshard_after_forward is False:
+        return 1.0
+    return 1.0 / fsdp.reshard_after_forward if fsdp.reshard_after_forward > 1 else 0.0
 
 
 def _kept(job: Job, fsdp: Fsdp, model: Model) -> int:
@@ -284,35 +280,51 @@ def _items(trained: Sequence[Parameter], over: Ranks, fsdp: Fsdp) -> list[optimi
     return cut
 
 
-def _load(found: Sequence[Parameter], fsdp: Fsdp, over: Ranks, job: Job) -> int:
-    """Units are made on the GPU one at a time; packed weights are on every rank whole before they are sharded."""
+def _load(found: Sequence[Parameter], fsdp: Fsdp, over: Ranks, job: Job, model: Model) -> int:
+    """What sharding the weights takes on the GPU.
+
+    Packed weights are on every rank whole before they are sharded. Version 1 moves a unit there and concatenates its
+    tensors to a flat parameter, twice its size, before it keeps its shard (torch 2.13 fsdp/_init_utils.py
+    `_move_module_to_device`, _flat_param.py `flatten_tensors`), the root last. Version 2 moves a unit
+    (`_move_states_to_device`), or with `cpu_ram_efficient_loading` one tensor after the other.
+    """
     packed = [item for item in found if item.packed]
     if packed and not fsdp.cpu_ram_efficient_loading:
         return allocated(packed) - over.size(packed) + loading(found, job)
-    return max((int(item.size * item.element_bytes) for item in found if not item.packed), default=0)
+    if fsdp.version == 2 and fsdp.cpu_ram_efficient_loading:
+        return max((int(item.size * item.element_bytes) for item in found if not item.packed), default=0)
+    made = units(fsdp, model, [item for item in found if not item.packed and item.part != "buffer"], Policy(None, None))
+    largest = max(unit.gathered for unit in (made.root, made.first, made.last, made.block))
+    return largest * (2 if fsdp.version == 1 else 1)
 
 
 def _terms(job: Job, fsdp: Fsdp, built: ShardedLayout, found: Sequence[Parameter], over: Ranks) -> list[Term]:
+    assert built.plan is not None
     shardable = [item for item in found if item.part != "buffer" and not _stays_whole(item, job)]
     fixed = [item for item in found if item.part == "buffer" or _stays_whole(item, job)]
-    trained = [item for item in found if item.trainable]
+    graded = [item for item in found if item.graded]
     terms = [*derivation.weights(fixed)]
     if fsdp.offload:
         note = "shards of weights, gradients and optimizer states in main memory (offload_params)"
         terms.append(Term("optimizer", note, 0, "torch FSDP CPUOffload"))
     else:
-        terms += [*derivation.weights(shardable, over), *derivation.gradients(trained, job, over.dense)]
+        terms += [*derivation.weights(shardable, over), *derivation.gradients(graded, job, over.dense)]
+    swept = sum(item.elements for item in found if item.swept)
+    if swept:
+        note = f"{swept:,} frozen elements share flat parameters with trained ones, and get gradients too"
+        terms.append(Term("gradients", note, 0, "torch 2.13 distributed/fsdp/wrap.py _validate_frozen_params"))
     if built.deferred:
-        note = f"whole gradients of {elements(trained):,} elements, not reduced before the last micro step (no_sync)"
-        source = "transformers 5.23 trainer.py; accelerate no_sync: sync_each_batch is off by default"
+        note = f"whole gradients of {built.trainable:,} elements, not reduced before the last micro step (no_sync)"
+        source = "transformers 5.23 trainer.py; accelerate 1.13 no_sync: sync_each_batch is off by default"
         terms.append(Term("gradients", note, built.deferred, source))
-    root, block = built.root or Unit(), built.block or Unit()
+    root, block = built.plan.root, built.plan.block
     formula = f"root unit gathered: {root.elements:,} elements of what is not wrapped"
     terms.append(Term("buffers", formula, root.gathered, "torch FSDP: the root is not resharded"))
-    if built.blocks:
+    if built.plan.blocks:
         formula = f"two wrapped units in backward: 2 x {block.elements:,} elements"
         terms.append(Term("buffers", formula, 2 * block.gathered, "torch FSDP prefetch"))
     if built.kept:
-        note = f"input and input gradient of {built.blocks - 1} frozen layers, kept to the end of the backward pass"
-        terms.append(Term("activations", note, built.kept * (built.blocks - 1), "torch FSDP 1 with use_reentrant"))
+        layers = built.plan.blocks - 1
+        note = f"input and input gradient of {layers} frozen layers, kept to the end of the backward pass"
+        terms.append(Term("activations", note, built.kept * layers, "torch FSDP 1 with use_reentrant"))
     return terms

@@ -68,7 +68,7 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     pipeline, tensor = stages(job), job.parallelism.tensor
     split = _Cache(caches, width, tensor, pipeline, expanded(job, model))
     phases = [
-        Phase("load", {**fixed, "buffers": _loading(job, model, found)}),
+        Phase("load", {**fixed, "buffers": _loading(job, model, found, element)}),
         _prefill(job, model, fixed, split.filled(batch, prompt, job), batch, prompt, element),
         _decode(job, model, fixed, split, batch, prompt, answer, element, found),
     ]
@@ -261,10 +261,19 @@ def passed_as_tuples(job: Job, model: Model) -> bool:
     return older(job.versions.get("transformers"), _TUPLES.get(model.model_type, "4.42"))
 
 
-def _loading(job: Job, model: Model, found: Sequence[Parameter]) -> int:
-    """bitsandbytes packs a 16-bit weight on the GPU, one tensor at a time; other methods load packed weights."""
+def _loading(job: Job, model: Model, found: Sequence[Parameter], element: float) -> int:
+    """Bytes that loading takes beside the weights.
+
+    bitsandbytes packs a 16-bit weight on the GPU, one tensor at a time; other methods load packed weights. AutoAWQ's
+    files hold a tied head too, which is there until `tie_weights` drops it (autoawq 0.2.6 models/base.py
+    `save_quantized`, transformers modeling_utils.py `from_pretrained`).
+    """
     quantization = effective_quantization(job, model)
-    if quantization is None or not quantization.method.startswith("bnb"):
+    if quantization is None:
+        return 0
+    if quantization.method == "awq" and model.shape.tied:
+        return round(element * model.shape.vocabulary * model.shape.hidden)
+    if not quantization.method.startswith("bnb"):
         return 0
     return max((2 * item.size for item in found if item.packed), default=0)
 

@@ -69,9 +69,9 @@ def filled(a: Tensor, b: Tensor, n: int) -> Tensor:
 
 def window(x: Tensor, n: int) -> Tensor:
     """A slice: a view whose backward copies the gradient into zeros of the whole size."""
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e, logits = x.storage.tape, x.n, x.e, x.storage.logits
     y = Tensor(x.storage, n, e, view=True)
-    return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0))
+    return made(y, tape.node((x,), lambda _: (tape.new(was, e, logits),), saves=0))
 
 
 def padded(x: Tensor, n: int) -> Tensor:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..models.model import Model
     from .estimate import Estimate
 
-ENGINES = ("transformers", "vllm", "sglang")
+ENGINES = ("transformers", "vllm", "sglang", "tgi", "tensorrt-llm", "lmdeploy")
 _SPELLINGS = {"huggingface": "transformers", "hf": "transformers", "": "transformers"}
 
 
@@ -38,4 +38,9 @@ def estimate_inference(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         from .sglang import estimate_sglang
 
         return estimate_sglang(job, model, gpu)
+    from .pools import engine_name, estimate_pool
+
+    pooled = engine_name(engine)
+    if pooled is not None:
+        return estimate_pool(job, model, gpu, pooled)
     raise NotEstimable(f"the memory of {job.inference.engine} is not known; known engines: {', '.join(ENGINES)}")

@@ -12,6 +12,7 @@ class Instant(NamedTuple):
     activations         bytes, kernel workspaces included;  logits  bytes of vocabulary-wide tensors, apart from them
     gradient_elements   trainable elements whose gradient exists by then
     layer               the decoder layer in flight, None outside the stack
+    fresh               those of `gradient_elements` made by the segment in flight (a layer, or one side of them)
     """
 
     phase: str
@@ -19,3 +20,4 @@ class Instant(NamedTuple):
     logits: int
     gradient_elements: int
     layer: int | None
+    fresh: int = 0

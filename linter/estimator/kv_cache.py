@@ -69,8 +69,20 @@ class LayerCache(NamedTuple):
         return tokens if self.window is None else min(tokens, self.window)
 
 
+_ENCODERS = frozenset(
+    (
+        "albert", "bert", "big_bird", "camembert", "data2vec-text", "deberta", "deberta-v2", "distilbert", "electra",
+        "ernie", "eurobert", "modernbert", "mpnet", "nomic_bert", "rembert", "roberta", "roc_bert", "roformer", "vit",
+        "xlm-roberta", "xlm-roberta-xl", "xmod",
+    )
+)  # fmt: skip
+"""Model types that read a sequence at once, unless their config says `is_decoder`."""
+
+
 def layer_caches(model: Model) -> tuple[LayerCache, ...]:
-    """The cache of every decoder layer, first to last, from the model's dimensions."""
+    """The cache of every decoder layer, first to last, from the model's dimensions; empty ones in an encoder."""
+    if model.model_type in _ENCODERS and not model.config.get("is_decoder"):
+        return (LayerCache(),) * model.shape.layers
     return tuple(_layer_cache(model.shape, layer) for layer in range(model.shape.layers))
 
 

@@ -80,9 +80,10 @@ class Layer:
         return dropout(y, self.s.residual_dropout)
 
     def _attention(self, x: Tensor) -> Tensor:
-        if self.s.latent:
+        latent = self.modules.leaf("kv_a_proj_with_mqa") is not None
+        if self.s.latent and latent:
             return latent_attention(x, self.modules, self.s, self.table, self.mask, self.at)
-        if self.modules.role("o") is None:
+        if self.modules.role("o") is None or self.s.latent:
             return mixer(x, self.modules, self.s)
         return attention(x, self.modules, self.s, self.table, self.mask, self.at, self.turn)
 

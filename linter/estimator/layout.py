@@ -79,6 +79,11 @@ def layout(job: Job, model: Model) -> Layout:
     """The Layout of a training job on the rank that holds most."""
     zero, fsdp = job.parallelism.zero, job.parallelism.fsdp
     found = parameters(job, model)
+    if zero is not None:
+        from .gradient_buffer import buffer_layout, buffered
+
+        if buffered(job):
+            return buffer_layout(job, found)
     if zero is not None and (zero.stage > 0 or job.precision.master_weights):
         from .zero import zero_layout
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .parameter import Parameter
 
 
-PACKED_ON_LOAD = ("bnb", "hqq", "quanto", "eetq", "int4", "int8")
+PACKED_ON_LOAD = ("bnb", "torchao", "hqq", "quanto", "eetq", "int4", "int8")
 """Methods that pack 16-bit checkpoints as they are loaded; the others bring packed checkpoints."""
 
 

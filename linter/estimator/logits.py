@@ -8,6 +8,7 @@ from . import liger, losses
 from .adapters import project
 from .indexing import window
 from .ops import contiguous, scale, to, unary
+from .pieces import compiled, cross_entropy, heads, in_passes, of_list, of_whole
 
 if TYPE_CHECKING:
     from .modules import Linear, Modules
@@ -15,9 +16,16 @@ if TYPE_CHECKING:
     from .tape import Tape
     from .tensor import Parameter, Tensor
 
+IN_PLACE = frozenset({"liger_cross_entropy", "unsloth_cross_entropy"})
+"""Kernels that stand in for torch's in the loss of transformers: Liger's, and Unsloth's as fms-acceleration puts it."""
+
 
 def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -> Tensor:
-    """The loss of a micro batch by the job's objective and loss kernel; `segment` begins where its function does."""
+    """The loss of a micro batch by the job's objective and loss kernel; `segment` begins where its function does.
+
+    Under autocast the logits that the model returns are copied to float32 (accelerate/utils/operations.py
+    `ConvertOutputsToFp32`).
+    """
     if s.objective.loss == "score":
         tape.enter(segment)
         return score(h, s, tape)
@@ -26,21 +34,40 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
         h = contiguous(window(h, rows * s.hidden))
     module = outside.role("head") or outside.need("embedding")
     kernel = s.loss
-    if kernel in ("liger", "cut_cross_entropy") or (kernel == "chunked" and not s.whole_logits):
+    if kernel in ("liger", "cut_cross_entropy") or (kernel == "chunked" and s.job.loss.logits in ("tiles", "passes")):
         tape.enter(segment)
         held = shifted_labels(s, tape)
         loss = fused(kernel, h, module, rows, s, tape)
         del held
         return loss
+    if kernel == "chunked" and s.job.loss.logits == "pieces":
+        pieces = heads(h, module, rows, s)
+        for piece in pieces:
+            mark(piece)
+        s.remember(pieces)
+        tape.enter(segment)
+        return of_list(pieces, rows, s, tape)
     logits = head(h, module, outside, rows, s)
+    if s.upcast == "model" and s.objective.loss == "cross_entropy":
+        logits = to(logits, 4)
+    s.remember([logits])
     tape.enter(segment)
     if s.objective.loss == "log_probabilities":
         return losses.log_probabilities(to(logits, 4) if s.autocast else logits, tape)
     if kernel == "chunked":
-        return losses.in_pieces(logits, rows, tape, s.job.loss.chunk or rows)
-    if kernel == "liger_cross_entropy":
-        return liger.cross_entropy(to(logits, 4), tape)
-    return cross_entropy(logits, s, tape)
+        loss = of_whole(logits, rows, s, tape)
+    else:
+        loss = causal(logits, s, tape)
+    if s.autocast and logits.e == 2:
+        tape.scratch(4 * logits.n)
+    return loss
+
+
+def last_logits(outside: Modules, s: Setting, tape: Tape) -> Tensor:
+    """The logits of the step before, which a training loop names until this step's are there."""
+    weight = (outside.role("head") or outside.need("embedding")).weight
+    e = 4 if s.upcast == "model" else tape.autocast or weight.e
+    return tape.new(s.scored * (weight.n // s.hidden), e, logits=True)
 
 
 def fused(kernel: str, h: Tensor, module: Linear, rows: int, s: Setting, tape: Tape) -> Tensor:
@@ -50,6 +77,8 @@ def fused(kernel: str, h: Tensor, module: Linear, rows: int, s: Setting, tape: T
         return liger.head_and_loss(h, weight, rows, tape, s.traits.liger_chunk)
     if kernel == "cut_cross_entropy":
         return losses.cut(h, weight, rows, tape)
+    if s.job.loss.logits == "passes":
+        return in_passes(h, module, rows, s, tape)
     return losses.tiled(h, weight, rows, tape, s.job.loss.chunk)
 
 
@@ -67,6 +96,8 @@ def head(h: Tensor, module: Linear, outside: Modules, rows: int, s: Setting) -> 
         h = to(h, module.weight.e)
     logits = project(h, module, rows)
     mark(logits)
+    if s.job.parallelism.tensor > 1 and not s.job.loss.parallel:
+        logits = whole(logits, s.job.parallelism.tensor)
     if s.traits.logits_float:
         logits = to(logits, 4)
     if s.traits.logits_scale:
@@ -78,6 +109,18 @@ def head(h: Tensor, module: Linear, outside: Modules, rows: int, s: Setting) -> 
     return logits
 
 
+def whole(logits: Tensor, ranks: int) -> Tensor:
+    """The logits of the whole vocabulary on every rank, gathered; backward takes this rank's part of the gradient.
+
+    Transformers' `colwise_gather_output` for lm_head (integrations/tensor_parallel.py 5.0, `colwise_rep` in 4), and
+    DeepSpeed's LmHeadLinearAllreduce.
+    """
+    tape, part, e = logits.storage.tape, logits.n, logits.e
+    y = tape.new(part * ranks, e, logits=True)
+    y.node = tape.node((logits,), lambda _: (tape.new(part, e, logits=True),), saves=0, makes=part * e)
+    return y
+
+
 def mark(x: Tensor) -> None:
     """Count a tensor under logits from here on."""
     if not x.storage.logits:
@@ -85,34 +128,24 @@ def mark(x: Tensor) -> None:
         x.storage.tape.logits += x.storage.size
 
 
-def cross_entropy(logits: Tensor, s: Setting, tape: Tape) -> Tensor:
-    """ForCausalLMLoss of transformers: float32 logits, then log_softmax and nll_loss.
+def causal(logits: Tensor, s: Setting, tape: Tape) -> Tensor:
+    """The causal loss of transformers: float32 logits, shifted by a copy of them or by their labels, then the kernel.
 
-    Saved: the log-probabilities, 4 bytes x rows x vocabulary, and the shifted labels. Backward: the gradient of
-    nll_loss and that of log_softmax, 4 bytes x rows x vocabulary each (loss/loss_utils.py). Before 4.49 the float32
-    logits are copied to shift them, and the slice's gradient is spread over zeros of the whole size.
+    The caller keeps the logits that it hands over until the loss is there. A shifted copy's gradient is spread over
+    zeros of the whole size (loss/loss_utils.py `ForCausalLMLoss`; before it, the model's own forward function). A Triton
+    kernel in the place of torch's takes the logits as they are, and its gradient takes their bytes. Compiled, upcast
+    and copy are part of the kernel.
     """
-    shifts = s.release.loss != "padded"
-    wide = to(logits, 4)
-    if shifts:
+    if s.compiled_loss and s.loss not in IN_PLACE:
+        return compiled(logits, s.scored, tape)
+    wide = logits if s.upcast == "never" else to(logits, 4)
+    if s.release.shifted:
         source = window(wide, wide.n)
         wide = contiguous(source)
         mark(wide)
-    held = None if shifts else tape.new(s.rows + s.batch, 8)
+    held = None if s.release.shifted else tape.new(s.rows + s.batch, 8)
     labels = tape.new(s.rows, 8)
-    n = wide.n
-    probabilities = tape.new(n, 4, logits=True)
-    kept = probabilities.storage
-
-    def log_softmax_back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
-        return (tape.new(n, 4, logits=True),)
-
-    def nll_back(_: Tensor, _kept: object = (kept, labels)) -> tuple[Tensor]:
-        return (tape.new(n, 4, logits=True),)
-
-    probabilities.node = tape.node((wide,), log_softmax_back)
-    loss = tape.new(1, 4)
-    loss.node = tape.node((probabilities,), nll_back)
+    loss = liger.cross_entropy(wide, tape) if s.loss in IN_PLACE else cross_entropy(wide, labels, tape)
     del held
     return loss
 

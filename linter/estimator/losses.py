@@ -61,29 +61,6 @@ def cut(h: Tensor, weight: Parameter, rows: int, tape: Tape) -> Tensor:
     return loss
 
 
-def in_pieces(logits: Tensor, rows: int, tape: Tape, chunk: int) -> Tensor:
-    """axolotl's chunked cross entropy: whole logits, a compiled cross entropy over `chunk` tokens at a time.
-
-    Saved: the logits. Backward: every piece's gradient in the logits' width, then their concatenation.
-    """
-    piece = logits.n // rows * min(rows, chunk)
-    tape.new(piece, 4, logits=True)
-    n, e, kept = logits.n, logits.e, logits.storage
-
-    def pieces_back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
-        result = tape.new(n, e, logits=True)
-        tape.new(piece, 4, logits=True)
-        return (result,)
-
-    def joined_back(_: Tensor) -> tuple[Tensor]:
-        return (tape.new(n, e, logits=True),)
-
-    joined = Tensor(logits.storage, n, e, tape.node((logits,), joined_back, saves=0))
-    loss = tape.new(1, 4)
-    loss.node = tape.node((joined,), pieces_back)
-    return loss
-
-
 def log_probabilities(logits: Tensor, tape: Tape) -> Tensor:
     """`selective_log_softmax` of preference and online trainers, row by row.
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .setting import Setting
     from .tensor import Tensor
 
-ROLES = ("ssm", "conv", "qkv", "q", "other")
+ROLES = ("ssm", "conv", "qkv", "q", "k", "v", "o", "other")
 
 
 def mixer(x: Tensor, modules: Modules, s: Setting) -> Tensor:

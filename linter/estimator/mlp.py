@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import liger
+from . import compiled, liger
 from .activation import activation, xielu
 from .adapters import project
 from .indexing import split
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 def dense(x: Tensor, modules: Modules, s: Setting, prefix: str) -> Tensor:
     """down(act(gate(x)) * up(x)), or down(act(up(x))); `prefix` selects the roles of shared experts."""
     act = xielu(modules) if s.activation == "xielu" else activation(s.activation)
+    if s.compiled:
+        act = compiled.activation
     down = modules.need(prefix + "down")
     gate, up = modules.role(prefix + "gate"), modules.role(prefix + "up")
     fused = modules.role(prefix + "gate_up") or (gate if up is None else None)
@@ -29,6 +31,8 @@ def dense(x: Tensor, modules: Modules, s: Setting, prefix: str) -> Tensor:
             product = liger.gated_fused(both)
             return project(product, down, s.rows)
         first, second = split(both, (both.n // 2, both.n // 2))
+        if s.compiled:
+            return project(compiled.gated(first, second), down, s.rows)
         product = mul(second, act(first)) if s.traits.mlp == "up_first" else mul(act(first), second)
         del both
         return project(product, down, s.rows)
@@ -36,7 +40,10 @@ def dense(x: Tensor, modules: Modules, s: Setting, prefix: str) -> Tensor:
         product = liger.gated(project(x, gate, s.rows), project(x, up, s.rows))
         return project(product, down, s.rows)
     if gate is not None and up is not None:
-        product = mul(act(project(x, gate, s.rows)), project(x, up, s.rows))
+        if s.compiled:
+            product = compiled.gated(project(x, gate, s.rows), project(x, up, s.rows))
+        else:
+            product = mul(act(project(x, gate, s.rows)), project(x, up, s.rows))
         product = inner_norm(product, modules, "ffn_sub_norm", s)
         return project(product, down, s.rows)
     assert up is not None

@@ -41,7 +41,7 @@ class Modules:
             module, _, kind = name.rpartition(".")
             e = int(dtype_bytes(item.dtype))
             groups = item.shape[0] if len(item.shape) == 3 else 1
-            leaf = Parameter(item.size, min(e, width) if width else e, item.trainable, groups)
+            leaf = Parameter(item.size, min(e, width) if width else e, item.graded, groups)
             self._place(module, kind, leaf, item)
         for linear in self.named.values():
             if linear.a is not None:

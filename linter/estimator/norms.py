@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import liger
+from . import compiled, liger
 from .indexing import cat, split
 from .ops import layer_norm, leaf, mean, mul, power, rsqrt, shift, sub, to, widened
 from .tensor import Parameter
@@ -135,11 +135,13 @@ def layer_plus_one(x: Tensor, module: Linear | None, rows: int) -> Tensor:
 
 
 def normed(x: Tensor, module: Linear | None, rows: int, s: Setting) -> Tensor:
-    """The norm of the model type, or Liger's in its place; x itself where the layer has none."""
+    """The norm of the model type, Liger's in its place, or a compiled one; x itself where the layer has none."""
     if module is None and s.traits.norm not in BARE:
         return x
     if module is not None and ("norm" in s.fused or "norm_copy" in s.fused):
         return liger.norm(x, module, rows, "norm" in s.fused)
+    if s.compiled:
+        return compiled.norm(x, module, rows)
     return NORMS[s.traits.norm](x, module, rows)
 
 

@@ -44,6 +44,7 @@ class Spec(NamedTuple):
     rest: str | None
     source: str
     known: bool = True
+    exact: bool = True
 
 
 class Item(NamedTuple):
@@ -102,9 +103,12 @@ def names() -> tuple[str, ...]:
 
 @cache
 def specification(name: str) -> Spec:
-    """The row of an optimizer name in any known spelling; `known` is False where AdamW stands in."""
+    """The row of an optimizer name in any known spelling.
+
+    `known` is False where AdamW stands in, `exact` where the row is the nearest optimizer's.
+    """
     table = _table()
-    key = name.lower().replace("-", "_")
+    key = given = name.lower().replace("-", "_")
     key = table["aliases"].get(key, key)
     known = key in table["rows"]
     row = table["rows"][key if known else FALLBACK]
@@ -126,6 +130,7 @@ def specification(name: str) -> Spec:
         row.get("rest"),
         row["source"],
         known,
+        given not in table["stand_ins"],
     )
 
 
@@ -233,7 +238,9 @@ def _main(item: Item, spec: Spec) -> bool:
     """Whether the optimizer's own rule applies, not the one it has for other tensors."""
     if item.flat or len(item.shape) < 2:
         return False
-    return item.matrix or not spec.name.startswith(("muon", "sinkgd", "dion", "galore", "apollo", "q_galore"))
+    return item.matrix or not spec.name.startswith(
+        ("muon", "sinkgd", "dion", "galore", "apollo", "q_galore", "adam_mini")
+    )
 
 
 def _state(kind: str, item: Item, spec: Spec) -> list[tuple[float, str]]:

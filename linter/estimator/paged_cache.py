@@ -6,7 +6,7 @@ costs the widest layer's page times the layers of a group whichever kind it serv
 
     pages of one request   full: ceil(n / block);  window w: ceil(min(w - 1 + batched tokens, n) / block) + 1;
                            chunk c: ceil(min(c + batched tokens, n) / block);  recurrent: 1
-    tokens of the cache    blocks // groups * block size
+    tokens of the cache    blocks // groups * block size; in newer versions the requests that fit, times their length
 
 Source: vllm/v1/core/kv_cache_utils.py `_get_kv_cache_groups_uniform_page_size`, `get_kv_cache_config_from_groups`,
 `check_enough_kv_cache_memory`; vllm/v1/kv_cache_interface.py `max_memory_usage_bytes` (0.11 to 0.33).
@@ -51,7 +51,7 @@ class PagedCache(NamedTuple):
         return max(0, size) // self.block_bytes if self.block_bytes else 0
 
     def tokens(self, size: int) -> int:
-        """Tokens that the engine's log prints for a pool of `size` bytes."""
+        """Tokens that the log of versions before 0.21 prints for a pool of `size` bytes."""
         groups = sum(group.groups for group in self.groups)
         return self.blocks(size) // groups * self.block_size if groups else 0
 

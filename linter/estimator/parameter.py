@@ -15,6 +15,7 @@ class Parameter(NamedTuple):
     part        `base`, `adapter`, `copy` (of a module that PEFT trains and saves whole) or `buffer`
     packed      stored by a quantisation method
     layers      the layers of its stack that have it; None outside any stack
+    swept       frozen, but flattened into one parameter with trained ones, so that its gradient is made all the same
     decay       whether the Trainer puts it in the weight-decay group (not a norm, not a bias)
     """
 
@@ -28,6 +29,12 @@ class Parameter(NamedTuple):
     part: str = "base"
     trainable: bool = False
     packed: bool = False
+    swept: bool = False
+
+    @property
+    def graded(self) -> bool:
+        """Whether autograd makes a gradient of it."""
+        return self.trainable or self.swept
 
     @property
     def size(self) -> int:

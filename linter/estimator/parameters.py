@@ -18,7 +18,7 @@ from .versions import older
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..job import Job, Quantization
+    from ..job import Fsdp, Job, Quantization
     from ..models.model import Model, Tensor
 
 
@@ -45,7 +45,7 @@ def parameters(job: Job, model: Model) -> tuple[Parameter, ...]:
     copies = saved_copies(found, job, model)
     buffers = [item for item in found if item.part == "buffer"]
     base = [item for item in found if item.part != "buffer"]
-    return tuple(_upcast([*base, *adapter, *copies, *buffers], job, quantization))
+    return tuple(_flattened(_upcast([*base, *adapter, *copies, *buffers], job, quantization), job))
 
 
 def gathered_dtype(job: Job) -> str | None:
@@ -152,13 +152,13 @@ def _base(
             return [packed]
         unpacked = _base(tensor._replace(layers=kept), shape, kept, dtype, None, job)
         if _kbit(job, quantization):
-            unpacked = [_cast(item, "float32") for item in unpacked]
+            unpacked = [_cast(item, _prepared(tensor, job)) for item in unpacked]
         rest = tuple(layer for layer in layers if layer not in kept)
         return [*([packed._replace(layers=rest, copies=len(rest))] if rest else []), *unpacked]
     if dtype == "float8" and not tensor.linear:
         dtype = "bfloat16"
     if _kbit(job, quantization):
-        dtype = "float32"
+        dtype = _prepared(tensor, job)
     whole = Parameter(tensor.name, shape, copies, layers, tensor.role, dtype, pieces_of(shape, dtype))
     chosen = trainable_layers(tensor, layers, job)
     if chosen is None:
@@ -183,6 +183,12 @@ def _kbit(job: Job, quantization: Quantization | None) -> bool:
         return False
     layout = storage.packing(quantization)
     return layout is not None and layout.casts
+
+
+def _prepared(tensor: Tensor, job: Job) -> str:
+    """The dtype after k-bit preparation (trl/trainer/utils.py 0.13 `peft_module_casting_to_bf16` for the exception)."""
+    taken_back = job.adapter.prepared_head if job.adapter is not None else None
+    return taken_back if taken_back and tensor.role in ("embedding", "position", "head") else "float32"
 
 
 def _deepspeed_casts(job: Job) -> bool:
@@ -213,6 +219,41 @@ def _upcast(items: list[Parameter], job: Job, quantization: Quantization | None)
     if fsdp.version == 2 and quantization is not None and quantization.method in ("bnb-nf4", "bnb-fp4"):
         return items
     return [_cast(item, "float32") if item.trainable else item for item in items]
+
+
+def _flattened(items: list[Parameter], job: Job) -> list[Parameter]:
+    """Frozen parameters that FSDP 1 flattens into one parameter with trained ones, marked as `swept`.
+
+    A unit is a layer, the root what is not wrapped. Adapter modules, and trained copies of modules, are units of their
+    own where the policy wraps them. Version 2 leaves each parameter its own gradient.
+    Source: torch 2.13 distributed/fsdp/wrap.py `_validate_frozen_params`, _flat_param.py `_use_unsharded_views`.
+    """
+    fsdp = job.parallelism.fsdp
+    if fsdp is None or fsdp.version != 1 or not fsdp.use_orig_params:
+        return items
+    own = ("adapter", "copy") if fsdp.wrap_adapters else ()
+    mixed = {layer for item in items if item.trainable and item.part not in own for layer in _unit_layers(item, fsdp)}
+    found: list[Parameter] = []
+    for item in items:
+        if item.trainable or item.packed or item.part in (*own, "buffer"):
+            found.append(item)
+            continue
+        layers = _unit_layers(item, fsdp)
+        swept = tuple(layer for layer in layers if layer in mixed)
+        if not swept:
+            found.append(item)
+        elif len(swept) == len(layers):
+            found.append(item._replace(swept=True))
+        else:
+            rest = tuple(layer for layer in layers if layer not in mixed)
+            found.append(item._replace(layers=rest, copies=len(rest)))
+            found.append(item._replace(layers=swept, copies=len(swept), swept=True))
+    return found
+
+
+def _unit_layers(item: Parameter, fsdp: Fsdp) -> tuple[int, ...]:
+    """The layers whose units hold a parameter; -1 is the root."""
+    return (-1,) if item.layers is None or fsdp.wrap == "none" else item.layers
 
 
 def _cast(item: Parameter, dtype: str) -> Parameter:

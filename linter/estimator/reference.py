@@ -1,4 +1,4 @@
-"""Frozen models beside the trained one: reference, reward and value models."""
+"""Models beside the trained one: reference, reward and value models."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from .estimate import Term
+from .gradients import gradient_bytes
+from .optimizer import items, of_job, states
 from .parameters import allocated, base_dtype, elements, parameters
 from .storage import dtype_bytes
 
@@ -29,8 +31,10 @@ def frozen_models(job: Job, model: Model) -> Frozen:
 
     Reference: a copy of the policy for DPO and its kin, PPO, and GRPO with beta > 0 (`rl.reference_model` says so);
     none with an adapter, where TRL turns the adapter off instead, and none when log-probabilities are precomputed.
-    PPO also holds a reward model and a value model, taken to be of the policy's size without the vocabulary head.
-    Under ZeRO-3 and FSDP each is divided over the ranks like the policy (trl/models/utils.py `prepare_deepspeed`,
+    PPO also holds a reward model: the one that the job names where that is known, else one of the policy's size without
+    the vocabulary head. Its value model starts from the reward model and is trained whole beside the policy, so that it
+    brings gradients and optimizer states too, adapter or not (trl/experimental/ppo/ppo_trainer.py,
+    `PolicyAndValueWrapper`). Under ZeRO-3 and FSDP each is divided over the ranks like the policy (trl/models/utils.py `prepare_deepspeed`,
     `prepare_fsdp`), otherwise whole on each.
     """
     if not needs_reference(job) and job.objective != "ppo":
@@ -40,17 +44,34 @@ def frozen_models(job: Job, model: Model) -> Frozen:
     )
     found = [item for item in parameters(stored, model) if item.part in ("base", "buffer")]
     copy = allocated(found)
-    head = sum(item.elements for item in found if item.role == "head")
     ranks = _ranks(job)
     terms = []
     if needs_reference(job):
         each = dtype_bytes(base_dtype(job, model))
         terms.append(_term(f"{each:g} B x {elements(found):,} parameters of the frozen reference model", copy, ranks))
     if job.objective == "ppo":
-        rest = copy - int(head * dtype_bytes(base_dtype(job, model)))
-        terms.append(_term("reward model, taken to be of the policy's size", rest, ranks))
-        terms.append(_term("value model of the policy's size", rest, ranks))
+        scoring, named = _reward_model(job, model)
+        of_it = replace(stored, method="full", adapter=None, trainable=None)
+        kept = [item for item in parameters(of_it, scoring) if item.part in ("base", "buffer") and item.role != "head"]
+        rest = allocated(kept)
+        terms.append(_term(f"reward model, {named}", rest, ranks))
+        if job.rl.value_model == "model":
+            trained = states(items(kept), of_job(job), job).allocated + gradient_bytes(kept, job)
+            terms.append(_term(f"value model, {named}", rest, ranks))
+            terms.append(_term("gradients and optimizer states of the value model", trained, ranks))
     return Frozen(sum(term.size for term in terms), tuple(terms))
+
+
+def _reward_model(job: Job, model: Model) -> tuple[Model, str]:
+    """The reward model and where its size is from."""
+    from ..models.resolve import UnknownModel, resolve
+
+    if job.rl.reward_model:
+        try:
+            return resolve(job.rl.reward_model), job.rl.reward_model
+        except UnknownModel:
+            pass
+    return model, "taken to be of the policy's size"
 
 
 def needs_reference(job: Job) -> bool:

@@ -13,22 +13,78 @@ if TYPE_CHECKING:
 class Release(NamedTuple):
     """Switches of one release; a job that states none has the newest, 5.23.
 
-    loss            `padded` (4.49 on: labels are padded), `shifted` (4.46 to 4.48: a shifted copy of the float32
-                    logits), `early` (before: the model itself makes the logits float32, then the shifted copy)
+    upcast          where logits become float32: in the `loss` function, in the `model` before it, or `never`
+    shifted         the logits are copied to drop each sequence's last; else labels are padded
+    caches          `use_cache` stays on in training, so that keys and values live on with the outputs; they are a view
+                    of the projection they were taken from (gpt_bigcode before 4.53)
     grouped_keys    sdpa is told to group keys (4.54 on); before, keys and values are repeated
     contiguous      sdpa's operands are laid out anew (4.48 to 4.55)
     grouped_experts experts run as grouped matmuls (5.0 on); before, one after the other as plain Linear layers
     """
 
-    loss: str
+    upcast: str
+    shifted: bool
+    caches: bool
     grouped_keys: bool
     contiguous: bool
     grouped_experts: bool
 
 
-def release(job: Job) -> Release:
-    """The switches of the job's `versions.transformers`."""
+class Packed(NamedTuple):
+    """What differs between releases of bitsandbytes (autograd/_functions.py); a job that states none has 0.50.
+
+    keeps_input     `MatMul4Bit` holds its input on its context (up to 0.42)
+    always_unpacks  its forward pass unpacks the weight for any number of rows (before 0.50)
+    transposed      `MatMul8bitLt` holds the transposed int8 copy of its input too (before 0.45)
+    """
+
+    keeps_input: bool = False
+    always_unpacks: bool = False
+    transposed: bool = False
+
+
+NARROW = frozenset(
+    {
+        "bloom",
+        "codegen",
+        "dbrx",
+        "falcon",
+        "gpt2",
+        "gpt_bigcode",
+        "gpt_neox",
+        "gptj",
+        "mpt",
+        "opt",
+        "persimmon",
+        "stablelm",
+    }
+)
+"""Families whose own loss took the logits in the width they had, before they called the shared one in 4.49."""
+
+SHARED_FROM = {
+    "falcon_mamba": "5.0", "gpt_neo": "4.49", "granite": "4.48", "granitemoe": "4.49", "jetmoe": "4.49", "mamba": "5.0",
+    "mistral": "4.48", "recurrent_gemma": "4.49", "starcoder2": "4.47",
+}  # fmt: skip
+"""When the rest came to call the shared loss, where that was after 4.46 (read in each release's modelling code)."""
+
+
+def release(job: Job, model_type: str = "") -> Release:
+    """The switches of the job's `versions.transformers` for a model type.
+
+    The shared loss (`ForCausalLMLoss`) makes 16-bit logits float32; it shifted a copy of them until 4.49. Before it
+    the model made them float32 (`logits = logits.float()`), or its family never did.
+    """
     version = job.versions.get("transformers")
-    loss = "early" if older(version, "4.46") else "shifted" if older(version, "4.49") else "padded"
+    narrow = model_type in NARROW
+    own = older(version, "4.49" if narrow else SHARED_FROM.get(model_type, "4.46"))
+    upcast = "loss" if not own else "never" if narrow else "model"
     contiguous = older(version, "4.56") and not older(version, "4.48")
-    return Release(loss, not older(version, "4.54"), contiguous, not older(version, "5.0"))
+    shifted = own or older(version, "4.49")
+    caches = model_type == "gpt_bigcode" and older(version, "4.53")
+    return Release(upcast, shifted, caches, not older(version, "4.54"), contiguous, not older(version, "5.0"))
+
+
+def packed(job: Job) -> Packed:
+    """The switches of the job's `versions.bitsandbytes`."""
+    version = job.versions.get("bitsandbytes")
+    return Packed(older(version, "0.43"), older(version, "0.50"), older(version, "0.45"))

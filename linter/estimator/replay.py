@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..models.model import Model
     from .allocator import Block, Policy
     from .estimate import Phase
+    from .parameter import Parameter
     from .trace import Trace
 
 STEPS = 2
@@ -30,7 +31,7 @@ class Plan(NamedTuple):
 
     resident     sizes that are never freed, with how many there are of each
     lump         bytes beside them that other streams or whole buffers keep for good
-    load         bytes that loading needs besides, freed before the first step
+    load         sizes that loading needs besides, all there at once and freed before the first step
     states       sizes that the optimizer asks for in its first step
     temporary    sizes that each optimizer step asks for and frees
     gradients    sizes of the gradients that stay from micro step to micro step; empty where each step makes its own
@@ -39,7 +40,7 @@ class Plan(NamedTuple):
 
     resident: list[tuple[int, int]]
     lump: int
-    load: int
+    load: list[tuple[int, int]]
     states: list[tuple[int, int]]
     temporary: list[tuple[int, int]]
     gradients: list[tuple[int, int]]
@@ -55,8 +56,8 @@ def reserved(found: Trace, plan: Plan, policy: Policy, limit: int | None = None)
     memory = Allocator(limit, policy)
     memory.hold(plan.lump)
     small = _hold(memory, plan.resident)
-    if plan.load > SMALL_REQUEST:
-        memory.give(memory.take(plan.load))
+    for block in _take(memory, plan.load):
+        memory.give(block)
     small += sum(size * count for size, count in plan.states if size <= SMALL_REQUEST)
     for step in range(STEPS):
         gradients = [] if plan.gradients and step == 0 else _take(memory, plan.gradients)
@@ -108,14 +109,15 @@ def plan_of(job: Job, model: Model, layout: Layout, phases: Sequence[Phase]) -> 
 
     A rank that holds everything (one GPU, DDP) asks for weights, states and gradients tensor by tensor. Under ZeRO
     and FSDP they are flat buffers, and gathered parameters and reduced gradients belong to other streams, which
-    share no blocks with the computation: each is counted at its largest.
+    share no blocks with the computation: each is counted at its largest. Packed weights that were on the GPU whole
+    before they were sharded leave free segments of their sizes behind.
     """
+    found = parameters(job, model)
     most = {name: max(phase.components.get(name, 0) for phase in phases) for name in COMPONENTS}
     step_optimizer = max(phase.components.get("optimizer", 0) for phase in phases) - layout.optimizer
     if type(layout) is not Layout:
         lump = sum(most[name] for name in ("weights", "adapter", "gradients", "kv_cache", "buffers"))
-        return Plan([], lump + layout.optimizer, 0, [], [(step_optimizer, 1)], [], False)
-    found = parameters(job, model)
+        return Plan([], lump + layout.optimizer, _unsharded(found, layout), [], [(step_optimizer, 1)], [], False)
     trained = [item for item in found if item.trainable]
     spec = optimizer.of_job(job)
     tensors = optimizer.items(trained)
@@ -126,9 +128,18 @@ def plan_of(job: Job, model: Model, layout: Layout, phases: Sequence[Phase]) -> 
     return Plan(
         [(piece, item.copies) for item in found for piece in item.pieces],
         lump,
-        layout.load,
+        [(layout.load, 1)],
         [*masters, *optimizer.state_blocks(tensors, spec, job)],
         optimizer.step_blocks(tensors, spec),
         gradients if accumulating else [],
         not accumulating and not spec.in_backward,
     )
+
+
+def _unsharded(found: Sequence[Parameter], layout: Layout) -> list[tuple[int, int]]:
+    """What is on the GPU before it is sharded: all packed weights, or a layer's tensors and their flat copy."""
+    packed = [(piece, item.copies) for item in found if item.packed for piece in item.pieces]
+    if packed and 4 * layout.load >= sum(size * count for size, count in packed):
+        return packed
+    layer = [piece for item in found if item.layers and item.part == "base" for piece in item.pieces]
+    return [*((piece, 1) for piece in layer), (sum(layer), 1)]

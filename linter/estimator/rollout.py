@@ -32,7 +32,7 @@ class Engine(NamedTuple):
 
 
 def engine(job: Job, gpu: Gpu | None) -> Engine | None:
-    """vLLM in colocate mode takes `gpu_memory_utilization` of the card's total for its weights, cache and graphs.
+    """vLLM in colocate mode takes `gpu_memory_utilization` of the total that torch reports: weights, cache and graphs.
 
     None without it, or where the card is not known. Source: vllm/v1/worker/gpu_worker.py `request_memory`; trl 1.16
     GRPOConfig (`vllm_mode` colocate, `vllm_gpu_memory_utilization` 0.3, `vllm_enable_sleep_mode` False).
@@ -42,7 +42,7 @@ def engine(job: Job, gpu: Gpu | None) -> Engine | None:
     fraction = job.rl.vllm_gpu_memory_utilization
     if fraction is None:
         return None
-    share = int(fraction * gpu.total)
-    formula = f"{fraction:g} x {gpu.total:,} B of the card for vLLM's weights, cache and graphs"
+    share = int(fraction * gpu.usable)
+    formula = f"{fraction:g} x {gpu.usable:,} B of the card for vLLM's weights, cache and graphs"
     term = Term("kv_cache", formula, share, "vllm gpu_worker.py request_memory")
     return Engine(share, job.rl.vllm_sleep, (term,))

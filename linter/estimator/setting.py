@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .estimate import NotEstimable
 from .kernels import Heads
 from .modules import Modules
 from .objectives import objective
 from .parameters import effective_quantization, parameters
-from .release import release
+from .release import packed, release
 from .tape import Tape
 from .traits import traits
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from ..job import Job
     from ..models.model import Model, Shape
     from .parameters import Parameter
+    from .tensor import Storage, Tensor
     from .traits import Traits
+
+AnyTape = TypeVar("AnyTape", bound=Tape)
 
 ACTIVATION_FIELDS = ("hidden_activation", "hidden_act", "activation_function", "activation")
 NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
@@ -26,7 +29,8 @@ NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
 class Setting:
     """Sizes, widths and switches of one micro step on one rank.
 
-    `rows` are the tokens of a micro batch on this rank: context parallelism divides the sequence.
+    `rows` are the tokens of a micro batch on this rank: context parallelism divides the sequence. `cache` is what a
+    model that caches keys in training holds until its loss is there; `outputs` the logits that the training loop holds.
     """
 
     def __init__(self, job: Job, model: Model) -> None:
@@ -40,7 +44,6 @@ class Setting:
         self.length = -(-max(1, self.objective.length) // max(1, plan.context))
         self.rows = self.batch * self.length
         self.scored = self.batch * -(-max(1, self.objective.scored) // max(1, plan.context))
-        self.whole_logits = "axolotl" in job.versions
         self.autocast = 2 if job.precision.autocast else 0
         self.fp16 = "float16" in (job.precision.autocast, job.weights.dtype)
         self.heads = -(-shape.heads // plan.tensor)
@@ -50,7 +53,12 @@ class Setting:
         self.head_dim = shape.qk_nope_head_dim + self.rope_dim if self.latent else shape.head_dim
         self.value_dim = (shape.v_head_dim or shape.head_dim) if self.latent else shape.head_dim
         self.order = self.traits.order
-        self.release = release(job)
+        self.release = release(job, model.model_type)
+        self.upcast = job.loss.upcast or self.release.upcast
+        self.compiled = job.compile
+        self.compiled_loss = job.compile or job.loss.compiled
+        self.cache: list[Storage] = []
+        self.outputs: list[Storage] = []
         self.loss = _loss(job.loss.kernel, self.traits)
         self.fused = frozenset(self.traits.liger) if job.liger_kernels else frozenset()
         self.hidden = shape.hidden
@@ -73,7 +81,7 @@ class Setting:
         self.leaf_inputs = job.adapter is not None and job.activation_checkpointing != "none"
         self.shards = plan.tensor if plan.sequence else 1
         self.stream = -(-self.rows // self.shards)
-        self.trainable = sum(item.elements for item in self.items if item.trainable)
+        self.trainable = sum(item.elements for item in self.items if item.graded)
         self.prefix = _prefix(self.items)
         self.groups = self._groups()
         self.kv_heads = self.heads if self.traits.qkv == "grouped" else self.groups
@@ -130,11 +138,21 @@ class Setting:
         dims = {slides: d for d, slides in zip(self._varied[0], (w is not None for w in self.windows), strict=True)}
         return (dims.get(False, self.head_dim), dims.get(True, self.head_dim))
 
-    def tape(self, kind: type[Tape] = Tape) -> Tape:
+    def remember(self, logits: list[Tensor]) -> None:
+        """The training loop's name for the logits goes over to new ones."""
+        self.outputs.clear()
+        if self.job.loss.kept:
+            self.outputs.extend(x.storage for x in logits)
+
+    def tape(self) -> Tape:
         """An empty tape under this job's autocast."""
-        tape = kind()
+        return self.prepared(Tape())
+
+    def prepared(self, tape: AnyTape) -> AnyTape:
+        """A tape put under this job's autocast and accumulation."""
         tape.autocast = self.autocast
-        tape.accumulated = self.job.gradient_accumulation_steps > 1
+        tape.packed = packed(self.job)
+        tape.accumulated = self.job.gradient_accumulation_steps > 1 and not _units_reduce(self.job)
         return tape
 
     def modules(self, layer: int | None) -> Modules:
@@ -166,7 +184,15 @@ class Setting:
         """What tells layers apart: the kind of attention and MLP, and which of its weights are trained or adapted."""
         signature = self._signatures.get(layer)
         kind = self.layer_types[layer] if self.layer_types else ""
-        return (self.windows[layer], kind, signature, self.turn(layer), self.stores(layer), self.sparsity(layer))
+        return (
+            self.windows[layer],
+            kind,
+            signature,
+            self.turn(layer),
+            self.stores(layer),
+            self.checkpointing(layer),
+            self.sparsity(layer),
+        )
 
     def sparsity(self, layer: int) -> bool:
         """Whether Gemma 3n cuts the layer's gate down to its largest values."""
@@ -182,6 +208,18 @@ class Setting:
             and layer < own
             and self.layer_types[layer] not in self.layer_types[layer + 1 : own]
         )
+
+    def checkpointing(self, layer: int) -> str:
+        """What of a layer is made again in backward: a mode of `Tape.checkpoint`, or `none`.
+
+        Fused attention kernels make their inside again by themselves, so that recomputing it alone changes nothing.
+        """
+        job = self.job
+        if (layer + 1) % max(1, job.checkpoint_every):
+            return "none"
+        if job.activation_checkpointing != "selective":
+            return job.activation_checkpointing
+        return "none" if job.checkpoint_policy == "core_attention" else job.checkpoint_policy
 
     def _sign(self) -> dict[int, int]:
         signatures: dict[int, int] = {}
@@ -229,6 +267,12 @@ def _varied(shape: Shape) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Head dimensions and key heads by layer, where layers that attend differ in them."""
     dims, heads = shape.layer_head_dims, shape.layer_kv_heads
     return (dims, heads) if len(set(dims) - {0}) > 1 or len(set(heads) - {0}) > 1 else None
+
+
+def _units_reduce(job: Job) -> bool:
+    """FSDP makes new gradients of a whole unit beside those that it accumulates."""
+    fsdp = job.parallelism.fsdp
+    return fsdp is not None and fsdp.sharding != "no_shard"
 
 
 def _sharded_width(job: Job) -> int | None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
+from .release import Packed
 from .tensor import Edge, Node, Parameter, Storage, Tensor
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Tape:
         self.gradients = 0
         self.recording = True
         self.autocast = 0
+        self.packed = Packed()
         self.accumulated = False
         self.caching = False
         self._before = 0
@@ -77,6 +79,7 @@ class Tape:
         self._recomputing = False
         self._kept: list[Storage] | None = None
         self._outputs: list[Tensor] | None = None
+        self._products: int | None = None
         self._casts: list[Parameter] = []
         self.nothing = Storage(self, 0, False)
 
@@ -129,6 +132,13 @@ class Tape:
         for x in found:
             x.heads_first = True
         return found
+
+    def product(self, n: int, e: int) -> Tensor:
+        """The output of a matrix product; the first, third, fifth ... may be kept like those of kernels."""
+        if self._products is None:
+            return self.new(n, e)
+        self._products += 1
+        return self.kernel_output(n, e) if self._products % 2 else self.new(n, e)
 
     # -- segments
 
@@ -197,19 +207,20 @@ class Tape:
     def checkpoint(self, layer: Callable[[Tensor], Tensor], x: Tensor, mode: str, reentrant: bool = False) -> Tensor:
         """Run `layer` keeping only its input, and again when backward reaches it.
 
-        `mode` is `full`, `offload` (the input waits in main memory) or `selective` (the outputs of attention kernels
-        are kept as well). The input lives until the layer's backward is
-        done. A non-reentrant recomputation stops after the last tensor that backward needs; a reentrant one keeps
+        `mode` is `full`, `offload` (the input waits in main memory), `attention` (the outputs of attention kernels are
+        kept as well) or `every_second_matmul` (those and every second product's, torchtitan activation_checkpoint.py).
+        The input lives until the layer's backward is done. A non-reentrant recomputation stops after the last tensor that backward needs; a reentrant one keeps
         its output too (torch/utils/checkpoint.py).
         """
         recording, before = self.recording, self._saved
         self.recording = False
         held: list[Storage] = []
         self._kept = held if recording and not reentrant else None
-        outputs: list[Tensor] | None = [] if mode == "selective" else None
-        self._outputs = outputs
+        outputs: list[Tensor] | None = [] if mode in ("attention", "every_second_matmul") else None
+        first = 0 if mode == "every_second_matmul" else None
+        self._outputs, self._products = outputs, first
         y = layer(x)
-        self._kept = self._outputs = None
+        self._kept = self._outputs = self._products = None
         saves, trail = self._saved - before, self._trail
         self.recording = recording
         if y.node is None or not recording:
@@ -227,13 +238,13 @@ class Tape:
                 again.slot = 0
             self._stop = None if reentrant else self._saved + saves
             self._recomputing = True
-            self._outputs = outputs
+            self._outputs, self._products = outputs, first
             waiting = self.new(0 if reentrant else trail, 1)
             result = layer(again)
             del waiting
             self._stop = None
             self._recomputing = False
-            self._outputs = None
+            self._outputs = self._products = None
             self.clear_casts()
             if reentrant:
                 alive.append(result.storage)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .activations import layer_kinds, replay
 from .allocator import SMALL_REQUEST, block_size
 from .setting import Setting
-from .stage import last_stage
+from .stage import pipeline
 from .tape import Tape
 from .tensor import Storage
 
@@ -106,45 +106,39 @@ def trace(job: Job, model: Model, inputs_stay: bool = False) -> Trace:
     """The requests of one micro step.
 
     One layer of each kind and the last layer are run on the tape; each stands for all others of its kind, one after
-    the other. Where what layers hand on cannot be told from the rest so, every layer is run.
+    the other.
 
     inputs_stay   each layer's checkpointed input and its gradient live until the end of the backward pass
     """
-    s = Setting(*last_stage(job, model))
+    last = pipeline(job, model)[-1]
+    s = Setting(last.job, last.whole)
     kinds, assigned = layer_kinds(s)
     counts = [assigned.count(kind) for kind in range(len(kinds))]
     if counts and counts[assigned[-1]] > 1:
         counts[assigned[-1]] -= 1
         kinds, counts = [*kinds, s.layers - 1], [*counts, 1]
-    unfolding = Unfolding(_recorded(s, kinds), counts, inputs_stay)
-    if not unfolding.regular:
-        unfolding = Unfolding(_recorded(s, list(range(s.layers))), [1] * s.layers, inputs_stay)
-    return unfolding.trace()
-
-
-def _recorded(s: Setting, layers: list[int]) -> Recorder:
-    tape = Recorder()
-    tape.autocast = s.autocast
-    tape.accumulated = s.job.gradient_accumulation_steps > 1
-    replay(s, layers, tape)
-    return tape
+    tape = s.prepared(Recorder())
+    replay(s, kinds, tape)
+    return Unfolding(tape, counts, inputs_stay).trace()
 
 
 class Unfolding:
     """A tape of one layer of each kind, with `counts` layers of each put in its place.
 
     A layer hands a few tensors up to the next one in forward and down to the one before in backward; among layers of
-    one kind, what one hands on is what the next one was handed. `regular` says whether these pairs are unambiguous.
+    one kind, what one hands on is what the next one was handed. What has no such pair lives to the end of the step.
     """
 
     def __init__(self, tape: Recorder, counts: list[int], inputs_stay: bool) -> None:
         self.tape = tape
         self.counts = {segment: count for segment, count in enumerate(counts, 1) if count > 1}
-        self.inputs_stay = inputs_stay
         self.layers = len(counts)
         self.same: dict[tuple[int, Place], int] = {}
-        self.staying = {x for x in range(len(tape.sizes)) if inputs_stay and self._stays(x)}
-        self.regular = all(self._paired(segment) for segment in self.counts)
+        self.staying: list[int] = []
+        if inputs_stay:
+            self._keep_inputs()
+        for segment in self.counts:
+            self._pair(segment)
 
     def trace(self) -> Trace:
         """The requests of all layers, numbered anew."""
@@ -164,10 +158,13 @@ class Unfolding:
                 events.append(len(new))
                 new.append(sizes[number])
             else:
-                mine = numbers.pop((number, instance))
+                mine = numbers.pop((number, instance), None)
+                if mine is None:
+                    continue
                 events.append(~mine)
                 if number in tape.handed:
                     gradients.add(mine)
+        events += [~mine for mine in numbers.values()]
         return Trace(events, new, frozenset(gradients), most)
 
     def _events(self) -> Iterator[tuple[int, int]]:
@@ -194,37 +191,43 @@ class Unfolding:
         elif not backward and place[0] == segment + 1:
             if instance == 0:
                 yield ~number, count - 1
-            else:
+            elif (number, place) in self.same:
                 yield ~self.same[number, place], instance - 1
         elif backward and place == (segment - 1, True):
             if instance == self.counts.get(place[0], 1) - 1:
                 yield ~number, 0
-            else:
+            elif (number, place) in self.same:
                 yield ~self.same[number, place], instance + 1
         elif final:
             for each in range(count):
                 yield ~number, each
 
-    def _stays(self, number: int) -> bool:
-        (birth, was), (death, backward) = self.tape.births[number], self.tape.deaths[number]
-        return 0 < birth <= self.layers and backward and (not was or 0 < death < birth)
+    def _keep_inputs(self) -> None:
+        """Layers' inputs are never freed, and each layer's backward leaves a gradient of the same size behind."""
+        tape = self.tape
+        for x in range(len(tape.sizes)):
+            (birth, was), (death, backward) = tape.births[x], tape.deaths[x]
+            if was or not backward or not 0 <= birth <= self.layers or death != birth + 1:
+                continue
+            self.staying.append(x)
+            for place, events in tape.runs:
+                if place == (death, True):
+                    self.staying.append(len(tape.sizes))
+                    events.append(len(tape.sizes))
+                    tape.sizes.append(tape.sizes[x])
+                    tape.births.append(place)
+                    tape.deaths.append((-1, True))
 
-    def _paired(self, segment: int) -> bool:
-        """Whether a repeated layer is one stretch each way, and hands on the like of what it is handed."""
-        for backward in (False, True):
-            place = (segment, backward)
-            if sum(where == place for where, _ in self.tape.runs) != 1:
-                return False
-            other = (segment + 1, True) if backward else (segment - 1, False)
-            for near in (False, True):
-                if backward and not near:
-                    continue
-                given = self._handed(other, (segment, near))
-                made = self._handed(place, (segment - 1 if backward else segment + 1, near))
-                if [self.tape.sizes[x] for x in given] != [self.tape.sizes[x] for x in made]:
-                    return False
-                self.same.update({(x, (segment, near)): y for x, y in zip(given, made, strict=True)})
-        return True
+    def _pair(self, segment: int) -> None:
+        """What a repeated layer is handed, with what it hands on to the next one at the same point."""
+        for origin, made, far in (
+            ((segment - 1, False), (segment, False), segment + 1),
+            ((segment + 1, True), (segment, True), segment - 1),
+        ):
+            for near in (True,) if made[1] else (False, True):
+                given = self._handed(origin, (segment, near))
+                passed = self._handed(made, (far, near))
+                self.same.update({(x, (segment, near)): y for x, y in zip(given, passed, strict=False)})
 
     def _handed(self, origin: Place, end: Place) -> list[int]:
         births, deaths = self.tape.births, self.tape.deaths

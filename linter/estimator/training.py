@@ -14,7 +14,8 @@ from .fsdp import ShardedLayout
 from .layout import Layout, layout
 from .parameters import elements, parameters
 from .replay import plan_of
-from .stage import last_stage
+from .saving import saving
+from .stage import pipeline
 from .trace import trace
 from .verdict import capacity, verdict
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ..job import Job
     from ..models.model import Model
     from .instant import Instant
+    from .stage import Stage
 
 RESIDENT = ("weights", "adapter", "kv_cache")
 
@@ -44,23 +46,37 @@ def estimate_training(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     """
     if not model.tensors:
         raise NotEstimable(f"the tensors of {model.id} are not known")
-    plan = layout(job, model)
-    extra = reference.frozen_models(job, model)
+    found = [_on_stage(job, model, stage, gpu) for stage in pipeline(job, model)]
+    return max(found, key=lambda item: (item.per_gpu.process, item.per_gpu.allocated))
+
+
+def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None) -> Estimate:
+    """The Estimate of the ranks of one pipeline stage."""
+    plan = layout(stage.job, stage.own)
+    extra = reference.frozen_models(stage.job, stage.own)
     fixed = _fixed(job, plan, extra, gpu)
-    found, bounded = instants_of(job, model)
+    found, bounded = instants_of(stage.job, stage.whole, stage)
     phases = [_load(plan, fixed), *_step_phases(plan, fixed, found), _optimizer_step(plan, fixed)]
-    phases += [phase for phase in (evaluation.phase(job, model, fixed),) if phase is not None]
-    terms = [*plan.terms, *extra.terms]
+    if stage.last:
+        phases += [phase for phase in (evaluation.phase(stage.job, stage.whole, fixed),) if phase is not None]
+    tensors = parameters(stage.job, stage.own)
+    written = saving(stage.job, stage.own, tensors)
+    if written.device:
+        phases.append(Phase("save", {**fixed, "buffers": fixed["buffers"] + written.device}))
+    terms = [*plan.terms, *extra.terms, *written.terms]
     engine = rollout.engine(job, gpu)
     if engine is not None:
         phases = engine.beside(phases, fixed)
         terms += engine.terms
     peak = max(phases, key=lambda phase: phase.allocated)
     terms += _instant_terms(peak, job, gpu)
+    offloaded = plan.host + host.checkpoints(stage.job, stage.whole)
+    main, lines = host.memory(stage.job, stage.own, tensors, offloaded, written.host)
+    terms += lines
     least = segments(peak.allocated) + runtime.process_overhead(gpu, job).low
     held = None
     if bounded and (gpu is None or least <= gpu.usable):
-        held = _held(job, model, plan, phases, _marks(phases, plan, fixed, found), peak)
+        held = _held(stage, plan, phases, _marks(phases, plan, fixed, found), peak)
     per_gpu, overhead = _tiers(job, gpu, held, peak, plan)
     if bounded:
         per_gpu = widened(per_gpu, peak.components["activations"], job, model)
@@ -75,19 +91,37 @@ def estimate_training(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         runtime=overhead,
         verdict=verdict(per_gpu, gpu, bounded=bounded),
         capacity=capacity(gpu),
-        host=plan.host + host.checkpoints(job, model),
+        host=offloaded,
         assumptions=assumptions.assumptions(job, model, bounded=bounded),
         terms=tuple(terms),
+        fullest=stage.name if stage.of > 1 else None,
+        host_memory=main,
     )
 
 
-def instants_of(job: Job, model: Model) -> tuple[list[Instant], bool]:
-    """The candidate peaks of one micro step; none, and False, where the batch or the length is unknown."""
+def instants_of(job: Job, model: Model, stage: Stage | None = None) -> tuple[list[Instant], bool]:
+    """The candidate peaks of one micro step; none, and False, where the batch or the length is unknown.
+
+    On a pipeline stage before the last the layers alone are looked at, and each further micro batch in flight keeps
+    what a forward pass of the stage leaves; on the last one also what head and loss leave.
+    """
     if not job.micro_batch_size or not job.sequence_length:
         return [], False
-    from .activations import instants
+    from .activations import replayed
 
-    return instants(*last_stage(job, model)), True
+    found, held = replayed(job, model)
+    if stage is None or stage.of <= 1:
+        return found, True
+    others = int((stage.held - 1) * (held.all if stage.last else held.layers))
+    if stage.last:
+        return [item._replace(activations=item.activations + others) for item in found], True
+    return [
+        item._replace(
+            activations=item.activations + others, gradient_elements=max(0, item.gradient_elements - held.head)
+        )
+        for item in found
+        if item.layer is not None
+    ], True
 
 
 def _fixed(job: Job, plan: Layout, extra: reference.Frozen, gpu: Gpu | None) -> dict[str, int]:
@@ -172,15 +206,14 @@ def _instant_terms(peak: Phase, job: Job, gpu: Gpu | None) -> list[Term]:
     return lines
 
 
-def _held(
-    job: Job, model: Model, plan: Layout, phases: Sequence[Phase], marks: Sequence[Phase], peak: Phase
-) -> slack.Held:
+def _held(stage: Stage, plan: Layout, phases: Sequence[Phase], marks: Sequence[Phase], peak: Phase) -> slack.Held:
     """What torch reserves over the run: two steps replayed, and never less than any phase allocates."""
     steps = [phase for phase in marks if phase.name in STEP]
     static = min(sum(phase.components.get(name, 0) for name in RESIDENT) for phase in steps) + plan.optimizer
-    found = trace(job, model, inputs_stay=isinstance(plan, ShardedLayout) and plan.kept > 0)
+    found = trace(stage.job, stage.whole, inputs_stay=isinstance(plan, ShardedLayout) and plan.kept > 0)
     allocated = max(phase.allocated for phase in phases)
-    return slack.reserved(job, found, plan_of(job, model, plan, steps), allocated, peak.allocated - static)
+    lasting = plan_of(stage.job, stage.own, plan, steps)
+    return slack.reserved(stage.job, found, lasting, allocated, peak.allocated - static)
 
 
 def _tiers(job: Job, gpu: Gpu | None, held: slack.Held | None, peak: Phase, plan: Layout) -> tuple[PerGpu, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..units import GIB, bytes_text
@@ -19,12 +20,14 @@ from .vllm_lora import lora_slots
 from .vllm_rotary import SOURCE as ROTARY_SOURCE
 from .vllm_rotary import rotary_cache
 from .vllm_settings import Graphs, graphs, sampler_source, settings
+from .vllm_weights import LATENT_SOURCE, PADDING_SOURCE, cached_latent, expert_padding, latent_copies
 
 if TYPE_CHECKING:
     from ..hardware.gpu import Gpu
     from ..job import Inference, Job
     from ..models.model import Model
     from .estimate import Verdict
+    from .kv_cache import LayerCache
     from .paged_cache import PagedCache
     from .parameters import Parameter
     from .runtime import Overhead
@@ -35,12 +38,14 @@ if TYPE_CHECKING:
 class _Parts(NamedTuple):
     """What one rank holds beside the cache. `found` are its parameters, of which `weights` bytes stay on the GPU.
 
-    `rotary` of them are the rotary tables, which the engine counts with the model it has loaded.
+    `rotary` of them are the rotary tables, which the engine counts with the model it has loaded, `added` what its
+    kernels make of the weights.
     """
 
     found: tuple[Parameter, ...]
     weights: int
     rotary: int
+    added: int
     slots: int
     run: ProfileRun
     graphs: Graphs
@@ -86,10 +91,11 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     budget = gpu_memory_utilization x total memory as torch sees it
     cache  = budget - weights - profile run - what lies outside torch - CUDA graphs (where the version counts them)
 
-    vLLM refuses to start when the free memory is less than the budget, when nothing is left for the cache, and when
-    the cache cannot hold one request of max_model_len; `refusal` is that reason. The verdict is `exceeds` when even
-    the most room that may be left is too little, `tight` when the least is, else `fits`: an engine that starts has
-    what it needs. After a refusal the `serve` phase holds the cache of one request: what would be needed.
+    vLLM refuses to start when the free memory is less than the budget (from 0.9 on), when nothing is left for the
+    cache, and when the cache cannot hold one request of max_model_len; `refusal` is that reason. The verdict is
+    `exceeds` when even the most room that may be left is too little, `tight` when the least is, else `fits`: an
+    engine that starts has what it needs. After a refusal the `serve` phase holds the cache of one request: what would
+    be needed.
     Source: vllm/v1/worker/gpu_worker.py `determine_available_memory`, vllm/v1/worker/utils.py `request_memory`,
     vllm/v1/core/kv_cache_utils.py `check_enough_kv_cache_memory`.
     Raises NotEstimable when neither config nor model says how long a request may be.
@@ -141,13 +147,18 @@ def _parts(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> _Parts:
     element = max(2.0, dtype_bytes(dtype))
     rotary = rotary_cache(model, element)
     plan = job.parallelism
+    width = cache_bytes(given.kv_cache_dtype, dtype)
+    version = given.version or job.versions.get("vllm")
     caches = layer_caches(model)
+    added = latent_copies(served, model, version, element) + expert_padding(found, served, model, gpu)
+    caches = tuple(_latent_as_stored(cache, model, width, version) for cache in caches)
     if not chosen.hybrid_cache and any(cache.grows and cache.window is None for cache in caches):
         caches = tuple(cache._replace(window=None) for cache in caches)
     return _Parts(
         found=found,
-        weights=max(0, allocated(found) - round(given.cpu_offload_gb * GIB)) + rotary,
+        weights=max(0, allocated(found) - round(given.cpu_offload_gb * GIB)) + rotary + added,
         rotary=rotary,
+        added=added,
         slots=lora_slots(job, model, element),
         run=profile_run(model, chosen, element, plan.tensor),
         graphs=graphs(model, chosen.graph_sizes),
@@ -155,7 +166,7 @@ def _parts(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> _Parts:
         settings=chosen,
         cache=paged_cache(
             caches,
-            cache_bytes(given.kv_cache_dtype, dtype),
+            width,
             chosen.block_size,
             tensor=plan.tensor,
             pipeline=plan.pipeline,
@@ -164,6 +175,15 @@ def _parts(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> _Parts:
         ),
         workspace=runtime.allocated_workspace(job, gpu),
     )
+
+
+def _latent_as_stored(cache: LayerCache, model: Model, width: float, version: str | None) -> LayerCache:
+    """The latent of a token in cache elements, as vLLM pads and packs it."""
+    if not cache.latent:
+        return cache
+    index = max(0, cache.latent - model.shape.kv_lora_rank - model.shape.qk_rope_head_dim)
+    size = cached_latent(model, cache.latent - index, index, width, version)
+    return cache._replace(latent=math.ceil(size / width))
 
 
 def _room(parts: _Parts, gpu: Gpu | None, stated: int | None) -> _Room | None:
@@ -189,13 +209,14 @@ def _outcome(parts: _Parts, gpu: Gpu | None, room: _Room | None, given: Inferenc
     if gpu is None or room is None:
         return None, "unknown"
     below, above = parts.spread
-    free, most_free = gpu.usable - parts.context, gpu.total - max(0, parts.context - below)
-    if room.budget > free:
+    free = gpu.usable - parts.context
+    if parts.settings.checks_free and room.budget > free:
         text = (
             f"vLLM asks for {bytes_text(room.budget)} ({parts.settings.utilization:g} of the card) and finds"
             f" {bytes_text(free)} free"
         )
-        return text, "exceeds" if room.budget > most_free else "tight"
+        most = round(parts.settings.utilization * gpu.total)
+        return text, "exceeds" if most > gpu.total - max(1, parts.context - below) else "tight"
     needed = parts.cache.block_bytes if given.max_model_len == -1 else parts.request
     if room.expected < max(1, needed):
         return _no_room(parts, room), "exceeds" if room.high < max(1, needed) else "tight"
@@ -258,11 +279,9 @@ def _per_gpu(parts: _Parts, serve: Phase, room: _Room | None, *, refused: bool) 
 def _kv_cache(parts: _Parts, room: _Room | None) -> KvCache:
     chosen, cache = parts.settings, parts.cache
     size = room.expected if room is not None else parts.request
-    return KvCache(
-        bytes_per_token=cache.bytes_per_token,
-        tokens=cache.tokens(size),
-        max_concurrency=round(cache.concurrency(size, chosen.max_model_len, chosen.max_num_batched_tokens), 2),
-    )
+    requests = cache.concurrency(size, chosen.max_model_len, chosen.max_num_batched_tokens)
+    tokens = int(requests * chosen.max_model_len) if chosen.tokens_of_requests else cache.tokens(size)
+    return KvCache(bytes_per_token=cache.bytes_per_token, tokens=tokens, max_concurrency=round(requests, 2))
 
 
 def _assumptions(job: Job, model: Model, chosen: Settings) -> tuple[Assumption, ...]:
@@ -281,6 +300,9 @@ def _terms(job: Job, model: Model, parts: _Parts, room: _Room | None, gpu: Gpu |
     lines = weight_terms(parts.found)
     if parts.rotary:
         lines.append(Term("weights", "rotary tables of cosines and sines", parts.rotary, ROTARY_SOURCE))
+    if parts.added:
+        formula = "absorbed latent projections, experts padded for their kernel"
+        lines.append(Term("weights", formula, parts.added, f"{LATENT_SOURCE}; {PADDING_SOURCE}"))
     if parts.slots:
         given = job.inference
         rank = (given.max_lora_rank if given else None) or 16

@@ -4,7 +4,7 @@ T tokens of a batch (max_num_batched_tokens), R requests (max_num_seqs), e bytes
 widths of queries and keys, f MLP width, K experts a token, V vocabulary, t tensor-parallel ranks.
 
     layers    e T (3 h + max((2 q + 2 k) / t, 3 f / t)), plain MLP 2 f
-    experts   e T (4 h + K (max(2 f / t, h) + f / t))
+    experts   e (T 4 h + min(T, 32768) K (max(2 f / t, w) + f / t)), w the experts' input width (h, or a latent one)
     sampler   e T h + 2 e R h + V R (14 or 38 B by version)
 
 vLLM's kernels write the residual in place and fuse the activation, so a layer holds its residual, its input and its
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 _VOCABULARY_PADDING = 64
 """model_executor/layers/vocab_parallel_embedding.py DEFAULT_VOCAB_PADDING_SIZE"""
+
+_EXPERT_CHUNK = 32768
+"""Tokens that the fused kernels route at once (vllm/envs.py VLLM_FUSED_MOE_CHUNK_SIZE)."""
 
 _MERGED_PATCHES = 4
 """Patches that a vision encoder reads for each token it gives the decoder (2 x 2 merging)."""
@@ -73,9 +76,19 @@ def layer_bytes(model: Model, tokens: int, element: float, tensor: int) -> int:
     widest = 3 * shape.hidden + max(attention, dense if len(shape.sparse_layers) < shape.layers else 0.0)
     if shape.experts:
         inner = shape.moe_intermediate / tensor
-        routed = shape.experts_per_token * (max(2 * inner, shape.hidden) + inner)
-        widest = max(widest, 4 * shape.hidden + routed)
+        first = 2 * inner if shape.mlp == "gated" else inner
+        routed = shape.experts_per_token * (max(first, _expert_width(model)) + inner)
+        sparse = 4 * shape.hidden + routed * min(tokens, _EXPERT_CHUNK) / max(1, tokens)
+        widest = max(widest, sparse)
     return round(element * tokens * widest)
+
+
+def _expert_width(model: Model) -> int:
+    """Input features of an expert: the hidden size, or what a latent projection leaves of it (Nemotron 3)."""
+    for tensor in model.tensors:
+        if tensor.role == "expert_down" and len(tensor.shape) == 3 and model.shape.moe_intermediate:
+            return tensor.shape[1] * tensor.shape[2] // model.shape.moe_intermediate
+    return model.shape.hidden
 
 
 def padded_vocabulary(model: Model) -> int:

@@ -26,9 +26,11 @@ class Settings(NamedTuple):
     block_size: int
     graph_sizes: int
     context_in_budget: bool
+    checks_free: bool
     graphs_in_budget: bool
     hybrid_cache: bool
     group_ratio: float
+    tokens_of_requests: bool
     sampler_bytes: int
     defaulted: tuple[tuple[str, str], ...]
 
@@ -84,9 +86,11 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
         block_size=given.block_size or 16,
         graph_sizes=captured_sizes(given, row, max_num_seqs),
         context_in_budget=row["context_in_budget"],
+        checks_free=row["checks_free"],
         graphs_in_budget=row["graphs_in_budget"],
         hybrid_cache=row["hybrid_cache"],
         group_ratio=row["group_ratio"],
+        tokens_of_requests=row["tokens_of_requests"],
         sampler_bytes=_table()["sampler_bytes"][row["sampler"]]["bytes"],
         defaulted=tuple(defaulted),
     )
@@ -159,7 +163,8 @@ def sampler_source(job: Job, gpu: Gpu | None) -> str:
 def _tier(row: dict[str, Any], gpu: Gpu | None) -> tuple[int, int]:
     """Sequences and tokens of a batch by the card's memory; the smallest tier for an unknown card."""
     tiers: list[list[int]] = row["tiers"]
-    if gpu is None or (row["a100_small"] and gpu.name.startswith("a100")):
+    small = gpu is None or (row["a100_small"] and gpu.name.startswith("a100"))
+    if gpu is None or small or (row["large"] and not gpu.name.startswith(tuple(row["large"]))):
         return tiers[-1][1], tiers[-1][2]
     return next((seqs, tokens) for least, seqs, tokens in tiers if gpu.total >= least * GIB)
 

@@ -190,6 +190,9 @@ def _set_parallelism(builder: JobBuilder, keys: Arguments) -> None:
             builder.from_entry(field, given.value, given.entry, given.key)
         else:
             builder.default(field, 1)
+    if builder.job.parallelism.tensor > 1:
+        note = "Transformers' tensor parallel plan gathers the logits"
+        builder.derived("loss.parallel", False, note, "parallelism.tensor")
     shard, replicas = (
         section.integer("parallelism_config_dp_shard_size", least=1),
         section.integer("parallelism_config_dp_replicate_size", least=2),

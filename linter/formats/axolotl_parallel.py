@@ -39,6 +39,9 @@ def set_parallelism(config: AxolotlConfig) -> None:
             config.put(field, given, given.value)
         else:
             builder.default(field, 1)
+    if builder.job.parallelism.tensor > 1:
+        note = "Transformers' tensor parallel plan gathers the logits"
+        builder.derived("loss.parallel", False, note, "parallelism.tensor")
     set_hardware(builder, config.project, _stated(config), sharded=config.is_fsdp or config.is_deepspeed)
     deepspeed = keys.raw("deepspeed")
     if not config.is_fsdp:
@@ -103,6 +106,10 @@ def _set_fsdp(config: AxolotlConfig) -> None:
     assert container is not None
     config.put("parallelism.fsdp", container, Fsdp())
     apply_fsdp(builder, Section(node, "fsdp_config", known), _FSDP, word, stated)
+    assert job.parallelism.fsdp is not None
+    if job.parallelism.fsdp.version == 2 and job.parallelism.fsdp.upcast_trainable:
+        note = "Axolotl's own fsdp2_prepare_model (monkeypatch/accelerate/fsdp2.py, from 0.12 on) leaves dtypes alone"
+        builder.derived("parallelism.fsdp.upcast_trainable", False, note, "parallelism.fsdp.version")
     if legacy is not None and legacy.value:
         _legacy(config, legacy)
     sync = keys.mapping("accelerator_config").mapping("gradient_accumulation_kwargs").flag("sync_each_batch")

@@ -73,6 +73,7 @@ def apply(
     degree = as_integer(scalar(size))
     if size is not None and degree is not None and degree > 1:
         writer.put("parallelism.tensor", degree, size, "tensor_parallel.autotp_size")
+        writer.builder.derived("loss.parallel", False, "AutoTP's head gathers the logits", "parallelism.tensor")
     return writer.problems
 
 

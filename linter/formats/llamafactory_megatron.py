@@ -20,6 +20,11 @@ _DEGREES = (
     ("parallelism.context", "context_parallel_size"),
     ("parallelism.expert", "expert_model_parallel_size"),
 )
+_ENDS = (
+    ("parallelism.first_stage_layers", "decoder_first_pipeline_num_layers"),
+    ("parallelism.last_stage_layers", "decoder_last_pipeline_num_layers"),
+    ("parallelism.expert_tensor", "expert_tensor_parallel_size"),
+)
 
 
 def is_megatron(arguments: Arguments) -> bool:
@@ -36,6 +41,13 @@ def set_megatron(run: Run) -> None:
         if given:
             run.put(path, given)
             product *= given.value if path != "parallelism.expert" else 1
+    chunks = arguments.integer("virtual_pipeline_model_parallel_size", least=1)
+    if chunks:
+        run.put("parallelism.virtual_stages", chunks)
+    for path, key in _ENDS:
+        given = arguments.integer(key, least=1)
+        if given:
+            run.put(path, given)
     sequence = arguments.flag("sequence_parallel")
     if sequence:
         run.put("parallelism.sequence", sequence)
@@ -52,8 +64,10 @@ def set_megatron(run: Run) -> None:
     distributed = arguments.flag("use_distributed_optimizer")
     if distributed and distributed.value:
         run.put("parallelism.zero.stage", distributed, 1, "sharded like ZeRO-1")
+        builder.derived("parallelism.zero.library", "megatron", "Megatron's gradient buffer", "parallelism.zero.stage")
     recompute = arguments.text("recompute_granularity")
     if recompute:
         run.put("activation_checkpointing", recompute, "full" if recompute.value == "full" else "selective")
+        builder.default("checkpoint_policy", "core_attention", "Megatron makes the inside of attention again")
     else:
         builder.default("activation_checkpointing", "none", "recompute_granularity null: default of Megatron")

@@ -259,6 +259,7 @@ def set_rl(run: Run, objective: str) -> None:
     reward = run.arguments.text("reward_model")
     if objective == "ppo" and reward:
         run.put("rl.reward_model", reward)
+        run.builder.default("rl.value_model", "head", "trl's AutoModelForCausalLMWithValueHead")
         length = run.arguments.integer("max_new_tokens", least=1)
         if length:
             run.put("rl.completion_length", length)

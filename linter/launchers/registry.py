@@ -22,6 +22,8 @@ class _Sign(NamedTuple):
 _KINDS: dict[str, _Sign] = {
     "shell_script": _Sign("shell"),
     "kubernetes": _Sign(keys=frozenset({"apiVersion"})),
+    "compose": _Sign(keys=frozenset({"services"})),
+    "skypilot": _Sign(keys=frozenset({"resources", "run"})),
 }
 
 LAUNCHER_NAMES: tuple[str, ...] = tuple(_KINDS)

@@ -63,6 +63,10 @@ class Fields:
                 return value
         return None
 
+    def states(self, *names: str) -> bool:
+        """Whether the config itself gives one of several fields a value; class defaults are none."""
+        return any(self._stated(name) not in (None, _ABSENT) for name in names)
+
     def evaluate(self, text: str, i: int | None = None, length: int | None = None) -> Any:
         """The value of an expression over these fields."""
         return compile_expression(text)(self.get, i, length)

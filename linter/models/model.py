@@ -76,6 +76,8 @@ class Shape(NamedTuple):
                        attention matrix), 0 elsewhere; the recurrent state is held in `state_dtype` where stated
     indexer_layers     layers with a sparse-attention indexer, each caching index_head_dim more per token
     cross_layers       layers with cross-attention; cross_tokens encoder positions it caches once per request
+    positions_stated   whether the config states max_positions; else it is the default of the model type's class, which
+                       is seldom the checkpoint's
     encoder_layers     layers of an encoder with a stack of its own (T5, BART, Whisper), 0 for decoder-only models
     """
 
@@ -116,6 +118,7 @@ class Shape(NamedTuple):
     cross_layers: tuple[int, ...] = ()
     cross_tokens: int = 0
     encoder_layers: int = 0
+    positions_stated: bool = True
 
 
 class Model(NamedTuple):

@@ -9,10 +9,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .build import build
 from .model import Model, UnknownModel
+
+if TYPE_CHECKING:
+    from .catalogue import CatalogueRow
 
 MAX_CONFIG_BYTES = 8 << 20
 """Largest `config.json` that is read."""
@@ -84,16 +87,41 @@ def _from_catalogue(reference: str) -> Model:
             f"{reference} is not known: no such path, not in the project's models folder, the Hugging Face cache or "
             f"the catalogue{advice}"
         )
+    packed = _packed_copy(row)
+    if packed is not None:
+        source = f"catalogue: dimensions of {packed.id}, of which it is a packed copy"
+        return _named(build(config_of(packed), reference, source, packed.auto_class))
     base = f", dimensions of {row.base}" if row.base else ""
     source = f"catalogue, confidence {row.confidence}{base}"
     return _named(build(config_of(row), reference, source, row.auto_class))
+
+
+def _packed_copy(row: CatalogueRow) -> CatalogueRow | None:
+    """The model of the same owner that a row's name says is stored packed, where it tells more than the row.
+
+    That is where the row only borrows from a third id (its base model's, of other positions), and where its total
+    counts a tied head a second time, as the files of AutoAWQ hold it. A row with its own `quantization_config` stands.
+    """
+    from .catalogue import config_of, stored_copy
+
+    known = stored_copy(row.id)
+    if known is None or known.id.partition("/")[0].lower() != row.id.partition("/")[0].lower():
+        return None
+    own, plain = config_of(row), config_of(known)
+    if "quantization_config" in own or own["model_type"] != plain["model_type"]:
+        return None
+    if row.base and row.base != known.id and row.parameters == known.parameters:
+        return known
+    head = plain.get("vocab_size", 0) * plain.get("hidden_size", 0)
+    return known if head and (row.parameters or 0) - (known.parameters or 0) == head else None
 
 
 def _named(model: Model) -> Model:
     """With the quantisation that the repository's name states, where its config states none."""
     from .catalogue import named_quantization
 
-    if "quantization_config" in model.config:
+    text = model.config.get("text_config")
+    if "quantization_config" in model.config or (isinstance(text, dict) and "quantization_config" in text):
         return model
     return model._replace(named_quantization=named_quantization(model.id))
 

@@ -98,6 +98,7 @@ def shape_of(part: Part, tensors: list[Tensor]) -> Shape:
         cross_layers=cross,
         cross_tokens=_cross_tokens(part, fields) if cross else 0,
         encoder_layers=encoder_layers,
+        positions_stated=fields.states(*_POSITIONS),
     )
 
 

@@ -33,6 +33,7 @@ def as_object(file: str, estimate: Estimate) -> dict[str, Any]:
         "components": estimate.components,
         "phases": {phase.name: phase.allocated for phase in estimate.phases},
         "peak_phase": estimate.peak_phase,
+        "fullest": estimate.fullest,
         "kv_cache": kv_cache
         and {
             "bytes_per_token": kv_cache.bytes_per_token,
@@ -41,11 +42,27 @@ def as_object(file: str, estimate: Estimate) -> dict[str, Any]:
         },
         "capacity": capacity and {"gpu": capacity.gpu, "total": capacity.total, "usable": capacity.usable},
         "host": estimate.host,
+        "host_memory": host_memory(estimate),
         "verdict": estimate.verdict,
         "refusal": estimate.refusal,
         "assumptions": [
             {"field": item.field, "value": item.value, "origin": item.origin} for item in estimate.assumptions
         ],
+    }
+
+
+def host_memory(estimate: Estimate) -> dict[str, int] | None:
+    """Main memory of one node in bytes, by phase; None where nothing is said of it."""
+    found = estimate.host_memory
+    if found is None:
+        return None
+    return {
+        "load": found.load,
+        "train": found.train,
+        "save": found.save,
+        "pinned": found.pinned,
+        "peak": found.peak,
+        "high": found.high,
     }
 
 

@@ -19,6 +19,7 @@ _PHASES = {
     "loss": "at the loss",
     "backward": "in the backward pass",
     "optimizer_step": "at the optimizer step",
+    "save": "while saving",
     "profile_run": "in the engine's profile run",
     "prefill": "at prefill",
     "decode": "while decoding",

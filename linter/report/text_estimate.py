@@ -62,7 +62,8 @@ def _bars(estimate: Estimate, style: Style) -> list[str]:
     components = {name: size for name, size in estimate.components.items() if size}
     largest = max(components.values(), default=1)
     width = max((len(name) for name in components), default=0)
-    lines = [f"memory of the fullest GPU {phase_text(estimate.peak_phase)}"]
+    rank = f", {estimate.fullest}," if estimate.fullest else ""
+    lines = [f"memory of the fullest GPU{rank} {phase_text(estimate.peak_phase)}"]
     for name, size in components.items():
         bar = "█" * max(1, round(BAR * size / largest)) if size >= largest / (2 * BAR) else "▏"
         lines.append(f"  {name.replace('_', ' '):<{width}}  {bytes_text(size):>10}  {style.note(bar)}")
@@ -77,7 +78,13 @@ def _totals(estimate: Estimate, style: Style) -> list[str]:
         f"  reserved     {bytes_text(tiers.reserved):>10}  torch.cuda.max_memory_reserved()",
         f"  process      {bytes_text(tiers.process):>10}  {interval}",
     ]
-    if estimate.host:
+    main = estimate.host_memory
+    if main is not None and main.peak:
+        pinned = f", {bytes_text(main.pinned)} of it page-locked" if main.pinned else ""
+        saved = f", {bytes_text(main.save)} saving" if main.save else ""
+        split = f"{bytes_text(main.load)} loading, {bytes_text(main.train)} training{pinned}{saved}"
+        lines.append(f"  host memory  {bytes_text(main.peak):>10}  per node: {split}")
+    elif estimate.host:
         lines.append(f"  host memory  {bytes_text(estimate.host):>10}  per node, for what is offloaded")
     cache = estimate.kv_cache
     if cache:

@@ -147,3 +147,64 @@ def test_checkpoints_of_both_kinds_keep_as_much(llama_8b, sizes, reentrant):
 def test_autocast_keeps_its_copies_under_checkpointing(llama_8b, sizes, linear_parameters):
     saved = saved_per_layer(llama_8b, activation_checkpointing="full", **AMP)
     assert saved == 4 * T * sizes[0] + 2 * linear_parameters
+
+
+class TestReleasesOfBitsandbytes:
+    """What a layer of packed matrices keeps: up to 0.42 the inputs of all seven, that no float tensor saves."""
+
+    FIELDS = {  # noqa: RUF012
+        "method": "lora",
+        "adapter": Adapter(r=16, targets=["q_proj"], dtype="bfloat16"),
+        "weights": Weights("bfloat16", quantization=Quantization("bnb-nf4", 4)),
+    }
+
+    def test_the_inputs_of_4_bit_matrices(self, llama_8b, sizes):
+        h, q, *_, f = sizes
+        old = saved_per_layer(llama_8b, **self.FIELDS, versions={"bitsandbytes": "0.42.0"})
+        new = saved_per_layer(llama_8b, **self.FIELDS, versions={"bitsandbytes": "0.43.0"})
+        assert new == saved_per_layer(llama_8b, **self.FIELDS)
+        # the second norm's output and the product; the adapter saves the first norm's, attention its own
+        assert old - new == 2 * T * h + 2 * T * f
+
+    def test_the_transposed_copies_of_8_bit_matrices(self, llama_8b, sizes):
+        h, q, *_, f = sizes
+        fields = {**self.FIELDS, "weights": Weights("bfloat16", quantization=Quantization("bnb-int8", 8))}
+        old = saved_per_layer(llama_8b, **fields, versions={"bitsandbytes": "0.44.1"})
+        new = saved_per_layer(llama_8b, **fields, versions={"bitsandbytes": "0.45.0"})
+        assert old - new == T * (3 * h + q + 2 * h + f)
+
+
+class TestCheckpointing:
+    def test_every_second_product_is_kept(self, llama_8b, sizes):
+        """torchtitan's: q, v, gate and down of q, k, v, o, gate, up, down, and attention's output."""
+        h, q, k, heads, f = sizes
+        saved = saved_per_layer(
+            llama_8b, activation_checkpointing="selective", checkpoint_policy="every_second_matmul"
+        )
+        kernel = 2 * T * q + 4 * T * heads
+        assert saved == 2 * T * h + 2 * T * (q + k + f + h) + kernel
+
+    def test_attention_that_is_fused_makes_its_inside_again_anyway(self, llama_8b):
+        saved = saved_per_layer(llama_8b, activation_checkpointing="selective", checkpoint_policy="core_attention")
+        assert saved == saved_per_layer(llama_8b)
+
+    def test_every_third_layer(self, llama_8b, sizes):
+        job = Job(micro_batch_size=B, sequence_length=S, weights=Weights("bfloat16"))
+        job.activation_checkpointing, job.checkpoint_every = "full", 3
+        setting = Setting(job, llama_8b)
+        kinds, assigned = layer_kinds(setting)
+        kept = Stack(replay(setting, kinds), len(kinds), assigned).kept[0]
+        each = [after - before for before, after in zip(kept, kept[1:], strict=False)]
+        assert each[5] == 2 * T * sizes[0]
+        assert each[3] == each[4] == saved_per_layer(llama_8b)
+
+
+class TestCompiledLayers:
+    """What torch.compile's partitioner keeps of a Llama layer, read off its own partition (see compiled.py)."""
+
+    def test_16_bit(self, llama_8b, sizes):
+        h, *_, f = sizes
+        assert saved_per_layer(llama_8b, compile=True) == 8 * T * h + 8 * T + flash(sizes) + 6 * T * f
+
+    def test_no_checkpoint_keeps_less_than_eager_does(self, llama_8b):
+        assert saved_per_layer(llama_8b, compile=True, **AMP) < saved_per_layer(llama_8b, **AMP)

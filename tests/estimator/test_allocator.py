@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpulint.estimator.allocator import block_size, reserved, segment_size
+from gpulint.estimator.allocator import Allocator, OutOfMemory, Policy, block_size, reserved, segment_size
 from gpulint.units import MIB
 
 SIZES = st.integers(0, 1 << 40)
@@ -68,3 +68,125 @@ def test_the_interval_covers_a_replay_of_the_allocator(shared_data):
     assert covered >= len(runs) - 1
     assert mean(abs(error) for error in errors) < 0.05
     assert abs(mean(errors)) < 0.02
+
+
+# -- the allocator
+
+
+requests = st.lists(st.tuples(st.booleans(), st.integers(1, 64 * MIB)), max_size=60)
+policies = st.sampled_from([Policy(), Policy(expandable=True), Policy(max_split=32 * MIB), Policy(divisions=16)])
+
+
+@given(requests, policies)
+def test_what_is_reserved_holds_what_is_allocated(steps, policy):
+    memory, alive, held = Allocator(policy=policy), [], 0
+    for take, size in steps:
+        if take or not alive:
+            alive.append(memory.take(size))
+            held += alive[-1].size
+            assert alive[-1].size >= policy.rounded(size)
+        else:
+            block = alive.pop(size % len(alive))
+            held -= block.size
+            memory.give(block)
+        assert memory.allocated == held >= 0
+        assert memory.allocated <= memory.reserved <= memory.peak
+        assert memory.reserved % (2 * MIB) == 0
+
+
+@given(requests, policies)
+def test_the_same_requests_again_need_nothing_new(steps, policy):
+    memory = Allocator(policy=policy)
+    for again in (False, True):
+        before = memory.reserved
+        blocks = [memory.take(size) for _, size in steps]
+        for block in reversed(blocks):
+            memory.give(block)
+        assert memory.allocated == 0
+        assert not again or memory.reserved == before
+
+
+@given(requests)
+def test_an_empty_cache_leaves_only_what_is_in_use(steps):
+    memory = Allocator()
+    kept = [memory.take(size) for keep, size in steps if keep]
+    for block in [memory.take(size) for keep, size in steps if not keep]:
+        memory.give(block)
+    memory.empty_cache()
+    assert memory.reserved <= sum(segment_size(block.size) for block in kept)
+
+
+def test_medium_requests_share_a_20_mib_segment():
+    memory = Allocator()
+    for _ in range(2):
+        memory.take(8 * MIB)
+    assert memory.reserved == 20 * MIB
+    memory.take(4 * MIB)
+    assert memory.reserved == 20 * MIB
+    memory.take(4 * MIB)
+    assert memory.reserved == 40 * MIB
+
+
+def test_a_block_is_split_only_where_more_than_1_mib_is_left():
+    memory = Allocator()
+    memory.give(memory.take(12 * MIB))
+    assert memory.take(11 * MIB).size == 12 * MIB
+    memory = Allocator()
+    memory.give(memory.take(12 * MIB))
+    assert memory.take(11 * MIB - 512).size == 11 * MIB - 512
+
+
+def test_free_segments_are_not_merged():
+    memory = Allocator()
+    for block in [memory.take(12 * MIB), memory.take(12 * MIB)]:
+        memory.give(block)
+    memory.take(24 * MIB)
+    assert memory.reserved == 48 * MIB
+
+
+def test_expandable_segments_merge():
+    memory = Allocator(policy=Policy(expandable=True))
+    for block in [memory.take(20 * MIB), memory.take(20 * MIB)]:
+        memory.give(block)
+    memory.take(40 * MIB)
+    assert memory.reserved == 40 * MIB
+
+
+def test_the_smallest_free_block_that_fits_is_taken():
+    memory = Allocator()
+    large, wall, small = memory.take(100 * MIB), memory.take(20 * MIB), memory.take(40 * MIB)
+    memory.give(large)
+    memory.give(small)
+    assert memory.take(40 * MIB) is small
+    assert wall.size == 20 * MIB
+
+
+def test_oversized_blocks_serve_no_small_request():
+    memory = Allocator(policy=Policy(max_split=32 * MIB))
+    memory.give(memory.take(64 * MIB))
+    memory.take(16 * MIB)
+    assert memory.reserved == 80 * MIB
+
+
+@pytest.mark.parametrize(("size", "block"), [(33 * MIB, 34 * MIB), (64 * MIB, 64 * MIB), (1000, 1024)])
+def test_sizes_are_rounded_to_divisions_of_a_power_of_two(size, block):
+    assert Policy(divisions=16).rounded(size) == block
+
+
+def test_free_segments_go_back_before_a_request_fails():
+    memory = Allocator(limit=100 * MIB)
+    memory.give(memory.take(60 * MIB))
+    memory.take(80 * MIB)
+    assert (memory.reserved, memory.peak) == (80 * MIB, 80 * MIB)
+    with pytest.raises(OutOfMemory):
+        memory.take(40 * MIB)
+
+
+@given(st.integers(1, 64 * MIB), st.integers(1, 40))
+def test_what_is_held_for_good_is_what_requests_would_reserve(size, count):
+    one, other = Allocator(), Allocator()
+    one.hold(size, count)
+    for _ in range(count):
+        other.take(size)
+    assert one.allocated <= one.reserved
+    assert abs(one.reserved - other.reserved) <= 20 * MIB

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpulint.estimator.fsdp import Policy, units
+from gpulint.estimator.fsdp_units import Policy, units
 from gpulint.estimator.instant import Instant
 from gpulint.estimator.layout import layout
 from gpulint.estimator.parameters import parameters
@@ -41,26 +41,27 @@ def job(gpus=8, dtype="bfloat16", name="adamw_torch_fused", micro_steps=1, nodes
     )
 
 
-def at(phase, layer, gradients=0):
-    return Instant(phase, 0, 0, gradients, layer)
+def at(phase, layer, gradients=0, fresh=0):
+    return Instant(phase, 0, 0, gradients, layer, fresh)
 
 
 def test_layers_are_units_and_the_rest_is_the_root(llama_8b):
-    root, block, count = units(Fsdp(wrap="transformer"), llama_8b, parameters(job(), llama_8b), PLAIN)
-    assert (root.elements, block.elements, count) == (ROOT, LAYER, 32)
+    found = units(Fsdp(wrap="transformer"), llama_8b, parameters(job(), llama_8b), PLAIN)
+    assert (found.root.elements, found.block.elements, found.blocks) == (ROOT, LAYER, 32)
+    assert found.everything.elements == llama_8b.parameters
 
 
 def test_without_a_wrap_policy_the_model_is_one_unit(llama_8b):
-    root, block, count = units(Fsdp(wrap="none"), llama_8b, parameters(job(), llama_8b), PLAIN)
-    assert (root.elements, block.elements, count) == (llama_8b.parameters, 0, 0)
+    found = units(Fsdp(wrap="none"), llama_8b, parameters(job(), llama_8b), PLAIN)
+    assert (found.root.elements, found.block.elements, found.blocks) == (llama_8b.parameters, 0, 0)
 
 
 @pytest.mark.parametrize(("minimum", "wrapped"), [(100_000_000, 32), (300_000_000, 0)])
 def test_size_based_wrap_takes_layers_that_are_large_enough(llama_8b, minimum, wrapped):
     fsdp = Fsdp(wrap="size", min_num_params=minimum)
-    root, _, count = units(fsdp, llama_8b, parameters(job(), llama_8b), PLAIN)
-    assert count == wrapped
-    assert root.elements == (ROOT if wrapped else llama_8b.parameters)
+    found = units(fsdp, llama_8b, parameters(job(), llama_8b), PLAIN)
+    assert found.blocks == wrapped
+    assert found.root.elements == (ROOT if wrapped else llama_8b.parameters)
 
 
 def test_every_state_is_divided(llama_8b):
@@ -92,11 +93,61 @@ def test_forward_gathers_the_root_and_one_layer_and_version_2_its_flat_buffer(ll
     assert plan.buffer_bytes(at("forward", 5)) == 2 * (ROOT + forward * LAYER)
 
 
+HEAD = 128256 * 4096 + 4096
+"""Elements whose gradients the root has before those of the layers: head and final norm."""
+
+
 def test_backward_also_prefetches_and_holds_whole_gradients(llama_8b):
+    """Version 1 flattens a finished unit's gradients into one tensor; version 2 keeps the last unit's reduction."""
+    plan, second = layout(job(), llama_8b), layout(job(version=2), llama_8b)
+    half, done = at("backward", 5, HEAD + 20 * LAYER, LAYER // 2), at("backward", 5, HEAD + 20 * LAYER, LAYER)
+    assert plan.buffer_bytes(half) == 2 * (ROOT + HEAD + 2 * LAYER + LAYER // 2)
+    assert plan.buffer_bytes(done) == 2 * (ROOT + HEAD + 2 * LAYER + 2 * LAYER)
+    assert second.buffer_bytes(half) == 2 * (ROOT + HEAD + 2 * LAYER + LAYER // 2 + LAYER)
+    assert second.buffer_bytes(done) == 2 * (ROOT + HEAD + 2 * LAYER + 2 * LAYER)
+
+
+def test_the_root_has_the_embedding_s_gradient_last(llama_8b):
     plan = layout(job(), llama_8b)
-    assert plan.buffer_bytes(at("backward", 5, 10**10)) == 2 * (2 * ROOT + 2 * LAYER + LAYER)
-    second = layout(job(version=2), llama_8b)
-    assert second.buffer_bytes(at("backward", 5, 10**10)) == 2 * (2 * ROOT + 2 * LAYER + 2 * LAYER)
+    before, after = (at("backward", None, llama_8b.parameters - cut) for cut in (128256 * 4096, 0))
+    assert plan.buffer_bytes(after) - plan.buffer_bytes(before) == 2 * 128256 * 4096
+
+
+def test_embedding_and_head_as_units_of_their_own(llama_8b):
+    """torchtune's custom_sharded_layers: only the final norm stays gathered while the layers run."""
+    plan = layout(job(version=2, outer="separate"), llama_8b)
+    assert plan.buffer_bytes(at("forward", 5)) == 2 * (4096 + 2 * LAYER)
+    assert plan.buffer_bytes(at("loss", None)) == 2 * (4096 + LAYER + 2 * 128256 * 4096)
+    assert plan.weights == layout(job(version=2), llama_8b).weights
+
+
+def test_resharding_to_a_smaller_group_keeps_that_share(llama_8b):
+    plan = layout(job(version=2, reshard_after_forward=4), llama_8b)
+    assert plan.buffer_bytes(at("backward", 31)) == 2 * (ROOT + 8 * LAYER + 2 * LAYER + LAYER)
+
+
+def adapted(llama, **fsdp):
+    plan = job(**fsdp)
+    plan.method, plan.adapter = "lora", Adapter(r=16, targets=["q_proj", "v_proj"], dtype="bfloat16")
+    return layout(plan, llama)
+
+
+def test_adapters_in_the_flat_parameter_of_their_layer_sweep_it_along(llama_8b):
+    """LitGPT wraps blocks only: autograd makes the gradient of the whole flat parameter, frozen weights included.
+
+    torch's own warning counts them ("the gradient memory usage will be higher than expected", fsdp/wrap.py).
+    """
+    pairs = 32 * 16 * (4096 + 4096 + 4096 + 1024)
+    apart, together = adapted(llama_8b), adapted(llama_8b, wrap_adapters=False)
+    assert (apart.trainable, together.trainable) == (pairs, pairs + 32 * LAYER)
+    assert together.gradients == pytest.approx(2 * (pairs + 32 * LAYER) / 8, rel=1e-6)
+    assert together.optimizer == pytest.approx(apart.optimizer, rel=1e-3)
+    whole = adapted(llama_8b, wrap_adapters=False, micro_steps=4)
+    assert whole.gradient_bytes(0) == 2 * (pairs + 32 * LAYER)
+
+
+def test_version_2_leaves_each_parameter_its_own_gradient(llama_8b):
+    assert adapted(llama_8b, version=2, wrap_adapters=False).trainable == adapted(llama_8b, version=2).trainable
 
 
 def test_without_a_wrap_policy_everything_is_gathered_all_the_time(llama_8b):
@@ -132,6 +183,23 @@ def test_accumulation_without_sync_keeps_whole_gradients(llama_8b):
     assert plan.gradient_bytes(0) == 2 * llama_8b.parameters
     synced = layout(job(micro_steps=4, sync_each_batch=True), llama_8b)
     assert synced.gradient_bytes(0) == pytest.approx(2 * llama_8b.parameters / 8, rel=1e-6)
+
+
+def test_two_micro_steps_make_the_whole_gradients_and_divide_them(llama_8b):
+    """Half way the first step has half of them; the second has half of them and half of the shards."""
+    plan = layout(job(micro_steps=2), llama_8b)
+    n = llama_8b.parameters
+    assert plan.gradient_bytes(0) == 2 * n
+    assert plan.gradient_bytes(n // 2) == pytest.approx(n + n / 8, rel=1e-6)
+
+
+@pytest.mark.parametrize(("accelerate", "defers"), [("1.10.1", False), ("1.11.0", True), (None, True)])
+def test_version_2_defers_from_accelerate_1_11_on(llama_8b, accelerate, defers):
+    """Before, no_sync looked for a method that FSDP 2's modules do not have."""
+    for version in (1, 2):
+        plan = job(version=version, micro_steps=4)
+        plan.versions = {"accelerate": accelerate} if accelerate else {}
+        assert bool(layout(plan, llama_8b).deferred) == (defers or version == 1)
 
 
 @given(

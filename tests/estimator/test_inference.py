@@ -166,6 +166,15 @@ def test_awq_unpacks_long_prompts_only():
         assert found - whole == extra
 
 
+def test_awq_files_hold_a_tied_head_until_it_is_tied():
+    packed = {"dtype": "float16", "quantization": {"method": "awq", "bits": 4, "group_size": 128}}
+    tied, untied = (
+        phases(job(weights=packed), {**LLAMA_8B, "tie_word_embeddings": tie})["load"] for tie in (True, False)
+    )
+    assert tied.components["buffers"] == 2 * 128256 * 4096
+    assert tied.allocated == untied.allocated
+
+
 def test_the_cache_exists_twice_where_generate_passes_tuples():
     old, new = (phases(job(1, 1, 2048, versions={"transformers": version}))["decode"] for version in ("4.41", "4.42"))
     one = 2 * 2 * 1024 * 32
@@ -289,8 +298,8 @@ def test_longer_answers_and_prompts_never_take_less(batch, prompt, answer, more)
 
 
 def test_an_engine_that_is_not_known_is_refused():
-    with pytest.raises(NotEstimable, match="tgi"):
-        estimate_inference(job(engine="tgi"), resolve(LLAMA_8B), None)
+    with pytest.raises(NotEstimable, match=r"llama\.cpp"):
+        estimate_inference(job(engine="llama.cpp"), resolve(LLAMA_8B), None)
     with pytest.raises(NotEstimable):
         estimate_inference(Job(kind="inference"), resolve(LLAMA_8B), None)
 

@@ -51,6 +51,23 @@ def test_the_default_share_leaves_room_for_activations_and_graphs(gpu, chunk, re
     assert int(told["inference.max_num_batched_tokens"]) == chunk
 
 
+@pytest.mark.parametrize(
+    ("version", "gpu", "tensor", "share", "chunk"),
+    [
+        ("0.4.6", "h100-80gb", 1, 0.88, 8192),
+        ("0.4.6", "h100-80gb", 8, 0.81, 8192),
+        ("0.4.7", "b200", 1, 0.79, 16384),
+        ("0.4.9", "h100-80gb", 2, 1 - (9.5 + 2 / 2) / (81559 / 1024), 8192),
+        ("0.5.2", "t4", 1, 1 - (2.8 + 1 / 10) / 15, 2048),
+        ("0.5.4", "rtx-4090", 1, 1 - (512 + 3072 + 128 + 32) / 24564, 2048),
+    ],
+)
+def test_the_default_share_follows_the_version(version, gpu, tensor, share, chunk):
+    told = {item.field: item.value for item in estimate(gpu, tensor, version=version).assumptions}
+    assert float(told["inference.gpu_memory_utilization"]) == pytest.approx(share, abs=1e-3)
+    assert int(told["inference.max_num_batched_tokens"]) == chunk
+
+
 def test_large_cards_keep_at_least_ten_gib():
     told = {item.field: item.value for item in estimate(max_num_batched_tokens=2048).assumptions}
     share = 1 - 10 * GIB / find("h100-80gb").total

@@ -243,3 +243,15 @@ def test_more_tokens_never_take_less_and_more_ranks_never_more(family, tokens, m
     size = sequence_bytes(caches, tokens, 2.0, tensor=ranks)
     assert sequence_bytes(caches, tokens + more, 2.0, tensor=ranks) >= size
     assert sequence_bytes(caches, tokens, 2.0, tensor=ranks * factor) <= size
+
+
+def test_an_encoder_keeps_nothing():
+    bert = {"model_type": "bert", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12}
+    assert not any(cache.grows for cache in layer_caches(resolve({**bert, "vocab_size": 30522})))
+    assert all(cache.grows for cache in layer_caches(resolve({**bert, "vocab_size": 30522, "is_decoder": True})))
+
+
+def test_the_state_of_a_parallel_hybrid_has_the_width_of_its_own_heads():
+    """Falcon-H1-0.5B: 24 heads of 64 with states of 128, not twice the hidden size."""
+    config = resolve("tiiuae/Falcon-H1-0.5B-Instruct")
+    assert {cache.recurrent for cache in layer_caches(config)} == {24 * 64 * 128}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gpulint.estimator.division import divided
 from gpulint.estimator.layout import layout
 from gpulint.estimator.ranks import per_node, ranks
 from gpulint.job import (
@@ -98,8 +99,19 @@ def test_the_arithmetic_adds_up_to_what_is_kept(llama_8b, name):
 
 def test_expert_parallelism_leaves_fewer_ranks_to_share_an_expert():
     plan = Job(hardware=Hardware(gpus=16, nodes=2), parallelism=Parallelism(expert=4))
-    assert ranks(plan) == (16, 4)
-    assert ranks(plan, over=8) == (8, 2)
+    assert ranks(plan)[:2] == (16, 4)
+    assert ranks(plan, over=8)[:2] == (8, 2)
+
+
+def test_experts_with_a_tensor_degree_of_their_own(decoder):
+    """16 ranks, t = 4: 4 data-parallel ranks; e = 4 and t' = 1 put 16 / 4 = 4 ranks on each expert."""
+    plan = Job(hardware=Hardware(gpus=16), parallelism=Parallelism(tensor=4, expert=4, expert_tensor=1))
+    assert ranks(plan)[:2] == (4, 4)
+    plan.parallelism.expert_tensor = None
+    assert ranks(plan)[:2] == (4, 1)
+    plan.parallelism.expert_tensor = 1
+    (tensor,) = [t for t in decoder(layers=2, experts=8).tensors if t.role == "expert_down"]
+    assert divided(tensor, plan, decoder(layers=2, experts=8))[0] == (2, 4096, 14336)
     assert per_node(plan) == 8
     assert per_node(Job(hardware=Hardware(gpus=32))) == 8
     assert per_node(Job()) == 1

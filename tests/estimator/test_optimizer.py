@@ -197,3 +197,21 @@ def test_worked_example_gpt2_xl_model_states(shared_data):
     assert row["n_params"] == 1_557_611_200
     assert 16 * row["n_params"] == pytest.approx(24.9e9, rel=2e-3)
     assert row["params_bytes"] + row["grads_bytes"] + row["optimizer_bytes"] == pytest.approx(16 * row["n_params"])
+
+
+def test_adam_mini_has_one_momentum_for_hidden_matrices_and_two_for_the_rest():
+    spec = specification("adam_mini")
+    assert states([Item((4096, 1024), 1, "bfloat16")], spec, Job()).allocated == 2 * 4096 * 1024
+    embedding = Item((4096, 1024), 1, "bfloat16", embedding=True, matrix=False)
+    assert states([embedding], spec, Job()).allocated == 2 * 2 * 4096 * 1024
+
+
+def test_lion_pytorch_keeps_its_average_in_the_parameters_width():
+    assert states([Item((4096, 1024), 1, "bfloat16")], specification("lion_pytorch"), Job()).allocated == 2 * 4096 * 1024
+    assert states([Item((4096, 1024), 1, "bfloat16")], specification("lion"), Job()).allocated == 4 * 4096 * 1024
+
+
+def test_a_stand_in_is_known_but_not_exact():
+    assert specification("flash_adamw").known
+    assert not specification("flash_adamw").exact
+    assert specification("adamw_8bit").exact

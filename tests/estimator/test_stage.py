@@ -1,22 +1,120 @@
-"""One pipeline stage as a model."""
+"""Pipeline stages as models of their own, and the micro batches that each has in flight."""
 
 from __future__ import annotations
 
-from gpulint.estimator.stage import last_stage
-from gpulint.job import Hardware, Job, Parallelism
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpulint.estimator import estimate_job
+from gpulint.estimator.schedule import in_flight
+from gpulint.estimator.stage import layer_counts, pipeline, stage
+from gpulint.job import Hardware, Job, Optimizer, Parallelism, Weights
+
+
+def run(stages=4, micro=8, gpus=None, **parallelism):
+    return Job(
+        model="test",
+        weights=Weights("bfloat16"),
+        optimizer=Optimizer("adamw_torch_fused"),
+        micro_batch_size=1,
+        sequence_length=512,
+        gradient_accumulation_steps=micro,
+        attention="flash_attention_2",
+        hardware=Hardware(gpus=gpus or stages),
+        parallelism=Parallelism(pipeline=stages, **parallelism),
+    )
 
 
 def test_without_pipelining_nothing_changes(llama_8b):
     job = Job()
-    assert last_stage(job, llama_8b) == (job, llama_8b)
+    (only,) = pipeline(job, llama_8b)
+    assert (only.job, only.own, only.held) == (job, llama_8b, 1.0)
 
 
 def test_the_last_stage_has_its_layers_numbered_from_zero(decoder):
     model = decoder(layers=10, experts=4)
     plan = Parallelism(pipeline=4, tensor=2)
-    job, stage = last_stage(Job(parallelism=plan, hardware=Hardware(gpus=16)), model)
-    assert stage.shape.layers == 3
-    assert stage.shape.sparse_layers == (0, 1, 2)
-    assert len(stage.shape.windows) == 3
-    assert {tensor.layers for tensor in stage.tensors} == {None, (0, 1, 2)}
-    assert (job.parallelism.pipeline, job.parallelism.tensor, job.data_parallel) == (1, 2, 2)
+    last = stage(Job(parallelism=plan, hardware=Hardware(gpus=16)), model, 3)
+    assert last.own.shape.layers == 3
+    assert last.own.shape.sparse_layers == (0, 1, 2)
+    assert len(last.own.shape.windows) == 3
+    assert {tensor.layers for tensor in last.own.tensors} == {None, (0, 1, 2)}
+    assert (last.job.parallelism.pipeline, last.job.parallelism.tensor, last.job.data_parallel) == (1, 2, 2)
+
+
+def test_embedding_comes_first_and_the_head_last(llama_8b):
+    outside = {
+        index: {t.role for t in stage(run(), llama_8b, index).own.tensors if t.layers is None} for index in (0, 1, 3)
+    }
+    assert outside == {0: {"embedding"}, 1: set(), 3: {"norm", "head"}}
+
+
+def test_tied_embeddings_are_on_both_ends(decoder):
+    model = decoder(layers=4, tied=True)
+    for index in (0, 3):
+        assert "embedding" in {tensor.role for tensor in stage(run(), model, index).own.tensors}
+
+
+def test_stages_share_the_layers(llama_8b):
+    total = sum(sum(t.elements for t in stage(run(), llama_8b, index).own.tensors) for index in range(4))
+    assert total == llama_8b.parameters
+
+
+def test_stated_ends_leave_the_rest_to_the_others(decoder):
+    """DeepSeek-V3's 61 layers over 16 stages: 4 on each, 1 on the last."""
+    counts = layer_counts(run(stages=16, last_stage_layers=1), 61, 16)
+    assert counts == [4] * 15 + [1]
+    assert layer_counts(run(stages=4, first_stage_layers=2), 8, 4) == [2, 2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "chunks", "micro", "held"),
+    [
+        ("1f1b", 1, 8, [4, 3, 2, 1]),
+        ("1f1b", 1, 2, [2, 2, 2, 1]),
+        ("gpipe", 1, 8, [8, 8, 8, 8]),
+        ("zero_bubble", 1, 8, [4, 3, 2, 1]),
+        # 2 (4 - s - 1) + (2 - 1) 4 + 1 = 11, 9, 7, 5 chunks of half the layers
+        ("1f1b", 2, 8, [5.5, 4.5, 3.5, 2.5]),
+        ("dualpipe", 1, 8, [2.5, 2.5, 2.5, 2.5]),
+    ],
+)
+def test_micro_batches_in_flight(schedule, chunks, micro, held):
+    job = run(micro=micro, pipeline_schedule=schedule, virtual_stages=chunks)
+    assert [in_flight(job, index, 4) for index in range(4)] == held
+
+
+def test_interleaving_costs_what_the_paper_says():
+    """Activations of the first stage grow by 1 + (p - 1) / (p v) (Korthikanti et al. 2022, section 4.2.1)."""
+    job = run(stages=8, micro=64, virtual_stages=4)
+    assert in_flight(job, 0, 8) / 8 == pytest.approx(1 + 7 / (8 * 4))
+
+
+def test_one_process_over_several_gpus_runs_one_batch_at_a_time():
+    job = Job(parallelism=Parallelism(device_map="auto"), gradient_accumulation_steps=8, hardware=Hardware(gpus=4))
+    assert in_flight(job, 0, 4) == 1
+
+
+def test_dualpipe_holds_two_stages(llama_8b):
+    plain, both = stage(run(), llama_8b, 0), stage(run(pipeline_schedule="dualpipe"), llama_8b, 0)
+    assert both.own.shape.layers == 2 * plain.own.shape.layers
+    assert {t.role for t in both.own.tensors if t.layers is None} == {"embedding", "norm", "head"}
+
+
+def test_the_fullest_stage_is_named(llama_8b):
+    """Long accumulation fills the first stage; a short one leaves the logits of the last as the most."""
+    assert estimate_job(run(micro=32), llama_8b, None).fullest == "pipeline stage 0 of 4"
+    assert estimate_job(run(micro=1), llama_8b, None).fullest == "pipeline stage 3 of 4"
+
+
+@given(
+    micro=st.integers(1, 16),
+    schedule=st.sampled_from(["1f1b", "gpipe", "zero_bubble"]),
+    chunks=st.sampled_from([1, 2, 4]),
+)
+def test_earlier_stages_never_hold_less(micro, schedule, chunks):
+    job = run(micro=micro, pipeline_schedule=schedule, virtual_stages=chunks)
+    held = [in_flight(job, index, 4) for index in range(4)]
+    assert held == sorted(held, reverse=True)
+    assert held[0] <= micro

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gpulint.estimator.estimate import NotEstimable
+from gpulint.estimator.parameters import parameters
 from gpulint.estimator.trainable import trainable_layers
-from gpulint.job import Adapter, Job
+from gpulint.job import Adapter, Job, Quantization, Weights
 from gpulint.models.model import Tensor
 
 GATE = Tensor("model.layers.{0}.mlp.gate.weight", (8, 64), tuple(range(12)), "model.layers.", "router", False)
@@ -42,3 +44,18 @@ def test_without_patterns_all_is_trained_but_under_an_adapter():
 @pytest.mark.parametrize("pattern", ["(m+)+x", "m*o*d*e*l*l*l*l*l*l*x", "a" * 100_000, "(a|b" * 5000])
 def test_a_costly_pattern_is_taken_literally(pattern):
     assert trainable_layers(GATE, GATE.layers, Job(trainable=[pattern])) is None
+
+
+def test_an_adapter_that_is_no_low_rank_pair_is_not_estimated(llama_8b):
+    job = Job(weights=Weights("bfloat16"), method="lora", adapter=Adapter(type="vera", r=16, targets=["q_proj"]))
+    with pytest.raises(NotEstimable, match="vera"):
+        parameters(job, llama_8b)
+    job.adapter.type = "rslora"
+    assert sum(item.elements for item in parameters(job, llama_8b) if item.part == "adapter") == 32 * 16 * 2 * 4096
+
+
+def test_embeddings_and_head_may_be_taken_back_after_the_preparation(llama_8b):
+    job = Job(weights=Weights("bfloat16", quantization=Quantization("bnb-nf4", 4)), method="lora")
+    job.adapter = Adapter(targets=["q_proj"], prepare_kbit=True, prepared_head="bfloat16")
+    dtypes = {item.role: item.dtype for item in parameters(job, llama_8b) if item.part == "base"}
+    assert (dtypes["embedding"], dtypes["head"], dtypes["norm"]) == ("bfloat16", "bfloat16", "float32")

@@ -51,7 +51,7 @@ def simple_instants(job, model):
 @pytest.fixture
 def simple(monkeypatch):
     """Replace the activations by the ones above."""
-    monkeypatch.setattr(training, "instants_of", lambda job, model: (simple_instants(job, model), True))
+    monkeypatch.setattr(training, "instants_of", lambda job, model, stage=None: (simple_instants(job, model), True))
 
 
 def test_the_peak_is_the_largest_instant_and_not_a_sum(simple, llama_8b):
@@ -156,9 +156,25 @@ def test_dpo_holds_a_reference_model_unless_precomputed(simple, llama_8b):
     assert ready.components == plain.components
 
 
-def test_ppo_holds_reward_and_value_models_too(simple, llama_8b):
+def test_ppo_holds_a_reward_model_and_trains_a_value_model(simple, llama_8b):
+    """Policy, reference, and the reward model without its head; the value model with gradients and two moments."""
+    body = llama_8b.parameters - 128256 * 4096
+    counters = 512 * (1 + 9 * 32 + 1)
     weights = estimate_job(job(objective="ppo"), llama_8b, CARD).components["weights"]
-    assert weights == 8 * llama_8b.parameters - 2 * 2 * 128256 * 4096
+    assert weights == 2 * 2 * llama_8b.parameters + 2 * body + (2 + 2 + 2 * 2) * body + counters
+
+
+def test_a_value_head_brings_no_model(simple, llama_8b):
+    body = llama_8b.parameters - 128256 * 4096
+    weights = estimate_job(job(objective="ppo", rl=Rl(value_model="head")), llama_8b, CARD).components["weights"]
+    assert weights == 2 * 2 * llama_8b.parameters + 2 * body
+
+
+def test_a_reward_model_that_is_known_has_its_own_size(simple, llama_8b):
+    named = Rl(value_model="head", reward_model="Qwen/Qwen2.5-0.5B")
+    weights = estimate_job(job(objective="ppo", rl=named), llama_8b, CARD).components["weights"]
+    reward = weights - 2 * 2 * llama_8b.parameters
+    assert reward == pytest.approx(2 * 494_032_768, rel=1e-3)
 
 
 def test_the_reference_model_is_divided_as_the_policy_is(simple, llama_8b):
@@ -190,7 +206,7 @@ def test_a_colocated_engine_takes_its_share_all_the_time_or_sleeps(simple, decod
     asleep = estimate_job(
         job(objective="grpo", rl=Rl(vllm="colocate", vllm_gpu_memory_utilization=0.3, vllm_sleep=True)), model, CARD
     )
-    share = int(0.3 * CARD.total)
+    share = int(0.3 * CARD.usable)
     assert awake.components["kv_cache"] == share
     assert awake.per_gpu.allocated - share == max(p.allocated for p in asleep.phases if p.name != "generation")
     assert "generation" in {phase.name for phase in asleep.phases}

@@ -195,3 +195,28 @@ def test_16_bit_masters_halve_the_optimizer(llama_8b):
     assert layout(plan, llama_8b).optimizer == pytest.approx(6 * llama_8b.parameters / 8, rel=1e-6)
     plan.weights.dtype = "float32"
     assert layout(plan, llama_8b).optimizer == pytest.approx(12 * llama_8b.parameters / 8, rel=1e-6)
+
+
+@pytest.mark.parametrize("ranks", [1, 8, 64])
+def test_states_against_deepspeed_s_own_estimators(llama_8b, ranks):
+    """Both estimators count 18 B: 2 for 16-bit gradients, 4 for fp32 ones, 12 for masters and states.
+
+    deepspeed 0.18.2: estimate_zero2_model_states_mem_needs, 2 P + 18 P / N without offload and 2 P with it;
+    estimate_zero3_model_states_mem_needs, 18 P / N (16-bit weights 2, fp32 gradients 4, 12) and with both offloads
+    the largest layer alone. What they leave out is what a step does with the gradients.
+    """
+    n = llama_8b.parameters
+    second = layout(job(2, ranks), llama_8b)
+    partition = second.gradient_bytes(second.trainable)
+    assert second.weights + partition + second.optimizer + 4 * n / ranks == pytest.approx(
+        2 * n + 18 * n / ranks, rel=1e-3
+    )
+    assert second.step_gradients == pytest.approx(
+        second.partition + 4 * n / ranks - (second.gradients - partition), rel=1e-3
+    )
+    away = layout(job(2, ranks, offload_optimizer=Offload("cpu")), llama_8b)
+    assert away.weights + away.optimizer + away.gradient_bytes(away.trainable) == pytest.approx(2 * n, rel=1e-3)
+    third = layout(job(3, ranks), llama_8b)
+    assert third.weights + third.optimizer + 4 * n / ranks == pytest.approx(18 * n / ranks, rel=1e-3)
+    both = layout(job(3, ranks, offload_optimizer=Offload("cpu"), offload_parameters=Offload("cpu")), llama_8b)
+    assert both.weights + both.optimizer + both.gradients == 0

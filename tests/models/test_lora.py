@@ -13,6 +13,7 @@ from gpulint.models.lora import NotAdaptable, adapted, linear_leaf_names, traina
 from gpulint.models.resolve import resolve
 
 COUNTS = json.loads((Path(__file__).parent / "peft_counts.json").read_text())
+PUBLISHED = json.loads((Path(__file__).parent / "published_trainable.json").read_text())
 
 
 def model_of(name):
@@ -45,18 +46,10 @@ def test_trainable_parameters_are_those_that_peft_counts(row):
         assert trainable_parameters(model, job) == row["trainable"]
 
 
-@pytest.mark.parametrize(
-    ("name", "lora", "count"),
-    [
-        ("meta-llama/Llama-2-7b-hf", {"r": 8}, 4_194_304),
-        ("meta-llama/Llama-2-13b-hf", {"r": 8}, 6_553_600),
-        ("microsoft/phi-1_5", {"r": 8, "target_modules": ["q_proj", "v_proj"]}, 1_572_864),
-        ("meta-llama/Meta-Llama-3-8B", {"r": 16, "target_modules": "all-linear"}, 41_943_040),
-        ("mistralai/Mistral-7B-v0.1", {"r": 16, "target_modules": "all-linear"}, 41_943_040),
-    ],
-)
-def test_published_counts(name, lora, count):
-    assert trainable_parameters(resolve(name), job_of(lora)) == count
+@pytest.mark.parametrize("row", PUBLISHED["rows"], ids=lambda row: f"{row['model']} r={row['r']}")
+def test_published_counts(row):
+    job = job_of({**row, "target_modules": row["targets"], "use_dora": row.get("type") == "dora"})
+    assert trainable_parameters(resolve(row["model"]), job) == row["trainable"]
 
 
 def test_a_module_says_its_width_its_layers_and_its_rank():

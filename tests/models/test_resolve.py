@@ -175,3 +175,17 @@ def test_a_quantised_repository_says_so():
     named = resolve("unsloth/llama-3-8b-bnb-4bit")
     assert "quantization_config" not in named.config
     assert named.named_quantization == "bnb-nf4"
+
+
+def test_a_packed_copy_has_the_dimensions_of_the_model_it_is_named_for():
+    """The total of an AutoAWQ checkpoint counts a tied head twice; a GPTQ one is not its base model."""
+    awq, plain = (resolve(f"Qwen/Qwen2.5-1.5B-Instruct{suffix}") for suffix in ("-AWQ", ""))
+    assert awq.shape.tied
+    assert awq.parameters == plain.parameters
+    assert awq.named_quantization == "awq"
+    gptq = resolve("Qwen/Qwen2-0.5B-Instruct-GPTQ-Int4")
+    assert gptq.shape.max_positions == resolve("Qwen/Qwen2-0.5B-Instruct").shape.max_positions
+
+
+def test_a_checkpoint_that_states_its_quantisation_stands_for_itself():
+    assert "quantization_config" in resolve("deepseek-ai/DeepSeek-V3").config

@@ -1,0 +1,82 @@
+"""Optimizers that add up gradients in one buffer: whole 16-bit weights, fp32 shards of masters and states.
+
+Megatron's DistributedDataParallel with or without its distributed optimizer (Megatron-LM
+core/distributed/param_and_grad_buffer.py, core/optimizer/distrib_optimizer.py, core 0.14), and DeepSpeed's
+BF16_Optimizer (deepspeed 0.18.2 runtime/bf16_optimizer.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import derivation, optimizer
+from .estimate import Term
+from .gradients import gradient_dtype
+from .layout import Layout
+from .loading import loading
+from .parameters import allocated, elements
+from .ranks import Ranks, per_node, ranks
+from .storage import dtype_bytes
+
+if TYPE_CHECKING:
+    from ..job import Job
+    from .parameter import Parameter
+
+
+def buffered(job: Job) -> bool:
+    """Whether gradients go into one buffer: under Megatron, and where DeepSpeed accumulates those of bf16 in float32.
+
+    DeepSpeed takes its BF16_Optimizer at stage 0, and at stage 1 without offload (runtime/engine.py
+    `_do_optimizer_sanity_check`, 0.18.2).
+    """
+    zero = job.parallelism.zero
+    if zero is None:
+        return False
+    if zero.library == "megatron":
+        return True
+    fits = zero.stage == 0 or (zero.stage == 1 and zero.offload_optimizer.device == "none")
+    brain = "bfloat16" in (job.weights.dtype, job.precision.autocast)
+    return fits and brain and job.precision.master_weights and job.precision.gradients == "float32"
+
+
+def buffer_layout(job: Job, found: tuple[Parameter, ...]) -> Layout:
+    """The Layout with a gradient buffer. N data-parallel ranks, T trainable elements on the rank.
+
+    gradients   a buffer of T elements in the reduce dtype, there before the first step and never freed. Megatron's
+                weight gradient matmul adds into it (`gradient_accumulation_fusion`); DeepSpeed adds each tensor's
+                16-bit gradient and frees it (`immediate_grad_update`), so that one of them exists
+    optimizer   fp32 masters and states of T/N elements; of T under Megatron without its distributed optimizer
+                (stage 0), while DeepSpeed divides them at either stage
+    The optimizer reads its part of the buffer in place, and gathers into the weights' own storage: neither step nor
+    gather takes more.
+    """
+    zero = job.parallelism.zero
+    assert zero is not None
+    fused = zero.library == "megatron"
+    trained = [item for item in found if item.trainable]
+    over = ranks(job) if zero.stage or not fused else Ranks(1, 1)
+    share = over.elements(trained)
+    spec = optimizer.of_job(job)
+    items = [optimizer.Item((share,), 1, "float32", flat=True)] if share else []
+    states = optimizer.states(items, spec, job)
+    away = zero.offload_optimizer.device != "none"
+    in_hand = 0 if fused else max((item.size * int(item.element_bytes) for item in trained), default=0)
+    built = Layout(
+        weights=allocated(item for item in found if item.part in ("base", "buffer")),
+        adapter=allocated(item for item in found if item.part in ("adapter", "copy")),
+        optimizer=0 if away else states.allocated + 4 * share,
+        host=per_node(job) * (4 * share + states.raw if away else states.host),
+        gradients=int(sum(item.elements * dtype_bytes(gradient_dtype(item, job)) for item in trained)),
+        trainable=elements(trained),
+        buffers=in_hand,
+        load=loading(found, job),
+        accumulating=True,
+    )
+    built.terms = [
+        *derivation.weights(found),
+        *derivation.gradients(trained, job),
+        *derivation.optimizer(items, spec, states, job, masters=4 * share, ranks=over.dense),
+    ]
+    if in_hand:
+        built.terms.append(Term("buffers", "the largest 16-bit gradient before it is added", in_hand))
+    return built

@@ -1,0 +1,92 @@
+"""Engines that give the KV cache a share of the memory that is left: TGI, TensorRT-LLM, LMDeploy."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from ..units import bytes_text
+from .estimate import Estimate, Term
+from .inference_assumptions import inference_assumptions
+from .pool import pooled, rank
+
+if TYPE_CHECKING:
+    from ..hardware.gpu import Gpu
+    from ..job import Job
+    from ..models.model import Model
+    from .pool import Rank
+
+
+def engine_name(engine: str) -> str | None:
+    """The engine of `pools.json` that a spelling means; None for one that is not in it."""
+    name = _table()["spellings"].get(engine.lower(), engine.lower())
+    return name if name in _table()["engines"] else None
+
+
+def estimate_pool(job: Job, model: Model, gpu: Gpu | None, engine: str) -> Estimate:
+    """The Estimate of one rank of an engine of `pools.json`.
+
+    free = card - CUDA context, kernels and NCCL
+    cache = share x card - (card - free) - weights - step         (TGI)
+            share x (free - weights - step)                       (TensorRT-LLM)
+            share x (free - weights)                              (LMDeploy, which meets the step with what is left)
+
+    `step` is the activations and logits of `max_num_batched_tokens` tokens and `max_num_seqs` requests.
+    `inference.gpu_memory_utilization` is the engine's own share (TGI's cuda memory fraction times its wiggle room,
+    `free_gpu_memory_fraction`, `cache_max_entry_count`). Blocks are whole. `refusal` is that nothing is left, for TGI
+    that the cache cannot hold the tokens of the step.
+    """
+    row, given = _table()["engines"][engine], job.inference
+    assert given is not None
+    asked = {
+        "inference.gpu_memory_utilization": (given.gpu_memory_utilization, row["share"]),
+        "inference.max_num_batched_tokens": (given.max_num_batched_tokens, row["tokens"]),
+        "inference.max_num_seqs": (given.max_num_seqs, row["requests"]),
+    }
+    share, tokens, requests = (default if stated is None else stated for stated, default in asked.values())
+    held = rank(job, model, gpu, int(tokens), min(int(requests), int(tokens)))
+    defaulted = [(path, str(default)) for path, (stated, default) in asked.items() if stated is None]
+    told = inference_assumptions(job, model, defaulted, given.version or row["name"])
+    if gpu is None:
+        return pooled(job, model, gpu, held, None, assumptions=told)
+    block = row["block"] * held.token
+    pool, most = (_pool(row["of"], share, held, card) for card in (gpu.usable, gpu.total))
+    pool -= pool % block if block else 0
+    least = int(tokens) * held.token if row["of"] == "total" else 1
+    refusal = _refusal(held, pool, least)
+    term = Term("kv_cache", f"{share:g} of {_SHARED[row['of']]}", max(0, pool), row["source"])
+    return pooled(job, model, gpu, held, pool, refusal=refusal, cannot=most < least, terms=(term,), assumptions=told)
+
+
+_SHARED = {
+    "total": "the card, less what the warm-up holds",
+    "run": "what a run leaves free",
+    "weights": "what the weights leave free",
+}
+
+
+def _pool(of: str, share: float, held: Rank, card: int) -> int:
+    outside = held.overhead.total
+    step = held.activations + held.logits
+    resident = held.weights + held.workspace
+    if of == "total":
+        return round(share * card) - outside - resident - step
+    left = card - outside - resident
+    return round(share * (left - step)) if of == "run" else round(share * left)
+
+
+def _refusal(held: Rank, pool: int, least: int) -> str | None:
+    if pool >= least:
+        return None
+    if pool <= 0:
+        return f"nothing is left for the KV cache beside weights of {bytes_text(held.weights)}"
+    return f"the KV cache of {bytes_text(pool)} does not hold the {bytes_text(least)} of one prefill step"
+
+
+@cache
+def _table() -> dict[str, Any]:
+    with open(os.path.join(os.path.dirname(__file__), "pools.json"), encoding="utf-8") as stream:
+        table: dict[str, Any] = json.load(stream)
+    return table

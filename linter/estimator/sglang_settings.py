@@ -1,0 +1,90 @@
+"""What SGLang does with the arguments nobody gave: its static share and the size of a prefill step."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..units import MIB
+from .versions import older
+
+if TYPE_CHECKING:
+    from ..hardware.gpu import Gpu
+    from ..job import Job
+
+_KEPT_ON_LARGE_CARDS = 10240
+"""MiB that the formula leaves at least on cards of more than 60 GiB."""
+
+
+class Share(NamedTuple):
+    """`fraction` of the memory found free before the weights; `chunk` tokens of one prefill step; what is defaulted."""
+
+    fraction: float
+    chunk: int
+    defaulted: tuple[tuple[str, str], ...]
+
+
+def share(job: Job, gpu: Gpu | None) -> Share:
+    """`mem_fraction_static` and `chunked_prefill_size`, stated or by version, card and ranks (`sglang.json`).
+
+    An unknown card gets 0.88 and 4,096 tokens, as where SGLang cannot ask for its size.
+    """
+    given = job.inference
+    assert given is not None
+    row = profile(given.version or job.versions.get("sglang"))
+    total = gpu.total / MIB if gpu is not None else None
+    defaulted = []
+    chunk = given.max_num_batched_tokens
+    if chunk is None:
+        chunk = int(_below(row["chunks"], total)[1]) if total is not None else 4096
+        defaulted.append(("inference.max_num_batched_tokens", str(chunk)))
+    fraction = given.gpu_memory_utilization
+    if fraction is None:
+        fraction = _fraction(row, job, total, chunk) if total is not None else 0.88
+        defaulted.append(("inference.gpu_memory_utilization", str(fraction)))
+    return Share(fraction, chunk, tuple(defaulted))
+
+
+def profile(version: str | None) -> dict[str, Any]:
+    """The row of `sglang.json` for a version; the newest for an unstated one."""
+    rows: list[dict[str, Any]] = _table()["profiles"]
+    return rows[-1] if version is None else [row for row in rows if not older(version, row["since"])][-1]
+
+
+def _fraction(row: dict[str, Any], job: Job, total: float, chunk: int) -> float:
+    plan = job.parallelism
+    ranks = plan.tensor * plan.pipeline
+    if row["rule"] == "ranks":
+        return _by_ranks(row, ranks, total)
+    if row["rule"] == "reserve":
+        _, base, each = _below(row["reserve"], total)
+        return round((total - base - each * ranks) / total, 3)
+    given = job.inference
+    eager = given is not None and given.enforce_eager
+    batch = 0 if eager else _below(row["graphs"], total)[1 if plan.tensor < 4 else 2]
+    reserve = 512 + 1.5 * max(chunk, 2048) + 128 * ranks + 2 * batch
+    if total > 60 * 1024:
+        reserve = max(reserve, _KEPT_ON_LARGE_CARDS)
+    return round((total - reserve) / total, 3)
+
+
+def _by_ranks(row: dict[str, Any], ranks: int, total: float) -> float:
+    fraction: float = next(part for least, part in row["shares"] if ranks >= least) if total <= 81920 else 0.88
+    if row["largest"] and total > row["largest"][0]:
+        return float(row["largest"][1])
+    if total > 96 * 1024:
+        return min(fraction + 48 * 1024 * (1 - fraction) / total, (total - 18 * 1024) / total)
+    return fraction
+
+
+def _below(rows: list[list[float]], total: float) -> list[float]:
+    return next(row for row in rows if row[0] is None or total < row[0])
+
+
+@cache
+def _table() -> dict[str, Any]:
+    with open(os.path.join(os.path.dirname(__file__), "sglang.json"), encoding="utf-8") as stream:
+        table: dict[str, Any] = json.load(stream)
+    return table

@@ -1,0 +1,103 @@
+"""What vLLM holds beside the checkpoint's weights: absorbed latent projections, and experts padded for their kernel."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from .division import expert_tensor
+from .kv_cache import fullest_stage
+from .parameters import effective_quantization
+from .storage import packed_pieces
+from .versions import older
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..hardware.gpu import Gpu
+    from ..job import Job
+    from ..models.model import Model
+    from .parameters import Parameter
+
+LATENT_SOURCE = "vllm/model_executor/layers/attention/mla_attention.py process_weights_after_loading"
+PADDING_SOURCE = "vllm fused_moe/oracle/mxfp4.py mxfp4_round_up_hidden_size_and_intermediate_size"
+
+_CACHE_ALIGNMENT = 256
+"""Bytes to which 0.7.2 and 0.7.3 align the latent of one token (worker/cache_engine.py `_align_cache`)."""
+
+_INDEX_SCALE = 4
+"""Bytes of the scale beside each 128 fp8 elements of an indexer's key (models/deepseek_v2.py)."""
+
+_SPARSE_FP8 = 656
+"""Bytes of a token's fp8 latent under sparse attention: 512 fp8, 4 scales, 64 of 16 bits (`fp8_ds_mla`)."""
+
+
+def latent_copies(job: Job, model: Model, version: str | None, element: float) -> int:
+    """Bytes on one rank of what latent attention multiplies with instead of the up-projections, for the whole stage.
+
+    H heads of the rank, L latent, N and R the two parts of a query's head, V of a value's, Q the query latent or h:
+    before 0.8 the products W_Q W_UK (Q H L), W_UV W_O (H L h) and W_QR (Q H R), in the weights' fp8 or 16 bits
+    (0.7.2 attention/backends/mla/utils.py); since then W_UK and W_UV, H L (N + V) in 16 bits, views of weights that
+    are not quantised.
+    """
+    shape = model.shape
+    if not shape.kv_lora_rank or older(version, "0.7.0"):
+        return 0
+    heads = -(-shape.heads // job.parallelism.tensor)
+    quantization = effective_quantization(job, model)
+    up = heads * shape.kv_lora_rank * (shape.qk_nope_head_dim + shape.v_head_dim)
+    if not older(version, "0.8.0"):
+        layer = element * up if quantization is not None else 0.0
+    else:
+        queries = _query_width(model)
+        width = 1.0 if quantization is not None and quantization.method == "fp8" else element
+        absorbed = queries * heads * shape.kv_lora_rank + heads * shape.kv_lora_rank * shape.hidden
+        layer = width * absorbed + element * queries * heads * shape.qk_rope_head_dim
+        if quantization is not None:
+            layer += element * up
+    return fullest_stage([round(layer)] * shape.layers, job.parallelism.pipeline)
+
+
+def _query_width(model: Model) -> int:
+    """Input features of the queries' up-projection: the query latent's, or the hidden size without one."""
+    found = (tensor.shape[1] for tensor in model.tensors if tensor.leaf == "q_b_proj" and len(tensor.shape) == 2)
+    return next(found, model.shape.hidden)
+
+
+def cached_latent(model: Model, latent: int, index: int, element: float, version: str | None) -> float:
+    """Bytes of one layer and token for `latent` cached elements and, beside them, `index` of a sparse indexer's key.
+
+    An indexer's key is fp8 with its scales, whatever the cache's dtype.
+    """
+    size = latent * element
+    if not older(version, "0.7.2") and older(version, "0.8.0"):
+        size = -(-size // _CACHE_ALIGNMENT) * _CACHE_ALIGNMENT
+    if model.shape.index_head_dim and element == 1 and model.shape.kv_lora_rank == 512:
+        size = _SPARSE_FP8
+    return size + index + index // 128 * _INDEX_SCALE
+
+
+def expert_padding(found: Iterable[Parameter], job: Job, model: Model, gpu: Gpu | None) -> int:
+    """Bytes that padding MXFP4 experts for their kernel adds on one rank.
+
+    Rows of (intermediate, hidden) multiples: Marlin 128 and 256 (every NVIDIA card but those below), TensorRT-LLM's
+    kernels 128 and 256 (compute capability 10), Triton's 64 and none (9.0). 0 for other methods and unknown cards.
+    """
+    quantization = effective_quantization(job, model)
+    if quantization is None or quantization.method != "mxfp4" or gpu is None or gpu.compute_capability is None:
+        return 0
+    inner_step, hidden_step = (64, 1) if gpu.compute_capability == 9.0 else (128, 256)
+    shape = model.shape
+    inner = _up(-(-shape.moe_intermediate // expert_tensor(job)), inner_step)
+    hidden = _up(shape.hidden, hidden_step)
+    added = 0
+    for item in found:
+        if item.packed and len(item.shape) == 3:
+            matrices = 2 if item.role == "expert_gate_up" and shape.mlp == "gated" else 1
+            whole = (item.shape[0], matrices * inner, hidden)
+            added += item.copies * (sum(packed_pieces(whole, quantization)) - sum(item.pieces))
+    return max(0, added)
+
+
+def _up(size: int, multiple: int) -> int:
+    return math.ceil(size / multiple) * multiple

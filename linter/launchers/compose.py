@@ -1,0 +1,116 @@
+"""Docker Compose (compose-spec: `services`, `deploy.resources.reservations.devices`, `shm_size`)."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ..formats.coercion import as_integer
+from .container import Container, environment, jobs_of_container, split_command
+from .container import versions as image_versions
+from .jobs import jobs_of_commands
+from .launch import Launch, Launcher, Resources, Started
+from .quantities import size
+from .shell import Command
+
+if TYPE_CHECKING:
+    from ..formats.format import Problem, Project
+    from ..source.document import Document
+    from ..source.node import Node
+    from .shell import Word
+
+NAME = "docker_compose"
+_DEFAULT = re.compile(r"\$\{([A-Za-z_]\w*)(?::?-([^}]*))?\}|\$([A-Za-z_]\w*)")
+
+
+def recognise(document: Document) -> bool:
+    """`services`, each a mapping with an image or a build."""
+    services = document.root.get("services")
+    if services is None or not services.is_mapping:
+        return False
+    return any(
+        entry.value.is_mapping and set(entry.value.keys()) & {"image", "build", "extends", "command"}
+        for entry in services.entries()
+    )
+
+
+def launches(document: Document, project: Project) -> Started:
+    """The jobs of every service."""
+    found: list[Launch] = []
+    problems: list[Problem] = []
+    services = document.root.get("services")
+    for entry in services.entries() if services is not None else ():
+        service = entry.value
+        if not service.is_mapping:
+            continue
+        resources = Resources()
+        _read_resources(service, document, resources)
+        started = _jobs(service, document, project, resources, f"service {entry.key.value}")
+        found += started.launches
+        problems += started.problems
+    return Started(found, problems, "" if found else "starts no program that gpulint knows")
+
+
+def _jobs(service: Node, document: Document, project: Project, resources: Resources, part: str) -> Started:
+    image = service.get("image")
+    name = _filled(str(image.value)) if image is not None and image.is_scalar else ""
+    variables = environment(_environment(service, document))
+    entrypoint = split_command(document, service.get("entrypoint"))
+    command = split_command(document, service.get("command")) or []
+    if entrypoint is None:
+        container = Container(name, None, (), variables)
+        words = [*_entry_words(container, command), *command]
+    else:
+        words = [*entrypoint, *command]
+    if not words:
+        return jobs_of_container(Container(name, None, (), variables), document, project, resources, part)
+    filled = tuple(_with_default(word) for word in words)
+    return jobs_of_commands([Command(filled, variables)], document, project, resources, part, image_versions(name))
+
+
+def _entry_words(container: Container, command: list[Word]) -> list[Word]:
+    from .container import entrypoint
+    from .shell import Word
+
+    at = command[0].at[:1] if command and command[0].at else (0,)
+    return [Word(text, at * len(text)) for text in entrypoint(container.image)]
+
+
+def _filled(text: str) -> str:
+    """A text with the defaults of its variables: `${TAG:-latest}`."""
+    return _DEFAULT.sub(lambda match: match[2] if match[2] is not None else match[0], text)
+
+
+def _with_default(word: Word) -> Word:
+    text = _filled(word.text)
+    if text == word.text:
+        return word
+    at = (word.at + word.at[-1:] * len(text))[: len(text)]
+    return word._replace(text=text, at=at, known="$" not in text)
+
+
+def _environment(service: Node, document: Document) -> list[tuple[str, Document, Node]]:
+    """Variables written as a mapping; those written as a list of NAME=value are left out."""
+    section = service.get("environment")
+    if section is None or not section.is_mapping:
+        return []
+    return [(str(entry.key.value), document, entry.value) for entry in section.entries()]
+
+
+def _read_resources(service: Node, document: Document, resources: Resources) -> None:
+    devices = service.find("deploy.resources.reservations.devices")
+    for device in devices.value.items() if devices else ():
+        if not device.is_mapping:
+            continue
+        count, ids = device.entry("count"), device.get("device_ids")
+        if count is not None:
+            number = as_integer(count.value.value)
+            resources.state("gpus_per_node", number or None, document.path, "devices.count", count.value.span)
+        elif ids is not None and ids.items():
+            resources.state("gpus_per_node", len(ids.items()), document.path, "devices.device_ids", ids.span)
+    shared = service.entry("shm_size")
+    if shared is not None:
+        resources.state("shared_memory", size(shared.value.value), document.path, "shm_size", shared.value.span)
+
+
+LAUNCHER = Launcher(NAME, "Docker Compose file", "compose-spec 2025", recognise, launches)

@@ -1,0 +1,50 @@
+"""One gradient buffer: Megatron's distributed optimizer, DeepSpeed's BF16_Optimizer."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpulint.estimator.instant import Instant
+from gpulint.estimator.layout import layout
+from gpulint.job import Hardware, Job, Offload, Optimizer, Parallelism, Precision, Weights, Zero
+
+
+def job(gpus=8, gradients="float32", **zero):
+    return Job(
+        model="test",
+        weights=Weights("bfloat16"),
+        precision=Precision(gradients=gradients, master_weights=True),
+        optimizer=Optimizer("adamw_torch_fused"),
+        hardware=Hardware(gpus=gpus),
+        parallelism=Parallelism(zero=Zero(**zero)),
+    )
+
+
+def each(plan, model):
+    return (plan.weights + plan.gradient_bytes(0) + plan.optimizer) / model.parameters
+
+
+@pytest.mark.parametrize(
+    ("gradients", "stage", "expected"),
+    [("float32", 1, 2 + 4 + 12 / 8), ("bfloat16", 1, 2 + 2 + 12 / 8), ("float32", 0, 2 + 4 + 12)],
+)
+def test_megatron_s_theoretical_bytes_a_parameter(llama_8b, gradients, stage, expected):
+    """6 + 12/d B with the distributed optimizer, 18 B without (Megatron-LM docs, distributed optimizer)."""
+    plan = layout(job(gradients=gradients, stage=stage, library="megatron"), llama_8b)
+    assert each(plan, llama_8b) == pytest.approx(expected, rel=1e-4)
+    assert plan.step_gradients == plan.step_optimizer == plan.step_buffers == 0
+    assert plan.buffer_bytes(Instant("backward", 0, 0, plan.trainable, 0)) == 0
+
+
+@pytest.mark.parametrize("stage", [0, 1])
+def test_deepspeed_with_float32_accumulation_over_bf16_divides_the_states_at_stage_0_too(llama_8b, stage):
+    """The partition is taken over the data-parallel group whatever the stage says, the gradients are whole."""
+    plan = layout(job(stage=stage), llama_8b)
+    assert each(plan, llama_8b) == pytest.approx(2 + 4 + 12 / 8, rel=1e-4)
+    assert plan.buffers == 2 * 128256 * 4096
+
+
+def test_offload_keeps_zero_s_own_optimizer(llama_8b):
+    plan = layout(job(stage=1, offload_optimizer=Offload("cpu")), llama_8b)
+    assert plan.buffers == 4 * 128256 * 4096
+    assert plan.optimizer == 0

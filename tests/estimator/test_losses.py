@@ -1,0 +1,129 @@
+"""The vocabulary-wide tensors of each loss and release, against arithmetic done by hand.
+
+TV is tokens x vocabulary. A checkpointed model with a large vocabulary has its peak at the loss.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from gpulint.estimator.activations import instants
+from gpulint.estimator.pieces import lengths
+from gpulint.estimator.release import release
+from gpulint.estimator.setting import Setting
+from gpulint.job import Job, Loss, Precision, Weights
+
+B, S, V = 2, 256, 128256
+TV = B * S * V
+
+
+def logits(model, phase, model_type="llama", **fields) -> int:
+    """The most bytes of vocabulary-wide tensors alive at once in a phase."""
+    fields.setdefault("weights", Weights("bfloat16"))
+    job = Job(micro_batch_size=B, sequence_length=S, activation_checkpointing="full", **fields)
+    found = instants(job, model._replace(model_type=model_type))
+    return max(item.logits for item in found if item.phase == phase)
+
+
+@pytest.mark.parametrize(
+    ("version", "model_type", "bytes_per_element"),
+    [
+        ("5.0", "llama", 2 + 4 + 4),  # 16-bit logits, their float32 copy, log-probabilities
+        ("4.48.1", "llama", 2 + 4 + 4 + 4),  # and a shifted float32 copy
+        ("4.45.2", "llama", 4 + 4 + 4),  # the model made them float32 itself
+        ("4.47.1", "mistral", 4 + 4 + 4),  # and mistral went on with that to 4.47
+        ("4.48.1", "persimmon", 2 + 2 + 2),  # never float32: logits, shifted copy, log-probabilities
+        ("4.49.0", "persimmon", 2 + 4 + 4),
+    ],
+)
+def test_the_loss_of_each_release(llama_8b, version, model_type, bytes_per_element):
+    versions = {"transformers": version}
+    assert logits(llama_8b, "loss", model_type, versions=versions) == bytes_per_element * TV
+
+
+def test_autocast_widens_a_narrow_family_in_the_loss_itself(llama_8b):
+    fields = {"versions": {"transformers": "4.48.1"}, "precision": Precision("bfloat16")}
+    assert logits(llama_8b, "loss", "persimmon", **fields) == (2 + 2 + 4 + 4) * TV
+
+
+def test_a_kernel_in_the_place_of_torchs_overwrites_what_it_is_given(llama_8b):
+    fields = {"versions": {"transformers": "4.48.1"}, "loss": Loss("unsloth_cross_entropy")}
+    assert logits(llama_8b, "loss", **fields) == (2 + 4 + 4) * TV
+    assert logits(llama_8b, "backward", **fields) == (4 + 4) * TV  # its gradient, spread over zeros
+
+
+def test_the_returned_logits_are_copied_to_float32_under_autocast(llama_8b):
+    fields = {"precision": Precision("bfloat16"), "loss": Loss("liger_cross_entropy")}
+    job = Job(micro_batch_size=B, sequence_length=S, weights=Weights("bfloat16"), **fields)
+    without = Job(micro_batch_size=B, sequence_length=S, weights=Weights("bfloat16"), loss=fields["loss"])
+    peaks = [max(i.activations + i.logits for i in instants(j, llama_8b) if i.phase == "loss") for j in (job, without)]
+    assert peaks[0] - peaks[1] >= 3 * TV
+
+
+def test_compiled_it_keeps_the_logits_and_two_numbers_a_row(llama_8b):
+    assert logits(llama_8b, "loss", compile=True) == 2 * TV
+    assert logits(llama_8b, "backward", compile=True) == (2 + 2) * TV
+
+
+PIECE = 64
+QUARTER = PIECE * V
+
+
+def test_pieces_of_the_logits(llama_8b):
+    """torchtune's: eight pieces of 64 rows, each upcast in its turn; every piece keeps its log-probabilities."""
+    loss = Loss("chunked", PIECE, "pieces", upcast="loss")
+    assert logits(llama_8b, "loss", loss=loss) == 2 * TV + 4 * TV + 4 * QUARTER
+
+
+def test_pieces_that_are_compiled_keep_no_log_probabilities(llama_8b):
+    loss = Loss("chunked", PIECE, "pieces", compiled=True)
+    assert logits(llama_8b, "loss", loss=loss) == 2 * TV
+    assert logits(llama_8b, "backward", loss=loss) == 2 * TV + 2 * QUARTER  # a piece goes as its gradient is made
+
+
+def test_whole_logits_taken_apart_are_put_together_again(llama_8b):
+    """axolotl's: the logits, the gradients of all pieces, and their concatenation."""
+    loss = Loss("chunked", PIECE, "whole", compiled=True)
+    assert logits(llama_8b, "loss", loss=loss) == 2 * TV
+    assert logits(llama_8b, "backward", loss=loss) == (2 + 2) * TV
+
+
+def test_never_upcast(llama_8b):
+    """LitGPT's: cross entropy of 16-bit pieces."""
+    loss = Loss("chunked", PIECE, "pieces", upcast="never")
+    assert logits(llama_8b, "loss", loss=loss) == (2 + 2) * TV
+
+
+def test_a_loop_that_names_the_logits_holds_two_steps_of_them(llama_8b):
+    loss = Loss("chunked", PIECE, "pieces", upcast="never", kept=True)
+    plain = Loss("chunked", PIECE, "pieces", upcast="never")
+    assert logits(llama_8b, "forward", loss=loss) == logits(llama_8b, "forward", loss=plain) + 2 * TV
+    assert logits(llama_8b, "backward", loss=loss) >= logits(llama_8b, "backward", loss=plain) + TV
+
+
+def test_one_piece_at_a_time(llama_8b):
+    """torchtitan's: at a piece's head the gradients of its logits and of its hidden states, beside the head's two."""
+    job = Job(micro_batch_size=B, sequence_length=S, weights=Weights("bfloat16"), activation_checkpointing="full")
+    job.loss = Loss("chunked", PIECE, "passes")
+    once = max(i.activations + i.logits for i in instants(job, llama_8b) if i.phase == "loss")
+    job.loss = Loss("chunked", 2 * PIECE, "passes")
+    twice = max(i.activations + i.logits for i in instants(job, llama_8b) if i.phase == "loss")
+    assert twice - once == 2 * QUARTER + 2 * PIECE * 4096
+    assert once < 2 * 2 * V * 4096 + 3 * QUARTER + 100 * B * S * 4096
+
+
+def test_the_last_piece_is_what_is_left(llama_8b):
+    job = Job(micro_batch_size=1, sequence_length=100, weights=Weights("bfloat16"), loss=Loss("chunked", 32, "pieces"))
+    assert lengths(100, Setting(job, llama_8b)) == [32, 32, 32, 4]
+
+
+class TestRelease:
+    def test_an_unstated_version_is_the_newest(self):
+        assert release(Job(), "gpt_bigcode") == release(Job(versions={"transformers": "5.23"}), "gpt_bigcode")
+
+    def test_gpt_bigcode_caches_keys_in_training_until_4_53(self, llama_8b):
+        """The cache is a view of the projection: for every layer q, k and v stay alive beside the checkpoint."""
+        old, new = Job(versions={"transformers": "4.52.4"}), Job(versions={"transformers": "4.53.0"})
+        assert release(old, "gpt_bigcode").caches
+        assert not release(old, "gpt2").caches
+        assert not release(new, "gpt_bigcode").caches

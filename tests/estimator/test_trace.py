@@ -1,0 +1,76 @@
+"""The requests of a micro step."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpulint.estimator.activations import layer_kinds, replay
+from gpulint.estimator.setting import Setting
+from gpulint.estimator.trace import Recorder, Trace, trace
+from gpulint.job import Job
+from gpulint.models.resolve import resolve
+
+MODELS = ("gpt2-xl", "meta-llama/Llama-2-7b-hf", "google/gemma-2-9b")
+
+
+def job_of(model: str, checkpointing: str = "none") -> Job:
+    return Job.validate(
+        {
+            "model": model,
+            "weights": {"dtype": "bfloat16"},
+            "micro_batch_size": 2,
+            "sequence_length": 512,
+            "activation_checkpointing": checkpointing,
+        }
+    )
+
+
+def peak(found: Trace) -> int:
+    """The most bytes alive at once; gradients leave where they are handed over."""
+    alive = most = 0
+    for event in found.events:
+        alive += found.sizes[event] if event >= 0 else -found.sizes[~event]
+        most = max(most, alive)
+    assert alive == 0
+    return most
+
+
+@pytest.mark.parametrize("checkpointing", ["none", "full"])
+@pytest.mark.parametrize("model", MODELS)
+def test_every_request_is_freed_once(model, checkpointing):
+    found = trace(job_of(model, checkpointing), resolve(model))
+    requested = [event for event in found.events if event >= 0]
+    freed = [~event for event in found.events if event < 0]
+    assert sorted(requested) == sorted(freed) == list(range(len(found.sizes)))
+    place = {event: index for index, event in enumerate(found.events)}
+    assert all(place[number] < place[~number] for number in requested)
+
+
+@pytest.mark.parametrize("checkpointing", ["none", "full"])
+def test_layers_put_in_place_hold_what_layers_that_are_run_hold(checkpointing):
+    """Of equal layers all are run on the tape, and its peak compared with that of the unfolded trace."""
+    model = resolve("gpt2-xl")
+    job = job_of("gpt2-xl", checkpointing)
+    s = Setting(job, model)
+    assert len(layer_kinds(s)[0]) < s.layers
+    tape = s.prepared(Recorder())
+    replay(s, list(range(s.layers)), tape)
+    found = trace(job, model)
+    alive = most = 0
+    for _, events in tape.runs:
+        for event in events:
+            size = tape.sizes[event if event >= 0 else ~event]
+            if size > 1 << 20:
+                alive += size if event >= 0 else -size
+                most = max(most, alive)
+    assert peak(found) == most
+    assert len(found.gradients) == sum(1 for number in tape.handed if tape.sizes[number] > 1 << 20)
+
+
+def test_inputs_that_stay_are_freed_last():
+    model = resolve("meta-llama/Llama-2-7b-hf")
+    job = job_of("meta-llama/Llama-2-7b-hf", "full")
+    usual, staying = trace(job, model), trace(job, model, inputs_stay=True)
+    hidden = 2 * 512 * 4096 * 2
+    assert peak(staying) >= peak(usual)
+    assert peak(staying) >= 2 * (model.shape.layers - 1) * hidden

@@ -1,0 +1,108 @@
+"""What vLLM makes of the weights: latent projections and padded experts, and how it stores a latent token."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpulint.estimator.inference import estimate_inference
+from gpulint.hardware.catalogue import find
+from gpulint.job import Job
+from gpulint.models.resolve import resolve
+
+LATENT = {
+    "model_type": "deepseek_v2",
+    "hidden_size": 2048,
+    "intermediate_size": 8192,
+    "moe_intermediate_size": 1408,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 16,
+    "n_routed_experts": 8,
+    "n_shared_experts": 2,
+    "num_experts_per_tok": 2,
+    "first_k_dense_replace": 1,
+    "kv_lora_rank": 512,
+    "q_lora_rank": None,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "vocab_size": 102400,
+    "max_position_embeddings": 4096,
+    "torch_dtype": "bfloat16",
+}
+GPT_OSS = {
+    "model_type": "gpt_oss",
+    "hidden_size": 2880,
+    "intermediate_size": 2880,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "head_dim": 64,
+    "num_local_experts": 32,
+    "num_experts_per_tok": 4,
+    "vocab_size": 201088,
+    "max_position_embeddings": 131072,
+    "quantization_config": {"quant_method": "mxfp4"},
+}
+
+
+def estimate(config, gpu="h100-80gb", tensor=1, **fields):
+    plan = Job.validate(
+        {
+            "kind": "inference",
+            "parallelism": {"tensor": tensor, **fields.pop("parallelism", {})},
+            "hardware": {"gpus": tensor},
+            "inference": {"engine": "vllm", "max_model_len": 4096, **fields},
+        }
+    )
+    return estimate_inference(plan, resolve(config), find(gpu))
+
+
+def weights(*args, **fields):
+    return estimate(*args, **fields).components["weights"]
+
+
+def test_the_first_latent_attention_multiplied_absorbed_projections():
+    """Four layers of 16 heads: W_Q W_UK, W_UV W_O and W_QR in 16 bits."""
+    absorbed = 2048 * 16 * 512 + 16 * 512 * 2048 + 2048 * 16 * 64
+    plain = weights(LATENT, version="0.8.4")
+    assert weights(LATENT, version="0.7.2") - plain == 4 * 2 * absorbed
+    assert weights(LATENT, version="0.28.0") == plain
+
+
+def test_quantised_latent_attention_keeps_unpacked_up_projections():
+    """Both versions hold kv_b_proj packed; W_UK and W_UV of 16 heads beside it in 16 bits."""
+    packed = {**LATENT, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
+    terms = {term.size for term in estimate(packed, version="0.8.4").terms if "absorbed" in term.formula}
+    assert terms == {4 * 2 * 16 * 512 * 256}
+
+
+def test_ranks_share_the_up_projections_of_latent_attention():
+    """kv_b_proj 4096 x 512 and the queries' 3072 x 2048 are halved; the down-projection to 576 is not."""
+    one, two = (weights(LATENT, tensor=tensor, version="0.8.4") for tensor in (1, 2))
+    whole = 4 * 2 * 576 * 2048
+    assert one / 2 < two < one / 2 + whole
+
+
+@pytest.mark.parametrize(("version", "elements"), [("0.7.1", 576), ("0.7.2", 640), ("0.8.4", 576)])
+def test_a_latent_token_was_aligned_to_256_bytes(version, elements):
+    """27 layers x 1,280 B were read from a log of 0.7.2; here 4 layers."""
+    assert estimate(LATENT, version=version).kv_cache.bytes_per_token == 4 * 2 * elements
+
+
+def test_marlin_pads_mxfp4_experts_and_triton_does_not_here():
+    """2,880 becomes 2,944 and 3,072: 32 experts x 2 layers x 3 matrices, 4 bits and a scale for each 32."""
+    added = 2 * 32 * 3 * (2944 * 3072 - 2880 * 2880) * 17 // 32
+    assert weights(GPT_OSS, gpu="a100-80gb") - weights(GPT_OSS, gpu="h100-80gb") == added
+
+
+def test_expert_parallel_ranks_hold_whole_experts():
+    """Eight experts over four ranks are two whole ones, as many bytes as a quarter of each."""
+    shared, whole = (weights(LATENT, tensor=4, version="0.8.4", parallelism={"expert": expert}) for expert in (1, 4))
+    assert whole == pytest.approx(shared, rel=1e-3)
+
+
+def test_all_of_a_card_is_never_free():
+    found = estimate(LATENT, gpu_memory_utilization=1.0)
+    assert found.verdict == "exceeds"
+    assert "free" in found.refusal
