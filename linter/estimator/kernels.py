@@ -163,6 +163,8 @@ def efficient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -
 def _float_mask(tape: Tape, mask: Tensor | None, e: int, at: Heads) -> Tensor | None:
     if mask is None:
         return None
+    if mask.e > 1:
+        return to(mask, e)
     bias = tape.new(at.batch * at.length * at.length, e)
     return tape.new(at.batch * at.length * up_to(at.length, 8), e) if at.length % 8 else bias
 
