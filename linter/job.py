@@ -58,6 +58,8 @@ class Adapter:
     `dtype` None is what PEFT chooses (float32 with `autocast_adapter_dtype`, over 16-bit or 4-bit bases).
     `prepare_kbit` is PEFT's `prepare_model_for_kbit_training`: norms, embeddings and head become float32;
     `prepared_head` is the dtype to which a trainer then takes embeddings and head back (TRL up to 0.19: bfloat16).
+    `exclude` is PEFT's `exclude_modules` (name suffixes, or a regular expression), `parameters` its
+    `target_parameters`: suffixes of parameters that are adapted as such (`mlp.experts.gate_up_proj`).
     """
 
     type: str = "lora"
@@ -71,6 +73,8 @@ class Adapter:
     prepared_head: Dtype | None = None
     layers: list[int] | None = None
     rank_pattern: dict[str, int] = field(default_factory=dict)
+    exclude: list[str] | str | None = None
+    parameters: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)

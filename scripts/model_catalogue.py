@@ -73,13 +73,13 @@ def completed(source: Rows, additions: Rows, corrections: Rows) -> Rows:
         if "like" in change:
             other = source[change["like"]]
             row.update({key: other[key] for key in ("config", "auto_class") if key in other})
-        config = {key: value for key, value in {**row["config"], **change.get("set", {})}.items()}
+        config = {**row["config"], **change.get("set", {})}
         row["config"] = {key: value for key, value in config.items() if key not in change.get("drop", ())}
         row.pop("parameters", None)
         if "torch_dtype" in change:
             row["torch_dtype"] = change["torch_dtype"]
     for name, row in additions.items():
-        rows[name] = _added(name, row, rows, additions)
+        rows[name] = _added(row, rows, additions)
     for name, row in rows.items():
         row["config"] = stored_as(name, row)
     for name, change in corrections["rows"].items():
@@ -90,10 +90,10 @@ def completed(source: Rows, additions: Rows, corrections: Rows) -> Rows:
     return rows
 
 
-def _added(name: str, row: Rows, rows: Rows, additions: Rows) -> Rows:
+def _added(row: Rows, rows: Rows, additions: Rows) -> Rows:
     if "config" in row:
         return dict(row)
-    base = rows[row["base"]] if row["base"] in rows else _added(row["base"], additions[row["base"]], rows, additions)
+    base = rows[row["base"]] if row["base"] in rows else _added(additions[row["base"]], rows, additions)
     kept = {key: base[key] for key in ("model_type", "auto_class", "torch_dtype") if key in base}
     own = {key: value for key, value in row.items() if key != "set"}
     return {**kept, **own, "config": {**base["config"], **row.get("set", {})}}
@@ -134,7 +134,8 @@ def _fill_dtypes(rows: Rows, families: dict[str, str]) -> None:
 
 
 def _dtype(row: Rows) -> str | None:
-    return row.get("torch_dtype") or checkpoint_dtype(row["config"])
+    stated: str | None = row.get("torch_dtype") or checkpoint_dtype(row["config"])
+    return stated
 
 
 def _vocabulary(row: Rows) -> Any:

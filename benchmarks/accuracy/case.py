@@ -26,6 +26,7 @@ class Case(NamedTuple):
     measured   bytes, or tokens for `kv_tokens`; None where only the outcome is known
     outcome    `fits` or `oom` on `job.hardware`, None where the row names no GPU
     strict     whether an outcome's row tells enough to hold the verdict to it
+    unknown    facts that move the figure and that the source does not tell, in words
     """
 
     id: str
@@ -36,6 +37,7 @@ class Case(NamedTuple):
     outcome: str | None = None
     strict: bool = True
     confidence: str = "high"
+    unknown: str = ""
 
 
 class Excluded(NamedTuple):

@@ -97,6 +97,7 @@ def details(item: Scored) -> str:
             f"  tiers   allocated {tiers.allocated / GIB:.2f}, reserved {tiers.reserved / GIB:.2f},"
             f" process {tiers.process / GIB:.2f} ({tiers.low / GIB:.2f}..{tiers.high / GIB:.2f}), {estimate.verdict}"
             + (f", outcome {case.outcome}" if case.outcome else ""),
+            *([f"  unknown {case.unknown}"] if case.unknown else []),
         ]
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 GB = 10**9
-CLASSES = {"24GB class": "rtx-4090", "48GB class": "l40s", "80GB class": "a100-80gb", "96GB class": "rtx-pro-6000"}
-"""The card that stands for a class of them."""
+CLASSES = {"24GB class": "rtx-4090", "48GB class": "rtx-a6000", "80GB class": "a100-80gb", "96GB class": "rtx-pro-6000"}
+"""The largest card of a class: a run that it does not hold fits none of them."""
 
 
 def cases() -> tuple[list[Case], list[Excluded]]:
@@ -115,12 +116,29 @@ def axolotl(row: Row) -> Case:
     )
     job.versions |= next((found for source, found in MEASURED_WITH.items() if row["source"].startswith(source)), {})
     measured = row["measured_gb"] * GIB if row["measured_gb"] else None
-    return made(row, "axolotl", place(job, row), "process", measured)
+    unknown = _written_with(job, row["id"])
+    return made(row, "axolotl", place(job, row), "process", measured)._replace(unknown=unknown)
+
+
+def _written_with(job: Job, name: str) -> str:
+    """Set what axolotl pinned when the figure was written into its README; returns what stays unknown.
+
+    The commit is the one that brought the figure (`axolotl.json`: its requirements.txt or pyproject.toml). Since 2025
+    axolotl sets expandable segments, before torch 2.9 (October 2025) with sizes rounded to sixteenths of a power of
+    two (axolotl/utils/__init__.py).
+    """
+    given = _table("axolotl").get(name)
+    if given is None:
+        return ""
+    job.versions.update(given["versions"])
+    job.allocator.expandable_segments = given["date"] >= "2025"
+    job.allocator.roundup_power2_divisions = 16 if "2025" <= given["date"] < TORCH_29 else None
+    return "the README says about how much it takes: neither the counter, nor the run's data, nor its torch"
 
 
 def issue(row: Row) -> Case:
     """A run that an issue thread tells of, written down by hand in `issues.json`."""
-    given = _issues().get(row["id"])
+    given = _table("issues").get(row["id"])
     if given is None:
         raise Inexpressible("the thread does not say the settings that decide the memory")
     if isinstance(given, str):
@@ -128,14 +146,14 @@ def issue(row: Row) -> Case:
     return made(row, "issues", place(Job.validate(given), row), "process")
 
 
-_loaded: dict[str, Any] = {}
+@cache
+def _table(name: str) -> dict[str, Any]:
+    table: dict[str, Any] = json.loads(Path(__file__).with_name(f"{name}.json").read_text(encoding="utf-8"))
+    return table
 
 
-def _issues() -> dict[str, Any]:
-    if not _loaded:
-        _loaded.update(json.loads(Path(__file__).with_name("issues.json").read_text(encoding="utf-8")))
-    return _loaded
-
+TORCH_29 = "2025-10-15"
+"""The day torch 2.9 came out."""
 
 LITGPT_MODELS = {
     ("phi-1.5", "1.3 B"): "microsoft/phi-1_5",

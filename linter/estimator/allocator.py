@@ -61,7 +61,7 @@ class Block:
 class Allocator:
     """One stream's blocks.
 
-    `reserved` and `allocated` are what torch reports under these names, `peak` the most that was reserved. `limit` is
+    `reserved` and `allocated` are what torch reports under these names, `peak` and `most` the largest of each. `limit` is
     what the driver gives at most, None for no limit. Blocks of one stream never serve another, so each stream of a
     program has an Allocator of its own.
     """
@@ -70,7 +70,7 @@ class Allocator:
         self.limit = limit
         self.policy = policy
         self._plain = policy == Policy()
-        self.reserved = self.allocated = self.peak = 0
+        self.reserved = self.allocated = self.peak = self.most = 0
         self._small: list[tuple[int, int, Block]] = []
         self._large: list[tuple[int, int, Block]] = []
         self._address = 0
@@ -95,6 +95,8 @@ class Allocator:
             self._split(block, size, pool)
         block.free = False
         self.allocated += block.size
+        if self.allocated > self.most:
+            self.most = self.allocated
         return block
 
     def hold(self, request: int, count: int = 1) -> None:
@@ -109,6 +111,7 @@ class Allocator:
             segment = segment_size(size)
             more = -(-count // (segment // size)) * segment
         self.allocated += count * size
+        self.most = max(self.most, self.allocated)
         self.reserved += more
         self.peak = max(self.peak, self.reserved)
         if self.limit is not None and self.reserved > self.limit:

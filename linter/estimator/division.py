@@ -17,6 +17,9 @@ ROW = frozenset({"o", "down", "shared_down"})
 _MIXER = frozenset({"ssm", "conv"})
 """Recurrent layers and short convolutions: their channels are divided, outputs over their input columns."""
 
+_SERVERS = ("vllm", "sglang")
+"""Engines that divide a vision tower's matrices too (vllm model_executor/models/qwen2_5_vl.py, siglip.py)."""
+
 _MIXER_ROWS = frozenset({"out_proj", "o_proj", "linear_out", "x_proj"})
 
 _LATENT_UP = frozenset({"q_b_proj", "kv_b_proj"})
@@ -35,6 +38,8 @@ def divided(tensor: Tensor, job: Job, model: Model) -> tuple[tuple[int, ...], tu
     mamba_mixer2.py, models/deepseek_v2.py, layers/fused_moe/config.py `FusedMoEParallelConfig.make`.
     """
     plan = job.parallelism
+    if tensor.role == "vision" and len(tensor.shape) == 2 and tensor.layers is not None and _engine(job) in _SERVERS:
+        return (-(-tensor.shape[0] // plan.tensor), tensor.shape[1]), _layers(tensor, stages(job), model)
     return _shape(tensor, plan.tensor, plan.expert, expert_tensor(job), model), _layers(tensor, stages(job), model)
 
 
@@ -45,10 +50,14 @@ def expert_tensor(job: Job) -> int:
     plan = job.parallelism
     if plan.expert_tensor is not None:
         return plan.expert_tensor
-    engine = job.inference.engine if job.kind == "inference" and job.inference else ""
-    if engine in ("vllm", "sglang") and plan.expert > 1:
+    engine = _engine(job)
+    if engine in _SERVERS and plan.expert > 1:
         return 1
     return plan.tensor * (plan.data or 1) if engine == "vllm" else plan.tensor
+
+
+def _engine(job: Job) -> str:
+    return job.inference.engine if job.kind == "inference" and job.inference else ""
 
 
 def stages(job: Job) -> int:

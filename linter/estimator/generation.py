@@ -11,6 +11,7 @@ from .division import stages
 from .estimate import Assumption, Estimate, PerGpu, Phase, Term
 from .inference_assumptions import inference_assumptions
 from .kv_cache import cache_bytes, fullest_stage, layer_bytes, layer_caches
+from .modeling import still
 from .parameters import allocated, base_dtype, effective_quantization, parameters
 from .prefill import held_logits, prefill_activations, prefill_logits, rotary_tables
 from .storage import dtype_bytes
@@ -26,15 +27,6 @@ if TYPE_CHECKING:
     from ..models.model import Model
     from .kv_cache import LayerCache
     from .parameters import Parameter
-
-_TUPLES = {
-    **dict.fromkeys(("bloom", "gemma2"), "4.44"),
-    **dict.fromkeys(("codegen", "falcon", "gpt_neo", "gpt_neox", "gptj", "git"), "4.45"),
-    "opt": "4.51",
-    **dict.fromkeys(("gpt2", "biogpt"), "4.53"),
-    **dict.fromkeys(("mpt", "gpt_bigcode", "xglm", "ctrl"), "4.54"),
-}
-"""The first release whose class of the model takes a Cache, where that is later than 4.42."""
 
 
 def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
@@ -219,11 +211,14 @@ def _decode(
     element: float,
     found: Sequence[Parameter],
 ) -> Phase:
-    """The last step, or the first where the prompt's logits held through it outweigh what the cache grows by."""
+    """The last step, or the first where the prompt's logits held through it outweigh what the cache grows by.
+
+    A cache passed on as tuples is held by `generate` while a step makes its own by torch.cat: it exists twice.
+    """
     logits = round((element + 4) * batch * model.shape.vocabulary)
     unpacked = round(unpacking(job, model).at(batch).making * largest_packed(found))
     last = prompt + answer
-    if not passed_as_tuples(job, model):
+    if not still("tuples", job, model):
         growing = max(split.growing(batch, last), opened_latent(job, model, batch, last, element), unpacked)
         components = {**fixed, "kv_cache": split.size(batch, last)}
         begun, made = split.filled(batch, prompt, job), split.first(batch, prompt)
@@ -250,15 +245,6 @@ def opened_latent(job: Job, model: Model, batch: int, tokens: int, element: floa
         return 0
     width = 2 * shape.qk_nope_head_dim + shape.qk_rope_head_dim + shape.v_head_dim
     return round(element * batch * tokens * shape.heads * width / job.parallelism.tensor)
-
-
-def passed_as_tuples(job: Job, model: Model) -> bool:
-    """Whether `generate` holds the cache of the last step while a step makes its own by torch.cat.
-
-    It did where the cache was passed on as tuples: before 4.42 for all models, in some for longer
-    (generation/utils.py `_supports_default_dynamic_cache`, the models' `_supports_cache_class`).
-    """
-    return older(job.versions.get("transformers"), _TUPLES.get(model.model_type, "4.42"))
 
 
 def _loading(job: Job, model: Model, found: Sequence[Parameter], element: float) -> int:

@@ -53,7 +53,9 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
     s.remember([logits])
     tape.enter(segment)
     if s.objective.loss == "log_probabilities":
-        return losses.log_probabilities(to(logits, 4) if s.autocast else logits, tape)
+        if s.autocast:
+            logits = to(logits, 4)
+        return losses.log_probabilities(logits, s.batch, tape)
     if kernel == "chunked":
         loss = of_whole(logits, rows, s, tape)
     else:

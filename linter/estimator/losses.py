@@ -9,6 +9,7 @@ from .tensor import Parameter, Tensor
 
 if TYPE_CHECKING:
     from .tape import Tape
+    from .tensor import Backward
 
 TILE_ROWS, TILE_COLUMNS = 4096, 32768
 """TRL 1.16 projects tiles of so many tokens and vocabulary entries (trl/kernels/chunked_logprob.py)."""
@@ -61,25 +62,49 @@ def cut(h: Tensor, weight: Parameter, rows: int, tape: Tape) -> Tensor:
     return loss
 
 
-def log_probabilities(logits: Tensor, tape: Tape) -> Tensor:
-    """`selective_log_softmax` of preference and online trainers, row by row.
+def log_probabilities(logits: Tensor, sequences: int, tape: Tape) -> Tensor:
+    """`selective_log_softmax` of preference and online trainers, one sequence of the batch after the other.
 
-    16-bit logits: log-softmax of every row is saved; float32 logits are saved themselves and reduced by logsumexp.
-    Backward: the rows' gradients, stacked again (and, in float32, those of the gathered logits).
-    Source: trl/trainer/utils.py 1.16.
+    16 bits: the log-softmax of every sequence is saved for the gather over it; backward makes the gather's zeros and the
+    softmax's gradient a sequence at a time, then stacks them. float32: the logits are saved, for one gather over them all
+    and for the logsumexp of each sequence, whose gradient takes two temporaries; the stack of those and the gather's
+    zeros meet at the end. Source: trl/trainer/utils.py 1.16, its steps as torch.profiler shows them.
     """
-    n, e = logits.n, logits.e
-    kept = logits.storage
-    if e == 2:
-        kept = tape.new(n, e, logits=True).storage
+    n, e, source = logits.n, logits.e, logits.storage
+    row = n // sequences
+    ends: list[Tensor] = []
 
-    def rows_back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
-        return (tape.new(n, e, logits=True),)
+    def vocabulary_wide(size: int) -> Tensor:
+        return tape.new(size, e, logits=True)
 
-    def stack_back(_: Tensor) -> tuple[Tensor]:
-        return (tape.new(n, e, logits=True),)
+    def stack_back(*_: Tensor) -> tuple[Tensor]:
+        return (vocabulary_wide(n),)
 
-    rows = Tensor(logits.storage, n, e, tape.node((logits,), stack_back, saves=0))
-    loss = tape.new(1, 4)
-    loss.node = tape.node((rows,), rows_back)
-    return loss
+    def logsumexp_back(_: Tensor, _kept: object = source) -> tuple[Tensor]:
+        temporaries = vocabulary_wide(row), vocabulary_wide(row)
+        gradient = vocabulary_wide(row)
+        del temporaries
+        return (gradient,)
+
+    if e == 4:
+        ends.append(_end(tape, (logits,), lambda _, _kept=source: (vocabulary_wide(n),)))
+    unbound = tape.node((logits,), stack_back, saves=0, slots=sequences)
+    for slot in range(sequences):
+        part = Tensor(source, row, e, view=True)
+        part.node, part.slot = unbound, slot
+        if e == 4:
+            tape.scratch(row * e)
+            ends.append(_end(tape, (part,), logsumexp_back))
+            continue
+        softmax = vocabulary_wide(row)
+        kept = softmax.storage
+        softmax.node = tape.node((part,), lambda _, _kept=kept: (vocabulary_wide(row),))
+        ends.append(_end(tape, (softmax,), lambda _, _kept=kept: (vocabulary_wide(row),)))
+        del softmax, kept
+    return _end(tape, tuple(ends), lambda g: (g,) * len(ends))
+
+
+def _end(tape: Tape, inputs: tuple[Tensor, ...], back: Backward) -> Tensor:
+    result = tape.new(1, 4)
+    result.node = tape.node(inputs, back)
+    return result

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .modeling import still
 from .versions import older
 
 if TYPE_CHECKING:
@@ -19,14 +20,6 @@ if TYPE_CHECKING:
 
 _UNFUSED = frozenset({"gelu_new", "gelu_fast", "gelu_python", "quick_gelu", "gelu_accurate"})
 """Activations that Transformers writes out in torch operations (transformers/activations.py)."""
-
-_TABLED = frozenset(
-    ("falcon", "gpt_neox", "mistral", "mixtral", "olmo", "phi", "qwen2", "qwen2_moe", "stablelm", "starcoder2")
-)
-"""Model types whose attention layers each kept rotary tables for every position (transformers 4.40)."""
-
-_BORN = {"qwen2": "4.37"}
-"""The first release of model types that earlier versions ran as remote code of their authors."""
 
 
 def prefill_activations(
@@ -120,32 +113,29 @@ def attention_bytes(model: Model, job: Job, batch: int, length: int, element: fl
 def prefill_logits(model: Model, job: Job, batch: int, length: int, element: float) -> tuple[int, int]:
     """Bytes of the logits at the end of prefill, and of what else is then alive.
 
-    Since 4.45 `generate` asks for the last token's logits only, e b V, and takes a float32 copy of them, 4 b V.
-    Where the whole prompt's are made (older versions, or a forward of one's own) they are e T V, and before 4.46 also
-    their float32 copy, 4 T V, beside the last hidden state, e T h. Remote code from before a model's class makes none.
+    Since 4.45 (later in some models, `modeling.json`) `generate` asks for the last token's logits only, e b V, and
+    takes a float32 copy of them, 4 b V. Where the whole prompt's are made (older versions, or a forward of one's own)
+    they are e T V, and before 4.46 in most models also their float32 copy, 4 T V, beside the last hidden state, e T h.
     """
     shape, tokens = model.shape, batch * length
-    version = job.versions.get("transformers")
     full = job.inference.full_prefill_logits if job.inference else None
     if full is None:
-        full = older(version, "4.45")
+        full = still("whole_logits", job, model)
     if not full:
         return round((element + 4) * batch * shape.vocabulary), 0
-    width = element + (4 if older(version, "4.46") and not _remote(model, version) else 0)
+    width = element + (4 if _floats(job, model) else 0)
     return round(width * tokens * shape.vocabulary), round(element * tokens * shape.hidden)
 
 
 def held_logits(model: Model, job: Job, batch: int, length: int, element: float) -> int:
     """Bytes of the prompt's logits that `generate` still holds in its second pass; 0 from 4.42 on (`del outputs`)."""
-    version = job.versions.get("transformers")
-    if not older(version, "4.42"):
+    if not older(job.versions.get("transformers"), "4.42"):
         return 0
-    return round((element if _remote(model, version) else 4) * batch * length * model.shape.vocabulary)
+    return round((4 if _floats(job, model) else element) * batch * length * model.shape.vocabulary)
 
 
-def _remote(model: Model, version: str | None) -> bool:
-    """Whether a version is older than its class for the model, which then ran as its authors' code."""
-    return model.model_type in _BORN and older(version, _BORN[model.model_type])
+def _floats(job: Job, model: Model) -> bool:
+    return still("float_logits", job, model) and not still("remote_code", job, model)
 
 
 def rotary_tables(model: Model, job: Job, element: float) -> int:
@@ -155,7 +145,6 @@ def rotary_tables(model: Model, job: Job, element: float) -> int:
     `_set_cos_sin_cache`; 4.46 models/qwen2/modeling_qwen2.py.
     """
     shape = model.shape
-    version = job.versions.get("transformers")
-    if not older(version, "4.45") or model.model_type not in _TABLED or _remote(model, version):
+    if not still("rotary_tables", job, model) or still("remote_code", job, model):
         return 0
     return round(2 * element * (shape.max_positions or 0) * shape.head_dim * shape.layers)

@@ -64,7 +64,8 @@ def frozen_models(job: Job, model: Model) -> Frozen:
 
 def _reward_model(job: Job, model: Model) -> tuple[Model, str]:
     """The reward model and where its size is from."""
-    from ..models.resolve import UnknownModel, resolve
+    from ..models.model import UnknownModel
+    from ..models.resolve import resolve
 
     if job.rl.reward_model:
         try:

@@ -47,8 +47,11 @@ class Plan(NamedTuple):
     keeps: bool
 
 
-def reserved(found: Trace, plan: Plan, policy: Policy, limit: int | None = None) -> int:
+def reserved(found: Trace, plan: Plan, policy: Policy, allocated: int = 0, limit: int | None = None) -> int:
     """Bytes reserved at most over two steps. Raises OutOfMemory where they pass `limit`.
+
+    What an estimate of `allocated` bytes knows of and the replay does not (other micro batches in flight in a
+    pipeline, an evaluation) is added.
 
     Order: what is resident; loading; then twice forward and backward as `trace` has them, the optimizer's states
     (once), the step's temporaries, zero_grad. Requests of the small pool are added up instead of being placed.
@@ -71,7 +74,8 @@ def reserved(found: Trace, plan: Plan, policy: Policy, limit: int | None = None)
             memory.give(block)
         for block in gradients:
             memory.give(block)
-    return memory.peak + segments(small + found.small)
+    placed = memory.most + small + found.small
+    return memory.peak + segments(small + found.small + max(0, allocated - placed))
 
 
 def _micro_step(memory: Allocator, found: Trace, keeps: bool) -> list[Block]:

@@ -57,15 +57,18 @@ class Held(NamedTuple):
         if self.found is None or self.plan is None or self.low > limit:
             return None
         try:
-            return max(self.low, replay.reserved(self.found, self.plan, self.rules, limit))
+            return max(self.low, replay.reserved(self.found, self.plan, self.rules, self.low, limit))
         except OutOfMemory:
             return None
 
 
-def packed(allocated: int, others: int = 0) -> Held:
-    """Every freed block is used again: `allocated` in whole segments; nothing was replayed."""
+def packed(allocated: int, transient: int) -> Held:
+    """The same for a run that is not replayed, since it does not fit or its batch is not known.
+
+    low and expected are `allocated` in whole 2 MiB segments; in `high` all that comes and goes has a free twin.
+    """
     low = segments(allocated)
-    return Held(max(low, segments(others)), low, max(low, segments(others)))
+    return Held(low, low, low + segments(max(0, transient)))
 
 
 def reserved(job: Job, found: Trace, plan: Plan, allocated: int, transient: int) -> Held:
@@ -77,6 +80,6 @@ def reserved(job: Job, found: Trace, plan: Plan, allocated: int, transient: int)
     """
     rules = policy(job)
     low = segments(allocated)
-    expected = max(low, replay.reserved(found, plan, rules))
+    expected = max(low, replay.reserved(found, plan, rules, allocated))
     margin = int(DEVIATION * max(0, transient))
     return Held(expected, low, expected + margin, margin, found, plan, rules)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from ..job import Parallelism
 from . import assumptions, evaluation, host, reference, rollout, runtime, slack
-from .allocator import segments
 from .coverage import widened
 from .estimate import Estimate, NotEstimable, PerGpu, Phase, Term
 from .fsdp import ShardedLayout
@@ -73,11 +72,8 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None) -> Estimate
     offloaded = plan.host + host.checkpoints(stage.job, stage.whole)
     main, lines = host.memory(stage.job, stage.own, tensors, offloaded, written.host)
     terms += lines
-    least = segments(peak.allocated) + runtime.process_overhead(gpu, job).low
-    held = None
-    if bounded and (gpu is None or least <= gpu.usable):
-        held = _held(stage, plan, phases, _marks(phases, plan, fixed, found), peak)
-    per_gpu, overhead = _tiers(job, gpu, held, peak, plan)
+    held = _held(stage, gpu, plan, phases, _marks(phases, plan, fixed, found), bounded)
+    per_gpu, overhead = _tiers(gpu, held, runtime.process_overhead(gpu, job), peak, plan, bounded)
     if bounded:
         per_gpu = widened(per_gpu, peak.components["activations"], job, model)
     return Estimate(
@@ -206,29 +202,36 @@ def _instant_terms(peak: Phase, job: Job, gpu: Gpu | None) -> list[Term]:
     return lines
 
 
-def _held(stage: Stage, plan: Layout, phases: Sequence[Phase], marks: Sequence[Phase], peak: Phase) -> slack.Held:
-    """What torch reserves over the run: two steps replayed, and never less than any phase allocates."""
+def _held(
+    stage: Stage, gpu: Gpu | None, plan: Layout, phases: Sequence[Phase], marks: Sequence[Phase], bounded: bool
+) -> slack.Held:
+    """What torch reserves over the run: two steps replayed, and never less than any phase allocates.
+
+    A run that cannot fit is not replayed: it fails before it has grown so far.
+    """
+    job = stage.job
     steps = [phase for phase in marks if phase.name in STEP]
     static = min(sum(phase.components.get(name, 0) for name in RESIDENT) for phase in steps) + plan.optimizer
-    found = trace(stage.job, stage.whole, inputs_stay=isinstance(plan, ShardedLayout) and plan.kept > 0)
     allocated = max(phase.allocated for phase in phases)
-    lasting = plan_of(stage.job, stage.own, plan, steps)
-    return slack.reserved(stage.job, found, lasting, allocated, peak.allocated - static)
+    if not bounded or (gpu is not None and allocated + runtime.process_overhead(gpu, job).low > gpu.usable):
+        return slack.packed(allocated, allocated - static if bounded else 0)
+    found = trace(job, stage.whole, inputs_stay=isinstance(plan, ShardedLayout) and plan.kept > 0)
+    return slack.reserved(job, found, plan_of(job, stage.own, plan, steps), allocated, allocated - static)
 
 
-def _tiers(job: Job, gpu: Gpu | None, held: slack.Held | None, peak: Phase, plan: Layout) -> tuple[PerGpu, int]:
+def _tiers(
+    gpu: Gpu | None, held: slack.Held, overhead: runtime.Overhead, peak: Phase, plan: Layout, bounded: bool
+) -> tuple[PerGpu, int]:
     """Allocated -> reserved -> process, and the component `runtime`.
 
     `low` is the peak packed without any slack and the least overhead; `high` adds what the replay may have missed,
     the largest overhead, and managed memory of a paged optimizer. Managed memory counts towards the expected process
     too as far as the GPU has room for it. On a card where the run goes through once torch has given free segments
-    back, neither is above what the card has.
+    back, neither is above what the card has. Without a batch or a length only `low` means anything.
     """
-    overhead = runtime.process_overhead(gpu, job)
-    if held is None:
-        low = segments(peak.allocated) + overhead.low
-        return PerGpu(peak.allocated, low - overhead.low, low, low, low), overhead.total
     low, high, expected = held.low + overhead.low, held.high + overhead.high, held.expected
+    if not bounded:
+        return PerGpu(peak.allocated, held.low, low, low, low), overhead.total
     if gpu is not None and low <= gpu.usable:
         expected = held.within(gpu.usable - overhead.total) or expected
         if high > gpu.usable and held.within(gpu.usable - overhead.high - held.margin) is not None:

@@ -16,6 +16,7 @@ from .parameters import allocated, base_dtype, parameters
 from .storage import dtype_bytes
 from .verdict import capacity
 from .vllm_activations import encoder_bytes, profile_run
+from .vllm_draft import draft, draft_model
 from .vllm_lora import lora_slots
 from .vllm_rotary import SOURCE as ROTARY_SOURCE
 from .vllm_rotary import rotary_cache
@@ -143,15 +144,16 @@ def _parts(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> _Parts:
     assert given is not None
     dtype = serving_dtype(job, model)
     served = job if job.weights.dtype else job.with_changes({"weights.dtype": dtype})
-    found = tuple(item for item in parameters(served, model) if item.part in ("base", "buffer"))
+    target = tuple(item for item in parameters(served, model) if item.part in ("base", "buffer"))
+    drafted, draft_caches = draft(served, model)
+    found = (*target, *drafted)
     element = max(2.0, dtype_bytes(dtype))
     rotary = rotary_cache(model, element)
     plan = job.parallelism
     width = cache_bytes(given.kv_cache_dtype, dtype)
     version = given.version or job.versions.get("vllm")
-    caches = layer_caches(model)
-    added = latent_copies(served, model, version, element) + expert_padding(found, served, model, gpu)
-    caches = tuple(_latent_as_stored(cache, model, width, version) for cache in caches)
+    added = latent_copies(served, model, version, element) + expert_padding(target, served, model, gpu)
+    caches = tuple(_latent_as_stored(cache, model, width, version) for cache in layer_caches(model)) + draft_caches
     if not chosen.hybrid_cache and any(cache.grows and cache.window is None for cache in caches):
         caches = tuple(cache._replace(window=None) for cache in caches)
     return _Parts(
@@ -289,7 +291,7 @@ def _assumptions(job: Job, model: Model, chosen: Settings) -> tuple[Assumption, 
     found = list(inference_assumptions(job, model, chosen.defaulted, f"vLLM {version or '(newest known)'}"))
     if encoder_bytes(model, 1, 2.0):
         found.append(Assumption("model", model.id, "its vision encoder's profile run is not derived, only bounded"))
-    if job.inference is not None and job.inference.speculative_model:
+    if job.inference is not None and job.inference.speculative_model and draft_model(job, model) is None:
         note = "its weights and cache are not counted"
         found.append(Assumption("inference.speculative_model", job.inference.speculative_model, note))
     return tuple(found)

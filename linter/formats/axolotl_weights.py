@@ -174,26 +174,21 @@ def _targets(config: AxolotlConfig) -> None:
     linear = keys.flag("lora_target_linear")
     modules = keys.raw("lora_target_modules")
     parameters = keys.raw("lora_target_parameters")
+    extra = _names(parameters.value) if parameters else []
+    if parameters is not None and extra:
+        config.put("adapter.parameters", parameters, extra)
     if linear and linear.value:
         config.put("adapter.targets", linear, "all-linear")
         return
     names = modules.value if modules else None
-    extra = parameters.value if parameters else None
-    if isinstance(names, str) and not extra:
-        assert modules is not None
-        config.put("adapter.targets", modules, names)
-        return
-    found = [
-        name
-        for value in (names, extra)
-        for name in (value if isinstance(value, list) else [value])
-        if isinstance(name, str)
-    ]
-    given = modules if modules and names else parameters
-    if given is not None and found:
-        config.put("adapter.targets", given, found)
-    else:
+    if modules is not None and names and (isinstance(names, str) or _names(names)):
+        config.put("adapter.targets", modules, names if isinstance(names, str) else _names(names))
+    elif not extra:
         config.builder.default("adapter.targets", [], f"{config.builder.upstream} adapts nothing that is not named")
+
+
+def _names(value: object) -> list[str]:
+    return [name for name in (value if isinstance(value, list) else [value]) if isinstance(name, str)]
 
 
 def _adapter_dtype(config: AxolotlConfig) -> None:

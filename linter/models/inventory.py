@@ -9,7 +9,8 @@ A table (one line of `architectures.jsonl`, its keys are described in docs) says
     stacks     the number of layers of each stack, by the prefix of its tensors' names
     tensors    rows of state-dict name, shape and role; a row with `{0}` in its name exists once a layer of its stack,
                where its `when` holds; `cases` gives the shape by condition, the first that holds
-    parts      other tables on a nested config: the text decoder and the vision tower of a multimodal model
+    parts      other tables on a nested config: the text decoder and the vision tower of a multimodal model. `absent`
+               is what stands in for a config that is left out; with `merged`, also for the fields that it leaves out
 """
 
 from __future__ import annotations

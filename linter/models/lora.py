@@ -58,8 +58,11 @@ def adapted(model: Model, adapter: Adapter) -> tuple[AdaptedModule, ...]:
         if not _adaptable(tensor):
             continue
         chosen = targets.layers(tensor, adapter)
-        if chosen is not None:
-            found.extend(_modules(tensor, tensor.module, chosen or None, adapter, 1))
+        if chosen:
+            chosen = tuple(layer for layer in chosen if targets.keeps(tensor.module.replace("{0}", str(layer))))
+            found.extend(_modules(tensor, tensor.module, chosen, adapter, 1) if chosen else ())
+        elif chosen is not None and targets.keeps(tensor.module):
+            found.extend(_modules(tensor, tensor.module, None, adapter, 1))
     if not found:
         raise NotAdaptable(f"PEFT finds no module for {_shown(adapter)} in {model.id}")
     _refuse_mamba(model, found)

@@ -31,6 +31,9 @@ MAX_REGEX = 2000
 MAX_REPEATS = 12
 """Most unbounded repetitions in a regular expression; more could take forever on one name."""
 
+_SAME_CONFIG = {"gpt-sw3": "gpt2"}
+"""Names to which Transformers 5.23 gives another type's config class: the built model says that type."""
+
 _data: dict[str, Any] = {}
 
 
@@ -45,6 +48,13 @@ class Targets(NamedTuple):
     regex: re.Pattern[str] | None
     every_linear: bool
     parameters: dict[str, int]
+    excluded: frozenset[str] | re.Pattern[str] = frozenset()
+
+    def keeps(self, module: str) -> bool:
+        """Whether `exclude_modules` lets a module through: its whole name or last parts, or a regular expression."""
+        if isinstance(self.excluded, re.Pattern):
+            return self.excluded.fullmatch(module) is None
+        return not _suffix(module, self.excluded)
 
     def factor(self, tensor: Tensor) -> int:
         """The factor of the rank of a parameter that is adapted as such, 0 when it is not."""
@@ -79,8 +89,20 @@ class Targets(NamedTuple):
 
 def read_targets(model: Model, adapter: Adapter) -> Targets:
     """The targets of `adapter` on `model`. Raises NotAdaptable where PEFT has none or refuses them."""
+    targets = _targets(model, adapter)
+    if adapter.parameters:
+        targets = targets._replace(parameters={**targets.parameters, **dict.fromkeys(adapter.parameters, 1)})
+    if adapter.exclude:
+        left = adapter.exclude
+        targets = targets._replace(excluded=expression(left) if isinstance(left, str) else frozenset(left))
+    return targets
+
+
+def _targets(model: Model, adapter: Adapter) -> Targets:
     stated = adapter.targets
     fusion = peft_data()["moe"].get(_peft_type(model))
+    if stated is None and adapter.parameters:
+        return Targets(frozenset(), None, False, {})
     if stated is None:
         stated = peft_data()["defaults"].get(_peft_type(model)) if fusion is None else None
         if stated is None:
@@ -107,7 +129,7 @@ def peft_data() -> dict[str, Any]:
 
 def _peft_type(model: Model) -> str:
     """The `config.model_type` of the built model: remote-code types are built as the type of their table."""
-    return table_name(model.model_type)
+    return table_name(_SAME_CONFIG.get(model.model_type, model.model_type))
 
 
 def _leaves(model: Model, stated: str | list[str], fused: dict[str, Any]) -> set[str]:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from gpulint.estimator.division import divided, stages
 from gpulint.estimator.parameters import elements, parameters
-from gpulint.job import Adapter, Fsdp, Hardware, Job, Parallelism
+from gpulint.job import Adapter, Fsdp, Hardware, Inference, Job, Parallelism
+from gpulint.models.resolve import resolve
 
 
 def plan(**parallelism):
@@ -93,3 +94,34 @@ def test_the_adapter_follows_its_layer(llama_8b):
         "o_proj.lora_A": ((16, 1024), 16),
         "o_proj.lora_B": ((4096, 16), 16),
     }
+
+
+def leaf_shape(model, leaf, job):
+    return {
+        divided(tensor, job, model)[0] for tensor in model.tensors if tensor.leaf == leaf and len(tensor.shape) == 2
+    }
+
+
+def test_latent_up_projections_are_divided_and_down_projections_whole():
+    model, job = resolve("deepseek-ai/DeepSeek-V3"), plan(tensor=8)
+    assert leaf_shape(model, "q_b_proj", job) == {(128 * 192 // 8, 1536)}
+    assert leaf_shape(model, "kv_b_proj", job) == {(128 * 256 // 8, 512)}
+    assert leaf_shape(model, "kv_a_proj_with_mqa", job) == {(576, 7168)}
+
+
+def test_recurrent_layers_are_divided_over_their_channels():
+    model, job = resolve("Qwen/Qwen3-Next-80B-A3B-Instruct"), plan(tensor=4)
+    assert leaf_shape(model, "in_proj_qkvz", job) == {(12288 // 4, 2048)}
+    assert leaf_shape(model, "out_proj", job) == {(2048, 4096 // 4)}
+
+
+def test_servers_divide_the_vision_tower_and_training_does_not():
+    model = resolve("google/gemma-3-27b-it")
+    serving = Job(kind="inference", parallelism=Parallelism(tensor=4), inference=Inference(engine="vllm"))
+    vision = [tensor for tensor in model.tensors if tensor.role == "vision" and tensor.leaf == "q_proj"]
+    matrices = [tensor for tensor in vision if len(tensor.shape) == 2]
+    assert matrices
+    for tensor in matrices:
+        rows, columns = tensor.shape
+        assert divided(tensor, serving, model)[0] == (rows // 4, columns)
+        assert divided(tensor, plan(tensor=4), model)[0] == tensor.shape

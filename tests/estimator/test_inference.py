@@ -191,6 +191,15 @@ def test_tuples_outlive_4_42_in_some_models():
     assert caches[0] == pytest.approx(2 * caches[1], rel=1e-3)
 
 
+def test_bloom_made_the_logits_of_the_whole_prompt_until_5_and_never_in_float32():
+    config = {"model_type": "bloom", "hidden_size": 64, "n_layer": 2, "n_head": 4, "vocab_size": 250880}
+    made = [
+        phases(job(1, 1024, versions={"transformers": version}), config)["prefill"].components["logits"]
+        for version in ("4.38.2", "4.51.3", "5.0.0")
+    ]
+    assert made == [2 * 1024 * 250880, 2 * 1024 * 250880, 0]
+
+
 def test_the_second_step_still_holds_the_logits_of_the_prompt():
     """Qwen-7B's remote code, after 2,048 tokens: two caches and 2,048 x 151,936 logits in 16 bits."""
     config = {**LLAMA_8B, "model_type": "qwen2", "num_key_value_heads": 32, "vocab_size": 151936}

@@ -127,3 +127,29 @@ class TestRelease:
         assert release(old, "gpt_bigcode").caches
         assert not release(old, "gpt2").caches
         assert not release(new, "gpt_bigcode").caches
+
+
+class TestLogProbabilities:
+    """`selective_log_softmax` of TRL, against what torch.profiler saw of it: bytes an element of the logits."""
+
+    @pytest.mark.parametrize(
+        ("dtype", "sequences", "backward"),
+        [
+            ("bfloat16", 4, 4),  # the last gradients of four sequences, and their stack
+            ("bfloat16", 1, 6),  # log-softmax, the gather's zeros, the softmax's gradient
+            ("float32", 4, 12),  # logits, the stacked gradients, the gather's zeros
+            ("float32", 1, 16),  # logits and, for one sequence alone, three temporaries
+        ],
+    )
+    def test_backward(self, llama_8b, dtype, sequences, backward):
+        job = Job(objective="grpo", micro_batch_size=sequences, weights=Weights(dtype))
+        job.rl.prompt_length, job.rl.completion_length = 1, S - 1
+        found = max(i.logits for i in instants(job, llama_8b) if i.phase == "backward")
+        assert found == backward * sequences * S * V
+
+    def test_float32_logits_of_autocast_replace_the_narrow_ones(self, llama_8b):
+        job = Job(objective="grpo", micro_batch_size=4, weights=Weights("bfloat16"), precision=Precision("bfloat16"))
+        job.rl.prompt_length, job.rl.completion_length = 1, S - 1
+        found = instants(job, llama_8b)
+        assert max(i.logits for i in found if i.phase == "loss") == (2 + 4) * 4 * S * V
+        assert max(i.logits for i in found if i.phase == "backward") == 12 * 4 * S * V

@@ -268,6 +268,19 @@ def test_the_log_counts_whole_requests_since_0_21():
     assert plain[1] == pytest.approx(plain[0], rel=1e-3)
 
 
+def test_a_draft_model_takes_weights_and_cache():
+    """Llama-3.2-1B drafts: 1,235,814,400 parameters, and 16 layers of 8 heads of 64 in the cache."""
+    alone = estimate(job(max_model_len=4096))
+    drafted = estimate(job(max_model_len=4096, speculative_model="meta-llama/Llama-3.2-1B"))
+    added = drafted.components["weights"] - alone.components["weights"]
+    assert added == pytest.approx(2 * 1_235_814_400, rel=1e-4)
+    assert drafted.kv_cache.bytes_per_token - alone.kv_cache.bytes_per_token == 16 * 2 * 8 * 64 * 2
+    assert drafted.kv_cache.tokens < alone.kv_cache.tokens
+    unknown = estimate(job(max_model_len=4096, speculative_model="nobody/knows-it"))
+    assert unknown.components["weights"] == alone.components["weights"]
+    assert "inference.speculative_model" in {item.field for item in unknown.assumptions}
+
+
 def test_data_parallel_ranks_share_experts_but_not_attention():
     config = {
         "model_type": "mixtral", "hidden_size": 1024, "intermediate_size": 3584, "num_hidden_layers": 12,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulint.models import catalogue
-from gpulint.models.catalogue import config_of, find, named_quantization, nearest, search
+from gpulint.models.catalogue import config_of, find, named_quantization, nearest, search, stored_copy
 
 
 def test_an_id_is_found_whatever_its_case():
@@ -97,3 +97,44 @@ def test_an_id_from_before_owners_is_found():
     assert found is not None
     assert found.id == "openai-community/gpt2-xl"
     assert find("no-such-model") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "of"),
+    [
+        ("TheBloke/Mistral-7B-v0.1-GPTQ", "mistralai/Mistral-7B-v0.1"),
+        ("TheBloke/Llama-2-13B-chat-AWQ", "meta-llama/Llama-2-13b-chat-hf"),
+        ("someone/Qwen2.5-7B-Instruct-FP8-dynamic", "Qwen/Qwen2.5-7B-Instruct"),
+    ],
+)
+def test_a_copy_stored_otherwise_has_the_dimensions_of_the_model_it_names(name, of):
+    found, meant = stored_copy(name), find(of)
+    assert found is not None
+    assert meant is not None
+    assert found.parameters == meant.parameters
+
+
+@pytest.mark.parametrize(
+    "name", ["someone/Mistral-7B-v0.1", "x/no-such-model-GPTQ", "x/Llama-3-8B-GGUF", "awq", "x/-awq"]
+)
+def test_other_names_are_no_copies(name):
+    assert stored_copy(name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        ("nvidia/DeepSeek-R1-NVFP4", None),
+        ("unsloth/DeepSeek-R1-BF16", None),
+        ("Qwen/Qwen3.6-27B", None),
+        ("deepseek-ai/DeepSeek-R1-0528", "fp8"),
+        ("moonshotai/Kimi-K2-Thinking", "compressed-tensors"),
+    ],
+)
+def test_an_alias_has_the_quantisation_that_its_own_name_states(name, method):
+    assert config_of(find(name)).get("quantization_config", {}).get("quant_method") == method
+
+
+def test_checkpoints_whose_config_states_no_dtype_have_the_one_of_their_family():
+    assert config_of(find("openai/gpt-oss-20b"))["torch_dtype"] == "bfloat16"
+    assert config_of(find("mistralai/Mistral-Small-3.1-24B-Instruct-2503"))["torch_dtype"] == "bfloat16"

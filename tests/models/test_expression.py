@@ -126,7 +126,7 @@ def test_every_expression_of_every_table_compiles_and_reads_known_fields():
 RAW = {
     # fields that only some configs have and no class gives a default
     "deepseek_v4", "glm_moe_dsa", "lfm2", "lfm2_moe", "nemotron_h", "kimi_linear", "llama4_text", "step3p5",
-        "gemma4", "vit",
+        "gemma4", "gemma4_unified", "minimax_m3_vl_text", "vit",
 }  # fmt: skip
 
 

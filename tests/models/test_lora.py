@@ -120,3 +120,27 @@ def test_freezing_trains_what_the_patterns_name():
 def test_linear_leaf_names_leave_the_head_out():
     names = linear_leaf_names(model_of("llama3-8b"))
     assert names == ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+def test_excluded_modules_are_left_out():
+    model = model_of("llama3-8b")
+    every = adapted(model, Adapter(r=8, targets="all-linear"))
+    named = adapted(model, Adapter(r=8, targets="all-linear", exclude=["down_proj"]))
+    assert {m.name for m in every} - {m.name for m in named} == {"model.layers.{0}.mlp.down_proj"}
+    (only,) = adapted(model, Adapter(r=8, targets=["q_proj"], exclude=r".*layers\.[0-9]\..*"))
+    assert only.layers == tuple(range(10, 32))
+    with pytest.raises(NotAdaptable):
+        adapted(model, Adapter(r=8, targets=["q_proj"], exclude=["q_proj"]))
+
+
+def test_target_parameters_adapt_every_expert():
+    model = resolve("openai/gpt-oss-20b")
+    (experts,) = adapted(model, Adapter(r=4, parameters=["mlp.experts.gate_up_proj"]))
+    assert experts.copies == 24
+    assert experts.elements == 24 * 32 * 4 * (2880 + 2 * 2880)
+
+
+def test_a_name_with_another_type_s_config_has_that_type_s_targets():
+    config = {"model_type": "gpt-sw3", "n_layer": 2, "n_embd": 64, "n_head": 2, "vocab_size": 97}
+    (attention,) = adapted(build(config, "m", "test", "CausalLM"), Adapter(r=8))
+    assert attention.name.endswith("c_attn")

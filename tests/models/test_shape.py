@@ -156,3 +156,21 @@ def test_the_indexer_s_layers_are_named():
     shape = shape_of("glm_moe_dsa", num_hidden_layers=4, index_topk_pattern="FSFS")
     assert shape.indexer_layers == (0, 2)
     assert shape.index_head_dim == 128
+
+
+def test_a_class_default_of_positions_is_told_apart():
+    config = {
+        "model_type": "llama",
+        "hidden_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "vocab_size": 11,
+    }
+    assert not build(config, "m", "test").shape.positions_stated
+    assert build({**config, "max_position_embeddings": 64}, "m", "test").shape.positions_stated
+
+
+def test_falcon_h1_s_state_is_as_wide_as_its_mamba_d_ssm():
+    config = {"model_type": "falcon_h1", "num_hidden_layers": 1, "mamba_d_ssm": 3072, "mamba_n_heads": 24,
+              "mamba_d_head": 128, "mamba_d_state": 256, "hidden_size": 3072, "mamba_expand": 2}  # fmt: skip
+    assert build(config, "m", "test").shape.recurrent_states == (3072 * 256,)

@@ -1,0 +1,30 @@
+"""What Transformers' model classes did until some version (`modeling.json`)."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from .versions import older
+
+if TYPE_CHECKING:
+    from ..job import Job
+    from ..models.model import Model
+
+
+def still(habit: str, job: Job, model: Model) -> bool:
+    """Whether the job's transformers has a habit of `modeling.json` with the model's class; an unstated one is current.
+
+    Raises KeyError for a habit that is not in the table.
+    """
+    row = _table()[habit]
+    return older(job.versions.get("transformers"), row["later"].get(model.model_type, row["until"]))
+
+
+@cache
+def _table() -> dict[str, Any]:
+    with open(os.path.join(os.path.dirname(__file__), "modeling.json"), encoding="utf-8") as stream:
+        table: dict[str, Any] = json.load(stream)
+    return table
