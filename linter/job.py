@@ -27,7 +27,7 @@ class Quantization:
 
     `method` is bnb-nf4, bnb-fp4, bnb-int8, gptq, awq, fp8, mxfp4, hqq, gguf-<type> ...; `skip` names modules
     that stay in `weights.dtype`. `experts`: fused 3-D expert tensors are packed too, which bitsandbytes by itself
-    leaves alone.
+    leaves alone. `head`: the output head is packed too.
     """
 
     method: str
@@ -37,6 +37,7 @@ class Quantization:
     skip: list[str] = field(default_factory=list)
     storage_dtype: str | None = None
     experts: bool = False
+    head: bool = False
 
 
 @dataclass(slots=True)
@@ -79,11 +80,16 @@ class Adapter:
 
 @dataclass(slots=True)
 class Precision:
-    """`gradients` None is the dtype of the weight; `master_weights` is a separate fp32 copy (DeepSpeed, Megatron)."""
+    """`gradients` None is the dtype of the weight; `master_weights` is a separate fp32 copy (DeepSpeed, Megatron).
+
+    `compute` names what linear layers multiply in where that is narrower than what they are given: `float8`, `mxfp8`,
+    `nvfp4` (torchao, cast for each product) or `float8-te` (Transformer Engine).
+    """
 
     autocast: AutocastDtype | None = None
     gradients: Dtype | None = None
     master_weights: bool = False
+    compute: str | None = None
 
 
 @dataclass(slots=True)
@@ -311,6 +317,8 @@ class Evaluation:
 class Job:
     """The normalised plan. `origins` says for every dotted field path where its value comes from.
 
+    `longest_first`: the longest batch is the first one, so that no other of its length leaves anything behind.
+    `framework` names whose model code and training loop run, where it is not Transformers' (litgpt, torchtune ...).
     `checkpoint_policy` is what `selective` activation checkpointing keeps of a layer: the outputs of attention kernels
     (axolotl), those and of every second matrix product (torchtitan, torchtune), or all but the inside of attention
     (Megatron). `checkpoint_every` k checkpoints every k-th layer.
@@ -331,6 +339,7 @@ class Job:
     sequence_length: int | None = None
     packing: bool = False
     padded: bool = False
+    longest_first: bool = False
     activation_checkpointing: Literal["none", "full", "selective", "offload"] = "none"
     checkpoint_policy: Literal["attention", "every_second_matmul", "core_attention"] = "attention"
     checkpoint_every: int = 1
@@ -343,6 +352,7 @@ class Job:
     parallelism: Parallelism = field(default_factory=Parallelism)
     inference: Inference | None = None
     hardware: Hardware = field(default_factory=Hardware)
+    framework: str | None = None
     allocator: CachingAllocator = field(default_factory=CachingAllocator)
     versions: dict[str, str] = field(default_factory=dict)
     origins: dict[str, Origin] = field(default_factory=dict, init=False, repr=False, compare=False)

@@ -40,7 +40,15 @@ def rules_pages() -> Iterator[Generated]:
     yield "docs/rules/facts.md", explain.facts_page()
 
 
-GENERATORS: tuple[Callable[[], Iterator[Generated]], ...] = (rules_index, rules_pages)
+def formats_page() -> Iterator[Generated]:
+    """`docs/formats.md`: the table of config formats and launchers."""
+    sys.path.insert(0, str(ROOT / "scripts"))
+    from formats_page import page  # type: ignore[import-not-found]
+
+    yield "docs/formats.md", page()
+
+
+GENERATORS: tuple[Callable[[], Iterator[Generated]], ...] = (rules_index, rules_pages, formats_page)
 """In order: what a later one reads, an earlier one has written."""
 
 

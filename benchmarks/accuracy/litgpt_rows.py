@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpulint.job import Adapter, Fsdp, Inference, Job, Loss, Quantization
+from gpulint.job import Adapter, Fsdp, Inference, Job, Quantization
 from gpulint.models.resolve import resolve
 
 from .case import Case, Inexpressible, Row, hardware, measured_bytes, versions
@@ -28,7 +28,6 @@ TARGETS = {
 }
 """Where the checkpoint fuses q, k and v; LitGPT's LoRA on q and v of a fused projection has as many elements."""
 
-CHUNK = 128
 BATCH = 128
 
 
@@ -59,10 +58,10 @@ def training(
 ) -> Job:
     """A `bf16-true` fine-tuning run."""
     job = Job(model=model_of(name), micro_batch_size=batch, sequence_length=length, attention="sdpa")
+    job.framework = "litgpt"
     job.weights.dtype = "bfloat16"
     job.weights.quantization = quantization_of(quantize)
     job.optimizer.name = "paged_adamw_32bit" if quantize and quantize.startswith("bnb.") else "adamw_torch"
-    job.loss = Loss("chunked", CHUNK * batch, "pieces", upcast="never", kept=True)
     job.gradient_accumulation_steps = BATCH // batch
     sharded = devices > 1
     job.activation_checkpointing = "full" if (sharded if checkpointing is None else checkpointing) else "none"
@@ -74,8 +73,8 @@ def training(
 def lora(job: Job, name: str, r: int, dropout: float, targets: list[str]) -> Job:
     """LitGPT's LoRA in the dtype of the base; `targets` in its names (query, key, value, projection, mlp, head)."""
     kind = resolve(name).model_type
-    if kind in TARGETS and set(targets) <= {"q_proj", "k_proj", "v_proj"}:
-        targets = TARGETS[kind]
+    if kind in TARGETS and set(targets) & {"q_proj", "k_proj", "v_proj"}:
+        targets = [*targets, *TARGETS[kind]]
     job.method = "lora"
     job.adapter = Adapter("lora", r, alpha=2.0 * r, dropout=dropout, targets=targets, dtype="bfloat16")
     return job
@@ -83,7 +82,7 @@ def lora(job: Job, name: str, r: int, dropout: float, targets: list[str]) -> Job
 
 def generation(name: str, quantize: str | None, prompt: int, new: int) -> Job:
     """`generate/base.py`: one prompt, a cache for prompt and answer, weights in bf16."""
-    job = Job(kind="inference", model=model_of(name), attention="sdpa")
+    job = Job(kind="inference", model=model_of(name), attention="sdpa", framework="litgpt")
     job.weights.dtype = "bfloat16"
     job.weights.quantization = quantization_of(quantize)
     job.inference = Inference(batch_size=1, prompt_length=prompt, new_tokens=new, full_prefill_logits=True)
@@ -104,6 +103,7 @@ def case(row: Row) -> Case:
             row["model"], row["micro_batch"], row["seq_len"], quantize, row["n_gpus"], row["gradient_checkpointing"]
         )
         chosen = [f"{target}_proj" for target in row["lora"]["targets"]]
+        job.longest_first = True
         lora(job, row["model"], row["lora"]["r"], row["lora"].get("dropout", 0.05), chosen)
         if "mixed" in row["precision_policy"]:
             job.weights.dtype, job.precision.autocast = "float32", "bfloat16"

@@ -25,11 +25,10 @@ def case(row: Row) -> Case:
     if not path.is_file():
         raise Inexpressible("the config is not in the corpus")
     given = yaml.safe_load(path.read_text(encoding="utf-8"))["model"]
-    if given.get("fp8"):
-        raise Inexpressible("Transformer Engine's FP8: a Job has no quantised training")
     if not row["n_gpus"]:
         raise Inexpressible("the number of GPUs is not stated")
-    job = Job(model=config(given), objective="pretrain", attention="flash_attention_2")
+    job = Job(model=config(given), objective="pretrain", attention="flash_attention_2", framework="megatron")
+    job.precision.compute = "float8-te" if given.get("fp8") else None
     job.weights.dtype = "bfloat16"
     job.precision.gradients, job.precision.master_weights = "float32", True
     if given["optim"].get("grad_sync_dtype") == "bf16":

@@ -62,6 +62,7 @@ def litgpt_cli(row: Row) -> Case:
         job = litgpt_rows.training(
             name, given["micro_batch_size"], given["longest_sample_tokens"], quantize, row["n_gpus"]
         )
+        job.longest_first = True
         litgpt_rows.lora(job, name, 8, 0.05, ["q_proj", "v_proj"])
     return made(row, "litgpt outcomes", place(job, row), "allocated")
 
@@ -73,14 +74,16 @@ def litgpt_config(row: Row) -> Case:
     given = yaml.safe_load((SHARED / "corpus" / row["corpus_path"]).read_text(encoding="utf-8"))
     train, name = given["train"], given["checkpoint_dir"].removeprefix("checkpoints/")
     batch, length = train["micro_batch_size"], train["max_seq_length"]
-    job = litgpt_rows.training(name, batch, length, given.get("quantize"), row["n_gpus"])
+    job = litgpt_rows.training(name, batch, length, given.get("quantize"), given["devices"])
+    job.versions = {"bitsandbytes": "0.42.0"}
     if "lora_r" in given:
         chosen = [target for flag, targets in LITGPT_LORA.items() if given.get(flag) for target in targets]
         litgpt_rows.lora(job, name, given["lora_r"], given.get("lora_dropout", 0.0), chosen)
     elif quantized := job.weights.quantization:
         raise Inexpressible(f"full training over {quantized.method}")
     measured = row["measured_gb"] * GB if row["measured_gb"] else None
-    return made(row, "litgpt config hub", place(job, row), "allocated", measured)
+    place(job, row).hardware.gpus = given["devices"]
+    return made(row, "litgpt config hub", job, "allocated", measured)
 
 
 def torchtune(_: Row) -> Case:

@@ -68,7 +68,7 @@ def readme_inference(row: Row) -> Case:
 
 def readme_finetune(row: Row) -> Case:
     """finetune.py of the first Qwen: Trainer with bf16, ZeRO-2 for Q-LoRA, ZeRO-3 for full runs, on one GPU too."""
-    job = Job(model=row["model"].removesuffix("-Int4"), attention=row["attn_impl"])
+    job = Job(model=row["model"].removesuffix("-Int4"), attention=row["attn_impl"], framework="qwen")
     job.micro_batch_size, job.sequence_length = row["micro_batch"], row["seq_len"]
     job.gradient_accumulation_steps = row["grad_accum"]
     job.activation_checkpointing = "full"

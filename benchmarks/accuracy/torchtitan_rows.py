@@ -20,8 +20,8 @@ FOREACH = "titan-165"
 
 def cases(row: Row) -> list[Case]:
     """The row's counter, and reserved bytes where the row has both."""
-    if row["quantization"]:
-        raise Inexpressible(f"{row['quantization']}: a Job has no quantised training")
+    if row["quantization"] and not row["compile"]:
+        raise Inexpressible("eager float8: what its casts keep is not known")
     if "graph_trainer" in str(row["compile"]):
         raise Inexpressible("graph_trainer: what is recomputed is the compiler's choice")
     if row["gradient_checkpointing"] is None:
@@ -37,8 +37,10 @@ def cases(row: Row) -> list[Case]:
 
 def training(row: Row) -> Job:
     """A pretraining run."""
-    job = Job(model=row["model"], objective="pretrain", attention="sdpa", packing=True)
+    job = Job(model=row["model"], objective="pretrain", attention="sdpa", packing=True, framework="torchtitan")
+    job.versions = {"torchtitan": "0.0.1" if row["id"].startswith(FOREACH) else "0.0.2"}
     job.weights.dtype = "float32"
+    job.precision.compute = next((name for name in ("float8", "mxfp8", "nvfp4") if name in _said(row)), None)
     job.micro_batch_size, job.sequence_length = row["micro_batch"], row["seq_len"]
     stated = row["gradient_checkpointing"]
     if stated:
@@ -62,3 +64,7 @@ def training(row: Row) -> Job:
         fsdp.reshard_after_forward, fsdp.sharding = False, "shard_grad_op"
     job.parallelism.fsdp = fsdp
     return job
+
+
+def _said(row: Row) -> str:
+    return (row["quantization"] or "").lower()

@@ -47,7 +47,7 @@ def case(row: Row) -> Case:
 
 def training(row: Row) -> Job:
     """A recipe's run."""
-    job = Job(model=row["model"], attention="sdpa", packing=True)
+    job = Job(model=row["model"], attention="sdpa", packing=True, framework="torchtune")
     job.weights.dtype = "bfloat16"
     job.micro_batch_size, job.sequence_length = row["micro_batch"] or 1, row["seq_len"] or 1
     job.gradient_accumulation_steps = row["grad_accum"] or 1
@@ -75,7 +75,7 @@ def training(row: Row) -> Job:
             job.weights.quantization = packed
     elif row["method"] != "full" and row["category"] != "train_init":
         raise Inexpressible("the LoRA targets are not stated")
-    job.versions = versions(row["framework_version"])
+    job.versions = {**versions(row["framework_version"]), "torchtune": "0.4"}
     return job
 
 

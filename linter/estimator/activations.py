@@ -10,6 +10,7 @@ from .layers import Layer
 from .logits import last_logits, loss_of
 from .norms import normed
 from .ops import gathered
+from .release import reentrant
 from .setting import Setting
 from .sharing import slice_of
 from .stage import pipeline
@@ -110,7 +111,7 @@ def _model(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tens
         block = Layer(s, layer, base, slice_of(base.extra, s))
         mode = s.checkpointing(layer) if tape.recording else "none"
         if mode != "none":
-            h = tape.checkpoint(block, h, mode, bool(s.job.reentrant) and mode in ("full", "offload"))
+            h = tape.checkpoint(block, h, mode, reentrant(s.job) and mode in ("full", "offload"))
         else:
             h = block(h)
         del block
@@ -146,6 +147,7 @@ def _compose(s: Setting, tape: Tape, kinds: list[int], assigned: list[int]) -> l
     """Every event of the replay, at the layers of the whole model where it is largest."""
     count = len(kinds)
     replayed, whole = Stack(tape, count, list(range(count))), Stack(tape, count, assigned)
+    kept, logits = before(s, tape, assigned)
     found: list[Instant] = []
     for (segment, backward), events in peaks(tape.events).items():
         phase = "backward" if backward else "loss" if segment == count + 2 else "forward"
@@ -158,8 +160,24 @@ def _compose(s: Setting, tape: Tape, kinds: list[int], assigned: list[int]) -> l
                 gradients = s.trainable if tape.accumulated else e.gradients + made - done
                 layer = place if 0 <= place < len(assigned) else None
                 fresh = e.gradients - tape.begins[segment, backward].gradients
-                found.append(Instant(phase, e.live - e.logits + size - there, e.logits, gradients, layer, fresh))
+                old, wide = (kept, logits) if phase == "forward" else (0, 0)
+                size_here = e.live - e.logits + size - there + old
+                found.append(Instant(phase, size_here, e.logits + wide, gradients, layer, fresh))
     return found
+
+
+def before(s: Setting, tape: Tape, assigned: list[int]) -> tuple[int, int]:
+    """What the micro step before leaves alive through forward: bytes that its graph holds, and its logits.
+
+    A training loop whose variable `logits` is bound anew only behind the forward pass keeps the old ones, and with
+    them the graph, of which backward has freed the saved tensors but not what functions hold beside them.
+    """
+    if not s.framework.keeps_logits or s.job.longest_first:
+        return 0, 0
+    outside = sum(size for segment, size in tape.lasting.items() if segment > max(assigned) + 1)
+    graph = outside + sum(tape.lasting.get(kind + 1, 0) for kind in assigned)
+    vocabulary = s.modules(None).role("head") or s.modules(None).need("embedding")
+    return graph, 4 * s.rows * (vocabulary.weight.n // s.hidden)
 
 
 class Stack:

@@ -87,6 +87,8 @@ def packed(x: Tensor, layer: Linear, rows: int) -> Tensor:
     inner = to(x, 2)
     width = inner.n
     out = n // (width // rows)
+    if tape.packed.always_unpacks and layer.copies > 1:
+        tape.scratch(2 * layer.copies * n)
     y = tape.new(rows * out, 2)
     if rows > GEMM_ROWS or tape.packed.always_unpacks:
         tape.scratch(2 * n + n // 64 * 4)
@@ -99,6 +101,8 @@ def packed(x: Tensor, layer: Linear, rows: int) -> Tensor:
         scales = tape.new(n // 64, 4)
         weight = tape.new(n, 2)
         del scales
+        if layer.copies > 1:
+            tape.scratch(2 * (layer.copies - 1) * n)
         gradient = tape.new(width, 2)
         del weight
         gradient.view = True

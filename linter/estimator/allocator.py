@@ -61,8 +61,8 @@ class Block:
 class Allocator:
     """One stream's blocks.
 
-    `reserved` and `allocated` are what torch reports under these names, `peak` and `most` the largest of each. `limit` is
-    what the driver gives at most, None for no limit. Blocks of one stream never serve another, so each stream of a
+    `reserved` and `allocated` are what torch reports under these names, `peak` and `most` the largest of each; `limit`
+    is what the driver gives at most, None for no limit. Blocks of one stream never serve another, so each stream of a
     program has an Allocator of its own.
     """
 

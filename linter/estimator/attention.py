@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import liger
+from . import compiled, liger
 from .adapters import project
 from .indexing import repeat, select, split, window
 from .kernels import attend
@@ -35,6 +35,8 @@ def attention(
     gate = project(x, modules.named["self_attn.gate_proj"], s.rows) if s.traits.output_gate == "projection" else None
     if turn != "none" and "rope" in s.fused:
         q, k = liger.rope(q, k, table, s.traits.qkv == "slices")
+    elif turn != "none" and s.compiled:
+        q, k = compiled.rope(q, k, table)
     elif turn != "none":
         turned = ROPES[turn](q, k, table)
         q, k = turned

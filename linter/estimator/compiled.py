@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .modules import Linear
+    from .rope import Table
     from .tensor import Tensor
 
 
@@ -53,6 +54,22 @@ def activation(x: Tensor) -> Tensor:
     y = tape.new(n, e)
 
     def back(_: Tensor, _kept: object = x.storage) -> tuple[Tensor]:
+        return (tape.new(n, e),)
+
+    y.node = tape.node((x,), back)
+    return y
+
+
+def rope(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
+    """Queries and keys turned by a kernel each; saved are cos and sin."""
+    return _turned(q, table), _turned(k, table)
+
+
+def _turned(x: Tensor, table: Table) -> Tensor:
+    tape, n, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+
+    def back(_: Tensor, _kept: object = (table.cos, table.sin)) -> tuple[Tensor]:
         return (tape.new(n, e),)
 
     y.node = tape.node((x,), back)

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 from . import derivation, host, optimizer
 from .estimate import Term
+from .frameworks import framework
 from .fsdp_units import Policy, Unit, Units, units
 from .gradients import gradient_dtype
 from .layout import Layout
 from .loading import loading
 from .parameters import allocated, base_dtype, gathered_dtype
 from .ranks import Ranks, per_node, ranks
+from .release import reentrant
 from .storage import dtype_bytes
 from .versions import older
 
@@ -192,7 +194,7 @@ def fsdp_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
         largest_gradient=largest // over.dense,
         step_optimizer=0 if fsdp.offload else states.temporary,
         load=_load(found, fsdp, over, job, model),
-        accumulating=job.gradient_accumulation_steps > 1,
+        accumulating=job.gradient_accumulation_steps > 1 and not job.longest_first,
         in_backward=spec.in_backward,
         on_host=fsdp.offload,
         version=fsdp.version,
@@ -202,10 +204,14 @@ def fsdp_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
     )
     policy = Policy(gathered_dtype(job), fsdp.mixed_precision.reduce_dtype)
     built.plan = units(fsdp, model, shardable, policy)
+    inside = framework(job).adapters_inside and fsdp.version == 1
+    if inside:
+        for unit in (built.plan.root, built.plan.block, built.plan.layers):
+            unit.flatten(policy)
     frozen = not any(item.graded and item.part == "base" and item.layers is not None for item in shardable)
-    built.adapters = fsdp.version == 1 and frozen
+    built.adapters = fsdp.version == 1 and frozen and not inside
     built.kept = _kept(job, fsdp, model) if built.adapters else 0
-    if built.accumulating and defers(job):
+    if job.gradient_accumulation_steps > 1 and defers(job):
         everything = built.plan.everything
         built.deferred = everything.reduced if fsdp.version == 2 else everything.gradients
     if fsdp.offload:
@@ -236,18 +242,11 @@ def _kept(job: Job, fsdp: Fsdp, model: Model) -> int:
     (`_register_post_backward_reshard_only_hook`), whose handle lives until the end of the backward pass and holds the
     detached input that the recomputation made, together with its `.grad`: T x h elements each.
     """
-    if fsdp.wrap != "transformer" or not _reentrant(job):
+    if fsdp.wrap != "transformer" or job.activation_checkpointing != "full" or not reentrant(job):
         return 0
     tokens = (job.micro_batch_size or 0) * (job.sequence_length or 0) // max(1, job.parallelism.context)
     dtype = gathered_dtype(job) or base_dtype(job, model)
     return int(2 * dtype_bytes(dtype) * tokens * model.shape.hidden)
-
-
-def _reentrant(job: Job) -> bool:
-    """transformers 4 checkpoints with use_reentrant, 5 without (modeling_utils.py 5.23)."""
-    if job.activation_checkpointing != "full":
-        return False
-    return older(job.versions.get("transformers"), "5") if job.reentrant is None else job.reentrant
 
 
 def _group(job: Job, fsdp: Fsdp) -> int | None:

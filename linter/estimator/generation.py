@@ -186,6 +186,9 @@ def _prefill(
         activations = widest(job, model, batch, prompt)
     else:
         activations = prefill_activations(model, job, batch, prompt, element, unpacked)
+    packed = effective_quantization(job, model)
+    if packed is not None and packed.head:
+        activations = max(activations, round(unpacked.making * model.shape.vocabulary * model.shape.hidden))
     logits, beside = prefill_logits(model, job, batch, prompt, element)
     split = {**fixed, "kv_cache": cache}
     if logits + beside > activations:

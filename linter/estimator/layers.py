@@ -60,6 +60,10 @@ class Layer:
             if self.s.residual_float:
                 return add(to(x, 4), branch(self.norm(to(x, self.modules.named["norm"].weight.e), 0)))
             return add(x, branch(self.norm(x, 0)))
+        from .native import BLOCKS
+
+        if self.s.framework.block and self.modules.role("down") is not None and not self.s.latent:
+            return BLOCKS[self.s.framework.block](self, x)
         return ORDERS[self.s.order](self, x)
 
     def norm(self, x: Tensor, slot: int) -> Tensor:

@@ -34,6 +34,11 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
         h = contiguous(window(h, rows * s.hidden))
     module = outside.role("head") or outside.need("embedding")
     kernel = s.loss
+    from .native import LOSSES
+
+    own = LOSSES.get((s.framework.loss, kernel))
+    if own is not None and s.objective.loss == "cross_entropy":
+        return own(h, module, s, tape, segment)
     if kernel in ("liger", "cut_cross_entropy") or (kernel == "chunked" and s.job.loss.logits in ("tiles", "passes")):
         tape.enter(segment)
         held = shifted_labels(s, tape)

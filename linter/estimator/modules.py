@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .storage import dtype_bytes
 from .tensor import Parameter
@@ -13,15 +13,27 @@ if TYPE_CHECKING:
     from .parameters import Parameter as Item
 
 
+class Packing(NamedTuple):
+    """How packed weights are multiplied.
+
+    kind     `int8` saves its input, everything else is taken for `4bit`
+    copies   unpacked copies alive at once: 2 where the weight is cast once more
+    """
+
+    kind: str = "4bit"
+    copies: int = 1
+
+
 class Linear:
     """A module with a weight, perhaps a bias, perhaps packed, perhaps adapted."""
 
-    __slots__ = ("a", "b", "bias", "dora", "dropout", "out", "packed", "role", "weight")
+    __slots__ = ("a", "b", "bias", "copies", "dora", "dropout", "out", "packed", "role", "weight")
 
-    def __init__(self, weight: Parameter, item: Item, packing: str) -> None:
+    def __init__(self, weight: Parameter, item: Item, packing: Packing) -> None:
         self.weight = weight
         self.out = item.shape[0] if item.shape else 1
-        self.packed = packing if item.packed else ""
+        self.packed = packing.kind if item.packed else ""
+        self.copies = packing.copies
         self.role = item.role
         self.bias: Parameter | None = None
         self.a: Parameter | None = None
@@ -33,7 +45,7 @@ class Linear:
 class Modules:
     """The modules of one layer, or those outside the stack, by dotted name, by role and by last name."""
 
-    def __init__(self, items: Iterable[Item], width: int | None, dropout: float, packing: str) -> None:
+    def __init__(self, items: Iterable[Item], width: int | None, dropout: float, packing: Packing) -> None:
         self._packing = packing
         self.named: dict[str, Linear] = {}
         for item in sorted(items, key=_order):

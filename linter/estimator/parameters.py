@@ -9,6 +9,7 @@ from ..units import DTYPE_BYTES
 from . import storage
 from .adapter import adapter_of, adapter_parameters, saved_copies
 from .division import divided
+from .frameworks import framework
 from .parameter import Parameter as Parameter
 from .parameter import pieces_of, size_of
 from .skipping import skipped_layers
@@ -78,7 +79,11 @@ def effective_quantization(job: Job, model: Model) -> Quantization | None:
     ready = found is None
     if found is None:
         found = stored_quantization(model) or named_quantization(job, model)
-    if found is None or found.experts:
+    if found is None:
+        return found
+    if framework(job).packs_head and found.method.startswith("bnb"):
+        found = replace(found, head=True)
+    if found.experts:
         return found
     if ready and found.method == "mxfp4" and job.kind == "training":
         return None
@@ -120,14 +125,19 @@ def allocated(items: Iterable[Parameter]) -> int:
 def is_packed(tensor: Tensor, quantization: Quantization | None) -> bool:
     """Whether a quantisation method packs a tensor in the layers that its skip list leaves.
 
-    The output head stays as it is, and what `skip` names. Fused expert tensors are not nn.Linear: a method for
-    `experts` (mxfp4) packs them alone, another one where the quantisation's `experts` says so.
+    The output head stays as it is unless the quantisation's `head` says otherwise, and so does what `skip` names. Fused
+    expert tensors are not nn.Linear: a method for `experts` (mxfp4) packs them alone, another one where the
+    quantisation's `experts` says so.
     """
     if quantization is None or tensor.buffer:
         return False
     expert = tensor.role.startswith("expert_") and len(tensor.shape) == 3
     layout = storage.packing(quantization)
-    kind = expert if layout is not None and layout.what == "experts" else tensor.linear and tensor.role != "head"
+    kind = (
+        expert
+        if layout is not None and layout.what == "experts"
+        else tensor.linear and (tensor.role != "head" or quantization.head)
+    )
     return (kind or (expert and quantization.experts)) and skipped_layers(tensor, quantization) is not True
 
 

@@ -88,3 +88,10 @@ def packed(job: Job) -> Packed:
     """The switches of the job's `versions.bitsandbytes`."""
     version = job.versions.get("bitsandbytes")
     return Packed(older(version, "0.43"), older(version, "0.50"), older(version, "0.45"))
+
+
+def reentrant(job: Job) -> bool:
+    """Whether checkpoints are reentrant: Trainers of transformers 4 make them so, of 5 not (modeling_utils.py 5.23)."""
+    if job.reentrant is not None:
+        return job.reentrant
+    return job.framework is None and older(job.versions.get("transformers"), "5")

@@ -119,9 +119,9 @@ def plan_of(job: Job, model: Model, layout: Layout, phases: Sequence[Phase]) -> 
     found = parameters(job, model)
     most = {name: max(phase.components.get(name, 0) for phase in phases) for name in COMPONENTS}
     step_optimizer = max(phase.components.get("optimizer", 0) for phase in phases) - layout.optimizer
-    if type(layout) is not Layout:
+    if type(layout) is not Layout or job.parallelism.zero is not None:
         lump = sum(most[name] for name in ("weights", "adapter", "gradients", "kv_cache", "buffers"))
-        return Plan([], lump + layout.optimizer, _unsharded(found, layout), [], [(step_optimizer, 1)], [], False)
+        return Plan([], lump + layout.optimizer, _unsharded(job, found, layout), [], [(step_optimizer, 1)], [], False)
     trained = [item for item in found if item.trainable]
     spec = optimizer.of_job(job)
     tensors = optimizer.items(trained)
@@ -140,10 +140,17 @@ def plan_of(job: Job, model: Model, layout: Layout, phases: Sequence[Phase]) -> 
     )
 
 
-def _unsharded(found: Sequence[Parameter], layout: Layout) -> list[tuple[int, int]]:
-    """What is on the GPU before it is sharded: all packed weights, or a layer's tensors and their flat copy."""
+def _unsharded(job: Job, found: Sequence[Parameter], layout: Layout) -> list[tuple[int, int]]:
+    """What is on the GPU before FSDP shards it: all packed weights, or a layer's tensors and their flat copy.
+
+    Packed weights in bytes cannot be sharded and stay as they were loaded.
+    """
+    quantization = job.weights.quantization
+    if job.parallelism.fsdp is None:
+        return [(layout.load, 1)]
     packed = [(piece, item.copies) for item in found if item.packed for piece in item.pieces]
-    if packed and 4 * layout.load >= sum(size * count for size, count in packed):
+    stored = quantization.storage_dtype if quantization is not None else None
+    if stored not in (None, "uint8", "int8") and 4 * layout.load >= sum(size * count for size, count in packed):
         return packed
-    layer = [piece for item in found if item.layers and item.part == "base" for piece in item.pieces]
+    layer = [piece for item in found if item.layers and not item.packed for piece in item.pieces]
     return [*((piece, 1) for piece in layer), (sum(layer), 1)]

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .indexing import cat, split, window
 from .ops import add, contiguous, mul, scale, sub, to
+from .tensor import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from .tensor import Tensor
 
     Rope = Callable[[Tensor, Tensor, "Table"], tuple[Tensor, Tensor]]
 
 
 class Table(NamedTuple):
-    """cos and sin of all positions; `part` of `whole` features of a head are turned."""
+    """cos and sin of all positions; `part` of `whole` features of a head are turned; `rows` tokens of the batch."""
 
     cos: Tensor
     sin: Tensor
     part: int
     whole: int
+    rows: int = 0
 
 
 def _each(turn: Callable[[Tensor, Table], Tensor]) -> Rope:
@@ -130,6 +130,27 @@ def _chunks(x: Tensor, table: Table) -> Tensor:
     return _joined(left, right)
 
 
+def stacked(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
+    """torchtune: even and odd features in float32, joined, back in the operand's width.
+
+    The float32 table is looked up for every token and operand (torchtune/modules/position_embeddings.py).
+    """
+    return _looked_up(q, table), _looked_up(k, table)
+
+
+def _looked_up(x: Tensor, table: Table) -> Tensor:
+    tape = x.storage.tape
+    half = table.rows * table.part // 2
+    cache = tape.new(2 * half, 4)
+    cos = Tensor(cache.storage, half, 4)
+    wide = to(x, 4)
+    even, odd = window(wide, x.n // 2), window(wide, x.n // 2)
+    left = sub(mul(even, cos), mul(odd, cos))
+    y = cat((left, add(mul(odd, cos), mul(even, cos))))
+    del wide, even, odd, left
+    return to(y, x.e)
+
+
 def pairs(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
     """Even and odd features turned and joined (DeepSeek-V3 `apply_rotary_pos_emb_interleave`)."""
     even_q, odd_q = window(q, q.n // 2), window(q, q.n // 2)
@@ -164,6 +185,7 @@ ROPES: dict[str, Rope] = {
     "partial_each": partial_each,
     "partial_gptj": partial_gptj,
     "chunks": _each(_chunks),
+    "stacked": stacked,
     "pairs": pairs,
     "complex": complex_wide,
     "none": none,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .estimate import NotEstimable
+from .frameworks import framework
 from .kernels import Heads
-from .modules import Modules
+from .modules import Modules, Packing
 from .objectives import objective
 from .parameters import effective_quantization, parameters
 from .release import packed, release
@@ -39,6 +40,11 @@ class Setting:
         self.job = job
         self.config = text_config(model.config)
         self.traits = traits(model.model_type, self.config, shape.norm)
+        self.framework = framework(job)
+        if self.framework.norm and self.traits.norm in ("rms", "gemma"):
+            self.traits = self.traits._replace(norm=self.framework.norm)
+        if self.framework.rope and self.traits.rope != "none":
+            self.traits = self.traits._replace(rope=self.framework.rope)
         self.objective = objective(job)
         self.batch = (job.micro_batch_size or 1) * self.objective.sequences
         self.length = -(-max(1, self.objective.length) // max(1, plan.context))
@@ -54,8 +60,10 @@ class Setting:
         self.value_dim = (shape.v_head_dim or shape.head_dim) if self.latent else shape.head_dim
         self.order = self.traits.order
         self.release = release(job, model.model_type)
+        if self.framework.repeats_keys:
+            self.release = self.release._replace(grouped_keys=False, contiguous=False)
         self.upcast = job.loss.upcast or self.release.upcast
-        self.compiled = job.compile
+        self.compiled = job.compile or self.framework.fuses_layers
         self.compiled_loss = job.compile or job.loss.compiled
         self.cache: list[Storage] = []
         self.outputs: list[Storage] = []
@@ -153,6 +161,7 @@ class Setting:
         tape.autocast = self.autocast
         tape.packed = packed(self.job)
         tape.accumulated = self.job.gradient_accumulation_steps > 1 and not _units_reduce(self.job)
+        tape.accumulated = tape.accumulated and not self.job.longest_first
         return tape
 
     def modules(self, layer: int | None) -> Modules:
@@ -284,10 +293,11 @@ def _sharded_width(job: Job) -> int | None:
     return 2 if stated in ("bfloat16", "float16") else None
 
 
-def _packing(job: Job, model: Model) -> str:
+def _packing(job: Job, model: Model) -> Packing:
     """The kind of packed matmul: `int8` saves its input, everything else is taken for 4 bits."""
     found = effective_quantization(job, model)
-    return "int8" if found is not None and found.method == "bnb-int8" else "4bit"
+    kind = "int8" if found is not None and found.method == "bnb-int8" else "4bit"
+    return Packing(kind, 2 if framework(job).unpacks_twice else 1)
 
 
 def _prefix(items: tuple[Parameter, ...]) -> str:

@@ -78,7 +78,7 @@ def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
 def _table(tape: Tape, s: Setting, head_dim: int, wide: int) -> Table:
     part = rotary(s, head_dim)
     cell = 4 if s.traits.wide_table else wide
-    return Table(tape.new(s.length * part, cell), tape.new(s.length * part, cell), part, head_dim)
+    return Table(tape.new(s.length * part, cell), tape.new(s.length * part, cell), part, head_dim, s.rows)
 
 
 def vocabulary_rows(s: Setting) -> int:

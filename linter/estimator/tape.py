@@ -61,6 +61,7 @@ class Tape:
         self.recording = True
         self.autocast = 0
         self.packed = Packed()
+        self.lasting: dict[int, int] = {}
         self.accumulated = False
         self.caching = False
         self._before = 0
@@ -258,7 +259,13 @@ class Tape:
         return y
 
     def keep(self, storage: Storage) -> None:
-        """What an operation holds outside the saved tensors: a non-reentrant checkpoint does not let it go."""
+        """What an operation holds outside the saved tensors: a non-reentrant checkpoint does not let it go.
+
+        Backward does not free it either: it lives as long as the graph, whose bytes of each segment are `lasting`.
+        """
+        if self.recording and not storage.lasting:
+            storage.lasting = True
+            self.lasting[self._segment] = self.lasting.get(self._segment, 0) + storage.size
         if self._kept is not None:
             self._kept.append(storage)
 

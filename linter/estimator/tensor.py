@@ -20,13 +20,14 @@ _LEAF = 1 << 60
 class Storage:
     """Bytes that are alive until the last reference goes."""
 
-    __slots__ = ("holders", "logits", "size", "tape")
+    __slots__ = ("holders", "lasting", "logits", "size", "tape")
 
     def __init__(self, tape: Tape, size: int, logits: bool) -> None:
         self.tape = tape
         self.size = size
         self.logits = logits
         self.holders = 0
+        self.lasting = False
 
     def __del__(self) -> None:
         tape = self.tape
@@ -104,3 +105,10 @@ class Parameter(Node):
         self.e = e
         self.trainable = trainable
         self.cast: Tensor | None = None
+
+
+def mark(x: Tensor) -> None:
+    """Count a tensor under logits from here on."""
+    if not x.storage.logits:
+        x.storage.logits = True
+        x.storage.tape.logits += x.storage.size

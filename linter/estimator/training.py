@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..job import Parallelism
-from . import assumptions, evaluation, host, reference, rollout, runtime, slack
+from . import assumptions, evaluation, host, low_precision, reference, rollout, runtime, slack
 from .coverage import widened
 from .estimate import Estimate, NotEstimable, PerGpu, Phase, Term
 from .fsdp import ShardedLayout
@@ -53,7 +53,9 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None) -> Estimate
     """The Estimate of the ranks of one pipeline stage."""
     plan = layout(stage.job, stage.own)
     extra = reference.frozen_models(stage.job, stage.own)
+    narrow = low_precision.workspace(job, model)
     fixed = _fixed(job, plan, extra, gpu)
+    fixed["buffers"] += narrow.size
     found, bounded = instants_of(stage.job, stage.whole, stage)
     phases = [_load(plan, fixed), *_step_phases(plan, fixed, found), _optimizer_step(plan, fixed)]
     if stage.last:
@@ -76,6 +78,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None) -> Estimate
     per_gpu, overhead = _tiers(gpu, held, runtime.process_overhead(gpu, job), peak, plan, bounded)
     if bounded:
         per_gpu = widened(per_gpu, peak.components["activations"], job, model)
+    per_gpu = replace(per_gpu, low=max(0, per_gpu.low - narrow.slack))
     return Estimate(
         kind="training",
         model_id=model.id,

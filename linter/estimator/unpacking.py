@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from .frameworks import framework
 from .parameters import effective_quantization
 from .versions import older
 
@@ -55,7 +56,8 @@ def unpacking(job: Job, model: Model) -> Unpacking:
     if method in ("bnb-nf4", "bnb-fp4"):
         casts = (job.weights.dtype or model.dtype) == "float16"
         current = not _old_bitsandbytes(job)
-        return Unpacking(making=6 if casts else 2, using=4 if casts else 2, rows=1537 if current else 2)
+        making = 6 if casts else 4 if framework(job).unpacks_twice else 2
+        return Unpacking(making=making, using=4 if casts else 2, rows=1537 if current else 2)
     if method == "gptq" and older(versions.get("transformers"), "4.48"):
         return Unpacking(resident=2) if quantization.bits in (None, 4) else Unpacking(making=6, using=2, rows=128)
     if method == "awq":

@@ -211,4 +211,4 @@ def _set_parallelism(builder: JobBuilder, keys: Arguments) -> None:
             builder.from_entry(field, degree, given.entry, given.key)
 
 
-FORMAT = Format(NAME, "accelerate launch config", UPSTREAM, recognise, read, describe, edits)
+FORMAT = Format(NAME, "accelerate launch config", UPSTREAM, recognise, read, describe, edits, "`num_processes`")

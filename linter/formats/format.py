@@ -77,6 +77,7 @@ class Format(NamedTuple):
     read        the Reading; raises SourceError where the file contradicts the format beyond use
     edits       the edits that make a Job change in this format's own words; None where it cannot say it
     describe    the same change in the format's words for people: "adapter: qlora, load_in_4bit: true"
+    hardware    where its files say the GPUs, for the docs
     """
 
     name: str
@@ -86,6 +87,7 @@ class Format(NamedTuple):
     read: Callable[[Document, Project], Reading]
     describe: Callable[[Reading, dict[str, Any]], str | None]
     edits: Callable[[Reading, dict[str, Any]], list[Edit] | None]
+    hardware: str = "not in the file"
 
 
 class JobBuilder:

@@ -175,4 +175,4 @@ def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
     return make(reading, changes)
 
 
-FORMAT = Format(NAME, "gpulint job file", UPSTREAM, recognise, read, describe, edits)
+FORMAT = Format(NAME, "gpulint job file", UPSTREAM, recognise, read, describe, edits, "`hardware`")

@@ -91,6 +91,7 @@ class Launcher(NamedTuple):
 
     recognise   whether a document is of this kind
     launches    what it starts; raises SourceError where the file contradicts its kind beyond use
+    hardware    where its files say the GPUs, for the docs
     """
 
     name: str
@@ -98,3 +99,4 @@ class Launcher(NamedTuple):
     upstream: str
     recognise: Callable[[Document], bool]
     launches: Callable[[Document, Project], Started]
+    hardware: str = "not in the file"

@@ -1,0 +1,105 @@
+"""The table of config formats and launchers for the docs, from the code that reads them."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_HEAD = """# Config formats
+
+<!-- Made by scripts/build.py from linter/formats and linter/launchers. -->
+
+A format is a file that says what one job computes. A launcher is a file that says what is started and on what: its
+command lines and inner mappings are read as the formats below, and the configs that they name are checked on the
+hardware that the launcher asks for. Keys are those of the named upstream version; a key that it does not know is a
+finding.
+
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return _HEAD + "\n".join(
+        [*_formats(), "", "## Launchers", "", *_launchers(), "", "## Programs", "", *_programs(), ""]
+    )
+
+
+def _formats() -> Iterator[str]:
+    from gpulint.formats.registry import FORMAT_NAMES, find
+
+    yield "| format | upstream | recognised by | keys known | GPUs | suggestions as edits |"
+    yield "| --- | --- | --- | ---: | --- | --- |"
+    for name in FORMAT_NAMES:
+        form = find(name)
+        writes = "yes" if _writes(name) else "no"
+        yield _row(form.title, form.upstream, _sentence(form.recognise), _keys(name), form.hardware, writes)
+
+
+def _launchers() -> Iterator[str]:
+    from gpulint.launchers.registry import LAUNCHER_NAMES, find
+
+    yield "| launcher | upstream | recognised by | GPUs |"
+    yield "| --- | --- | --- | --- |"
+    for name in LAUNCHER_NAMES:
+        launcher = find(name)
+        yield _row(launcher.title, launcher.upstream, _sentence(launcher.recognise), launcher.hardware)
+
+
+def _programs() -> Iterator[str]:
+    from gpulint.launchers.program_table import PROGRAMS
+
+    yield "Commands whose flags, or config files, launchers read:"
+    yield ""
+    yield "| format | commands |"
+    yield "| --- | --- |"
+    heads: dict[str, list[str]] = {}
+    for program in PROGRAMS:
+        heads.setdefault(program.format, []).extend(program.heads)
+    for name, listed in heads.items():
+        yield _row(name, ", ".join(f"`{head}`" for head in listed))
+
+
+def _row(*cells: object) -> str:
+    return "| " + " | ".join(re.sub(r"\s+", " ", str(cell)).replace("|", "\\|") for cell in cells) + " |"
+
+
+def _sentence(function: Callable[..., Any]) -> str:
+    text = inspect.getdoc(function) or ""
+    return text.partition("\n\n")[0]
+
+
+def _keys(name: str) -> int | str:
+    """Keys of the format's schema at every depth."""
+    from gpulint.formats.keys import load
+
+    try:
+        schema = load(name)
+    except FileNotFoundError:
+        return ""
+    parts = [schema, *schema.get("$defs", {}).values()]
+    return sum(len(found) for part in parts for found in _properties(part))
+
+
+def _properties(part: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(part, dict):
+        found = part.get("properties")
+        if isinstance(found, dict):
+            yield found
+            for child in found.values():
+                yield from _properties(child)
+        for key in ("items", "additionalProperties", "anyOf"):
+            yield from _properties(part.get(key))
+    elif isinstance(part, list):
+        for item in part:
+            yield from _properties(item)
+
+
+def _writes(name: str) -> bool:
+    """Whether the format has edits of its own: a module `<name>_edits`, or edits beside the reader."""
+    from importlib.util import find_spec
+
+    return find_spec(f"gpulint.formats.{name}_edits") is not None

@@ -1,0 +1,228 @@
+"""Frameworks with their own model code, against traces of that code."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gpulint.estimator import activations, training
+from gpulint.estimator.estimate import NotEstimable
+from gpulint.estimator.frameworks import TRANSFORMERS, framework, known
+from gpulint.estimator.native import BLOCKS, LOSSES
+from gpulint.estimator.norms import NORMS
+from gpulint.estimator.parameters import parameters
+from gpulint.estimator.rope import ROPES
+from gpulint.estimator.setting import Setting
+from gpulint.job import Adapter, Fsdp, FsdpMixedPrecision, Job, Quantization
+from gpulint.models.model import Model
+from gpulint.models.resolve import resolve
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 32,
+    "vocab_size": 32000,
+    "hidden_act": "silu",
+    "tie_word_embeddings": False,
+}
+LLAMA3 = {**LLAMA, "intermediate_size": 14336, "num_key_value_heads": 8, "vocab_size": 128256}
+GEMMA = {
+    "model_type": "gemma",
+    "hidden_size": 2048,
+    "intermediate_size": 16384,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 1,
+    "head_dim": 256,
+    "vocab_size": 256000,
+    "hidden_act": "gelu_pytorch_tanh",
+    "tie_word_embeddings": False,
+}
+LLAMA32 = {
+    **LLAMA3,
+    "hidden_size": 3072,
+    "intermediate_size": 8192,
+    "num_attention_heads": 24,
+    "head_dim": 128,
+}
+
+
+def job(name: str | None, config: dict[str, object], tokens: int, batch: int = 1) -> Job:
+    made = Job(model=dict(config), framework=name, micro_batch_size=batch, sequence_length=tokens, attention="sdpa")
+    made.weights.dtype = "bfloat16"
+    made.optimizer.name = "adamw_torch"
+    return made
+
+
+def lora(name: str | None, config: dict[str, object], tokens: int, batch: int = 1) -> Job:
+    made = job(name, config, tokens, batch)
+    made.method = "lora"
+    made.adapter = Adapter("lora", 8, 16, 0.05, ["q_proj", "v_proj"], dtype="bfloat16")
+    return made
+
+
+def model_of(given: Job) -> Model:
+    assert given.model is not None
+    return resolve(given.model)
+
+
+def kept(given: Job) -> int:
+    """Bytes that the second layer leaves alive after its forward pass."""
+    s = Setting(given, model_of(given))
+    kinds, _ = activations.layer_kinds(s)
+    begins = activations.replay(s, kinds).begins
+    return begins[3, False].live - begins[2, False].live
+
+
+def peak(given: Job) -> dict[str, int]:
+    estimate = training.estimate_training(given, model_of(given), None)
+    return {phase.name: phase.allocated for phase in estimate.phases}
+
+
+def test_the_table_names_what_exists() -> None:
+    for name in known():
+        found = framework(Job(framework=name))
+        assert found != TRANSFORMERS
+        assert found.block in ("", *BLOCKS)
+        assert found.norm in ("", *NORMS)
+        assert found.rope in ("", *ROPES)
+        assert not found.loss or any(loss == found.loss for loss, _ in LOSSES)
+
+
+def test_a_framework_that_the_table_lacks_is_transformers() -> None:
+    assert framework(Job(framework="llm.c")) == framework(Job()) == TRANSFORMERS
+
+
+def test_versions_select_traits() -> None:
+    old, new = Job(framework="torchtitan"), Job(framework="torchtitan")
+    old.versions["torchtitan"] = "0.0.1"
+    assert framework(old).keeps_prediction
+    assert not framework(new).keeps_prediction
+
+
+@pytest.mark.parametrize(
+    ("config", "tokens", "traced"),
+    [(LLAMA, 1304, 230_655_960), (LLAMA3, 512, 89_288_728), (GEMMA, 512, 72_685_592)],
+    ids=["llama-2-7b", "llama-3-8b", "gemma-2b"],
+)
+def test_litgpt_layer_saves_what_its_code_does(config: dict[str, object], tokens: int, traced: int) -> None:
+    """Traced: litgpt 0.5.13, LoRA r=8 on q and v, dropout 0.05, one bf16 sequence; without the residual."""
+    assert kept(lora("litgpt", config, tokens)) == pytest.approx(traced, abs=100_000)
+
+
+def test_torchtune_layer_saves_what_its_code_does() -> None:
+    """Traced: torchtune 0.6.1, two packed sequences of 1,024 tokens, Llama-3.2-3B's widths."""
+    given = job("torchtune", LLAMA32, 1024, 2)
+    given.versions["torchtune"] = "0.6.1"
+    assert kept(given) == pytest.approx(325_271_576 - 2 * 2048 * 3072, rel=0.001)
+
+
+def test_an_own_layer_costs_more_than_transformers_with_repeated_keys() -> None:
+    assert kept(job("torchtune", LLAMA32, 1024)) > kept(job(None, LLAMA32, 1024))
+
+
+def test_compiled_layers_save_no_float32_copies_and_no_activated_gate() -> None:
+    """Of a norm the float32 copy goes (4 h) and its narrow product (2 h), but its input stays (2 h); the gate's 2 f."""
+    eager = job("torchtune", LLAMA32, 1024)
+    eager.versions["torchtune"] = "0.4"
+    compiled = replace(eager, compile=True)
+    tokens, hidden, inner, rope = 1024, 3072, 8192, 2 * 1024 * 128 * 4
+    saved = tokens * (2 * 4 * hidden + 2 * inner) + rope
+    assert kept(eager) - kept(compiled) == pytest.approx(saved, rel=0.01)
+
+
+def test_torchtitan_selective_checkpoints_keep_every_second_product() -> None:
+    """x, q, v, attention's output with its log-sum-exp, the gate, the last projection."""
+    given = job("torchtitan", LLAMA, 1024)
+    given.activation_checkpointing = "selective"
+    hidden, inner, heads = 4096, 11008, 32
+    assert kept(given) == pytest.approx(1024 * (5 * 2 * hidden + 2 * inner + 4 * heads), rel=0.001)
+
+
+def test_litgpt_packs_the_head() -> None:
+    given = lora("litgpt", LLAMA, 128)
+    given.weights.quantization = Quantization("bnb-nf4", 4)
+    items = {item.role: item for item in parameters(given, model_of(given)) if item.part == "base"}
+    assert items["head"].packed
+    plain = replace(given, framework=None)
+    assert not next(item for item in parameters(plain, model_of(plain)) if item.role == "head").packed
+
+
+def test_old_bitsandbytes_keeps_inputs_and_litgpt_keeps_the_graph_before() -> None:
+    """MatMul4Bit saved its input until 0.44, outside the saved tensors: the graph before still holds it in forward."""
+    new = lora("litgpt", LLAMA, 512)
+    new.weights.quantization = Quantization("bnb-nf4", 4)
+    new.versions["bitsandbytes"] = "0.45.0"
+    old = replace(new, versions={"bitsandbytes": "0.42.0"})
+    first = replace(old, longest_first=True)
+    assert kept(old) > kept(new)
+    assert peak(old)["forward"] > peak(first)["forward"] > peak(replace(new, longest_first=True))["forward"]
+
+
+def test_litgpt_gradients_cover_frozen_weights_of_a_flat_parameter() -> None:
+    """FSDP 1 around a whole block: one gradient of all its elements, kept whole while accumulating."""
+    given = lora("litgpt", LLAMA, 128)
+    given.gradient_accumulation_steps = 2
+    given.hardware.gpus = 2
+    given.parallelism.fsdp = Fsdp(wrap="transformer", mixed_precision=FsdpMixedPrecision("bfloat16", "bfloat16"))
+    layers = sum(
+        item.elements for item in parameters(replace(given, parallelism=Job().parallelism), model_of(given))
+        if item.layers is not None
+    )  # fmt: skip
+    apart = peak(replace(given, framework=None))
+    assert peak(given)["backward"] - apart["backward"] > 2 * layers * 0.9
+
+
+def test_the_first_qwen_keeps_its_logits_narrow() -> None:
+    """3 x 2 bytes a logit, not the 2 + 4 + 4 + 4 of Transformers before 4.46."""
+    given = job("qwen", LLAMA3, 1024)
+    given.versions["transformers"] = "4.32.0"
+    logits = 1024 * 128256
+    assert peak(replace(given, framework=None))["loss"] - peak(given)["loss"] == pytest.approx(8 * logits, rel=0.01)
+
+
+def test_chunked_losses_widen_one_chunk_at_a_time() -> None:
+    whole = job("torchtune", LLAMA3, 2048)
+    chunked = replace(whole, loss=replace(whole.loss, kernel="chunked"))
+    logits = 2048 * 128256
+    most = {name: given["loss"] for name, given in (("whole", peak(whole)), ("chunked", peak(chunked)))}
+    assert most["whole"] > most["chunked"]
+    assert peak(chunked)["loss"] >= 6 * logits
+
+
+def test_megatron_layer_and_selective_recomputation() -> None:
+    """16 h + 6 f bytes a token and layer, shared out by sequence parallelism; flash attention leaves no scores."""
+    given = job("megatron", LLAMA, 1024)
+    hidden, inner, heads = 4096, 11008, 32
+    whole = 1024 * (16 * hidden + 6 * inner)
+    assert kept(given) == pytest.approx(whole + 1024 * 4 * heads, rel=0.005)
+    assert kept(replace(given, activation_checkpointing="selective")) == kept(given)
+    shared = replace(given, parallelism=replace(given.parallelism, tensor=4, sequence=True), attention="sdpa")
+    assert kept(shared) == pytest.approx(kept(given) / 4, rel=0.005)
+
+
+def test_megatron_softmax_and_gradient_take_the_bytes_of_the_logits() -> None:
+    logits = 4096 * 128256
+    own, other = peak(job("megatron", LLAMA3, 4096)), peak(job(None, LLAMA3, 4096))
+    assert other["backward"] - own["backward"] > 4 * logits
+
+
+def test_narrow_compute_widens_the_interval_downwards() -> None:
+    given = job("megatron", LLAMA, 256)
+    narrow = replace(given, precision=replace(given.precision, compute="float8-te"))
+    model = model_of(given)
+    plain, kept_copies = (training.estimate_training(each, model, None).per_gpu for each in (given, narrow))
+    linear = 4 * (4 * 4096 * 4096 + 3 * 4096 * 11008)
+    assert kept_copies.allocated - plain.allocated == pytest.approx(2 * linear, rel=0.01)
+    assert kept_copies.process - kept_copies.low >= 2 * linear
+
+
+def test_unknown_narrow_compute_is_not_estimated() -> None:
+    given = job(None, LLAMA, 256)
+    given.precision.compute = "int3"
+    with pytest.raises(NotEstimable, match="int3"):
+        training.estimate_training(given, model_of(given), None)
