@@ -67,7 +67,7 @@ class Recording(Tape):
         self._made: dict[int, tuple[str, str]] = {}
         self._running: tuple[str, str] | None = None
         self._at_peak: Alive = Counter()
-        self._given: list[tuple[Label, int]] = []
+        self._labelled: list[tuple[Label, int]] = []
         self._before: list[tuple[Label, int]] = []
         super().__init__()
 
@@ -113,7 +113,7 @@ class Recording(Tape):
         """Begin a segment."""
         super().enter(segment, backward)
         if backward and segment > 0:
-            self._before = list(self._given)
+            self._before = list(self._labelled)
         if (segment, backward) not in self.at_begins:
             found = self.alive()
             for label, size in self._before if backward and segment >= 0 else ():
@@ -139,7 +139,7 @@ class Recording(Tape):
         if node.segment == 0 and (node.buffers is None or node.buffers[slot] is None):
             storage = gradient.storage
             if isinstance(storage, Named):
-                self._given.append((storage.label._replace(logits=storage.logits), storage.size))
+                self._labelled.append((storage.label._replace(logits=storage.logits), storage.size))
         super()._deliver(node, slot, gradient)
 
     def _accumulate(self, leaf: Parameter) -> None:
