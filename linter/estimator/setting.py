@@ -10,7 +10,7 @@ from .kernels import Heads
 from .modules import Modules, Packing
 from .objectives import objective
 from .parameters import effective_quantization, parameters
-from .release import packed, release
+from .release import REMOTE, packed, release
 from .tape import Tape
 from .traits import traits
 
@@ -59,7 +59,7 @@ class Setting:
         self.head_dim = shape.qk_nope_head_dim + self.rope_dim if self.latent else shape.head_dim
         self.value_dim = (shape.v_head_dim or shape.head_dim) if self.latent else shape.head_dim
         self.order = self.traits.order
-        self.release = release(job, model.model_type)
+        self.release = release(job, REMOTE if _first_qwen(self.config) else model.model_type)
         if self.framework.repeats_keys:
             self.release = self.release._replace(grouped_keys=False, contiguous=False)
         self.upcast = job.loss.upcast or self.release.upcast
@@ -255,6 +255,11 @@ def text_config(config: dict[str, Any]) -> dict[str, Any]:
         if isinstance(nested, dict):
             return {**config, **text_config(nested)}
     return config
+
+
+def _first_qwen(config: dict[str, Any]) -> bool:
+    """Whether a config has the field names of Qwen's own code, whatever model type stands for it."""
+    return "kv_channels" in config and "no_bias" in config
 
 
 def attention_implementation(job: Job, found: Traits, config: dict[str, Any]) -> str:
