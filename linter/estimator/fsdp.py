@@ -69,6 +69,8 @@ class ShardedLayout(Layout):
         the first makes them and the second turns them into shards, layer by layer.
         """
         if self.deferred:
+            if self.trainable and not self.accumulating:
+                return self.deferred * min(done, self.trainable) // self.trainable
             if self.steps > 2 or not self.trainable:
                 return self.deferred
             made = -(-self.deferred * min(done, self.trainable) // self.trainable)

@@ -130,4 +130,6 @@ def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
     return make(reading, changes)
 
 
-FORMAT = Format(NAME, "vLLM server config", UPSTREAM, recognise, read, describe, edits, "tensor x pipeline x data parallel size")
+FORMAT = Format(
+    NAME, "vLLM server config", UPSTREAM, recognise, read, describe, edits, "tensor x pipeline x data parallel size"
+)

@@ -72,4 +72,6 @@ def _part(root: Node, kind: str) -> str:
     return f"{kind} {name.value.value}" if name is not None and name.value.is_scalar else kind
 
 
-LAUNCHER = Launcher(NAME, "Kubernetes workload", "Kubernetes 1.34", recognise, launches, "limits of `nvidia.com/gpu`, node labels")
+LAUNCHER = Launcher(
+    NAME, "Kubernetes workload", "Kubernetes 1.34", recognise, launches, "limits of `nvidia.com/gpu`, node labels"
+)
