@@ -321,7 +321,7 @@ class Job:
     `framework` names whose model code and training loop run, where it is not Transformers' (litgpt, torchtune ...).
     `checkpoint_policy` is what `selective` activation checkpointing keeps of a layer: the outputs of attention kernels
     (axolotl), those and of every second matrix product (torchtitan, torchtune), or all but the inside of attention
-    (Megatron). `checkpoint_every` k checkpoints every k-th layer.
+    (Megatron). None is what the job's framework does. `checkpoint_every` k checkpoints every k-th layer.
     """
 
     kind: Literal["training", "inference"] = "training"
@@ -341,7 +341,7 @@ class Job:
     padded: bool = False
     longest_first: bool = False
     activation_checkpointing: Literal["none", "full", "selective", "offload"] = "none"
-    checkpoint_policy: Literal["attention", "every_second_matmul", "core_attention"] = "attention"
+    checkpoint_policy: Literal["attention", "every_second_matmul", "core_attention"] | None = None
     checkpoint_every: int = 1
     reentrant: bool | None = None
     attention: str = "sdpa"

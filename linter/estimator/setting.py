@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 AnyTape = TypeVar("AnyTape", bound=Tape)
 
+POLICIES = {"torchtitan": "every_second_matmul", "torchtune": "every_second_matmul", "megatron": "core_attention"}
+"""What selective checkpointing keeps by default (torchtitan activation_checkpoint.py, Megatron's recompute modules)."""
+
 ACTIVATION_FIELDS = ("hidden_activation", "hidden_act", "activation_function", "activation")
 NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
 
@@ -228,7 +231,8 @@ class Setting:
             return "none"
         if job.activation_checkpointing != "selective":
             return job.activation_checkpointing
-        return "none" if job.checkpoint_policy == "core_attention" else job.checkpoint_policy
+        policy = job.checkpoint_policy or POLICIES.get(job.framework or "", "attention")
+        return "none" if policy == "core_attention" else policy
 
     def _sign(self) -> dict[int, int]:
         signatures: dict[int, int] = {}
