@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from .trace import Trace
 
 STEPS = 2
-"""The optimizer's states exist from the second step on; what the first one freed has to hold them."""
+"""The optimizer's states exist from the second step on; what the first one freed has to hold them. Where they are small
+the second step asks for what the first one has freed."""
 
 
 class Plan(NamedTuple):
@@ -62,7 +63,8 @@ def reserved(found: Trace, plan: Plan, policy: Policy, allocated: int = 0, limit
     for block in _take(memory, plan.load):
         memory.give(block)
     small += sum(size * count for size, count in plan.states if size <= SMALL_REQUEST)
-    for step in range(STEPS):
+    grown = any(size > SMALL_REQUEST for size, _ in [*plan.states, *plan.temporary, *plan.gradients])
+    for step in range(STEPS if grown else 1):
         gradients = [] if plan.gradients and step == 0 else _take(memory, plan.gradients)
         gradients += _micro_step(memory, found, plan.keeps)
         if plan.gradients and step == 0:

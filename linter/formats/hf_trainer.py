@@ -225,4 +225,13 @@ def edits(reading: Reading, changes: dict[str, Any]) -> list[Any] | None:
     return make(reading, changes)
 
 
-FORMAT = Format(NAME, "Transformers/TRL config", UPSTREAM, recognise, read, describe, edits, "`num_processes` of an accelerate config")
+FORMAT = Format(
+    NAME,
+    "Transformers/TRL config",
+    UPSTREAM,
+    recognise,
+    read,
+    describe,
+    edits,
+    "`num_processes` of an accelerate config",
+)

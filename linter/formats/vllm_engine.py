@@ -79,7 +79,7 @@ def set_version(builder: JobBuilder, arguments: Arguments, project: Project) -> 
         removed = known.get(option(name), {}).get("x-removed")
         if removed:
             last = removed.partition(";")[0].rpartition(" ")[2]
-            if _older(last, version):
+            if older(last, version):
                 version, given = last, arguments.raw(name)
     if given:
         builder.from_entry("versions.vllm", version, given.entry, given.key, f"{given.key} was last known to it")
@@ -89,7 +89,8 @@ def set_version(builder: JobBuilder, arguments: Arguments, project: Project) -> 
     return version
 
 
-def _older(version: str, other: str) -> bool:
+def older(version: str, other: str) -> bool:
+    """Whether a version came before another."""
     return [int(part) for part in version.split(".")] < [int(part) for part in other.split(".")]
 
 

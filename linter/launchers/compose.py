@@ -113,4 +113,6 @@ def _read_resources(service: Node, document: Document, resources: Resources) -> 
         resources.state("shared_memory", size(shared.value.value), document.path, "shm_size", shared.value.span)
 
 
-LAUNCHER = Launcher(NAME, "Docker Compose file", "compose-spec 2025", recognise, launches, "`deploy.resources.reservations.devices`")
+LAUNCHER = Launcher(
+    NAME, "Docker Compose file", "compose-spec 2025", recognise, launches, "`deploy.resources.reservations.devices`"
+)

@@ -12,7 +12,7 @@ from ..source.document import SourceError
 from .flags import Manner, overlaid, read_flags
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from ..formats.format import Project
     from ..source.document import Document
@@ -57,7 +57,7 @@ def begin(program: Unwrapped, file: Document, project: Project) -> Begun | None:
     if found is None:
         return _unknown(program, file, project)
     row, words = found
-    flags = read_flags(words, file, _with_switches(row))
+    flags = read_flags(words, file, _with_options(row))
     reference = _reference(row, flags.document, flags.rest)
     if reference is None:
         if row.file:
@@ -83,20 +83,31 @@ def _known(program: Unwrapped) -> tuple[Program, tuple[Word, ...]] | None:
     return None
 
 
-def _with_switches(row: Program) -> Manner:
-    """The manner, with the format's boolean keys as switches where the table names none."""
-    return row.manner if row.manner.switches is not None else row.manner._replace(switches=_switches(row.format))
+def _with_options(row: Program) -> Manner:
+    """The manner, with what the format's schema says of its options where the table says nothing."""
+    properties = _properties(row.format)
+    manner = row.manner
+    if manner.switches is None:
+        names = {_plain(key) for key, schema in properties.items() if schema.get("type") == "boolean"}
+        manner = manner._replace(switches=names.__contains__)
+    if not manner.options and not row.file:
+        known = frozenset(_plain(key) for key, schema in properties.items() if "x-removed" not in schema)
+        manner = manner._replace(options=known)
+    return manner
 
 
-def _switches(format_: str) -> Callable[[str], bool]:
+def _properties(format_: str) -> Mapping[str, dict[str, object]]:
     from ..formats.keys import load
 
     try:
         properties: Mapping[str, dict[str, object]] = load(format_)["properties"]
     except FileNotFoundError:
-        return lambda name: False  # noqa: ARG005
-    names = {key.replace("-", "_") for key, schema in properties.items() if schema.get("type") == "boolean"}
-    return names.__contains__
+        return {}
+    return properties
+
+
+def _plain(key: str) -> str:
+    return key.replace("-", "_")
 
 
 def _reference(row: Program, flags: Document, rest: list[Word]) -> tuple[str, object] | None:
