@@ -160,8 +160,10 @@ def set_engine(builder: JobBuilder, arguments: Arguments, version: str) -> None:
     tokens = human_readable(length.value) if length else None
     if length and tokens:
         builder.from_entry("inference.max_model_len", tokens, length.entry, length.key)
+    elif length and str(length.value).strip().lower() in ("auto", "-1"):
+        builder.from_entry("inference.max_model_len", -1, length.entry, length.key, "the longest that fits")
     elif length:
-        builder.from_entry("inference.max_model_len", None, length.entry, length.key, "the longest that fits")
+        builder.from_entry("inference.max_model_len", None, length.entry, length.key, "not known")
     else:
         builder.default("inference.max_model_len", None, f"the model's maximum: default of {UPSTREAM}")
     share = arguments.number("gpu_memory_utilization", "device_memory_utilization")

@@ -30,8 +30,9 @@ class Assembly:
         self._words = [self._added(text) for text in program.split()]
 
     def add(self, flag: str, value: object, note: str, kind: str = "default") -> None:
-        """A flag that the controller adds."""
-        self._words += [self._added(f"--{flag}"), self._added(str(value))]
+        """A flag that the controller adds; a tuple is several values."""
+        values = value if isinstance(value, tuple) else (value,)
+        self._words += [self._added(f"--{flag}"), *(self._added(str(each)) for each in values)]
         self.implied[flag] = Origin(kind, note)
 
     def switch(self, flag: str) -> None:

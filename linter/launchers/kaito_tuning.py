@@ -37,6 +37,9 @@ _TEMPLATE = (
 _QUANTIZED = (("load_in_4bit", "true"), ("bnb_4bit_quant_type", "nf4"), ("use_bnb_nested_quant", "true"))
 """charts/kaito/workspace/templates/lora-params.yaml and qlora-params.yaml: what counts where the file has no ConfigMap."""
 
+_PHI_3 = ("k_proj", "q_proj", "v_proj", "o_proj", "gate_proj", "down_proj", "up_proj")
+"""DEFAULT_TARGET_MODULES of pkg/workspace/tuning/preset_tuning.go."""
+
 
 def tune(tuning: Node, item: Object, manifests: Manifests, resources: Resources) -> Started:
     """The job of `tuning`: method `lora` or `qlora` on a preset's model, with TRL's SFTTrainer."""
@@ -52,6 +55,9 @@ def tune(tuning: Node, item: Object, manifests: Manifests, resources: Resources)
     line = Assembly(manifests.file, name.value, "trl sft")
     line.add("model_name_or_path", row["model"], f"the preset {name.value.value} of KAITO {release}", "derived")
     line.add("use_peft", "true", "KAITO tunes adapters")
+    line.add("max_length", 1024, "default of TRL's SFTConfig")
+    if str(name.value.value).strip().lower().startswith("phi-3"):
+        line.add("lora_target_modules", _PHI_3, f"what KAITO {release} sets for phi-3 presets")
     config = tuning.get("config")
     text = manifests.config_map(config.value, "training_config.yaml") if config is not None else None
     stated = embedded(manifests.file, text) if text is not None else None
