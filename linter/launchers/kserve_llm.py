@@ -1,0 +1,106 @@
+"""KServe's LLMInferenceService (KServe 0.20, `serving.kserve.io/v1alpha2`): vLLM as `config/llmisvcconfig` starts it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..formats.coercion import as_integer
+from .command import Assembly
+from .container import jobs_of_container, versions
+from .jobs import jobs_of_commands
+from .kserve_model import stored, with_model
+from .launch import Resources, Started
+from .pod import container_of, listed, mappings, read_resources
+from .script import Script
+from .shell import Word, commands
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..source.node import Node
+    from .manifests import Manifests, Object
+
+_DEGREES = (("tensor", "tensor-parallel-size"), ("pipeline", "pipeline-parallel-size"), ("data", "data-parallel-size"))
+_DEFAULTS = "ghcr.io/llm-d/llm-d-cuda:v0.9.0"
+
+
+def read_llm(item: Object, manifests: Manifests) -> Started:
+    """The decode server of a service and, where it has one, its prefill server; a config by itself is a part."""
+    if item.kind != "LLMInferenceService":
+        return Started([], [], "a part of services: an LLMInferenceService names the model")
+    spec = item.root.get("spec")
+    uri = spec.find("model.uri") if spec is not None else None
+    if spec is None or uri is None:
+        return Started([], [], "names no model")
+    name = spec.find("model.name")
+    model = stored(manifests.file, uri.value, name.value if name is not None else None)
+    found, problems, reason = [], [], ""
+    prefill = spec.get("prefill")
+    for section, label in ((spec, ""), (prefill, ", prefill")):
+        if section is None or not section.is_mapping:
+            continue
+        started = _server(section, spec, uri.value, model, item.part + label, manifests, prefill=bool(label))
+        found += started.launches
+        problems += started.problems
+        reason = reason or started.reason
+    return Started(found, problems, "" if found else reason)
+
+
+def _server(
+    section: Node, spec: Node, uri: Node, model: Word | None, part: str, manifests: Manifests, *, prefill: bool
+) -> Started:
+    """One server: the container's own command, else `vllm serve` with the parallel degrees and its arguments."""
+    file = manifests.file
+    layers = [section, *_bases(spec, manifests, prefill=prefill)]
+    pods = [pod for layer in layers if (pod := layer.get("template")) is not None and pod.is_mapping]
+    containers = [(pod, container) for pod in pods for container in mappings(pod.get("containers"))[:1]]
+    resources, variables = Resources(), dict[str, Word]()
+    for pod, container in containers:
+        read_resources(pod, container, file, resources)
+        variables = {**container_of(container, file).environment, **variables}
+    parallelism = next((node for layer in layers if (node := layer.get("parallelism")) is not None), None)
+    _nodes(section, parallelism, resources, file.path)
+    if resources.gpus_per_node is None and any(container.find("resources.limits") for _, container in containers):
+        return Started([], [], "asks for no GPU")
+    own = next((container for _, container in containers if container.get("command") or container.get("args")), None)
+    if own is not None and own.get("command") is not None:
+        container = container_of(own, file, variables)
+        started = jobs_of_container(container, file, manifests.project, resources, part)
+        return started._replace(launches=[with_model(launch, model, file) for launch in started.launches])
+    line = Assembly(file, uri, "vllm serve", variables)
+    if model is not None:
+        line.take([model])
+    for key, flag in _DEGREES:
+        line.say(flag, parallelism.get(key) if parallelism is not None else None)
+    expert = parallelism.get("expert") if parallelism is not None else None
+    if expert is not None and expert.value is True:
+        line.switch("enable-expert-parallel")
+    more = variables.get("VLLM_ADDITIONAL_ARGS")
+    if more is not None and more.known:
+        line.take(word for command in commands(Script(more.text, more.at)) for word in command.words)
+    line.words(listed(own.get("args")) if own is not None else [])
+    images = [str(image.value) for _, container in containers if (image := container.get("image")) is not None]
+    known = versions(images[0] if images else _DEFAULTS)
+    return jobs_of_commands([line.command()], file, manifests.project, resources, part, known)
+
+
+def _nodes(section: Node, parallelism: Node | None, resources: Resources, path: str) -> None:
+    """With a worker: as many pods as data parallel groups of `dataLocal` ranks, else as pipeline stages."""
+    if section.get("worker") is None or parallelism is None:
+        return
+    numbers = {key: as_integer(node.value) for key in ("data", "dataLocal", "pipeline") if (node := parallelism.get(key))}
+    data, local, stages = (numbers.get(key) for key in ("data", "dataLocal", "pipeline"))
+    nodes = data // local if data and local and data % local == 0 else stages
+    resources.state("nodes", nodes, path, "spec.parallelism", parallelism.span, "data / dataLocal, or pipeline")
+
+
+def _bases(spec: Node, manifests: Manifests, *, prefill: bool) -> Iterator[Node]:
+    """The specs of the configs that the service refers to, the last first, as far as the file has them."""
+    references = spec.get("baseRefs")
+    for reference in reversed(mappings(references)):
+        name = reference.get("name")
+        base = manifests.named(("LLMInferenceServiceConfig",), name.value) if name is not None else None
+        found = base.root.get("spec") if base is not None else None
+        found = found.get("prefill") if found is not None and prefill else found
+        if found is not None and found.is_mapping:
+            yield found
