@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .manifests import Manifests, Object
 
 _DEGREES = (("tensor", "tensor-parallel-size"), ("pipeline", "pipeline-parallel-size"), ("data", "data-parallel-size"))
+_CLAIM = "serving.kserve.io/exp-dra-device"
 _DEFAULTS = "ghcr.io/llm-d/llm-d-cuda:v0.9.0"
 
 
@@ -39,7 +40,7 @@ def read_llm(item: Object, manifests: Manifests) -> Started:
     for section, label in ((spec, ""), (prefill, ", prefill")):
         if section is None or not section.is_mapping:
             continue
-        started = _server(section, spec, uri.value, model, item.part + label, manifests, prefill=bool(label))
+        started = _server(section, item, uri.value, model, label, manifests)
         found += started.launches
         problems += started.problems
         reason = reason or started.reason
@@ -47,14 +48,15 @@ def read_llm(item: Object, manifests: Manifests) -> Started:
 
 
 def _server(
-    section: Node, spec: Node, uri: Node, model: Word | None, part: str, manifests: Manifests, *, prefill: bool
+    section: Node, item: Object, uri: Node, model: Word | None, label: str, manifests: Manifests
 ) -> Started:
     """One server: the container's own command, else `vllm serve` with the parallel degrees and its arguments."""
-    file = manifests.file
-    layers = [section, *_bases(spec, manifests, prefill=prefill)]
+    file, part = manifests.file, item.part + label
+    layers = [section, *_bases(item.root, manifests, prefill=bool(label))]
     pods = [pod for layer in layers if (pod := layer.get("template")) is not None and pod.is_mapping]
-    containers = [(pod, container) for pod in pods for container in mappings(pod.get("containers"))[:1]]
+    containers = [(pod, container) for pod in pods if (container := _main(pod)) is not None]
     resources, variables = Resources(), dict[str, Word]()
+    _claimed(item.root, resources, file.path)
     for pod, container in containers:
         read_resources(pod, container, file, resources)
         variables = {**container_of(container, file).environment, **variables}
@@ -94,10 +96,28 @@ def _nodes(section: Node, parallelism: Node | None, resources: Resources, path: 
     resources.state("nodes", nodes, path, "spec.parallelism", parallelism.span, "data / dataLocal, or pipeline")
 
 
-def _bases(spec: Node, manifests: Manifests, *, prefill: bool) -> Iterator[Node]:
+def _main(pod: Node) -> Node | None:
+    """The container that serves: the one called `main`, else the first."""
+    found = mappings(pod.get("containers"))
+    named = (node for node in found if (name := node.get("name")) is not None and name.value == "main")
+    return next(named, found[0] if found else None)
+
+
+def _claimed(root: Node, resources: Resources, path: str) -> None:
+    """GPUs that annotations ask for by dynamic resource allocation, one unless they say how many."""
+    notes = root.find("metadata.annotations")
+    claim = notes.value.entry(f"{_CLAIM}-class") if notes is not None else None
+    if notes is None or claim is None or not str(claim.value.value).startswith(("gpu.nvidia.com", "gpu.amd.com")):
+        return
+    count = notes.value.entry(f"{_CLAIM}-count") or claim
+    number = as_integer(count.value.value) if count is not claim else 1
+    resources.state("gpus_per_node", number, path, str(count.key.value), count.value.span)
+
+
+def _bases(root: Node, manifests: Manifests, *, prefill: bool) -> Iterator[Node]:
     """The specs of the configs that the service refers to, the last first, as far as the file has them."""
-    references = spec.get("baseRefs")
-    for reference in reversed(mappings(references)):
+    references = root.find("spec.baseRefs")
+    for reference in reversed(mappings(references.value if references is not None else None)):
         name = reference.get("name")
         base = manifests.named(("LLMInferenceServiceConfig",), name.value) if name is not None else None
         found = base.root.get("spec") if base is not None else None
