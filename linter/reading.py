@@ -219,7 +219,9 @@ def _rereader(
 def _apply(launch: Launch, reading: Reading) -> None:
     """What the launch adds to the reading: files, problems, and the memory of the host."""
     reading.references.update(launch.files)
-    reading.problems[:0] = launch.problems
+    reading.problems[:] = [
+        *launch.problems, *(item for item in reading.problems if item.key.replace("_", "-") not in launch.implied)
+    ]  # fmt: skip
     resources, job = launch.resources, reading.job
     for name, value in (
         ("host_memory", resources.host_memory),

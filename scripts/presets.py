@@ -29,12 +29,15 @@ class Checkout:
         self.commit = self._git("rev-parse", "--short=9", "HEAD").strip()
 
     def text(self, path: str) -> str:
+        """The text of a file."""
         return self._git("show", f"HEAD:{path}")
 
     def yaml(self, path: str) -> list[Any]:
+        """The documents of a YAML file."""
         return [document for document in yaml.safe_load_all(self.text(path)) if document]
 
     def paths(self, folder: str) -> list[str]:
+        """The YAML files below a folder."""
         listed = self._git("ls-tree", "-r", "--name-only", "HEAD", folder).splitlines()
         return [path for path in listed if path.endswith((".yaml", ".yml"))]
 
@@ -119,7 +122,7 @@ def ome(source: Checkout) -> dict[str, Any]:
                 "words": words,
             }
     return {
-        "about": f"Base models and serving runtimes that OME ships (config/models, config/runtimes of {source.commit}).",
+        "about": f"Base models and runtimes that OME ships (config/models, config/runtimes of {source.commit}).",
         "models": dict(sorted(models.items())),
         "runtimes": dict(sorted(runtimes.items())),
     }

@@ -21,7 +21,7 @@ class Member(NamedTuple):
 
     role: str
     spec: Node
-    count: int | None
+    pods: int | None
 
 
 def resources_of(members: Sequence[Member], file: Document) -> Resources:
@@ -33,8 +33,8 @@ def resources_of(members: Sequence[Member], file: Document) -> Resources:
             continue
         if found.gpus_per_node is None:
             found = own
-        known = known and member.count is not None
-        nodes += member.count or 0
+        known = known and member.pods is not None
+        nodes += member.pods or 0
     if found.gpus_per_node is not None and known:
         found.nodes = nodes or None
     return found

@@ -35,7 +35,7 @@ _TEMPLATE = (
     ("per_device_train_batch_size", 1),
 )  # fmt: skip
 _QUANTIZED = (("load_in_4bit", "true"), ("bnb_4bit_quant_type", "nf4"), ("use_bnb_nested_quant", "true"))
-"""charts/kaito/workspace/templates/lora-params.yaml and qlora-params.yaml: what counts where the file has no ConfigMap."""
+"""charts/kaito/workspace/templates/lora-params.yaml and qlora-params.yaml: where the file has no ConfigMap."""
 
 _PHI_3 = ("k_proj", "q_proj", "v_proj", "o_proj", "gate_proj", "down_proj", "up_proj")
 """DEFAULT_TARGET_MODULES of pkg/workspace/tuning/preset_tuning.go."""

@@ -81,7 +81,9 @@ def read(item: Object, manifests: Manifests) -> Started:
 
 def _runtime(item: Object, manifests: Manifests) -> Started:
     services = (other.root for other in manifests.objects if other.kind == "InferenceService")
-    if any((entry := root.find("spec.predictor.model.runtime")) and entry.value.value == item.name for root in services):
+    if any(
+        (entry := root.find("spec.predictor.model.runtime")) and entry.value.value == item.name for root in services
+    ):
         return Started([], [])
     spec = item.root.get("spec")
     if spec is None or not spec.is_mapping:

@@ -1,4 +1,4 @@
-"""KServe's LLMInferenceService (KServe 0.20, `serving.kserve.io/v1alpha2`): vLLM as `config/llmisvcconfig` starts it."""
+"""KServe's LLMInferenceService (KServe 0.20, `v1alpha2`): vLLM as `config/llmisvcconfig` starts it."""
 
 from __future__ import annotations
 
@@ -47,9 +47,7 @@ def read_llm(item: Object, manifests: Manifests) -> Started:
     return Started(found, problems, "" if found else reason)
 
 
-def _server(
-    section: Node, item: Object, uri: Node, model: Word | None, label: str, manifests: Manifests
-) -> Started:
+def _server(section: Node, item: Object, uri: Node, model: Word | None, label: str, manifests: Manifests) -> Started:
     """One server: the container's own command, else `vllm serve` with the parallel degrees and its arguments."""
     file, part = manifests.file, item.part + label
     layers = [section, *_bases(item.root, manifests, prefill=bool(label))]
@@ -66,8 +64,7 @@ def _server(
         return Started([], [], "asks for no GPU")
     own = next((container for _, container in containers if container.get("command") or container.get("args")), None)
     if own is not None and own.get("command") is not None:
-        container = container_of(own, file, variables)
-        started = jobs_of_container(container, file, manifests.project, resources, part)
+        started = jobs_of_container(container_of(own, file, variables), file, manifests.project, resources, part)
         return started._replace(launches=[with_model(launch, model, file) for launch in started.launches])
     line = Assembly(file, uri, "vllm serve", variables)
     if model is not None:
@@ -90,7 +87,9 @@ def _nodes(section: Node, parallelism: Node | None, resources: Resources, path: 
     """With a worker: as many pods as data parallel groups of `dataLocal` ranks, else as pipeline stages."""
     if section.get("worker") is None or parallelism is None:
         return
-    numbers = {key: as_integer(node.value) for key in ("data", "dataLocal", "pipeline") if (node := parallelism.get(key))}
+    numbers = {
+        key: as_integer(node.value) for key in ("data", "dataLocal", "pipeline") if (node := parallelism.get(key))
+    }
     data, local, stages = (numbers.get(key) for key in ("data", "dataLocal", "pipeline"))
     nodes = data // local if data and local and data % local == 0 else stages
     resources.state("nodes", nodes, path, "spec.parallelism", parallelism.span, "data / dataLocal, or pipeline")

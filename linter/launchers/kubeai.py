@@ -41,7 +41,9 @@ def read(item: Object, manifests: Manifests) -> Started:
     if scheme is None:
         return Started([], [], "a URL without a scheme names no model")
     variables = spec.get("env")
-    known = environment([(str(entry.key.value), file, entry.value) for entry in variables.entries()] if variables else [])
+    known = environment(
+        [(str(entry.key.value), file, entry.value) for entry in variables.entries()] if variables else []
+    )
     line = Assembly(file, engine, "python3 -m vllm.entrypoints.openai.api_server", known)
     line.say("model", url, scheme.end() if scheme[1] == "hf" else 0)
     line.words(listed(spec.get("args")))

@@ -65,7 +65,7 @@ def _runtime(item: Object, manifests: Manifests) -> Started:
 
 
 def _train_job(item: Object, manifests: Manifests) -> Started:
-    """The trainer's command on the nodes of the job; what it does not say is as in its runtime, if the file has that."""
+    """The trainer's command on the nodes of the job; what it does not say is as in its runtime, if that is here."""
     file = manifests.file
     runtime = manifests.named(("ClusterTrainingRuntime", "TrainingRuntime"), _runtime_name(item.root))
     spec = runtime.root.find("spec.template.spec") if runtime is not None else None
@@ -95,9 +95,7 @@ def _train_job(item: Object, manifests: Manifests) -> Started:
         command += arguments
     name = str(image.value) if image is not None else base_container.image if base_container is not None else ""
     words = tuple(_words(command, file, variables))
-    return jobs_of_commands(
-        [Command(words, variables)], file, manifests.project, resources, item.part, versions(name)
-    )
+    return jobs_of_commands([Command(words, variables)], file, manifests.project, resources, item.part, versions(name))
 
 
 def _words(nodes: list[Node], file: Document, variables: dict[str, Word]) -> list[Word]:

@@ -46,5 +46,10 @@ def _pods(root: Node, kind: str) -> int | None:
 
 
 LAUNCHER = Launcher(
-    NAME, "Kubernetes workload", "Kubernetes 1.34", recogniser(NAME), launches, "limits of `nvidia.com/gpu`, node labels"
+    NAME,
+    "Kubernetes workload",
+    "Kubernetes 1.34",
+    recogniser(NAME),
+    launches,
+    "limits of `nvidia.com/gpu`, node labels",
 )

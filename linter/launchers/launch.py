@@ -66,7 +66,7 @@ class Launch(NamedTuple):
     files      other files on the way, by what names them; the launcher itself among them
     problems   what was odd on the way, such as a config file that is not there
     versions   of packages, from an image's tag or a `pip install vllm==0.9.1`
-    implied    flags that no file states but a controller adds: their names with dashes, and where their values come from
+    implied    flags that a controller adds and no file states: name with dashes -> where the value comes from
     """
 
     part: str

@@ -65,7 +65,10 @@ def _playground(item: Object, manifests: Manifests) -> Started:
     if recommended is None:
         return Started([], [], f"the backend {name} has no config {chosen}")
     line = Assembly(manifests.file, claims[0], "")
-    fields = {"ModelPath": _path(main, manifests), "DraftModelPath": _path(models[1], manifests) if speculative else None}
+    fields = {
+        "ModelPath": _path(main, manifests),
+        "DraftModelPath": _path(models[1], manifests) if speculative else None,
+    }
     version = _text(config, "version") or backend["version"]
     image = f"{backend['image']}:{version}"
     for text in [*(backend["command"] or entrypoint(backend["image"])), *recommended["args"]]:

@@ -6,6 +6,7 @@ Base models and runtimes that a file does not hold are looked up among those tha
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ..formats.blanks import is_blank
@@ -69,7 +70,9 @@ def _service(item: Object, manifests: Manifests) -> Started:
     if runtime is not None:
         return _runtime(runtime, model, item.part, manifests)
     shipped = table("ome")["runtimes"]
-    names = [str(given.value.value)] if given is not None else [f"{kind}-{name.value.value}" for kind in ("srt", "vllm")]
+    names = (
+        [str(given.value.value)] if given is not None else [f"{kind}-{name.value.value}" for kind in ("srt", "vllm")]
+    )
     row = next((shipped[each] for each in names if each in shipped), None)
     if row is None:
         what = f"the runtime {names[0]}" if given is not None else "a runtime that OME chooses"
@@ -140,7 +143,7 @@ def _model_of_runtime(item: Object, manifests: Manifests) -> _Model | None:
     engine = item.root.find("spec.engineConfig")
     runner = engine.value.find("leader.runner") or engine.value.find("runner") if engine is not None else None
     words = listed(runner.value.get("command")) + listed(runner.value.get("args")) if runner is not None else []
-    for before, word in zip(words, words[1:], strict=False):
+    for before, word in pairwise(words):
         served = str(word.value)
         if before.value == "--served-model-name" and served.count("/") == 1 and not is_blank(served):
             return _Model(served, word, Origin("assumed", "the name that it is served as"))

@@ -8,6 +8,7 @@ from ..formats.blanks import is_blank
 from ..formats.coercion import as_integer
 from .container import Container, environment, jobs_of_container
 from .launch import Resources, Started
+from .mounts import mounted
 from .quantities import size
 
 if TYPE_CHECKING:
@@ -48,15 +49,17 @@ def jobs_of_pod(
 ) -> Started:
     """The jobs that a pod's containers start; `nodes` is how many such pods work together.
 
-    Init containers are left out. `resources` is what the manifest says elsewhere, and wins; `variables` are those that a
-    controller sets in every container.
+    Init containers are left out. `resources` is what the manifest says elsewhere, and wins; `variables` are
+    those that a controller sets in every container.
     """
     launches, problems, reasons = [], [], []
     for container in mappings(spec.get("containers")):
         own = (resources or Resources()).copy()
         read_resources(spec, container, file, own)
         own.nodes = own.nodes or nodes
-        started = jobs_of_container(container_of(container, file, variables), file, project, own, _named(container, part))
+        opening = mounted(spec, container, file, project)
+        command = container_of(container, file, variables)
+        started = jobs_of_container(command, file, opening, own, _named(container, part))
         launches += started.launches
         problems += started.problems
         if started.reason:

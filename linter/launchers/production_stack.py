@@ -1,4 +1,7 @@
-"""vLLM Production Stack: a `VLLMRuntime` is a vLLM server (operator a6c01db, `internal/controller/vllmruntime_controller.go`)."""
+"""vLLM Production Stack: a `VLLMRuntime` is a vLLM server.
+
+Facts from the operator at a6c01db (`internal/controller/vllmruntime_controller.go`).
+"""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ _PLACEHOLDER = re.compile(r"[$<{]")
 
 def begin(program: Unwrapped, file: Document, project: Project) -> Begun | None:
     """The config that a program runs with; None where gpulint knows neither the program nor its flags."""
-    found = _known(program)
+    found = known(program)
     if found is None:
         return _unknown(program, file, project)
     row, words = found
@@ -66,7 +66,8 @@ def begin(program: Unwrapped, file: Document, project: Project) -> Begun | None:
     return _with_file(row.format, reference, flags.document, file, project)
 
 
-def _known(program: Unwrapped) -> tuple[Program, tuple[Word, ...]] | None:
+def known(program: Unwrapped) -> tuple[Program, tuple[Word, ...]] | None:
+    """The row of a program, and the words behind its name; None for one that is in no table."""
     from .program_table import PROGRAMS
 
     called = ("-m " if program.module else "") + program.head
@@ -130,13 +131,15 @@ def _with_file(
 
     path, where = reference
     span = where if isinstance(where, Span) else place(Places(file.text), where.at)  # type: ignore[attr-defined]
-    if _PLACEHOLDER.search(path) or os.path.isabs(path):
+    if _PLACEHOLDER.search(path):
         return None
     reason = "not found"
     try:
         document = project.open(path, file.path)
     except SourceError as error:
         document, reason = None, str(error)
+    if document is None and os.path.isabs(path):
+        return None
     if document is None:
         values = {"reference": path, "path": path, "reason": reason, "assumption": "nothing"}
         problem = Problem("unresolved-reference", "config", span, values, file.path)
@@ -157,7 +160,7 @@ def _unknown(program: Unwrapped, file: Document, project: Project) -> Begun | No
     ]
     candidates += [(word.text, word) for word in flags.rest]  # type: ignore[misc]
     for text, where in candidates:
-        if not text.lower().endswith(CONFIG_SUFFIXES) or _PLACEHOLDER.search(text) or os.path.isabs(text):
+        if not text.lower().endswith(CONFIG_SUFFIXES) or _PLACEHOLDER.search(text):
             continue
         try:
             document = project.open(text, file.path)

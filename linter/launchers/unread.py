@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .programs import known
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -17,6 +19,7 @@ _ENGINES = {
 }  # fmt: skip
 """Programs that do work on GPUs; one that a row of the program table knows never comes here."""
 
+_TOOLS = frozenset({"venv", "pip", "ensurepip", "http.server", "json.tool", "virtualenv"})
 _JOINS = frozenset({"ray", "sshd", "dynamo"})
 NOTHING = "starts no program that gpulint knows"
 
@@ -25,10 +28,14 @@ def reason(programs: Iterable[Unwrapped]) -> str:
     """The engine or the training script that is started, or that none is."""
     scripts, joins = [], False
     for program in programs:
+        if known(program) is not None:
+            return f"starts {program.head} with a config that is not in the project"
         engine = _ENGINES.get(program.head)
         if engine is not None:
             return f"starts {engine}, whose flags are not read"
         joins = joins or program.head in _JOINS
+        if program.head in _TOOLS:
+            continue
         if program.launchers or program.module or program.head.endswith(".py"):
             scripts.append(program)
     if scripts:
