@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..formats.blanks import is_blank
 from ..formats.coercion import as_integer
+from ..source.node import Node
 from .command import Assembly
 from .embedded import embedded
 from .flags import overlaid
@@ -22,7 +23,7 @@ from .tables import table
 
 if TYPE_CHECKING:
     from ..source.document import Document
-    from ..source.node import Entry, Node
+    from ..source.node import Entry
     from .launch import Launch
     from .manifests import Manifests, Object
 
@@ -83,7 +84,9 @@ def _serve(
     started = jobs_of_commands([line.command()], manifests.file, project, resources, item.part, versions)
     section = _config(inference, manifests)
     return started._replace(
-        launches=[_with_config(launch._replace(implied=line.implied), section) for launch in started.launches]
+        launches=[
+            _with_config(launch._replace(implied=line.implied), section, manifests.file) for launch in started.launches
+        ]
     )
 
 
@@ -111,14 +114,16 @@ def _config(inference: Node, manifests: Manifests) -> Node | None:
     return section if section is not None and section.is_mapping else None
 
 
-def _with_config(launch: Launch, section: Node | None) -> Launch:
-    """The launch with the section laid over the flags; what that says is no longer implied."""
+def _with_config(launch: Launch, section: Node | None, file: Document) -> Launch:
+    """The section with the flags behind it that it says nothing of."""
     if section is None:
         return launch
     said = {str(key).replace("_", "-") for key in section.keys()}  # noqa: SIM118  (a Node, not a dict)
+    left = [entry for entry in launch.config.root.entries() if str(entry.key.value).replace("_", "-") not in said]
+    flags = Node("mapping", left, launch.config.root.span)
+    config = overlaid(file._replace(roots=[section]), launch.config._replace(roots=[flags]))
     implied = {flag: origin for flag, origin in launch.implied.items() if flag not in said}
-    over: Document = launch.config._replace(roots=[section])
-    return launch._replace(config=overlaid(launch.config, over), implied=implied)
+    return launch._replace(config=config, implied=implied)
 
 
 def _resources(root: Node, file: Document) -> tuple[Resources, int | None]:
