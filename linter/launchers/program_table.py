@@ -49,6 +49,12 @@ PROGRAMS: tuple[Program, ...] = (
         ),
     ),
     Program(
+        "torchtune",
+        ("tune run",),
+        Manner(switches=lambda name: name == "standalone", nested=True, overrides=True, positionals=("recipe",)),
+        config=("config",),
+    ),
+    Program(
         "hf_trainer",
         ("trl sft", "trl dpo", "trl grpo", "trl kto", "trl orpo", "trl reward", "trl rloo", "trl ppo"),
         config=("config",),
