@@ -177,9 +177,8 @@ def main() -> None:
             components[dotted] = sorted(names)
     stamp = f"torchtune {version}"
     table = {"upstream": stamp, "models": models(sources)}
-    (ROOT / "linter" / "formats" / "torchtune_models.json").write_text(
-        json.dumps(table, separators=(",", ":"), sort_keys=True).replace('"torchtune.models.', '\n"torchtune.models.') + "\n"
-    )
+    text = json.dumps(table, separators=(",", ":"), sort_keys=True)
+    (ROOT / "linter/formats/torchtune_models.json").write_text(text.replace('"torchtune.mo', '\n"torchtune.mo') + "\n")
     known = sorted({*recipe_keys(checkout), "custom_sharded_layers"})
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -190,7 +189,8 @@ def main() -> None:
         "properties": {key: {} for key in known},
         "x-components": components,
     }
-    (ROOT / "schemas" / "torchtune.json").write_text(json.dumps(schema, separators=(",", ":")).replace('"torchtune.', '\n"torchtune.') + "\n")
+    text = json.dumps(schema, separators=(",", ":"))
+    (ROOT / "schemas" / "torchtune.json").write_text(text.replace('"torchtune.', '\n"torchtune.') + "\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What formats of frameworks with model code of their own share: the file being read, and models given by dimensions."""
+"""What formats of frameworks with code of their own share: the file being read, and models given by dimensions."""
 
 from __future__ import annotations
 
@@ -20,6 +20,21 @@ DTYPES = {
 }  # fmt: skip
 """Spellings of dtypes."""
 
+OPTIMIZERS = {
+    "bitsandbytes.optim.PagedAdamW": "paged_adamw_32bit", "bitsandbytes.optim.PagedAdamW8bit": "paged_adamw_8bit",
+    "bitsandbytes.optim.PagedAdamW32bit": "paged_adamw_32bit", "bitsandbytes.optim.AdamW8bit": "adamw_bnb_8bit",
+    "bitsandbytes.optim.Adam8bit": "adamw_bnb_8bit", "bitsandbytes.optim.AdamW": "adamw_bnb_32bit",
+    "bitsandbytes.optim.PagedAdam8bit": "paged_adamw_8bit", "bitsandbytes.optim.Lion8bit": "lion_8bit",
+    "bitsandbytes.optim.PagedLion8bit": "paged_lion_8bit", "bitsandbytes.optim.Lion": "lion_32bit",
+    "torch.optim.SGD": "sgd", "torch.optim.AdamW": "adamw_torch",
+    "torch.optim.Adam": "adamw_torch", "torch.optim.Adagrad": "adagrad", "torch.optim.RMSprop": "rmsprop",
+    "torch.optim.Adafactor": "adafactor",
+    "torchao.optim.AdamW8bit": "ao_adamw_8bit", "torchao.optim.AdamW4bit": "ao_adamw_4bit",
+    "torchao.prototype.low_bit_optim.AdamW8bit": "ao_adamw_8bit",
+    "torchao.prototype.low_bit_optim.AdamW4bit": "ao_adamw_4bit",
+}  # fmt: skip
+"""Optimizer classes that configs name by their path, in the Transformers spelling."""
+
 _DEFAULTS: dict[str, Any] = {
     "weights.quantization": None, "precision.autocast": None, "precision.master_weights": False, "reentrant": False,
     "padded": False, "packing": False, "liger_kernels": False, "compile": False, "rl.reference_model": False,
@@ -39,7 +54,14 @@ class NativeConfig:
     __slots__ = ("builder", "document", "keys", "name", "project", "reading", "upstream")
 
     def __init__(
-        self, name: str, upstream: str, document: Document, project: Project, framework: str | None, *, dashes: bool = False
+        self,
+        name: str,
+        upstream: str,
+        document: Document,
+        project: Project,
+        framework: str | None,
+        *,
+        dashes: bool = False,
     ) -> None:
         self.name, self.upstream = name, upstream
         self.document, self.project = document, project
@@ -96,6 +118,11 @@ def _path(given: Given) -> str | None:
 def shown(given: Given) -> str:
     """A value as it is written."""
     return given.entry.value.raw or str(given.value)
+
+
+def optimizer_of(path: str) -> str:
+    """An optimizer class in the Transformers spelling; a name that is not known stays as it is."""
+    return OPTIMIZERS.get(path) or OPTIMIZERS.get(f"torch.optim.{path}") or path.rpartition(".")[2].lower()
 
 
 def known(given: Given | None) -> Given | None:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .arguments import Arguments
 from .format import Format, NoJobError, Problem, Reading
 from .interpolation import interpolated
 from .keys import load, nearest, unknown_keys
-from .native import DTYPES, NativeConfig
+from .native import DTYPES, NativeConfig, optimizer_of
 from .torchtune_launch import Recipe, recipe_of, set_gpus
 from .torchtune_model import set_model
 
@@ -30,19 +29,6 @@ CHUNKS = 8
 _SECTIONS = (
     "model", "tokenizer", "checkpointer", "policy_model", "dataset", "optimizer", "loss", "metric_logger", "profiler",
 )  # fmt: skip
-
-OPTIMIZERS = {
-    "bitsandbytes.optim.PagedAdamW": "paged_adamw_32bit", "bitsandbytes.optim.PagedAdamW8bit": "paged_adamw_8bit",
-    "bitsandbytes.optim.PagedAdamW32bit": "paged_adamw_32bit", "bitsandbytes.optim.AdamW8bit": "adamw_bnb_8bit",
-    "bitsandbytes.optim.Adam8bit": "adamw_bnb_8bit", "bitsandbytes.optim.AdamW": "adamw_bnb_32bit",
-    "bitsandbytes.optim.PagedAdam8bit": "paged_adamw_8bit", "bitsandbytes.optim.Lion8bit": "lion_8bit",
-    "bitsandbytes.optim.PagedLion8bit": "paged_lion_8bit", "bitsandbytes.optim.Lion": "lion_32bit",
-    "torch.optim.SGD": "sgd", "torch.optim.Adagrad": "adagrad", "torch.optim.RMSprop": "rmsprop",
-    "torch.optim.Adafactor": "adafactor",
-    "torchao.optim.AdamW8bit": "ao_adamw_8bit", "torchao.optim.AdamW4bit": "ao_adamw_4bit",
-    "torchao.prototype.low_bit_optim.AdamW8bit": "ao_adamw_8bit",
-    "torchao.prototype.low_bit_optim.AdamW4bit": "ao_adamw_4bit",
-}  # fmt: skip
 
 _COMMAND = ("recipe", "config", "nproc_per_node", "nnodes", "standalone", "rdzv_backend", "rdzv_endpoint", "rdzv_id")
 """Options of `tune run`, which come with the flags of a command."""
@@ -161,7 +147,7 @@ def _set_optimizer(config: NativeConfig) -> None:
         if foreach:
             config.put("optimizer.foreach", foreach)
     elif component:
-        config.put("optimizer.name", component, OPTIMIZERS.get(name, name.rpartition(".")[2].lower()))
+        config.put("optimizer.name", component, optimizer_of(name))
     inside = keys.flag("optimizer_in_bwd")
     if inside:
         config.put("optimizer.in_backward", inside)
@@ -171,9 +157,9 @@ def _set_optimizer(config: NativeConfig) -> None:
         steps = keys.integer("gradient_accumulation_steps")
         clip = keys.number("clip_grad_norm")
         if steps and steps.value > 1:
-            config.contradiction(steps, "optimizer_in_bwd is true", "the full recipes stop: no accumulation with it")
+            config.contradiction(steps, "optimizer_in_bwd is true", "the full recipes stop: no accumulation beside it")
         if clip:
-            config.contradiction(clip, "optimizer_in_bwd is true", "the full recipes stop: no gradient clipping with it")
+            config.contradiction(clip, "optimizer_in_bwd is true", "the full recipes stop: no clipping beside it")
 
 
 def _set_checkpointing(config: NativeConfig) -> None:
@@ -283,5 +269,3 @@ FORMAT = Format(
     NAME, "torchtune recipe config", UPSTREAM, recognise, read, describe, edits,
     "--nproc_per_node of the `tune run` command, or of the one in the header comment",
 )  # fmt: skip
-
-

@@ -23,10 +23,12 @@ _PLAIN = {
 }
 """Job fields that one key says."""
 
+_NO_MODE: Keys = {"ac_mode": None, "ac_option": None}
+
 _CHECKPOINTING: dict[str, Keys] = {
     "none": {"enable_activation_checkpointing": False, "enable_activation_offloading": None},
-    "full": {"enable_activation_checkpointing": True, "enable_activation_offloading": None, "ac_mode": None, "ac_option": None},
-    "offload": {"enable_activation_checkpointing": True, "enable_activation_offloading": True, "ac_mode": None, "ac_option": None},
+    "full": {"enable_activation_checkpointing": True, "enable_activation_offloading": None, **_NO_MODE},
+    "offload": {"enable_activation_checkpointing": True, "enable_activation_offloading": True, **_NO_MODE},
 }  # fmt: skip
 
 _OPTIMIZERS = {

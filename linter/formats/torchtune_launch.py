@@ -114,7 +114,7 @@ def _set_sharding(config: NativeConfig, *, single: bool) -> None:
     replicate = keys.integer("data_parallel_replicate_dim", least=1)
     fsdp = "parallelism.fsdp."
     note = "distributed recipes call fully_shard on every layer (training/_distributed.py)"
-    values: dict[str, Any] = {"version": 2, "wrap": "transformer", "cpu_ram_efficient_loading": True, "sync_each_batch": True}
+    values = {"version": 2, "wrap": "transformer", "cpu_ram_efficient_loading": True, "sync_each_batch": True}
     for name, value in values.items():
         builder.default(fsdp + name, value, note)
     dtype = builder.job.weights.dtype

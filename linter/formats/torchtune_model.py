@@ -32,8 +32,8 @@ _KINDS = {
     "llama2": "llama", "llama3": "llama", "llama3_1": "llama", "llama3_2": "llama", "phi3": "llama",
     "mistral": "mistral", "gemma": "gemma", "gemma2": "gemma2", "qwen2": "qwen2", "qwen3": "qwen3",
 }  # fmt: skip
-"""Component builder -> the architecture of Transformers with the same layers. torchtune's phi3 has separate q, k, v, gate
-and up projections (models/phi3/_component_builders.py), which is Llama's layer."""
+"""Component builder -> the architecture of Transformers with the same layers. torchtune's phi3 has q, k, v, gate
+and up projections apart (models/phi3/_component_builders.py): Llama's layer."""
 
 _TIED = frozenset({"gemma", "gemma2"})
 _GELU = frozenset({"gemma", "gemma2"})
@@ -58,12 +58,11 @@ def built(component: str, arguments: Arguments) -> dict[str, Any] | None:
 
 def config_of(component: str, call: dict[str, Any]) -> dict[str, Any] | None:
     """A config.json of the model; None where a dimension is not a number."""
-    hidden, heads = call.get("embed_dim"), call.get("num_heads")
-    layers, vocabulary = call.get("num_layers"), call.get("vocab_size")
-    if not all(isinstance(value, int) and value > 0 for value in (hidden, heads, layers, vocabulary)):
+    sizes = {name: call.get(name) for name in ("embed_dim", "num_heads", "num_layers", "vocab_size")}
+    numbers = {name: value for name, value in sizes.items() if isinstance(value, int) and value > 0}
+    if len(numbers) < len(sizes):
         return None
-    assert isinstance(hidden, int) and isinstance(heads, int)
-    assert isinstance(layers, int) and isinstance(vocabulary, int)
+    hidden = numbers["embed_dim"]
     family = call["family"]
     # models/llama2/_model_utils.py: scale_hidden_dim_for_mlp, 2/3 of 4 x dim in multiples of 256
     intermediate = call.get("intermediate_dim") or multiple(int(8 * hidden / 3), 256)
@@ -82,11 +81,11 @@ def config_of(component: str, call: dict[str, Any]) -> dict[str, Any] | None:
         component.rpartition(".")[2],
         _KINDS[family],
         hidden=hidden,
-        layers=layers,
-        heads=heads,
+        layers=numbers["num_layers"],
+        heads=numbers["num_heads"],
         kv_heads=call.get("num_kv_heads"),
         intermediate=intermediate,
-        vocabulary=vocabulary,
+        vocabulary=numbers["vocab_size"],
         **more,
     )
 
@@ -131,7 +130,8 @@ def set_adapter(config: NativeConfig, arguments: Arguments, call: dict[str, Any]
     builder.derived("adapter.type", "dora" if call.get("use_dora") is True else "lora", "use_dora", "model")
     if dora:
         config.put("adapter.type", dora, "dora" if dora.value else "lora")
-    for name, field in (("lora_rank", "adapter.r"), ("lora_alpha", "adapter.alpha"), ("lora_dropout", "adapter.dropout")):
+    for part in ("rank", "alpha", "dropout"):
+        field, name = ("adapter.r" if part == "rank" else f"adapter.{part}"), f"lora_{part}"
         given = arguments.number(name)
         if given:
             config.put(field, given, int(given.value) if name == "lora_rank" else given.value)

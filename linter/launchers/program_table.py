@@ -49,6 +49,12 @@ PROGRAMS: tuple[Program, ...] = (
         ),
     ),
     Program(
+        "litgpt",
+        ("litgpt", "-m litgpt"),
+        Manner(nested=True, positionals=("command", "checkpoint_dir")),
+        config=("config",),
+    ),
+    Program(
         "torchtune",
         ("tune run",),
         Manner(switches=lambda name: name == "standalone", nested=True, overrides=True, positionals=("recipe",)),

@@ -45,16 +45,22 @@ def read(text, gpus=None):
 def test_a_lora_recipe():
     job = read(LORA).job
     assert job.framework == "torchtune"
-    assert job.model["hidden_size"] == 4096 and job.model["num_hidden_layers"] == 32
-    assert job.model["num_key_value_heads"] == 8 and job.model["vocab_size"] == 128256
-    assert job.method == "lora" and job.adapter.r == 16 and job.adapter.dtype == "bfloat16"
+    assert job.model["hidden_size"] == 4096
+    assert job.model["num_hidden_layers"] == 32
+    assert job.model["num_key_value_heads"] == 8
+    assert job.model["vocab_size"] == 128256
+    assert job.method == "lora"
+    assert job.adapter.r == 16
+    assert job.adapter.dtype == "bfloat16"
     assert job.adapter.targets == ["q_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
     assert job.optimizer.name == "adamw_torch_fused"
     assert (job.micro_batch_size, job.sequence_length, job.packing) == (2, 2048, True)
     assert job.activation_checkpointing == "full"
     assert (job.loss.kernel, job.loss.chunk, job.loss.logits) == ("chunked", 512, "pieces")
-    assert job.hardware.gpus == 2 and job.origins["hardware.gpus"].span.line == 2
-    assert job.parallelism.fsdp.version == 2 and job.parallelism.fsdp.sync_each_batch
+    assert job.hardware.gpus == 2
+    assert job.origins["hardware.gpus"].span.line == 2
+    assert job.parallelism.fsdp.version == 2
+    assert job.parallelism.fsdp.sync_each_batch
 
 
 def test_given_gpus_win_over_the_comment():
@@ -64,7 +70,8 @@ def test_given_gpus_win_over_the_comment():
 def test_a_single_device_recipe_does_not_shard():
     text = LORA.replace("--nproc_per_node 2 lora_finetune_distributed", "lora_finetune_single_device")
     job = read(text).job
-    assert job.hardware.gpus == 1 and job.parallelism.fsdp is None
+    assert job.hardware.gpus == 1
+    assert job.parallelism.fsdp is None
 
 
 def test_qlora_builder_packs_the_base():
@@ -94,7 +101,8 @@ def test_builders_make_their_dimensions(builder, kind, parts):
 
 def test_an_unbounded_row_is_not_guessed():
     job = read(LORA.replace("max_seq_len: 2048", "max_seq_len: null")).job
-    assert job.sequence_length is None and "longest" in job.origins["sequence_length"].note
+    assert job.sequence_length is None
+    assert "longest" in job.origins["sequence_length"].note
 
 
 @pytest.mark.parametrize(
@@ -123,10 +131,11 @@ def test_optimizer_in_backward_stops_with_accumulation():
 
 
 def test_a_misspelt_parameter_is_refused_and_a_misspelt_key_ignored():
-    text = LORA.replace("lora_rank", "lora_rnak").replace("enable_activation_checkpointing", "enable_activation_checkpoint")
+    text = LORA.replace("lora_rank", "lora_rnak").replace("activation_checkpointing", "activation_checkpoint")
     found = {item.key: item for item in read(text).problems if item.kind == "unknown-key"}
     assert found["model.lora_rnak"].values["suggestion"] == "lora_rank"
-    assert found["model.lora_rnak"].values["treatment"] == "refused" and found["model.lora_rnak"].span.line == 11
+    assert found["model.lora_rnak"].values["treatment"] == "refused"
+    assert found["model.lora_rnak"].span.line == 11
     assert found["enable_activation_checkpoint"].values["suggestion"] == "enable_activation_checkpointing"
     assert found["enable_activation_checkpoint"].values["treatment"] == "ignored"
     assert read(LORA).problems == []
