@@ -221,6 +221,9 @@ def _apply(launch: Launch, reading: Reading) -> None:
     reading.references.update(launch.files)
     reading.problems[:0] = launch.problems
     resources, job = launch.resources, reading.job
+    for path, decided in launch.decided.items():
+        job.assign(path, decided.value)
+        job.origins[path] = decided.origin
     for name, value in (
         ("host_memory", resources.host_memory),
         ("shared_memory", resources.shared_memory),
