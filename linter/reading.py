@@ -227,6 +227,9 @@ def _apply(launch: Launch, reading: Reading) -> None:
         *launch.problems, *(item for item in reading.problems if item.key.replace("_", "-") not in launch.implied)
     ]  # fmt: skip
     resources, job = launch.resources, reading.job
+    for path, decided in launch.decided.items():
+        job.assign(path, decided.value)
+        job.origins[path] = decided.origin
     for name, value in (
         ("host_memory", resources.host_memory),
         ("shared_memory", resources.shared_memory),
