@@ -90,8 +90,8 @@ def jobs_of_commands(
                     files,
                     begun.problems,
                     dict(known),
-                    allocator(inner.variables, file),
-                    begun.file,
+                    decided=allocator(inner.variables, file),
+                    file=begun.file,
                 )
             )
     return Started(launches, problems, "" if launches else why(unknown))
