@@ -566,9 +566,43 @@ def test_a_file_of_several_kinds_has_the_name_of_the_custom_one(jobs):
 
 
 def test_the_items_of_a_list_are_objects(jobs):
+    only = jobs(f"apiVersion: v1\nkind: List\nitems:\n  - {STORM.replace(chr(10), chr(10) + '    ').rstrip()}\n")
+    assert (only.kind, len(only.opened)) == ("aibrix", 1)
     body = KUBEAI.replace("\n", "\n    ").rstrip()
     found = jobs(f"apiVersion: v1\nkind: List\nitems:\n  - {body}\n---\n{STORM}")
     assert len(found.opened) == 2
+
+
+def test_a_manifest_in_json(tmp_path):
+    path = tmp_path / "model.json"
+    path.write_text(
+        '{"apiVersion": "kubeai.org/v1", "kind": "Model", "metadata": {"name": "m"}, "spec": {"engine": "VLLM",\n'
+        '"url": "hf://org/model", "args": ["--max-model-len=8192"], "resourceProfile": "nvidia-gpu-l4:1"}}'
+    )
+    (opened,) = open_jobs(recognise_file(str(path)), Settings(root=str(tmp_path))).opened
+    assert (opened.reading.job.model, opened.reading.job.inference.max_model_len) == ("org/model", 8192)
+    assert opened.reading.job.origins["model"].span.line == 2
+
+
+@pytest.mark.parametrize(
+    ("labels", "gpu"),
+    [
+        ("karpenter.k8s.aws/instance-gpu-memory: '81920', karpenter.k8s.aws/instance-gpu-name: a100", "a100-80gb"),
+        ("karpenter.k8s.aws/instance-gpu-name: a100, karpenter.k8s.aws/instance-gpu-memory: '40960'", "a100-40gb"),
+        (
+            "cloud.google.com/gke-gpu-partition-size: 2g.20gb, cloud.google.com/gke-accelerator: nvidia-a100-80gb",
+            "a100-80gb-mig-2g.20gb",
+        ),
+        ("node.kubernetes.io/instance-type: ml.g5.8xlarge", "a10g"),
+        ("nvidia.com/gpu.product: $GPU", None),
+    ],
+)
+def test_labels_name_the_gpu(jobs, labels, gpu):
+    text = STORM.replace(
+        "              containers:", f"              nodeSelector: {{{labels}}}\n              containers:"
+    )
+    (opened,) = jobs(text).opened
+    assert (opened.gpu.name if opened.gpu is not None else None) == gpu
 
 
 @pytest.mark.parametrize(
