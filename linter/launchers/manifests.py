@@ -127,6 +127,8 @@ def recogniser(module: str) -> Callable[[Document], bool]:
 
 def launches(document: Document, project: Project) -> Started:
     """The jobs of every object; a custom resource says why there are none before a plain workload does."""
+    from .jobs import MAX_JOBS
+
     manifests = Manifests(document, project, tuple(objects(document)))
     found: list[Launch] = []
     problems: list[Problem] = []
@@ -138,7 +140,9 @@ def launches(document: Document, project: Project) -> Started:
         started: Started = import_module(f".{module}", __package__).read(item, manifests)
         found += started.launches
         problems += started.problems
+        if len(found) >= MAX_JOBS:
+            break
         if started.reason:
             reasons.setdefault(module == "kubernetes", started.reason)
     reason = reasons.get(False) or reasons.get(True) or "starts nothing"
-    return Started(found, problems, "" if found else reason)
+    return Started(found[:MAX_JOBS], problems, "" if found else reason)
