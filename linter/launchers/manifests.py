@@ -27,10 +27,11 @@ _CORE = {"": ("Pod",), "apps": ("Deployment", "StatefulSet", "ReplicaSet", "Daem
 _KINDS: dict[str, dict[str, tuple[str, ...]]] = {
     "kubernetes": _CORE,
     "kubeflow": {
-        "kubeflow.org": ("PyTorchJob", "MPIJob"),
+        "kubeflow.org": ("PyTorchJob", "MPIJob", "TFJob", "JAXJob", "PaddleJob", "XGBoostJob"),
         "trainer.kubeflow.org": ("TrainJob", "TrainingRuntime", "ClusterTrainingRuntime"),
     },
     "jobset": {"jobset.x-k8s.io": ("JobSet",)},
+    "volcano": {"batch.volcano.sh": ("Job",)},
     "leaderworkerset": {"leaderworkerset.x-k8s.io": ("LeaderWorkerSet",)},
     "kuberay": {"ray.io": ("RayJob", "RayCluster", "RayService")},
     "kserve": {
@@ -41,7 +42,7 @@ _KINDS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "ome": {"ome.io": ("InferenceService", "ServingRuntime", "ClusterServingRuntime", "BaseModel", "ClusterBaseModel")},
     "kubeai": {"kubeai.org": ("Model",)},
-    "kaito": {"kaito.sh": ("Workspace", "InferenceSet")},
+    "kaito": {"kaito.sh": ("Workspace", "InferenceSet", "RAGEngine")},
     "llmaz": {
         "llmaz.io": ("OpenModel",),
         "inference.llmaz.io": ("Playground", "Service", "BackendRuntime"),

@@ -530,6 +530,24 @@ spec:
         assert (opened.reading.job.hardware.gpus, opened.reading.job.hardware.nodes) == (12, 3)
         assert opened.reading.job.origins["micro_batch_size"].span.line == 8
 
+    def test_the_tasks_of_a_volcano_job(self, jobs):
+        text = """apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: train}
+spec:
+  tasks:
+    - name: master
+      replicas: 1
+      template: {spec: {containers: [{name: m, image: x, command: [mpirun, python, train.py, --model_name_or_path,
+                 org/m, --output_dir, out, --per_device_train_batch_size, "2", --learning_rate, "1e-5"]}]}}
+    - name: worker
+      replicas: 2
+      template: {spec: {containers: [{name: w, image: x, resources: {limits: {nvidia.com/gpu: 8}}}]}}
+"""
+        found = jobs(text)
+        assert found.kind == "volcano"
+        assert found.opened[0].reading.job.hardware.gpus == 16
+
     def test_a_job_set_starts_what_its_first_job_starts(self, jobs):
         text = """apiVersion: jobset.x-k8s.io/v1alpha2
 kind: JobSet
