@@ -126,11 +126,11 @@ def _with_file(
     format_: str, reference: tuple[str, object], flags: Document, file: Document, project: Project
 ) -> Begun | None:
     from ..source.node import Span
-    from ..source.places import Places
+    from ..source.places import places_of
     from .script import place
 
     path, where = reference
-    span = where if isinstance(where, Span) else place(Places(file.text), where.at)  # type: ignore[attr-defined]
+    span = where if isinstance(where, Span) else place(places_of(file.text), where.at)  # type: ignore[attr-defined]
     if _PLACEHOLDER.search(path):
         return None
     reason = "not found"
@@ -138,13 +138,18 @@ def _with_file(
         document = project.open(path, file.path)
     except SourceError as error:
         document, reason = None, str(error)
-    if document is None and os.path.isabs(path):
+    if document is None and (os.path.isabs(path) or _shipped(path, format_)):
         return None
     if document is None:
         values = {"reference": path, "path": path, "reason": reason, "assumption": "nothing"}
         problem = Problem("unresolved-reference", "config", span, values, file.path)
         return Begun(format_, flags, None, (problem,))
     return Begun(format_, overlaid(document, flags), document)
+
+
+def _shipped(path: str, format_: str) -> bool:
+    """Whether it is the name of a config that the program brings along: `tune run ... --config llama3_2/1B_full`."""
+    return format_ == "torchtune" and not path.lower().endswith(CONFIG_SUFFIXES)
 
 
 def _unknown(program: Unwrapped, file: Document, project: Project) -> Begun | None:
