@@ -17,6 +17,7 @@ _TOP_KEYS: dict[str, frozenset[str]] = {
     "job": frozenset({"gpulint"}),
     "axolotl": frozenset({"base_model"}),
     "litgpt": frozenset({"train"}),
+    "torchtitan": frozenset({"model"}),
     "torchtune": frozenset({"model", "tokenizer", "checkpointer", "policy_model", "dataset"}),
     "llamafactory": frozenset(
         {"finetuning_type", "stage", "template", "infer_backend", "export_dir", "cutoff_len"}

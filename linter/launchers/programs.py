@@ -102,7 +102,7 @@ def _switches(format_: str) -> Callable[[str], bool]:
 def _reference(row: Program, flags: Document, rest: list[Word]) -> tuple[str, object] | None:
     """The config file that the command names, and the node or word that does."""
     for name in row.config:
-        entry = flags.root.entry(name) or flags.root.entry(name.replace("_", "-"))
+        entry = flags.root.find(name) or flags.root.find(name.replace("_", "-"))
         if entry is not None and isinstance(entry.value.value, str):
             return entry.value.value, entry.value.span
     if rest and (row.file or rest[0].text.lower().endswith(CONFIG_SUFFIXES)):
