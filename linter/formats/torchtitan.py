@@ -1,7 +1,7 @@
 """torchtitan TOML, as it was read until February 2026.
 
 Facts from torchtitan 0.2.2 at 238fa9953 (config/job_config.py, train.py, distributed, models/*/infra), and from 0.0.2
-at 6a6f755d2 for files whose batch size stands in `training.batch_size`; read statically. Float32 shards, bf16 in compute,
+at 6a6f755d2 for files with `training.batch_size`; read statically. Float32 shards, bf16 in compute,
 gradients reduced in float32: the mixed precision of FSDP2.
 """
 
