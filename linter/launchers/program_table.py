@@ -55,6 +55,10 @@ PROGRAMS: tuple[Program, ...] = (
         config=("config",),
     ),
     Program(
+        "megatron",
+        ("pretrain_gpt.py",),
+    ),
+    Program(
         "torchtitan",
         ("-m torchtitan.train", "torchtitan/train.py"),
         Manner(nested=True),

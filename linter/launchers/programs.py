@@ -155,7 +155,7 @@ def _unknown(program: Unwrapped, file: Document, project: Project) -> Begun | No
         form = recognise(document) if document is not None else None
         if form is not None and form.name not in ("accelerate", "deepspeed"):
             return _with_file(form.name, (text, where), flags.document, file, project)
-    for name in ("hf_trainer",):
+    for name in ("megatron", "hf_trainer"):
         if find(name).recognise(flags.document):
             return Begun(name, flags.document)
     return None
