@@ -19,6 +19,7 @@ _TOP_KEYS: dict[str, frozenset[str]] = {
     "litgpt": frozenset({"train"}),
     "torchtitan": frozenset({"model"}),
     "megatron": frozenset({"MODEL_ARGS", "num_layers"}),
+    "nemo": frozenset({"model"}),
     "torchtune": frozenset({"model", "tokenizer", "checkpointer", "policy_model", "dataset"}),
     "llamafactory": frozenset(
         {"finetuning_type", "stage", "template", "infer_backend", "export_dir", "cutoff_len"}
