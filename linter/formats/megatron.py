@@ -47,7 +47,6 @@ _OTHERS = {
 """Options with which a run is nothing that a Job can say."""
 
 
-
 def normal(document: Document) -> Document:
     """The options as a mapping without dashes in front: flags as they are, or the MODEL_ARGS of a test."""
     node = document.root.get("MODEL_ARGS")

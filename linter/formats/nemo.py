@@ -287,6 +287,4 @@ def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
     return make(reading, changes)
 
 
-FORMAT = Format(
-    NAME, "NeMo 1.x config", UPSTREAM, recognise, read, describe, edits, "trainer.devices x num_nodes"
-)
+FORMAT = Format(NAME, "NeMo 1.x config", UPSTREAM, recognise, read, describe, edits, "trainer.devices x num_nodes")
