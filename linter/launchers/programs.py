@@ -114,7 +114,7 @@ def _plain(key: str) -> str:
 def _reference(row: Program, flags: Document, rest: list[Word]) -> tuple[str, object] | None:
     """The config file that the command names, and the node or word that does."""
     for name in row.config:
-        entry = flags.root.entry(name) or flags.root.entry(name.replace("_", "-"))
+        entry = flags.root.find(name) or flags.root.find(name.replace("_", "-"))
         if entry is not None and isinstance(entry.value.value, str):
             return entry.value.value, entry.value.span
     if rest and (row.file or rest[0].text.lower().endswith(CONFIG_SUFFIXES)):
@@ -174,7 +174,7 @@ def _unknown(program: Unwrapped, file: Document, project: Project) -> Begun | No
         form = recognise(document) if document is not None else None
         if form is not None and form.name not in ("accelerate", "deepspeed"):
             return _with_file(form.name, (text, where), flags.document, file, project)
-    for name in ("hf_trainer",):
+    for name in ("megatron", "hf_trainer"):
         if find(name).recognise(flags.document):
             return Begun(name, flags.document)
     return None
