@@ -13,6 +13,7 @@ from .launch import Launch, Resources, Started
 from .programs import begin
 from .script import place
 from .shell import commands
+from .unread import reason as why
 from .wrappers import unwrap
 
 if TYPE_CHECKING:
@@ -58,11 +59,13 @@ def jobs_of_commands(
     places = Places(file.text)
     launches: list[Launch] = []
     problems: list[Problem] = []
+    unknown: list[Unwrapped] = []
     for command in listed:
         for inner, program in unwrap(command, file):
             known.update(_pinned(program))
             begun = begin(program, file, project)
             if begun is None or len(launches) >= MAX_JOBS:
+                unknown.append(program)
                 continue
             own = resources.copy()
             _processes(own, program, file, project)
@@ -87,12 +90,11 @@ def jobs_of_commands(
                     files,
                     begun.problems,
                     dict(known),
-                    allocator(inner.variables, file),
-                    begun.file,
+                    decided=allocator(inner.variables, file),
+                    file=begun.file,
                 )
             )
-    reason = "" if launches else "starts no program that gpulint knows"
-    return Started(launches, problems, reason)
+    return Started(launches, problems, "" if launches else why(unknown))
 
 
 _PIN = re.compile(r"([A-Za-z][\w-]*)(?:\[[\w,-]*\])?==(\d+(?:\.\d+)*)")
