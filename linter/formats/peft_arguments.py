@@ -75,7 +75,7 @@ def set_method(run: Run) -> None:
 
 def set_quantization(run: Run) -> None:
     """bitsandbytes: `load_in_4bit`, `load_in_8bit`, QLoRA switches."""
-    four = run.arguments.flag("load_in_4bit", "use_qlora")
+    four = run.arguments.flag("load_in_4bit", "use_qlora", "q_lora")
     eight = run.arguments.flag("load_in_8bit")
     mode = run.arguments.text("train_mode")
     if four and four.value:
