@@ -323,7 +323,8 @@ def _project(
     def open_reference(reference: str, from_path: str) -> Document | None:
         return _open_reference(reference, from_path, root)
 
-    started = (launch.launcher, launch.versions, launch.program) if launch is not None else ()
+    versions = {**settings.versions, **(launch.versions if launch is not None else {}), **settings.given_versions}
+    started = (launch.launcher, versions, launch.program) if launch is not None else (None, versions)
     return Project(root, gpu, hardware.gpus, hardware.nodes, open_reference, *started)
 
 

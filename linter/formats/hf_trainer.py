@@ -15,6 +15,7 @@ from .flavours import Flavour, flavour_of
 from .format import Format, JobBuilder, Problem, Reading
 from .keys import key_problems, load
 from .peft_arguments import set_adapter, set_dtype, set_method, set_quantization
+from .releases import released
 from .training_arguments import (
     Run,
     set_attention,
@@ -29,6 +30,7 @@ from .training_arguments import (
 )
 from .training_sharding import set_sharding
 from .trl import set_lengths, set_objective, set_rl
+from .unfilled import settle
 from .usual_launch import UsualLaunch
 
 if TYPE_CHECKING:
@@ -79,7 +81,7 @@ def recognise(document: Document) -> bool:
 
 def read(document: Document, project: Project) -> Reading:
     """The Job of a training config, every memory field with its origin."""
-    flavour = flavour_of(document, project.program)
+    flavour = released(flavour_of(document, project.program), project.versions)
     builder = JobBuilder(document, flavour.upstream)
     reading = Reading(NAME, flavour.upstream, document, builder.job, program=project.program)
     launch = launch_of(reading, project, trl=flavour.name == "trl")
@@ -105,6 +107,7 @@ def read(document: Document, project: Project) -> Reading:
     set_evaluation(run)
     set_sharding(run, _launch(run, flavour))
     _force_reentrant(run, flavour)
+    settle(builder, run.arguments)
     reading.problems = _key_problems(document, flavour) + reading.problems
     return reading
 
