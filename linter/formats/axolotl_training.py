@@ -92,7 +92,8 @@ def set_checkpointing(config: AxolotlConfig) -> None:
     Without `gradient_checkpointing_kwargs` supervised runs checkpoint reentrantly, others not.
     """
     keys, builder = config.keys, config.builder
-    given, offload = keys.raw("gradient_checkpointing"), keys.raw("activation_offloading")
+    given = None if keys.blank("gradient_checkpointing") else keys.raw("gradient_checkpointing")
+    offload = keys.raw("activation_offloading")
     selective = keys.raw("selective_checkpointing")
     written = given.value if given is not None else None
     on = written in ("offload", "offload_disk") or bool(as_boolean(written))

@@ -10,7 +10,8 @@ from ..source.places import places_of
 from .accelerate_file import state_processes
 from .environment import allocator, torchrun
 from .launch import Launch, Resources, Started
-from .programs import begin
+from .own_launcher import with_launcher
+from .programs import begin, named
 from .script import place
 from .shell import commands
 from .unread import reason as why
@@ -61,7 +62,8 @@ def jobs_of_commands(
     problems: list[Problem] = []
     unknown: list[Unwrapped] = []
     for command in listed:
-        for inner, program in unwrap(command, file):
+        for inner, unwrapped in unwrap(command, file):
+            program = with_launcher(unwrapped, file)
             known.update(_pinned(program))
             begun = begin(program, file, project)
             if begun is None or len(launches) >= MAX_JOBS:
@@ -92,6 +94,7 @@ def jobs_of_commands(
                     dict(known),
                     decided=allocator(inner.variables, file),
                     file=begun.file,
+                    program=named(program),
                 )
             )
     return Started(launches, problems, "" if launches else why(unknown))

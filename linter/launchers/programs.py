@@ -84,6 +84,13 @@ def known(program: Unwrapped) -> tuple[Program, tuple[Word, ...]] | None:
     return None
 
 
+def named(program: Unwrapped) -> str:
+    """What a program is called: a command with its subcommand, the path of a script, or a module."""
+    if program.module or program.head.endswith(".py"):
+        return program.name.text
+    return " ".join((program.head, *(word.text for word in program.words[:1] if not word.text.startswith("-"))))
+
+
 def _with_options(row: Program) -> Manner:
     """The manner, with what the format's schema says of its options where the table says nothing."""
     properties = _properties(row.format)

@@ -84,6 +84,15 @@ def _unwrap(command: Command, file: Document, depth: int) -> list[tuple[Command,
     return []
 
 
+def manner_of(head: str) -> Manner:
+    """How the options of a wrapper are read. Raises KeyError for one that is in no row."""
+    words = tuple(head.split(" "))
+    for wrapper in _wrappers():
+        if words in wrapper.heads:
+            return Manner(switches=wrapper.switches.__contains__)
+    raise KeyError(head)
+
+
 def _is_python(name: str) -> bool:
     return (name.startswith("python") and name[6:].replace(".", "").isdigit()) or name in ("python", "pypy")
 
