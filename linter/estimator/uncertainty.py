@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from .allocator import segments
 from .estimate import Assumption
 from .optimizer import specification
 
@@ -47,7 +48,7 @@ def at_run_time(job: Job, phases: Sequence[Phase], held: Held) -> list[Assumptio
 
 
 def varies(job: Job) -> bool:
-    """Whether the length of a batch is up to the data."""
+    """Whether the length of a batch is up to the data, as in the trainers of Transformers and TRL."""
     steady = job.packing or job.padded or job.longest_first or job.framework is not None
     return job.kind == "training" and not steady and bool(job.sequence_length)
 
@@ -56,7 +57,7 @@ def _data(job: Job, phases: Sequence[Phase]) -> list[Assumption]:
     if not varies(job):
         return []
     between = max((phase.allocated for phase in phases if phase.name not in BATCH), default=0)
-    less = max(phase.allocated for phase in phases) - between
+    less = segments(max(phase.allocated for phase in phases)) - segments(between)
     if less <= 0:
         return []
     note = "batches are padded to their longest sample: the estimate is for one that is as long as the limit"
