@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..job import Parallelism
-from . import assumptions, evaluation, host, low_precision, reference, rollout, runtime, slack
+from . import assumptions, evaluation, host, low_precision, reference, rollout, runtime, slack, uncertainty
 from .coverage import widened
 from .estimate import Estimate, NotEstimable, PerGpu, Phase, Term
 from .fsdp import ShardedLayout
@@ -82,6 +82,13 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None) -> Estimate
         per_gpu = widened(per_gpu, peak.components["activations"], job, model)
         per_gpu = replace(per_gpu, high=per_gpu.high + unbalanced(stage.job, stage.own))
     per_gpu = replace(per_gpu, low=max(0, per_gpu.low - narrow.slack))
+    unknown = uncertainty.unstated(job, plan.optimizer)
+    per_gpu = uncertainty.widened(per_gpu, unknown)
+    judged = verdict(per_gpu, gpu, bounded=bounded)
+    if bounded:
+        moving = uncertainty.at_run_time(job, phases, held)
+        per_gpu = uncertainty.capped(uncertainty.widened(per_gpu, moving), gpu, judged)
+        unknown += moving
     return Estimate(
         kind="training",
         model_id=model.id,
@@ -91,10 +98,10 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None) -> Estimate
         phases=tuple(phases),
         peak=peak,
         runtime=overhead,
-        verdict=verdict(per_gpu, gpu, bounded=bounded),
+        verdict=judged,
         capacity=capacity(gpu),
         host=offloaded,
-        assumptions=assumptions.assumptions(job, model, bounded=bounded),
+        assumptions=(*assumptions.assumptions(job, model, bounded=bounded), *unknown),
         terms=tuple(terms),
         fullest=stage.name if stage.of > 1 else None,
         host_memory=main,
