@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 RESIDENT = ("weights", "adapter", "kv_cache")
 
-STEP = ("forward", "loss", "backward", "optimizer_step")
+MICRO_STEP = ("forward", "loss", "backward")
+STEP = (*MICRO_STEP, "optimizer_step")
 """The phases that alternate in every step; an evaluation runs on blocks that training does not ask for meanwhile."""
 
 
@@ -59,6 +60,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None) -> Estimate
     fixed = _fixed(job, plan, extra, gpu)
     fixed["buffers"] += narrow.size
     found, bounded = instants_of(stage.job, stage.whole, stage)
+    found += plan.later() if bounded else []
     phases = [_load(plan, fixed), *_step_phases(plan, fixed, found), _optimizer_step(plan, fixed)]
     if stage.last:
         phases += [phase for phase in (evaluation.phase(stage.job, stage.whole, fixed),) if phase is not None]
@@ -174,7 +176,11 @@ def _instant(plan: Layout, fixed: dict[str, int], instant: Instant) -> Phase:
 
 
 def _marks(phases: Sequence[Phase], plan: Layout, fixed: dict[str, int], found: Sequence[Instant]) -> list[Phase]:
-    """The phases, and the instants with most of each component, which need not be the peak of their phase."""
+    """The phases, and the instants with most of each component, which need not be the peak of their phase.
+
+    All before the last reduction of a pass, whose copies find their room among what the computation freed.
+    """
+    found = [instant for instant in found if not plan.ending(instant)]
     if not found:
         return list(phases)
     most = (
@@ -183,6 +189,7 @@ def _marks(phases: Sequence[Phase], plan: Layout, fixed: dict[str, int], found: 
         max(found, key=plan.buffer_bytes),
         max(found, key=lambda instant: plan.gradient_bytes(instant.gradient_elements)),
     )
+    phases = [phase for phase in phases if phase.name not in MICRO_STEP] + _step_phases(plan, fixed, found)
     return [*phases, *(_instant(plan, fixed, instant) for instant in most)]
 
 
