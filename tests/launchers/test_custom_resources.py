@@ -306,7 +306,8 @@ class TestKaito:
         [
             ("phi-4-mini-instruct", "Standard_NC96ads_A100_v4", "", (1, 1, 4)),
             ("llama-3.3-70b-instruct", "Standard_NC96ads_A100_v4", "", (4, 1, 1)),
-            ("deepseek-r1-0528", "Standard_NC80adis_H100_v5", ", count: 6", (2, 6, 1)),
+            ("deepseek-r1-0528", "Standard_NC80adis_H100_v5", ", count: 6", (2, 5, 1)),
+            ("qwen2.5-coder-32b-instruct", "Standard_NC24ads_A100_v4", "", (1, 2, 1)),
             ("phi-4", "Standard_NC24ads_A100_v4", "", (1, 1, 1)),
         ],
     )
