@@ -85,7 +85,11 @@ def open_jobs(found: Recognised, settings: Settings) -> Jobs:
     the config, the config itself, the settings file. Raises SourceError, also for an unknown GPU, with the place.
     """
     if found.form is not None:
-        return Jobs(found.kind, [open_document(found.document, found.form, settings)])
+        opened = open_document(found.document, found.form, settings)
+        launch = _launch_nearby(found.document, found.form, opened)
+        if launch is not None:
+            opened = open_document(found.document, found.form, settings, launch)
+        return Jobs(found.kind, [opened])
     return _open_launches(found.document, found.launcher, settings)  # type: ignore[arg-type]
 
 
@@ -136,6 +140,23 @@ def open_document(
     if launch is not None:
         _apply(launch, reading)
     return Opened(reading, project, project.gpu, directives, launch.part if launch is not None else "")
+
+
+def _launch_nearby(document: Document, form: Format, opened: Opened) -> Launch | None:
+    """The launcher beside a training config that starts it, where neither it nor a comment says on how many GPUs."""
+    job = opened.reading.job
+    if form.name in _NO_TRAINING or job.kind != "training" or opened.directives.gpus is not None:
+        return None
+    if _said(opened.reading).gpus is not None:
+        return None
+    from .launchers.nearby import starting
+
+    launch = starting(document, form.name, opened.project._replace(gpu=None, gpus=None, nodes=None))
+    return launch._replace(part="", problems=()) if launch is not None else None
+
+
+_NO_TRAINING = frozenset({"accelerate", "deepspeed", "job"})
+"""Formats that no command of a training run names as its config."""
 
 
 class _Source(NamedTuple):
@@ -223,8 +244,13 @@ def _rereader(
 def _apply(launch: Launch, reading: Reading) -> None:
     """What the launch adds to the reading: files, problems, and the memory of the host."""
     reading.references.update(launch.files)
-    reading.problems[:0] = launch.problems
+    reading.problems[:] = [
+        *launch.problems, *(item for item in reading.problems if item.key.replace("_", "-") not in launch.implied)
+    ]  # fmt: skip
     resources, job = launch.resources, reading.job
+    for path, decided in launch.decided.items():
+        job.assign(path, decided.value)
+        job.origins[path] = decided.origin
     for name, value in (
         ("host_memory", resources.host_memory),
         ("shared_memory", resources.shared_memory),
@@ -234,6 +260,11 @@ def _apply(launch: Launch, reading: Reading) -> None:
             setattr(job.hardware, name, value)
             origin = resources.origins.get(name if name != "asked_gpus" else "gpus_per_node")
             job.origins[f"hardware.{name}"] = origin or Origin("derived", f"what {launch.part} is started on")
+    for path, stated in job.origins.items():
+        said = launch.implied.get((stated.key or "").replace("_", "-")) if stated.kind == "file" else None
+        if said is not None and stated.file == launch.config.path:
+            note = "; ".join(part for part in (said.note, stated.note) if part)
+            job.origins[path] = stated._replace(kind=said.kind, note=note)
 
 
 def _known_gpu(resources: Resources) -> str | None:
@@ -292,7 +323,8 @@ def _project(
     def open_reference(reference: str, from_path: str) -> Document | None:
         return _open_reference(reference, from_path, root)
 
-    started = (launch.launcher, launch.versions) if launch is not None else (None, {})
+    versions = {**settings.versions, **(launch.versions if launch is not None else {}), **settings.given_versions}
+    started = (launch.launcher, versions, launch.program) if launch is not None else (None, versions)
     return Project(root, gpu, hardware.gpus, hardware.nodes, open_reference, *started)
 
 

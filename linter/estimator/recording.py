@@ -68,7 +68,7 @@ class Recording(Tape):
         self._running: tuple[str, str] | None = None
         self._at_peak: Alive = Counter()
         self._labelled: list[tuple[Label, int]] = []
-        self._before: list[tuple[Label, int]] = []
+        self._labels_before: list[tuple[Label, int]] = []
         super().__init__()
 
     def label(self) -> Label:
@@ -113,10 +113,10 @@ class Recording(Tape):
         """Begin a segment."""
         super().enter(segment, backward)
         if backward and segment > 0:
-            self._before = list(self._labelled)
+            self._labels_before = list(self._labelled)
         if (segment, backward) not in self.at_begins:
             found = self.alive()
-            for label, size in self._before if backward and segment >= 0 else ():
+            for label, size in self._labels_before if backward and segment >= 0 else ():
                 found[label] -= size
             self.at_begins[segment, backward] = found
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 AnyTape = TypeVar("AnyTape", bound=Tape)
 
+POLICIES = {"torchtitan": "every_second_matmul", "torchtune": "every_second_matmul", "megatron": "core_attention"}
+"""What selective checkpointing keeps by default (torchtitan activation_checkpoint.py, Megatron's recompute modules)."""
+
 ACTIVATION_FIELDS = ("hidden_activation", "hidden_act", "activation_function", "activation")
 NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
 
@@ -64,7 +67,7 @@ class Setting:
             self.release = self.release._replace(grouped_keys=False, contiguous=False)
         self.upcast = job.loss.upcast or self.release.upcast
         self.compiled = job.compile or self.framework.fuses_layers
-        self.compiled_loss = job.compile or job.loss.compiled
+        self.compiled_loss = job.compile if job.loss.compiled is None else job.loss.compiled
         self.cache: list[Storage] = []
         self.outputs: list[Storage] = []
         self.loss = _loss(job.loss.kernel, self.traits)
@@ -228,7 +231,8 @@ class Setting:
             return "none"
         if job.activation_checkpointing != "selective":
             return job.activation_checkpointing
-        return "none" if job.checkpoint_policy == "core_attention" else job.checkpoint_policy
+        policy = job.checkpoint_policy or POLICIES.get(job.framework or "", "attention")
+        return "none" if policy == "core_attention" else policy
 
     def _sign(self) -> dict[int, int]:
         signatures: dict[int, int] = {}

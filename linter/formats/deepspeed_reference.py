@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import references
+from .blanks import is_blank
 from .deepspeed_config import apply
 from .deepspeed_values import AutoValues, Reference
 
@@ -34,7 +35,7 @@ def apply_reference(
     path = entry.value.value
     if not isinstance(path, str) or not path:
         return
-    found = references.find(path, builder.document.path, project)
+    found = references.find(path, entry.key.path or builder.document.path, project)
     if found.document is None:
         _missing(reading, builder, entry, key, found, values)
     elif found.shipped:
@@ -61,9 +62,11 @@ def _missing(
     assumption = f"ZeRO stage {stage}{offload} ({source})"
     before = set(builder.job.origins)
     document = references.plain_document({"zero_optimization": zero}, path)
-    note = f"{path}, which is not here; {assumption} stands in"
+    where = "which is filled in when the job starts" if is_blank(path) else "which is not here"
+    note = f"{path}, {where}; {assumption} stands in"
     apply(builder, document, values, reference=Reference(entry, key, note))
     for field, origin in builder.job.origins.items():
         if field not in before and field.startswith("parallelism.zero"):
             builder.job.origins[field] = origin._replace(kind="assumed", note=note)
-    reading.problems.append(references.unresolved(entry, key, path, found, assumption))
+    if not is_blank(path):
+        reading.problems.append(references.unresolved(entry, key, path, found, assumption))

@@ -12,6 +12,7 @@ from .arguments import Arguments
 from .coercion import as_integer
 
 if TYPE_CHECKING:
+    from .accelerate_launch import AccelerateLaunch
     from .arguments import Given
     from .format import JobBuilder, Project, Reading
 
@@ -34,6 +35,7 @@ class Run(NamedTuple):
     project: Project
     reading: Reading
     defaults: dict[str, Any]
+    launch: AccelerateLaunch | None = None
 
     def put(self, path: str, given: Given, value: Any = None, note: str = "") -> None:
         """Set a Job field from a key of the file; to `value` where that differs from what is written."""
@@ -45,11 +47,15 @@ def set_batch(run: Run) -> None:
     given = run.arguments.integer("per_device_train_batch_size", "per_gpu_train_batch_size", least=1)
     if given:
         run.put("micro_batch_size", given)
+    elif run.arguments.blank("per_device_train_batch_size", "per_gpu_train_batch_size"):
+        run.builder.assumed("micro_batch_size", None, "filled in when the job starts")
     else:
         run.builder.default("micro_batch_size", 8)
     steps = run.arguments.integer("gradient_accumulation_steps", least=1)
     if steps:
         run.put("gradient_accumulation_steps", steps)
+    elif run.arguments.blank("gradient_accumulation_steps"):
+        run.builder.assumed("gradient_accumulation_steps", 1, "filled in when the job starts; the default stands in")
     else:
         run.builder.default("gradient_accumulation_steps", 1)
 
@@ -57,11 +63,17 @@ def set_batch(run: Run) -> None:
 def mixed_precision(run: Run) -> tuple[str | None, Given | None]:
     """`bfloat16`, `float16` or None as the Trainer resolves bf16 and fp16, and the key that says so.
 
-    TRL turns bf16 on unless it is stated or fp16 is on (`trainer/base_config.py`).
+    TRL turns bf16 on unless it is stated or fp16 is on (`trainer/base_config.py`). Where neither is on, what
+    `accelerate launch` was told holds.
     """
     bf16, fp16 = run.arguments.flag("bf16"), run.arguments.flag("fp16")
     if fp16 and fp16.value and not (bf16 and bf16.value):
         return "float16", fp16
+    launched = run.launch.precision if run.launch is not None else None
+    if launched and not (bf16.value if bf16 else run.defaults["bf16"]):
+        from .accelerate_launch import DTYPES
+
+        return DTYPES[launched.value.lower()], launched
     if bf16:
         return ("bfloat16" if bf16.value else None), bf16
     return ("bfloat16" if run.defaults["bf16"] else None), None
@@ -184,8 +196,12 @@ def set_attention(run: Run) -> None:
 
 def set_versions(run: Run, versions: dict[str, str], note: str) -> None:
     """The package versions whose behaviour is assumed."""
-    for name, version in versions.items():
-        run.builder.default(f"versions.{name}", version, note)
+    stated = run.project.versions
+    for name, version in {**versions, **stated}.items():
+        if name in stated:
+            run.builder.derived(f"versions.{name}", version, "the version that the launcher or the settings state")
+        else:
+            run.builder.default(f"versions.{name}", version, note)
     run.builder.default("versions", run.builder.job.versions, note)
 
 
