@@ -20,6 +20,9 @@ _TOP_KEYS: dict[str, frozenset[str]] = {
     "torchtitan": frozenset({"model"}),
     "megatron": frozenset({"MODEL_ARGS", "num_layers"}),
     "nemo": frozenset({"model"}),
+    "olmo": frozenset({"max_duration"}),
+    "llm_foundry": frozenset({"max_seq_len", "parameters", "command"}),
+    "nanotron": frozenset({"tokens"}),
     "gpt_neox": frozenset({"num_layers"}),
     "torchtune": frozenset({"model", "tokenizer", "checkpointer", "policy_model", "dataset"}),
     "llamafactory": frozenset(
