@@ -42,6 +42,11 @@ def set_precision(config: AxolotlConfig) -> None:
         _from(config, "float32", bf16, None, automatic=False)
     builder.default("precision.master_weights", False)
     builder.default("precision.gradients", None)
+    eight = keys.flag("fp8")
+    if eight and eight.value:
+        config.put("precision.compute", eight, "float8", "torchao's float8 linear layers (core/fp8.py)")
+    else:
+        builder.default("precision.compute", None)
 
 
 def _from(config: AxolotlConfig, dtype: str, given: Given | None, autocast: str | None, automatic: bool) -> None:
@@ -122,7 +127,7 @@ def set_method(config: AxolotlConfig) -> None:
         config.put("trainable", unfrozen, unfrozen.value)
         builder.default("adapter", None)
     else:
-        given = keys.raw("adapter")
+        given = None if keys.blank("adapter") else keys.raw("adapter")
         if given is not None:
             config.put("method", given, "full", "no adapter")
         else:

@@ -190,3 +190,31 @@ class TestFloat32:
         assert "embed_tokens" in read("axolotl", AXOLOTL).job.weights.float32
         for more in ("flash_attention: true\n", "adapter: lora\nlora_r: 8\n", "deepspeed: {zero_optimization: {}}\n"):
             assert read("axolotl", AXOLOTL + more).job.weights.float32 == []
+
+
+class TestLowPrecision:
+    @pytest.mark.parametrize(
+        ("form", "text", "line", "compute"),
+        [
+            ("axolotl", AXOLOTL + "fp8: true\n", "", "float8"),
+            ("llamafactory", FACTORY + "fp8: true\nfp8_backend: te\n", "", "float8-te"),
+            ("llamafactory", FACTORY + "fp8: true\n", "", "float8"),
+            (
+                "hf_trainer",
+                "model_name_or_path: a/b\nx: 1\noutput_dir: o\nmax_steps: 1\n",
+                "--mixed_precision fp8",
+                "float8",
+            ),
+            ("hf_trainer", SFT, "--mixed_precision fp8", None),
+        ],
+    )
+    def test_float8_linear_layers(self, form, text, line, compute):
+        assert read(form, text, line).job.precision.compute == compute
+
+    def test_selective_checkpointing_of_axolotl(self):
+        text = AXOLOTL + "gradient_checkpointing: true\nselective_checkpointing: true\n"
+        assert read("axolotl", text).job.checkpoint_policy == "attention"
+
+    def test_parameters_that_an_adapter_targets(self):
+        text = SFT + "use_peft: true\nlora_target_parameters: [mlp.experts.gate_up_proj]\n"
+        assert read("hf_trainer", text).job.adapter.parameters == ["mlp.experts.gate_up_proj"]
