@@ -153,7 +153,8 @@ def set_loss(config: AxolotlConfig) -> None:
     liger = config.has_plugin("LigerPlugin")
     builder.default("loss.kernel", "torch")
     builder.default("loss.logits", "whole", f"{builder.upstream} takes whole logits apart")
-    builder.default("loss.compiled", bool(chunked and chunked.value))
+    if chunked and chunked.value:
+        builder.default("loss.compiled", True)
     if preference and preference.value and keys.raw("rl"):
         config.put("loss.kernel", preference, "liger")
     elif config.has_plugin("CutCrossEntropyPlugin") and not (cut and not cut.value):

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ..formats.coercion import as_integer
-from ..source.places import Places
+from ..source.places import places_of
 from .accelerate_file import state_processes
 from .environment import allocator, torchrun
 from .launch import Launch, Resources, Started
@@ -57,7 +57,7 @@ def jobs_of_commands(
 ) -> Started:
     """The jobs that commands start; see `jobs_of`. `versions` of packages are those that the image states."""
     known = dict(versions or {})
-    places = Places(file.text)
+    places = places_of(file.text)
     launches: list[Launch] = []
     problems: list[Problem] = []
     unknown: list[Unwrapped] = []

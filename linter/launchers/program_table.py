@@ -56,6 +56,16 @@ PROGRAMS: tuple[Program, ...] = (
         config=("config",),
     ),
     Program(
+        "megatron",
+        ("pretrain_gpt.py",),
+    ),
+    Program(
+        "torchtitan",
+        ("-m torchtitan.train", "torchtitan/train.py"),
+        Manner(nested=True),
+        config=("job.config_file", "job.config-file"),
+    ),
+    Program(
         "torchtune",
         ("tune run",),
         Manner(switches=lambda name: name == "standalone", nested=True, overrides=True, positionals=("recipe",)),

@@ -29,6 +29,7 @@ class Wrapper(NamedTuple):
     module: frozenset[str]
     skip: int = 0
     processes: bool = False
+    pairs: frozenset[str] = frozenset()
 
 
 class Unwrapped(NamedTuple):
@@ -156,6 +157,8 @@ def _options(words: tuple[Word, ...], wrapper: Wrapper) -> tuple[list[Word], tup
         if "=" not in text and flag not in wrapper.switches and here < len(words):
             own.append(words[here])
             here += 1
+            if flag in wrapper.pairs and here < len(words):
+                here += 1
     return own, words[here + wrapper.skip :], module
 
 
@@ -170,6 +173,7 @@ def _wrappers() -> tuple[Wrapper, ...]:
             frozenset(row.get("module", ())),
             row.get("skip", 0),
             row.get("processes", False),
+            frozenset(row.get("pairs", ())),
         )
         for row in rows
     )
