@@ -9,17 +9,22 @@ Nothing is imported: classes and the keys that code reads by name are found with
 from __future__ import annotations
 
 import ast
+import json
+import os
+import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from scripts.argument_schemas import dump
-from scripts.argument_source import Json, Package, fields
+from scripts.argument_source import Json, Package, as_list, fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-PACKAGES = {"nemo_automodel": "0.5.0"}
+PACKAGES = {"nemo_automodel": "0.5.0", "nemo_rl": "0.6.0"}
 
 
 def section(properties: dict[str, Json], unknown: str = "") -> Json:
@@ -126,7 +131,159 @@ def bits_and_bytes(package: Package) -> set[str]:
     return {key for key in read_keys([tree] if tree else [], ("config",)) if key.isidentifier() and key != "get"}
 
 
-MAKERS: dict[str, Callable[[Path], Json]] = {"nemo_automodel": nemo_automodel}
+def typed(package: Package, paths: Iterable[str], unknown: str) -> Callable[[str], dict[str, Json]]:
+    """A reader of TypedDicts and pydantic models by name, nested ones as sections."""
+    classes: dict[str, ast.ClassDef] = {}
+    for path in paths:
+        classes |= package.classes(path)
+
+    def properties(name: str, depth: int = 0) -> dict[str, Json]:
+        cls = classes[name]
+        out: dict[str, Json] = {}
+        for base in cls.bases:
+            if isinstance(base, ast.Name) and base.id in classes:
+                out |= properties(base.id, depth)
+        for node in cls.body:
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                out[node.target.id] = value(node.annotation, depth)
+        return out
+
+    def value(node: ast.expr, depth: int) -> Json:
+        text = ast.unparse(node)
+        named = [name for name in re.findall(r"\w+", text) if name in classes]
+        if named and depth < 8 and not re.search(r"(?i)\b(list|dict|sequence)\[", text):
+            merged: dict[str, Json] = {}
+            for name in named:
+                for key, item in properties(name, depth + 1).items():
+                    merged[key] = item if key not in merged or item.get("properties") else merged[key]
+            return section(merged, unknown)
+        inner = re.fullmatch(r"(?:NotRequired|Required|Annotated)\[(.*)\]", text, re.DOTALL)
+        scalars = {"int": "integer", "float": "number"}
+        names = {part.strip() for part in (inner[1] if inner else text).split("|")} - {"None"}
+        kinds = [scalars[name] for name in sorted(names) if name in scalars]
+        return {"type": kinds[0]} if len(kinds) == 1 == len(names) else {}
+
+    return properties
+
+
+NEMO_RL_ROOT = (
+    "algorithms/grpo.py", "algorithms/sft.py", "algorithms/dpo.py", "algorithms/rm.py", "algorithms/ppo.py",
+    "algorithms/distillation.py",
+)  # fmt: skip
+
+
+def nemo_rl(folder: Path) -> Json:
+    """The sections `policy` and `cluster` from their TypedDicts, which nobody checks; the others are left alone."""
+    package = Package(folder, "nemo_rl", PACKAGES["nemo_rl"])
+    root = folder / f"nemo_rl-{PACKAGES['nemo_rl']}"
+    modules = (
+        "models/policy/__init__.py", "models/generation/interfaces.py", "models/generation/vllm/config.py",
+        "distributed/virtual_cluster.py",
+    )  # fmt: skip
+    read = typed(package, modules, "ignored")
+    policy = read("PolicyConfig")
+    policy["dtensor_cfg"]["properties"]["automodel_kwargs"] = {}  # passed on to Automodel as it is
+    engine = read("VllmSpecificArgs")
+    generation = policy.get("generation", section({}))
+    names = string_keys(path for path in sorted((root / "nemo_rl").rglob("*.py")))
+    used = {key for path in sorted((root / "examples").rglob("*.yaml")) for key in yaml_keys(path)}
+    generation["properties"] |= {"vllm_cfg": section(engine, "ignored")}
+    policy["generation"] = generation
+    top = {key.partition(".")[0]: {} for key in used}
+    for key in sorted(used):
+        parts = key.split(".")
+        if parts[0] == "policy":
+            allow(policy, parts[1:], names)
+    properties: dict[str, Json] = {**{name: {} for name in sorted(top)}, "policy": section(policy, "ignored")}
+    properties["cluster"] = section(read("ClusterConfig"), "ignored")
+    return whole("NeMo RL config", f"nemo_rl {package.version}", properties, "ignored")
+
+
+def string_keys(paths: Iterable[Path]) -> set[str]:
+    """Every string that some code holds: keys that are read by name."""
+    return {
+        node.value
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+
+
+def yaml_keys(path: Path, prefix: str = "") -> set[str]:
+    """The dotted keys of a YAML file."""
+    found: set[str] = set()
+
+    def walk(value: object, prefix: str) -> None:
+        for key, item in value.items() if isinstance(value, dict) else ():
+            found.add(f"{prefix}{key}")
+            walk(item, f"{prefix}{key}.")
+
+    walk(yaml.safe_load(path.read_text()), prefix)
+    return found
+
+
+def allow(properties: dict[str, Json], parts: list[str], names: set[str]) -> None:
+    """Add a key that upstream's own configs use and its code names somewhere; open what is not described."""
+    for part in parts[:-1]:
+        child = properties.get(part)
+        if child is None or "properties" not in child:
+            return
+        properties = child["properties"]
+    if parts and parts[-1] in names:
+        properties.setdefault(parts[-1], {})
+
+
+def shipped(folder: Path, name: str, place: str, keep: Callable[[str], bool]) -> Json:
+    """The configs below `place` of a source tree, with the keys that `keep` wants."""
+    root = folder / f"{name}-{PACKAGES[name]}"
+
+    def kept(value: object, prefix: str) -> object:
+        if not isinstance(value, dict):
+            return value
+        parts = {key: kept(item, f"{prefix}{key}.") for key, item in value.items() if keep(f"{prefix}{key}")}
+        return {key: item for key, item in parts.items() if item != {}}
+
+    files: dict[str, Any] = {}
+    for path in sorted((root / place).rglob("*.yaml")):
+        value = yaml.safe_load(path.read_text())
+        if isinstance(value, dict):
+            files[path.relative_to(root).as_posix()] = kept(value, "")
+    parents = {
+        os.path.normpath(os.path.join(os.path.dirname(path), name))
+        for path, value in files.items()
+        for name in as_list(value.get("defaults"))
+    }
+    files = {path: value for path, value in files.items() if path in parents}
+    return {"upstream": f"{name} {PACKAGES[name]}", "files": files}
+
+
+_NEMO_RL_KEEP = re.compile(
+    r"defaults$|(policy|value|teacher)$|policy\.(?!tokenizer|scheduler|hf_config_overrides|draft|max_grad_norm)[^.]+$"
+    r"|policy\.optimizer\.\w+$|policy\.optimizer\.kwargs\.(foreach|fused|master_weights)"
+    r"|policy\.(dtensor_cfg|sequence_packing|dynamic_batching)\."
+    r"|policy\.megatron_cfg\.(enabled|activation_checkpointing|recompute\w+|\w*parallel\w*|num_layers_in\w+|peft.*"
+    r"|optimizer$|optimizer\.(optimizer|params_dtype|use_\w+|optimizer_\w+|bf16)|fp8_cfg.*|defer_fp32_logits"
+    r"|distributed_data_parallel_config.*|use_fused_linear_logprobs|fused_linear\w+)"
+    r"|policy\.generation\.(backend|max_new_tokens|colocated.*|\w+_cfg$|vllm_kwargs$)"
+    r"|policy\.generation\.\w+_cfg\.(\w*parallel_size|\w*gpu_memory\w*|max_model_len|precision|mem_fraction_static"
+    r"|enforce_eager|kv_cache_dtype|tp_size|async_engine)"
+    r"|policy\.generation\.vllm_kwargs\.(max_num\w+|kv_cache_memory_bytes)"
+    r"|(value|teacher)\.model_name|data$|data\.max_input_seq_length|cluster$|cluster\.(gpus_per_node|num_nodes)"
+    r"|loss_fn$|loss_fn\.reference_policy_kl_penalty|(grpo|sft|dpo|rm|ppo|distillation)$"
+    r"|(grpo|ppo|distillation)\.num_(generations|prompts)\w+|(grpo|ppo)\.async_grpo.*"
+    r"|(dpo|rm|sft|grpo|ppo|distillation)\.val_\w+"
+)
+"""Keys of NeMo RL's own configs that decide memory, or the way to them."""
+
+
+def nemo_rl_shipped(folder: Path) -> Json:
+    """The configs of `examples/`, from which others inherit."""
+    return shipped(folder, "nemo_rl", "examples", lambda key: _NEMO_RL_KEEP.match(key) is not None)
+
+
+SHIPPED: dict[str, Callable[[Path], Json]] = {"nemo_rl": nemo_rl_shipped}
+
+MAKERS: dict[str, Callable[[Path], Json]] = {"nemo_automodel": nemo_automodel, "nemo_rl": nemo_rl}
 
 
 def main() -> None:
@@ -138,6 +295,13 @@ def main() -> None:
         value = MAKERS[name](Path(sys.argv[1]))
         (target / f"{name}.json").write_text(dump(value), encoding="utf-8")
         print(f"schemas/{name}.json: {len(value['properties'])} keys of {value['x-upstream']}")
+        if name in SHIPPED:
+            facts = SHIPPED[name](Path(sys.argv[1]))
+            rows = ",\n".join(f"  {json.dumps(path)}: {json.dumps(item)}" for path, item in facts["files"].items())
+            head = f'{{"upstream": {json.dumps(facts["upstream"])}, "files": {{\n'
+            place = target.parent / "linter" / "formats" / f"{name}_shipped.json"
+            place.write_text(f"{head}{rows}\n}}}}\n", encoding="utf-8")
+            print(f"{place.name}: {len(facts['files'])} files")
 
 
 if __name__ == "__main__":

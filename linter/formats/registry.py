@@ -20,6 +20,7 @@ _TOP_KEYS: dict[str, frozenset[str]] = {
         {"finetuning_type", "stage", "template", "infer_backend", "export_dir", "cutoff_len"}
     ),
     "nemo_automodel": frozenset({"step_scheduler", "model"}),
+    "nemo_rl": frozenset({"policy"}),
     "hf_trainer": frozenset(
         {
             "model_name_or_path", "per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate",
