@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ..job import Job
     from ..models.model import Model
-    from .allocator import Block, Policy
+    from .allocator import Policy
     from .estimate import Phase
     from .parameter import Parameter
     from .trace import Trace
@@ -80,18 +80,18 @@ def reserved(found: Trace, plan: Plan, policy: Policy, allocated: int = 0, limit
     return memory.peak + segments(small + found.small + max(0, allocated - placed))
 
 
-def _micro_step(memory: Allocator, found: Trace, keeps: bool) -> list[Block]:
+def _micro_step(memory: Allocator, found: Trace, keeps: bool) -> list[int]:
     """One forward and backward pass; the gradients that are left."""
-    alive: dict[int, Block] = {}
-    left: list[Block] = []
+    alive = [0] * len(found.sizes)
+    left: list[int] = []
     take, give, sizes = memory.take, memory.give, found.sizes
     for event in found.events:
         if event >= 0:
             alive[event] = take(sizes[event])
         elif keeps and ~event in found.gradients:
-            left.append(alive.pop(~event))
+            left.append(alive[~event])
         else:
-            give(alive.pop(~event))
+            give(alive[~event])
     return left
 
 
@@ -106,7 +106,7 @@ def _hold(memory: Allocator, sizes: Iterable[tuple[int, int]]) -> int:
     return small
 
 
-def _take(memory: Allocator, sizes: Iterable[tuple[int, int]]) -> list[Block]:
+def _take(memory: Allocator, sizes: Iterable[tuple[int, int]]) -> list[int]:
     return [memory.take(size) for size, count in sizes if size > SMALL_REQUEST for _ in range(count)]
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _TOP_KEYS: dict[str, frozenset[str]] = {
     "job": frozenset({"gpulint"}),
     "axolotl": frozenset({"base_model"}),
+    "litgpt": frozenset({"train"}),
+    "torchtune": frozenset({"model", "tokenizer", "checkpointer", "policy_model", "dataset"}),
     "llamafactory": frozenset(
         {"finetuning_type", "stage", "template", "infer_backend", "export_dir", "cutoff_len"}
     ),

@@ -14,6 +14,7 @@ from .keys import key_problems, load, nearest
 from .vllm_engine import (
     NAME,
     UPSTREAM,
+    older,
     option,
     set_batches,
     set_engine,
@@ -85,8 +86,16 @@ def read(document: Document, project: Project) -> Reading:
     set_engine(builder, arguments, version)
     set_batches(builder, arguments)
     set_extras(builder, arguments)
-    reading.problems = _key_problems(document)
+    stated = project.versions.get(NAME)
+    reading.problems = [item for item in _key_problems(document) if not (stated and _known_to(stated, item.key))]
     return reading
+
+
+def _known_to(version: str, key: str) -> bool:
+    """Whether a version still knew an option that was removed later."""
+    removed = load(NAME)["properties"].get(option(key), {}).get("x-removed", "")
+    last = removed.partition(";")[0].rpartition(" ")[2]
+    return bool(last) and not older(last, version)
 
 
 def _key_problems(document: Document) -> list[Problem]:

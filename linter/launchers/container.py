@@ -6,7 +6,7 @@ import json
 import os
 import re
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .jobs import jobs_of_commands
 from .launch import Started
@@ -44,10 +44,11 @@ def jobs_of_container(
     """The jobs that a container starts: its entrypoint with its arguments, or the script that a shell is given."""
     words: list[Word] = []
     if container.command:
-        words += [_word(file, node, container.environment) for node in container.command]
+        words += [written(file, node, container.environment) for node in container.command]
     else:
         words += [Word(text, ()) for text in entrypoint(container.image)]
-    words += [_word(file, node, container.environment) for node in container.arguments]
+    words += _from_environment(words, container.environment)
+    words += [written(file, node, container.environment) for node in container.arguments]
     words = [word for word in words if word.text or word.at]
     if not words:
         return Started([], [], "its command is the image's own")
@@ -57,22 +58,35 @@ def jobs_of_container(
     return jobs_of_commands([command], file, project, resources, part, versions(container.image))
 
 
+def _from_environment(program: Sequence[Word], variables: Mapping[str, Word]) -> list[Word]:
+    """The flags of a program that its environment may give instead, in front of the arguments, which win."""
+    called = [word.text for word in program]
+    row = next((row for row in _images()["environment"] if called[: len(row["command"])] == row["command"]), None)
+    found: list[Word] = []
+    for name, flag in row["flags"].items() if row is not None else ():
+        value = variables.get(name)
+        if value is not None and value.text:
+            found += [Word(f"--{flag}", value.at[:1] * (len(flag) + 2)), value]
+    return found
+
+
 def split_command(file: Document, node: Node | None) -> list[Word] | None:
     """A command that is a list of words, or one string that is split as a shell would; None for none."""
     if node is None or (node.is_scalar and node.value is None):
         return None
     if node.is_sequence:
-        return [_word(file, item, {}) for item in node.items()]
+        return [written(file, item, {}) for item in node.items()]
     found = commands(of_scalar(file, node))
     return [word for command in found for word in command.words]
 
 
 def entrypoint(image: str) -> list[str]:
     """The program that an image starts by itself, as far as `images.json` knows it; empty otherwise."""
-    name = image.partition("@")[0].rpartition(":")[0] if ":" in image.rpartition("/")[2] else image.partition("@")[0]
-    for row in _images():
-        if any(name == end or name.endswith("/" + end) for end in row["ends"]):
-            return row["command"]
+    name = _without_tag(image)
+    for row in _images()["images"]:
+        if any(_ends(name, end) for end in row["ends"]) or any(part in name for part in row.get("holds", ())):
+            command: list[str] = row["command"]
+            return command
     return []
 
 
@@ -83,10 +97,25 @@ def tag(image: str) -> str | None:
 
 
 def versions(image: str) -> dict[str, str]:
-    """The version of the program that an image is named after: `vllm/vllm-openai:v0.9.1` -> vllm 0.9.1."""
+    """The version of the program that an image is of: `vllm/vllm-openai:v0.9.1` -> vllm 0.9.1.
+
+    Other images with the program's name have versions of their own (`nvcr.io/nvidia/vllm:26.02-py3`).
+    """
     stated = tag(image)
-    program = next((name for name in ("vllm", "sglang", "text-generation-inference") if name in image), None)
-    return {program: stated} if program and stated else {}
+    name = _without_tag(image)
+    rows = _images()["versions"]
+    row = next((row for row in rows if any(_ends(name, end) for end in row["ends"])), None)
+    foreign = row is not None and any(part in name for part in row["not"])
+    return {row["program"]: stated} if row is not None and stated and not foreign else {}
+
+
+def _without_tag(image: str) -> str:
+    name = image.partition("@")[0]
+    return name.rpartition(":")[0] if ":" in name.rpartition("/")[2] else name
+
+
+def _ends(name: str, end: str) -> bool:
+    return name == end or name.endswith("/" + end)
 
 
 def environment(entries: Sequence[tuple[str, Document, Node]]) -> dict[str, Word]:
@@ -94,12 +123,12 @@ def environment(entries: Sequence[tuple[str, Document, Node]]) -> dict[str, Word
     found: dict[str, Word] = {}
     for name, file, node in entries:
         if node.is_scalar and node.value is not None:
-            found[name] = _word(file, node, found)
+            found[name] = written(file, node, found)
     return found
 
 
-def _word(file: Document, node: Node, variables: Mapping[str, Word]) -> Word:
-    """A string of a manifest with `$(NAME)` filled in, as Kubernetes does."""
+def written(file: Document, node: Node, variables: Mapping[str, Word]) -> Word:
+    """A scalar of a manifest with `$(NAME)` filled in, as Kubernetes does."""
     script = of_scalar(file, node) if node.is_scalar and isinstance(node.value, str) else None
     if script is None:
         text = node.raw if node.is_scalar else ""
@@ -118,7 +147,7 @@ def _word(file: Document, node: Node, variables: Mapping[str, Word]) -> Word:
 
 
 @cache
-def _images() -> list[dict[str, list[str]]]:
+def _images() -> dict[str, list[dict[str, Any]]]:
     with open(os.path.join(os.path.dirname(__file__), "images.json"), encoding="utf-8") as file:
-        rows: list[dict[str, list[str]]] = json.load(file)["images"]
-    return rows
+        tables: dict[str, list[dict[str, Any]]] = json.load(file)
+    return tables

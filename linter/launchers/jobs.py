@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 from ..formats.coercion import as_integer
 from ..source.places import Places
+from .accelerate_file import state_processes
+from .environment import allocator, torchrun
 from .launch import Launch, Resources, Started
 from .programs import begin
 from .script import place
 from .shell import commands
+from .unread import reason as why
 from .wrappers import unwrap
 
 if TYPE_CHECKING:
@@ -56,16 +59,20 @@ def jobs_of_commands(
     places = Places(file.text)
     launches: list[Launch] = []
     problems: list[Problem] = []
+    unknown: list[Unwrapped] = []
     for command in listed:
         for inner, program in unwrap(command, file):
             known.update(_pinned(program))
             begun = begin(program, file, project)
             if begun is None or len(launches) >= MAX_JOBS:
+                unknown.append(program)
                 continue
             own = resources.copy()
-            _processes(own, program, file)
+            _processes(own, program, file, project)
             if own.processes is None:
                 _visible(own, inner.variables)
+            if program.name.text.endswith("llamafactory-cli") and not program.launchers:
+                torchrun(own, inner.variables, file)
             line = place(places, program.name.at).line
             launcher = next((options for _, options in program.launchers), None)
             files = {"launcher": file} if begun.config.path != file.path else {}
@@ -74,10 +81,20 @@ def jobs_of_commands(
                 continue
             where = f"{part}, line {line}" if part else f"line {line}"
             launches.append(
-                Launch(where, begun.format, begun.config, own, launcher, files, begun.problems, dict(known))
+                Launch(
+                    where,
+                    begun.format,
+                    begun.config,
+                    own,
+                    launcher,
+                    files,
+                    begun.problems,
+                    dict(known),
+                    decided=allocator(inner.variables, file),
+                    file=begun.file,
+                )
             )
-    reason = "" if launches else "starts no program that gpulint knows"
-    return Started(launches, problems, reason)
+    return Started(launches, problems, "" if launches else why(unknown))
 
 
 _PIN = re.compile(r"([A-Za-z][\w-]*)(?:\[[\w,-]*\])?==(\d+(?:\.\d+)*)")
@@ -111,7 +128,7 @@ _PER_NODE = ("nproc_per_node", "nproc-per-node", "num_gpus")
 _NODES = ("nnodes", "num_nodes", "num_machines", "num-machines")
 
 
-def _processes(resources: Resources, program: Unwrapped, file: Document) -> None:
+def _processes(resources: Resources, program: Unwrapped, file: Document, project: Project) -> None:
     """The processes that `torchrun`, `deepspeed` or `accelerate launch` start, over all nodes."""
     for name, options in program.launchers:
         root = options.root
@@ -124,6 +141,7 @@ def _processes(resources: Resources, program: Unwrapped, file: Document) -> None
             number = as_integer(total.value.value) if total else None
             if total and number:
                 resources.state("processes", number, file.path, str(total.key.value), total.value.span)
+            state_processes(resources, root, file, project)
             continue
         each = next((entry for key in _PER_NODE if (entry := root.entry(key))), None)
         if each is None and (include := root.entry("include")) is not None:
