@@ -24,7 +24,7 @@ from scripts.argument_source import Json, Package, as_list, fields
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-PACKAGES = {"nemo_automodel": "0.5.0", "nemo_rl": "0.6.0"}
+PACKAGES = {"nemo_automodel": "0.5.0", "nemo_rl": "0.6.0", "oumi": "0.8"}
 
 
 def section(properties: dict[str, Json], unknown: str = "") -> Json:
@@ -291,9 +291,42 @@ def nemo_rl_shipped(folder: Path) -> Json:
     return shipped(folder, "nemo_rl", "examples", lambda key: _NEMO_RL_KEEP.match(key) is not None)
 
 
+def oumi(folder: Path) -> Json:
+    """The dataclasses of `core/configs`; OmegaConf merges a file into them and refuses what they lack."""
+    root = folder / f"oumi-{PACKAGES['oumi']}" / "src" / "oumi" / "core" / "configs"
+    classes: dict[str, ast.ClassDef] = {}
+    enums: dict[str, Json] = {}
+    for path in sorted(root.rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                classes[node.name] = node
+
+    def properties(name: str) -> dict[str, Json]:
+        out: dict[str, Json] = {}
+        for base in classes[name].bases:
+            if ast.unparse(base).rpartition(".")[2] in classes:
+                out |= properties(ast.unparse(base).rpartition(".")[2])
+        own = fields(classes[name], enums)
+        for node in classes[name].body:
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id in own:
+                kinds = [kind for kind in re.findall(r"\w+", ast.unparse(node.annotation)) if kind in classes]
+                many = re.search(r"(?i)\b(list|dict)\[", ast.unparse(node.annotation))
+                bases = [ast.unparse(base) for kind in kinds for base in classes[kind].bases]
+                if kinds and not many and not any("Enum" in base for base in bases):
+                    own[node.target.id] = section(properties(kinds[0]), "refused")
+                elif kinds or own[node.target.id].get("type") in (["array", "string"], ["object", "string"]):
+                    own[node.target.id] = {}
+        return out | own
+
+    merged: dict[str, Json] = {}
+    for name in ("TrainingConfig", "InferenceConfig", "EvaluationConfig"):
+        merged |= {key: value for key, value in properties(name).items() if key not in merged}
+    return whole("Oumi config", f"oumi {PACKAGES['oumi']}", merged, "refused")
+
+
 SHIPPED: dict[str, Callable[[Path], Json]] = {"nemo_rl": nemo_rl_shipped}
 
-MAKERS: dict[str, Callable[[Path], Json]] = {"nemo_automodel": nemo_automodel, "nemo_rl": nemo_rl}
+MAKERS: dict[str, Callable[[Path], Json]] = {"nemo_automodel": nemo_automodel, "nemo_rl": nemo_rl, "oumi": oumi}
 
 
 def main() -> None:

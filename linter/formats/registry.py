@@ -23,6 +23,7 @@ _TOP_KEYS: dict[str, frozenset[str]] = {
     ),
     "nemo_automodel": frozenset({"step_scheduler", "model"}),
     "nemo_rl": frozenset({"policy"}),
+    "oumi": frozenset({"training", "generation", "tasks", "engine"}),
     "hf_trainer": frozenset(
         {
             "model_name_or_path", "per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate",
