@@ -55,7 +55,8 @@ def frozen_models(job: Job, model: Model) -> Frozen:
         of_it = replace(stored, method="full", adapter=None, trainable=None)
         kept = [item for item in parameters(of_it, scoring) if item.part in ("base", "buffer") and item.role != "head"]
         rest = allocated(kept)
-        terms.append(_term(f"reward model, {named}", rest, ranks))
+        if job.rl.reward_model != "none":
+            terms.append(_term(f"reward model, {named}", rest, ranks))
         if job.rl.value_model == "model":
             trained = states(items(kept), of_job(job), job).allocated + gradient_bytes(kept, job)
             terms.append(_term(f"value model, {named}", rest, ranks))
@@ -68,7 +69,7 @@ def _reward_model(job: Job, model: Model) -> tuple[Model, str]:
     from ..models.model import UnknownModel
     from ..models.resolve import resolve
 
-    if job.rl.reward_model:
+    if job.rl.reward_model not in (None, "none"):
         try:
             return resolve(job.rl.reward_model), job.rl.reward_model
         except UnknownModel:

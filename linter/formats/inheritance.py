@@ -140,3 +140,19 @@ def shipped_file(format_: str, name: str, place: str = "") -> str | None:
     parts = [part for part in name.replace("\\", "/").split("/") if part not in ("..", ".", "")]
     ending = "/" + "/".join(parts)
     return next((path for path in files if ("/" + path).endswith(ending)), None)
+
+
+class Base(NamedTuple):
+    """A document laid over a shipped config, and what the nodes of that say as their path."""
+
+    document: Document
+    path: str
+
+
+def based_on(document: Document, format_: str, name: str) -> Base:
+    """`document` over the shipped config `name`, without looking at what it says it inherits."""
+    facts = shipped_files(format_)
+    path = f"{name} (as {facts['upstream']} ships it)"
+    walk = _Walk(None, format_, "")  # type: ignore[arg-type]
+    root = walk.laid(walk.placed(references.plain_node(facts["files"][name]), path), document.root)
+    return Base(document._replace(roots=[root, *document.roots[1:]]), path)

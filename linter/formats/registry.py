@@ -23,6 +23,7 @@ _TOP_KEYS: dict[str, frozenset[str]] = {
     ),
     "nemo_automodel": frozenset({"step_scheduler", "model"}),
     "nemo_rl": frozenset({"policy"}),
+    "verl": frozenset({"actor_rollout_ref", "_target_"}),
     "oumi": frozenset({"training", "generation", "tasks", "engine"}),
     "hf_trainer": frozenset(
         {
