@@ -386,7 +386,12 @@ def verl_shipped(folder: Path) -> Json:
 
 SHIPPED: dict[str, Callable[[Path], Json]] = {"nemo_rl": nemo_rl_shipped, "verl": verl_shipped}
 
-MAKERS: dict[str, Callable[[Path], Json]] = {"nemo_automodel": nemo_automodel, "nemo_rl": nemo_rl, "oumi": oumi, "verl": verl}
+MAKERS: dict[str, Callable[[Path], Json]] = {
+    "nemo_automodel": nemo_automodel,
+    "nemo_rl": nemo_rl,
+    "oumi": oumi,
+    "verl": verl,
+}
 
 
 def main() -> None:

@@ -109,7 +109,13 @@ class _Walk:
             self.left -= 1
             below = root.entry(entry.key.value) if isinstance(entry.key.value, str) else None
             replaces = entry.value.is_mapping and getattr(entry.value.get("_override_"), "value", False) is True
-            if below is not None and below.value.is_mapping and entry.value.is_mapping and not replaces and self.left > 0:
+            if (
+                below is not None
+                and below.value.is_mapping
+                and entry.value.is_mapping
+                and not replaces
+                and self.left > 0
+            ):
                 entry = Entry(entry.key, self.laid(below.value, entry.value))
             if below is not None:
                 root.value.remove(below)

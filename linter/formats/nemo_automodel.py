@@ -72,7 +72,9 @@ def read(document: Document, project: Project) -> Reading:
     set_parallelism(filling, values, project)
     _set_evaluation(filling, values)
     reading.problems = [
-        item for item in key_problems(document, NAME) if item.values.get("found", "").lower() not in NULLS
+        item
+        for item in key_problems(document, NAME, known=("config", "nproc-per-node", "nproc_per_node"))
+        if item.values.get("found", "").lower() not in NULLS
     ]
     return reading
 

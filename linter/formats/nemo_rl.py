@@ -44,7 +44,9 @@ def recognise(document: Document) -> bool:
     policy = document.root.get("policy")
     if document.syntax not in ("yaml", "flags") or policy is None or not policy.is_mapping:
         return False
-    return not _SIGNS.isdisjoint(policy.keys()) or ("model_name" in set(policy.keys()) and "defaults" in document.root.keys())
+    return not _SIGNS.isdisjoint(policy.keys()) or (
+        "model_name" in set(policy.keys()) and "defaults" in document.root.keys()
+    )
 
 
 def read(document: Document, project: Project) -> Reading:
@@ -70,7 +72,7 @@ def read(document: Document, project: Project) -> Reading:
         if batch:
             filling.put("evaluation.micro_batch_size", batch)
             builder.derived("evaluation.keeps_logits", False, "only the loss is kept")
-    reading.problems = whole.problems + key_problems(document, NAME)
+    reading.problems = whole.problems + key_problems(document, NAME, known=("config",))
     return reading
 
 

@@ -42,7 +42,7 @@ def _checkpointing(reading: Reading, value: str) -> Keys | None:
 def _batch(reading: Reading, value: int) -> Keys | None:
     """Rows of a micro batch; where rows are packed, the tokens of one."""
     origin = reading.job.origins.get("micro_batch_size")
-    if origin is not None and origin.key.endswith("train_mb_tokens"):
+    if origin is not None and origin.key and origin.key.endswith("train_mb_tokens"):
         written = reading.config.root.find(origin.key)
         if written is not None and not isinstance(written.value.value, str):
             return {origin.key: value * (reading.job.sequence_length or 0)} if reading.job.sequence_length else None

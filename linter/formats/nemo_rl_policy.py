@@ -32,7 +32,6 @@ def set_policy(filling: Filling, values: Sections) -> None:
     builder.default("attention", "flash_attention_2" if uses_megatron(values) else "sdpa", "what its workers ask for")
     builder.default("liger_kernels", False)
     builder.default("compile", False)
-    builder.default("precision.autocast", None)
     if uses_megatron(values):
         _set_megatron(filling, values, dtype)
     else:
@@ -46,6 +45,8 @@ def _set_dtensor(filling: Filling, values: Sections, dtype: str) -> None:
     builder = filling.builder
     path = "parallelism.fsdp."
     builder.default("versions.transformers", "5.12.1", "what its Automodel pins")
+    autocast = dtype if dtype in ("bfloat16", "float16") else None
+    builder.derived("precision.autocast", autocast, "the workers train under autocast in policy.precision")
     builder.default("weights.dtype", "float32", "the workers load float32 master weights")
     builder.default("precision.master_weights", False)
     builder.derived("precision.gradients", None, "gradients have the dtype of their weight")
@@ -55,6 +56,7 @@ def _set_dtensor(filling: Filling, values: Sections, dtype: str) -> None:
     builder.default(f"{path}wrap", "transformer")
     builder.default(f"{path}reshard_after_forward", True)
     builder.default(f"{path}upcast_trainable", False, "weights are float32 already")
+    builder.default(f"{path}sync_each_batch", True, "gradients are reduced after every micro batch")
     builder.default(f"{path}state_dict_type", "SHARDED_STATE_DICT")
     builder.derived(f"{path}mixed_precision.param_dtype", dtype, "policy.precision")
     builder.default(f"{path}mixed_precision.reduce_dtype", "float32")
@@ -62,7 +64,9 @@ def _set_dtensor(filling: Filling, values: Sections, dtype: str) -> None:
     checkpointing = values.raw(f"{DTENSOR}.activation_checkpointing")
     if checkpointing and checkpointing.value is not None:
         word = str(checkpointing.value).lower()
-        filling.put("activation_checkpointing", checkpointing, {"true": "full", "selective": "selective"}.get(word, "none"))
+        filling.put(
+            "activation_checkpointing", checkpointing, {"true": "full", "selective": "selective"}.get(word, "none")
+        )
     else:
         builder.default("activation_checkpointing", "none")
     builder.default("reentrant", False)
@@ -89,6 +93,7 @@ def _set_megatron(filling: Filling, values: Sections, dtype: str) -> None:
     """Megatron's model code and distributed optimizer: 16-bit weights, float32 master weights over the ranks."""
     builder = filling.builder
     builder.derived("framework", "megatron", "policy.megatron_cfg.enabled")
+    builder.default("precision.autocast", None)
     builder.derived("weights.dtype", dtype, "policy.precision")
     builder.default("precision.master_weights", True, "Megatron's mixed-precision optimizer")
     reduce = values.flag(f"{MEGATRON}.distributed_data_parallel_config.grad_reduce_in_fp32")

@@ -52,7 +52,9 @@ def read(document: Document, project: Project) -> Reading:
         train(builder, filled, reading, project)
     else:
         _generate(builder, values, project)
-    reading.problems = key_problems(document, NAME) + reading.problems
+    reading.problems = (
+        key_problems(document, NAME, known=("config", "nproc-per-node", "nproc_per_node")) + reading.problems
+    )
     return reading
 
 

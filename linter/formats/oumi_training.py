@@ -156,7 +156,9 @@ def _set_frozen(run: Run, values: Sections) -> None:
     """`model.freeze_layers` names modules whose parameters are not trained."""
     given = values.words("model.freeze_layers")
     if given is None or run.builder.job.method != "full":
-        run.builder.default("trainable", None, "all weights" if run.builder.job.method == "full" else "the adapter alone")
+        run.builder.default(
+            "trainable", None, "all weights" if run.builder.job.method == "full" else "the adapter alone"
+        )
         return
     names = "|".join(name.replace(".", r"\.") for name in given.value)
     run.put("trainable", given, [rf"^(?!(?:{names})\.)"])

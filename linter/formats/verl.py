@@ -1,4 +1,4 @@
-"""verl: hydra YAML, and `python -m verl.trainer.main_ppo key=value ...`; actor, rollout, reference and critic share GPUs.
+"""verl: hydra YAML, and `python -m verl.trainer.main_ppo key=value`; actor, rollout, reference and critic share GPUs.
 
 Facts from verl 0.10.0.dev (`trainer/config/_generated_ppo_*trainer.yaml`, `workers/config/*.py`,
 `workers/engine/fsdp/transformer_impl.py`, `workers/engine_workers.py`), read statically. What a file or a command does

@@ -21,7 +21,6 @@ def set_actor(filling: VerlFilling, values: Sections) -> None:
     else:
         builder.assumed("model", None, "no key names the model")
     builder.default("weights.quantization", None)
-    builder.default("precision.autocast", None)
     builder.default("attention", "flash_attention_2", "verl asks for it")
     filling.fill("liger_kernels", values.flag(f"{MODEL}.use_liger"), False)
     builder.default("compile", False)
@@ -65,6 +64,8 @@ def _set_fsdp(filling: VerlFilling, values: Sections) -> None:
     builder.default(f"{path}upcast_trainable", False, "weights keep model_dtype")
     builder.default(f"{path}state_dict_type", "SHARDED_STATE_DICT")
     compute = values.text(f"{section}.dtype")
+    half = dtype_of(compute) or "bfloat16"
+    builder.default("precision.autocast", half if half in ("bfloat16", "float16") else None, "the engine's autocast")
     builder.default(f"{path}mixed_precision.param_dtype", dtype_of(compute) or "bfloat16")
     builder.default(f"{path}mixed_precision.reduce_dtype", "float32")
     filling.fill(f"{path}offload", values.flag(f"{section}.offload_policy"), False)
@@ -88,6 +89,7 @@ def _set_megatron(filling: VerlFilling, values: Sections) -> None:
     builder = filling.builder
     section = f"{ACTOR}.megatron"
     builder.derived("framework", "megatron", "actor.strategy megatron")
+    builder.default("precision.autocast", None)
     dtype = values.text(f"{section}.dtype")
     builder.default("weights.dtype", dtype_of(dtype) or "bfloat16")
     builder.default("precision.master_weights", True, "Megatron's mixed-precision optimizer")
@@ -95,7 +97,9 @@ def _set_megatron(filling: VerlFilling, values: Sections) -> None:
     builder.default("parallelism.fsdp", None)
     builder.default("parallelism.zero.library", "megatron")
     distributed = values.flag(f"{section}.use_distributed_optimizer")
-    filling.fill("parallelism.zero.stage", distributed._replace(value=int(distributed.value)) if distributed else None, 1)
+    filling.fill(
+        "parallelism.zero.stage", distributed._replace(value=int(distributed.value)) if distributed else None, 1
+    )
     recompute = values.text(f"{section}.override_transformer_config.recompute_granularity")
     if recompute and recompute.value in ("full", "selective"):
         filling.put("activation_checkpointing", recompute)

@@ -29,7 +29,7 @@ def _checkpointing(reading: Reading, value: str) -> Keys | None:
 
 def _batch(reading: Reading, value: int) -> Keys | None:
     origin = reading.job.origins.get("micro_batch_size")
-    if origin is not None and "max_token_len" in origin.key:
+    if origin is not None and "max_token_len" in (origin.key or ""):
         length = reading.job.sequence_length or 0
         return {f"{ACTOR}.ppo_max_token_len_per_gpu": value * length // reading.job.parallelism.context}
     return {f"{ACTOR}.ppo_micro_batch_size_per_gpu": value}
