@@ -45,7 +45,7 @@ def recognise(document: Document) -> bool:
     if document.syntax not in ("yaml", "flags") or policy is None or not policy.is_mapping:
         return False
     return not _SIGNS.isdisjoint(policy.keys()) or (
-        "model_name" in set(policy.keys()) and "defaults" in document.root.keys()
+        "model_name" in set(policy.keys()) and document.root.entry("defaults") is not None
     )
 
 

@@ -39,7 +39,9 @@ def recognise(document: Document) -> bool:
     model = root.get("model")
     if document.syntax not in ("yaml", "flags") or model is None or not model.is_mapping:
         return False
-    return "model_name" in model.keys() and not {"training", "generation", "tasks", "engine"}.isdisjoint(root.keys())
+    return model.entry("model_name") is not None and not {"training", "generation", "tasks", "engine"}.isdisjoint(
+        root.keys()
+    )
 
 
 def read(document: Document, project: Project) -> Reading:

@@ -55,8 +55,8 @@ class Sections(Arguments):
 class Renamed(Sections):
     """The same under other names: what one tool passes on to another is asked for by the other's names.
 
-    `names` says which dotted keys of the file stand for an argument of the other tool, best first; what it does not name
-    is not there.
+    `names` says which dotted keys of the file stand for an argument of the other tool, best first; what it does not
+    name is not there.
     """
 
     __slots__ = ("names",)
