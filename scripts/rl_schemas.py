@@ -24,7 +24,7 @@ from scripts.argument_source import Json, Package, as_list, fields
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-PACKAGES = {"nemo_automodel": "0.5.0", "nemo_rl": "0.6.0", "oumi": "0.8", "verl": "0.10.0.dev"}
+PACKAGES = {"nemo_automodel": "0.5.0", "nemo_rl": "0.6.0", "oumi": "0.8", "verl": "0.10.0.dev", "h2o_llmstudio": "1.14.9"}
 
 
 def section(properties: dict[str, Json], unknown: str = "") -> Json:
@@ -384,6 +384,39 @@ def verl_shipped(folder: Path) -> Json:
     return {"upstream": f"verl {PACKAGES['verl']}", "files": files}
 
 
+def h2o_llmstudio(folder: Path) -> Json:
+    """The config dataclasses of every problem type; a YAML file's other keys are dropped (`config_utils.py`)."""
+    root = folder / f"h2o_llmstudio-{PACKAGES['h2o_llmstudio']}" / "llm_studio" / "python_configs"
+    classes: dict[str, ast.ClassDef] = {}
+    for path in sorted(root.glob("text_*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                classes[f"{path.stem}.{node.name}"] = node
+    sections: dict[str, dict[str, Json]] = {}
+    top: dict[str, Json] = {"problem_type": {"type": "string"}}
+    for name, node in classes.items():
+        if not name.endswith(".ConfigProblemBase"):
+            continue
+        for field in node.body:
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                kind = ast.unparse(field.annotation)
+                held = [cls for key, cls in classes.items() if key.endswith(f".{kind}")]
+                if not held:
+                    top[field.target.id] = {}
+                    continue
+                for cls in held:
+                    own = {key: closed(value) for key, value in fields(cls, {}).items()}
+                    merged = sections.setdefault(field.target.id, {})
+                    merged |= {key: value for key, value in own.items() if key not in merged}
+    top |= {name: section(own, "ignored") for name, own in sections.items()}
+    return whole("H2O LLM Studio experiment", f"h2o_llmstudio {PACKAGES['h2o_llmstudio']}", top, "ignored")
+
+
+def closed(value: Json) -> Json:
+    """Only the kind of numbers and switches is checked; lists and strings stand for each other in its files."""
+    return value if value.get("type") in ("integer", "number", "boolean") else {}
+
+
 SHIPPED: dict[str, Callable[[Path], Json]] = {"nemo_rl": nemo_rl_shipped, "verl": verl_shipped}
 
 MAKERS: dict[str, Callable[[Path], Json]] = {
@@ -391,6 +424,7 @@ MAKERS: dict[str, Callable[[Path], Json]] = {
     "nemo_rl": nemo_rl,
     "oumi": oumi,
     "verl": verl,
+    "h2o_llmstudio": h2o_llmstudio,
 }
 
 

@@ -23,6 +23,8 @@ _TOP_KEYS: dict[str, frozenset[str]] = {
     ),
     "nemo_automodel": frozenset({"step_scheduler", "model"}),
     "nemo_rl": frozenset({"policy"}),
+    "h2o_llmstudio": frozenset({"llm_backbone"}),
+    "prime_rl": frozenset({"env"}),
     "verl": frozenset({"actor_rollout_ref", "_target_"}),
     "oumi": frozenset({"training", "generation", "tasks", "engine"}),
     "hf_trainer": frozenset(

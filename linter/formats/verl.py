@@ -47,7 +47,7 @@ def recognise(document: Document) -> bool:
 
 def read(document: Document, project: Project) -> Reading:
     """The Job of a run. Raises NoJobError for a part of a config."""
-    if document.root.get("actor_rollout_ref") is None:
+    if document.root.get("actor_rollout_ref") is None and document.syntax != "flags":
         raise NoJobError(document.path, "a part of verl's config, which ppo_trainer.yaml puts together")
     base = based_on(document, NAME, _base_name(document))
     filled = interpolated(base.document._replace(text=base.document.text + "${"))

@@ -49,3 +49,15 @@ def test_an_override_is_edited_in_its_place(tmp_path):
 
     edits = FORMAT.edits(opened.reading, {"micro_batch_size": 1})
     assert apply(text, edits) == text.replace("per_gpu=4", "per_gpu=1")
+
+
+def test_an_override_is_added_behind_the_last(tmp_path):
+    from gpulint.formats.verl import FORMAT
+    from gpulint.source.edit import apply
+
+    text = "python -m verl.trainer.main_ppo \\\n    data.max_response_length=64 \\\n    trainer.nnodes=1\n"
+    (tmp_path / "run.sh").write_text(text)
+    (opened,) = open_jobs(recognise_file(str(tmp_path / "run.sh")), Settings(root=str(tmp_path))).opened
+    edits = FORMAT.edits(opened.reading, {"rl.vllm_gpu_memory_utilization": 0.4})
+    added = " \\\n    actor_rollout_ref.rollout.gpu_memory_utilization=0.4\n"
+    assert apply(text, edits) == text.removesuffix("\n") + added
