@@ -24,7 +24,11 @@ from scripts.argument_source import Json, Package, as_list, fields
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-PACKAGES = {"nemo_automodel": "0.5.0", "nemo_rl": "0.6.0", "oumi": "0.8", "verl": "0.10.0.dev", "h2o_llmstudio": "1.14.9"}
+PACKAGES = {"nemo_automodel": "0.5.0", "nemo_rl": "0.6.0", "oumi": "0.8", "verl": "0.10.0.dev", "h2o_llmstudio": "1.14.9",
+            "ms_swift": "4.6.0.dev0"}
+
+
+SCHEMAS = Path(__file__).resolve().parent.parent / "schemas"
 
 
 def section(properties: dict[str, Json], unknown: str = "") -> Json:
@@ -417,7 +421,44 @@ def closed(value: Json) -> Json:
     return value if value.get("type") in ("integer", "number", "boolean") else {}
 
 
-SHIPPED: dict[str, Callable[[Path], Json]] = {"nemo_rl": nemo_rl_shipped, "verl": verl_shipped}
+SWIFT = (
+    "arguments/base_args", "arguments/sft_args.py", "arguments/pretrain_args.py", "arguments/rlhf_args.py",
+    "arguments/tuner_args.py", "trainers/arguments.py", "rlhf_trainers/args_mixin.py", "rlhf_trainers/arguments.py",
+)  # fmt: skip
+
+
+def ms_swift(folder: Path) -> Json:
+    """The argument classes of training; those of the Transformers Trainer are as `hf_trainer.json` has them."""
+    root = folder / f"ms_swift-{PACKAGES['ms_swift']}" / "swift"
+    properties: dict[str, Json] = {}
+    for place in SWIFT:
+        path = root / place
+        for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:
+            for node in ast.parse(file.read_text()).body:
+                if isinstance(node, ast.ClassDef):
+                    for key, value in fields(node, {}).items():
+                        properties.setdefault(key, closed(value))
+    trainer = json.loads((SCHEMAS / "hf_trainer.json").read_text())["properties"]
+    for key, value in trainer.items():
+        if "x-removed" not in value:
+            properties.setdefault(key, {} if "x-classes" in value else closed(value))
+    for former, now in (("train_type", "tuner_type"), ("sft_type", "tuner_type"), ("model_id_or_path", "model")):
+        properties[former] = {"deprecated": True, "x-replacement": now}
+    return whole("ms-swift arguments", f"ms-swift {PACKAGES['ms_swift']}", properties, "refused")
+
+
+def ms_swift_shipped(folder: Path) -> Json:
+    """The DeepSpeed configs that have short names."""
+    root = folder / f"ms_swift-{PACKAGES['ms_swift']}" / "swift" / "config"
+    files = {path.stem: json.loads(path.read_text()) for path in sorted(root.glob("zero*.json"))}
+    return {"upstream": f"ms-swift {PACKAGES['ms_swift']}", "files": files}
+
+
+SHIPPED: dict[str, Callable[[Path], Json]] = {
+    "nemo_rl": nemo_rl_shipped,
+    "verl": verl_shipped,
+    "ms_swift": ms_swift_shipped,
+}
 
 MAKERS: dict[str, Callable[[Path], Json]] = {
     "nemo_automodel": nemo_automodel,
@@ -425,6 +466,7 @@ MAKERS: dict[str, Callable[[Path], Json]] = {
     "oumi": oumi,
     "verl": verl,
     "h2o_llmstudio": h2o_llmstudio,
+    "ms_swift": ms_swift,
 }
 
 
@@ -432,7 +474,7 @@ def main() -> None:
     """Write the schemas that are named, or all."""
     if len(sys.argv) < 2:
         raise SystemExit(__doc__)
-    target = Path(__file__).resolve().parent.parent / "schemas"
+    target = SCHEMAS
     for name in sys.argv[2:] or MAKERS:
         value = MAKERS[name](Path(sys.argv[1]))
         (target / f"{name}.json").write_text(dump(value), encoding="utf-8")

@@ -127,4 +127,9 @@ PROGRAMS: tuple[Program, ...] = (
         ),
         Manner(overrides=True),
     ),
+    Program(
+        "ms_swift",
+        ("swift sft", "swift pt", "swift rlhf", "-m swift.cli.main sft", "-m swift.cli.main rlhf"),
+        config=("config",),
+    ),
 )
