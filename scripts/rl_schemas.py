@@ -24,8 +24,14 @@ from scripts.argument_source import Json, Package, as_list, fields
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-PACKAGES = {"nemo_automodel": "0.5.0", "nemo_rl": "0.6.0", "oumi": "0.8", "verl": "0.10.0.dev", "h2o_llmstudio": "1.14.9",
-            "ms_swift": "4.6.0.dev0"}
+PACKAGES = {
+    "nemo_automodel": "0.5.0",
+    "nemo_rl": "0.6.0",
+    "oumi": "0.8",
+    "verl": "0.10.0.dev",
+    "h2o_llmstudio": "1.14.9",
+    "ms_swift": "4.6.0.dev0",
+}
 
 
 SCHEMAS = Path(__file__).resolve().parent.parent / "schemas"

@@ -83,7 +83,7 @@ def read(document: Document, project: Project) -> Reading:
     arguments = SwiftArguments(document.root)
     command = arguments.text("command")
     if command and command.value not in _TRAINING:
-        raise NoJobError(document.path, f"swift {command.value} trains nothing")
+        raise NoJobError(document.path, f"swift {command.value} is not a training command")
     run = Run(builder, arguments, project, reading, DEFAULTS)
     builder.derived("kind", "training", "a training command")
     set_versions(run, VERSIONS, f"what {UPSTREAM} runs on")

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from .training_arguments import Run
 
 _ATTENTION = {
-    "flash_attn": "flash_attention_2", "flash_attention_2": "flash_attention_2", "flash_attention_3": "flash_attention_3",
-    "sdpa": "sdpa", "eager": "eager", "flex_attention": "flex",
+    "flash_attn": "flash_attention_2", "flash_attention_2": "flash_attention_2", "sdpa": "sdpa",
+    "flash_attention_3": "flash_attention_3", "eager": "eager", "flex_attention": "flex",
 }  # fmt: skip
 
 

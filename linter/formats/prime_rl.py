@@ -43,4 +43,6 @@ def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:  # no
     return None
 
 
-FORMAT = Format(NAME, "Prime Intellect hosted training", UPSTREAM, recognise, read, describe, edits, "not in the file: hosted")
+FORMAT = Format(
+    NAME, "Prime Intellect hosted training", UPSTREAM, recognise, read, describe, edits, "not in the file: hosted"
+)

@@ -6,11 +6,12 @@ import re
 from typing import TYPE_CHECKING
 
 from ..formats.coercion import as_integer
-from ..source.places import Places
+from ..source.places import places_of
 from .accelerate_file import state_processes
 from .environment import allocator, torchrun
 from .launch import Launch, Resources, Started
-from .programs import begin
+from .own_launcher import with_launcher
+from .programs import begin, named
 from .script import place
 from .shell import commands
 from .unread import reason as why
@@ -59,12 +60,13 @@ def jobs_of_commands(
 ) -> Started:
     """The jobs that commands start; see `jobs_of`. `versions` of packages are those that the image states."""
     known = dict(versions or {})
-    places = Places(file.text)
+    places = places_of(file.text)
     launches: list[Launch] = []
     problems: list[Problem] = []
     unknown: list[Unwrapped] = []
     for command in listed:
-        for inner, program in unwrap(command, file):
+        for inner, unwrapped in unwrap(command, file):
+            program = with_launcher(unwrapped, file)
             known.update(_pinned(program))
             begun = begin(program, file, project)
             if begun is None or len(launches) >= MAX_JOBS:
@@ -95,6 +97,7 @@ def jobs_of_commands(
                     dict(known),
                     decided=allocator(inner.variables, file),
                     file=begun.file,
+                    program=named(program),
                 )
             )
     return Started(launches, problems, "" if launches else why(unknown))
@@ -126,7 +129,9 @@ def _visible(resources: Resources, variables: Mapping[str, object]) -> None:
     processes = getattr(variables.get("NPROC_PER_NODE"), "text", "")
     if processes.isdigit() and 0 < int(processes) <= MAX_PROCESSES:
         nodes = getattr(variables.get("NNODES"), "text", "")
-        resources.processes = int(processes) * (int(nodes) if nodes.isdigit() and 0 < int(nodes) <= MAX_PROCESSES else 1)
+        resources.processes = int(processes) * (
+            int(nodes) if nodes.isdigit() and 0 < int(nodes) <= MAX_PROCESSES else 1
+        )
     value = getattr(variables.get("CUDA_VISIBLE_DEVICES"), "text", "")
     listed = [part for part in value.split(",") if part.strip()]
     if resources.gpus_per_node is None and listed and all(part.strip().isdigit() for part in listed):
