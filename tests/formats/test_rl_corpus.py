@@ -16,7 +16,7 @@ UNKNOWN = {
     "nemo_automodel": set(),
     "oumi": set(),
     "verl": set(),
-    "h2o_llmstudio": set(),
+    "h2o_llmstudio": {"mmax_time"},
     "prime_rl": set(),
     # read by Megatron forks only, by a former release, or written into the wrong section
     "nemo_rl": {
