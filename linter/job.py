@@ -279,7 +279,8 @@ class Rl:
     vllm_gpu_memory_utilization: float | None = None
     vllm_sleep: bool = False
     reward_model: str | None = None
-    value_model: Literal["model", "head"] = "model"
+    value_model: Literal["model", "head", "apart"] = "model"
+    policy_offload: bool = False
 
 
 @dataclass(slots=True)

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from .shell import Command
     from .wrappers import Unwrapped
 
+MAX_PROCESSES = 10_000
+"""Processes of a node, and nodes, that a variable may ask for."""
+
 MAX_JOBS = 50
 """Jobs of one launcher file."""
 
@@ -120,7 +123,15 @@ def _says_enough(config: Document) -> bool:
 
 
 def _visible(resources: Resources, variables: Mapping[str, object]) -> None:
-    """`CUDA_VISIBLE_DEVICES=0,1` is a count of GPUs where nothing else says one."""
+    """`CUDA_VISIBLE_DEVICES=0,1` is a count of GPUs where nothing else says one; `NPROC_PER_NODE` is how ms-swift,
+    LLaMA-Factory and torchrun's wrappers are told how many processes to start.
+    """
+    processes = getattr(variables.get("NPROC_PER_NODE"), "text", "")
+    if processes.isdigit() and 0 < int(processes) <= MAX_PROCESSES:
+        nodes = getattr(variables.get("NNODES"), "text", "")
+        resources.processes = int(processes) * (
+            int(nodes) if nodes.isdigit() and 0 < int(nodes) <= MAX_PROCESSES else 1
+        )
     value = getattr(variables.get("CUDA_VISIBLE_DEVICES"), "text", "")
     listed = [part for part in value.split(",") if part.strip()]
     if resources.gpus_per_node is None and listed and all(part.strip().isdigit() for part in listed):
