@@ -288,7 +288,9 @@ def _project(
     def open_reference(reference: str, from_path: str) -> Document | None:
         return _open_reference(reference, from_path, root)
 
-    started = (launch.launcher, launch.versions) if launch is not None else (None, {})
+    if launch is None:
+        return Project(root, gpu, hardware.gpus, hardware.nodes, open_reference)
+    started = (launch.launcher, launch.versions, launch.resources.gpus)
     return Project(root, gpu, hardware.gpus, hardware.nodes, open_reference, *started)
 
 

@@ -58,7 +58,8 @@ class Project(NamedTuple):
     the project root; it raises SourceError when the file is there but cannot be read, returns None when it is
     not there or lies outside the project root.
     `launcher` holds the options of the `accelerate launch`, `torchrun` or `deepspeed` that starts the config, as flags;
-    `versions` are those of packages that the launcher or the settings state.
+    `versions` are those of packages that the launcher or the settings state; `asked` is the number of GPUs that the
+    launcher asks for, which a server may use or not.
     """
 
     root: str
@@ -68,6 +69,7 @@ class Project(NamedTuple):
     open: Callable[[str, str], Document | None]
     launcher: Document | None = None
     versions: dict[str, str] = {}  # noqa: RUF012  (never changed)
+    asked: int | None = None
 
 
 class Format(NamedTuple):

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .jobs import jobs_of_commands
 from .launch import Started
@@ -44,15 +44,15 @@ def jobs_of_container(
     """The jobs that a container starts: its entrypoint with its arguments, or the script that a shell is given."""
     words: list[Word] = []
     if container.command:
-        words += [_word(file, node, container.environment) for node in container.command]
+        words += [word(file, node, container.environment) for node in container.command]
     else:
         words += [Word(text, ()) for text in entrypoint(container.image)]
-    words += [_word(file, node, container.environment) for node in container.arguments]
-    words = [word for word in words if word.text or word.at]
+    words += [word(file, node, container.environment) for node in container.arguments]
+    words = [item for item in words if item.text or item.at]
     if not words:
         return Started([], [], "its command is the image's own")
-    anchor = next((word.at for word in words if word.at), (0,))
-    placed = [word if word.at else word._replace(at=anchor[:1] * len(word.text)) for word in words]
+    anchor = next((item.at for item in words if item.at), (0,))
+    placed = [item if item.at else item._replace(at=anchor[:1] * len(item.text)) for item in words]
     command = Command(tuple(placed), container.environment)
     return jobs_of_commands([command], file, project, resources, part, versions(container.image))
 
@@ -62,17 +62,18 @@ def split_command(file: Document, node: Node | None) -> list[Word] | None:
     if node is None or (node.is_scalar and node.value is None):
         return None
     if node.is_sequence:
-        return [_word(file, item, {}) for item in node.items()]
+        return [word(file, item, {}) for item in node.items()]
     found = commands(of_scalar(file, node))
-    return [word for command in found for word in command.words]
+    return [item for command in found for item in command.words]
 
 
 def entrypoint(image: str) -> list[str]:
     """The program that an image starts by itself, as far as `images.json` knows it; empty otherwise."""
-    name = image.partition("@")[0].rpartition(":")[0] if ":" in image.rpartition("/")[2] else image.partition("@")[0]
-    for row in _images():
+    name = repository(image)
+    for row in _rows("images"):
         if any(name == end or name.endswith("/" + end) for end in row["ends"]):
-            return row["command"]
+            command: list[str] = row["command"]
+            return command
     return []
 
 
@@ -84,9 +85,21 @@ def tag(image: str) -> str | None:
 
 def versions(image: str) -> dict[str, str]:
     """The version of the program that an image is named after: `vllm/vllm-openai:v0.9.1` -> vllm 0.9.1."""
-    stated = tag(image)
-    program = next((name for name in ("vllm", "sglang", "text-generation-inference") if name in image), None)
+    stated, name = tag(image), repository(image)
+    program = next((row["program"] for row in _rows("versions") if re.search(row["image"], name)), None)
     return {program: stated} if program and stated else {}
+
+
+def elsewhere(image: str) -> str:
+    """The device that an image is made for, where that is no GPU: `opea/vllm-gaudi:1.22.0` -> Intel Gaudi; else ""."""
+    name = image.partition("@")[0].lower()
+    return next((row["device"] for row in _rows("devices") if re.search(row["image"], name)), "")
+
+
+def repository(image: str) -> str:
+    """An image's name without its tag and digest."""
+    name = image.partition("@")[0]
+    return name.rpartition(":")[0] if ":" in name.rpartition("/")[2] else name
 
 
 def environment(entries: Sequence[tuple[str, Document, Node]]) -> dict[str, Word]:
@@ -94,11 +107,27 @@ def environment(entries: Sequence[tuple[str, Document, Node]]) -> dict[str, Word
     found: dict[str, Word] = {}
     for name, file, node in entries:
         if node.is_scalar and node.value is not None:
-            found[name] = _word(file, node, found)
+            found[name] = word(file, node, found)
     return found
 
 
-def _word(file: Document, node: Node, variables: Mapping[str, Word]) -> Word:
+def listed_environment(file: Document, node: Node | None) -> dict[str, Word]:
+    """Variables written as a mapping, or as a list of NAME=value; those without a value are left out."""
+    if node is None:
+        return {}
+    if node.is_mapping:
+        return environment([(str(entry.key.value), file, entry.value) for entry in node.entries()])
+    found: dict[str, Word] = {}
+    for item in node.items():
+        whole = word(file, item, {}) if isinstance(item.value, str) else None
+        name, equals, value = whole.text.partition("=") if whole is not None else ("", "", "")
+        if whole is not None and equals:
+            start = len(name) + 1
+            found[name] = Word(value, whole.at[start:], "$" not in value)
+    return found
+
+
+def word(file: Document, node: Node, variables: Mapping[str, Word]) -> Word:
     """A string of a manifest with `$(NAME)` filled in, as Kubernetes does."""
     script = of_scalar(file, node) if node.is_scalar and isinstance(node.value, str) else None
     if script is None:
@@ -118,7 +147,7 @@ def _word(file: Document, node: Node, variables: Mapping[str, Word]) -> Word:
 
 
 @cache
-def _images() -> list[dict[str, list[str]]]:
+def _rows(section: str) -> list[dict[str, Any]]:
     with open(os.path.join(os.path.dirname(__file__), "images.json"), encoding="utf-8") as file:
-        rows: list[dict[str, list[str]]] = json.load(file)["images"]
+        rows: list[dict[str, Any]] = json.load(file)[section]
     return rows

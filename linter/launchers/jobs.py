@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..formats.format import Problem, Project
     from ..source.document import Document
     from .script import Script
-    from .shell import Command
+    from .shell import Command, Word
     from .wrappers import Unwrapped
 
 MAX_JOBS = 50
@@ -31,7 +31,7 @@ def jobs_of(
     file: Document,
     project: Project,
     resources: Resources,
-    variables: Mapping[str, str] | None = None,
+    variables: Mapping[str, str | Word] | None = None,
     part: str = "",
     versions: Mapping[str, str] | None = None,
 ) -> Started:
@@ -59,7 +59,7 @@ def jobs_of_commands(
     for command in listed:
         for inner, program in unwrap(command, file):
             known.update(_pinned(program))
-            begun = begin(program, file, project)
+            begun = begin(program, file, project, inner.variables)
             if begun is None or len(launches) >= MAX_JOBS:
                 continue
             own = resources.copy()
@@ -99,10 +99,13 @@ def _says_enough(config: Document) -> bool:
     return not _ENOUGH.isdisjoint(config.root.keys())
 
 
+_VISIBLE = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+
+
 def _visible(resources: Resources, variables: Mapping[str, object]) -> None:
     """`CUDA_VISIBLE_DEVICES=0,1` is a count of GPUs where nothing else says one."""
-    value = getattr(variables.get("CUDA_VISIBLE_DEVICES"), "text", "")
-    listed = [part for part in value.split(",") if part.strip()]
+    named = next((variables[name] for name in _VISIBLE if name in variables), None)
+    listed = [part for part in getattr(named, "text", "").split(",") if part.strip()]
     if resources.gpus_per_node is None and listed and all(part.strip().isdigit() for part in listed):
         resources.gpus_per_node = len(listed)
 

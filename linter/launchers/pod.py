@@ -10,7 +10,7 @@ from .launch import Resources, Started
 from .quantities import size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ..formats.format import Project
     from ..source.document import Document
@@ -81,8 +81,7 @@ def read_resources(spec: Node, container: Node, file: Document, resources: Resou
         asked = container.find(f"resources.{section}")
         for entry in asked.value.entries() if asked else ():
             _asked(entry, file, resources)
-    for entry in _labels(spec):
-        _label(entry, file, resources)
+    read_labels(_labels(spec), file, resources)
     _shared_memory(spec, container, file, resources)
 
 
@@ -103,11 +102,22 @@ def _labels(spec: Node) -> Iterator[Entry]:
     selector = spec.get("nodeSelector")
     yield from selector.entries() if selector is not None else ()
     terms = spec.find("affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms")
-    for term in _mappings(terms.value if terms else None):
+    yield from labels_of(terms.value if terms else None)
+
+
+def labels_of(terms: Node | None) -> Iterator[Entry]:
+    """The labels with one value of `nodeSelectorTerms`."""
+    for term in _mappings(terms):
         for expression in _mappings(term.get("matchExpressions")):
             key, values = expression.get("key"), expression.get("values")
             if key is not None and values is not None and len(values.items()) == 1:
                 yield _entry(key, values.items()[0])
+
+
+def read_labels(labels: Iterable[Entry], file: Document, resources: Resources) -> None:
+    """The kind of GPU that node labels name."""
+    for entry in labels:
+        _label(entry, file, resources)
 
 
 def _entry(key: Node, value: Node) -> Entry:

@@ -170,4 +170,6 @@ def _items(node: Node | None) -> list[Node]:
     return [item for item in node.items() if item.is_mapping] if node is not None else []
 
 
-LAUNCHER = Launcher(NAME, "SkyPilot task", "SkyPilot 0.14.1", recognise, launches, "`resources.accelerators` x `num_nodes`")
+LAUNCHER = Launcher(
+    NAME, "SkyPilot task", "SkyPilot 0.14.1", recognise, launches, "`resources.accelerators` x `num_nodes`"
+)
