@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .arguments import Arguments
 from .format import Format, JobBuilder, Problem, Reading
 from .keys import key_problems, load, nearest
+from .serving import still_known
 from .vllm_engine import (
     NAME,
     UPSTREAM,
@@ -85,7 +86,8 @@ def read(document: Document, project: Project) -> Reading:
     set_engine(builder, arguments, version)
     set_batches(builder, arguments)
     set_extras(builder, arguments)
-    reading.problems = _key_problems(document)
+    known, stated = load(NAME)["properties"], project.versions.get(NAME)
+    reading.problems = [item for item in _key_problems(document) if not still_known(item, known, stated)]
     return reading
 
 

@@ -6,8 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from ..formats.coercion import as_integer
-from .container import Container, elsewhere, jobs_of_container, listed_environment, split_command
-from .container import versions as image_versions
+from .container import Container, jobs_of_container, listed_environment, split_command
+from .images import elsewhere, entrypoint
+from .images import versions as image_versions
 from .jobs import jobs_of_commands
 from .launch import Launch, Launcher, Resources, Started
 from .quantities import size
@@ -92,7 +93,6 @@ def _jobs(service: Node, document: Document, project: Project, resources: Resour
 
 
 def _entry_words(container: Container, command: list[Word]) -> list[Word]:
-    from .container import entrypoint
     from .shell import Word
 
     at = command[0].at[:1] if command and command[0].at else (0,)

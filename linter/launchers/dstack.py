@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from ..formats.coercion import as_integer
-from .container import Container, jobs_of_container, listed_environment, versions
+from .container import Container, jobs_of_container, listed_environment
+from .images import versions
 from .jobs import jobs_of
 from .launch import Launch, Launcher, Resources, Started
 from .manifest import text

@@ -9,8 +9,8 @@ from ..formats.blanks import is_blank
 from ..formats.coercion import as_integer
 from ..formats.registry import recognise as recognise_format
 from ..source.document import SourceError
-from .container import versions
 from .flags import overlaid
+from .images import versions
 from .launch import Launch, Launcher, Resources, Started
 from .manifest import inside, renamed, text
 
@@ -31,14 +31,16 @@ def recognise(document: Document) -> bool:
     root = document.root
     workload = root.get("workload")
     if workload is not None and workload.is_mapping:
-        return "gpus" in workload.keys() and bool(set(workload.keys()) & {"image", "configFile", "envs", "framework"})  # noqa: SIM118
+        keys = set(workload.keys())
+        if "gpus" in keys and keys & {"image", "configFile", "envs", "framework"}:
+            return True
     return root.find("dynamo.decodeWorker") is not None or root.find("dynamo.prefillWorker") is not None
 
 
 def launches(document: Document, project: Project) -> Started:
     """The job of the config file, on `workload.gpus`; a file of Python or of an unknown tool is named as the reason."""
     workload = document.root.get("workload")
-    if workload is None or not workload.is_mapping:
+    if workload is None or not workload.is_mapping or document.root.get("dynamo") is not None:
         return Started([], [], "the flags of its workers stand in files that the chart's user names")
     resources = Resources()
     gpus = workload.entry("gpus")
@@ -50,7 +52,7 @@ def launches(document: Document, project: Project) -> Started:
             resources.state("nodes", count // NODE, *where)
     name = text(workload, "configFile")
     if not name or is_blank(name):
-        return Started([], [], "its workload reads no config file")
+        return Started([], [], "names no config file: its chart is given a program")
     if name.endswith((".py", ".sh")):
         return Started([], [], f"its configuration is the program {name}")
     return _file(document, workload, name, resources, project)

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from ..formats.coercion import as_integer
 from ..source.places import Places
+from .images import versions as versions_of
 from .launch import Launch, Resources, Started
 from .programs import begin
+from .quantities import size
 from .script import place
 from .shell import commands
 from .wrappers import unwrap
@@ -59,10 +61,12 @@ def jobs_of_commands(
     for command in listed:
         for inner, program in unwrap(command, file):
             known.update(_pinned(program))
+            known.update(versions_of(program.image))
             begun = begin(program, file, project, inner.variables)
             if begun is None or len(launches) >= MAX_JOBS:
                 continue
             own = resources.copy()
+            _container_memory(own, program, file)
             _processes(own, program, file)
             if own.processes is None:
                 _visible(own, inner.variables)
@@ -108,6 +112,14 @@ def _visible(resources: Resources, variables: Mapping[str, object]) -> None:
     listed = [part for part in getattr(named, "text", "").split(",") if part.strip()]
     if resources.gpus_per_node is None and listed and all(part.strip().isdigit() for part in listed):
         resources.gpus_per_node = len(listed)
+
+
+def _container_memory(resources: Resources, program: Unwrapped, file: Document) -> None:
+    """`docker run --shm-size 1g`."""
+    for _, options in program.options:
+        entry = options.root.entry("shm-size")
+        if entry is not None:
+            resources.state("shared_memory", size(entry.value.value), file.path, "shm-size", entry.value.span)
 
 
 _PER_NODE = ("nproc_per_node", "nproc-per-node", "num_gpus")

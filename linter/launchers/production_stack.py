@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from ..formats.coercion import as_integer
 from ..formats.keys import load
-from .container import elsewhere, versions
 from .flags import overlaid
+from .images import elsewhere, versions
 from .launch import Launch, Launcher, Resources, Started
 from .manifest import dashed, flags_in, inside, renamed, text
 from .pod import labels_of, read_labels

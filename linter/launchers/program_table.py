@@ -30,9 +30,16 @@ PROGRAMS: tuple[Program, ...] = (
     ),
     Program(
         "sglang",
-        ("-m sglang.launch_server", "sglang serve", "-m sglang.srt.entrypoints.http_server", "-m dynamo.sglang"),
+        ("-m sglang.launch_server", "sglang serve", "-m sglang.srt.entrypoints.http_server"),
         Manner(positionals=("model-path",)),
         config=("config",),
+    ),
+    Program("sglang", ("-m dynamo.sglang", "-m dynamo.sglang.worker"), config=("config",), more=True),
+    Program(
+        "vllm",
+        ("-m dynamo.vllm", "-m fastchat.serve.vllm_worker"),
+        Manner(short=_VLLM | {"model-path": "model"}),
+        more=True,
     ),
     Program("tgi", ("text-generation-launcher",), Manner(short={"p": "port"}), variables=True),
     Program("trtllm", ("trtllm-serve serve", "trtllm-serve"), Manner(positionals=("model",)), config=_TRTLLM),

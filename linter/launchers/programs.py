@@ -29,6 +29,7 @@ class Program(NamedTuple):
     config   the flags that name a config file of the same format
     file     whether its first word that is no flag names the config file
     variables whether environment variables set options, too (`x-variable` in the schema); flags win
+    more     whether the program has options of its own beside those of the format; they are left out
     """
 
     format: str
@@ -37,6 +38,7 @@ class Program(NamedTuple):
     config: tuple[str, ...] = ()
     file: bool = False
     variables: bool = False
+    more: bool = False
 
 
 class Begun(NamedTuple):
@@ -67,12 +69,24 @@ def begin(
     flags = read_flags(words, file, _with_switches(row))
     if row.variables and variables:
         flags = flags._replace(document=_with_variables(row.format, flags.document, variables))
+    if row.more:
+        flags = flags._replace(document=_own_options(row.format, flags.document))
     reference = _reference(row, flags.document, flags.rest)
     if reference is None:
         if row.file:
             return None
         return Begun(row.format, flags.document)
     return _with_file(row.format, reference, flags.document, file, project)
+
+
+def _own_options(format_: str, flags: Document) -> Document:
+    """The flags that the format knows."""
+    from ..formats.keys import load
+    from ..source.node import Node
+
+    known = load(format_)["properties"]
+    entries = [item for item in flags.root.entries() if str(item.key.value).replace("_", "-") in known]
+    return flags._replace(roots=[Node("mapping", entries, flags.root.span, flags.root.raw)])
 
 
 def flags_of(format_: str, words: list[Word], file: Document) -> Document:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..source.node import Entry, Node
-from .container import environment, versions
+from .container import environment
+from .images import versions
 from .jobs import jobs_of
 from .launch import Launch, Launcher, Resources, Started
 from .manifest import accelerator, inside, renamed, text

@@ -8,7 +8,7 @@ from ..hardware.catalogue import UnknownGpu
 from ..hardware.catalogue import find as find_gpu
 from .flags import overlaid
 from .launch import Launch, Launcher, Resources, Started
-from .manifest import flags_in, inside, key_node, renamed, scalar_at, stated, text
+from .manifest import flags_in, inside, renamed, scalar_at, stated, text
 
 if TYPE_CHECKING:
     from ..formats.format import Project
@@ -70,7 +70,7 @@ def _launch(document: Document, root: Node, variant: Entry, base: Document) -> L
     for flags in (base, extra):
         config = overlaid(config, flags)
     image = text(variant.value, "docker_image")
-    from .container import versions
+    from .images import versions
 
     return Launch(f"variant {variant.key.value}", "vllm", config, resources, versions=versions(image))
 
@@ -87,21 +87,22 @@ def _tensor(document: Document, variant: Node, resources: Resources) -> list[Ent
 
 
 def _hardware(document: Document, root: Node, variant: Node, resources: Resources) -> None:
-    """The first supported or verified GPU of the catalogue, and the least power of two that holds the memory."""
-    found = next(((gpu, node) for name, node in _kinds(root, variant) for gpu in [_gpu(name)] if gpu), None)
-    if found is None:
+    """The GPU, where a variant states `tp` and one kind; else a count: as many of the first verified kind as hold the
+    memory. A recipe leaves the kind to its reader, so that the count alone says nothing against it."""
+    found = [(gpu, node) for name, node in _kinds(root, variant) for gpu in [_gpu(name)] if gpu]
+    if not found:
         return
-    gpu, node = found
-    note = "the first kind that the recipe is verified on"
-    resources.state("gpu", gpu.name, document.path, str(node.value), key_node(document, "gpu", node).span, note)
+    gpu, node = found[0]
     tp, memory = variant.entry("tp"), variant.entry("vram_minimum_gb")
+    if tp is not None and len(found) == 1:
+        resources.state("gpu", gpu.name, document.path, str(node.value), node.span, "the kind that it is verified on")
     if tp is not None and isinstance(tp.value.value, int):
         resources.state("gpus_per_node", tp.value.value, document.path, "tp", tp.value.span)
     elif memory is not None and isinstance(memory.value.value, (int, float)):
         count = 1
         while count < LARGEST_NODE and count * gpu.total < memory.value.value * 10**9:
             count *= 2
-        note = f"GPUs of one node that hold {memory.value.value} GB"
+        note = f"{gpu.name} of one node that hold {memory.value.value} GB"
         resources.state("gpus_per_node", count, document.path, "vram_minimum_gb", memory.value.span, note)
 
 
