@@ -86,6 +86,7 @@ def _excluded(path: str, settings: Settings) -> bool:
 
 
 def _check_file(found: Found, settings: Settings, rules: Selection) -> _Outcome:
+    from .formats.format import NoJobError
     from .reading import UnrecognisedError, open_jobs, recognise_file
     from .source.document import SourceError
 
@@ -99,6 +100,8 @@ def _check_file(found: Found, settings: Settings, rules: Selection) -> _Outcome:
         refused = found.named and not settings.skip_unknown
         status, reason = ("error", "not a config of a known format") if refused else ("skipped", "unknown format")
         return _Outcome(FileResult(path, None, status, reason), [], {})  # type: ignore[arg-type]
+    except NoJobError as error:
+        return _Outcome(FileResult(path, kind, "skipped", error.reason), [], {})
     except SourceError as error:
         if not found.named and kind is None and _is_template(path):
             return _Outcome(FileResult(path, None, "skipped", "template"), [], {})

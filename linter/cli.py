@@ -115,7 +115,7 @@ def estimate_command(
     done, failed = [], False
     for file in files:
         try:
-            done += _estimate_file(file, settings)
+            done += _estimate_file(file, settings, explain=explain)
         except UnrecognisedError:
             failed = _complain(f"{file}: not a config of a known format")
         except SourceError as error:
@@ -127,7 +127,7 @@ def estimate_command(
     if output_format == "json":
         from .report import json_estimate
 
-        click.echo(json_estimate.render((file, estimate) for file, estimate, _ in done))
+        click.echo(json_estimate.render(((file, estimate) for file, estimate, _ in done), explain=explain))
     else:
         from .report import text_estimate
 
@@ -204,7 +204,7 @@ def models_command(query: str | None, output_format: str) -> None:
     click.echo(listing.models(found, output_format))
 
 
-def _estimate_file(file: str, settings: Settings) -> list[tuple[str, Any, str]]:
+def _estimate_file(file: str, settings: Settings, *, explain: bool) -> list[tuple[str, Any, str]]:
     """The estimates of a file's jobs: what to call each, the estimate, and GPUs that it fits where none is given."""
     from .estimator.estimate import NotEstimable
     from .reading import open_jobs, recognise_file
@@ -214,12 +214,15 @@ def _estimate_file(file: str, settings: Settings) -> list[tuple[str, Any, str]]:
         raise NotEstimable(jobs.reason)
     single = len(jobs.opened) == 1
     return [
-        (file if single or not opened.part else f"{file} ({opened.part})", *_estimate_job(opened, jobs.kind))
+        (
+            file if single or not opened.part else f"{file} ({opened.part})",
+            *_estimate_job(opened, jobs.kind, explain=explain),
+        )
         for opened in jobs.opened
     ]
 
 
-def _estimate_job(opened: Opened, kind: str) -> tuple[Any, str]:
+def _estimate_job(opened: Opened, kind: str, *, explain: bool) -> tuple[Any, str]:
     from .estimator import estimate_job
     from .estimator.estimate import NotEstimable
     from .models.resolve import resolve
@@ -229,6 +232,10 @@ def _estimate_job(opened: Opened, kind: str) -> tuple[Any, str]:
         raise NotEstimable(f"a {kind} file names no model; estimate the config that uses it")
     model = resolve(job.model, os.path.dirname(os.path.abspath(path)), opened.project.root)
     estimate = estimate_job(job, model, opened.gpu)
+    if explain:
+        from .estimator.explain import explained
+
+        estimate = explained(estimate, job, model, opened.gpu)
     fitting = ""
     if opened.gpu is None:
         from .hardware.catalogue import gpus

@@ -113,12 +113,11 @@ class Loss:
     """Where the logits live: `torch` (whole), `liger`, `cut_cross_entropy` or `chunked` with `chunk` tokens.
 
     `logits` is what a chunked loss holds: tiles that are made again in backward (TRL), the `whole` 16-bit logits
-    (axolotl), `pieces` of them that the head makes one by one (torchtune, LitGPT), or those of one piece, which `passes`
-    backward before the next (torchtitan). `compiled`: torch.compile over upcast and cross entropy. `upcast` is where
-    16-bit logits become float32, None as Transformers does at its version. `kept`: the training loop names the logits
-    until the next step's are there.
-    `parallel`: under tensor parallelism each rank has the logits of its part of the vocabulary only (Megatron,
-    torchtitan); else the head gathers them.
+    (axolotl), `pieces` of them that the head makes one by one (torchtune, LitGPT), or those of one piece, which goes
+    backward before the next is made, `passes` (torchtitan). `compiled`: torch.compile over upcast and cross entropy.
+    `upcast` is where 16-bit logits become float32, None as Transformers does at its version. `kept`: the training loop
+    names the logits until the next step's are there. `parallel`: under tensor parallelism each rank has the logits of
+    its part of the vocabulary only (Megatron, torchtitan); else the head gathers them.
     """
 
     kernel: str = "torch"
@@ -264,7 +263,8 @@ class Inference:
 class Rl:
     """What preference and online objectives add. Counts of completions are per prompt.
 
-    `value_model` of PPO: a `model` of its own that is trained beside the policy (TRL), or a `head` on it (LLaMA-Factory).
+    `value_model` of PPO: a `model` of its own that is trained beside the policy (TRL), or a `head` on it
+    (LLaMA-Factory).
     """
 
     reference_model: bool | None = None
@@ -321,7 +321,7 @@ class Job:
     `framework` names whose model code and training loop run, where it is not Transformers' (litgpt, torchtune ...).
     `checkpoint_policy` is what `selective` activation checkpointing keeps of a layer: the outputs of attention kernels
     (axolotl), those and of every second matrix product (torchtitan, torchtune), or all but the inside of attention
-    (Megatron). `checkpoint_every` k checkpoints every k-th layer.
+    (Megatron). None is what the job's framework does. `checkpoint_every` k checkpoints every k-th layer.
     """
 
     kind: Literal["training", "inference"] = "training"
@@ -341,7 +341,7 @@ class Job:
     padded: bool = False
     longest_first: bool = False
     activation_checkpointing: Literal["none", "full", "selective", "offload"] = "none"
-    checkpoint_policy: Literal["attention", "every_second_matmul", "core_attention"] = "attention"
+    checkpoint_policy: Literal["attention", "every_second_matmul", "core_attention"] | None = None
     checkpoint_every: int = 1
     reentrant: bool | None = None
     attention: str = "sdpa"

@@ -183,23 +183,27 @@ _ORIGINS = {"gpu": ("gpu", "gpu"), "gpus": ("processes", "gpus_per_node"), "node
 
 
 def _open_launches(document: Document, launcher: Launcher, settings: Settings) -> Jobs:
-    from .formats.format import Reading
+    from .formats.format import NoJobError, Reading
     from .formats.registry import find
     from .job import Job
 
     directives = read_directives(document)
     started = launcher.launches(document, _project(document, settings, _Hardware(None, None, None), 0))
     opened = []
+    reason = started.reason
     for number, launch in enumerate(started.launches):
         config = launch.config
         if config.path == document.path:
             config = config._replace(reread=_rereader(document, launcher, settings, number))
-        opened.append(open_document(config, find(launch.format), settings, launch, directives))
+        try:
+            opened.append(open_document(config, find(launch.format), settings, launch, directives))
+        except NoJobError as error:
+            reason = reason or error.reason
     if started.problems:
         reading = Reading(launcher.name, launcher.upstream, document, Job(), problems=list(started.problems))
         project = _project(document, settings, _Hardware(None, None, None), 0)
         opened.append(Opened(reading, project, None, directives))
-    return Jobs(launcher.name, opened, started.reason)
+    return Jobs(launcher.name, opened, reason)
 
 
 def _rereader(
@@ -219,8 +223,13 @@ def _rereader(
 def _apply(launch: Launch, reading: Reading) -> None:
     """What the launch adds to the reading: files, problems, and the memory of the host."""
     reading.references.update(launch.files)
-    reading.problems[:0] = launch.problems
+    reading.problems[:] = [
+        *launch.problems, *(item for item in reading.problems if item.key.replace("_", "-") not in launch.implied)
+    ]  # fmt: skip
     resources, job = launch.resources, reading.job
+    for path, decided in launch.decided.items():
+        job.assign(path, decided.value)
+        job.origins[path] = decided.origin
     for name, value in (
         ("host_memory", resources.host_memory),
         ("shared_memory", resources.shared_memory),
@@ -230,6 +239,11 @@ def _apply(launch: Launch, reading: Reading) -> None:
             setattr(job.hardware, name, value)
             origin = resources.origins.get(name if name != "asked_gpus" else "gpus_per_node")
             job.origins[f"hardware.{name}"] = origin or Origin("derived", f"what {launch.part} is started on")
+    for path, stated in job.origins.items():
+        said = launch.implied.get((stated.key or "").replace("_", "-")) if stated.kind == "file" else None
+        if said is not None and stated.file == launch.config.path:
+            note = "; ".join(part for part in (said.note, stated.note) if part)
+            job.origins[path] = stated._replace(kind=said.kind, note=note)
 
 
 def _known_gpu(resources: Resources) -> str | None:

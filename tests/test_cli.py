@@ -173,6 +173,13 @@ def test_estimate_json_has_the_contract():
     assert item["capacity"]["gpu"] == "h100-80gb"
 
 
+def test_explained_terms_sum_to_the_components():
+    result = gpulint("estimate", "good.yaml", "--gpu", "h100-80gb", "--format", "json", "--explain")
+    (item,) = json.loads(result.stdout)["estimates"]
+    for name, size in item["components"].items():
+        assert sum(term["bytes"] for term in item["terms"] if term["component"] == name) == size
+
+
 def test_without_a_gpu_the_estimate_says_what_fits():
     result = gpulint("estimate", "good.yaml")
     assert result.exit_code == 0

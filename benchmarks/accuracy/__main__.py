@@ -85,9 +85,11 @@ def _peers(scored: Sequence[Scored], venv: Path | None, table: Callable[..., str
 
     if venv is not None:
         recorded.record(venv, peers.questions(scored))
-    said = peers.answers(scored)
+    said, unrecorded = peers.answers(scored)
     print("\n" + table(peers.HEAD, peers.table(scored, said)))
     print("\n" + table(peers.VERDICT_HEAD, peers.verdicts(said)))
+    if unrecorded:
+        print(f"\n{unrecorded} questions were never put to fitcheck-llm or accelerate (--peers-venv)")
 
 
 if __name__ == "__main__":

@@ -4,11 +4,10 @@ With `bf16: true` the Trainer's accelerator runs in mixed precision, and FSDP ke
 runs without it are pure bf16. NF4 is quantised twice, and stored in the dtype of the base so that FSDP can shard it
 (framework_plugin_bnb.py); GPTQ's packed weights are views of that dtype for the same reason (autogptq_utils.py).
 `accelerated-peft-bnb` leaves norms, embeddings and head alone. The baseline leaves the preparation to TRL 0.13, which
-prepares for k-bit training and takes embeddings and head back to bfloat16 (`peft_module_casting_to_bf16`), but not where
-FSDP shards the base (sft_trainer.py, `is_sharded_qlora`).
-The `foak` runs put Unsloth's cross entropy in the place of torch's (kernels/unsloth/cross_entropy_loss.py): the loss of
-transformers is otherwise as it was. Their RMSNorm, RoPE and LoRA fused into QKV and MLP a Job cannot name, so that they
-are a group apart.
+prepares for k-bit training and takes embeddings and head back to bfloat16 (`peft_module_casting_to_bf16`), but not
+where FSDP shards the base (sft_trainer.py, `is_sharded_qlora`). The `foak` runs put Unsloth's cross entropy in the
+place of torch's (kernels/unsloth/cross_entropy_loss.py): the loss of transformers is otherwise as it was. Their
+RMSNorm, RoPE and LoRA fused into QKV and MLP a Job cannot name, so that they are a group apart.
 """
 
 from __future__ import annotations

@@ -12,45 +12,28 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpulint.formats.litgpt_model import FUSED, changed, quantization_of
 from gpulint.job import Adapter, Fsdp, Inference, Job, Quantization
 from gpulint.models.resolve import resolve
 
 from .case import Case, Inexpressible, Row, hardware, measured_bytes, versions
 from .figures import COUNTERS
 
-PADDED_VOCABULARY = {"stabilityai/stablelm-base-alpha-3b": 50688, "microsoft/phi-1_5": 51200}
-"""`padded_vocab_size` where it is not the checkpoint's own (litgpt/config.py)."""
-
-TARGETS = {
-    "gpt_neox": ["query_key_value"],
-    "falcon": ["query_key_value"],
-    "phi3": ["qkv_proj"],
-}
-"""Where the checkpoint fuses q, k and v; LitGPT's LoRA on q and v of a fused projection has as many elements."""
-
 BATCH = 128
 
 
 def model_of(name: str) -> dict[str, Any]:
-    """The model with an untied head, LitGPT's vocabulary and its gelu."""
-    config = resolve(name).config
-    changes = {"tie_word_embeddings": False, "_name_or_path": name}
-    if name in PADDED_VOCABULARY:
-        changes["vocab_size"] = PADDED_VOCABULARY[name]
-    if config.get("hidden_act", "gelu_new" if config["model_type"] == "phi" else "") == "gelu_new":
-        changes["hidden_act"] = "gelu_pytorch_tanh"
-    return {**config, **changes}
+    """The model as LitGPT builds it."""
+    found: dict[str, Any] = changed(resolve(name).config, name)
+    return found
 
 
-def quantization_of(name: str | None) -> Quantization | None:
+def quantization(name: str | None) -> Quantization | None:
     """LitGPT's `--quantize` flag."""
-    if not name or name in ("none", "None"):
-        return None
-    if name.startswith(("bnb.nf4", "bnb.fp4")):
-        return Quantization(name.removesuffix("-dq").replace(".", "-"), 4, double_quant=name.endswith("-dq"))
-    if name.startswith("bnb.int8"):
-        return Quantization("bnb-int8", 8)
-    raise Inexpressible(f"gpulint has no quantisation {name}")
+    try:
+        return quantization_of(name)
+    except ValueError:
+        raise Inexpressible(f"gpulint has no quantisation {name}") from None
 
 
 def training(
@@ -60,7 +43,7 @@ def training(
     job = Job(model=model_of(name), micro_batch_size=batch, sequence_length=length, attention="sdpa")
     job.framework = "litgpt"
     job.weights.dtype = "bfloat16"
-    job.weights.quantization = quantization_of(quantize)
+    job.weights.quantization = quantization(quantize)
     job.optimizer.name = "paged_adamw_32bit" if quantize and quantize.startswith("bnb.") else "adamw_torch"
     job.gradient_accumulation_steps = BATCH // batch
     sharded = devices > 1
@@ -73,8 +56,8 @@ def training(
 def lora(job: Job, name: str, r: int, dropout: float, targets: list[str]) -> Job:
     """LitGPT's LoRA in the dtype of the base; `targets` in its names (query, key, value, projection, mlp, head)."""
     kind = resolve(name).model_type
-    if kind in TARGETS and set(targets) & {"q_proj", "k_proj", "v_proj"}:
-        targets = [*targets, *TARGETS[kind]]
+    if kind in FUSED and set(targets) & {"q_proj", "k_proj", "v_proj"}:
+        targets = [*targets, *FUSED[kind]]
     job.method = "lora"
     job.adapter = Adapter("lora", r, alpha=2.0 * r, dropout=dropout, targets=targets, dtype="bfloat16")
     return job
@@ -84,7 +67,7 @@ def generation(name: str, quantize: str | None, prompt: int, new: int) -> Job:
     """`generate/base.py`: one prompt, a cache for prompt and answer, weights in bf16."""
     job = Job(kind="inference", model=model_of(name), attention="sdpa", framework="litgpt")
     job.weights.dtype = "bfloat16"
-    job.weights.quantization = quantization_of(quantize)
+    job.weights.quantization = quantization(quantize)
     job.inference = Inference(batch_size=1, prompt_length=prompt, new_tokens=new, full_prefill_logits=True)
     return job
 

@@ -35,7 +35,7 @@ def case(row: Row) -> Case:
         job.precision.gradients = "bfloat16"
     job.micro_batch_size, job.sequence_length = given["micro_batch_size"], given["encoder_seq_length"]
     checkpointing = given.get("activations_checkpoint_granularity")
-    job.activation_checkpointing = checkpointing or "none"
+    job.activation_checkpointing, job.checkpoint_policy = checkpointing or "none", "core_attention"
     plan = job.parallelism
     plan.tensor, plan.pipeline = given["tensor_model_parallel_size"], given["pipeline_model_parallel_size"]
     plan.context = given.get("context_parallel_size") or 1

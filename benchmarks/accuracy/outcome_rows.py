@@ -140,13 +140,14 @@ def _written_with(job: Job, name: str) -> str:
 
 
 def issue(row: Row) -> Case:
-    """A run that an issue thread tells of, written down by hand in `issues.json`."""
+    """A run that an issue thread tells of, written down by hand in `issues.json` (`unknown`: what it does not say)."""
     given = _table("issues").get(row["id"])
     if given is None:
         raise Inexpressible("the thread does not say the settings that decide the memory")
     if isinstance(given, str):
         raise Inexpressible(given)
-    return made(row, "issues", place(Job.validate(given), row), "process")
+    unknown = given.get("unknown", "")
+    return made(row, "issues", place(Job.validate(given), row), "process")._replace(unknown=unknown)
 
 
 @cache

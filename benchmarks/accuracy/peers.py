@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.peers import PEERS
-from benchmarks.peers.question import Question, Unsaid
+from benchmarks.peers.question import Question, Unrecorded, Unsaid
 from gpulint.models.resolve import resolve
 
 from .case import gpu
@@ -56,9 +56,9 @@ def _question(case: Case, counter: str) -> Question:
     return Question(job, resolve(job.model or ""), gpu(job), counter)
 
 
-def answers(scored: Iterable[Scored]) -> list[Answer]:
-    """Every answer of every peer on rows of whole runs."""
-    found = []
+def answers(scored: Iterable[Scored]) -> tuple[list[Answer], int]:
+    """Every answer of every peer on rows of whole runs, and how many questions were never put to a tool."""
+    found, unrecorded = [], 0
     for item in scored:
         if item.case.figure not in COUNTERS:
             continue
@@ -68,10 +68,11 @@ def answers(scored: Iterable[Scored]) -> list[Answer]:
             try:
                 value = ask(question) * ranks
                 each = ask(question._replace(counter="process"))
-            except Unsaid:
+            except Unsaid as reason:
+                unrecorded += isinstance(reason, Unrecorded)
                 continue
             found.append(Answer(peer, item, value, each))
-    return found
+    return found, unrecorded
 
 
 def table(scored: Sequence[Scored], found: Sequence[Answer]) -> list[tuple[str, ...]]:

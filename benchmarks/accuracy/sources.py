@@ -10,6 +10,7 @@ from . import (
     autoawq_rows,
     document_rows,
     fms_rows,
+    gpu_rows,
     liger_rows,
     litgpt_rows,
     oracle_cases,
@@ -48,10 +49,10 @@ def measurements() -> tuple[list[Case], list[Excluded]]:
 
 
 def everything() -> tuple[list[Case], list[Excluded]]:
-    """The rows of all three tables."""
+    """The rows of all three tables, and of our own runs."""
     cases, excluded = measurements()
     more, refused = outcome_rows.cases()
-    return [*cases, *oracle_cases.cases(), *more], [*excluded, *refused]
+    return [*cases, *gpu_rows.cases(), *oracle_cases.cases(), *more], [*excluded, *refused]
 
 
 def read_rows(

@@ -1,6 +1,7 @@
 """torchtitan's tables as Jobs: float32 shards, bf16 in compute, gradients reduced in float32 (FSDP2's policy).
 
-Until June 2024 the loop named the logits through backward (#391 deletes them), until October the model made them float32.
+Until June 2024 the loop named the logits through backward (#391 deletes them), until October the model made them
+float32.
 
 Early 2024 it took `AdamW(foreach=True)`, later `fused=True`; from October 2024 on run_train.sh sets
 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. Tensor parallelism comes with sequence parallelism.

@@ -11,22 +11,24 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpulint.formats.torchtune import loss_chunk
+from gpulint.formats.torchtune_model import MLP
+from gpulint.formats.torchtune_model import MODULES as ATTENTION
 from gpulint.job import Adapter, Fsdp, FsdpMixedPrecision, Job, Quantization
 
 from .case import Case, Inexpressible, Row, hardware, measured_bytes, versions
 from .figures import COUNTERS
 
-CHUNKS = 8
 MODULES = {
     "q": ["q_proj"],
     "k": ["k_proj"],
     "v": ["v_proj"],
     "o": ["o_proj"],
     "output_proj(attn)": ["o_proj"],
-    "mlp": ["gate_proj", "up_proj", "down_proj"],
+    "mlp": [*MLP],
     "output": ["lm_head"],
 }
-LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+LINEAR = (*ATTENTION.values(), *MLP)
 
 
 def case(row: Row) -> Case:
@@ -56,7 +58,7 @@ def training(row: Row) -> Job:
     if row["gradient_checkpointing"]:
         job.activation_checkpointing = "offload" if offloads else "full"
     if "hunk" in (row["fused_ce"] or ""):
-        job.loss.kernel, job.loss.chunk = "chunked", -(-job.micro_batch_size * job.sequence_length // CHUNKS)
+        job.loss.kernel, job.loss.chunk = "chunked", loss_chunk(job.micro_batch_size, job.sequence_length)
         job.loss.logits, job.loss.upcast = "pieces", "loss"
     else:
         job.loss.upcast = "model"

@@ -21,6 +21,10 @@ class Unsaid(Exception):  # noqa: N818
     """A job that an estimator has no words for; the message says which of its fields."""
 
 
+class Unrecorded(Unsaid):
+    """A question that was never put to a tool that has to be run."""
+
+
 class Question(NamedTuple):
     """`counter` is what was measured: `allocated`, `reserved` or `process`. `gpu` None where no row names one."""
 

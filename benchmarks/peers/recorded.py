@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .question import Unsaid
+from .question import Unrecorded, Unsaid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,10 +33,10 @@ def answers() -> dict[str, Any]:
 
 
 def look_up(tool: str, key: str) -> dict[str, float]:
-    """The recorded answer. Raises Unsaid with the tool's refusal, or where it was never asked."""
+    """The recorded answer. Raises Unsaid with the tool's refusal, Unrecorded where it was never asked."""
     found = answers().get(tool, {}).get(key)
     if found is None:
-        raise Unsaid("not recorded (--peers-venv)")
+        raise Unrecorded("not recorded (--peers-venv)")
     if isinstance(found, str):
         raise Unsaid(found)
     said: dict[str, float] = found

@@ -18,6 +18,8 @@ from .stem import stem
 from .tape import END
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..job import Job
     from ..models.model import Model
     from .modules import Linear, Modules
@@ -36,7 +38,7 @@ def replayed(job: Job, model: Model) -> tuple[list[Instant], Held]:
     s = Setting(job, model)
     kinds, assigned = layer_kinds(s)
     tape = replay(s, kinds)
-    return _compose(s, tape, kinds, assigned), _held(tape, kinds, assigned)
+    return [found.instant for found in placed(s, tape, kinds, assigned)], _held(tape, kinds, assigned)
 
 
 class Held(NamedTuple):
@@ -143,12 +145,24 @@ def final_norm(outside: Modules, s: Setting) -> Linear | None:
     return found[-1] if found else None
 
 
-def _compose(s: Setting, tape: Tape, kinds: list[int], assigned: list[int]) -> list[Instant]:
+class Placed(NamedTuple):
+    """An instant, its event, the replayed layer in flight and that of the whole model (see `Stack.at`).
+
+    old     bytes and logits that the micro step before leaves (see `before`)
+    """
+
+    instant: Instant
+    event: Event
+    here: int
+    place: int
+    old: tuple[int, int]
+
+
+def placed(s: Setting, tape: Tape, kinds: list[int], assigned: list[int]) -> Iterator[Placed]:
     """Every event of the replay, at the layers of the whole model where it is largest."""
     count = len(kinds)
     replayed, whole = Stack(tape, count, list(range(count))), Stack(tape, count, assigned)
-    kept, logits = before(s, tape, assigned)
-    found: list[Instant] = []
+    kept = before(s, tape, assigned)
     for (segment, backward), events in peaks(tape.events).items():
         phase = "backward" if backward else "loss" if segment == count + 2 else "forward"
         here = max(-1, min(segment - 1, count))
@@ -160,10 +174,10 @@ def _compose(s: Setting, tape: Tape, kinds: list[int], assigned: list[int]) -> l
                 gradients = s.trainable if tape.accumulated else e.gradients + made - done
                 layer = place if 0 <= place < len(assigned) else None
                 fresh = e.gradients - tape.begins[segment, backward].gradients
-                old, wide = (kept, logits) if phase == "forward" else (0, 0)
-                size_here = e.live - e.logits + size - there + old
-                found.append(Instant(phase, size_here, e.logits + wide, gradients, layer, fresh))
-    return found
+                old = kept if phase == "forward" else (0, 0)
+                size_here = e.live - e.logits + size - there + old[0]
+                instant = Instant(phase, size_here, e.logits + old[1], gradients, layer, fresh)
+                yield Placed(instant, e, here, place, old)
 
 
 def before(s: Setting, tape: Tape, assigned: list[int]) -> tuple[int, int]:

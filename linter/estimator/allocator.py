@@ -19,6 +19,11 @@ SMALL_REQUEST, SMALL_SEGMENT = MIB, 2 * MIB
 LARGE_REQUEST, LARGE_SEGMENT = 10 * MIB, 20 * MIB
 ROUNDING = 2 * MIB
 
+ADDRESS = 44
+MASK = (1 << ADDRESS) - 1
+LARGE_BASE = 1 << ADDRESS - 1
+"""Addresses have 44 bits, of which the large pool has the upper half: 8 TiB each, more than a run ever opens."""
+
 
 class OutOfMemory(Exception):  # noqa: N818  (torch's name)
     """The driver has no room for a segment, with every free one given back."""
@@ -44,22 +49,29 @@ class Policy(NamedTuple):
         return block_size(request)
 
 
-class Block:
-    """A stretch of a segment between its neighbours, in use or `free` in its pool."""
+class Pool:
+    """The free blocks of one pool, a stretch of a segment each; neighbours that are both free are one block.
 
-    __slots__ = ("address", "after", "before", "free", "pool", "size")
+    order    size and address in one number, ascending;  begins  size by address;  ends  address by the end
+    edge     the first address that no segment has had yet
+    """
 
-    def __init__(self, address: int, size: int, pool: list[tuple[int, int, Block]]) -> None:
-        self.address = address
-        self.size = size
-        self.pool = pool
-        self.before: Block | None = None
-        self.after: Block | None = None
-        self.free = False
+    __slots__ = ("begins", "edge", "ends", "order")
+
+    def __init__(self, base: int) -> None:
+        self.edge = base
+        self.order: list[int] = []
+        self.begins: dict[int, int] = {}
+        self.ends: dict[int, int] = {}
+
+    def remove(self, address: int, size: int) -> None:
+        """A block that is free no more."""
+        del self.order[bisect_left(self.order, size << ADDRESS | address)]
+        del self.begins[address], self.ends[address + size]
 
 
 class Allocator:
-    """One stream's blocks.
+    """One stream's blocks, which are named by their address; `sizes` are the bytes of those in use.
 
     `reserved` and `allocated` are what torch reports under these names, `peak` and `most` the largest of each; `limit`
     is what the driver gives at most, None for no limit. Blocks of one stream never serve another, so each stream of a
@@ -69,35 +81,42 @@ class Allocator:
     def __init__(self, limit: int | None = None, policy: Policy = Policy()) -> None:  # noqa: B008
         self.limit = limit
         self.policy = policy
-        self._plain = policy == Policy()
+        self.sizes: dict[int, int] = {}
         self.reserved = self.allocated = self.peak = self.most = 0
-        self._small: list[tuple[int, int, Block]] = []
-        self._large: list[tuple[int, int, Block]] = []
-        self._address = 0
-        self._ends: dict[int, Block] = {}
+        self._small, self._large = Pool(0), Pool(LARGE_BASE)
+        self._segments: dict[int, int] = {}
+        self._fixed = policy.max_split is None
+        self._divided = policy.divisions > 1
 
-    def take(self, request: int) -> Block:
+    def take(self, request: int) -> int:
         """A block of at least `request` bytes: the best fit among the free ones, or from a new segment.
 
         Raises OutOfMemory where the driver has no room even with all wholly free segments given back.
         """
-        plain = self._plain
-        size = -(-request // BLOCK) * BLOCK or BLOCK if plain else self.policy.rounded(request)
+        size = self.policy.rounded(request) if self._divided else -(-request // BLOCK) * BLOCK or BLOCK
         small = size <= SMALL_REQUEST
         pool = self._small if small else self._large
-        index = bisect_left(pool, (size,))
-        if index < len(pool) and (plain or self._may_serve(pool[index][0], size)):
-            block = pool.pop(index)[2]
+        order = pool.order
+        index = bisect_left(order, size << ADDRESS)
+        if index < len(order) and (self._fixed or self._may_serve(order[index] >> ADDRESS, size)):
+            found = order.pop(index)
+            address, whole = found & MASK, found >> ADDRESS
+            del pool.begins[address]
         else:
-            block = self._opened(size, pool)
-        rest = block.size - size
-        if rest >= BLOCK if small else rest > SMALL_REQUEST and (plain or self._may_split(size)):
-            self._split(block, size, pool)
-        block.free = False
-        self.allocated += block.size
+            address, whole = self._opened(size, pool)
+        rest = whole - size
+        if rest >= BLOCK if small else rest > SMALL_REQUEST and (self._fixed or self._may_split(size)):
+            insort(order, rest << ADDRESS | address + size)
+            pool.begins[address + size] = rest
+            pool.ends[address + whole] = address + size
+        else:
+            size = whole
+            pool.ends.pop(address + whole, None)
+        self.sizes[address] = size
+        self.allocated += size
         if self.allocated > self.most:
             self.most = self.allocated
-        return block
+        return address
 
     def hold(self, request: int, count: int = 1) -> None:
         """Blocks that are never freed, without keeping track of where they lie.
@@ -117,42 +136,32 @@ class Allocator:
         if self.limit is not None and self.reserved > self.limit:
             raise OutOfMemory
 
-    def give(self, block: Block) -> None:
+    def give(self, address: int) -> None:
         """Free a block; it is merged with free neighbours of its segment."""
-        pool = block.pool
-        self.allocated -= block.size
-        before, after = block.before, block.after
-        if before is not None and before.free:
-            del pool[bisect_left(pool, (before.size, before.address))]
-            before.size += block.size
-            before.after = after
-            if after is not None:
-                after.before = before
-            if self._ends:
-                self._moved_end(pool, block, before)
-            block = before
-        if after is not None and after.free:
-            del pool[bisect_left(pool, (after.size, after.address))]
-            block.size += after.size
-            block.after = after.after
-            if after.after is not None:
-                after.after.before = block
-            if self._ends:
-                self._moved_end(pool, after, block)
-        block.free = True
-        insort(pool, (block.size, block.address, block))
+        size = self.sizes.pop(address)
+        self.allocated -= size
+        pool = self._small if address < LARGE_BASE else self._large
+        order, end = pool.order, address + size
+        before = pool.ends.pop(address, None)
+        if before is not None:
+            del order[bisect_left(order, address - before << ADDRESS | before)]
+            address = before
+        after = pool.begins.pop(end, None)
+        if after is not None:
+            del order[bisect_left(order, after << ADDRESS | end)]
+            end += after
+        insort(order, end - address << ADDRESS | address)
+        pool.begins[address] = end - address
+        pool.ends[end] = address
 
     def empty_cache(self) -> None:
         """Give every segment back that is wholly free."""
         for pool in (self._small, self._large):
-            kept = []
-            for item in pool:
-                block = item[2]
-                if block.before is None and block.after is None and id(pool) not in self._ends:
-                    self.reserved -= block.size
-                else:
-                    kept.append(item)
-            pool[:] = kept
+            for address, size in [*pool.begins.items()]:
+                if self._segments.get(address) == size:
+                    pool.remove(address, size)
+                    del self._segments[address]
+                    self.reserved -= size
 
     def _may_serve(self, size: int, request: int) -> bool:
         """An oversized block serves no small request, and a large one only with little left over."""
@@ -166,7 +175,8 @@ class Allocator:
     def _may_split(self, request: int) -> bool:
         return self.policy.max_split is None or request < self.policy.max_split
 
-    def _opened(self, size: int, pool: list[tuple[int, int, Block]]) -> Block:
+    def _opened(self, size: int, pool: Pool) -> tuple[int, int]:
+        """Address and size of a new segment, which belongs to no list of free blocks. Raises OutOfMemory."""
         if self.policy.expandable:
             return self._grown(size, pool)
         segment = segment_size(size)
@@ -174,20 +184,21 @@ class Allocator:
             self.empty_cache()
             if self.reserved + segment > self.limit:
                 raise OutOfMemory
-        block = Block(self._address, segment, pool)
-        self._address += segment + ROUNDING
+        address = pool.edge
+        pool.edge += segment + ROUNDING
+        self._segments[address] = segment
         self.reserved += segment
         self.peak = max(self.peak, self.reserved)
-        return block
+        return address, segment
 
-    def _grown(self, size: int, pool: list[tuple[int, int, Block]]) -> Block:
+    def _grown(self, size: int, pool: Pool) -> tuple[int, int]:
         """The last block of the pool's one segment, grown by whole pages.
 
         Under pressure the pages of free blocks are unmapped wherever they are, so only what is in use counts.
         """
         page = SMALL_SEGMENT if size <= SMALL_REQUEST else LARGE_SEGMENT
-        end = self._ends.get(id(pool))
-        spare = end.size if end is not None and end.free else 0
+        address = pool.ends.get(pool.edge, pool.edge)
+        spare = pool.edge - address
         more = -(-(size - spare) // page) * page
         self.reserved += more
         if self.limit is not None and self.reserved > self.limit:
@@ -195,32 +206,10 @@ class Allocator:
                 raise OutOfMemory
             self.reserved = self.limit
         self.peak = max(self.peak, self.reserved)
-        if end is not None and end.free:
-            del pool[bisect_left(pool, (end.size, end.address))]
-            end.size += more
-            return end
-        block = Block(0 if end is None else end.address + end.size, more, pool)
-        block.before = end
-        if end is not None:
-            end.after = block
-        self._ends[id(pool)] = block
-        return block
-
-    def _split(self, block: Block, size: int, pool: list[tuple[int, int, Block]]) -> None:
-        rest = Block(block.address + size, block.size - size, pool)
-        rest.before, rest.after = block, block.after
-        if block.after is not None:
-            block.after.before = rest
-        block.after = rest
-        block.size = size
-        rest.free = True
-        insort(pool, (rest.size, rest.address, rest))
-        if self._ends:
-            self._moved_end(pool, block, rest)
-
-    def _moved_end(self, pool: list[tuple[int, int, Block]], old: Block, new: Block) -> None:
-        if self._ends.get(id(pool)) is old:
-            self._ends[id(pool)] = new
+        if spare:
+            pool.remove(address, spare)
+        pool.edge += more
+        return address, spare + more
 
 
 class Reserved(NamedTuple):

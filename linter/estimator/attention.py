@@ -48,6 +48,7 @@ def attention(
         first, second = _head_norms(modules)
         q = norm(q, first, s.rows * at.heads)
         k = norm(k, second, s.rows * at.kv_heads)
+    k, v = q.storage.tape.cached(k, v)
     y = attend(s.attention, q, k, v, mask, at)
     if gate is not None:
         y = mul(y, unary(gate, save_input=False, save_output=True))
@@ -67,6 +68,7 @@ def _gated(x: Tensor, modules: Modules, s: Setting, table: Table, mask: Tensor |
     k = norm(relayout(project(x, modules.need("k"), s.rows)), second, s.rows * at.kv_heads)
     v = project(x, modules.need("v"), s.rows)
     q, k = ROPES[turn](q, k, table)
+    k, v = q.storage.tape.cached(k, v)
     y = attend(s.attention, q, k, v, mask, at)
     y = mul(y, unary(gate, save_input=False, save_output=True))
     return project(y, modules.need("o"), s.rows)

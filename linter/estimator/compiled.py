@@ -1,9 +1,10 @@
 """What torch.compile's partitioner saves of a decoder layer's pointwise operations.
 
 `min_cut_rematerialization_partition` (torch/_functorch/partitioners.py) cuts the graph of a layer between matrix
-products: it keeps their operands, the outputs of attention kernels and of products, and one number a row of a reduction,
-and makes pointwise operations again inside backward's kernels. Read off its partition of a Llama layer (torch 2.13): bf16
-without autocast 8 T h of norms and residual stream, 6 T f of gate, up and product, where eager keeps 16 T h and 8 T f.
+products: it keeps their operands, the outputs of attention kernels and of products, and one number a row of a
+reduction, and makes pointwise operations again inside backward's kernels. Read off its partition of a Llama layer
+(torch 2.13): bf16 without autocast 8 T h of norms and residual stream, 6 T f of gate, up and product, where eager keeps
+16 T h and 8 T f.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from .activation import activation
 from .adapters import project
 from .indexing import split, window
-from .ops import leaf, made, mul, needs_gradient, to
+from .ops import leaf, made, mul, needs_gradient, to, unpadded
 
 if TYPE_CHECKING:
     from .modules import Linear, Modules
@@ -21,8 +21,7 @@ def short_convolution(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     assert first is not None
     assert convolution is not None
     assert last is not None
-    if s.job.padded:
-        x = to(mul(x, x.storage.tape.new(s.rows, 8)), x.e)
+    x = unpadded(x, s.rows, s.job.padded)
     n = s.rows * s.hidden
     b, c, h = split(project(x, first, s.rows), (n, n, n))
     h = mul(b, h)

@@ -13,7 +13,23 @@ from .adapters import project
 from .convolution import causal_convolution
 from .indexing import assigned, cat, padded, repeat, split, window
 from .matmuls import product, solve
-from .ops import add, contiguous, leaf, mean, mul, power, relayout, rsqrt, scale, shift, sub, summed, to, unary
+from .ops import (
+    add,
+    contiguous,
+    leaf,
+    mean,
+    mul,
+    power,
+    relayout,
+    rsqrt,
+    scale,
+    shift,
+    sub,
+    summed,
+    to,
+    unary,
+    unpadded,
+)
 from .tensor import Tensor
 
 if TYPE_CHECKING:
@@ -61,8 +77,7 @@ def gated_delta(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     heads, values = decays.weight.n, last.weight.n // last.out
     keys = (convolution.out - values) // 2
     at = Sizes(s.rows, s.batch, s.length, heads, values // heads, _key_head(s, keys), keys)
-    if s.job.padded:
-        x = mul(x, x.storage.tape.new(s.rows, 8))
+    x = unpadded(x, s.rows, s.job.padded)
     mixed, z, b, a = _projected(x, modules, at)
     mixed = causal_convolution(mixed, convolution, s)
     q, k, v = split(mixed, (s.rows * keys, s.rows * keys, s.rows * values))

@@ -97,7 +97,7 @@ def optimizer(
         lines.append(Term("optimizer", formula, 0, spec.source))
     if kept.temporary:
         formula = f"temporaries of {name}'s step, freed after it (only at the optimizer step)"
-        lines.append(Term("optimizer", formula, kept.temporary, spec.source))
+        lines.append(Term("optimizer", formula, kept.temporary, spec.source, phase="optimizer_step"))
     return lines
 
 

@@ -18,13 +18,16 @@ class Term:
     """One line of a component's derivation.
 
     `formula` is arithmetic a reader can redo ("2 B x 8,030,261,248 parameters / 8 GPUs"); `source` says where
-    the formula comes from.
+    the formula comes from, `label` what it counts where the formula does not say. `phase` is set for what is alive
+    in one phase only.
     """
 
     component: str
     formula: str
     size: int
     source: str = ""
+    label: str = ""
+    phase: str = ""
 
 
 @dataclass(slots=True, frozen=True)

@@ -58,7 +58,8 @@ def route(x: Tensor, modules: Modules, s: Setting) -> tuple[Tensor, Tensor]:
     if kind == "sigmoid_late":
         scores = unary(to(logits, 4), save_input=False, save_output=True)
         chosen = x.storage.tape.new(s.rows * s.top_k, 8)
-        return divide(gather(scores, s.rows * s.top_k, chosen), s.rows), chosen
+        values = divide(gather(scores, s.rows * s.top_k, chosen), s.rows)
+        return (to(values, e) if s.traits.weights == "narrow" else values), chosen
     if kind == "chosen":
         values, chosen = topk(to(logits, 4) if s.traits.residual_scale else logits, s.rows * s.top_k)
         return to(softmax(values, values.e, fused=True), e), chosen

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from . import derivation, host, optimizer
 from .estimate import Term
-from .frameworks import framework
 from .fsdp_units import Policy, Unit, Units, units
 from .gradients import gradient_dtype
 from .layout import Layout
@@ -48,7 +47,7 @@ class ShardedLayout(Layout):
     adapters          version 1 with frozen layers around wrapped adapter modules
     kept              bytes that each finished layer's backward leaves until the end of the pass
     deferred          bytes of the whole gradients that a rank keeps while it accumulates without reducing
-    steps             micro steps of an optimizer step
+    steps             micro steps of an optimizer step, 1 where the first of them is the longest
     """
 
     plan: Units | None = None
@@ -69,9 +68,13 @@ class ShardedLayout(Layout):
         the first makes them and the second turns them into shards, layer by layer.
         """
         if self.deferred:
+            if self.trainable and not self.accumulating:
+                return self.deferred * min(done, self.trainable) // self.trainable
             if self.steps > 2 or not self.trainable:
                 return self.deferred
             made = -(-self.deferred * min(done, self.trainable) // self.trainable)
+            if self.steps == 1:
+                return made
             return max(made, self.deferred - made + (0 if self.on_host else self._share(done)))
         if self.on_host:
             return 0
@@ -200,16 +203,12 @@ def fsdp_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
         version=fsdp.version,
         resident=_resident(fsdp),
         ahead=fsdp.forward_prefetch,
-        steps=job.gradient_accumulation_steps,
+        steps=1 if job.longest_first else job.gradient_accumulation_steps,
     )
     policy = Policy(gathered_dtype(job), fsdp.mixed_precision.reduce_dtype)
     built.plan = units(fsdp, model, shardable, policy)
-    inside = framework(job).adapters_inside and fsdp.version == 1
-    if inside:
-        for unit in (built.plan.root, built.plan.block, built.plan.layers):
-            unit.flatten(policy)
     frozen = not any(item.graded and item.part == "base" and item.layers is not None for item in shardable)
-    built.adapters = fsdp.version == 1 and frozen and not inside
+    built.adapters = fsdp.version == 1 and frozen
     built.kept = _kept(job, fsdp, model) if built.adapters else 0
     if job.gradient_accumulation_steps > 1 and defers(job):
         everything = built.plan.everything

@@ -53,12 +53,6 @@ class Unit:
             self.reduced += int(copies * item.size * (dtype_bytes(policy.reduced) if policy.reduced else width))
             self.late += copies * item.size if item.role in ("embedding", "position") else 0
 
-    def flatten(self, policy: Policy) -> None:
-        """One flat parameter of version 1: where a part of it is trained, its gradient covers all of it."""
-        if self.graded:
-            self.gradients = self.gathered
-            self.reduced = int(self.elements * dtype_bytes(policy.reduced)) if policy.reduced else self.gathered
-
     def absorb(self, other: Unit) -> None:
         """Count all of another unit."""
         self.elements += other.elements

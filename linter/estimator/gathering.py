@@ -19,7 +19,7 @@ class Window(NamedTuple):
     """Elements by layer, and what the coordinator keeps of them.
 
     layers      elements of each decoder layer;  head, embedding  of what comes after and before them
-    largest     elements of the largest single module's weight
+    largest     elements of the largest module's own parameters, which are fetched together (fused experts are one)
     prefetch    stage3_prefetch_bucket_size;  live  stage3_max_live_parameters;  reuse  stage3_max_reuse_distance
     passes      how often the parameters after a layer are used between its forward and its backward, for each of
                 them: 2, with activation checkpointing 3 (the recomputation)
@@ -111,13 +111,22 @@ def window(job: Job, model: Model, zero: Zero, loose: Sequence[Parameter], width
         tuple(counts),
         head,
         embedding,
-        max((_stored(item, width) for item in gatherable), default=0),
+        _largest_module(gatherable, width),
         zero.prefetch_bucket_size,
         zero.max_live_parameters,
         zero.max_reuse_distance,
         3 if job.activation_checkpointing in ("full", "offload") else 2,
         width,
     )
+
+
+def _largest_module(items: Sequence[Parameter], width: float) -> int:
+    """`fetch_sub_module` gathers what `module.parameters(recurse=False)` yields (partitioned_param_coordinator.py)."""
+    modules: dict[str, int] = {}
+    for item in items:
+        module = item.name.rpartition(".")[0]
+        modules[module] = modules.get(module, 0) + _stored(item, width)
+    return max(modules.values(), default=0)
 
 
 def _stored(item: Parameter, width: float) -> int:

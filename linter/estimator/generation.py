@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import allocator, runtime
+from .coverage import derived
 from .derivation import weights as weight_terms
 from .division import stages
 from .estimate import Assumption, Estimate, PerGpu, Phase, Term
@@ -60,7 +61,7 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     split = _Cache(caches, width, tensor, pipeline, expanded(job, model))
     phases = [
         Phase("load", {**fixed, "buffers": _loading(job, model, found, element)}),
-        _prefill(job, model, fixed, split.size(batch, prompt), batch, prompt, element),
+        _prefill(job, model, fixed, split.filled(batch, prompt, job), batch, prompt, element),
         _decode(job, model, fixed, split, batch, prompt, answer, element, found),
     ]
     peak = max(phases, key=lambda phase: phase.allocated)
@@ -142,17 +143,31 @@ class _Cache:
         """Bytes after `tokens` tokens; a sliding layer keeps its window less one (cache_utils.py)."""
         return fullest_stage([self.layer(cache, batch, tokens) for cache in self.caches], self.pipeline)
 
+    def filled(self, batch: int, tokens: int, job: Job) -> int:
+        """Bytes behind the prompt's pass.
+
+        From transformers 5 a sliding layer's window is a view of all the prompt's keys and values until its next
+        token (cache_utils.py DynamicSlidingWindowLayer.update).
+        """
+        if older(job.versions.get("transformers"), "5.0"):
+            return self.size(batch, tokens)
+        caches = [cache._replace(window=None) for cache in self.caches]
+        return fullest_stage([self.layer(cache, batch, tokens) for cache in caches], self.pipeline)
+
+    def first(self, batch: int, tokens: int) -> int:
+        """Bytes that the first layer makes anew for the first token behind the prompt."""
+        return next((self._grown(cache, batch, tokens) for cache in self.caches), 0)
+
+    def _grown(self, cache: LayerCache, batch: int, tokens: int) -> int:
+        return self.layer(cache._replace(conv=0, recurrent=0), batch, tokens) // (1 if cache.window else 2)
+
     def layer(self, cache: LayerCache, batch: int, tokens: int) -> int:
         """Bytes of one layer."""
         return batch * layer_bytes(cache, tokens, self.element, self.tensor)
 
     def growing(self, batch: int, tokens: int) -> int:
         """Bytes that exist twice while the largest layer gets a token: its keys; a sliding layer's keys and values."""
-        sizes = [
-            self.layer(cache._replace(conv=0, recurrent=0), batch, tokens) // (1 if cache.window else 2)
-            for cache in self.caches
-        ]
-        return max(sizes, default=0)
+        return max((self._grown(cache, batch, tokens) for cache in self.caches), default=0)
 
 
 def _prefill(
@@ -165,7 +180,12 @@ def _prefill(
     element: float,
 ) -> Phase:
     unpacked = unpacking(job, model).at(batch * prompt)
-    activations = prefill_activations(model, job, batch, prompt, element, unpacked)
+    if _replayable(job, model):
+        from .prompt import widest
+
+        activations = widest(job, model, batch, prompt)
+    else:
+        activations = prefill_activations(model, job, batch, prompt, element, unpacked)
     packed = effective_quantization(job, model)
     if packed is not None and packed.head:
         activations = max(activations, round(unpacked.making * model.shape.vocabulary * model.shape.hidden))
@@ -174,6 +194,13 @@ def _prefill(
     if logits + beside > activations:
         return Phase("prefill", {**split, "activations": beside, "logits": logits})
     return Phase("prefill", {**split, "activations": activations, "logits": 0})
+
+
+def _replayable(job: Job, model: Model) -> bool:
+    """Whether the layers are read as the release runs them: transformers 5 on, plain weights on one GPU."""
+    if older(job.versions.get("transformers"), "5.0") or effective_quantization(job, model) is not None:
+        return False
+    return derived(model) and job.parallelism.tensor == 1 and job.adapter is None
 
 
 def _decode(
@@ -195,8 +222,11 @@ def _decode(
     unpacked = round(unpacking(job, model).at(batch).making * largest_packed(found))
     last = prompt + answer
     if not still("tuples", job, model):
-        growing = max(split.growing(batch, last), unpacked)
+        growing = max(split.growing(batch, last), opened_latent(job, model, batch, last, element), unpacked)
         components = {**fixed, "kv_cache": split.size(batch, last)}
+        begun, made = split.filled(batch, prompt, job), split.first(batch, prompt)
+        if begun + made > components["kv_cache"] + max(growing, logits):
+            return Phase("decode", {**fixed, "kv_cache": begun, "activations": made, "logits": 0})
         if logits > growing:
             return Phase("decode", {**components, "logits": logits, "activations": 0})
         return Phase("decode", {**components, "activations": growing, "logits": 0})
@@ -205,6 +235,19 @@ def _decode(
     if first > cache:
         cache, logits = first - (held := held_logits(model, job, batch, prompt, element)), logits + held
     return Phase("decode", {**fixed, "kv_cache": cache, "logits": logits, "activations": unpacked})
+
+
+def opened_latent(job: Job, model: Model, batch: int, tokens: int, element: float) -> int:
+    """Latent attention from transformers 5 on: keys and values of all heads made from the cache in every step.
+
+    The projection to keys and values, and the keys joined with their rotary part:
+    e b tokens heads (2 qk_nope + qk_rope + v) (modeling_deepseek_v3.py).
+    """
+    shape = model.shape
+    if not shape.kv_lora_rank or older(job.versions.get("transformers"), "5.0"):
+        return 0
+    width = 2 * shape.qk_nope_head_dim + shape.qk_rope_head_dim + shape.v_head_dim
+    return round(element * batch * tokens * shape.heads * width / job.parallelism.tensor)
 
 
 def _loading(job: Job, model: Model, found: Sequence[Parameter], element: float) -> int:

@@ -53,9 +53,9 @@ def attend(implementation: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | 
     dimension up to 256, else the memory-efficient kernel where keys need no repeating, else the composite one. With a
     mask Transformers repeats the keys first (integrations/sdpa_attention.py `use_gqa_in_sdpa`).
     """
+    tape = q.storage.tape
     if implementation == "eager":
         return eager(q, k, v, mask, at)
-    tape = q.storage.tape
     grouped = at.heads != at.kv_heads
     same = at.head_dim == at.value_dim
     if implementation == "sdpa":
@@ -163,6 +163,8 @@ def efficient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -
 def _float_mask(tape: Tape, mask: Tensor | None, e: int, at: Heads) -> Tensor | None:
     if mask is None:
         return None
+    if mask.e > 1:
+        return to(mask, e)
     bias = tape.new(at.batch * at.length * at.length, e)
     return tape.new(at.batch * at.length * up_to(at.length, 8), e) if at.length % 8 else bias
 

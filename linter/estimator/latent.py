@@ -49,5 +49,6 @@ def latent_attention(x: Tensor, modules: Modules, s: Setting, table: Table, mask
     plain, v = split(relayout(opened), (rows * at.heads * (at.head_dim - rope), rows * at.heads * at.value_dim))
     k = filled(plain, shared, q.n)
     del opened, plain
+    k, v = q.storage.tape.cached(k, v)
     y = attend(s.attention, q, k, v, mask, at)
     return project(y, modules.need("o"), rows)

@@ -61,10 +61,7 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
         if s.autocast:
             logits = to(logits, 4)
         return losses.log_probabilities(logits, s.batch, tape)
-    if kernel == "chunked":
-        loss = of_whole(logits, rows, s, tape)
-    else:
-        loss = causal(logits, s, tape)
+    loss = of_whole(logits, rows, s, tape) if kernel == "chunked" else causal(logits, s, tape)
     if s.autocast and logits.e == 2:
         tape.scratch(4 * logits.n)
     return loss
@@ -139,9 +136,9 @@ def causal(logits: Tensor, s: Setting, tape: Tape) -> Tensor:
     """The causal loss of transformers: float32 logits, shifted by a copy of them or by their labels, then the kernel.
 
     The caller keeps the logits that it hands over until the loss is there. A shifted copy's gradient is spread over
-    zeros of the whole size (loss/loss_utils.py `ForCausalLMLoss`; before it, the model's own forward function). A Triton
-    kernel in the place of torch's takes the logits as they are, and its gradient takes their bytes. Compiled, upcast
-    and copy are part of the kernel.
+    zeros of the whole size (loss/loss_utils.py `ForCausalLMLoss`; before it, the model's own forward function). A
+    Triton kernel in the place of torch's takes the logits as they are, and its gradient takes their bytes. Compiled,
+    upcast and copy are part of the kernel.
     """
     if s.compiled_loss and s.loss not in IN_PLACE:
         return compiled(logits, s.scored, tape)

@@ -65,10 +65,10 @@ def cut(h: Tensor, weight: Parameter, rows: int, tape: Tape) -> Tensor:
 def log_probabilities(logits: Tensor, sequences: int, tape: Tape) -> Tensor:
     """`selective_log_softmax` of preference and online trainers, one sequence of the batch after the other.
 
-    16 bits: the log-softmax of every sequence is saved for the gather over it; backward makes the gather's zeros and the
-    softmax's gradient a sequence at a time, then stacks them. float32: the logits are saved, for one gather over them all
-    and for the logsumexp of each sequence, whose gradient takes two temporaries; the stack of those and the gather's
-    zeros meet at the end. Source: trl/trainer/utils.py 1.16, its steps as torch.profiler shows them.
+    16 bits: the log-softmax of every sequence is saved for the gather over it; backward makes the gather's zeros and
+    the softmax's gradient a sequence at a time, then stacks them. float32: the logits are saved, for one gather over
+    them all and for the logsumexp of each sequence, whose gradient takes two temporaries; the stack of those and the
+    gather's zeros meet at the end. Source: trl/trainer/utils.py 1.16, its steps as torch.profiler shows them.
     """
     n, e, source = logits.n, logits.e, logits.storage
     row = n // sequences

@@ -136,6 +136,11 @@ def mul(a: Tensor, b: Tensor | Parameter) -> Tensor:
     return made(y, tape.node((a, b), _mul_backward(a if for_b else None, b if for_a else None, y.n, y.e)))
 
 
+def unpadded(x: Tensor, rows: int, padded: bool) -> Tensor:
+    """x with the rows of padding put to zero: times the batch's own mask, counted with the inputs."""
+    return mul(x, Tensor(x.storage.tape.nothing, rows, x.e)) if padded else x
+
+
 def _mul_backward(a: Tensor | None, b: Tensor | Parameter | None, n: int, e: int) -> Backward:
     def back(g: Tensor) -> tuple[Tensor | None, Tensor | None]:
         tape = g.storage.tape

@@ -241,7 +241,7 @@ def _flattened(items: list[Parameter], job: Job) -> list[Parameter]:
     fsdp = job.parallelism.fsdp
     if fsdp is None or fsdp.version != 1 or not fsdp.use_orig_params:
         return items
-    own = ("adapter", "copy") if fsdp.wrap_adapters else ()
+    own = ("adapter", "copy") if fsdp.wrap_adapters and not framework(job).adapters_inside else ()
     mixed = {layer for item in items if item.trainable and item.part not in own for layer in _unit_layers(item, fsdp)}
     found: list[Parameter] = []
     for item in items:

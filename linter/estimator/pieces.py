@@ -1,8 +1,8 @@
 """Cross entropy taken over a few tokens at a time, so that only their logits are float32 at once.
 
-What is whole all the same is `Loss.logits`: nothing (TRL's tiles, `losses.tiled`), the 16-bit logits (axolotl), pieces of
-them that the head makes one after the other (torchtune, LitGPT), or nothing because each piece goes backward before the
-next is made (torchtitan).
+What is whole all the same is `Loss.logits`: nothing (TRL's tiles, `losses.tiled`), the 16-bit logits (axolotl), pieces
+of them that the head makes one after the other (torchtune, LitGPT), or nothing because each piece goes backward before
+the next is made (torchtitan).
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ def frozen_models(job: Job, model: Model) -> Frozen:
     PPO also holds a reward model: the one that the job names where that is known, else one of the policy's size without
     the vocabulary head. Its value model starts from the reward model and is trained whole beside the policy, so that it
     brings gradients and optimizer states too, adapter or not (trl/experimental/ppo/ppo_trainer.py,
-    `PolicyAndValueWrapper`). Under ZeRO-3 and FSDP each is divided over the ranks like the policy (trl/models/utils.py `prepare_deepspeed`,
-    `prepare_fsdp`), otherwise whole on each.
+    `PolicyAndValueWrapper`). Under ZeRO-3 and FSDP each is divided over the ranks like the policy (trl/models/utils.py
+    `prepare_deepspeed`, `prepare_fsdp`), otherwise whole on each.
     """
     if not needs_reference(job) and job.objective != "ppo":
         return Frozen(0, ())

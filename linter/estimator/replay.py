@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
     from ..job import Job
     from ..models.model import Model
-    from .allocator import Block, Policy
+    from .allocator import Policy
     from .estimate import Phase
     from .parameter import Parameter
     from .trace import Trace
 
 STEPS = 2
-"""The optimizer's states exist from the second step on; what the first one freed has to hold them."""
+"""The optimizer's states exist from the second step on; what the first one freed has to hold them. Where they are small
+the second step asks for what the first one has freed."""
 
 
 class Plan(NamedTuple):
@@ -62,7 +63,8 @@ def reserved(found: Trace, plan: Plan, policy: Policy, allocated: int = 0, limit
     for block in _take(memory, plan.load):
         memory.give(block)
     small += sum(size * count for size, count in plan.states if size <= SMALL_REQUEST)
-    for step in range(STEPS):
+    grown = any(size > SMALL_REQUEST for size, _ in [*plan.states, *plan.temporary, *plan.gradients])
+    for step in range(STEPS if grown else 1):
         gradients = [] if plan.gradients and step == 0 else _take(memory, plan.gradients)
         gradients += _micro_step(memory, found, plan.keeps)
         if plan.gradients and step == 0:
@@ -78,18 +80,18 @@ def reserved(found: Trace, plan: Plan, policy: Policy, allocated: int = 0, limit
     return memory.peak + segments(small + found.small + max(0, allocated - placed))
 
 
-def _micro_step(memory: Allocator, found: Trace, keeps: bool) -> list[Block]:
+def _micro_step(memory: Allocator, found: Trace, keeps: bool) -> list[int]:
     """One forward and backward pass; the gradients that are left."""
-    alive: dict[int, Block] = {}
-    left: list[Block] = []
+    alive = [0] * len(found.sizes)
+    left: list[int] = []
     take, give, sizes = memory.take, memory.give, found.sizes
     for event in found.events:
         if event >= 0:
             alive[event] = take(sizes[event])
         elif keeps and ~event in found.gradients:
-            left.append(alive.pop(~event))
+            left.append(alive[~event])
         else:
-            give(alive.pop(~event))
+            give(alive[~event])
     return left
 
 
@@ -104,7 +106,7 @@ def _hold(memory: Allocator, sizes: Iterable[tuple[int, int]]) -> int:
     return small
 
 
-def _take(memory: Allocator, sizes: Iterable[tuple[int, int]]) -> list[Block]:
+def _take(memory: Allocator, sizes: Iterable[tuple[int, int]]) -> list[int]:
     return [memory.take(size) for size, count in sizes if size > SMALL_REQUEST for _ in range(count)]
 
 

@@ -13,7 +13,7 @@ from .convolution import causal_convolution
 from .indexing import split, window
 from .matmuls import linear, matmul
 from .norms import NORMS
-from .ops import add, contiguous, leaf, mul, scale, to, unary
+from .ops import add, contiguous, leaf, mul, scale, to, unary, unpadded
 from .ssm import KERNELS
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ def selective(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     names = ("in_proj", "conv1d", "x_proj", "dt_proj", "out_proj", "A_log", "D")
     first, convolution, small, steps, last, decays, skip = (_need(modules, name) for name in names)
     tape, rows, e = x.storage.tape, s.rows, x.e
-    if s.job.padded:
-        x = to(mul(x, tape.new(rows, 8)), e)
+    x = unpadded(x, rows, s.job.padded)
     projected = project(x, first, rows)
     inner = last.weight.n // last.out
     factor = scale(unary(to(leaf(tape, decays.weight), 4), save_input=False, save_output=True))
@@ -39,8 +38,7 @@ def selective(x: Tensor, modules: Modules, s: Setting) -> Tensor:
         return project(fused(projected, rows * inner), last, rows)
     h, gate = split(projected, (rows * inner, rows * inner))
     h = causal_convolution(h, convolution, s)
-    if s.job.padded:
-        h = to(mul(h, tape.new(rows, 8)), h.e)
+    h = unpadded(h, rows, s.job.padded)
     state = decays.weight.n // inner
     rank = small.out - 2 * state
     parameters = project(_laid_out(h, s), small, rows)

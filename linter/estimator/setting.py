@@ -10,7 +10,7 @@ from .kernels import Heads
 from .modules import Modules, Packing
 from .objectives import objective
 from .parameters import effective_quantization, parameters
-from .release import packed, release
+from .release import REMOTE, packed, release
 from .tape import Tape
 from .traits import traits
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from .traits import Traits
 
 AnyTape = TypeVar("AnyTape", bound=Tape)
+
+POLICIES = {"torchtitan": "every_second_matmul", "torchtune": "every_second_matmul", "megatron": "core_attention"}
+"""What selective checkpointing keeps by default (torchtitan activation_checkpoint.py, Megatron's recompute modules)."""
 
 ACTIVATION_FIELDS = ("hidden_activation", "hidden_act", "activation_function", "activation")
 NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
@@ -59,7 +62,7 @@ class Setting:
         self.head_dim = shape.qk_nope_head_dim + self.rope_dim if self.latent else shape.head_dim
         self.value_dim = (shape.v_head_dim or shape.head_dim) if self.latent else shape.head_dim
         self.order = self.traits.order
-        self.release = release(job, model.model_type)
+        self.release = release(job, REMOTE if _first_qwen(self.config) else model.model_type)
         if self.framework.repeats_keys:
             self.release = self.release._replace(grouped_keys=False, contiguous=False)
         self.upcast = job.loss.upcast or self.release.upcast
@@ -228,7 +231,8 @@ class Setting:
             return "none"
         if job.activation_checkpointing != "selective":
             return job.activation_checkpointing
-        return "none" if job.checkpoint_policy == "core_attention" else job.checkpoint_policy
+        policy = job.checkpoint_policy or POLICIES.get(job.framework or "", "attention")
+        return "none" if policy == "core_attention" else policy
 
     def _sign(self) -> dict[int, int]:
         signatures: dict[int, int] = {}
@@ -255,6 +259,11 @@ def text_config(config: dict[str, Any]) -> dict[str, Any]:
         if isinstance(nested, dict):
             return {**config, **text_config(nested)}
     return config
+
+
+def _first_qwen(config: dict[str, Any]) -> bool:
+    """Whether a config has the field names of Qwen's own code, whatever model type stands for it."""
+    return "kv_channels" in config and "no_bias" in config
 
 
 def attention_implementation(job: Job, found: Traits, config: dict[str, Any]) -> str:

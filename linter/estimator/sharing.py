@@ -54,6 +54,7 @@ def shared_attention(x: Tensor, layer: Layer) -> Tensor:
         k = turned(k, layer.table)
         v = norm(v, None, s.rows * at.kv_heads)
         share(layer, k, v)
+    k, v = q.storage.tape.cached(k, v)
     y = attend(s.attention, q, k, v, layer.mask, at)
     return project(y, modules.need("o"), s.rows)
 

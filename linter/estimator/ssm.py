@@ -13,7 +13,7 @@ from .adapters import project
 from .convolution import causal_convolution
 from .indexing import cat, padded, repeat, split, window
 from .matmuls import einsum
-from .ops import add, clamp, contiguous, leaf, mean, mul, power, rsqrt, scale, shift, sub, to, unary, view
+from .ops import add, clamp, contiguous, leaf, mean, mul, power, rsqrt, scale, shift, sub, to, unary, unpadded, view
 
 if TYPE_CHECKING:
     from .modules import Linear, Modules
@@ -62,8 +62,7 @@ def mamba2(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     tape, e = x.storage.tape, x.e
     at = _sizes(s, decays.weight.n, last.weight.n // last.out, convolution.out)
     scaled = s.traits.mixer == "mamba2_scaled"
-    if s.job.padded:
-        x = to(mul(x, tape.new(s.rows, 8)), e)
+    x = unpadded(x, s.rows, s.job.padded)
     projected = project(scale(x) if scaled else x, first, s.rows)
     if scaled:
         projected = scale(projected)
@@ -73,8 +72,7 @@ def mamba2(x: Tensor, modules: Modules, s: Setting) -> Tensor:
         return project(y, last, s.rows)
     gate, mixed, dt = split(projected, (at.rows * at.inner, at.rows * convolution.out, at.rows * at.heads))
     mixed = causal_convolution(mixed, convolution, s)
-    if s.job.padded:
-        mixed = to(mul(mixed, tape.new(s.rows, 8)), mixed.e)
+    mixed = unpadded(mixed, s.rows, s.job.padded)
     shared = at.rows * at.groups * at.state
     h, b, c = split(mixed, (at.rows * at.inner, shared, shared))
     y = scan(h, dt, factor, b, c, modules, at)

@@ -107,12 +107,17 @@ def rotary(s: Setting, head_dim: int) -> int:
 
 
 def mask(tape: Tape, s: Setting, window: int | None, e: int) -> Tensor | None:
-    """The 4-D mask, where one must exist: always for eager, for sdpa with padding or a window that cuts."""
+    """The 4-D mask, where one must exist: always for eager, for sdpa with padding or a window that cuts.
+
+    Falcon adds ALiBi's slopes to it, one for every head.
+    """
     size = s.length * s.length
     if s.attention == "eager":
         return tape.new(s.batch * size, e)
     if s.attention != "sdpa":
         return None
+    if s.traits.slopes:
+        return tape.new(s.batch * s.heads * size, e)
     if s.job.padded:
         return tape.new(s.batch * size, 1)
     if s.traits.masked:

@@ -63,6 +63,8 @@ class Tape:
         self.packed = Packed()
         self.lasting: dict[int, int] = {}
         self.accumulated = False
+        self.caching = False
+        self._before = 0
         self.events: list[Event] = []
         self.begins: dict[tuple[int, bool], Bound] = {}
         self._seq = 0
@@ -114,6 +116,23 @@ class Tape:
             return self._outputs.pop(0)
         self._outputs.append(self.new(n, e))
         return Tensor(self._outputs[-1].storage, n, e)
+
+    @property
+    def highest(self) -> int:
+        """The most bytes alive so far outside every segment."""
+        return max(self._before, self._peak)
+
+    def cached(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values as a cache holds them, which are counted there; themselves where there is none."""
+        if not self.caching:
+            return k, v
+        own = k.n * k.e + v.n * v.e
+        self._before = max(self._before, self._peak - own)
+        self._peak = 0
+        found = Tensor(self.nothing, k.n, k.e), Tensor(self.nothing, v.n, v.e)
+        for x in found:
+            x.heads_first = True
+        return found
 
     def product(self, n: int, e: int) -> Tensor:
         """The output of a matrix product; the first, third, fifth ... may be kept like those of kernels."""
@@ -191,8 +210,8 @@ class Tape:
 
         `mode` is `full`, `offload` (the input waits in main memory), `attention` (the outputs of attention kernels are
         kept as well) or `every_second_matmul` (those and every second product's, torchtitan activation_checkpoint.py).
-        The input lives until the layer's backward is done. A non-reentrant recomputation stops after the last tensor that backward needs; a reentrant one keeps
-        its output too (torch/utils/checkpoint.py).
+        The input lives until the layer's backward is done. A non-reentrant recomputation stops after the last tensor
+        that backward needs; a reentrant one keeps its output too (torch/utils/checkpoint.py).
         """
         recording, before = self.recording, self._saved
         self.recording = False

@@ -134,53 +134,70 @@ class Unfolding:
         self.counts = {segment: count for segment, count in enumerate(counts, 1) if count > 1}
         self.layers = len(counts)
         self.same: dict[tuple[int, Place], int] = {}
-        self.staying: list[int] = []
+        self.staying: dict[int, None] = {}
         if inputs_stay:
             self._keep_inputs()
         for segment in self.counts:
             self._pair(segment)
 
     def trace(self) -> Trace:
-        """The requests of all layers, numbered anew."""
-        tape, sizes = self.tape, self.tape.sizes
-        numbers: dict[tuple[int, int], int] = {}
-        events: list[int] = []
+        """The requests of all layers, numbered anew: the instances of a tensor one after the other."""
+        sizes, births = self.tape.sizes, self.tape.births
         new: list[int] = []
-        gradients: set[int] = set()
-        held = most = 0
-        for event, instance in self._events():
-            number = event if event >= 0 else ~event
-            if sizes[number] <= SMALL_REQUEST:
-                held += block_size(sizes[number]) * (1 if event >= 0 else -1)
-                most = max(most, held)
-            elif event >= 0:
-                numbers[number, instance] = len(new)
-                events.append(len(new))
-                new.append(sizes[number])
-            else:
-                mine = numbers.pop((number, instance), None)
-                if mine is None:
-                    continue
-                events.append(~mine)
-                if number in tape.handed:
-                    gradients.add(mine)
-        events += [~mine for mine in numbers.values()]
-        return Trace(events, new, frozenset(gradients), most)
+        numbers: list[int] = []
+        handed = bytearray()
+        for number, size in enumerate(sizes):
+            numbers.append(len(new))
+            if size > SMALL_REQUEST:
+                count = self.counts.get(births[number][0], 1)
+                new += [size] * count
+                handed += bytes([number in self.tape.handed]) * count
+        events, small = self._unfolded(numbers)
+        return _closed(events, new, handed, small)
 
-    def _events(self) -> Iterator[tuple[int, int]]:
-        """(event, instance of the layer that made the tensor)."""
-        for place, events in self.tape.runs:
+    def _unfolded(self, numbers: list[int]) -> tuple[list[int], int]:
+        """The requests in their order by new numbers, and the most bytes that small ones hold at once.
+
+        All repetitions of a stretch but the first and the last differ by the instances alone, so that the second one
+        is written down and shifted.
+        """
+        sizes = self.tape.sizes
+        events: list[int] = []
+        held = most = 0
+        for place, recorded in self.tape.runs:
             count = self.counts.get(place[0], 1)
-            for step in range(count):
-                instance = count - 1 - step if place[1] else step
-                for event in events:
-                    if event >= 0:
-                        yield event, instance
-                    elif ~event not in self.staying:
-                        yield from self._freed(~event, place, instance, step == count - 1)
+            for step in sorted({0, min(1, count - 1), count - 1}):
+                large: list[int] = []
+                change = rise = 0
+                for event, instance in self._step(place, recorded, step, count):
+                    number = event if event >= 0 else ~event
+                    if sizes[number] > SMALL_REQUEST:
+                        mine = numbers[number] + instance
+                        large.append(mine if event >= 0 else ~mine)
+                    else:
+                        change += block_size(sizes[number]) * (1 if event >= 0 else -1)
+                        rise = max(rise, change)
+                times = max(1, count - 2) if step == 1 and count > 2 else 1
+                most = max(most, held + rise, held + (times - 1) * change + rise)
+                held += times * change
+                events += large
+                for far in range(1, times):
+                    shift = -far if place[1] else far
+                    events += [x + shift if x >= 0 else x - shift for x in large]
         for number in self.staying:
-            for instance in range(self.counts.get(self.tape.births[number][0], 1)):
-                yield ~number, instance
+            if sizes[number] > SMALL_REQUEST:
+                count = self.counts.get(self.tape.births[number][0], 1)
+                events += [~(numbers[number] + instance) for instance in range(count)]
+        return events, most
+
+    def _step(self, place: Place, recorded: list[int], step: int, count: int) -> Iterator[tuple[int, int]]:
+        """(event, instance of the layer that made the tensor) of one repetition of a stretch."""
+        instance = count - 1 - step if place[1] else step
+        for event in recorded:
+            if event >= 0:
+                yield event, instance
+            elif ~event not in self.staying:
+                yield from self._freed(~event, place, instance, step == count - 1)
 
     def _freed(self, number: int, place: Place, instance: int, final: bool) -> Iterator[tuple[int, int]]:
         """What an instance of a place frees where the recorded one frees `number`."""
@@ -209,10 +226,10 @@ class Unfolding:
             (birth, was), (death, backward) = tape.births[x], tape.deaths[x]
             if was or not backward or not 0 <= birth <= self.layers or death != birth + 1:
                 continue
-            self.staying.append(x)
+            self.staying[x] = None
             for place, events in tape.runs:
                 if place == (death, True):
-                    self.staying.append(len(tape.sizes))
+                    self.staying[len(tape.sizes)] = None
                     events.append(len(tape.sizes))
                     tape.sizes.append(tape.sizes[x])
                     tape.births.append(place)
@@ -232,3 +249,22 @@ class Unfolding:
     def _handed(self, origin: Place, end: Place) -> list[int]:
         births, deaths = self.tape.births, self.tape.deaths
         return [x for x, place in enumerate(births) if place == origin and deaths[x] == end]
+
+
+def _closed(events: list[int], sizes: list[int], handed: bytearray, small: int) -> Trace:
+    """A Trace in which each tensor is freed once: what was freed before is left out, what never is ends with it."""
+    alive = bytearray(len(sizes))
+    found: list[int] = []
+    gradients: list[int] = []
+    for event in events:
+        if event >= 0:
+            alive[event] = 1
+        elif alive[~event]:
+            alive[~event] = 0
+            if handed[~event]:
+                gradients.append(~event)
+        else:
+            continue
+        found.append(event)
+    found += [~number for number, left in enumerate(alive) if left]
+    return Trace(found, sizes, frozenset(gradients), small)

@@ -10,6 +10,7 @@ from . import assumptions, evaluation, host, low_precision, reference, rollout, 
 from .coverage import widened
 from .estimate import Estimate, NotEstimable, PerGpu, Phase, Term
 from .fsdp import ShardedLayout
+from .imbalance import unbalanced
 from .layout import Layout, layout
 from .parameters import elements, parameters
 from .replay import plan_of
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ..hardware.gpu import Gpu
     from ..job import Job
     from ..models.model import Model
+    from .activations import Held
     from .instant import Instant
     from .stage import Stage
 
@@ -78,6 +80,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None) -> Estimate
     per_gpu, overhead = _tiers(gpu, held, runtime.process_overhead(gpu, job), peak, plan, bounded)
     if bounded:
         per_gpu = widened(per_gpu, peak.components["activations"], job, model)
+        per_gpu = replace(per_gpu, high=per_gpu.high + unbalanced(stage.job, stage.own))
     per_gpu = replace(per_gpu, low=max(0, per_gpu.low - narrow.slack))
     return Estimate(
         kind="training",
@@ -111,16 +114,18 @@ def instants_of(job: Job, model: Model, stage: Stage | None = None) -> tuple[lis
     found, held = replayed(job, model)
     if stage is None or stage.of <= 1:
         return found, True
+    return [item for item in (on_stage(item, stage, held) for item in found) if item is not None], True
+
+
+def on_stage(item: Instant, stage: Stage, held: Held) -> Instant | None:
+    """An instant of one micro batch as a pipeline stage has it, with what the other ones in flight keep."""
     others = int((stage.held - 1) * (held.all if stage.last else held.layers))
     if stage.last:
-        return [item._replace(activations=item.activations + others) for item in found], True
-    return [
-        item._replace(
-            activations=item.activations + others, gradient_elements=max(0, item.gradient_elements - held.head)
-        )
-        for item in found
-        if item.layer is not None
-    ], True
+        return item._replace(activations=item.activations + others)
+    if item.layer is None:
+        return None
+    done = max(0, item.gradient_elements - held.head)
+    return item._replace(activations=item.activations + others, gradient_elements=done)
 
 
 def _fixed(job: Job, plan: Layout, extra: reference.Frozen, gpu: Gpu | None) -> dict[str, int]:

@@ -35,6 +35,7 @@ class Traits(NamedTuple):
     softcap       the config field that caps attention scores, "" where the model has none
     masked        whether the model always makes a 4-D mask;  sinks  whether attention has sink logits
     direct        whether torch's sdpa is called without Transformers' repeating of keys
+    slopes        whether the mask carries ALiBi's slopes for every head
     attention_dropout, residual_dropout, embedding_dropout   config fields with their defaults
     router        softmax, chosen (softmax over the chosen), sigmoid and softmax_wide (of float32 logits), sigmoid_late,
                   softmax_forced (float32 under autocast too)
@@ -77,6 +78,7 @@ class Traits(NamedTuple):
     sinks: bool = False
     masked: bool = False
     direct: bool = False
+    slopes: bool = False
     attention_dropout: tuple[str, float] = ("attention_dropout", 0.0)
     residual_dropout: tuple[str, float] = ("", 0.0)
     embedding_dropout: tuple[str, float] = ("", 0.0)

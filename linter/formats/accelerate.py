@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING
 
 from ..job import Fsdp
 from .accelerate_edits import describe, edits
-from .arguments import Arguments, Given
-from .coercion import as_integer
-from .deepspeed_config import apply
-from .deepspeed_reference import apply_reference
-from .deepspeed_values import AutoValues, Reference
-from .format import Format, JobBuilder, Problem, Reading
-from .fsdp import FsdpDefaults, Section, apply_fsdp
+from .accelerate_sections import FSDP, UPSTREAM, set_degrees, set_file, set_own
+from .arguments import Arguments
+from .deepspeed_values import AutoValues
+from .format import Format, JobBuilder, Reading
+from .fsdp import Section, apply_fsdp
 from .keys import key_problems
-from .references import plain_document
 from .world_size import Stated, set_hardware
 
 if TYPE_CHECKING:
@@ -26,7 +23,6 @@ if TYPE_CHECKING:
     from .format import Project
 
 NAME = "accelerate"
-UPSTREAM = "accelerate 1.15.0"
 
 _COMPANIONS = frozenset(
     {
@@ -41,23 +37,6 @@ _WITHOUT_GPUS = frozenset({"XLA", "TPU", "MULTI_CPU", "MULTI_NPU", "MULTI_MLU", 
 
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp8": "bfloat16"}
 """`mixed_precision` -> the 16-bit dtype it works with (fp8 keeps bf16 autocast around its kernels)."""
-
-_FSDP = FsdpDefaults(UPSTREAM, use_orig_params=True, cpu_ram_efficient_loading=True)
-"""Defaults of the `--fsdp_*` options of `accelerate launch`."""
-
-_DEFAULT_STAGE = 2
-"""`zero_stage` of `DeepSpeedPlugin`."""
-
-_REFUSED_BESIDE_FILE = (
-    "gradient_accumulation_steps", "gradient_clipping", "zero_stage", "offload_optimizer_device",
-    "offload_param_device", "offload_param_nvme_path", "offload_optimizer_nvme_path", "zero3_save_16bit_model",
-)  # fmt: skip
-"""Keys that `_deepspeed_config_checks` refuses beside `deepspeed_config_file`, as it does `mixed_precision`."""
-
-_DEGREES = (
-    ("parallelism.tensor", "parallelism_config_tp_size"),
-    ("parallelism.context", "parallelism_config_cp_size"),
-)
 
 
 def recognise(document: Document) -> bool:
@@ -89,8 +68,8 @@ def read(document: Document, project: Project) -> Reading:
         container = section or kind
         assert container is not None
         builder.from_entry("parallelism.fsdp", Fsdp(), container.entry, container.key)
-        apply_fsdp(builder, Section(node, "fsdp_config"), _FSDP, precision.value.lower() if precision else "no")
-    _set_parallelism(builder, keys)
+        apply_fsdp(builder, Section(node, "fsdp_config"), FSDP, precision.value.lower() if precision else "no")
+    set_degrees(builder, keys)
     return reading
 
 
@@ -122,37 +101,9 @@ def _set_deepspeed(reading: Reading, builder: JobBuilder, keys: Arguments, proje
     section = keys.mapping("deepspeed_config")
     file = section.text("deepspeed_config_file")
     if file and file.value.lower() != "none":
-        apply_reference(reading, builder, file.entry, file.key, project, values)
-        _check_beside_file(reading, keys, section, file)
+        set_file(reading, builder, keys, section, file, project, values)
         return
-    _set_zero(builder, keys, section, values, dtype)
-
-
-def _set_zero(builder: JobBuilder, keys: Arguments, section: Arguments, values: AutoValues, dtype: str | None) -> None:
-    """The config that `DeepSpeedPlugin` makes of its own keys; sizes are DeepSpeed's defaults."""
-    stage = section.integer("zero_stage", least=0)
-    whole = keys.raw("deepspeed_config") or keys.raw("distributed_type")
-    number = stage.value if stage and stage.value <= 3 else _DEFAULT_STAGE
-    given = stage or whole
-    assert given is not None
-    document = plain_document({"zero_optimization": {"stage": number}}, builder.document.path)
-    apply(builder, document, values, reference=Reference(given.entry, given.key, "the config accelerate makes"))
-    if stage:
-        builder.from_entry("parallelism.zero.stage", number, stage.entry, stage.key)
-    else:
-        builder.default("parallelism.zero.stage", number)
-    for field, key in (
-        ("parallelism.zero.offload_optimizer.device", "offload_optimizer_device"),
-        ("parallelism.zero.offload_parameters.device", "offload_param_device"),
-    ):
-        device = section.text(key)
-        if device and device.value.lower() in ("none", "cpu", "nvme"):
-            builder.from_entry(field, device.value.lower(), device.entry, device.key)
-        else:
-            builder.default(field, "none")
-    saving = section.flag("zero3_save_16bit_model")
-    if saving:
-        builder.from_entry("parallelism.zero.gather_16bit_weights_on_save", saving.value, saving.entry, saving.key)
+    set_own(builder, keys, section, values)
     steps = section.integer("gradient_accumulation_steps", least=1)
     if steps:
         builder.from_entry("gradient_accumulation_steps", steps.value, steps.entry, steps.key)
@@ -164,51 +115,6 @@ def _set_zero(builder: JobBuilder, keys: Arguments, section: Arguments, values: 
             ("precision.master_weights", True),
         ):
             builder.from_entry(field, value, precision.entry, precision.key, "DeepSpeed casts every parameter to it")
-
-
-def _check_beside_file(reading: Reading, keys: Arguments, section: Arguments, file: Given) -> None:
-    """Keys that accelerate refuses beside a DeepSpeed file."""
-    found = [given for key in _REFUSED_BESIDE_FILE if (given := section.raw(key)) is not None]
-    precision = keys.raw("mixed_precision")
-    if precision is not None and precision.value is not None:
-        found.append(precision)
-    for given in found:
-        values = {
-            "value": given.entry.value.raw,
-            "other": f"deepspeed_config_file: {file.value}",
-            "message": "accelerate refuses it beside a DeepSpeed file; say it there",
-            "upstream": UPSTREAM,
-        }
-        reading.problems.append(Problem("contradiction", given.key, given.entry.value.span, values))
-
-
-def _set_parallelism(builder: JobBuilder, keys: Arguments) -> None:
-    section = keys.mapping("parallelism_config")
-    for field, key in _DEGREES:
-        given = section.integer(key, least=1)
-        if given:
-            builder.from_entry(field, given.value, given.entry, given.key)
-        else:
-            builder.default(field, 1)
-    if builder.job.parallelism.tensor > 1:
-        note = "Transformers' tensor parallel plan gathers the logits"
-        builder.derived("loss.parallel", False, note, "parallelism.tensor")
-    shard, replicas = (
-        section.integer("parallelism_config_dp_shard_size", least=1),
-        section.integer("parallelism_config_dp_replicate_size", least=2),
-    )
-    if shard and replicas and builder.job.parallelism.fsdp is not None:
-        note = f"{replicas.value} replicas"
-        builder.from_entry("parallelism.fsdp.shard_size", shard.value, shard.entry, shard.key, note)
-    megatron = keys.mapping("megatron_lm_config")
-    for field, key in (
-        ("parallelism.tensor", "megatron_lm_tp_degree"),
-        ("parallelism.pipeline", "megatron_lm_pp_degree"),
-    ):
-        given = megatron.raw(key)
-        degree = as_integer(given.value) if given is not None else None
-        if given is not None and degree is not None and degree >= 1:
-            builder.from_entry(field, degree, given.entry, given.key)
 
 
 FORMAT = Format(NAME, "accelerate launch config", UPSTREAM, recognise, read, describe, edits, "`num_processes`")

@@ -81,4 +81,6 @@ def _key_problems(config: AxolotlConfig) -> list[Problem]:
     return problems
 
 
-FORMAT = Format(NAME, "axolotl config", UPSTREAM, recognise, read, describe, edits, "`dp_shard_size`, `ray_num_workers`")
+FORMAT = Format(
+    NAME, "axolotl config", UPSTREAM, recognise, read, describe, edits, "`dp_shard_size`, `ray_num_workers`"
+)

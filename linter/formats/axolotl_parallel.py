@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..job import Fsdp
+from .accelerate_launch import launch_of
 from .axolotl_config import NAME, UPSTREAM
 from .axolotl_weights import WORDS
 from .deepspeed_reference import apply_reference
@@ -15,8 +16,9 @@ from .model_facts import hidden_size
 from .world_size import Stated, set_hardware
 
 if TYPE_CHECKING:
+    from .accelerate_launch import launch_of
     from .arguments import Given
-    from .axolotl_config import AxolotlConfig
+from .axolotl_config import AxolotlConfig
 
 _DEGREES = (
     ("parallelism.tensor", ("tensor_parallel_size",)),
@@ -42,7 +44,11 @@ def set_parallelism(config: AxolotlConfig) -> None:
     if builder.job.parallelism.tensor > 1:
         note = "Transformers' tensor parallel plan gathers the logits"
         builder.derived("loss.parallel", False, note, "parallelism.tensor")
-    set_hardware(builder, config.project, _stated(config), sharded=config.is_fsdp or config.is_deepspeed)
+    launch = launch_of(config.reading, config.project)
+    own = config.is_fsdp or config.is_deepspeed
+    launched = launch is not None and not own and launch.kind in ("DEEPSPEED", "FSDP")
+    stated = _stated(config) or (launch.stated if launch is not None else None)
+    set_hardware(builder, config.project, stated, sharded=own or launched)
     deepspeed = keys.raw("deepspeed")
     if not config.is_fsdp:
         builder.default("parallelism.fsdp", None)
@@ -55,6 +61,8 @@ def set_parallelism(config: AxolotlConfig) -> None:
     elif config.is_deepspeed and deepspeed is not None:
         values = _auto_values(config)
         apply_reference(config.reading, builder, deepspeed.entry, deepspeed.key, config.project, values)
+    elif launch is not None:
+        launch.apply(builder, _auto_values(config), WORDS.get(builder.job.precision.autocast or "", "no"))
 
 
 def _stated(config: AxolotlConfig) -> Stated | None:

@@ -66,4 +66,13 @@ def _is_section(node: Node | None) -> bool:
     return node is not None and (node.is_mapping or isinstance(node.value, bool))
 
 
-FORMAT = Format("deepspeed", "DeepSpeed config", UPSTREAM, recognise, read, describe, edits, "`train_batch_size` over micro batch and accumulation")
+FORMAT = Format(
+    "deepspeed",
+    "DeepSpeed config",
+    UPSTREAM,
+    recognise,
+    read,
+    describe,
+    edits,
+    "`train_batch_size` over micro batch and accumulation",
+)

@@ -34,7 +34,7 @@ def apply_reference(
     path = entry.value.value
     if not isinstance(path, str) or not path:
         return
-    found = references.find(path, builder.document.path, project)
+    found = references.find(path, entry.key.path or builder.document.path, project)
     if found.document is None:
         _missing(reading, builder, entry, key, found, values)
     elif found.shipped:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..job import Job
 from ..origin import Origin
+from ..source.document import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
     from ..hardware.gpu import Gpu
     from ..source.document import Document
     from ..source.node import Entry, Node, Span
+
+
+class NoJobError(SourceError):
+    """A file of a known format that starts no job that a Job can say: a fragment, an evaluation, a diffusion model.
+
+    `reason` says in one line which; the file counts as skipped.
+    """
 
 
 class Problem(NamedTuple):

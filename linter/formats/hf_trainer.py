@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .accelerate_launch import AccelerateLaunch, launch_of
 from .arguments import Arguments
 from .flavours import Flavour, flavour_of
 from .format import Format, JobBuilder, Problem, Reading
@@ -28,7 +29,7 @@ from .training_arguments import (
 )
 from .training_sharding import set_sharding
 from .trl import set_lengths, set_objective, set_rl
-from .trl_launch import Launch, UsualLaunch
+from .usual_launch import UsualLaunch
 
 if TYPE_CHECKING:
     from ..source.document import Document
@@ -81,7 +82,8 @@ def read(document: Document, project: Project) -> Reading:
     flavour = flavour_of(document)
     builder = JobBuilder(document, flavour.upstream)
     reading = Reading(NAME, flavour.upstream, document, builder.job)
-    run = Run(builder, Arguments(document.root), project, reading, flavour.defaults)
+    launch = launch_of(reading, project, trl=flavour.name == "trl")
+    run = Run(builder, Arguments(document.root), project, reading, flavour.defaults, launch)
     builder.derived("kind", "training", "a training config")
     set_versions(run, flavour.versions, f"what {flavour.title} runs on")
     set_model(run)
@@ -191,15 +193,14 @@ def _set_packing(run: Run, flavour: Flavour) -> None:
     run.builder.default("padded", False, "rows are padded to the longest of a batch")
 
 
-def _launch(run: Run, flavour: Flavour) -> Launch | UsualLaunch | None:
-    """What launches the run: options of `accelerate launch`, which only TRL's own command line reads from the file, or
-    the way that the program's documentation launches a full fine-tune on several GPUs.
+def _launch(run: Run, flavour: Flavour) -> AccelerateLaunch | UsualLaunch | None:
+    """What launches the run: options of `accelerate launch`, or the way that the program's documentation launches a
+    full fine-tune on several GPUs, where no command says another.
     """
-    names = ("accelerate_config", "config_file", "num_processes")
-    if flavour.name == "trl" and any(name in run.arguments for name in names):
-        return Launch(run)
+    if run.launch is not None or run.project.launcher is not None:
+        return run.launch
     if flavour.zero_stage and run.builder.job.method == "full" and run.project.gpus != 1:
-        return UsualLaunch(run, flavour)
+        return UsualLaunch(flavour)
     return None
 
 
@@ -225,4 +226,13 @@ def edits(reading: Reading, changes: dict[str, Any]) -> list[Any] | None:
     return make(reading, changes)
 
 
-FORMAT = Format(NAME, "Transformers/TRL config", UPSTREAM, recognise, read, describe, edits, "`num_processes` of an accelerate config")
+FORMAT = Format(
+    NAME,
+    "Transformers/TRL config",
+    UPSTREAM,
+    recognise,
+    read,
+    describe,
+    edits,
+    "`num_processes` of an accelerate config",
+)

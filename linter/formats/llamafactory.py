@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .accelerate_launch import launch_of
 from .arguments import Arguments
 from .format import Format, JobBuilder, Problem, Reading
 from .keys import key_problems
@@ -72,7 +73,8 @@ def read(document: Document, project: Project) -> Reading:
     """The Job of a run: training when it trains, else what generates, evaluates or exports."""
     builder = JobBuilder(document, UPSTREAM)
     reading = Reading(NAME, UPSTREAM, document, builder.job)
-    run = Run(builder, Arguments(document.root), project, reading, DEFAULTS)
+    launch = launch_of(reading, project) if _trains(Arguments(document.root)) else None
+    run = Run(builder, Arguments(document.root), project, reading, DEFAULTS, launch)
     set_versions(run, VERSIONS, f"what {UPSTREAM} allows")
     set_model(run)
     if _trains(run.arguments):
@@ -118,7 +120,7 @@ def _read_training(run: Run) -> None:
     _set_lengths(run, objective)
     set_rl(run, objective)
     set_evaluation(run)
-    set_sharding(run)
+    set_sharding(run, run.launch)
     if is_megatron(run.arguments):
         set_megatron(run)
 

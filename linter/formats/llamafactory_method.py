@@ -203,7 +203,7 @@ def _is_zero3(run: Run) -> bool:
 
     given = run.arguments.raw("deepspeed")
     if given is None or not given.value:
-        return False
+        return run.launch is not None and run.launch.stage == 3
     if given.entry.value.is_mapping:
         section = given.entry.value.find("zero_optimization.stage")
     else:

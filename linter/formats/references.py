@@ -55,7 +55,7 @@ def find(reference: str, from_path: str, project: Project) -> Found:
 def unresolved(entry: Entry, key: str, reference: str, found: Found, assumption: str) -> Problem:
     """The problem to report for a reference without a document; `assumption` says what stands in."""
     values = {"reference": reference, "path": reference, "reason": found.reason, "assumption": assumption}
-    return Problem("unresolved-reference", key, entry.value.span, values)
+    return Problem("unresolved-reference", key, entry.value.span, values, entry.key.path)
 
 
 def plain_document(value: JsonObject, path: str) -> Document:

@@ -16,9 +16,12 @@ if TYPE_CHECKING:
 _TOP_KEYS: dict[str, frozenset[str]] = {
     "job": frozenset({"gpulint"}),
     "axolotl": frozenset({"base_model"}),
+    "litgpt": frozenset({"train"}),
+    "torchtune": frozenset({"model", "tokenizer", "checkpointer", "policy_model", "dataset"}),
     "llamafactory": frozenset(
         {"finetuning_type", "stage", "template", "infer_backend", "export_dir", "cutoff_len"}
     ),
+    "nemo_automodel": frozenset({"step_scheduler", "model"}),
     "hf_trainer": frozenset(
         {
             "model_name_or_path", "per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate",

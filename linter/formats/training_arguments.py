@@ -12,6 +12,7 @@ from .arguments import Arguments
 from .coercion import as_integer
 
 if TYPE_CHECKING:
+    from .accelerate_launch import AccelerateLaunch
     from .arguments import Given
     from .format import JobBuilder, Project, Reading
 
@@ -34,6 +35,7 @@ class Run(NamedTuple):
     project: Project
     reading: Reading
     defaults: dict[str, Any]
+    launch: AccelerateLaunch | None = None
 
     def put(self, path: str, given: Given, value: Any = None, note: str = "") -> None:
         """Set a Job field from a key of the file; to `value` where that differs from what is written."""
@@ -57,11 +59,17 @@ def set_batch(run: Run) -> None:
 def mixed_precision(run: Run) -> tuple[str | None, Given | None]:
     """`bfloat16`, `float16` or None as the Trainer resolves bf16 and fp16, and the key that says so.
 
-    TRL turns bf16 on unless it is stated or fp16 is on (`trainer/base_config.py`).
+    TRL turns bf16 on unless it is stated or fp16 is on (`trainer/base_config.py`). Where neither is on, what
+    `accelerate launch` was told holds.
     """
     bf16, fp16 = run.arguments.flag("bf16"), run.arguments.flag("fp16")
     if fp16 and fp16.value and not (bf16 and bf16.value):
         return "float16", fp16
+    launched = run.launch.precision if run.launch is not None else None
+    if launched and not (bf16.value if bf16 else run.defaults["bf16"]):
+        from .accelerate_launch import DTYPES
+
+        return DTYPES[launched.value.lower()], launched
     if bf16:
         return ("bfloat16" if bf16.value else None), bf16
     return ("bfloat16" if run.defaults["bf16"] else None), None

@@ -17,12 +17,17 @@ from .world_size import set_hardware
 
 if TYPE_CHECKING:
     from ..source.document import Document
+    from .accelerate_launch import AccelerateLaunch
     from .arguments import Given
     from .training_arguments import Run
-    from .trl_launch import Launch, UsualLaunch
+    from .usual_launch import UsualLaunch
 
 
-def set_sharding(run: Run, launch: Launch | UsualLaunch | None = None) -> None:
+WORDS = {"bfloat16": "bf16", "float16": "fp16", None: "no"}
+"""Job dtype -> accelerate's word for that mixed precision."""
+
+
+def set_sharding(run: Run, launch: AccelerateLaunch | UsualLaunch | None = None) -> None:
     """`hardware` and `parallelism`: DeepSpeed from a file or inline, FSDP, the launcher's, else plain data parallelism.
 
     Call it last: DeepSpeed overrides the dtypes and fills "auto" from what has been read before.
@@ -46,7 +51,8 @@ def set_sharding(run: Run, launch: Launch | UsualLaunch | None = None) -> None:
         run.builder.default("parallelism.zero", None)
         run.builder.default("parallelism.fsdp", None)
         if launch:
-            launch.apply()
+            dtype, _ = mixed_precision(run)
+            launch.apply(run.builder, auto_values(run), WORDS[dtype])
 
 
 def set_deepspeed(run: Run, given: Given) -> None:
@@ -69,7 +75,7 @@ def auto_values(run: Run) -> AutoValues:
     decay = run.arguments.number("weight_decay")
     clip = run.arguments.number("max_grad_norm")
     return AutoValues(
-        client="transformers",
+        client=run.defaults.get("client", "transformers"),
         micro_batch_size=job.micro_batch_size,
         gradient_accumulation_steps=job.gradient_accumulation_steps,
         world_size=run.project.gpus,
@@ -120,7 +126,7 @@ def _set_fsdp(run: Run, given: Given, words: list[str]) -> None:
         writer.job = builder.job
     dtype, _ = mixed_precision(run)
     section = Section(node, prefix)
-    word = {"bfloat16": "bf16", "float16": "fp16", None: "no"}[dtype]
+    word = WORDS[dtype]
     upstream = f"transformers {run.builder.job.versions.get('transformers', '')}".strip()
     apply_fsdp(
         writer,

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from .arguments import Arguments
 from .format import Format, JobBuilder, Problem, Reading
 from .keys import key_problems, load, nearest
-from .serving import still_known
 from .vllm_engine import (
     NAME,
     UPSTREAM,
+    older,
     option,
     set_batches,
     set_engine,
@@ -86,9 +86,16 @@ def read(document: Document, project: Project) -> Reading:
     set_engine(builder, arguments, version)
     set_batches(builder, arguments)
     set_extras(builder, arguments)
-    known, stated = load(NAME)["properties"], project.versions.get(NAME)
-    reading.problems = [item for item in _key_problems(document) if not still_known(item, known, stated)]
+    stated = project.versions.get(NAME)
+    reading.problems = [item for item in _key_problems(document) if not (stated and _known_to(stated, item.key))]
     return reading
+
+
+def _known_to(version: str, key: str) -> bool:
+    """Whether a version still knew an option that was removed later."""
+    removed = load(NAME)["properties"].get(option(key), {}).get("x-removed", "")
+    last = removed.partition(";")[0].rpartition(" ")[2]
+    return bool(last) and not older(last, version)
 
 
 def _key_problems(document: Document) -> list[Problem]:
@@ -132,4 +139,6 @@ def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
     return make(reading, changes)
 
 
-FORMAT = Format(NAME, "vLLM server config", UPSTREAM, recognise, read, describe, edits, "tensor x pipeline x data parallel size")
+FORMAT = Format(
+    NAME, "vLLM server config", UPSTREAM, recognise, read, describe, edits, "tensor x pipeline x data parallel size"
+)

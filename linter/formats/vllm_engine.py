@@ -80,7 +80,7 @@ def set_version(builder: JobBuilder, arguments: Arguments, project: Project) -> 
         removed = known.get(option(name), {}).get("x-removed")
         if removed:
             last = removed.partition(";")[0].rpartition(" ")[2]
-            if _older(last, version):
+            if older(last, version):
                 version, given = last, arguments.raw(name)
     if given:
         builder.from_entry("versions.vllm", version, given.entry, given.key, f"{given.key} was last known to it")
@@ -90,7 +90,8 @@ def set_version(builder: JobBuilder, arguments: Arguments, project: Project) -> 
     return version
 
 
-def _older(version: str, other: str) -> bool:
+def older(version: str, other: str) -> bool:
+    """Whether a version came before another."""
     return [int(part) for part in version.split(".")] < [int(part) for part in other.split(".")]
 
 
@@ -156,8 +157,10 @@ def set_engine(builder: JobBuilder, arguments: Arguments, version: str) -> None:
         builder.assumed("inference.max_model_len", None, f"{blank.value} is filled in when the job starts")
     elif length and tokens:
         builder.from_entry("inference.max_model_len", tokens, length.entry, length.key)
+    elif length and str(length.value).strip().lower() in ("auto", "-1"):
+        builder.from_entry("inference.max_model_len", -1, length.entry, length.key, "the longest that fits")
     elif length:
-        builder.from_entry("inference.max_model_len", None, length.entry, length.key, "the longest that fits")
+        builder.from_entry("inference.max_model_len", None, length.entry, length.key, "not known")
     else:
         builder.default("inference.max_model_len", None, f"the model's maximum: default of {UPSTREAM}")
     share = arguments.number("gpu_memory_utilization", "device_memory_utilization")

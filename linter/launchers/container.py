@@ -42,10 +42,10 @@ def jobs_of_container(
     """The jobs that a container starts: its entrypoint with its arguments, or the script that a shell is given."""
     words: list[Word] = []
     if container.command:
-        words += [word(file, node, container.environment) for node in container.command]
+        words += [written(file, node, container.environment) for node in container.command]
     else:
         words += [Word(text, ()) for text in entrypoint(container.image)]
-    words += [word(file, node, container.environment) for node in container.arguments]
+    words += [written(file, node, container.environment) for node in container.arguments]
     words = [item for item in words if item.text or item.at]
     if not words:
         return Started([], [], "its command is the image's own")
@@ -60,7 +60,7 @@ def split_command(file: Document, node: Node | None) -> list[Word] | None:
     if node is None or (node.is_scalar and node.value is None):
         return None
     if node.is_sequence:
-        return [word(file, item, {}) for item in node.items()]
+        return [written(file, item, {}) for item in node.items()]
     found = commands(of_scalar(file, node))
     return [item for command in found for item in command.words]
 
@@ -70,7 +70,7 @@ def environment(entries: Sequence[tuple[str, Document, Node]]) -> dict[str, Word
     found: dict[str, Word] = {}
     for name, file, node in entries:
         if node.is_scalar and node.value is not None:
-            found[name] = word(file, node, found)
+            found[name] = written(file, node, found)
     return found
 
 
@@ -82,7 +82,7 @@ def listed_environment(file: Document, node: Node | None) -> dict[str, Word]:
         return environment([(str(entry.key.value), file, entry.value) for entry in node.entries()])
     found: dict[str, Word] = {}
     for item in node.items():
-        whole = word(file, item, {}) if isinstance(item.value, str) else None
+        whole = written(file, item, {}) if isinstance(item.value, str) else None
         name, equals, value = whole.text.partition("=") if whole is not None else ("", "", "")
         if whole is not None and equals:
             start = len(name) + 1
@@ -90,8 +90,8 @@ def listed_environment(file: Document, node: Node | None) -> dict[str, Word]:
     return found
 
 
-def word(file: Document, node: Node, variables: Mapping[str, Word]) -> Word:
-    """A string of a manifest with `$(NAME)` filled in, as Kubernetes does."""
+def written(file: Document, node: Node, variables: Mapping[str, Word]) -> Word:
+    """A scalar of a manifest with `$(NAME)` filled in, as Kubernetes does."""
     script = of_scalar(file, node) if node.is_scalar and isinstance(node.value, str) else None
     if script is None:
         text = node.raw if node.is_scalar else ""

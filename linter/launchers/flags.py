@@ -15,7 +15,7 @@ from ..source.places import Places
 from .script import place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from .shell import Word
 
@@ -36,6 +36,7 @@ class Manner(NamedTuple):
     nested      a dot in a flag's name leads into a mapping (`--train.micro_batch_size`), and so does a key=value
     overrides   words of the form key=value are read as flags (hydra, OmegaConf)
     positionals names for the words that are no flags, in their order
+    options     the names of the options, with underscores: the beginning of exactly one stands for it, as in argparse
     """
 
     switches: Callable[[str], bool] | None = None
@@ -43,6 +44,7 @@ class Manner(NamedTuple):
     nested: bool = False
     overrides: bool = False
     positionals: Sequence[str] = ()
+    options: Collection[str] = ()
 
 
 class Flags(NamedTuple):
@@ -124,9 +126,20 @@ def _mapping(places: Places, words: Sequence[Word]) -> Node:
 def _name(word: Word, end: int, manner: Manner) -> Word:
     start = 2 if word.text.startswith("--") else 1
     written = word.text[start:end]
-    name = manner.short.get(written, written)
+    name = manner.short.get(written) or (_whole(written, manner.options) if start == 2 else written)
     at = word.at[start:end]
     return word._replace(text=name, at=at if len(at) == len(name) else (at + at[-1:] * len(name))[: len(name)])
+
+
+def _whole(written: str, options: Collection[str]) -> str:
+    """The option that a name begins, in the spelling of the file; the name itself where none or several do."""
+    plain = written.replace("-", "_")
+    if not options or plain in options or len(plain) < 3:
+        return written
+    found = [option for option in options if option.startswith(plain)]
+    if len(found) != 1:
+        return written
+    return written + (found[0] if "_" in written else found[0].replace("_", "-"))[len(written) :]
 
 
 def _values(words: Sequence[Word], here: int, name: str, manner: Manner) -> tuple[list[Word], int]:

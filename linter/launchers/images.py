@@ -13,7 +13,8 @@ def entrypoint(image: str) -> list[str]:
     """The program that an image starts by itself, as far as `images.json` knows it; empty otherwise."""
     name = repository(image)
     for row in _rows("images"):
-        if any(name == end or name.endswith("/" + end) for end in row["ends"]):
+        ends = any(name == end or name.endswith("/" + end) for end in row["ends"])
+        if ends or any(part in name for part in row.get("holds", ())):
             command: list[str] = row["command"]
             return command
     return []

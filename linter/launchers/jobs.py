@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 
 from ..formats.coercion import as_integer
 from ..source.places import Places
+from .accelerate_file import state_processes
+from .environment import allocator, torchrun
 from .images import versions as versions_of
 from .launch import Launch, Resources, Started
 from .programs import begin
 from .quantities import size
 from .script import place
 from .shell import commands
+from .unread import reason as why
 from .wrappers import unwrap
 
 if TYPE_CHECKING:
@@ -58,18 +61,22 @@ def jobs_of_commands(
     places = Places(file.text)
     launches: list[Launch] = []
     problems: list[Problem] = []
+    unknown: list[Unwrapped] = []
     for command in listed:
         for inner, program in unwrap(command, file):
             known.update(_pinned(program))
             known.update(versions_of(program.image))
             begun = begin(program, file, project, inner.variables)
             if begun is None or len(launches) >= MAX_JOBS:
+                unknown.append(program)
                 continue
             own = resources.copy()
             _container_memory(own, program, file)
-            _processes(own, program, file)
+            _processes(own, program, file, project)
             if own.processes is None:
                 _visible(own, inner.variables)
+            if program.name.text.endswith("llamafactory-cli") and not program.launchers:
+                torchrun(own, inner.variables, file)
             line = place(places, program.name.at).line
             launcher = next((options for _, options in program.launchers), None)
             files = {"launcher": file} if begun.config.path != file.path else {}
@@ -78,10 +85,20 @@ def jobs_of_commands(
                 continue
             where = f"{part}, line {line}" if part else f"line {line}"
             launches.append(
-                Launch(where, begun.format, begun.config, own, launcher, files, begun.problems, dict(known))
+                Launch(
+                    where,
+                    begun.format,
+                    begun.config,
+                    own,
+                    launcher,
+                    files,
+                    begun.problems,
+                    dict(known),
+                    decided=allocator(inner.variables, file),
+                    file=begun.file,
+                )
             )
-    reason = "" if launches else "starts no program that gpulint knows"
-    return Started(launches, problems, reason)
+    return Started(launches, problems, "" if launches else why(unknown))
 
 
 _PIN = re.compile(r"([A-Za-z][\w-]*)(?:\[[\w,-]*\])?==(\d+(?:\.\d+)*)")
@@ -126,7 +143,7 @@ _PER_NODE = ("nproc_per_node", "nproc-per-node", "num_gpus")
 _NODES = ("nnodes", "num_nodes", "num_machines", "num-machines")
 
 
-def _processes(resources: Resources, program: Unwrapped, file: Document) -> None:
+def _processes(resources: Resources, program: Unwrapped, file: Document, project: Project) -> None:
     """The processes that `torchrun`, `deepspeed` or `accelerate launch` start, over all nodes."""
     for name, options in program.launchers:
         root = options.root
@@ -139,6 +156,7 @@ def _processes(resources: Resources, program: Unwrapped, file: Document) -> None
             number = as_integer(total.value.value) if total else None
             if total and number:
                 resources.state("processes", number, file.path, str(total.key.value), total.value.span)
+            state_processes(resources, root, file, project)
             continue
         each = next((entry for key in _PER_NODE if (entry := root.entry(key))), None)
         if each is None and (include := root.entry("include")) is not None:

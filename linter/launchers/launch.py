@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ..formats.format import Problem, Project
     from ..source.document import Document
     from ..source.node import Span
+    from .environment import Decided
 
 
 @dataclass(slots=True)
@@ -66,6 +67,9 @@ class Launch(NamedTuple):
     files      other files on the way, by what names them; the launcher itself among them
     problems   what was odd on the way, such as a config file that is not there
     versions   of packages, from an image's tag or a `pip install vllm==0.9.1`
+    implied    flags that a controller adds and no file states: name with dashes -> where the value comes from
+    decided    Job fields that the launch decides whatever the config says, such as `allocator.expandable_segments`
+    file       the config file that the command names; `config` is what it is with the flags laid over it
     """
 
     part: str
@@ -76,6 +80,9 @@ class Launch(NamedTuple):
     files: dict[str, Document] = {}  # noqa: RUF012  (never changed)
     problems: tuple[Problem, ...] = ()
     versions: dict[str, str] = {}  # noqa: RUF012  (never changed)
+    implied: dict[str, Origin] = {}  # noqa: RUF012  (never changed)
+    decided: dict[str, Decided] = {}  # noqa: RUF012  (never changed)
+    file: Document | None = None
 
 
 class Started(NamedTuple):

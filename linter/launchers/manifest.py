@@ -10,7 +10,7 @@ from ..hardware.catalogue import UnknownGpu
 from ..hardware.catalogue import parse as parse_gpu
 from ..source.document import Document
 from ..source.node import Entry, Node
-from .container import word
+from .container import written
 from .programs import flags_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def inside(document: Document, entries: Iterable[Entry], like: Node) -> Document
 def flags_in(document: Document, node: Node | None, format_: str) -> Document:
     """The flags of a program that a list of words holds, or one string."""
     items = node.items() if node is not None and node.is_sequence else [node] if node is not None else []
-    words = [word(document, item, {}) for item in items if item.is_scalar and item.value is not None]
+    words = [written(document, item, {}) for item in items if item.is_scalar and item.value is not None]
     return flags_of(format_, words, document)
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..formats.blanks import is_blank
 from ..formats.coercion import as_integer
 from .container import Container, environment, jobs_of_container
 from .launch import Resources, Started
+from .mounts import mounted
 from .quantities import size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ..formats.format import Project
+    from ..hardware.catalogue import Instance
     from ..source.document import Document
     from ..source.node import Entry, Node
+    from .shell import Word
 
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "nvidia.com/gpu.shared")
 KIND_LABELS = (
@@ -29,6 +33,8 @@ KIND_LABELS = (
 )
 """Node labels that name the kind of GPU. Sources: NVIDIA GPU feature discovery, GKE, CoreWeave, Karpenter, EKS docs."""
 
+_PARTITION = "cloud.google.com/gke-gpu-partition-size"
+_MIG = "nvidia.com/mig-"
 INSTANCE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 
 
@@ -39,58 +45,91 @@ def jobs_of_pod(
     part: str,
     nodes: int | None = None,
     resources: Resources | None = None,
+    variables: Mapping[str, Word] | None = None,
 ) -> Started:
     """The jobs that a pod's containers start; `nodes` is how many such pods work together.
 
-    Init containers are left out. `resources` is what the manifest says elsewhere, and wins.
+    Init containers are left out. `resources` is what the manifest says elsewhere, and wins; `variables` are
+    those that a controller sets in every container.
     """
     launches, problems, reasons = [], [], []
-    for container in _mappings(spec.get("containers")):
+    for container in mappings(spec.get("containers")):
         own = (resources or Resources()).copy()
         read_resources(spec, container, file, own)
         own.nodes = own.nodes or nodes
-        started = jobs_of_container(container_of(container, file), file, project, own, _named(container, part))
+        opening = mounted(spec, container, file, project)
+        command = container_of(container, file, variables)
+        started = jobs_of_container(command, file, opening, own, _named(container, part))
         launches += started.launches
         problems += started.problems
         if started.reason:
-            reasons.append(started.reason)
-    return Started(launches, problems, "" if launches else reasons[0] if reasons else "holds no container")
+            reasons.append((own.gpus_per_node is None, started.reason))
+    first = min(reasons, key=lambda row: row[0])[1] if reasons else "holds no container"
+    return Started(launches, problems, "" if launches else first)
 
 
-def container_of(node: Node, file: Document) -> Container:
+def container_of(node: Node, file: Document, given: Mapping[str, Word] | None = None) -> Container:
     """A container of a pod spec."""
-    command, arguments = node.get("command"), node.get("args")
-    variables = [
-        (str(name.value), file, value)
-        for item in _mappings(node.get("env"))
-        for name, value in ((item.get("name"), item.get("value")),)
-        if name is not None and value is not None
-    ]
     image = node.get("image")
     return Container(
         str(image.value) if image is not None and image.is_scalar else "",
-        _listed(command) or None,
-        _listed(arguments),
-        environment(variables),
+        listed(node.get("command")) or None,
+        listed(node.get("args")),
+        {**(given or {}), **variables_of(node, file)},
     )
+
+
+def variables_of(node: Node, file: Document) -> dict[str, Word]:
+    """The environment of a container, as far as the manifest states its values."""
+    return environment(
+        [
+            (str(name.value), file, value)
+            for item in mappings(node.get("env"))
+            for name, value in ((item.get("name"), item.get("value")),)
+            if name is not None and value is not None
+        ]
+    )
+
+
+def gpu_container(spec: Node, file: Document) -> tuple[Node | None, Resources]:
+    """The container of a pod that asks for GPUs and what it runs on; else its first one."""
+    first: tuple[Node | None, Resources] = (None, Resources())
+    for container in mappings(spec.get("containers")):
+        resources = Resources()
+        read_resources(spec, container, file, resources)
+        if resources.gpus_per_node is not None:
+            return container, resources
+        if first[0] is None:
+            first = container, resources
+    return first
 
 
 def read_resources(spec: Node, container: Node, file: Document, resources: Resources) -> None:
     """Fill in the GPUs and memory of a container, and what its pod says of the node it wants."""
-    for section in ("limits", "requests"):
-        asked = container.find(f"resources.{section}")
-        for entry in asked.value.entries() if asked else ():
-            _asked(entry, file, resources)
-    read_labels(_labels(spec), file, resources)
+    read_asked(container.get("resources"), file, resources)
+    read_node(spec, file, resources)
     _shared_memory(spec, container, file, resources)
+
+
+def read_asked(section: Node | None, file: Document, resources: Resources) -> None:
+    """Fill in what `limits` and `requests` say."""
+    for name in ("limits", "requests"):
+        asked = section.get(name) if section is not None else None
+        for entry in asked.entries() if asked is not None else ():
+            _asked(entry, file, resources)
+
+
+def read_node(spec: Node, file: Document, resources: Resources) -> None:
+    """Fill in the kind of GPU from the labels of the node that a pod wants."""
+    read_labels(_labels(spec), file, resources)
 
 
 def _asked(entry: Entry, file: Document, resources: Resources) -> None:
     name = str(entry.key.value)
-    if resources.gpus_per_node is None and (name in GPU_RESOURCES or name.startswith("nvidia.com/mig-")):
+    if resources.gpus_per_node is None and (name in GPU_RESOURCES or name.startswith(_MIG)):
         number = as_integer(entry.value.value)
         resources.state("gpus_per_node", number or None, file.path, name, entry.value.span)
-        if name.startswith("nvidia.com/mig-") and resources.gpu is None and number:
+        if name.startswith(_MIG) and resources.gpu is None and number:
             resources.state("gpu", name.rpartition("/")[2], file.path, name, entry.key.span)
     elif name == "memory" and resources.host_memory is None:
         number = size(entry.value.value, binary=False)
@@ -107,8 +146,8 @@ def _labels(spec: Node) -> Iterator[Entry]:
 
 def labels_of(terms: Node | None) -> Iterator[Entry]:
     """The labels with one value of `nodeSelectorTerms`."""
-    for term in _mappings(terms):
-        for expression in _mappings(term.get("matchExpressions")):
+    for term in mappings(terms):
+        for expression in mappings(term.get("matchExpressions")):
             key, values = expression.get("key"), expression.get("values")
             if key is not None and values is not None and len(values.items()) == 1:
                 yield _entry(key, values.items()[0])
@@ -127,30 +166,44 @@ def _entry(key: Node, value: Node) -> Entry:
 
 
 def _label(entry: Entry, file: Document, resources: Resources) -> None:
+    """The kind of GPU that a label names; a partition of a card is known once the card is."""
     name, value = str(entry.key.value), entry.value.value
-    if not isinstance(value, str) or resources.gpu is not None:
+    if not isinstance(value, str) or is_blank(value):
         return
+    partition = resources.gpu is not None and resources.gpu.startswith("mig-")
+    if resources.gpu is not None and not partition:
+        if name == _PARTITION:
+            resources.state("gpu", f"{resources.gpu}-mig-{value}", file.path, name, entry.value.span)
+        return
+    kind, note = "", ""
     if name in KIND_LABELS:
-        resources.state("gpu", value, file.path, name, entry.value.span)
+        kind = value
     elif name in INSTANCE_LABELS:
-        from ..hardware.catalogue import instance
+        machine = machine_of(value)
+        kind, note = (machine.gpu.name, f"GPU of {value}") if machine is not None else ("", "")
+    if kind:
+        kind = f"{kind}-{resources.gpu}" if partition else kind
+        resources.state("gpu", kind, file.path, name, entry.value.span, note)
 
-        machine = instance(value)
-        if machine is not None:
-            resources.state("gpu", machine.gpu.name, file.path, name, entry.value.span, f"GPU of {value}")
+
+def machine_of(name: str) -> Instance | None:
+    """The cloud machine of that name; those of SageMaker are EC2's with `ml.` in front."""
+    from ..hardware.catalogue import instance
+
+    return instance(name.removeprefix("ml."))
 
 
 def _shared_memory(spec: Node, container: Node, file: Document, resources: Resources) -> None:
     """`/dev/shm` from an `emptyDir` in memory; its size is the limit, or half the node's memory without one."""
     mounts = {
         str(name.value)
-        for mount in _mappings(container.get("volumeMounts"))
+        for mount in mappings(container.get("volumeMounts"))
         for name, path in ((mount.get("name"), mount.get("mountPath")),)
         if name is not None and path is not None and str(path.value).rstrip("/") == "/dev/shm"  # noqa: S108
     }
-    for volume in _mappings(spec.get("volumes")):
+    for volume in mappings(spec.get("volumes")):
         name, limit = volume.get("name"), volume.find("emptyDir.sizeLimit")
-        if name is not None and str(name.value) in mounts and limit is not None:
+        if name is not None and str(name.value) in mounts and limit is not None and resources.shared_memory is None:
             number = size(limit.value.value, binary=False)
             resources.state("shared_memory", number, file.path, "emptyDir.sizeLimit", limit.value.span)
 
@@ -161,11 +214,13 @@ def _named(container: Node, part: str) -> str:
     return f"{part}, {label}" if part else label
 
 
-def _listed(node: Node | None) -> list[Node]:
+def listed(node: Node | None) -> list[Node]:
+    """The items of a list, or a scalar as the only one."""
     if node is None:
         return []
     return node.items() if node.is_sequence else [node] if node.is_scalar and node.value is not None else []
 
 
-def _mappings(node: Node | None) -> list[Node]:
+def mappings(node: Node | None) -> list[Node]:
+    """The items of a list that are mappings."""
     return [item for item in node.items() if item.is_mapping] if node is not None else []

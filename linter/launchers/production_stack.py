@@ -1,112 +1,92 @@
-"""Helm values of vLLM production-stack (`servingEngineSpec.modelSpec`; chart of August 2026) and of its test suites."""
+"""vLLM Production Stack: a `VLLMRuntime` is a vLLM server.
+
+Facts from the operator at a6c01db (`internal/controller/vllmruntime_controller.go`).
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ..formats.coercion import as_integer
-from ..formats.keys import load
-from .flags import overlaid
-from .images import elsewhere, versions
-from .launch import Launch, Launcher, Resources, Started
-from .manifest import dashed, flags_in, inside, renamed, text
-from .pod import labels_of, read_labels
+from .command import Assembly
+from .images import versions
+from .jobs import jobs_of_commands
+from .launch import Launcher, Resources, Started
+from .manifests import launches, recogniser
+from .pod import listed
 from .quantities import size
 
 if TYPE_CHECKING:
-    from ..formats.format import Project
-    from ..source.document import Document
-    from ..source.node import Entry, Node
+    from ..source.node import Node
+    from .manifests import Manifests, Object
 
 NAME = "production_stack"
+UPSTREAM = "vLLM Production Stack operator"
+
+_VALUES = (
+    ("model", "maxModelLen", "max-model-len"),
+    ("model", "dtype", "dtype"),
+    ("vllmConfig", "tensorParallelSize", "tensor-parallel-size"),
+    ("model", "maxNumSeqs", "max-num-seqs"),
+    ("vllmConfig", "gpuMemoryUtilization", "gpu-memory-utilization"),
+    ("vllmConfig", "maxLoras", "max-loras"),
+)
+"""Section, key and the flag of vLLM that it becomes, in the operator's order."""
+
+_SWITCHES = (
+    ("enableChunkedPrefill", "enable-chunked-prefill"),
+    ("enablePrefixCaching", "enable-prefix-caching"),
+)
+"""Keys of `vllmConfig` that are always passed: as `--no-...` where they are false or missing."""
 
 
-def recognise(document: Document) -> bool:
-    """`servingEngineSpec` with a `modelSpec`, the chart's other sections alone, or a helm-unittest suite."""
-    keys = set(document.root.keys())
-    if document.root.find("servingEngineSpec") is not None or {"suite", "tests"} <= keys:
-        return True
-    return bool(keys & {"routerSpec", "cacheserverSpec"})
-
-
-def launches(document: Document, project: Project) -> Started:  # noqa: ARG001
-    """A vLLM server for each enabled model; replicas each serve on their own."""
-    root = document.root
-    if root.get("suite") is not None:
-        return Started([], [], "a suite of helm-unittest: tests templates, starts nothing")
-    models = root.find("servingEngineSpec.modelSpec")
-    found: list[Launch] = []
-    reasons: list[str] = []
-    for model in models.value.items() if models is not None else ():
-        if not model.is_mapping:
-            continue
-        reason = _why_not(model)
-        if reason:
-            reasons.append(reason)
+def read(item: Object, manifests: Manifests) -> Started:
+    """The server of a runtime."""
+    file = manifests.file
+    spec = item.root.get("spec")
+    model = _at(spec, "model.modelURL")
+    if spec is None or model is None or not isinstance(model.value, str):
+        return Started([], [], "a runtime without a model")
+    line = Assembly(file, model, "vllm serve")
+    line.words([model])
+    if _true(_at(spec, "model.enableLoRA")):
+        line.switch("enable-lora")
+    for key, flag in _SWITCHES:
+        given = _at(spec, f"vllmConfig.{key}")
+        if _true(given):
+            line.switch(flag)
         else:
-            found.append(_launch(document, model))
-    return Started(found, [], "" if found else reasons[0] if reasons else "names no model (`modelSpec`)")
-
-
-def _why_not(model: Node) -> str:
-    enabled, gpus = model.get("enabled"), model.get("requestGPU")
-    name = text(model, "name") or "its model"
-    if enabled is not None and enabled.value is False:
-        return f"{name} is not enabled"
-    if gpus is not None and as_integer(gpus.value) == 0:
-        return f"{name} asks for no GPU"
-    device = elsewhere(_image(model)) or ("CPUs" if text(model, "device") == "cpu" else "")
-    return f"{name} runs on {device}, which gpulint does not estimate" if device else ""
-
-
-def _image(model: Node) -> str:
-    return f"{text(model, 'repository')}:{text(model, 'tag')}"
-
-
-def _launch(document: Document, model: Node) -> Launch:
+            line.add(flag, "false", f"off unless {key} is set: {UPSTREAM}", "file" if given is not None else "default")
+    for section, key, flag in _VALUES:
+        line.say(flag, _at(spec, f"{section}.{key}"))
+    line.words(listed(_at(spec, "vllmConfig.extraArgs")))
     resources = Resources()
-    _read_resources(document, model, resources)
-    entries: list[Entry] = []
-    url = model.entry("modelURL")
-    if url is not None:
-        entries.append(renamed(document, "model", url))
-    config = model.get("vllmConfig")
-    known = load("vllm")["properties"]
-    for entry in config.entries() if config is not None else ():
-        option = dashed(str(entry.key.value))
-        if option in known and entry.value.value is not None:
-            entries.append(renamed(document, option, entry))
-    flags = flags_in(document, config.get("extraArgs") if config is not None else None, "vllm")
-    name = text(model, "name")
-    part = f"model {name}" if name else "model"
-    whole = overlaid(inside(document, entries, model), flags)
-    return Launch(part, "vllm", whole, resources, versions=versions(_image(model)))
+    _read_resources(spec, file.path, resources)
+    image = _at(spec, "deploymentConfig.image.name")
+    name = str(image.value) if image is not None else ""
+    started = jobs_of_commands([line.command()], file, manifests.project, resources, item.part, versions(name))
+    return started._replace(launches=[launch._replace(implied=line.implied) for launch in started.launches])
 
 
-def _read_resources(document: Document, model: Node, resources: Resources) -> None:
-    gpus = model.entry("requestGPU")
-    if gpus is not None:
-        number = as_integer(gpus.value.value)
-        resources.state("gpus_per_node", number, document.path, "requestGPU", gpus.value.span)
-    kind = model.entry("requestGPUType")
-    if kind is not None and isinstance(kind.value.value, str) and "/mig-" in kind.value.value:
-        name = kind.value.value.rpartition("/")[2]
-        resources.state("gpu", name, document.path, "requestGPUType", kind.value.span)
-    memory, shared = model.entry("limitMemory") or model.entry("requestMemory"), model.entry("shmSize")
-    for name, found in (("host_memory", memory), ("shared_memory", shared)):
-        if found is not None:
-            number = size(found.value.value, binary=False)
-            resources.state(name, number, document.path, str(found.key.value), found.value.span)
-    read_labels(labels_of(model.get("nodeSelectorTerms")), document, resources)
-    head = model.find("raySpec.headNode.requestGPU")
-    enabled = model.find("raySpec.enabled")
-    if head is not None and (enabled is None or enabled.value.value is not False):
-        replicas = model.get("replicaCount")
-        workers = as_integer(replicas.value) if replicas is not None else 1
-        resources.state("nodes", 1 + (workers or 1), document.path, "raySpec", head.value.span, "head and workers")
+def _read_resources(spec: Node, path: str, resources: Resources) -> None:
+    for name, key in (("gpus_per_node", "resources.gpu"), ("host_memory", "resources.memory"),
+                      ("shared_memory", "shmSize")):  # fmt: skip
+        entry = spec.find(f"deploymentConfig.{key}")
+        if entry is None:
+            continue
+        number = as_integer(entry.value.value) if name == "gpus_per_node" else size(entry.value.value, binary=False)
+        resources.state(name, number or None, path, f"deploymentConfig.{key}", entry.value.span)
+
+
+def _at(spec: Node | None, path: str) -> Node | None:
+    entry = spec.find(path) if spec is not None else None
+    return entry.value if entry is not None else None
+
+
+def _true(node: Node | None) -> bool:
+    return node is not None and node.value is True
 
 
 LAUNCHER = Launcher(
-    NAME, "vLLM production-stack values", "vllm-project/production-stack 2026-08", recognise, launches,
-    "`requestGPU`, `requestGPUType`, node labels of each model",
-)  # fmt: skip
+    NAME, "vLLM Production Stack runtime", UPSTREAM, recogniser(NAME), launches, "`deploymentConfig.resources.gpu`"
+)

@@ -72,6 +72,18 @@ PROGRAMS: tuple[Program, ...] = (
         ),
     ),
     Program(
+        "litgpt",
+        ("litgpt", "-m litgpt"),
+        Manner(nested=True, positionals=("command", "checkpoint_dir")),
+        config=("config",),
+    ),
+    Program(
+        "torchtune",
+        ("tune run",),
+        Manner(switches=lambda name: name == "standalone", nested=True, overrides=True, positionals=("recipe",)),
+        config=("config",),
+    ),
+    Program(
         "hf_trainer",
         ("trl sft", "trl dpo", "trl grpo", "trl kto", "trl orpo", "trl reward", "trl rloo", "trl ppo"),
         config=("config",),

@@ -12,7 +12,7 @@ from ..source.document import SourceError
 from .flags import Manner, overlaid, read_flags
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from ..formats.format import Project
     from ..source.document import Document
@@ -62,11 +62,11 @@ def begin(
 
     `variables` are those of its environment.
     """
-    found = _known(program)
+    found = known(program)
     if found is None:
         return _unknown(program, file, project)
     row, words = found
-    flags = read_flags(words, file, _with_switches(row))
+    flags = read_flags(words, file, _with_options(row))
     if row.variables and variables:
         flags = flags._replace(document=_with_variables(row.format, flags.document, variables))
     if row.more:
@@ -94,7 +94,7 @@ def flags_of(format_: str, words: list[Word], file: Document) -> Document:
     from .program_table import PROGRAMS
 
     row = next(row for row in PROGRAMS if row.format == format_)
-    return read_flags(words, file, _with_switches(row)).document
+    return read_flags(words, file, _with_options(row)).document
 
 
 def _with_variables(format_: str, flags: Document, variables: Mapping[str, Word]) -> Document:
@@ -115,7 +115,8 @@ def _with_variables(format_: str, flags: Document, variables: Mapping[str, Word]
     return flags._replace(roots=[root])
 
 
-def _known(program: Unwrapped) -> tuple[Program, tuple[Word, ...]] | None:
+def known(program: Unwrapped) -> tuple[Program, tuple[Word, ...]] | None:
+    """The row of a program, and the words behind its name; None for one that is in no table."""
     from .program_table import PROGRAMS
 
     called = ("-m " if program.module else "") + program.head
@@ -132,20 +133,31 @@ def _known(program: Unwrapped) -> tuple[Program, tuple[Word, ...]] | None:
     return None
 
 
-def _with_switches(row: Program) -> Manner:
-    """The manner, with the format's boolean keys as switches where the table names none."""
-    return row.manner if row.manner.switches is not None else row.manner._replace(switches=_switches(row.format))
+def _with_options(row: Program) -> Manner:
+    """The manner, with what the format's schema says of its options where the table says nothing."""
+    properties = _properties(row.format)
+    manner = row.manner
+    if manner.switches is None:
+        names = {_plain(key) for key, schema in properties.items() if schema.get("type") == "boolean"}
+        manner = manner._replace(switches=names.__contains__)
+    if not manner.options and not row.file:
+        known = frozenset(_plain(key) for key, schema in properties.items() if "x-removed" not in schema)
+        manner = manner._replace(options=known)
+    return manner
 
 
-def _switches(format_: str) -> Callable[[str], bool]:
+def _properties(format_: str) -> Mapping[str, dict[str, object]]:
     from ..formats.keys import load
 
     try:
         properties: Mapping[str, dict[str, object]] = load(format_)["properties"]
     except FileNotFoundError:
-        return lambda name: False  # noqa: ARG005
-    names = {key.replace("-", "_") for key, schema in properties.items() if schema.get("type") == "boolean"}
-    return names.__contains__
+        return {}
+    return properties
+
+
+def _plain(key: str) -> str:
+    return key.replace("-", "_")
 
 
 def _reference(row: Program, flags: Document, rest: list[Word]) -> tuple[str, object] | None:
@@ -168,13 +180,15 @@ def _with_file(
 
     path, where = reference
     span = where if isinstance(where, Span) else place(Places(file.text), where.at)  # type: ignore[attr-defined]
-    if _PLACEHOLDER.search(path) or os.path.isabs(path):
+    if _PLACEHOLDER.search(path):
         return None
     reason = "not found"
     try:
         document = project.open(path, file.path)
     except SourceError as error:
         document, reason = None, str(error)
+    if document is None and os.path.isabs(path):
+        return None
     if document is None:
         values = {"reference": path, "path": path, "reason": reason, "assumption": "nothing"}
         problem = Problem("unresolved-reference", "config", span, values, file.path)
@@ -195,7 +209,7 @@ def _unknown(program: Unwrapped, file: Document, project: Project) -> Begun | No
     ]
     candidates += [(word.text, word) for word in flags.rest]  # type: ignore[misc]
     for text, where in candidates:
-        if not text.lower().endswith(CONFIG_SUFFIXES) or _PLACEHOLDER.search(text) or os.path.isabs(text):
+        if not text.lower().endswith(CONFIG_SUFFIXES) or _PLACEHOLDER.search(text):
             continue
         try:
             document = project.open(text, file.path)

@@ -9,23 +9,29 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
+from .manifests import GROUPS, group_of
+
 if TYPE_CHECKING:
     from ..source.document import Document
     from .launch import Launcher
 
 
 class _Sign(NamedTuple):
+    """What a file of the kind shows: its syntax, one of the keys, an API group of one of its Kubernetes objects."""
+
     syntax: str = "yaml"
     keys: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
 
 
 _KINDS: dict[str, _Sign] = {
     "shell_script": _Sign("shell"),
+    **{name: _Sign(groups=groups) for name, groups in GROUPS.items() if name != "kubernetes"},
     "kubernetes": _Sign(keys=frozenset({"apiVersion"})),
     "compose": _Sign(keys=frozenset({"services"})),
     "skypilot": _Sign(keys=frozenset({"resources", "run"})),
     "vllm_recipe": _Sign(keys=frozenset({"variants", "deploy_type"})),
-    "production_stack": _Sign(keys=frozenset({"servingEngineSpec", "routerSpec", "cacheserverSpec", "suite"})),
+    "production_stack_values": _Sign(keys=frozenset({"servingEngineSpec", "routerSpec", "cacheserverSpec", "suite"})),
     "ray_serve": _Sign(
         keys=frozenset({"applications", "llm_configs", "model_loading_config", "engine_config", "llm_engine"})
     ),
@@ -50,8 +56,11 @@ def find(name: str) -> Launcher:
 def recognise(document: Document) -> Launcher | None:
     """The kind that `document` is of, judged by any of its roots; None for a file that starts nothing known."""
     present = {str(entry.key.value) for root in document.roots for entry in root.entries()}
+    groups = {group_of(root)[0] for root in document.roots}
     for name, sign in _KINDS.items():
-        if document.syntax == sign.syntax and (not sign.keys or not sign.keys.isdisjoint(present)):
+        if document.syntax != sign.syntax or (sign.keys and sign.keys.isdisjoint(present)):
+            continue
+        if not sign.groups or not sign.groups.isdisjoint(groups):
             launcher = find(name)
             if launcher.recognise(document):
                 return launcher

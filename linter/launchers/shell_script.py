@@ -28,4 +28,11 @@ def launches(document: Document, project: Project) -> Started:
     return jobs_of(whole(document), document, project, resources, variables)
 
 
-LAUNCHER = Launcher(NAME, "shell or Slurm script", "POSIX sh, Slurm 25.05", recognise, launches, "`#SBATCH` lines, `torchrun`, `CUDA_VISIBLE_DEVICES`")
+LAUNCHER = Launcher(
+    NAME,
+    "shell or Slurm script",
+    "POSIX sh, Slurm 25.05",
+    recognise,
+    launches,
+    "`#SBATCH` lines, `torchrun`, `CUDA_VISIBLE_DEVICES`",
+)

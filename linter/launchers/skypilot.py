@@ -57,8 +57,8 @@ def recognise(document: Document) -> bool:
 
 
 _RESOURCES = frozenset(
-    {"accelerators", "gpus", "cloud", "infra", "cpus", "memory", "instance_type", "use_spot", "disk_size", "ports", "any_of",
-     "ordered", "image_id", "region", "disk_tier", "autostop", "job_recovery"}
+    {"accelerators", "gpus", "cloud", "infra", "cpus", "memory", "instance_type", "use_spot", "disk_size", "ports",
+     "any_of", "ordered", "image_id", "region", "disk_tier", "autostop", "job_recovery"}
 )  # fmt: skip
 
 

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..estimator.estimate import Estimate
+    from ..estimator.estimate import Estimate, Term
 
 SCHEMA = "gpulint-estimate/1"
 
 
-def render(estimates: Iterable[tuple[str, Estimate]]) -> str:
-    """(file, estimate) pairs as JSON text; `schemas/estimate.json` describes it."""
-    return json.dumps({"schema": SCHEMA, "estimates": [as_object(file, item) for file, item in estimates]}, indent=2)
+def render(estimates: Iterable[tuple[str, Estimate]], *, explain: bool = False) -> str:
+    """(file, estimate) pairs as JSON text, with their derivation on request; `schemas/estimate.json` describes it."""
+    found = [as_object(file, item, explain=explain) for file, item in estimates]
+    return json.dumps({"schema": SCHEMA, "estimates": found}, indent=2)
 
 
-def as_object(file: str, estimate: Estimate) -> dict[str, Any]:
+def as_object(file: str, estimate: Estimate, *, explain: bool = False) -> dict[str, Any]:
     """One estimate as plain data; integers are bytes on the fullest GPU."""
     kv_cache, capacity = estimate.kv_cache, estimate.capacity
     return {
@@ -48,6 +49,17 @@ def as_object(file: str, estimate: Estimate) -> dict[str, Any]:
         "assumptions": [
             {"field": item.field, "value": item.value, "origin": item.origin} for item in estimate.assumptions
         ],
+        **({"terms": [_term(term) for term in estimate.terms]} if explain else {}),
+    }
+
+
+def _term(term: Term) -> dict[str, Any]:
+    return {
+        "component": term.component,
+        "bytes": term.size,
+        "formula": term.formula,
+        "label": term.label,
+        "source": term.source,
     }
 
 

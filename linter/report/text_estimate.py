@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from ..units import bytes_text, count_text
+from ..units import GIB, MIB, bytes_text, count_text
 from .printable import printable
 from .style import Style
 from .text import phase_text
 
 if TYPE_CHECKING:
-    from ..estimator.estimate import Estimate
+    from ..estimator.estimate import Estimate, Term
 
 BAR = 40
 """Characters of the longest bar."""
+WIDTH, FORMULA, LABEL = 100, 48, 24
+"""Columns of the derivation, of its formulas where what they count is told beside them, and of that at least."""
+INDENT = " " * 17
+"""Up to where formulas begin."""
 
 _VERDICTS = {
     "fits": "fits",
@@ -114,12 +120,40 @@ def _phases(estimate: Estimate, style: Style) -> list[str]:
 
 
 def _terms(estimate: Estimate, style: Style) -> list[str]:
+    """The terms by component, each with its source, or the component's only source under its name."""
     lines = []
-    component = ""
-    for term in estimate.terms:
-        if term.component != component:
-            component = term.component
-            lines.append(f"  {component.replace('_', ' ')}")
-        source = style.dim(f"  [{printable(term.source)}]") if term.source else ""
-        lines.append(f"    {bytes_text(term.size):>10} = {printable(term.formula)}{source}")
+    for component, terms in groupby(estimate.terms, key=lambda term: term.component):
+        found = list(terms)
+        sources = {term.source for term in found}
+        lines.append(f"  {component.replace('_', ' ')}, {_exact(sum(term.size for term in found))}")
+        if len(sources) == 1:
+            lines += _source(sources.pop(), "    ", style)
+        width = min(FORMULA, max((len(term.formula) for term in found if term.label), default=0))
+        for term in found:
+            lines += _term(term, width)
+            if sources:
+                lines += _source(term.source, INDENT, style)
     return lines
+
+
+def _term(term: Term, width: int) -> list[str]:
+    """The arithmetic, and beside it, in a column of its own, what it counts."""
+    head = f"    {_exact(term.size):>10} = "
+    if not term.label:
+        return wrap(printable(term.formula), WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
+    head += f"{printable(term.formula):<{width}}  "
+    room = WIDTH - len(head)
+    if room < LABEL:
+        return [head.rstrip(), *wrap(printable(term.label), WIDTH, initial_indent=INDENT, subsequent_indent=INDENT)]
+    first, *others = wrap(printable(term.label), room)
+    return [head + first, *(" " * len(head) + line for line in others)]
+
+
+def _exact(size: int) -> str:
+    """Two decimals, so that lines add up to the eye."""
+    return f"{size / GIB:.2f} GiB" if abs(size) >= GIB else f"{size / MIB:.2f} MiB"
+
+
+def _source(source: str, indent: str, style: Style) -> list[str]:
+    lines = wrap(f"[{printable(source)}]", WIDTH, initial_indent=indent, subsequent_indent=indent) if source else []
+    return [style.dim(line) for line in lines]

@@ -6,6 +6,8 @@ derivations and of a memory oracle that ran the real libraries (transformers 5.2
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from gpulint.estimator.activations import Stack, layer_kinds, replay
@@ -159,7 +161,7 @@ class TestReleasesOfBitsandbytes:
     }
 
     def test_the_inputs_of_4_bit_matrices(self, llama_8b, sizes):
-        h, q, *_, f = sizes
+        h, *_, f = sizes
         old = saved_per_layer(llama_8b, **self.FIELDS, versions={"bitsandbytes": "0.42.0"})
         new = saved_per_layer(llama_8b, **self.FIELDS, versions={"bitsandbytes": "0.43.0"})
         assert new == saved_per_layer(llama_8b, **self.FIELDS)
@@ -178,9 +180,7 @@ class TestCheckpointing:
     def test_every_second_product_is_kept(self, llama_8b, sizes):
         """torchtitan's: q, v, gate and down of q, k, v, o, gate, up, down, and attention's output."""
         h, q, k, heads, f = sizes
-        saved = saved_per_layer(
-            llama_8b, activation_checkpointing="selective", checkpoint_policy="every_second_matmul"
-        )
+        saved = saved_per_layer(llama_8b, activation_checkpointing="selective", checkpoint_policy="every_second_matmul")
         kernel = 2 * T * q + 4 * T * heads
         assert saved == 2 * T * h + 2 * T * (q + k + f + h) + kernel
 
@@ -194,7 +194,7 @@ class TestCheckpointing:
         setting = Setting(job, llama_8b)
         kinds, assigned = layer_kinds(setting)
         kept = Stack(replay(setting, kinds), len(kinds), assigned).kept[0]
-        each = [after - before for before, after in zip(kept, kept[1:], strict=False)]
+        each = [after - before for before, after in pairwise(kept)]
         assert each[5] == 2 * T * sizes[0]
         assert each[3] == each[4] == saved_per_layer(llama_8b)
 

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpulint.estimator.activations import instants
 from gpulint.estimator.division import divided, stages
 from gpulint.estimator.parameters import elements, parameters
-from gpulint.job import Adapter, Fsdp, Hardware, Inference, Job, Parallelism
+from gpulint.job import Adapter, Fsdp, Hardware, Inference, Job, Loss, Parallelism
 from gpulint.models.resolve import resolve
 
 
@@ -125,3 +126,16 @@ def test_servers_divide_the_vision_tower_and_training_does_not():
         rows, columns = tensor.shape
         assert divided(tensor, serving, model)[0] == (rows // 4, columns)
         assert divided(tensor, plan(tensor=4), model)[0] == tensor.shape
+
+
+def test_a_loss_over_the_whole_vocabulary_gathers_the_logits(tiny):
+    """Megatron's loss works on V/t of the vocabulary; Transformers' plan gathers it, V/t beside V."""
+
+    def logits(tensor, **loss):
+        plan = Parallelism(tensor=tensor)
+        job = Job(micro_batch_size=1, sequence_length=64, parallelism=plan, loss=Loss(**loss))
+        return max(x.logits for x in instants(job, tiny))
+
+    whole, part = logits(1), 64 * 1000 // 2
+    assert logits(2) == whole // 2
+    assert whole <= logits(2, parallel=False) <= whole + 4 * part

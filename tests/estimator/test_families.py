@@ -11,6 +11,7 @@ from statistics import median
 
 import pytest
 
+from gpulint import estimate
 from gpulint.estimator.activations import instants
 from gpulint.estimator.coverage import derived, gaps
 from gpulint.estimator.parameters import allocated, parameters
@@ -18,6 +19,8 @@ from gpulint.models.resolve import resolve
 
 DATA = json.loads((Path(__file__).parent / "data" / "families.json").read_text())
 FORWARD = ("forward", "loss")
+WORKSPACE = int(8.125 * (1 << 20))
+"""A cuBLAS workspace, which the oracle has not (aten/src/ATen/cuda/CublasHandlePool.cpp)."""
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -55,6 +58,19 @@ def test_every_phase_is_what_the_libraries_allocate(errors, phase):
     assert median(off) < 0.0005
     assert percentile(off, 0.95) < 0.005
     assert max(off) < 0.04, max(errors, key=lambda key: abs(errors[key]))
+
+
+def test_a_prompt_and_its_answer_take_what_the_libraries_allocate(oracle_rows):
+    off = []
+    for row in DATA["rows"]:
+        point, config = DATA["settings"][row["setting"]], DATA["configs"][row["family"]]
+        if point.get("mode") != "infer" or not derived(resolve(config)):
+            continue
+        estimated = estimate(oracle_rows.job_of({"point": point, "config": config}))
+        phases = {phase.name: phase.allocated - WORKSPACE for phase in estimated.phases}
+        off += [abs(phases[name] / row[name] - 1) for name in ("prefill", "decode")]
+    assert median(off) < 0.001
+    assert max(off) < 0.05
 
 
 def test_a_family_that_is_not_read_is_said_to_be_assumed(oracle_rows):

@@ -74,3 +74,11 @@ def test_what_is_gathered_is_bounded_by_the_model(reuse, prefetch, live, layer, 
     size = some.size(at(phase, None if phase == "loss" else layer))
     assert 0 <= size <= 2 * 1100 + 2 * 2 * prefetch
     assert some._replace(reuse=reuse + 100).size(loss()) >= TEN._replace(reuse=reuse).size(loss())
+
+
+def test_fused_experts_are_fetched_as_one_module(decoder):
+    """Both tensors are parameters of the same module: 4 x (2 x 160 x 64 + 64 x 160) elements."""
+    model = decoder(hidden=64, layers=2, heads=4, kv_heads=2, intermediate=160, vocabulary=100, experts=4)
+    plan = Job(weights=Weights("bfloat16"), parallelism=Parallelism(zero=Zero(3, param_persistence_threshold=0)))
+    found = window(plan, model, plan.parallelism.zero, parameters(plan, model), 2.0)
+    assert found.largest == 4 * 3 * 64 * 160

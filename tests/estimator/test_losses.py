@@ -41,6 +41,11 @@ def test_the_loss_of_each_release(llama_8b, version, model_type, bytes_per_eleme
     assert logits(llama_8b, "loss", model_type, versions=versions) == bytes_per_element * TV
 
 
+def test_the_first_qwens_own_code_never_widens_logits(decoder):
+    model = decoder(layers=2, kv_channels=128, no_bias=True)
+    assert logits(model, "loss", versions={"transformers": "5.0"}) == (2 + 2 + 2) * TV
+
+
 def test_autocast_widens_a_narrow_family_in_the_loss_itself(llama_8b):
     fields = {"versions": {"transformers": "4.48.1"}, "precision": Precision("bfloat16")}
     assert logits(llama_8b, "loss", "persimmon", **fields) == (2 + 2 + 4 + 4) * TV

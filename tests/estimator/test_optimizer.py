@@ -207,7 +207,9 @@ def test_adam_mini_has_one_momentum_for_hidden_matrices_and_two_for_the_rest():
 
 
 def test_lion_pytorch_keeps_its_average_in_the_parameters_width():
-    assert states([Item((4096, 1024), 1, "bfloat16")], specification("lion_pytorch"), Job()).allocated == 2 * 4096 * 1024
+    assert (
+        states([Item((4096, 1024), 1, "bfloat16")], specification("lion_pytorch"), Job()).allocated == 2 * 4096 * 1024
+    )
     assert states([Item((4096, 1024), 1, "bfloat16")], specification("lion"), Job()).allocated == 4 * 4096 * 1024
 
 

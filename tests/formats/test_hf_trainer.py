@@ -177,7 +177,8 @@ class TestTrl:
         )
         reading = hf.read(TRL + "accelerate_config: acc.yaml\n", files={"acc.yaml": config})
         assert reading.job.parallelism.fsdp.offload is True
-        assert reading.job.origins["parallelism.fsdp.offload"].key == "accelerate_config"
+        origin = reading.job.origins["parallelism.fsdp.offload"]
+        assert (origin.file, origin.key, origin.span.line) == ("acc.yaml", "fsdp_config.fsdp_offload_params", 5)
         assert reading.references["accelerate_config"].path == "acc.yaml"
         assert reading.job.hardware.gpus == 2
 

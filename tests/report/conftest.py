@@ -43,7 +43,12 @@ def estimate() -> Estimate:
         capacity=Capacity("h100-80gb", 85520809984, 84972929843),
         kv_cache=KvCache(131072, 52000, 1.59),
         assumptions=(Assumption("sequence_length", "512", "default of axolotl 0.19.0"),),
-        terms=(Term("weights", "2 B x 8,030,261,248 parameters", 15 * GIB, "torch: one tensor a parameter"),),
+        terms=(
+            Term("weights", "2 B x 8,030,261,248 parameters", 15 * GIB, "torch: one tensor a parameter"),
+            Term("optimizer", "2 tensors x 4 B x 8,030,261,248", 60 * GIB, "torch/optim/adam.py", "mean and variance"),
+            Term("runtime", "504,365,056 B", 504_365_056, "A100, torch 2.1: " + "0.47 GiB; " * 12, "CUDA context"),
+            Term("runtime", "569,376,768 B", 569_376_768, "vllm PR 14447", "libraries \u202e"),
+        ),
     )
 
 

@@ -42,6 +42,18 @@ def test_estimate_text(estimate, golden):
     golden("estimate.txt", text_estimate.render("train.yaml", estimate, explain=True))
 
 
+def test_derivation_fits_a_terminal(estimate):
+    derivation = text_estimate.render("train.yaml", estimate, explain=True).partition("derivation\n")[2]
+    assert "60.00 GiB = 2 tensors x 4 B x 8,030,261,248  mean and variance\n" in derivation
+    assert max(map(len, derivation.splitlines())) <= 100
+
+
+def test_derivation_as_json(estimate):
+    plain, told = (json.loads(json_estimate.render([("a", estimate)], explain=explain)) for explain in (False, True))
+    assert "terms" not in plain["estimates"][0]
+    assert [term["bytes"] for term in told["estimates"][0]["terms"]] == [term.size for term in estimate.terms]
+
+
 def test_estimate_json(estimate, golden):
     golden("estimate.json", json_estimate.render([("train.yaml", estimate)]))
 

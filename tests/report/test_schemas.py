@@ -29,7 +29,9 @@ def test_the_report(schema, report):
 
 
 def test_the_estimate(schema, estimate):
-    jsonschema.validate(json.loads(json_estimate.render([("train.yaml", estimate)])), schema("estimate"))
+    for explain in (False, True):
+        made = json.loads(json_estimate.render([("train.yaml", estimate)], explain=explain))
+        jsonschema.validate(made, schema("estimate"))
 
 
 def test_the_settings_file_has_the_keys_of_its_schema(schema):

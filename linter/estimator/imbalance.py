@@ -1,0 +1,30 @@
+"""How much more than its share of tokens expert parallelism may send to one rank."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .parameters import base_dtype
+from .storage import dtype_bytes
+
+if TYPE_CHECKING:
+    from ..job import Job
+    from ..models.model import Model
+
+
+def unbalanced(job: Job, model: Model) -> int:
+    """Bytes that widen `high`: a second share of routed tokens on the fullest rank; 0 without expert parallelism.
+
+    The router is taken to be balanced, so that a rank's experts see T x k tokens, T = batch x length, k experts a
+    token. How unbalanced it is no config says; twice the share is what GShard makes room for (Lepikhin et al. 2020,
+    section 2.2: capacity 2 N / E). Each token has its input and output (h each) and gate, up and product (f each), in
+    one layer where layers are checkpointed, else in all that have experts.
+    """
+    plan, shape = job.parallelism, model.shape
+    if plan.expert <= 1 or not shape.experts or not job.micro_batch_size or not job.sequence_length:
+        return 0
+    tokens = job.micro_batch_size * -(-job.sequence_length // max(1, plan.context)) * max(1, shape.experts_per_token)
+    width = dtype_bytes(job.precision.autocast or base_dtype(job, model))
+    layers = len(shape.sparse_layers) if job.activation_checkpointing in ("none", "selective") else 1
+    inner = -(-shape.moe_intermediate // (plan.expert_tensor or plan.tensor))
+    return int(width * tokens * (2 * shape.hidden + 3 * inner)) * layers

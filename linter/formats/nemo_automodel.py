@@ -1,0 +1,139 @@
+"""NeMo Automodel recipes: YAML whose sections name what they build with `_target_`, over Hugging Face models.
+
+Facts from nemo_automodel 0.5.0 (`recipes/_dist_utils.py`, `recipes/llm/train_ft.py`, `recipes/vlm/finetune.py`,
+`_transformers/auto_model.py`, `components/distributed/config.py`, `components/_peft/lora.py`), read statically.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..source.document import SourceError
+from .format import Format, JobBuilder, Reading
+from .interpolation import interpolated
+from .keys import key_problems
+from .nemo_automodel_model import set_adapter, set_loss, set_model, set_optimizer, set_trainable
+from .nemo_automodel_parallel import set_parallelism
+from .sections import Filling, Sections
+
+if TYPE_CHECKING:
+    from ..finding import Edit
+    from ..source.document import Document
+    from .format import Project
+
+NAME = "nemo_automodel"
+UPSTREAM = "nemo_automodel 0.5.0"
+TRANSFORMERS = "5.12.1"
+"""What its pyproject.toml pins."""
+
+NULLS = frozenset({"none", "null"})
+"""Strings that its loader reads as no value (`components/config/loader.py: translate_value`)."""
+
+_LENGTHS = (
+    "dataset.seq_length", "dataset.seq_len", "dataset.max_seq_length", "dataset.max_seq_len", "dataset.max_length",
+    "dataloader.collate_fn.max_length", "dataloader.collate_fn.p_max_len",
+)  # fmt: skip
+"""Keys that bound a row: arguments of its data sets and collate functions."""
+
+
+def recognise(document: Document) -> bool:
+    """A YAML file with a model section and a `step_scheduler`, or a target of the package."""
+    root = document.root
+    model = root.get("model")
+    if document.syntax != "yaml" or model is None or not model.is_mapping:
+        return False
+    scheduler = root.get("step_scheduler")
+    if scheduler is not None and scheduler.is_mapping and model.get("_component_") is None:
+        return True
+    target = model.get("_target_")
+    return target is not None and str(target.value).startswith("nemo_automodel.")
+
+
+def read(document: Document, project: Project) -> Reading:
+    """The Job of a recipe."""
+    filled = interpolated(document)
+    builder = JobBuilder(filled, UPSTREAM)
+    reading = Reading(NAME, UPSTREAM, document, builder.job)
+    values = Sections(filled.root, skip=NULLS)
+    recipe = values.text("recipe", "recipe._target_")
+    if recipe and "Diffusion" in recipe.value and "LM" not in recipe.value:
+        raise SourceError(document.path, "trains a diffusion model, which is not estimated")
+    filling = Filling(builder)
+    builder.derived("kind", "training", "a training recipe")
+    builder.derived("objective", "sft", "next-token prediction")
+    for name, version in (("nemo_automodel", UPSTREAM.split()[1]), ("transformers", TRANSFORMERS)):
+        builder.default(f"versions.{name}", version, f"what {UPSTREAM} runs on")
+    builder.default("versions", builder.job.versions, f"what {UPSTREAM} runs on")
+    set_model(filling, values)
+    set_adapter(filling, values)
+    set_trainable(filling, values)
+    set_optimizer(filling, values)
+    set_loss(filling, values)
+    _set_length(filling, values)
+    set_parallelism(filling, values, project)
+    _set_evaluation(filling, values)
+    reading.problems = [item for item in key_problems(document, NAME) if item.values.get("found", "").lower() not in NULLS]
+    return reading
+
+
+def _set_length(filling: Filling, values: Sections) -> None:
+    """Rows are as long as they come unless the data set, the collate function or packing bounds them."""
+    builder = filling.builder
+    packed = values.integer("packed_sequence.packed_sequence_size", "packed_sequence.pack_size", least=1)
+    bound = values.integer(*_LENGTHS, least=1)
+    if packed:
+        filling.put("packing", packed, value=True)
+        filling.put("sequence_length", packed)
+    else:
+        builder.default("packing", False)
+        if bound:
+            filling.put("sequence_length", bound)
+        else:
+            builder.assumed("sequence_length", None, "no key bounds the length of a row")
+    padding = values.text("dataset.padding", "dataloader.collate_fn.padding")
+    if padding and padding.value == "max_length" and not packed:
+        filling.put("padded", padding, value=True)
+    else:
+        builder.default("padded", False, "rows are padded to the longest of a batch")
+
+
+def _set_evaluation(filling: Filling, values: Sections) -> None:
+    """Validation runs over `validation_dataset*` with the training batch size."""
+    named = next((key for key in values.root.keys() if key.startswith("validation_dataset")), None)
+    given = values.raw(named) if named else None
+    builder = filling.builder
+    if given is None or given.value is None:
+        builder.default("evaluation.micro_batch_size", None, "no validation data set")
+        return
+    batch = values.integer("validation_dataloader.batch_size", least=1)
+    if batch:
+        filling.put("evaluation.micro_batch_size", batch)
+    else:
+        builder.derived("evaluation.micro_batch_size", builder.job.micro_batch_size, "as in training", "micro_batch_size")
+    builder.derived("evaluation.keeps_logits", False, "only the loss is kept")
+
+
+def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
+    """The change in this format's words."""
+    from .nemo_automodel_edits import describe as words
+
+    return words(reading, changes)
+
+
+def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
+    """The edits that make the change."""
+    from .nemo_automodel_edits import edits as make
+
+    return make(reading, changes)
+
+
+FORMAT = Format(
+    NAME,
+    "NeMo Automodel recipe",
+    UPSTREAM,
+    recognise,
+    read,
+    describe,
+    edits,
+    "`distributed` sizes; else `torchrun`, `benchmark.num_nodes`, `ci.nodes`",
+)

@@ -1,0 +1,86 @@
+"""What environment variables decide about a job that a command starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..formats.coercion import as_boolean, as_integer
+from ..origin import Origin
+from ..source.places import Places
+from .script import place
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..source.document import Document
+    from .launch import Resources
+    from .shell import Word
+
+_ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+"""Where torch reads its allocator's settings, the newer name last, which wins (torch 2.13 c10/core/AllocatorConfig)."""
+
+_SIZES = ("max_split_size_mb", "roundup_power2_divisions")
+
+
+class Decided(NamedTuple):
+    """A value of a Job field that the launch decides by itself."""
+
+    value: Any
+    origin: Origin
+
+
+def allocator(variables: Mapping[str, Word], file: Document) -> dict[str, Decided]:
+    """`allocator.*` from `PYTORCH_ALLOC_CONF=expandable_segments:True,max_split_size_mb:128`.
+
+    A setting that the variable leaves out is torch's default, whatever a tool would have set without it.
+    """
+    name = next((name for name in reversed(_ALLOCATOR) if _value(variables, name)), None)
+    if name is None:
+        return {}
+    origin = _origin(variables[name], name, file)
+    settings = {
+        part.partition(":")[0].strip(): part.partition(":")[2].strip() for part in _value(variables, name).split(",")
+    }
+    found = {"allocator.expandable_segments": Decided(bool(as_boolean(settings.get("expandable_segments"))), origin)}
+    for key in _SIZES:
+        size = as_integer(settings.get(key))
+        if size is not None and size > 0:
+            found[f"allocator.{key}"] = Decided(size, origin)
+    return found
+
+
+def torchrun(resources: Resources, variables: Mapping[str, Word], file: Document) -> None:
+    """The processes that `llamafactory-cli train` starts by itself (llamafactory 0.9.5 `launcher.py`).
+
+    With FORCE_TORCHRUN, or on more than one GPU, it starts NPROC_PER_NODE processes, by default one a GPU, on NNODES
+    nodes.
+    """
+    nodes, each = _number(variables, "NNODES"), _number(variables, "NPROC_PER_NODE")
+    per_node = each or resources.gpus_per_node
+    forced = as_boolean(_value(variables, "FORCE_TORCHRUN"))
+    if per_node is None or not (forced or (resources.gpus_per_node or 1) > 1):
+        return
+    if nodes and resources.nodes is None:
+        origin = _origin(variables["NNODES"], "NNODES", file)
+        resources.nodes, resources.origins["nodes"] = nodes, origin
+    resources.processes = per_node * (nodes or resources.nodes or 1)
+    if each:
+        origin = _origin(variables["NPROC_PER_NODE"], "NPROC_PER_NODE", file)
+        resources.origins["processes"] = origin._replace(note="processes x nodes")
+
+
+def _value(variables: Mapping[str, Word], name: str) -> str:
+    word = variables.get(name)
+    return word.text.strip() if word is not None and word.known else ""
+
+
+def _number(variables: Mapping[str, Word], name: str) -> int | None:
+    number = as_integer(_value(variables, name))
+    return number if number is not None and number > 0 else None
+
+
+def _origin(word: Word, name: str, file: Document) -> Origin:
+    if not word.at or word.at[0] < 0:
+        return Origin("derived", f"{name} of the launcher's environment")
+    span = place(Places(file.text), word.at)
+    return Origin("file", "", file.path, name, span, span)

@@ -1,0 +1,174 @@
+"""KAITO: Workspace and InferenceSet (KAITO 0.12, `api/v1beta1`): a preset on an instance type, served with vLLM.
+
+KAITO passes vLLM its own share of GPU memory, `max-model-len auto` and the parallel degrees, then the `vllm` section of
+the ConfigMap that `inference.config` names, which wins (pkg/model/interface.go, inference_api.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..formats.blanks import is_blank
+from ..formats.coercion import as_integer
+from ..source.node import Node
+from .command import Assembly
+from .embedded import embedded
+from .flags import overlaid
+from .jobs import jobs_of_commands
+from .kaito_tuning import tune
+from .launch import Launcher, Resources, Started
+from .manifests import launches, recogniser
+from .pod import jobs_of_pod, machine_of
+from .tables import table
+
+if TYPE_CHECKING:
+    from ..source.document import Document
+    from ..source.node import Entry
+    from .launch import Launch
+    from .manifests import Manifests, Object
+
+NAME = "kaito"
+_FEW_GPUS = 1
+"""Below two GPUs KAITO leaves data parallelism out."""
+
+
+def read(item: Object, manifests: Manifests) -> Started:
+    """What a workspace, or each workspace of a set, serves or tunes."""
+    root: Node | None = item.root
+    if item.kind == "InferenceSet":
+        template = item.root.find("spec.template")
+        root = template.value if template is not None else None
+    if root is None:
+        return Started([], [], "a set without a template")
+    resources, gpus = _resources(root, manifests.file)
+    tuning = root.get("tuning")
+    if tuning is not None:
+        return tune(tuning, item, manifests, resources)
+    inference = root.get("inference")
+    pod = inference.find("template.spec") if inference is not None else None
+    if pod is not None and pod.value.is_mapping:
+        return jobs_of_pod(pod.value, manifests.file, manifests.project, item.part, resources.nodes, resources)
+    name = inference.find("preset.name") if inference is not None else None
+    if inference is None or name is None or not isinstance(name.value.value, str):
+        return Started([], [], "names no preset")
+    if _runtime(item.root) == "transformers":
+        return Started([], [], "serves with Transformers, whose memory KAITO's presets do not bound")
+    return _serve(inference, name.value, item, manifests, resources, gpus)
+
+
+def preset(name: str) -> dict[str, Any] | None:
+    """The row of a preset: a short name of KAITO, or any model of the hub as `org/name`."""
+    key = name.strip().lower()
+    row: dict[str, Any] | None = table("kaito")["presets"].get(key)
+    return row or ({"model": name.strip()} if key.count("/") == 1 and not is_blank(name) else None)
+
+
+def _serve(
+    inference: Node, name: Node, item: Object, manifests: Manifests, resources: Resources, gpus: int | None
+) -> Started:
+    row = preset(str(name.value))
+    if row is None:
+        return Started([], [], f"the preset {name.value} is not one of KAITO {table('kaito')['release']}")
+    defaults = table("kaito")
+    note = f"passed by KAITO {defaults['release']}"
+    line = Assembly(manifests.file, name, "vllm serve")
+    line.add("model", row["model"], f"the preset {str(name.value).strip()} of KAITO {defaults['release']}", "derived")
+    line.add("max-model-len", "auto", note)
+    share = defaults["by_gpu"].get(_title(resources.gpu), defaults["gpu_memory_utilization"])
+    line.add("gpu-memory-utilization", share, note)
+    _parallel(line, row, resources, gpus, note)
+    if (adapters := inference.get("adapters")) is not None and adapters.items():
+        line.switch("enable-lora")
+    versions = {"vllm": defaults["vllm"]}
+    project = manifests.project
+    started = jobs_of_commands([line.command()], manifests.file, project, resources, item.part, versions)
+    section = _config(inference, manifests)
+    return started._replace(
+        launches=[
+            _with_config(launch._replace(implied=line.implied), section, manifests.file) for launch in started.launches
+        ]
+    )
+
+
+def _parallel(line: Assembly, row: dict[str, Any], resources: Resources, gpus: int | None, note: str) -> None:
+    """Data parallel where half a GPU holds the weights, else tensor parallel in a node, and pipeline over nodes."""
+    if gpus is None:
+        return
+    nodes = resources.nodes or 1
+    memory = _memory(resources.gpu)
+    if nodes == 1 and gpus > _FEW_GPUS and memory is not None and 0 < row.get("bytes", 0) * 2 < memory:
+        line.add("data-parallel-size", gpus, note)
+        line.add("tensor-parallel-size", 1, note)
+        return
+    line.add("tensor-parallel-size", gpus, note)
+    if nodes > 1:
+        line.add("pipeline-parallel-size", nodes, note)
+
+
+def _config(inference: Node, manifests: Manifests) -> Node | None:
+    """The `vllm` section of the ConfigMap that `inference.config` names."""
+    name = inference.get("config")
+    text = manifests.config_map(name.value, "inference_config.yaml") if name is not None else None
+    config = embedded(manifests.file, text) if text is not None else None
+    section = config.root.get("vllm") if config is not None else None
+    return section if section is not None and section.is_mapping else None
+
+
+def _with_config(launch: Launch, section: Node | None, file: Document) -> Launch:
+    """The section with the flags behind it that it says nothing of."""
+    if section is None:
+        return launch
+    said = {str(key).replace("_", "-") for key in section.keys()}  # noqa: SIM118  (a Node, not a dict)
+    left = [entry for entry in launch.config.root.entries() if str(entry.key.value).replace("_", "-") not in said]
+    flags = Node("mapping", left, launch.config.root.span)
+    config = overlaid(file._replace(roots=[section]), launch.config._replace(roots=[flags]))
+    implied = {flag: origin for flag, origin in launch.implied.items() if flag not in said}
+    return launch._replace(config=config, implied=implied)
+
+
+def _resources(root: Node, file: Document) -> tuple[Resources, int | None]:
+    """What `resource` asks for, and the GPUs of one node where the instance type tells them."""
+    resources = Resources()
+    section = root.get("resource")
+    entry = section.entry("instanceType") if section is not None else None
+    count = section.entry("count") if section is not None else None
+    if count is not None:
+        resources.state("nodes", as_integer(count.value.value), file.path, "resource.count", count.value.span)
+    profile = section.find("partition.profile") if section is not None else None
+    if profile is not None:
+        resources.state("gpus_per_node", 1, file.path, "resource.partition.profile", profile.value.span)
+        return resources, 1
+    machine = machine_of(str(entry.value.value)) if entry is not None else None
+    if entry is None or machine is None:
+        return resources, None
+    _state(resources, entry, file, machine.gpu.name, machine.gpus)
+    return resources, machine.gpus
+
+
+def _state(resources: Resources, entry: Entry, file: Document, gpu: str, gpus: int) -> None:
+    note = f"of {entry.value.value}"
+    resources.state("gpu", gpu, file.path, "resource.instanceType", entry.value.span, f"GPU {note}")
+    resources.state("gpus_per_node", gpus, file.path, "resource.instanceType", entry.value.span, f"GPUs {note}")
+
+
+def _title(gpu: str | None) -> str:
+    """The name of a GPU as KAITO's table of machines has it."""
+    from ..hardware.catalogue import find
+
+    return f"NVIDIA {find(gpu).title}" if gpu is not None else ""
+
+
+def _memory(gpu: str | None) -> int | None:
+    from ..hardware.catalogue import find
+
+    return find(gpu).total if gpu is not None else None
+
+
+def _runtime(root: Node) -> str:
+    """The runtime that an annotation chooses; vLLM without one."""
+    found = root.find("metadata.annotations")
+    value = found.value.get("kaito.sh/runtime") if found is not None else None
+    return str(value.value) if value is not None else "vllm"
+
+
+LAUNCHER = Launcher(NAME, "KAITO workspace", "KAITO 0.12", recogniser(NAME), launches, "`resource.instanceType`")

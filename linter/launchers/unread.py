@@ -1,0 +1,45 @@
+"""Why the commands of a launcher give no job: the program they start, in one line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .programs import known
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .wrappers import Unwrapped
+
+_ENGINES = {
+    "sglang.launch_server": "SGLang", "sglang": "SGLang", "text-generation-launcher": "text-generation-inference",
+    "trtllm-serve": "TensorRT-LLM", "tritonserver": "Triton", "ollama": "Ollama", "llama-server": "llama.cpp",
+    "lmdeploy": "LMDeploy", "tune": "torchtune", "text-embeddings-router": "text-embeddings-inference",
+    "infinity_emb": "Infinity", "mii": "DeepSpeed-MII", "faster-whisper-server": "faster-whisper",
+}  # fmt: skip
+"""Programs that do work on GPUs; one that a row of the program table knows never comes here."""
+
+_TOOLS = frozenset({"venv", "pip", "ensurepip", "http.server", "json.tool", "virtualenv"})
+_JOINS = frozenset({"ray", "sshd", "dynamo"})
+NOTHING = "starts no program that gpulint knows"
+
+
+def reason(programs: Iterable[Unwrapped]) -> str:
+    """The engine or the training script that is started, or that none is."""
+    scripts, joins = [], False
+    for program in programs:
+        if known(program) is not None:
+            return f"starts {program.head} with a config that is not in the project"
+        engine = _ENGINES.get(program.head)
+        if engine is not None:
+            return f"starts {engine}, whose flags are not read"
+        joins = joins or program.head in _JOINS
+        if program.head in _TOOLS:
+            continue
+        if program.launchers or program.module or program.head.endswith(".py"):
+            scripts.append(program)
+    if scripts:
+        last = next((program for program in reversed(scripts) if program.launchers), scripts[-1])
+        shown = last.name.text if len(last.name.text) <= 60 else last.head[:60]
+        return f"starts {shown}, which gpulint does not know"
+    return "only joins the processes of another pod" if joins else NOTHING

@@ -1,0 +1,188 @@
+"""Makes linter/launchers/presets_*.json from git checkouts of the projects that ship presets (bare ones will do).
+
+    python scripts/presets.py kubeai=PATH kaito=PATH ome=PATH llmaz=PATH
+
+Each table is stamped with the release and the commit that it was read from. Nothing upstream is run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+FOLDER = Path(__file__).parent.parent / "linter" / "launchers"
+SIZE = re.compile(r"(\d+(?:\.\d+)?)(Mi|Gi|Ti)")
+UNITS = {"Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
+
+
+class Checkout:
+    """Files of the newest commit of a git folder."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.commit = self._git("rev-parse", "--short=9", "HEAD").strip()
+
+    def text(self, path: str) -> str:
+        """The text of a file."""
+        return self._git("show", f"HEAD:{path}")
+
+    def yaml(self, path: str) -> list[Any]:
+        """The documents of a YAML file."""
+        return [document for document in yaml.safe_load_all(self.text(path)) if document]
+
+    def paths(self, folder: str) -> list[str]:
+        """The YAML files below a folder."""
+        listed = self._git("ls-tree", "-r", "--name-only", "HEAD", folder).splitlines()
+        return [path for path in listed if path.endswith((".yaml", ".yml"))]
+
+    def _git(self, *words: str) -> str:
+        return subprocess.run(["git", "-C", self.folder, *words], capture_output=True, text=True, check=True).stdout
+
+
+def kubeai(source: Checkout) -> dict[str, Any]:
+    """Resource profiles and the images of vLLM by profile."""
+    chart = source.yaml("charts/kubeai/Chart.yaml")[0]
+    values = source.yaml("charts/kubeai/values.yaml")[0]
+    profiles = {}
+    for name, profile in values["resourceProfiles"].items():
+        asked = {**profile.get("requests", {}), **profile.get("limits", {})}
+        resource = next((key for key in asked if key.endswith("/gpu")), "")
+        profiles[name] = {"image": profile.get("imageName", "default"), "resource": resource}
+    return {
+        "about": f"Resource profiles and vLLM images of the KubeAI chart {chart['version']} ({source.commit}).",
+        "profiles": profiles,
+        "images": values["modelServers"]["VLLM"]["images"],
+    }
+
+
+def kaito(source: Checkout) -> dict[str, Any]:
+    """Hub ids, sizes and defaults of KAITO's presets."""
+    chart = source.yaml("charts/kaito/workspace/Chart.yaml")[0]
+    supported = source.yaml("presets/workspace/models/supported_models.yaml")[0]["models"]
+    catalogue = source.yaml("presets/workspace/models/model_catalog.yaml")[0]["models"]
+    rows = {row["name"].lower(): row for row in catalogue}
+    presets: dict[str, Any] = {}
+    for row in supported:
+        found = re.match(r"https://huggingface.co/([^/]+/[^/]+)/", row.get("version", ""))
+        if found:
+            presets[row["name"]] = {"model": found[1]}
+    for name, target in re.findall(r'"([^"]+)":\s+"([^"]+/[^"]+)",', source.text("pkg/utils/plugin/plugin.go")):
+        presets.setdefault(name, {"model": rows.get(target, {}).get("name", target)})
+    for preset in [*presets.values()]:
+        size = rows.get(preset["model"].lower(), {}).get("modelFileSize")
+        if size:
+            preset["bytes"] = _bytes(size)
+    for row in catalogue:
+        presets.setdefault(row["name"].lower(), {"model": row["name"], "bytes": _bytes(row["modelFileSize"])})
+    go = source.text("pkg/model/interface.go")
+    pins = source.text("presets/workspace/dependencies/requirements.txt")
+    share = re.search(r'defaultGPUMemoryUtilization = "([\d.]+)"', go)
+    vllm = re.search(r"^vllm==([\d.]+)", pins, re.MULTILINE)
+    by_gpu = re.search(r"gpuMemoryUtilizationByGPUModel = map\[string\]string\{(.*?)\n\}", go, re.DOTALL)
+    if share is None or vllm is None or by_gpu is None:
+        sys.exit("KAITO's defaults are not where they were")
+    return {
+        "about": f"Presets and defaults of KAITO {chart['version']} ({source.commit}): supported_models.yaml, "
+        "model_catalog.yaml, plugin.go, interface.go, requirements.txt. bytes: of the weights, as KAITO counts them.",
+        "release": chart["version"],
+        "vllm": vllm[1],
+        "gpu_memory_utilization": float(share[1]),
+        "by_gpu": {name: float(value) for name, value in re.findall(r'"([^"]+)":\s*"([\d.]+)"', by_gpu[1])},
+        "presets": dict(sorted(presets.items())),
+    }
+
+
+def ome(source: Checkout) -> dict[str, Any]:
+    """Hub ids of OME's base models, and what its runtimes start."""
+    models, runtimes = {}, {}
+    for path in source.paths("config/models"):
+        for item in source.yaml(path):
+            uri = item.get("spec", {}).get("storage", {}).get("storageUri", "")
+            if uri.startswith("hf://"):
+                models[item["metadata"]["name"]] = uri[5:]
+    for path in source.paths("config/runtimes"):
+        for item in source.yaml(path):
+            engine = item.get("spec", {}).get("engineConfig") or {}
+            leader = engine.get("leader") or engine
+            runner = leader.get("runner")
+            if item["kind"] != "ClusterServingRuntime" or not runner:
+                continue
+            limits = (runner.get("resources") or {}).get("limits") or {}
+            words = [str(word) for word in [*(runner.get("command") or []), *(runner.get("args") or [])]]
+            runtimes[item["metadata"]["name"]] = {
+                "image": runner.get("image", ""),
+                "gpus": int(limits.get("nvidia.com/gpu", 0)),
+                "nodes": 1 + int((engine.get("worker") or {}).get("size") or 0),
+                "words": words,
+            }
+    return {
+        "about": f"Base models and runtimes that OME ships (config/models, config/runtimes of {source.commit}).",
+        "models": dict(sorted(models.items())),
+        "runtimes": dict(sorted(runtimes.items())),
+    }
+
+
+def llmaz(source: Checkout) -> dict[str, Any]:
+    """llmaz's backends: what each starts, with which arguments."""
+    values = source.yaml("chart/values.global.yaml")[0]["backendRuntime"]
+    backends = {}
+    for path in source.paths("chart/templates/backends"):
+        text = re.sub(r"^\s*\{\{-.*$", "", source.text(path), flags=re.MULTILINE)
+        text = re.sub(r"\{\{`(.*?)`\}\}", r"\1", text)
+        text = re.sub(r"\{\{ (\.Values[^}]*) \}\}", r'"\1"', text)
+        item = yaml.safe_load(text)
+        image = values[item["metadata"]["name"].replace("-", "_")]["image"]
+        backends[item["metadata"]["name"]] = {
+            "image": image["repository"],
+            "version": str(image["tag"]),
+            "command": item["spec"].get("command", []),
+            "configs": {
+                config["name"]: {
+                    "args": [str(word) for word in config.get("args", [])],
+                    "shared_memory": config.get("sharedMemorySize", ""),
+                    "memory": (config.get("resources", {}).get("limits") or {}).get("memory", ""),
+                }
+                for config in item["spec"]["recommendedConfigs"]
+            },
+        }
+    return {"about": f"Backends of llmaz's chart ({source.commit}).", "backends": backends}
+
+
+def _bytes(text: str) -> int:
+    found = SIZE.fullmatch(text)
+    if found is None:
+        sys.exit(f"not a size: {text}")
+    return int(float(found[1]) * UNITS[found[2]])
+
+
+MAKERS = {"kubeai": kubeai, "kaito": kaito, "ome": ome, "llmaz": llmaz}
+
+
+def main(arguments: list[str]) -> None:
+    """Write the tables of the checkouts given as NAME=PATH."""
+    for argument in arguments:
+        name, _, folder = argument.partition("=")
+        table = MAKERS[name](Checkout(folder))
+        (FOLDER / f"presets_{name}.json").write_text(_lines(table), encoding="utf-8")
+
+
+def _lines(table: dict[str, Any]) -> str:
+    """JSON with one line a row."""
+    parts = []
+    for key, value in table.items():
+        if isinstance(value, dict):
+            rows = ",\n".join(f"    {json.dumps(name)}: {json.dumps(row)}" for name, row in value.items())
+            parts.append(f"  {json.dumps(key)}: {{\n{rows}\n  }}")
+        else:
+            parts.append(f"  {json.dumps(key)}: {json.dumps(value)}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

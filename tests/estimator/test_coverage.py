@@ -1,0 +1,55 @@
+"""What is not read is said, and widens the interval."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpulint import estimate
+from gpulint.job import Job
+
+SMALL = {
+    "hidden_size": 512,
+    "intermediate_size": 1024,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "vocab_size": 8000,
+}
+
+
+def job(model_type: str, **fields) -> Job:
+    found = Job(model={"model_type": model_type, **SMALL, **fields}, micro_batch_size=2, sequence_length=512)
+    found.weights.dtype = "bfloat16"
+    return found
+
+
+def noted(result) -> set[str]:
+    return {note.field for note in result.assumptions}
+
+
+def test_a_family_that_is_read_assumes_nothing_about_its_layers():
+    assert "model.layers" not in noted(estimate(job("llama")))
+
+
+def test_a_family_that_is_not_read_is_said_and_wider():
+    result = estimate(job("minimax"))
+    assert "model.layers" in noted(result)
+    assert result.per_gpu.high - result.per_gpu.low > 2.5 * result.peak.components["activations"]
+
+
+@pytest.mark.parametrize(
+    ("model_type", "package", "fields"),
+    [
+        ("qwen3_5_text", "flash-linear-attention", {"linear_num_key_heads": 4, "linear_num_value_heads": 8}),
+        ("bamba", "mamba-ssm", {"mamba_n_heads": 16, "mamba_d_head": 64, "attn_layer_indices": [1]}),
+        ("jamba", "mamba-ssm", {"num_experts": 4, "num_experts_per_tok": 2}),
+    ],
+)
+def test_kernels_that_the_job_names_keep_less_and_end_the_assumption(model_type, package, fields):
+    without, named = job(model_type, **fields), job(model_type, **fields)
+    named.versions[package] = "2.0"
+    before, after = estimate(without), estimate(named)
+    assert f"versions.{package}" in noted(before)
+    assert f"versions.{package}" not in noted(after)
+    assert after.peak.components["activations"] < before.peak.components["activations"]
+    assert before.per_gpu.low < after.per_gpu.high

@@ -1,0 +1,210 @@
+"""The derivation of an estimate: its lines sum to the components, and their arithmetic is right."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import json
+import re
+from collections import Counter
+
+import pytest
+
+from gpulint.estimator import activation_terms, estimate_job, recording
+from gpulint.estimator.activations import layer_kinds, placed, replay
+from gpulint.estimator.explain import REST, explained
+from gpulint.estimator.recording import Recording
+from gpulint.estimator.setting import Setting
+from gpulint.hardware.catalogue import find
+from gpulint.job import Adapter, Fsdp, Inference, Job, Offload, Quantization, Zero
+from gpulint.models.resolve import resolve
+
+LLAMA = {
+    "model_type": "llama", "hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 12,
+    "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 32000, "tie_word_embeddings": False,
+}  # fmt: skip
+GPT2 = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "vocab_size": 50257, "n_positions": 1024}
+GEMMA = {
+    "model_type": "gemma2", "hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 6, "head_dim": 64,
+    "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 64000, "sliding_window": 256,
+}  # fmt: skip
+MIXTRAL = {
+    "model_type": "mixtral", "hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 6,
+    "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 8000, "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+}  # fmt: skip
+
+MODELS = {"llama": LLAMA, "gpt2": GPT2, "gemma2": GEMMA, "mixtral": MIXTRAL}
+METHODS = ("full", "mixed", "lora", "qlora")
+
+
+def job(model="llama", method="full", checkpointing="none", batch=4, length=512, **changes) -> Job:
+    made = Job(model=MODELS[model], micro_batch_size=batch, sequence_length=length)
+    made.weights.dtype = "float32" if method == "mixed" else "bfloat16"
+    made.precision.autocast = None if method == "full" else "bfloat16"
+    made.activation_checkpointing = checkpointing
+    if method in ("lora", "qlora"):
+        made.method, made.adapter = "lora", Adapter(r=8, targets="all-linear", dropout=0.05)
+    if method == "qlora":
+        made.weights.quantization = Quantization("bnb-nf4", 4, double_quant=True)
+    return made.with_changes(changes)
+
+
+def explain(made: Job, gpu: str | None = "a100-80gb"):
+    model, card = resolve(made.model), find(gpu) if gpu else None
+    return explained(estimate_job(made, model, card), made, model, card)
+
+
+def sums(estimate) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for term in estimate.terms:
+        found[term.component] += term.size
+    return found
+
+
+def value(formula: str) -> float | None:
+    """What a formula's arithmetic gives: factors joined by ` x `, and a divisor; None where it is no arithmetic."""
+    product, _, divisor = formula.partition(" / ")
+    found = 1.0
+    for factor in [*product.split(" x "), *([divisor] if divisor else [])]:
+        number = re.match(r"-?[\d,]+(\.\d+)?(e[+-]?\d+)?(?![\w.])", factor.strip())
+        if number is None:
+            return None
+        each = float(number[0].replace(",", ""))
+        found = found / each if factor is divisor else found * each
+    return found
+
+
+def check(estimate) -> None:
+    held = sums(estimate)
+    assert {name: held[name] for name in estimate.components} == estimate.components
+
+
+@pytest.mark.parametrize(("model", "method"), list(itertools.product(MODELS, METHODS)))
+@pytest.mark.parametrize("checkpointing", ["none", "full"])
+def test_lines_sum_to_the_components(model, method, checkpointing):
+    estimate = explain(job(model, method, checkpointing))
+    check(estimate)
+    assert not any(term.label.startswith(rest) for term in estimate.terms for rest in REST.values())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"gradient_accumulation_steps": 4},
+        {"attention": "eager"},
+        {"loss.kernel": "liger", "liger_kernels": True},
+        {"activation_checkpointing": "selective"},
+        {"activation_checkpointing": "offload"},
+        {"activation_checkpointing": "full", "reentrant": True},
+        {"objective": "dpo"},
+        {"micro_batch_size": None},
+        {"hardware.gpus": 4},
+        {"hardware.gpus": 4, "parallelism.pipeline": 4},
+        {"hardware.gpus": 4, "parallelism.pipeline": 2, "gradient_accumulation_steps": 8},
+        {"hardware.gpus": 4, "parallelism.tensor": 2},
+        {"hardware.gpus": 4, "parallelism.zero": Zero(stage=2)},
+        {"hardware.gpus": 4, "parallelism.zero": Zero(stage=3, offload_optimizer=Offload("cpu"))},
+        {"hardware.gpus": 4, "parallelism.fsdp": Fsdp(wrap="transformer")},
+        {"hardware.gpus": 4, "parallelism.fsdp": Fsdp(version=2, wrap="transformer")},
+    ],
+)
+@pytest.mark.parametrize("method", METHODS[:3])
+def test_lines_sum_whatever_the_plan(changes, method):
+    check(explain(job(method=method, **changes)))
+
+
+@pytest.mark.parametrize("engine", ["transformers", "vllm"])
+def test_lines_of_inference_sum(engine):
+    made = Job(
+        kind="inference", model=LLAMA, inference=Inference(engine=engine, batch_size=2, prompt_length=256, new_tokens=8)
+    )
+    made.weights.dtype = "bfloat16"
+    check(explain(made))
+
+
+@pytest.mark.parametrize(("model", "method"), list(itertools.product(MODELS, METHODS)))
+def test_arithmetic_gives_the_size(model, method):
+    pure = 0
+    for checkpointing in ("none", "full"):
+        for term in explain(job(model, method, checkpointing)).terms:
+            found = value(term.formula)
+            if found is not None:
+                pure += 1
+                assert found == pytest.approx(term.size, rel=2e-4, abs=4096), term
+            if term.component in ("activations", "logits"):
+                assert found == term.size
+    assert pure > 20
+
+
+def test_arithmetic_of_the_test_itself():
+    assert value("31 layers x 2 B x 4 x 2,048") == 31 * 2 * 4 * 2048
+    assert value("100 B x 3 / 4 trainable elements") == 75
+    assert value("cuBLAS workspaces") is None
+
+
+def test_recording_changes_nothing():
+    for model, method, checkpointing in itertools.product(MODELS, METHODS, ("none", "full", "selective")):
+        made = job(model, method, checkpointing)
+        s = Setting(made, resolve(made.model))
+        kinds, assigned = layer_kinds(s)
+        named = Recording()
+        named.autocast, named.accumulated = s.autocast, made.gradient_accumulation_steps > 1
+        plain = replay(s, kinds)
+        replay(s, kinds, named)
+        assert largest(placed(s, named, kinds, assigned)) == largest(placed(s, plain, kinds, assigned))
+        assert [sum(alive.values()) for alive in named.at_events] == [event.live for event in named.events]
+        for key, bound in named.begins.items():
+            assert sum(named.at_begins[key].values()) == bound.live
+
+
+def largest(found):
+    """The largest instant of each phase. Leaves that are ready at once run in any order."""
+    best = {}
+    for instant in (item.instant for item in found):
+        held = best.get(instant.phase)
+        if held is None or instant.activations + instant.logits > held.activations + held.logits:
+            best[instant.phase] = instant
+    return best
+
+
+def test_nothing_is_recorded_unless_asked(monkeypatch):
+    monkeypatch.setattr(activation_terms, "Recording", None)
+    made = job()
+    model = resolve(made.model)
+    plain = estimate_job(made, model, None)
+    assert any(term.component == "activations" for term in plain.terms)
+    with pytest.raises(TypeError):
+        explained(plain, made, model, None)
+
+
+def test_what_is_alive_is_named():
+    terms = explain(job(batch=1, length=512)).terms
+    lines = {term.label: term for term in terms}
+    up = lines["MLP up projection: output"]
+    assert up.formula.endswith("layers x 2 B x 512 x 2,816")
+    assert any("norm before attention: float32 copy" in label for label in lines)
+    checkpointed = explain(job(checkpointing="full", batch=16, length=512)).terms
+    assert any(term.label == "residual stream: sum" and "layers x" in term.formula for term in checkpointed)
+
+
+def test_words_are_those_of_functions_that_exist(root):
+    words = json.loads((root / "linter" / "estimator" / "recording.json").read_text())
+    folder = root / "linter" / "estimator"
+    made = {}
+    for path in folder.glob("*.py"):
+        tree = ast.parse(path.read_text())
+        made[path.stem] = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    everything = set().union(*made.values())
+    assert set(words["what"]) | set(words["backward"]) <= everything
+    for key in words["where"]:
+        module, _, function = key.partition(".")
+        assert module in made
+        assert not function or function in made[module]
+    assert set(made) >= recording._PLUMBING
+
+
+def test_sources_of_measured_figures_are_told():
+    terms = [term for term in explain(job()).terms if term.component == "runtime"]
+    assert terms
+    assert all(term.source and term.label.endswith("measured") for term in terms)

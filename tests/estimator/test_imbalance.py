@@ -1,0 +1,41 @@
+"""Expert parallelism widens the upper bound."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpulint.estimator import estimate_job
+from gpulint.estimator.imbalance import unbalanced
+from gpulint.job import Hardware, Job, Parallelism, Weights
+
+
+def job(expert, checkpointing="full"):
+    return Job(
+        model="test",
+        weights=Weights("bfloat16"),
+        micro_batch_size=2,
+        sequence_length=128,
+        activation_checkpointing=checkpointing,
+        hardware=Hardware(gpus=4),
+        parallelism=Parallelism(expert=expert),
+    )
+
+
+@pytest.fixture(scope="module")
+def sparse(decoder):
+    return decoder(hidden=64, layers=3, heads=4, kv_heads=2, intermediate=160, vocabulary=1000, experts=4)
+
+
+def test_a_second_share_of_tokens(sparse):
+    """2 B x 256 tokens x 2 experts x (2 x 64 + 3 x 160), once, or for each of 3 layers without checkpointing."""
+    assert unbalanced(job(1), sparse) == 0
+    assert unbalanced(job(2), sparse) == 2 * 256 * 2 * (2 * 64 + 3 * 160)
+    assert unbalanced(job(2, "none"), sparse) == 3 * unbalanced(job(2), sparse)
+
+
+def test_only_the_upper_bound_moves(sparse, monkeypatch):
+    wide = estimate_job(job(4, "none"), sparse, None).per_gpu
+    monkeypatch.setattr("gpulint.estimator.training.unbalanced", lambda job, model: 0)
+    even = estimate_job(job(4, "none"), sparse, None).per_gpu
+    assert wide.high - even.high == unbalanced(job(4, "none"), sparse)
+    assert (wide.low, wide.process, wide.allocated) == (even.low, even.process, even.allocated)
