@@ -54,6 +54,7 @@ def read(document: Document, project: Project) -> Reading:
     server.set_model("model_id")
     server.set_dtype("float16", f"float16 for most models: default of {ENGINE.upstream}", "dtype")
     server.set_quantization(QUANTIZATIONS, "quantize")
+    _set_packing(server)
     _set_shards(server)
     _set_lengths(server)
     _set_share(server)
@@ -80,6 +81,16 @@ _UNSAID: tuple[tuple[str, Any], ...] = (
     ("inference.cpu_offload_gb", 0.0), ("inference.speculative_model", None), ("inference.block_size", None),
     ("inference.max_loras", None), ("inference.max_lora_rank", None), ("inference.chunked_prefill", None),
 )  # fmt: skip
+
+
+def _set_packing(server: Server) -> None:
+    """bitsandbytes packs experts, which are modules of their own then, with compressed statistics (layers/bnb.py)."""
+    packed = server.builder.job.weights.quantization
+    if packed is not None and packed.method.startswith("bnb"):
+        note = "as the server packs them"
+        server.builder.derived("weights.quantization.experts", True, note, "weights.quantization.method")
+        double = packed.method != "bnb-int8"
+        server.builder.derived("weights.quantization.double_quant", double, note, "weights.quantization.method")
 
 
 def _set_shards(server: Server) -> None:

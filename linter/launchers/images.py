@@ -29,8 +29,14 @@ def tag(image: str) -> str | None:
 def versions(image: str) -> dict[str, str]:
     """The version of the program that an image is named after: `vllm/vllm-openai:v0.9.1` -> vllm 0.9.1."""
     stated, name = tag(image), repository(image)
-    program = next((row["program"] for row in _rows("versions") if re.search(row["image"], name)), None)
-    return {program: stated} if program and stated else {}
+    for row in _rows("versions"):
+        match = re.search(row["image"], name)
+        if match is None:
+            continue
+        if "version" in match.groupdict():
+            stated = match["version"].replace("-", ".")
+        return {row["program"]: stated} if stated else {}
+    return {}
 
 
 def elsewhere(image: str) -> str:
