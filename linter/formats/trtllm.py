@@ -87,8 +87,13 @@ def read(document: Document, project: Project) -> Reading:
         builder.default(path, unsaid)
     flags = ("enable_chunked_prefill", "enable_chunked_context")
     server.put("inference.chunked_prefill", "flag", flags, None)
-    reading.problems = server.problems()
+    reading.problems = [item for item in server.problems() if item.kind != "unknown-key" or _is_serve(document)]
     return reading
+
+
+def _is_serve(document: Document) -> bool:
+    """Whether the options are those of `trtllm-serve`: the builder's plugins and a YAML's sections have more."""
+    return document.syntax == "flags" and document.root.entry("checkpoint_dir") is None
 
 
 def _set_cache(server: Server, section: Arguments) -> None:

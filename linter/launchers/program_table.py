@@ -41,8 +41,8 @@ PROGRAMS: tuple[Program, ...] = (
         Manner(short=_VLLM | {"model-path": "model"}),
         more=True,
     ),
-    Program("tgi", ("text-generation-launcher",), Manner(short={"p": "port"}), variables=True),
-    Program("trtllm", ("trtllm-serve serve", "trtllm-serve"), Manner(positionals=("model",)), config=_TRTLLM),
+    Program("tgi", ("text-generation-launcher",), Manner(short={"p": "port"}), variables=True, exact=True),
+    Program("trtllm", ("trtllm-serve serve", "trtllm-serve"), Manner(positionals=("model",)), config=_TRTLLM, exact=True),
     Program("trtllm", ("trtllm-build", "-m tensorrt_llm.commands.build"), config=("build_config",)),
     Program(
         "lmdeploy",

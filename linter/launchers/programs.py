@@ -30,6 +30,7 @@ class Program(NamedTuple):
     file     whether its first word that is no flag names the config file
     variables whether environment variables set options, too (`x-variable` in the schema); flags win
     more     whether the program has options of its own beside those of the format; they are left out
+    exact    whether its parser (clap, click) takes options in full only; argparse takes unique beginnings
     """
 
     format: str
@@ -39,6 +40,7 @@ class Program(NamedTuple):
     file: bool = False
     variables: bool = False
     more: bool = False
+    exact: bool = False
 
 
 class Begun(NamedTuple):
@@ -140,7 +142,7 @@ def _with_options(row: Program) -> Manner:
     if manner.switches is None:
         names = {_plain(key) for key, schema in properties.items() if schema.get("type") == "boolean"}
         manner = manner._replace(switches=names.__contains__)
-    if not manner.options and not row.file:
+    if not manner.options and not row.file and not row.exact:
         known = frozenset(_plain(key) for key, schema in properties.items() if "x-removed" not in schema)
         manner = manner._replace(options=known)
     return manner
