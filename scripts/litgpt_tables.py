@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from argument_source import annotation, fields, literal
+from scripts.argument_source import annotation, fields, literal
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = (

@@ -63,7 +63,17 @@ def read_keys(trees: Iterable[ast.Module], owners: tuple[str, ...]) -> set[str]:
     return found
 
 
-AUTOMODEL_FORMER = ("rng", "autopipeline", "parallelizer", "autocast", "ci", "nvtx", "slurm", "separate_meshes", "dflash")
+AUTOMODEL_FORMER = (
+    "rng",
+    "autopipeline",
+    "parallelizer",
+    "autocast",
+    "ci",
+    "nvtx",
+    "slurm",
+    "separate_meshes",
+    "dflash",
+)
 """Sections that earlier releases read, that its launcher or its own CI reads, or that it reads by `hasattr`."""
 
 

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from .key_changes import Keys
 
 
-
 class Vocabulary(NamedTuple):
     """How a format says changes.
 

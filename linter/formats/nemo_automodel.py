@@ -72,7 +72,9 @@ def read(document: Document, project: Project) -> Reading:
     _set_length(filling, values)
     set_parallelism(filling, values, project)
     _set_evaluation(filling, values)
-    reading.problems = [item for item in key_problems(document, NAME) if item.values.get("found", "").lower() not in NULLS]
+    reading.problems = [
+        item for item in key_problems(document, NAME) if item.values.get("found", "").lower() not in NULLS
+    ]
     return reading
 
 
@@ -109,7 +111,9 @@ def _set_evaluation(filling: Filling, values: Sections) -> None:
     if batch:
         filling.put("evaluation.micro_batch_size", batch)
     else:
-        builder.derived("evaluation.micro_batch_size", builder.job.micro_batch_size, "as in training", "micro_batch_size")
+        builder.derived(
+            "evaluation.micro_batch_size", builder.job.micro_batch_size, "as in training", "micro_batch_size"
+        )
     builder.derived("evaluation.keeps_logits", False, "only the loss is kept")
 
 

@@ -130,7 +130,9 @@ def set_adapter(filling: Filling, values: Sections) -> None:
         filling.put("adapter.dtype", stated, dtype_of(stated))
     elif builder.job.weights.quantization is not None:
         dtype = dtype_of(compute) or "bfloat16"
-        builder.derived("adapter.dtype", dtype, "the compute dtype of the packed weights", "weights.quantization.method")
+        builder.derived(
+            "adapter.dtype", dtype, "the compute dtype of the packed weights", "weights.quantization.method"
+        )
     else:
         dtype = builder.job.weights.dtype or "bfloat16"
         builder.derived("adapter.dtype", dtype, "the dtype of the weight beside it", "weights.dtype")

@@ -39,7 +39,9 @@ def set_parallelism(filling: Filling, values: Sections, project: Project) -> Non
         _set_fsdp(filling, values)
     _set_batches(filling, values)
     given = values.raw(
-        "distributed.activation_checkpointing", "parallelizer.activation_checkpointing", "model.activation_checkpointing"
+        "distributed.activation_checkpointing",
+        "parallelizer.activation_checkpointing",
+        "model.activation_checkpointing",
     )
     if given and given.value is not None:
         word = str(given.value).lower()
@@ -132,7 +134,9 @@ def _set_batches(filling: Filling, values: Sections) -> None:
             filling.put("micro_batch_size", place, each)
         else:
             builder.default("micro_batch_size", each)
-        builder.derived("parallelism.microbatches", max(1, size // each), "local batch / micro batch", "micro_batch_size")
+        builder.derived(
+            "parallelism.microbatches", max(1, size // each), "local batch / micro batch", "micro_batch_size"
+        )
         schedule = values.text("distributed.pipeline.pp_schedule")
         word = schedule.value.lower().replace("_", "") if schedule else "1f1b"
         filling.fill("parallelism.pipeline_schedule", None, _SCHEDULES.get(word, "1f1b"))
