@@ -54,6 +54,8 @@ def estimate_pool(job: Job, model: Model, gpu: Gpu | None, engine: str) -> Estim
         return pooled(job, model, gpu, held, None, assumptions=told)
     block = row["block"] * held.token
     pool, most = (_pool(row["of"], share, held, card) for card in (gpu.usable, gpu.total))
+    if given.max_total_tokens is not None and row["of"] != "total":
+        pool = min(pool, given.max_total_tokens * held.token)
     pool -= pool % block if block else 0
     least = int(tokens) * held.token if row["of"] == "total" else 1
     refusal = _refusal(held, pool, least)

@@ -86,6 +86,8 @@ def read(document: Document, project: Project) -> Reading:
     server.put("inference.gpu_memory_utilization", "number", ("mem_fraction_static",), None, by_gpu)
     server.put("inference.max_num_seqs", "integer", ("max_running_requests",), None, "as the cache allows", least=1)
     _set_chunk(server, by_gpu)
+    limit = "as many as the memory holds"
+    server.put("inference.max_total_tokens", "integer", ("max_total_tokens",), None, limit, least=1)
     server.set_cache_dtype("kv_cache_dtype")
     server.put("inference.block_size", "integer", ("page_size",), None, "by attention kernel", least=1)
     server.put("inference.enforce_eager", "flag", ("disable_cuda_graph",), False)

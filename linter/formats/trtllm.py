@@ -107,6 +107,11 @@ def _set_cache(server: Server, section: Arguments) -> None:
             server.builder.from_entry(path, given.value, given.entry, given.key)
         else:
             server.put(path, kind, names, default)
+    most = section.integer("max_tokens", least=1)
+    if most is not None:
+        server.builder.from_entry("inference.max_total_tokens", most.value, most.entry, most.key)
+    else:
+        server.builder.default("inference.max_total_tokens", None, "as many as the memory holds")
     dtype = section.text("dtype")
     kind_ = server.arguments.text("quantization_type")
     if dtype is not None:

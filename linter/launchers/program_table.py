@@ -42,7 +42,9 @@ PROGRAMS: tuple[Program, ...] = (
         more=True,
     ),
     Program("tgi", ("text-generation-launcher",), Manner(short={"p": "port"}), variables=True, exact=True),
-    Program("trtllm", ("trtllm-serve serve", "trtllm-serve"), Manner(positionals=("model",)), config=_TRTLLM, exact=True),
+    Program(
+        "trtllm", ("trtllm-serve serve", "trtllm-serve"), Manner(positionals=("model",)), config=_TRTLLM, exact=True
+    ),
     Program("trtllm", ("trtllm-build", "-m tensorrt_llm.commands.build"), config=("build_config",)),
     Program(
         "lmdeploy",

@@ -2,6 +2,7 @@
 
 import pytest
 
+from gpulint.estimator import estimate
 from gpulint.formats.registry import recognise
 from gpulint.source.read import parse
 
@@ -79,6 +80,16 @@ def test_a_prefill_that_is_not_cut(sglang):
     job = sglang.job("model-path: a/b\ntp-size: 1\nchunked-prefill-size: -1\n")
     assert job.inference.max_num_batched_tokens == 16384
     assert job.origins["inference.max_num_batched_tokens"].kind == "file"
+
+
+def test_a_cache_of_so_many_tokens_is_no_larger(sglang):
+    text = "model-path: Qwen/Qwen2.5-7B-Instruct\ntp-size: 1\n"
+    free, bound = sglang.job(text), sglang.job(text + "max-total-tokens: 10000\n")
+    for job in (free, bound):
+        job.hardware.gpu = "h100-80gb"
+    free, bound = estimate(free), estimate(bound)
+    assert bound.kv_cache.tokens == 10000 < free.kv_cache.tokens
+    assert bound.per_gpu.process < free.per_gpu.process
 
 
 def test_the_beginning_of_an_option_is_that_option(sglang):

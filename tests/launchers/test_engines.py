@@ -124,8 +124,9 @@ def test_a_change_is_written_into_the_launcher(launched, image, command, before,
 
 
 def test_docker_run_starts_the_entrypoint_of_its_image(jobs_of):
-    script = "resources:\n  accelerators: L4:2\nenvs:\n  MODEL: org/model\nrun: |\n  docker run --gpus all --shm-size 1g"
-    script += " -e MAX_TOTAL_TOKENS=2048 -p 1:2 ghcr.io/huggingface/text-generation-inference:2.3.1 --model-id $MODEL\n"
+    script = "resources:\n  accelerators: L4:2\nenvs:\n  MODEL: org/model\nrun: |\n"
+    script += "  docker run --gpus all --shm-size 1g -e MAX_TOTAL_TOKENS=2048 -p 1:2 \\\n"
+    script += "    ghcr.io/huggingface/text-generation-inference:2.3.1 --model-id $MODEL\n"
     (job,) = jobs_of(script)
     assert (job.inference.engine, job.model, job.inference.max_model_len) == ("tgi", "org/model", 2048)
     assert (job.hardware.gpus, job.hardware.shared_memory, job.versions["tgi"]) == (2, 1 << 30, "2.3.1")
