@@ -12,8 +12,9 @@ from .settings import Settings, project_root
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from .directives import Directives
     from .finding import Status
-    from .reading import Jobs
+    from .reading import Jobs, Opened
     from .rules.rule import Selection
 
 SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".sh", ".bash", ".slurm", ".sbatch")
@@ -28,19 +29,28 @@ def check(paths: Iterable[str], settings: Settings | None = None) -> Report:
 
     A file that cannot be read becomes a FileResult of status `error` and never stops the others. A file of no
     known format is `skipped` when a folder was walked, an `error` when it was named (unless
-    `settings.skip_unknown`). Raises rules.RuleError for a rule file that cannot be used.
+    `settings.skip_unknown`). A config that a checked launcher starts is reported as that launcher starts it.
+    Raises rules.RuleError for a rule file that cannot be used.
     """
     from .rules.load import load_rules
 
     settings = settings or Settings()
     rules = load_rules(settings)
     report = Report()
-    for found in find_files(paths, settings):
-        outcome = _check_file(found, settings, rules)
+    outcomes = [_check_file(found, settings, rules) for found in find_files(paths, settings)]
+    started = frozenset().union(*(outcome.started for outcome in outcomes))
+    told: set[tuple[object, ...]] = set()
+    for outcome in outcomes:
         report.files.append(outcome.file)
-        report.findings.extend(outcome.findings)
         report.texts.update(outcome.texts)
         report.suppressed += outcome.suppressed
+        if os.path.realpath(outcome.file.path) in started:
+            continue
+        for item in outcome.findings:
+            same = (item.rule, item.location, item.message)
+            if same not in told:
+                told.add(same)
+                report.findings.append(item)
     return report
 
 
@@ -52,10 +62,13 @@ class Found(NamedTuple):
 
 
 class _Outcome(NamedTuple):
+    """What came of one file; `started` are the other files whose jobs it starts."""
+
     file: FileResult
     findings: list[Finding]
     texts: dict[str, str]
     suppressed: int = 0
+    started: frozenset[str] = frozenset()
 
 
 def find_files(paths: Iterable[str], settings: Settings) -> Iterator[Found]:
@@ -118,10 +131,14 @@ def _findings(path: str, jobs: Jobs, rules: Selection) -> _Outcome:
     kept: dict[tuple[object, ...], Finding] = {}
     texts: dict[str, str] = {}
     suppressed = 0
+    started: set[str] = set()
     for opened in jobs.opened:
         reading = opened.reading
+        said = _Suppressions(opened)
+        if reading.config.path != path:
+            started.add(os.path.realpath(reading.config.path))
         for item in run(reading, opened.project, opened.gpu, rules):
-            if opened.directives.ignores(item.location.span.line, item.rule, item.name):
+            if said.of(item.location.path).ignores(item.location.span.line, item.rule, item.name):
                 suppressed += 1
             else:
                 kept.setdefault((item.rule, item.location, item.message), item)
@@ -129,8 +146,34 @@ def _findings(path: str, jobs: Jobs, rules: Selection) -> _Outcome:
         texts |= {other.path: other.text for other in reading.references.values()}
     status: Status = "checked" if jobs.opened else "skipped"
     return _Outcome(
-        FileResult(path, jobs.kind, status, "" if jobs.opened else jobs.reason), [*kept.values()], texts, suppressed
-    )
+        FileResult(path, jobs.kind, status, "" if jobs.opened else jobs.reason), [*kept.values()], texts, suppressed,
+        frozenset(started),
+    )  # fmt: skip
+
+
+class _Suppressions:
+    """The comments that silence findings, each in the file that the finding stands in."""
+
+    def __init__(self, opened: Opened) -> None:
+        reading = opened.reading
+        self.documents = {item.path: item for item in (*reading.references.values(), reading.config)}
+        self.known: dict[str, Directives] = {}
+        self.own = opened.directives
+
+    def of(self, path: str) -> Directives:
+        """The directives of a file of the job."""
+        from .directives import Directives, read_directives
+        from .source.document import SourceError
+
+        document = self.documents.get(path)
+        if document is None:
+            return self.own
+        if path not in self.known:
+            try:
+                self.known[path] = read_directives(document)
+            except SourceError:  # the file says so when it is checked itself
+                self.known[path] = Directives()
+        return self.known[path]
 
 
 def internal_error(error: Exception) -> str:

@@ -39,6 +39,9 @@ def _hardware_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--nodes", type=click.IntRange(1), metavar="N", help="Nodes that the GPUs are spread over."),
         click.option("--gpus", type=click.IntRange(1), metavar="N", help="GPUs of the whole job, over all nodes."),
         click.option("--gpu", metavar="NAME", help="GPU to check against, such as h100-80gb; see `gpulint gpus`."),
+        click.option(
+            "--set-version", multiple=True, metavar="NAME=VERSION", help="Version of a package, such as trl=0.19.1."
+        ),
         click.option("--isolated", is_flag=True, help="Read no settings file."),
         click.option("--config", metavar="FILE", help="Settings file instead of the nearest gpulint.toml."),
     ):
@@ -246,9 +249,21 @@ def _estimate_job(opened: Opened, kind: str, *, explain: bool) -> tuple[Any, str
     return estimate, fitting
 
 
+def _versions(words: tuple[str, ...]) -> dict[str, str]:
+    """`--set-version trl=0.19.1` as a mapping."""
+    found = {}
+    for word in words:
+        name, _, version = word.replace("==", "=").partition("=")
+        if not name.strip() or not version.strip():
+            raise SettingsError(f"--set-version takes NAME=VERSION, not {word!r}")
+        found[name.strip()] = version.strip()
+    return found
+
+
 def _settings(config: str | None, *, isolated: bool, options: dict[str, Any]) -> Settings:
     try:
-        return load(config, isolated=isolated).with_options(**options)
+        given = _versions(options.pop("set_version", ()))
+        return load(config, isolated=isolated).with_options(**options, given_versions=given)
     except SettingsError as error:
         raise _Refused(str(error)) from None
 

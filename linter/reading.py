@@ -85,7 +85,11 @@ def open_jobs(found: Recognised, settings: Settings) -> Jobs:
     the config, the config itself, the settings file. Raises SourceError, also for an unknown GPU, with the place.
     """
     if found.form is not None:
-        return Jobs(found.kind, [open_document(found.document, found.form, settings)])
+        opened = open_document(found.document, found.form, settings)
+        launch = _launch_nearby(found.document, found.form, opened)
+        if launch is not None:
+            opened = open_document(found.document, found.form, settings, launch)
+        return Jobs(found.kind, [opened])
     return _open_launches(found.document, found.launcher, settings)  # type: ignore[arg-type]
 
 
@@ -136,6 +140,23 @@ def open_document(
     if launch is not None:
         _apply(launch, reading)
     return Opened(reading, project, project.gpu, directives, launch.part if launch is not None else "")
+
+
+def _launch_nearby(document: Document, form: Format, opened: Opened) -> Launch | None:
+    """The launcher beside a training config that starts it, where neither it nor a comment says on how many GPUs."""
+    job = opened.reading.job
+    if form.name in _NO_TRAINING or job.kind != "training" or opened.directives.gpus is not None:
+        return None
+    if _said(opened.reading).gpus is not None:
+        return None
+    from .launchers.nearby import starting
+
+    launch = starting(document, form.name, opened.project._replace(gpu=None, gpus=None, nodes=None))
+    return launch._replace(part="", problems=()) if launch is not None else None
+
+
+_NO_TRAINING = frozenset({"accelerate", "deepspeed", "job"})
+"""Formats that no command of a training run names as its config."""
 
 
 class _Source(NamedTuple):
@@ -302,9 +323,8 @@ def _project(
     def open_reference(reference: str, from_path: str) -> Document | None:
         return _open_reference(reference, from_path, root)
 
-    if launch is None:
-        return Project(root, gpu, hardware.gpus, hardware.nodes, open_reference)
-    started = (launch.launcher, launch.versions, launch.resources.gpus)
+    versions = {**settings.versions, **(launch.versions if launch is not None else {}), **settings.given_versions}
+    started = (None, versions) if launch is None else (launch.launcher, versions, launch.program, launch.resources.gpus)
     return Project(root, gpu, hardware.gpus, hardware.nodes, open_reference, *started)
 
 

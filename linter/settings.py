@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from .finding import SEVERITIES
@@ -24,6 +24,7 @@ class Settings:
 
     `gpu`, `gpus`, `nodes` come from the command line and win over everything; `configured_gpu` and
     `configured_gpus` come from the settings file and lose to what a config says of itself.
+    `versions` are those of packages, by name; `given_versions` come from the command line and win over a launcher's.
     `rules` are folders with rule files of the user's own.
     """
 
@@ -41,10 +42,12 @@ class Settings:
     fail_on: str = "error"
     skip_unknown: bool = False
     root: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    given_versions: dict[str, str] = field(default_factory=dict)
 
     def with_options(self, **options: Any) -> Settings:
         """A copy with the options that were given (not None, not empty)."""
-        return replace(self, **{name: value for name, value in options.items() if value not in (None, ())})
+        return replace(self, **{name: value for name, value in options.items() if value not in (None, (), {})})
 
 
 def project_root(path: str) -> str:
@@ -109,6 +112,7 @@ _KEYS: dict[str, tuple[str, type[Any]]] = {
     "rules": ("rules", list),
     "preview": ("preview", bool),
     "fail-on": ("fail_on", str),
+    "versions": ("versions", dict),
 }
 """Keys of the settings file, the field each sets, and its type. `schemas/settings.json` says the same."""
 
@@ -126,6 +130,8 @@ def _settings(document: Document, table: Node, root: str) -> Settings:
             raise SettingsError(f"{place}: {key} takes {_TYPE_NAMES[kind]}")
         if kind is int and value < 1:
             raise SettingsError(f"{place}: {key} takes a number of at least 1")
+        if kind is dict and not all(isinstance(name, str) and isinstance(item, str) for name, item in value.items()):
+            raise SettingsError(f'{place}: {key} takes a table of strings, such as transformers = "4.57"')
         if kind is list:
             if not all(isinstance(item, str) for item in value):
                 raise SettingsError(f"{place}: {key} takes a list of strings")
@@ -139,6 +145,12 @@ def _settings(document: Document, table: Node, root: str) -> Settings:
     return Settings(root=root, **values)
 
 
-_TYPE_NAMES = {str: "a string", int: "a whole number", bool: "true or false", list: "a list of strings"}
+_TYPE_NAMES = {
+    str: "a string",
+    int: "a whole number",
+    bool: "true or false",
+    list: "a list of strings",
+    dict: "a table of strings",
+}
 
 assert {name for name, _ in _KEYS.values()} <= {item.name for item in fields(Settings)}

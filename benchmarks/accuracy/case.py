@@ -27,6 +27,7 @@ class Case(NamedTuple):
     outcome    `fits` or `oom` on `job.hardware`, None where the row names no GPU
     strict     whether an outcome's row tells enough to hold the verdict to it
     unknown    facts that move the figure and that the source does not tell, in words
+    counted    whether the source says what was counted; if not, it may be what torch allocated, reserved or nvidia-smi
     """
 
     id: str
@@ -38,6 +39,7 @@ class Case(NamedTuple):
     strict: bool = True
     confidence: str = "high"
     unknown: str = ""
+    counted: bool = True
 
 
 class Excluded(NamedTuple):

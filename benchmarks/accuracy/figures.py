@@ -40,10 +40,16 @@ def value(case: Case, estimate: Estimate) -> float:
 
 
 def interval(case: Case, estimate: Estimate) -> tuple[int, int] | None:
-    """`low`..`high` where the figure is the one that they bound."""
+    """`low`..`high` where the figure is the one that they bound; from the least of all counters on where none is named.
+
+    What a run allocates at least is `allocated` less what its assumptions may take from it.
+    """
     if case.figure != "process":
         return None
-    return estimate.per_gpu.low, estimate.per_gpu.high
+    low, high = estimate.per_gpu.low, estimate.per_gpu.high
+    if not case.counted:
+        low = min(low, estimate.per_gpu.allocated - sum(item.low for item in estimate.assumptions))
+    return low, high
 
 
 def _kv_tokens(_: Job, estimate: Estimate) -> float:

@@ -120,7 +120,8 @@ def axolotl(row: Row) -> Case:
     job.versions |= next((found for source, found in MEASURED_WITH.items() if row["source"].startswith(source)), {})
     measured = row["measured_gb"] * GIB if row["measured_gb"] else None
     unknown = _written_with(job, row["id"])
-    return made(row, "axolotl", place(job, row), "process", measured)._replace(unknown=unknown)
+    found = made(row, "axolotl", place(job, row), "process", measured)
+    return found._replace(unknown=unknown, counted=False)
 
 
 def _written_with(job: Job, name: str) -> str:

@@ -94,8 +94,11 @@ def readme_finetune(row: Row) -> Case:
         job.precision.master_weights, job.precision.autocast = True, None
     job.versions = {"transformers": "4.32.0", "torch": "2.0.1", "peft": "0.6.0"}
     figure = "process summed" if row["scope"].startswith("SUM") else "process"
-    return Case(row["id"], row["source_group"], job, figure, measured_bytes(row), None, True, row["confidence"])
+    found = Case(row["id"], row["source_group"], job, figure, measured_bytes(row), None, True, row["confidence"])
+    return found._replace(unknown=COUNTER, counted=False)
 
+
+COUNTER = "the README calls it GPU memory: neither what was counted, nor the torch and DeepSpeed of the runs"
 
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 """c_attn, c_proj (of attention and of the MLP), w1, w2 in the catalogue's names, which describe Qwen as qwen2."""

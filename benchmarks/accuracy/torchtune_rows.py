@@ -2,9 +2,11 @@
 
 The optimizers of its recipes are `fused=True`. The chunked loss (8 chunks of the batch, `CEWithChunkedOutputLoss`)
 makes the head's 16-bit logits piece by piece and upcasts one at a time; without it the model makes them float32
-(torchtune/modules/transformer.py 0.5). Its NF4 is torchao's, with scales quantised once
-more; only the linear layers that get LoRA are packed (`quantize_base` in torchtune/modules/peft/lora.py), and FSDP2
-shards them.
+(torchtune/modules/transformer.py 0.5), and `compile=True` leaves it alone: the recipes drop what `compile_loss`
+returns, which is the compiled loss only where that is not chunked (recipes/full_finetune_single_device.py and
+*_distributed.py at 1814feb17). Its NF4 is torchao's, with scales quantised once more, of every linear layer but the
+head (`FrozenNF4Linear`, #1119), and FSDP2 shards it. `AdamW8bit` is torchao's (docs/source/tutorials/
+memory_optimizations.rst; bitsandbytes' is the paged one).
 """
 
 from __future__ import annotations
@@ -29,12 +31,24 @@ MODULES = {
     "output": ["lm_head"],
 }
 LINEAR = (*ATTENTION.values(), *MLP)
+UNNAMED = "tune-31-"
+"""The README table of 24 September 2024 (#1664): batch, length and compile alone; no config, no flags and no torch, by
+which `compile_model` makes one graph of the model (before 2.5, of October) or one of each layer."""
+
+UNPACKED = "58255001b"
+"""The README table of 9 May 2024 (#955); sample packing came on 14 May (#875)."""
 
 
 def case(row: Row) -> Case:
     """One row of the README or a tutorial."""
     if row["confidence"] == "low":
         raise Inexpressible(row["caveat"] or "the recipe's flags are not stated")
+    if row["id"].startswith(UNNAMED):
+        raise Inexpressible("the recipe's flags and torch, which decides what compile=True compiles, are not stated")
+    if row["source_commit"].startswith(UNPACKED):
+        raise Inexpressible(
+            "the table is older than sample packing: its length is a cap, the batches' own is not stated"
+        )
     if row["category"] == "train_init":
         job, figure = training(row), "resident"
         if row["counter_class"] == "torch_peak_reserved":
@@ -61,7 +75,7 @@ def training(row: Row) -> Job:
         job.loss.kernel, job.loss.chunk = "chunked", loss_chunk(job.micro_batch_size, job.sequence_length)
         job.loss.logits, job.loss.upcast = "pieces", "loss"
     else:
-        job.loss.upcast = "model"
+        job.loss.upcast, job.loss.compiled = "model", False
     job.compile = bool(row["compile"])
     optimizer(job, row["optimizer"] or "AdamW")
     hardware(job, row)
@@ -70,9 +84,7 @@ def training(row: Row) -> Job:
     if row["lora"]:
         lora(job, row["lora"])
         if row["weights_dtype"].startswith("NF4"):
-            assert isinstance(job.adapter.targets, list)
-            plain = [name for name in LINEAR if name not in job.adapter.targets]
-            packed = Quantization("torchao-nf4", 4, skip=plain)
+            packed = Quantization("torchao-nf4", 4)
             packed.storage_dtype = "bfloat16" if "fsdp" in plan else None
             job.weights.quantization = packed
     elif row["method"] != "full" and row["category"] != "train_init":
@@ -92,14 +104,14 @@ def lora(job: Job, given: dict[str, Any]) -> None:
 
 
 def optimizer(job: Job, text: str) -> None:
-    """torch.optim.AdamW(fused=True), or bitsandbytes where the row says so."""
+    """torch.optim.AdamW(fused=True), or what the row says."""
     low = text.lower()
     if "pagedadamw8bit" in low:
         job.optimizer.name = "paged_adamw_8bit"
     elif "pagedadamw" in low:
         job.optimizer.name = "paged_adamw_32bit"
-    elif "8bit" in low:
-        job.optimizer.name = "adamw_bnb_8bit"
+    elif "8bit" in low and "not 8-bit" not in low:
+        job.optimizer.name = "adamw_torch_8bit"
     else:
         job.optimizer.name = "adamw_torch_fused"
     job.optimizer.in_backward = "in_bwd" in low

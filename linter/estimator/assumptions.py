@@ -24,7 +24,7 @@ WEIGHTY = (
 
 
 def assumptions(job: Job, model: Model, *, bounded: bool = True) -> tuple[Assumption, ...]:
-    """Fields that upstream defaults or nobody set, the unknown optimizer or model table, and what has no bound."""
+    """Fields that upstream defaults or nobody set, the unknown model table, and what has no bound."""
     found: list[Assumption] = []
     if not bounded:
         missing = [name for name in ("micro_batch_size", "sequence_length") if not getattr(job, name)]
@@ -56,10 +56,7 @@ def _optimizer(job: Job) -> list[Assumption]:
     if job.kind != "training":
         return []
     found = specification(job.optimizer.name)
-    if not found.known:
-        note = "unknown optimizer, taken to keep two states in the parameter's dtype as AdamW does"
-    elif not found.exact:
-        note = f"taken for the nearest optimizer whose source was read: {found.source}"
-    else:
+    if not found.known or found.exact:
         return []
+    note = f"taken for the nearest optimizer whose source was read: {found.source}"
     return [Assumption("optimizer.name", job.optimizer.name, note)]

@@ -32,11 +32,17 @@ class Term:
 
 @dataclass(slots=True, frozen=True)
 class Assumption:
-    """Something the estimate rests on and the config does not say."""
+    """Something the estimate rests on and the config does not say.
+
+    `low` and `high` are the bytes by which the run may need less or more where it is otherwise; they are in the
+    interval of the process.
+    """
 
     field: str
     value: str
     origin: str
+    low: int = 0
+    high: int = 0
 
 
 @dataclass(slots=True, frozen=True)

@@ -13,6 +13,7 @@ from . import derivation, host, optimizer
 from .estimate import Term
 from .fsdp_units import Policy, Unit, Units, units
 from .gradients import gradient_dtype
+from .instant import Instant
 from .layout import Layout
 from .loading import loading
 from .parameters import allocated, base_dtype, gathered_dtype
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from ..job import Fsdp, Job
     from ..models.model import Model
-    from .instant import Instant
     from .parameter import Parameter
 
 KEEPS_WHOLE = frozenset({"shard_grad_op", "_hybrid_shard_zero2", "hybrid_shard_zero2"})
@@ -81,11 +81,28 @@ class ShardedLayout(Layout):
         return super(ShardedLayout, self).gradient_bytes(done)
 
     def activation_bytes(self, instant: Instant) -> int:
-        """With what the finished layers' backward leaves (`kept`)."""
+        """With what the finished layers' backward leaves (`kept`); the last one's input gradient is already counted.
+
+        It is the gradient that the layer in flight was handed.
+        """
         finished = 0
         if self.plan is not None and instant.phase == "backward" and instant.layer is not None:
             finished = max(0, self.plan.blocks - 1 - instant.layer)
-        return instant.activations + finished * self.kept
+        return instant.activations + finished * self.kept - (self.kept // 2 if finished else 0)
+
+    def ending(self, instant: Instant) -> bool:
+        """Whether the root's gradients are all there, to be flattened or copied for its reduction."""
+        behind = instant.phase == "backward" and instant.layer is None
+        return behind and instant.gradient_elements >= self.trainable > 0
+
+    def later(self) -> list[Instant]:
+        """The last layer's backward with whole gradients from before, where the longest batch is the first.
+
+        How long the later batches are is not known.
+        """
+        if not self.deferred or self.steps > 1 or self.plan is None or self.plan.blocks < 2:
+            return []
+        return [Instant("backward", 0, 0, self.trainable, self.plan.blocks - 1, self.plan.block.graded)]
 
     def buffer_bytes(self, instant: Instant) -> int:
         """Gathered units and whole gradients.
@@ -100,9 +117,10 @@ class ShardedLayout(Layout):
         assert plan is not None
         backward = instant.phase == "backward"
         size = self.buffers + plan.root.gathered + self._root_gradients(instant)
+        if self.ending(instant):
+            size += self._ended(plan.root)
         if not plan.blocks:
-            ended = backward and instant.gradient_elements >= self.trainable > 0
-            return size + (self._ended(plan.root) if ended else 0)
+            return size
         unit = self._unit(instant)
         size += self._gathered(instant, unit)
         return size + (self._whole_gradients(unit, instant.fresh) if backward else 0)
@@ -161,7 +179,7 @@ class ShardedLayout(Layout):
 
     def _ended(self, unit: Unit) -> int:
         """What a unit's finished gradients need besides themselves when they are reduced."""
-        return max(unit.gradients, unit.reduced if unit.reduced != unit.gradients else 0)
+        return unit.reduced if self.version == 2 else max(unit.gradients, unit.reduced)
 
 
 def fsdp_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
@@ -239,7 +257,8 @@ def _kept(job: Job, fsdp: Fsdp, model: Model) -> int:
 
     For a flat parameter without gradients FSDP hangs its reshard on the layer's inputs with `register_multi_grad_hook`
     (`_register_post_backward_reshard_only_hook`), whose handle lives until the end of the backward pass and holds the
-    detached input that the recomputation made, together with its `.grad`: T x h elements each.
+    detached input that the recomputation made, together with its `.grad`: T x h elements each. The `.grad` is also
+    what the layer below is handed.
     """
     if fsdp.wrap != "transformer" or job.activation_checkpointing != "full" or not reentrant(job):
         return 0

@@ -69,6 +69,14 @@ class Layout:
         """Bytes of communication buffers and gathered parameters alive at an instant."""
         return self.buffers
 
+    def later(self) -> list[Instant]:
+        """Instants of later micro steps that have more than the first besides activations, of which none is counted."""
+        return []
+
+    def ending(self, instant: Instant) -> bool:  # noqa: ARG002
+        """Whether buffers of an instant are the computation's own, made where it has freed the activations."""
+        return False
+
     def _share(self, done: int) -> int:
         if not self.trainable:
             return 0

@@ -53,7 +53,8 @@ def process_overhead(gpu: Gpu | None, job: Job) -> Overhead:
 
     Sum of the CUDA context, the kernels and handles that libraries load with first use, and NCCL where more than one
     GPU works together: one communicator for each kind of parallelism, of which the first is `expected` and the others
-    only widen `high`, since PyTorch opens a communicator with its first collective. Bytes.
+    only widen `high`, since PyTorch opens a communicator with its first collective; so does the all-to-all of expert
+    parallelism in training. Bytes.
     """
     context = _row("context", gpu)
     libraries = _row("libraries", gpu)
@@ -67,8 +68,15 @@ def process_overhead(gpu: Gpu | None, job: Job) -> Overhead:
     nccl = _communicator(job)
     if nccl is not None:
         low += nccl["low"]
-        high += nccl["high"] * max(1, communicators(job))
-        sources.append(f"NCCL: {nccl['source']}")
+        further = _table()["nccl_further"]
+        each = nccl["high"] if older(job.versions.get("torch"), further["from_torch"]) else further["high"]
+        others = communicators(job)
+        sources += [f"NCCL: {nccl['source']}", f"NCCL: {further['source']}"]
+        if job.parallelism.expert > 1 and job.kind == "training":
+            others -= 1
+            high += _table()["nccl_all_to_all"]["high"]
+            sources.append(f"NCCL: {_table()['nccl_all_to_all']['source']}")
+        high += nccl["high"] + each * (others - 1) if others else 0
     return Overhead(
         context=context["expected"] * MIB,
         libraries=libraries["expected"] * MIB,

@@ -67,7 +67,7 @@ class Setting:
             self.release = self.release._replace(grouped_keys=False, contiguous=False)
         self.upcast = job.loss.upcast or self.release.upcast
         self.compiled = job.compile or self.framework.fuses_layers
-        self.compiled_loss = job.compile or job.loss.compiled
+        self.compiled_loss = job.compile if job.loss.compiled is None else job.loss.compiled
         self.cache: list[Storage] = []
         self.outputs: list[Storage] = []
         self.loss = _loss(job.loss.kernel, self.traits)

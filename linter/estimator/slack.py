@@ -34,6 +34,7 @@ def policy(job: Job) -> Policy:
 class Held(NamedTuple):
     """Bytes reserved over a run, whatever the card: `expected`, `low`, `high`; and what a smaller card leaves of them.
 
+    twins                the bytes where all that comes and goes has a free twin that is too scattered to serve it
     found, plan, rules   what was replayed, None where nothing could be
     margin               bytes by which the replay may be too low
     """
@@ -41,6 +42,7 @@ class Held(NamedTuple):
     expected: int
     low: int
     high: int
+    twins: int = 0
     margin: int = 0
     found: Trace | None = None
     plan: Plan | None = None
@@ -68,7 +70,8 @@ def packed(allocated: int, transient: int) -> Held:
     low and expected are `allocated` in whole 2 MiB segments; in `high` all that comes and goes has a free twin.
     """
     low = segments(allocated)
-    return Held(low, low, low + segments(max(0, transient)))
+    twins = low + segments(max(0, transient))
+    return Held(low, low, twins, twins)
 
 
 def reserved(job: Job, found: Trace, plan: Plan, allocated: int, transient: int) -> Held:
@@ -82,4 +85,5 @@ def reserved(job: Job, found: Trace, plan: Plan, allocated: int, transient: int)
     low = segments(allocated)
     expected = max(low, replay.reserved(found, plan, rules, allocated))
     margin = int(DEVIATION * max(0, transient))
-    return Held(expected, low, expected + margin, margin, found, plan, rules)
+    twins = low + segments(max(0, transient))
+    return Held(expected, low, expected + margin, twins, margin, found, plan, rules)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..job import Parallelism
-from . import assumptions, evaluation, host, low_precision, reference, rollout, runtime, slack
+from . import assumptions, evaluation, host, low_precision, reference, rollout, runtime, slack, uncertainty
 from .coverage import widened
 from .estimate import Estimate, NotEstimable, PerGpu, Phase, Term
 from .fsdp import ShardedLayout
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 RESIDENT = ("weights", "adapter", "kv_cache")
 
-STEP = ("forward", "loss", "backward", "optimizer_step")
+MICRO_STEP = ("forward", "loss", "backward")
+STEP = (*MICRO_STEP, "optimizer_step")
 """The phases that alternate in every step; an evaluation runs on blocks that training does not ask for meanwhile."""
 
 
@@ -59,6 +60,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None) -> Estimate
     fixed = _fixed(job, plan, extra, gpu)
     fixed["buffers"] += narrow.size
     found, bounded = instants_of(stage.job, stage.whole, stage)
+    found += plan.later() if bounded else []
     phases = [_load(plan, fixed), *_step_phases(plan, fixed, found), _optimizer_step(plan, fixed)]
     if stage.last:
         phases += [phase for phase in (evaluation.phase(stage.job, stage.whole, fixed),) if phase is not None]
@@ -82,6 +84,13 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None) -> Estimate
         per_gpu = widened(per_gpu, peak.components["activations"], job, model)
         per_gpu = replace(per_gpu, high=per_gpu.high + unbalanced(stage.job, stage.own))
     per_gpu = replace(per_gpu, low=max(0, per_gpu.low - narrow.slack))
+    unknown = uncertainty.unstated(job, plan.optimizer)
+    per_gpu = uncertainty.widened(per_gpu, unknown)
+    judged = verdict(per_gpu, gpu, bounded=bounded)
+    if bounded:
+        moving = uncertainty.at_run_time(job, phases, held)
+        per_gpu = uncertainty.capped(uncertainty.widened(per_gpu, moving), gpu, judged)
+        unknown += moving
     return Estimate(
         kind="training",
         model_id=model.id,
@@ -91,10 +100,10 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None) -> Estimate
         phases=tuple(phases),
         peak=peak,
         runtime=overhead,
-        verdict=verdict(per_gpu, gpu, bounded=bounded),
+        verdict=judged,
         capacity=capacity(gpu),
         host=offloaded,
-        assumptions=assumptions.assumptions(job, model, bounded=bounded),
+        assumptions=(*assumptions.assumptions(job, model, bounded=bounded), *unknown),
         terms=tuple(terms),
         fullest=stage.name if stage.of > 1 else None,
         host_memory=main,
@@ -167,7 +176,11 @@ def _instant(plan: Layout, fixed: dict[str, int], instant: Instant) -> Phase:
 
 
 def _marks(phases: Sequence[Phase], plan: Layout, fixed: dict[str, int], found: Sequence[Instant]) -> list[Phase]:
-    """The phases, and the instants with most of each component, which need not be the peak of their phase."""
+    """The phases, and the instants with most of each component, which need not be the peak of their phase.
+
+    All before the last reduction of a pass, whose copies find their room among what the computation freed.
+    """
+    found = [instant for instant in found if not plan.ending(instant)]
     if not found:
         return list(phases)
     most = (
@@ -176,6 +189,7 @@ def _marks(phases: Sequence[Phase], plan: Layout, fixed: dict[str, int], found: 
         max(found, key=plan.buffer_bytes),
         max(found, key=lambda instant: plan.gradient_bytes(instant.gradient_elements)),
     )
+    phases = [phase for phase in phases if phase.name not in MICRO_STEP] + _step_phases(plan, fixed, found)
     return [*phases, *(_instant(plan, fixed, instant) for instant in most)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .blanks import is_blank
+from .blanks import is_blank, is_whole_blank
 from .coercion import as_boolean, as_integer, as_number
 
 if TYPE_CHECKING:
@@ -83,14 +83,17 @@ class Arguments:
         return None
 
     def text(self, *names: str) -> Given | None:
-        """A string that says something."""
-        return next((g for g in self._each(names) if isinstance(g.value, str) and g.value.strip()), None)
+        """A string that says something; not one that is filled in when the job starts."""
+        for given in self._each(names):
+            if isinstance(given.value, str) and given.value.strip() and not is_whole_blank(given.value):
+                return given
+        return None
 
     def words(self, *names: str) -> Given | None:
         """A list of strings, or one string with commas, as a list."""
         for given in self._each(names):
             items = given.value.split(",") if isinstance(given.value, str) else given.value
-            if isinstance(items, list) and items and all(isinstance(item, str) for item in items):
+            if isinstance(items, list) and items and all(isinstance(i, str) and not is_whole_blank(i) for i in items):
                 return given._replace(value=[item.strip() for item in items if item.strip()])
         return None
 

@@ -19,6 +19,7 @@ from .axolotl_training import (
 from .axolotl_weights import check_weights, set_method, set_precision, set_quantization
 from .format import Format, Problem, Reading
 from .keys import key_problems
+from .unfilled import settle
 
 if TYPE_CHECKING:
     from ..source.document import Document
@@ -50,7 +51,9 @@ def read(document: Document, project: Project) -> Reading:
     config = AxolotlConfig(document, project)
     builder = config.builder
     builder.derived("kind", "training", "an axolotl config")
-    builder.default("versions", dict(VERSIONS), f"what {UPSTREAM} pins")
+    builder.default("versions", {**VERSIONS, **project.versions}, f"what {UPSTREAM} pins")
+    for name, version in project.versions.items():
+        builder.derived(f"versions.{name}", version, "the version that the launcher or the settings state")
     builder.default("allocator.expandable_segments", True, "set_pytorch_cuda_alloc_conf in axolotl/utils/__init__.py")
     model = config.keys.raw("base_model")
     if model is not None and isinstance(model.value, str) and model.value:
@@ -68,6 +71,7 @@ def read(document: Document, project: Project) -> Reading:
     set_rl(config)
     set_evaluation(config)
     set_parallelism(config)
+    settle(builder, config.keys)
     config.reading.problems[:0] = _key_problems(config)
     return config.reading
 

@@ -92,7 +92,8 @@ def set_checkpointing(config: AxolotlConfig) -> None:
     Without `gradient_checkpointing_kwargs` supervised runs checkpoint reentrantly, others not.
     """
     keys, builder = config.keys, config.builder
-    given, offload = keys.raw("gradient_checkpointing"), keys.raw("activation_offloading")
+    given = None if keys.blank("gradient_checkpointing") else keys.raw("gradient_checkpointing")
+    offload = keys.raw("activation_offloading")
     selective = keys.raw("selective_checkpointing")
     written = given.value if given is not None else None
     on = written in ("offload", "offload_disk") or bool(as_boolean(written))
@@ -149,7 +150,8 @@ def set_loss(config: AxolotlConfig) -> None:
     liger = config.has_plugin("LigerPlugin")
     builder.default("loss.kernel", "torch")
     builder.default("loss.logits", "whole", f"{builder.upstream} takes whole logits apart")
-    builder.default("loss.compiled", bool(chunked and chunked.value))
+    if chunked and chunked.value:
+        builder.default("loss.compiled", True)
     if preference and preference.value and keys.raw("rl"):
         config.put("loss.kernel", preference, "liger")
     elif config.has_plugin("CutCrossEntropyPlugin") and not (cut and not cut.value):

@@ -23,7 +23,7 @@ def set_precision(config: AxolotlConfig) -> None:
     optimizer works on these weights directly; there is no float32 copy.
     """
     builder, keys = config.builder, config.keys
-    bf16, pure = keys.raw("bf16"), keys.flag("bfloat16")
+    bf16, pure = None if keys.blank("bf16") else keys.raw("bf16"), keys.flag("bfloat16")
     half = next((flag for key in ("fp16", "float16", "load_in_8bit") if (flag := keys.flag(key)) and flag.value), None)
     amp = keys.flag("fp16")
     written = bf16.value if bf16 is not None and bf16.value is not None else "auto"

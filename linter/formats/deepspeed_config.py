@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .blanks import is_blank
 from .coercion import as_boolean, as_integer, as_number
 from .deepspeed_values import AUTO, AutoValues, Reference, Writer, first, is_on, scalar
 from .deepspeed_zero import apply_zero
@@ -109,7 +110,7 @@ def _enabled(writer: Writer, sections: tuple[str, ...], client: bool | None) -> 
     section, name = first(writer.root, sections)
     flag = section.value.entry("enabled") if section is not None else None
     key = f"{name}.enabled"
-    if section is None or scalar(flag) == AUTO:
+    if section is None or scalar(flag) == AUTO or is_blank(scalar(flag)):
         return bool(client and writer.values.client), flag, key
     value = bool(as_boolean(scalar(flag)))
     if flag is not None and client is not None and value != client and writer.values.client == "transformers":

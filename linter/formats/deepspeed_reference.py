@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import references
+from .blanks import is_blank
 from .deepspeed_config import apply
 from .deepspeed_values import AutoValues, Reference
 
@@ -61,9 +62,11 @@ def _missing(
     assumption = f"ZeRO stage {stage}{offload} ({source})"
     before = set(builder.job.origins)
     document = references.plain_document({"zero_optimization": zero}, path)
-    note = f"{path}, which is not here; {assumption} stands in"
+    where = "which is filled in when the job starts" if is_blank(path) else "which is not here"
+    note = f"{path}, {where}; {assumption} stands in"
     apply(builder, document, values, reference=Reference(entry, key, note))
     for field, origin in builder.job.origins.items():
         if field not in before and field.startswith("parallelism.zero"):
             builder.job.origins[field] = origin._replace(kind="assumed", note=note)
-    reading.problems.append(references.unresolved(entry, key, path, found, assumption))
+    if not is_blank(path):
+        reading.problems.append(references.unresolved(entry, key, path, found, assumption))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..job import Zero
+from .blanks import is_blank
 from .coercion import as_boolean, as_integer, as_number
 from .deepspeed_values import AUTO, UPSTREAM, Writer, first, scalar
 
@@ -48,6 +49,9 @@ def apply_zero(writer: Writer) -> None:
     number = as_integer(scalar(stage))
     if stage is not None and number is not None and 0 <= number <= 3:
         writer.put("parallelism.zero.stage", number, stage, "zero_optimization.stage")
+    elif stage is not None and is_blank(scalar(stage)):
+        note = f"stage is {scalar(stage)}, filled in when the job starts; the stage that needs least stands in"
+        writer.builder.assumed("parallelism.zero.stage", 3, note)
     elif entry is not None and entry.value.value is True:
         writer.put("parallelism.zero.stage", 1, entry, "zero_optimization", "true is the old spelling of stage 1")
     else:
@@ -74,6 +78,8 @@ def _fields(writer: Writer, section: Node | None) -> None:
             writer.default(path, writer.stage == 3, f"default of {UPSTREAM}: true for stage 3")
         else:
             note = f'"auto" is not filled here; default of {UPSTREAM}' if raw == AUTO else ""
+            if is_blank(raw):
+                note = f"{key} is {raw}; default of {UPSTREAM}"
             writer.default(path, getattr(defaults, field), note)
 
 

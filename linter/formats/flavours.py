@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from fnmatch import fnmatch
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +28,7 @@ class Flavour(NamedTuple):
     own_parser  whether the program adds keys of its own, so that an unknown key may well be right
     versions    the package versions whose behaviour the job gets
     defaults    what an absent key means, by name
+    scripts     how the paths of its scripts end, as patterns
     zero_stage  the ZeRO stage with which the program's own documentation launches a full fine-tune, and where it says
                 so (`launch`); None for a plain launch
     """
@@ -40,6 +42,7 @@ class Flavour(NamedTuple):
     marks: tuple[frozenset[str], ...]
     zero_stage: int | None = None
     launch: str = ""
+    scripts: tuple[str, ...] = ()
 
     @property
     def upstream(self) -> str:
@@ -71,6 +74,7 @@ def flavours() -> tuple[Flavour, ...]:
         Flavour(
             row["name"], row["title"], row["trl"], row["own_parser"], row["versions"], row["defaults"],
             tuple(frozenset(marks) for marks in row["marks"]), row.get("zero_stage"), row.get("launch", ""),
+            tuple(row.get("scripts", ())),
         )
         for row in rows
     )  # fmt: skip
@@ -84,9 +88,15 @@ def flavour(name: str) -> Flavour:
     raise KeyError(name)
 
 
-def flavour_of(document: Document) -> Flavour:
-    """The program that `document` is written for."""
+def flavour_of(document: Document, program: str = "") -> Flavour:
+    """The program that `document` is written for: the one that a launcher starts with it, else as its keys tell."""
     keys = frozenset(document.root.keys())
+    if program.startswith("trl "):
+        return flavour("trl")
+    path = program if program.endswith(".py") else program.replace(".", "/") + ".py"
+    for row in flavours():
+        if any(fnmatch("/" + path.replace("\\", "/"), f"*/{script}") for script in row.scripts):
+            return row
     for row in flavours():
         if any(marks <= keys for marks in row.marks):
             return row

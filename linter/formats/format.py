@@ -46,8 +46,8 @@ class Problem(NamedTuple):
 class Reading:
     """One file read by its format: the Job, the documents it came from, and what was odd about them.
 
-    `config` is the checked file; `references` are the files it names, by the key that names them
-    (`deepspeed` -> Document). `gpu_hint` is the number of GPUs the file itself implies, if any.
+    `config` is the checked file; `references` are the files it names, by the key that names them (`deepspeed` ->
+    Document). `program` is what reads the config, where a launcher says so.
     """
 
     format: str
@@ -56,6 +56,7 @@ class Reading:
     job: Job
     references: dict[str, Document] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    program: str = ""
 
 
 class Project(NamedTuple):
@@ -66,6 +67,7 @@ class Project(NamedTuple):
     the project root; it raises SourceError when the file is there but cannot be read, returns None when it is
     not there or lies outside the project root.
     `launcher` holds the options of the `accelerate launch`, `torchrun` or `deepspeed` that starts the config, as flags;
+    `program` is what reads it: "trl dpo", the path of a script, a module; "" where no launcher says.
     `versions` are those of packages that the launcher or the settings state; `asked` is the number of GPUs that the
     launcher asks for, which a server may use or not.
     """
@@ -77,6 +79,7 @@ class Project(NamedTuple):
     open: Callable[[str, str], Document | None]
     launcher: Document | None = None
     versions: dict[str, str] = {}  # noqa: RUF012  (never changed)
+    program: str = ""
     asked: int | None = None
 
 

@@ -15,6 +15,7 @@ from .flavours import Flavour, flavour_of
 from .format import Format, JobBuilder, Problem, Reading
 from .keys import key_problems, load
 from .peft_arguments import set_adapter, set_dtype, set_method, set_quantization
+from .releases import released
 from .training_arguments import (
     Run,
     set_attention,
@@ -29,6 +30,7 @@ from .training_arguments import (
 )
 from .training_sharding import set_sharding
 from .trl import set_lengths, set_objective, set_rl
+from .unfilled import settle
 from .usual_launch import UsualLaunch
 
 if TYPE_CHECKING:
@@ -79,15 +81,15 @@ def recognise(document: Document) -> bool:
 
 def read(document: Document, project: Project) -> Reading:
     """The Job of a training config, every memory field with its origin."""
-    flavour = flavour_of(document)
+    flavour = released(flavour_of(document, project.program), project.versions)
     builder = JobBuilder(document, flavour.upstream)
-    reading = Reading(NAME, flavour.upstream, document, builder.job)
+    reading = Reading(NAME, flavour.upstream, document, builder.job, program=project.program)
     launch = launch_of(reading, project, trl=flavour.name == "trl")
     run = Run(builder, Arguments(document.root), project, reading, flavour.defaults, launch)
     builder.derived("kind", "training", "a training config")
     set_versions(run, flavour.versions, f"what {flavour.title} runs on")
     set_model(run)
-    objective = set_objective(builder, run.arguments)
+    objective = set_objective(builder, run.arguments, project.program)
     set_batch(run)
     set_precision(run)
     set_dtype(run)
@@ -105,6 +107,7 @@ def read(document: Document, project: Project) -> Reading:
     set_evaluation(run)
     set_sharding(run, _launch(run, flavour))
     _force_reentrant(run, flavour)
+    settle(builder, run.arguments)
     reading.problems = _key_problems(document, flavour) + reading.problems
     return reading
 
@@ -188,9 +191,14 @@ def _set_packing(run: Run, flavour: Flavour) -> None:
         run.put("packing", given)
     elif flavour.name == "firefly" and run.builder.job.objective == "pretrain":
         run.builder.derived("packing", True, "Firefly packs its pretraining rows", "objective")
+    elif flavour.defaults.get("packing"):
+        run.builder.default("packing", True, f"{run.builder.upstream} fills its rows")
     else:
         run.builder.default("packing", False)
-    run.builder.default("padded", False, "rows are padded to the longest of a batch")
+    if flavour.defaults.get("padded"):
+        run.builder.default("padded", True, f"{run.builder.upstream} pads rows to their greatest length")
+    else:
+        run.builder.default("padded", False, "rows are padded to the longest of a batch")
 
 
 def _launch(run: Run, flavour: Flavour) -> AccelerateLaunch | UsualLaunch | None:

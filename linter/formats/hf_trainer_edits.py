@@ -34,7 +34,7 @@ class Words:
         self.job = reading.job
         self.root = reading.config.root
         self.changes = changes
-        self.flavour: Flavour = flavour_of(reading.config)
+        self.flavour: Flavour = flavour_of(reading.config, reading.program)
 
     def spelling(self, *names: str) -> str | None:
         """The first of several spellings that the file uses."""

@@ -27,6 +27,7 @@ from .training_arguments import (
     set_versions,
 )
 from .training_sharding import set_sharding
+from .unfilled import settle
 
 if TYPE_CHECKING:
     from ..finding import Edit
@@ -123,6 +124,7 @@ def _read_training(run: Run) -> None:
     set_sharding(run, run.launch)
     if is_megatron(run.arguments):
         set_megatron(run)
+    settle(builder, run.arguments)
 
 
 def _set_objective(run: Run) -> str:

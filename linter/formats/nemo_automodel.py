@@ -101,7 +101,7 @@ def _set_length(filling: Filling, values: Sections) -> None:
 
 def _set_evaluation(filling: Filling, values: Sections) -> None:
     """Validation runs over `validation_dataset*` with the training batch size."""
-    named = next((key for key in values.root.keys() if key.startswith("validation_dataset")), None)
+    named = next((key for key in list(values.root.keys()) if key.startswith("validation_dataset")), None)
     given = values.raw(named) if named else None
     builder = filling.builder
     if given is None or given.value is None:

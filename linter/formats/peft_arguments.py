@@ -75,7 +75,7 @@ def set_method(run: Run) -> None:
 
 def set_quantization(run: Run) -> None:
     """bitsandbytes: `load_in_4bit`, `load_in_8bit`, QLoRA switches."""
-    four = run.arguments.flag("load_in_4bit", "use_qlora")
+    four = run.arguments.flag("load_in_4bit", "use_qlora", "q_lora")
     eight = run.arguments.flag("load_in_8bit")
     mode = run.arguments.text("train_mode")
     if four and four.value:
@@ -166,8 +166,10 @@ def _set_adapter_dtypes(run: Run) -> None:
     casts = bool(run.defaults.get("kbit_adapter_dtype")) and quantization is not None
     if kbit == "8bit":
         casts = casts and four and bfloat16
-        kbit = not casts
     builder.default("adapter.prepare_kbit", bool(kbit) and quantization is not None)
+    if casts and kbit:
+        note = f"{builder.upstream} takes embeddings and head back to bfloat16 (peft_module_casting_to_bf16)"
+        builder.derived("adapter.prepared_head", "bfloat16", note, "weights.quantization.method")
     if casts:
         note = f"{builder.upstream} casts adapters over a quantised base to bfloat16"
         builder.derived("adapter.dtype", run.defaults["kbit_adapter_dtype"], note, "weights.quantization.method")

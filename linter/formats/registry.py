@@ -17,6 +17,10 @@ _TOP_KEYS: dict[str, frozenset[str]] = {
     "job": frozenset({"gpulint"}),
     "axolotl": frozenset({"base_model"}),
     "litgpt": frozenset({"train"}),
+    "torchtitan": frozenset({"model"}),
+    "megatron": frozenset({"MODEL_ARGS", "num_layers"}),
+    "nemo": frozenset({"model"}),
+    "gpt_neox": frozenset({"num_layers"}),
     "torchtune": frozenset({"model", "tokenizer", "checkpointer", "policy_model", "dataset"}),
     "llamafactory": frozenset(
         {"finetuning_type", "stage", "template", "infer_backend", "export_dir", "cutoff_len"}

@@ -47,11 +47,15 @@ def set_batch(run: Run) -> None:
     given = run.arguments.integer("per_device_train_batch_size", "per_gpu_train_batch_size", least=1)
     if given:
         run.put("micro_batch_size", given)
+    elif run.arguments.blank("per_device_train_batch_size", "per_gpu_train_batch_size"):
+        run.builder.assumed("micro_batch_size", None, "filled in when the job starts")
     else:
         run.builder.default("micro_batch_size", 8)
     steps = run.arguments.integer("gradient_accumulation_steps", least=1)
     if steps:
         run.put("gradient_accumulation_steps", steps)
+    elif run.arguments.blank("gradient_accumulation_steps"):
+        run.builder.assumed("gradient_accumulation_steps", 1, "filled in when the job starts; the default stands in")
     else:
         run.builder.default("gradient_accumulation_steps", 1)
 
@@ -192,8 +196,12 @@ def set_attention(run: Run) -> None:
 
 def set_versions(run: Run, versions: dict[str, str], note: str) -> None:
     """The package versions whose behaviour is assumed."""
-    for name, version in versions.items():
-        run.builder.default(f"versions.{name}", version, note)
+    stated = run.project.versions
+    for name, version in {**versions, **stated}.items():
+        if name in stated:
+            run.builder.derived(f"versions.{name}", version, "the version that the launcher or the settings state")
+        else:
+            run.builder.default(f"versions.{name}", version, note)
     run.builder.default("versions", run.builder.job.versions, note)
 
 

@@ -71,16 +71,17 @@ def auto_values(run: Run) -> AutoValues:
     """What the Trainer puts for "auto" (`trainer_config_process`)."""
     dtype, _ = mixed_precision(run)
     job = run.builder.job
+    steps = job.origins["gradient_accumulation_steps"]
     rate = run.arguments.number("learning_rate")
     decay = run.arguments.number("weight_decay")
     clip = run.arguments.number("max_grad_norm")
     return AutoValues(
         client=run.defaults.get("client", "transformers"),
         micro_batch_size=job.micro_batch_size,
-        gradient_accumulation_steps=job.gradient_accumulation_steps,
+        gradient_accumulation_steps=None if steps.kind == "assumed" else job.gradient_accumulation_steps,
         world_size=run.project.gpus,
-        bf16=dtype == "bfloat16",
-        fp16=dtype == "float16",
+        bf16=None if run.arguments.blank("bf16") else dtype == "bfloat16",
+        fp16=None if run.arguments.blank("fp16") else dtype == "float16",
         hidden_size=hidden_size(job.model, run.builder.document.path, run.project.root),
         learning_rate=rate.value if rate else None,
         weight_decay=decay.value if decay else None,

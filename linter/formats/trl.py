@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from .format import JobBuilder
 
 _NAMES = {
-    "sft": "sft", "pretrain": "pretrain", "pt": "pretrain", "cpt": "pretrain", "dpo": "dpo", "ipo": "dpo",
+    "sft": "sft", "pretrain": "pretrain", "pt": "pretrain", "cpt": "pretrain", "clm": "pretrain", "dpo": "dpo",
+    "ipo": "dpo",
     "kto": "kto", "orpo": "orpo", "cpo": "cpo", "simpo": "simpo", "ppo": "ppo", "grpo": "grpo", "rloo": "rloo",
     "reward": "reward", "rm": "reward", "rewardmodeling": "reward", "spin": "dpo",
 }  # fmt: skip
@@ -59,8 +60,11 @@ PREFERENCE = frozenset({"dpo", "kto", "orpo", "cpo", "simpo"})
 ONLINE = frozenset({"grpo", "rloo", "ppo"})
 
 
-def set_objective(builder: JobBuilder, arguments: Arguments) -> str:
-    """Fill `objective` and return it."""
+def set_objective(builder: JobBuilder, arguments: Arguments, program: str = "") -> str:
+    """Fill `objective` and return it. `trl dpo` decides; the name of another program comes after the file's keys."""
+    if program.startswith("trl ") and _plain(program[4:]) in _NAMES:
+        builder.derived("objective", _NAMES[_plain(program[4:])], f"started with {program}")
+        return _NAMES[_plain(program[4:])]
     named = next((g for key in _NAMING_KEYS if (g := arguments.text(key)) and _plain(g.value) in _NAMES), None)
     if named:
         return _put(builder, _NAMES[_plain(named.value)], named, "")
@@ -69,6 +73,10 @@ def set_objective(builder: JobBuilder, arguments: Arguments) -> str:
         if given is not None:
             objective = "rloo" if objective == "grpo" and "rloo_k" in arguments else objective
             return _put(builder, objective, given, f"{given.key} is a key of {objective.upper()}")
+    script = _path_objective(program) if program else None
+    if script is not None:
+        builder.derived("objective", script, f"started with {program}")
+        return script
     path = _path_objective(builder.document.path)
     loss = _loss(arguments)
     preference = arguments.raw(*_PREFERENCE_KEYS)

@@ -87,7 +87,12 @@ def read(document: Document, project: Project) -> Reading:
     set_batches(builder, arguments)
     set_extras(builder, arguments)
     stated = project.versions.get(NAME)
-    reading.problems = [item for item in _key_problems(document) if not (stated and _known_to(stated, item.key))]
+    for item in _key_problems(document):
+        if stated and item.kind == "deprecated-key":
+            if not _known_to(stated, item.key):
+                reading.problems.append(item._replace(values={**item.values, "upstream": f"vllm {stated}"}))
+        else:
+            reading.problems.append(item)
     return reading
 
 

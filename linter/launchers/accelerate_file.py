@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from ..formats.blanks import is_blank
@@ -22,7 +21,7 @@ def state_processes(resources: Resources, options: Node, file: Document, project
     An option that is only known at run time still wins over the file.
     """
     given = options.get("config_file") or options.get("config-file")
-    if given is None or not isinstance(given.value, str) or is_blank(given.value) or os.path.isabs(given.value):
+    if given is None or not isinstance(given.value, str) or is_blank(given.value):
         return
     try:
         document = project.open(given.value, file.path)

@@ -26,7 +26,7 @@ class Assembly:
         self.file = file
         self.variables = dict(variables or {})
         self.implied: dict[str, Origin] = {}
-        self._start = at.span.start
+        self._at = range(at.span.start, max(at.span.start + 1, at.span.end if at.is_scalar else 0))
         self._words = [self._added(text) for text in program.split()]
 
     def add(self, flag: str, value: object, note: str, kind: str = "default") -> None:
@@ -59,4 +59,5 @@ class Assembly:
         return Command(tuple(word for word in self._words if word.text), self.variables)
 
     def _added(self, text: str) -> Word:
-        return Word(text, (self._start,) * len(text))
+        """A word that stands for the whole of the node; what is longer than that ends at its last character."""
+        return Word(text, tuple(self._at[min(here, len(self._at) - 1)] for here in range(len(text))))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..source.document import SourceError
 from ..source.node import Entry, Node
-from ..source.places import Places
+from ..source.places import Places, places_of
 from ..source.read import parse
 from .script import of_scalar
 
@@ -31,7 +31,7 @@ def embedded(file: Document, node: Node) -> Document | None:
         return None
     if not inner.roots or not inner.root.is_mapping:
         return None
-    mover = _Mover(script.at, Places(file.text))
+    mover = _Mover(script.at, places_of(file.text))
     return file._replace(roots=[mover.moved(inner.root)], comments=[], duplicates=[], reread=None)
 
 

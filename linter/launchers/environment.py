@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..formats.coercion import as_boolean, as_integer
 from ..origin import Origin
-from ..source.places import Places
+from ..source.places import places_of
 from .script import place
 
 if TYPE_CHECKING:
@@ -82,5 +82,5 @@ def _number(variables: Mapping[str, Word], name: str) -> int | None:
 def _origin(word: Word, name: str, file: Document) -> Origin:
     if not word.at or word.at[0] < 0:
         return Origin("derived", f"{name} of the launcher's environment")
-    span = place(Places(file.text), word.at)
+    span = place(places_of(file.text), word.at)
     return Origin("file", "", file.path, name, span, span)

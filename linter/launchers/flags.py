@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..source.document import Document
 from ..source.node import Entry, Node, Span
-from ..source.places import Places
+from ..source.places import Places, places_of
 from .script import place
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def read_flags(words: Sequence[Word], file: Document, manner: Manner | None = No
     counts. A value that is not known stays as written (`$BATCH`), which formats take for a blank.
     """
     manner = manner or Manner()
-    places = Places(file.text)
+    places = places_of(file.text)
     root = _mapping(places, words)
     rest: list[Word] = []
     here = 0

@@ -6,12 +6,13 @@ import re
 from typing import TYPE_CHECKING
 
 from ..formats.coercion import as_integer
-from ..source.places import Places
+from ..source.places import places_of
 from .accelerate_file import state_processes
 from .environment import allocator, torchrun
 from .images import versions as versions_of
 from .launch import Launch, Resources, Started
-from .programs import begin
+from .own_launcher import with_launcher
+from .programs import begin, named
 from .quantities import size
 from .script import place
 from .shell import commands
@@ -58,12 +59,13 @@ def jobs_of_commands(
 ) -> Started:
     """The jobs that commands start; see `jobs_of`. `versions` of packages are those that the image states."""
     known = dict(versions or {})
-    places = Places(file.text)
+    places = places_of(file.text)
     launches: list[Launch] = []
     problems: list[Problem] = []
     unknown: list[Unwrapped] = []
     for command in listed:
-        for inner, program in unwrap(command, file):
+        for inner, unwrapped in unwrap(command, file):
+            program = with_launcher(unwrapped, file)
             known.update(_pinned(program))
             known.update(versions_of(program.image))
             begun = begin(program, file, project, inner.variables)
@@ -96,6 +98,7 @@ def jobs_of_commands(
                     dict(known),
                     decided=allocator(inner.variables, file),
                     file=begun.file,
+                    program=named(program),
                 )
             )
     return Started(launches, problems, "" if launches else why(unknown))

@@ -35,6 +35,8 @@ _FEW_GPUS = 1
 def read(item: Object, manifests: Manifests) -> Started:
     """What a workspace, or each workspace of a set, serves or tunes."""
     root: Node | None = item.root
+    if item.kind == "RAGEngine":
+        return Started([], [], "a RAG engine: its model is served by a workspace or elsewhere")
     if item.kind == "InferenceSet":
         template = item.root.find("spec.template")
         root = template.value if template is not None else None

@@ -32,7 +32,7 @@ def read_llm(item: Object, manifests: Manifests) -> Started:
         return Started([], [], "a part of services: an LLMInferenceService names the model")
     spec = item.root.get("spec")
     uri = spec.find("model.uri") if spec is not None else None
-    if spec is None or uri is None:
+    if spec is None or uri is None or not isinstance(uri.value.value, str):
         return Started([], [], "names no model")
     name = spec.find("model.name")
     model = stored(manifests.file, uri.value, name.value if name is not None else None)

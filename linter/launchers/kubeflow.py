@@ -1,4 +1,4 @@
-"""Kubeflow: PyTorchJob and MPIJob (training-operator 1.9), TrainJob and its runtimes (Trainer 2.3)."""
+"""Kubeflow: PyTorchJob, MPIJob and their kin (training-operator 1.9), TrainJob and its runtimes (Trainer 2.3)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 
 NAME = "kubeflow"
 
-_REPLICAS = {"PyTorchJob": "spec.pytorchReplicaSpecs", "MPIJob": "spec.mpiReplicaSpecs"}
-_LEADERS = ("Launcher", "Master", "Worker")
+_REPLICAS = {
+    "PyTorchJob": "spec.pytorchReplicaSpecs", "MPIJob": "spec.mpiReplicaSpecs", "TFJob": "spec.tfReplicaSpecs",
+    "JAXJob": "spec.jaxReplicaSpecs", "PaddleJob": "spec.paddleReplicaSpecs", "XGBoostJob": "spec.xgbReplicaSpecs",
+}  # fmt: skip
+_LEADERS = ("Launcher", "Master", "Chief", "Worker")
 _STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
 
 

@@ -69,6 +69,7 @@ class Launch(NamedTuple):
     versions   of packages, from an image's tag or a `pip install vllm==0.9.1`
     implied    flags that a controller adds and no file states: name with dashes -> where the value comes from
     decided    Job fields that the launch decides whatever the config says, such as `allocator.expandable_segments`
+    program    what runs: the command with its subcommand ("trl dpo"), the script or the module
     file       the config file that the command names; `config` is what it is with the flags laid over it
     """
 
@@ -83,6 +84,7 @@ class Launch(NamedTuple):
     implied: dict[str, Origin] = {}  # noqa: RUF012  (never changed)
     decided: dict[str, Decided] = {}  # noqa: RUF012  (never changed)
     file: Document | None = None
+    program: str = ""
 
 
 class Started(NamedTuple):

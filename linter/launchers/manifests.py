@@ -27,10 +27,11 @@ _CORE = {"": ("Pod",), "apps": ("Deployment", "StatefulSet", "ReplicaSet", "Daem
 _KINDS: dict[str, dict[str, tuple[str, ...]]] = {
     "kubernetes": _CORE,
     "kubeflow": {
-        "kubeflow.org": ("PyTorchJob", "MPIJob"),
+        "kubeflow.org": ("PyTorchJob", "MPIJob", "TFJob", "JAXJob", "PaddleJob", "XGBoostJob"),
         "trainer.kubeflow.org": ("TrainJob", "TrainingRuntime", "ClusterTrainingRuntime"),
     },
     "jobset": {"jobset.x-k8s.io": ("JobSet",)},
+    "volcano": {"batch.volcano.sh": ("Job",)},
     "leaderworkerset": {"leaderworkerset.x-k8s.io": ("LeaderWorkerSet",)},
     "kuberay": {"ray.io": ("RayJob", "RayCluster", "RayService")},
     "kserve": {
@@ -41,7 +42,7 @@ _KINDS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "ome": {"ome.io": ("InferenceService", "ServingRuntime", "ClusterServingRuntime", "BaseModel", "ClusterBaseModel")},
     "kubeai": {"kubeai.org": ("Model",)},
-    "kaito": {"kaito.sh": ("Workspace", "InferenceSet")},
+    "kaito": {"kaito.sh": ("Workspace", "InferenceSet", "RAGEngine")},
     "llmaz": {
         "llmaz.io": ("OpenModel",),
         "inference.llmaz.io": ("Playground", "Service", "BackendRuntime"),
@@ -127,6 +128,8 @@ def recogniser(module: str) -> Callable[[Document], bool]:
 
 def launches(document: Document, project: Project) -> Started:
     """The jobs of every object; a custom resource says why there are none before a plain workload does."""
+    from .jobs import MAX_JOBS
+
     manifests = Manifests(document, project, tuple(objects(document)))
     found: list[Launch] = []
     problems: list[Problem] = []
@@ -138,7 +141,9 @@ def launches(document: Document, project: Project) -> Started:
         started: Started = import_module(f".{module}", __package__).read(item, manifests)
         found += started.launches
         problems += started.problems
+        if len(found) >= MAX_JOBS:
+            break
         if started.reason:
             reasons.setdefault(module == "kubernetes", started.reason)
     reason = reasons.get(False) or reasons.get(True) or "starts nothing"
-    return Started(found, problems, "" if found else reason)
+    return Started(found[:MAX_JOBS], problems, "" if found else reason)

@@ -18,7 +18,7 @@ from .images import versions
 from .jobs import jobs_of_commands
 from .launch import Launcher, Resources, Started
 from .manifests import launches, recogniser
-from .pod import container_of, listed, read_resources
+from .pod import container_of, listed, read_node, read_resources
 from .shell import Word
 from .tables import table
 
@@ -120,6 +120,7 @@ def _servers(spec: Node | None, column: int, model: _Model | None, part: str, ma
             continue
         resources = Resources()
         read_resources(pod, runner, manifests.file, resources)
+        read_node(section, manifests.file, resources)
         size = section.find("worker.size")
         workers = as_integer(size.value.value) if size is not None else 1 if section.get("worker") is not None else 0
         resources.nodes = 1 + workers if workers else None

@@ -12,7 +12,7 @@ from .mounts import mounted
 from .quantities import size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ..formats.format import Project
     from ..hardware.catalogue import Instance
@@ -30,9 +30,12 @@ KIND_LABELS = (
     "eks.amazonaws.com/instance-gpu-name",
     "accelerator",
     "node.kubernetes.io/accelerator",
+    "amd.com/gpu.product-name",
+    "beta.amd.com/gpu.product-name",
 )
-"""Node labels that name the kind of GPU. Sources: NVIDIA GPU feature discovery, GKE, CoreWeave, Karpenter, EKS docs."""
+"""Node labels that name the GPU. Sources: feature discovery of NVIDIA and AMD, GKE, CoreWeave, Karpenter, EKS."""
 
+_CARD_MEMORY = "karpenter.k8s.aws/instance-gpu-memory"
 _PARTITION = "cloud.google.com/gke-gpu-partition-size"
 _MIG = "nvidia.com/mig-"
 INSTANCE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
@@ -121,7 +124,7 @@ def read_asked(section: Node | None, file: Document, resources: Resources) -> No
 
 def read_node(spec: Node, file: Document, resources: Resources) -> None:
     """Fill in the kind of GPU from the labels of the node that a pod wants."""
-    read_labels(_labels(spec), file, resources)
+    read_labels(list(_labels(spec)), file, resources)
 
 
 def _asked(entry: Entry, file: Document, resources: Resources) -> None:
@@ -153,10 +156,12 @@ def labels_of(terms: Node | None) -> Iterator[Entry]:
                 yield _entry(key, values.items()[0])
 
 
-def read_labels(labels: Iterable[Entry], file: Document, resources: Resources) -> None:
+def read_labels(labels: Sequence[Entry], file: Document, resources: Resources) -> None:
     """The kind of GPU that node labels name."""
     for entry in labels:
         _label(entry, file, resources)
+    for entry in labels:
+        _size(entry, file, resources)
 
 
 def _entry(key: Node, value: Node) -> Entry:
@@ -172,8 +177,6 @@ def _label(entry: Entry, file: Document, resources: Resources) -> None:
         return
     partition = resources.gpu is not None and resources.gpu.startswith("mig-")
     if resources.gpu is not None and not partition:
-        if name == _PARTITION:
-            resources.state("gpu", f"{resources.gpu}-mig-{value}", file.path, name, entry.value.span)
         return
     kind, note = "", ""
     if name in KIND_LABELS:
@@ -184,6 +187,17 @@ def _label(entry: Entry, file: Document, resources: Resources) -> None:
     if kind:
         kind = f"{kind}-{resources.gpu}" if partition else kind
         resources.state("gpu", kind, file.path, name, entry.value.span, note)
+
+
+def _size(entry: Entry, file: Document, resources: Resources) -> None:
+    """Karpenter tells cards of one name apart by their memory in MiB; GKE names a partition beside the card."""
+    if str(entry.key.value) == _PARTITION and resources.gpu is not None and "-mig-" not in resources.gpu:
+        kind = f"{resources.gpu}-mig-{entry.value.value}"
+        resources.state("gpu", kind, file.path, _PARTITION, entry.value.span)
+    number = as_integer(entry.value.value) if str(entry.key.value) == _CARD_MEMORY else None
+    if number and resources.gpu is not None and resources.gpu.isalnum():
+        kind = f"{resources.gpu}-{round(number / 1024)}gb"
+        resources.state("gpu", kind, file.path, _CARD_MEMORY, entry.value.span)
 
 
 def machine_of(name: str) -> Instance | None:

@@ -97,7 +97,7 @@ def _read_resources(document: Document, model: Node, resources: Resources) -> No
         if found is not None:
             number = size(found.value.value, binary=False)
             resources.state(name, number, document.path, str(found.key.value), found.value.span)
-    read_labels(labels_of(model.get("nodeSelectorTerms")), document, resources)
+    read_labels(list(labels_of(model.get("nodeSelectorTerms"))), document, resources)
     head = model.find("raySpec.headNode.requestGPU")
     enabled = model.find("raySpec.enabled")
     if head is not None and (enabled is None or enabled.value.value is not False):

@@ -103,10 +103,10 @@ def _with_variables(format_: str, flags: Document, variables: Mapping[str, Word]
     """The flags over the options that variables set; the keys of those belong to no file, so nothing edits them."""
     from ..formats.keys import load
     from ..source.node import Entry, Node
-    from ..source.places import Places
+    from ..source.places import places_of
     from .flags import scalar
 
-    places = Places(flags.text)
+    places = places_of(flags.text)
     set_: list[Entry] = []
     for option, schema in load(format_)["properties"].items():
         word = variables.get(str(schema.get("x-variable", "")))
@@ -133,6 +133,13 @@ def known(program: Unwrapped) -> tuple[Program, tuple[Word, ...]] | None:
             elif called == first and [word.text for word in program.words[:size]] == more:
                 return row, program.words[size:]
     return None
+
+
+def named(program: Unwrapped) -> str:
+    """What a program is called: a command with its subcommand, the path of a script, or a module."""
+    if program.module or program.head.endswith(".py"):
+        return program.name.text
+    return " ".join((program.head, *(word.text for word in program.words[:1] if not word.text.startswith("-"))))
 
 
 def _with_options(row: Program) -> Manner:
@@ -165,7 +172,7 @@ def _plain(key: str) -> str:
 def _reference(row: Program, flags: Document, rest: list[Word]) -> tuple[str, object] | None:
     """The config file that the command names, and the node or word that does."""
     for name in row.config:
-        entry = flags.root.entry(name) or flags.root.entry(name.replace("_", "-"))
+        entry = flags.root.find(name) or flags.root.find(name.replace("_", "-"))
         if entry is not None and isinstance(entry.value.value, str):
             return entry.value.value, entry.value.span
     if rest and (row.file or rest[0].text.lower().endswith(CONFIG_SUFFIXES)):
@@ -177,11 +184,11 @@ def _with_file(
     format_: str, reference: tuple[str, object], flags: Document, file: Document, project: Project
 ) -> Begun | None:
     from ..source.node import Span
-    from ..source.places import Places
+    from ..source.places import places_of
     from .script import place
 
     path, where = reference
-    span = where if isinstance(where, Span) else place(Places(file.text), where.at)  # type: ignore[attr-defined]
+    span = where if isinstance(where, Span) else place(places_of(file.text), where.at)  # type: ignore[attr-defined]
     if _PLACEHOLDER.search(path):
         return None
     reason = "not found"
@@ -189,13 +196,18 @@ def _with_file(
         document = project.open(path, file.path)
     except SourceError as error:
         document, reason = None, str(error)
-    if document is None and os.path.isabs(path):
+    if document is None and (os.path.isabs(path) or _shipped(path, format_)):
         return None
     if document is None:
         values = {"reference": path, "path": path, "reason": reason, "assumption": "nothing"}
         problem = Problem("unresolved-reference", "config", span, values, file.path)
         return Begun(format_, flags, None, (problem,))
     return Begun(format_, overlaid(document, flags), document)
+
+
+def _shipped(path: str, format_: str) -> bool:
+    """Whether it is the name of a config that the program brings along: `tune run ... --config llama3_2/1B_full`."""
+    return format_ == "torchtune" and not path.lower().endswith(CONFIG_SUFFIXES)
 
 
 def _unknown(program: Unwrapped, file: Document, project: Project) -> Begun | None:
@@ -220,7 +232,7 @@ def _unknown(program: Unwrapped, file: Document, project: Project) -> Begun | No
         form = recognise(document) if document is not None else None
         if form is not None and form.name not in ("accelerate", "deepspeed"):
             return _with_file(form.name, (text, where), flags.document, file, project)
-    for name in ("hf_trainer",):
+    for name in ("megatron", "hf_trainer"):
         if find(name).recognise(flags.document):
             return Begun(name, flags.document)
     return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
-from .manifests import GROUPS, group_of
+from .manifests import GROUPS, objects
 
 if TYPE_CHECKING:
     from ..source.document import Document
@@ -17,17 +17,19 @@ if TYPE_CHECKING:
 
 
 class _Sign(NamedTuple):
-    """What a file of the kind shows: its syntax, one of the keys, an API group of one of its Kubernetes objects."""
+    """What a file of the kind shows: one of its syntaxes, one of the keys, an API group of its Kubernetes objects."""
 
-    syntax: str = "yaml"
+    syntax: tuple[str, ...] = ("yaml",)
     keys: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
 
 
+_MANIFEST = ("yaml", "json")
+
 _KINDS: dict[str, _Sign] = {
-    "shell_script": _Sign("shell"),
-    **{name: _Sign(groups=groups) for name, groups in GROUPS.items() if name != "kubernetes"},
-    "kubernetes": _Sign(keys=frozenset({"apiVersion"})),
+    "shell_script": _Sign(("shell",)),
+    **{name: _Sign(_MANIFEST, groups=groups) for name, groups in GROUPS.items() if name != "kubernetes"},
+    "kubernetes": _Sign(_MANIFEST, keys=frozenset({"apiVersion"})),
     "compose": _Sign(keys=frozenset({"services"})),
     "skypilot": _Sign(keys=frozenset({"resources", "run"})),
     "vllm_recipe": _Sign(keys=frozenset({"variants", "deploy_type"})),
@@ -39,7 +41,7 @@ _KINDS: dict[str, _Sign] = {
     "dstack": _Sign(keys=frozenset({"type"})),
     "beaker": _Sign(keys=frozenset({"tasks"})),
     "gpu_recipe": _Sign(keys=frozenset({"workload", "dynamo"})),
-    "model_files": _Sign("json"),
+    "model_files": _Sign(("json",)),
 }
 
 LAUNCHER_NAMES: tuple[str, ...] = tuple(_KINDS)
@@ -56,9 +58,9 @@ def find(name: str) -> Launcher:
 def recognise(document: Document) -> Launcher | None:
     """The kind that `document` is of, judged by any of its roots; None for a file that starts nothing known."""
     present = {str(entry.key.value) for root in document.roots for entry in root.entries()}
-    groups = {group_of(root)[0] for root in document.roots}
+    groups = {item.group for item in objects(document)} if "apiVersion" in present else frozenset()
     for name, sign in _KINDS.items():
-        if document.syntax != sign.syntax or (sign.keys and sign.keys.isdisjoint(present)):
+        if document.syntax not in sign.syntax or (sign.keys and sign.keys.isdisjoint(present)):
             continue
         if not sign.groups or not sign.groups.isdisjoint(groups):
             launcher = find(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..source.places import Places
+from ..source.places import places_of
 from .quantities import size
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def read(document: Document, resources: Resources) -> dict[str, str]:
     `--gres=gpu:h100:8`, `--gpus-per-node=h100:8`, `--gpus=16`, `--gpus-per-task` with `--ntasks-per-node`, `--nodes`
     (the least of a range), `--mem`, and the kind from `--constraint` or `--partition` where no other option says it.
     """
-    places = Places(document.text)
+    places = places_of(document.text)
     found: dict[str, tuple[str, Span]] = {}
     for line in _LINE.finditer(document.text):
         for option in _OPTION.finditer(document.text, line.start(1), line.end(1)):

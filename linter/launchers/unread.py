@@ -21,6 +21,7 @@ _ENGINES = {
 
 _TOOLS = frozenset({"venv", "pip", "ensurepip", "http.server", "json.tool", "virtualenv"})
 _JOINS = frozenset({"ray", "sshd", "dynamo"})
+_PARALLEL = frozenset({"mpirun", "srun"})
 NOTHING = "starts no program that gpulint knows"
 
 
@@ -36,10 +37,18 @@ def reason(programs: Iterable[Unwrapped]) -> str:
         joins = joins or program.head in _JOINS
         if program.head in _TOOLS:
             continue
-        if program.launchers or program.module or program.head.endswith(".py"):
+        if program.launchers or program.module or program.head.endswith(".py") or _parallel(program):
             scripts.append(program)
     if scripts:
         last = next((program for program in reversed(scripts) if program.launchers), scripts[-1])
         shown = last.name.text if len(last.name.text) <= 60 else last.head[:60]
         return f"starts {shown}, which gpulint does not know"
     return "only joins the processes of another pod" if joins else NOTHING
+
+
+def _parallel(program: Unwrapped) -> bool:
+    """Whether it is started once for each process; what such a command prints or looks up is no job."""
+    return any(name in _PARALLEL for name, _ in program.options) and program.head not in _LOOKS
+
+
+_LOOKS = frozenset({"hostname", "nvidia-smi", "echo", "env", "true", "bash", "sh", "sleep", "printenv", "python", "ls"})

@@ -31,6 +31,7 @@ class Wrapper(NamedTuple):
     skip: int = 0
     processes: bool = False
     image: bool = False
+    pairs: frozenset[str] = frozenset()
 
 
 class Unwrapped(NamedTuple):
@@ -92,6 +93,15 @@ def _unwrap(command: Command, file: Document, depth: int) -> list[tuple[Command,
         document = read_flags(own, file, manner).document
         (launchers if wrapper.processes else options).append((wrapper.heads[0][0], document))
     return []
+
+
+def manner_of(head: str) -> Manner:
+    """How the options of a wrapper are read. Raises KeyError for one that is in no row."""
+    words = tuple(head.split(" "))
+    for wrapper in _wrappers():
+        if words in wrapper.heads:
+            return Manner(switches=wrapper.switches.__contains__)
+    raise KeyError(head)
 
 
 def _is_python(name: str) -> bool:
@@ -158,6 +168,8 @@ def _options(words: tuple[Word, ...], wrapper: Wrapper) -> tuple[list[Word], tup
         if "=" not in text and flag not in wrapper.switches and here < len(words):
             own.append(words[here])
             here += 1
+            if flag in wrapper.pairs and here < len(words):
+                here += 1
     return own, words[here : here + wrapper.skip], words[here + wrapper.skip :], module
 
 
@@ -188,6 +200,7 @@ def _wrappers() -> tuple[Wrapper, ...]:
             row.get("skip", 0),
             row.get("processes", False),
             row.get("image", False),
+            frozenset(row.get("pairs", ())),
         )
         for row in rows
     )

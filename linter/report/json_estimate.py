@@ -47,7 +47,14 @@ def as_object(file: str, estimate: Estimate, *, explain: bool = False) -> dict[s
         "verdict": estimate.verdict,
         "refusal": estimate.refusal,
         "assumptions": [
-            {"field": item.field, "value": item.value, "origin": item.origin} for item in estimate.assumptions
+            {
+                "field": item.field,
+                "value": item.value,
+                "origin": item.origin,
+                **({"low": item.low} if item.low else {}),
+                **({"high": item.high} if item.high else {}),
+            }
+            for item in estimate.assumptions
         ],
         **({"terms": [_term(term) for term in estimate.terms]} if explain else {}),
     }

@@ -12,7 +12,7 @@ from .style import Style
 from .text import phase_text
 
 if TYPE_CHECKING:
-    from ..estimator.estimate import Estimate, Term
+    from ..estimator.estimate import Assumption, Estimate, Term
 
 BAR = 40
 """Characters of the longest bar."""
@@ -43,7 +43,7 @@ def render(file: str, estimate: Estimate, *, colour: bool = False, explain: bool
         lines += ["", "assumed or defaulted"]
         width = max(len(item.field) for item in estimate.assumptions)
         lines.extend(
-            f"  {printable(item.field):<{width}}  {printable(item.value)}  {style.dim(printable(f'({item.origin})'))}"
+            f"  {printable(item.field):<{width}}  {printable(item.value)}  {style.dim(printable(f'({_origin(item)})'))}"
             for item in estimate.assumptions
         )
     if explain:
@@ -74,6 +74,11 @@ def _bars(estimate: Estimate, style: Style) -> list[str]:
         bar = "█" * max(1, round(BAR * size / largest)) if size >= largest / (2 * BAR) else "▏"
         lines.append(f"  {name.replace('_', ' '):<{width}}  {bytes_text(size):>10}  {style.note(bar)}")
     return lines
+
+
+def _origin(item: Assumption) -> str:
+    sizes = [f"{bytes_text(size)} {word}" for size, word in ((item.low, "less"), (item.high, "more")) if size]
+    return f"{item.origin}; may need {' or '.join(sizes)}" if sizes else item.origin
 
 
 def _totals(estimate: Estimate, style: Style) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from functools import lru_cache
 
 from .node import Span
 
@@ -43,3 +44,9 @@ class Places:
 def lines(text: str) -> list[str]:
     """The lines of a text without their breaks, numbered as spans number them (`lines(text)[span.line - 1]`)."""
     return _LINE_BREAK.split(text.removeprefix(BOM))
+
+
+@lru_cache(maxsize=4)
+def places_of(text: str) -> Places:
+    """The lines of a text that is asked for again and again: a launcher's, once for each command in it."""
+    return Places(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.accuracy import figures, fms_rows, listing, litgpt_rows, recipe_rows, record, scores, sources
-from benchmarks.accuracy.case import GIB, Case, Inexpressible, gpu_of, versions
+from benchmarks.accuracy.case import GIB, Case, gpu_of, versions
 from benchmarks.accuracy.scores import Score, Verdicts
 from gpulint.job import Inference, Job
 
@@ -132,7 +132,7 @@ def test_details_name_what_a_row_consists_of():
 def test_litgpt_head_is_never_tied():
     assert litgpt_rows.model_of("google/gemma-2b")["tie_word_embeddings"] is False
     assert litgpt_rows.model_of("microsoft/phi-1_5")["hidden_act"] == "gelu_pytorch_tanh"
-    with pytest.raises(Inexpressible):
+    with pytest.raises(ValueError, match=r"bnb\.nf5"):
         litgpt_rows.quantization_of("bnb.nf5")
 
 

@@ -110,7 +110,32 @@ def test_backward_also_prefetches_and_holds_whole_gradients(llama_8b):
 def test_the_root_has_the_embedding_s_gradient_last(llama_8b):
     plan = layout(job(), llama_8b)
     before, after = (at("backward", None, llama_8b.parameters - cut) for cut in (128256 * 4096, 0))
-    assert plan.buffer_bytes(after) - plan.buffer_bytes(before) == 2 * 128256 * 4096
+    flat = 2 * ROOT
+    assert plan.buffer_bytes(after) - plan.buffer_bytes(before) == 2 * 128256 * 4096 + flat
+
+
+def test_the_root_s_gradients_are_copied_for_its_reduction(llama_8b):
+    """Version 1 joins them to the gradient of the flat parameter, version 2 copies them in the reduce dtype."""
+    for version, reduced in ((1, 2), (2, 2), (2, 4)):
+        given = job(version=version)
+        given.parallelism.fsdp.mixed_precision.reduce_dtype = {2: "bfloat16", 4: "float32"}[reduced]
+        plan = layout(given, llama_8b)
+        end = at("backward", None, llama_8b.parameters)
+        assert plan.ending(end)
+        assert not plan.ending(at("backward", 0, llama_8b.parameters - 1))
+        last = plan.buffer_bytes(at("backward", None, llama_8b.parameters - 1))
+        assert plan.buffer_bytes(end) - last == pytest.approx(reduced * ROOT, abs=4)
+
+
+def test_later_micro_steps_hold_whole_gradients_from_the_first_layer_on(llama_8b):
+    given = job()
+    given.gradient_accumulation_steps, given.longest_first = 4, True
+    plan = layout(given, llama_8b)
+    (instant,) = plan.later()
+    assert (instant.layer, instant.activations) == (31, 0)
+    assert plan.gradient_bytes(instant.gradient_elements) == plan.deferred
+    given.longest_first = False
+    assert not layout(given, llama_8b).later()
 
 
 def test_embedding_and_head_as_units_of_their_own(llama_8b):
@@ -220,7 +245,10 @@ def test_more_ranks_never_keep_more(tiny, ranks, version, wrap, name):
 
 
 def test_frozen_layers_under_reentrant_checkpointing_keep_their_inputs(llama_8b):
-    """Version 1 hangs its reshard on the layers' inputs, which keeps them and their gradients: 2 x 2 T h a layer."""
+    """Version 1 hangs its reshard on the layers' inputs, which keeps them and their gradients: 2 x 2 T h a layer.
+
+    The gradient of the last of them is what the layer in flight was handed.
+    """
     plan = job(sync_each_batch=False)
     plan.method, plan.adapter = "lora", Adapter(r=16, targets=["q_proj", "v_proj"])
     plan.micro_batch_size, plan.sequence_length, plan.activation_checkpointing = 2, 4096, "full"
@@ -228,7 +256,7 @@ def test_frozen_layers_under_reentrant_checkpointing_keep_their_inputs(llama_8b)
     lean, plan.reentrant = layout(plan, llama_8b), True
     kept = layout(plan, llama_8b)
     each = 2 * 2 * 2 * 4096 * 4096
-    assert kept.activation_bytes(at("backward", 0)) - lean.activation_bytes(at("backward", 0)) == 31 * each
+    assert kept.activation_bytes(at("backward", 0)) - lean.activation_bytes(at("backward", 0)) == 31 * each - each // 2
     assert kept.activation_bytes(at("backward", 31)) == lean.activation_bytes(at("backward", 31))
     plan.reentrant, plan.versions = None, {"transformers": "4.48.1"}
     assert layout(plan, llama_8b).kept == each

@@ -60,6 +60,21 @@ def test_every_kind_of_parallelism_is_a_communicator():
     assert process_overhead(None, plan).high > process_overhead(None, job(hardware={"gpus": 8})).high
 
 
+def test_further_communicators_are_smaller_since_nccl_connects_lazily():
+    def further(versions):
+        one, two = (job(hardware={"gpus": 8}, parallelism=plan, versions=versions) for plan in ({}, {"tensor": 2}))
+        return process_overhead(None, two).high - process_overhead(None, one).high
+
+    assert further({"torch": "2.7.0"}) == further({}) < further({"torch": "2.6.0"})
+
+
+def test_all_to_all_connects_every_pair():
+    dense, sparse = (job(hardware={"gpus": 8}, parallelism={"tensor": 2, "expert": expert}) for expert in (1, 4))
+    more = process_overhead(None, sparse).high - process_overhead(None, dense).high
+    assert more > 2 * 2**30
+    assert process_overhead(None, sparse).total == process_overhead(None, dense).total
+
+
 def test_old_torch_loads_every_kernel():
     a100 = find("a100-80gb")
     old = process_overhead(a100, job(versions={"torch": "1.10.2+cu113"}))

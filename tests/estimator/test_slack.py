@@ -47,7 +47,7 @@ def test_what_loading_freed_is_used_again():
 
 def test_a_small_card_makes_torch_give_free_segments_back():
     found = Trace([0, ~0, 1, ~1], [60 * MIB, 80 * MIB], frozenset(), 0)
-    held = Held(140 * MIB, 80 * MIB, 150 * MIB, 10 * MIB, found, NOTHING)
+    held = Held(140 * MIB, 80 * MIB, 150 * MIB, 220 * MIB, 10 * MIB, found, NOTHING)
     assert held.within(200 * MIB) == 140 * MIB
     assert held.within(100 * MIB) == 80 * MIB
     assert held.within(79 * MIB) is None

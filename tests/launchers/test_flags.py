@@ -70,3 +70,19 @@ def test_flags_win_over_the_file_they_are_laid_over():
     assert base.root.plain() == {"a": 1, "b": {"c": 2, "d": 3}}
     assert merged.path == "config.yaml"
     assert merged.root.entry("a").value.path == "run.sh"
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("--max-num-batched-token", "max-num-batched-tokens"),
+        ("--max_num_batched", "max_num_batched_tokens"),
+        ("--max-num", "max-num"),
+        ("--max-num-seqs", "max-num-seqs"),
+        ("--other", "other"),
+        ("-max-num-seq", "max-num-seq"),
+    ],
+)
+def test_the_beginning_of_one_option_stands_for_it(written, expected):
+    manner = Manner(options=frozenset({"max_num_batched_tokens", "max_num_seqs", "max_model_len"}))
+    assert flags(f"p {written} 4", manner).document.root.plain() == {expected: 4}

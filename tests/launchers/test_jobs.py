@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from gpulint.check import check
+from gpulint.launchers.script import Script
+from gpulint.launchers.shell import commands
+from gpulint.launchers.wrappers import unwrap
 from gpulint.reading import open_jobs, recognise_file
 from gpulint.settings import Settings
+from gpulint.source.document import Document
 
 AXOLOTL = "base_model: meta-llama/Llama-3.1-8B\ndatasets: []\nmicro_batch_size: 1\nsequence_len: 2048\n"
 
@@ -104,3 +108,33 @@ def test_a_finding_in_a_flag_stands_in_the_script(tmp_path):
     (finding,) = check([str(script)]).findings
     assert finding.location.path.endswith("run.sh")
     assert finding.location.span.line == 2
+
+
+def test_an_option_of_mpirun_may_have_two_values():
+    line = "mpirun -np 4 --mca btl tcp,self -x A=b python train.py --model_name_or_path org/m --output_dir out"
+    (command,) = commands(Script(line, range(len(line))))
+    ((_, program),) = unwrap(command, Document("run.sh", "shell", line, [], [], []))
+    assert program.head == "train.py"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("cd /x\npip install y", "starts no program that gpulint knows"),
+        ("mpirun -np 2 --mca a b ./xhpl", "starts ./xhpl, which gpulint does not know"),
+        (
+            "python prepare.py; torchrun train.py --lr 1; python after.py",
+            "starts train.py, which gpulint does not know",
+        ),
+        ("ray start --address=a:6379 --block", "only joins the processes of another pod"),
+        ("axolotl train /mnt/config.yaml", "starts axolotl with a config that is not in the project"),
+        ("tune run full_finetune --config llama3_2/1B_full", "starts tune with a config that is not in the project"),
+        ("ollama serve", "starts Ollama, whose flags are not read"),
+        ("python -m venv x && python -m http.server", "starts no program that gpulint knows"),
+    ],
+)
+def test_a_script_without_a_job_says_what_it_starts(text, reason, tmp_path):
+    path = tmp_path / "run.sh"
+    path.write_text(f"#!/bin/bash\n{text}\n")
+    found = open_jobs(recognise_file(str(path)), Settings(root=str(tmp_path)))
+    assert (found.opened, found.reason) == ([], reason)

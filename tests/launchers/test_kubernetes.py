@@ -105,3 +105,34 @@ def test_a_pod_without_a_job_says_why(jobs, container, reason):
     text = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {{containers: [{container}]}}\n"
     found = jobs(text)
     assert (found.kind, found.opened, found.reason) == ("kubernetes", [], reason)
+
+
+@pytest.mark.parametrize(
+    ("tag", "refused_by"), [("v0.8.5", None), ("v0.12.0", "vllm 0.12.0"), ("latest", "vllm 0.33.0")]
+)
+def test_the_image_decides_which_options_are_known(jobs, tag, refused_by):
+    text = SERVER.replace("v0.9.1", tag).replace(
+        '"--max-model-len", "8192"', '"--swap-space", "4", "--max-model-len=auto"'
+    )
+    (opened,) = jobs(text).opened
+    upstream = [item.values["upstream"] for item in opened.reading.problems if item.kind == "deprecated-key"]
+    assert upstream == ([refused_by] if refused_by else [])
+    assert opened.reading.job.inference.max_model_len == -1
+
+
+@pytest.mark.parametrize(
+    ("image", "stated"),
+    [
+        ("vllm/vllm-openai:v0.9.1", "0.9.1"),
+        ("registry.local:5000/mirror/vllm-openai:v0.10.0-cu128@sha256:00", "0.10.0"),
+        ("nvcr.io/nvidia/vllm:26.02-py3", "0.33.0"),
+        ("lmcache/vllm-openai:v0.3.1", "0.33.0"),
+        ("vllm/vllm-openai", "0.33.0"),
+    ],
+)
+def test_only_the_tags_of_vllm_are_its_versions(jobs, image, stated):
+    text = SERVER.replace("vllm/vllm-openai:v0.9.1", image).replace(
+        "args: [", "command: [vllm, serve]\n          args: ["
+    )
+    (opened,) = jobs(text).opened
+    assert opened.reading.job.versions["vllm"] == stated

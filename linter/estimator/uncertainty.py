@@ -1,0 +1,91 @@
+"""Facts of a run that its config leaves open, and the bytes by which each moves the interval.
+
+The interval low..high of a job whose facts are all known comes from the replay and the process's overhead (slack.py,
+runtime.py). What is here is added to it, a derivation for each fact; no published figure is in any of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from .allocator import segments
+from .estimate import Assumption
+from .optimizer import specification
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ..hardware.gpu import Gpu
+    from ..job import Job
+    from .estimate import PerGpu, Phase, Verdict
+    from .slack import Held
+
+UNREPLAYED = ("cut_cross_entropy", "unsloth_cross_entropy")
+"""Losses in Triton kernels of which the memory oracle has no run, so that slack.DEVIATION says nothing of them."""
+
+
+def unstated(job: Job, optimizer: int) -> list[Assumption]:
+    """What decides whether the job fits: an optimizer that nobody knows keeps `optimizer` bytes, none, or twice them.
+
+    From plain SGD's no state, over the two that are counted, to four (Adam's two with a master copy and its average).
+    """
+    if job.kind != "training" or specification(job.optimizer.name).known or not optimizer:
+        return []
+    note = "unknown optimizer, taken to keep two states in the parameter's dtype as AdamW does"
+    return [Assumption("optimizer.name", job.optimizer.name, note, optimizer, optimizer)]
+
+
+def at_run_time(job: Job, phases: Sequence[Phase], held: Held) -> list[Assumption]:
+    """What does not decide whether the longest batch that the config admits fits, but what a run of it shows.
+
+    data      batches that are neither packed nor padded to a length are as long as their longest sample. Whatever
+              the data, a run holds what it does between batches: low is the largest instant outside of them.
+    kernels   where hand-written kernels take the place of code that was replayed, what comes and goes may each have a
+              free twin (slack.packed).
+    """
+    return [*_data(job, phases), *_kernels(job, held)]
+
+
+def varies(job: Job) -> bool:
+    """Whether the length of a batch is up to the data, as in the trainers of Transformers and TRL."""
+    steady = job.packing or job.padded or job.longest_first or job.framework is not None
+    return job.kind == "training" and not steady and bool(job.sequence_length)
+
+
+def _data(job: Job, phases: Sequence[Phase]) -> list[Assumption]:
+    if not varies(job):
+        return []
+    between = max((phase.allocated for phase in phases if phase.name not in BATCH), default=0)
+    less = segments(max(phase.allocated for phase in phases)) - segments(between)
+    if less <= 0:
+        return []
+    note = "batches are padded to their longest sample: the estimate is for one that is as long as the limit"
+    return [Assumption("sequence_length", f"up to {job.sequence_length}", note, less, 0)]
+
+
+BATCH = ("forward", "loss", "backward", "evaluation", "generation", "rollout")
+"""The phases whose size depends on the batch."""
+
+
+def _kernels(job: Job, held: Held) -> list[Assumption]:
+    if job.loss.kernel not in UNREPLAYED:
+        return []
+    more = held.twins - held.high
+    if more <= 0:
+        return []
+    note = "the order in which its kernels ask for memory is not replayed: freed blocks may be too scattered to serve"
+    return [Assumption("loss.kernel", job.loss.kernel, note, 0, more)]
+
+
+def widened(tiers: PerGpu, found: Iterable[Assumption]) -> PerGpu:
+    """The tiers with every fact's bytes off `low` and on `high`, which still hold `process` between them."""
+    low, high = tiers.low, tiers.high
+    for item in found:
+        low, high = low - item.low, high + item.high
+    return replace(tiers, low=min(tiers.process, max(0, low)), high=max(tiers.process, high))
+
+
+def capped(tiers: PerGpu, gpu: Gpu | None, found: Verdict) -> PerGpu:
+    """What fits a card takes no more than the card has: torch gives free segments back first."""
+    return replace(tiers, high=min(tiers.high, gpu.usable)) if gpu is not None and found == "fits" else tiers

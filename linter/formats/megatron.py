@@ -1,0 +1,284 @@
+"""Megatron-LM: the flags of pretrain_gpt.py and its kin, and the model_config.yaml of its functional tests.
+
+Facts from Megatron-LM core 0.20.0 at d98e8a64dd (megatron/training/arguments.py, megatron/core), read statically.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..source.node import Entry, Node
+from .format import Format, NoJobError, Problem, Reading
+from .keys import load, nearest
+from .megatron_model import GPT2_VOCABULARY, VOCABULARIES, Sizes, config_of, feed_forward, padded
+from .megatron_plan import (
+    set_accumulation,
+    set_chunks,
+    set_degrees,
+    set_gpus,
+    set_recomputation,
+    set_sixteen_bits,
+)
+from .model_facts import find_model
+from .native import NativeConfig
+
+if TYPE_CHECKING:
+    from ..finding import Edit
+    from ..source.document import Document
+    from .format import Project
+
+NAME = "megatron"
+UPSTREAM = "Megatron-LM core 0.20.0"
+
+_SIGNS = frozenset(
+    {"num_layers", "hidden_size", "num_attention_heads", "micro_batch_size", "tensor_model_parallel_size"}
+)
+
+_OTHERS = {
+    "perform_rl_step": "reinforcement learning of Megatron-LM: gpulint does not know its phases",
+    "num_tokens_to_generate": "an inference script of Megatron-LM",
+    "hybrid_layer_pattern": "a hybrid of Mamba and attention layers by pattern",
+    "hybrid_override_pattern": "a hybrid of Mamba and attention layers by pattern",
+    "encoder_num_layers": "a model with an encoder",
+    "img_h": "a vision model",
+    "mtp_num_layers": "multi-token prediction: gpulint has no further heads",
+    "mask_prob": "a BERT or T5 model",
+}  # fmt: skip
+"""Options with which a run is nothing that a Job can say."""
+
+
+def normal(document: Document) -> Document:
+    """The options as a mapping without dashes in front: flags as they are, or the MODEL_ARGS of a test."""
+    node = document.root.get("MODEL_ARGS")
+    if node is None:
+        return document
+    root = Node("mapping", [], node.span)
+    for entry in node.entries():
+        key = Node("scalar", str(entry.key.value).lstrip("-"), entry.key.span, entry.key.raw)
+        root.value.append(Entry(key, entry.value))
+    return document._replace(roots=[root])
+
+
+def recognise(document: Document) -> bool:
+    """MODEL_ARGS with Megatron's options, or flags most of which are."""
+    node = document.root.get("MODEL_ARGS")
+    if node is not None:
+        return node.is_mapping
+    if document.syntax != "flags":
+        return False
+    written = document.root.keys()
+    return len(_SIGNS & {str(key).replace("-", "_") for key in written}) >= 3
+
+
+def read(document: Document, project: Project) -> Reading:
+    """The Job of a pretraining run. Raises NoJobError for other scripts, and models that a Job cannot say."""
+    config = NativeConfig(NAME, UPSTREAM, normal(document), project, "megatron", dashes=True)
+    config.reading.config = document
+    builder, keys = config.builder, config.keys
+    for key, reason in _OTHERS.items():
+        given = keys.raw(key)
+        if given is not None and given.value not in (None, False, 0):
+            raise NoJobError(document.path, reason)
+    if keys.raw("num_layers") is None and not keys.is_on("use_checkpoint_args"):
+        raise NoJobError(document.path, "names no layers: a fragment, or a model that a checkpoint describes")
+    builder.derived("kind", "training", "a training script of Megatron-LM")
+    builder.derived("objective", "pretrain", "Megatron-LM pretrains")
+    builder.derived("packing", True, "rows are cut out of a stream of tokens", "objective")
+    replica = set_degrees(config, keys)
+    _set_model(config)
+    ranks = set_gpus(config, replica, None)
+    config.count("micro_batch_size", keys.integer("micro_batch_size", least=1), None, keys.blank("micro_batch_size"))
+    config.count("sequence_length", keys.integer("seq_length", least=1), None, keys.blank("seq_length"))
+    set_accumulation(config, keys.integer("global_batch_size", least=1), ranks)
+    _set_pipeline(config)
+    _set_precision(config)
+    _set_optimizer(config)
+    set_recomputation(config, keys, "recompute_")
+    selective = keys.flag("recompute_activations")
+    if selective and selective.value:
+        config.put("activation_checkpointing", selective, "selective")
+        builder.derived("checkpoint_policy", "core_attention", "selective", "activation_checkpointing")
+    backend = keys.text("attention_backend")
+    if backend and backend.value in ("unfused", "local"):
+        config.put("attention", backend, "eager")
+    else:
+        builder.default("attention", "flash_attention_2", "attention_backend auto: Transformer Engine takes flash")
+    config.fill()
+    config.reading.problems[:0] = _key_problems(config)
+    return config.reading
+
+
+def _set_model(config: NativeConfig) -> None:
+    builder, keys = config.builder, config.keys
+    layers, hidden = keys.integer("num_layers", least=1), keys.integer("hidden_size", least=1)
+    heads = keys.integer("num_attention_heads", least=1)
+    if layers is None or hidden is None or heads is None:
+        builder.assumed("model", None, "num-layers, hidden-size or num-attention-heads is filled in elsewhere")
+        return
+    gated = keys.is_on("swiglu") or keys.is_on("quick_geglu")
+    width = keys.integer("ffn_hidden_size", least=1)
+    intermediate = int(width.value) if width else feed_forward(hidden.value, gated=gated)
+    groups = keys.integer("num_query_groups", least=1) if keys.is_on("group_query_attention") else None
+    channels = keys.integer("kv_channels", least=1)
+    own = channels is not None and channels.value * heads.value != hidden.value
+    positions = keys.integer("max_position_embeddings", least=1)
+    kind = keys.text("position_embedding_type")
+    learned = (kind is None or kind.value == "learned_absolute") and not keys.is_on("use_rotary_position_embeddings")
+    experts = keys.integer("num_experts", "num_moe_experts", least=2)
+    topk = keys.integer("moe_router_topk", least=1)
+    expert_width = keys.integer("moe_ffn_hidden_size", least=1)
+    shared = keys.integer("moe_shared_expert_intermediate_size", least=1)
+    vocabulary, stated = _vocabulary(config)
+    sizes = Sizes(
+        hidden.value, layers.value, heads.value, vocabulary, intermediate,
+        groups=groups.value if groups else None, head_dim=channels.value if own and channels else None, gated=gated,
+        tied=not keys.is_on("untie_embeddings_and_output_weights"),
+        learned_positions=positions.value if learned and positions else 0,
+        experts=experts.value if experts else 0, topk=topk.value if topk else 2,
+        expert_hidden=expert_width.value if expert_width else intermediate, shared_hidden=shared.value if shared else 0,
+        dense_layers=_dense_layers(config), latent=_latent(config),
+    )  # fmt: skip
+    model = config_of(f"megatron-{sizes.layers}x{sizes.hidden}", sizes)
+    note = f"the stated dimensions, as a {model['model_type']} of Transformers"
+    unknown = "" if stated else "; nothing states the vocabulary: that of GPT-2 is assumed"
+    config.put("model", layers, model, note + unknown)
+
+
+def _vocabulary(config: NativeConfig) -> tuple[int, bool]:
+    """`--vocab-size`, or the tokenizer's, padded as Megatron does, and whether it is known."""
+    keys = config.keys
+    stated = keys.integer("padded_vocab_size", least=1)
+    if stated:
+        return int(stated.value), True
+    given, kind, model = keys.integer("vocab_size", least=1), keys.text("tokenizer_type"), keys.text("tokenizer_model")
+    rows = int(given.value) + (1 if kind and kind.value == "NullTokenizer" else 0) if given else 0
+    if not rows and model and kind and kind.value == "HuggingFaceTokenizer":
+        found = find_model(model.value, config.document.path, config.project.root)
+        rows = found.config.get("vocab_size") or 0 if found else 0
+    if not rows:
+        rows = VOCABULARIES.get(str(kind.value) if kind else "GPT2BPETokenizer" if keys.raw("merge_file") else "", 0)
+    divisor = keys.integer("make_vocab_size_divisible_by", least=1)
+    tensor = config.builder.job.parallelism.tensor
+    return padded(rows or GPT2_VOCABULARY, divisor.value if divisor else 128, tensor), bool(rows)
+
+
+def _dense_layers(config: NativeConfig) -> int:
+    """Leading layers without experts: `--moe-layer-freq "([0]*3+[1]*58)"`."""
+    given = config.keys.text("moe_layer_freq")
+    if given is None:
+        return 0
+    inside = given.value.replace(" ", "").strip("()'\"")
+    count = inside.removeprefix("[0]*").partition("+")[0] if inside.startswith("[0]*") else ""
+    return int(count) if count.isdigit() and len(count) < 5 else 0
+
+
+def _latent(config: NativeConfig) -> dict[str, Any] | None:
+    """Multi-latent attention; defaults of `MLATransformerConfig`."""
+    keys = config.keys
+    if not keys.is_on("multi_latent_attention"):
+        return None
+    found: dict[str, Any] = {"q_lora_rank": None}
+    for key, name, usual in (
+        ("kv_lora_rank", "kv_lora_rank", 512),
+        ("q_lora_rank", "q_lora_rank", None),
+        ("qk_head_dim", "qk_nope_head_dim", 128),
+        ("qk_pos_emb_head_dim", "qk_rope_head_dim", 64),
+        ("v_head_dim", "v_head_dim", 128),
+    ):
+        given = keys.integer(key, least=1)
+        found[name] = given.value if given else usual
+    return found
+
+
+def _set_pipeline(config: NativeConfig) -> None:
+    keys, job = config.keys, config.builder.job
+    each = keys.integer("num_layers_per_virtual_pipeline_stage", least=1)
+    chunks = keys.integer("num_virtual_stages_per_pipeline_rank", least=1)
+    layers = keys.integer("num_layers", least=1)
+    if each and layers:
+        set_chunks(config, each, layers.value // job.parallelism.pipeline // each.value)
+    elif chunks:
+        set_chunks(config, chunks, chunks.value)
+
+
+def _set_precision(config: NativeConfig) -> None:
+    """bf16 accumulates gradients in float32; fp16 only where `accumulate_allreduce_grads_in_fp32` says so."""
+    builder, keys = config.builder, config.keys
+    bf16, fp16 = keys.flag("bf16"), keys.flag("fp16")
+    whole = keys.is_on("accumulate_allreduce_grads_in_fp32")
+    if bf16 and bf16.value:
+        reduced = keys.text("main_grads_dtype")
+        low = (reduced is not None and reduced.value == "bf16") or keys.is_on("grad_reduce_in_bf16")
+        set_sixteen_bits(config, bf16, "bfloat16", "bfloat16" if low else "float32")
+    elif fp16 and fp16.value:
+        set_sixteen_bits(config, fp16, "float16", "float32" if whole else "float16")
+    else:
+        builder.default("weights.dtype", "float32", "neither --bf16 nor --fp16")
+    if bf16 and fp16 and bf16.value and fp16.value:
+        config.contradiction(fp16, "bf16 is true", "Megatron stops: one of the two")
+    fp8 = keys.text("fp8_format")
+    if fp8:
+        config.put("precision.compute", fp8, "float8-te")
+
+
+def _set_optimizer(config: NativeConfig) -> None:
+    """The distributed optimizer divides states over the data parallel ranks; Megatron-FSDP and FSDP2 the rest, too."""
+    builder, keys = config.builder, config.keys
+    given = keys.text("optimizer")
+    name = {"adam": "adamw_torch_fused", "sgd": "sgd", "muon": "muon", "lion": "lion_pytorch"}
+    if given and given.value in name:
+        config.put("optimizer.name", given, name[given.value])
+    else:
+        builder.default("optimizer.name", "adamw_torch_fused", "adam: the fused one of Transformer Engine or apex")
+    for key in ("use_torch_fsdp2", "use_megatron_fsdp", "use_custom_fsdp"):
+        fsdp = keys.flag(key)
+        if fsdp and fsdp.value:
+            config.put("parallelism.fsdp.version", fsdp, 2)
+            builder.derived("parallelism.fsdp.wrap", "transformer", "one unit a layer", "parallelism.fsdp.version")
+            return
+    distributed = keys.flag("use_distributed_optimizer")
+    if distributed and distributed.value:
+        config.put("parallelism.zero.stage", distributed, 1, "states divided like ZeRO-1")
+    else:
+        builder.default("parallelism.zero.stage", 0, "no distributed optimizer")
+    builder.derived("parallelism.zero.library", "megatron", "Megatron's gradient buffer", "parallelism.zero.stage")
+    offload = keys.flag("optimizer_cpu_offload")
+    if offload and offload.value:
+        config.put("parallelism.zero.offload_optimizer.device", offload, "cpu")
+
+
+def _key_problems(config: NativeConfig) -> list[Problem]:
+    """Options that no release had and that look like one that is; scripts of one's own add options freely."""
+    properties = load(NAME)["properties"]
+    found = []
+    for entry in config.document.root.entries():
+        written = str(entry.key.value)
+        name = written.replace("-", "_")
+        if name in properties or name.removeprefix("no_") in properties or f"no_{name}" in properties:
+            continue
+        close = nearest(name, properties)
+        if close and any(known.startswith(name) for known in properties):
+            continue  # argparse takes the beginning of an option for it
+        if close:
+            values = {"suggestion": close.replace("_", "-"), "treatment": "refused", "upstream": UPSTREAM}
+            found.append(Problem("unknown-key", written, entry.key.span, values, entry.key.path))
+    return found
+
+
+def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
+    """The change in this format's words."""
+    from .megatron_edits import describe as words
+
+    return words(reading, changes)
+
+
+def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
+    """The edits that make the change."""
+    from .megatron_edits import edits as make
+
+    return make(reading, changes)
+
+
+FORMAT = Format(
+    NAME, "Megatron-LM options", UPSTREAM, recognise, read, describe, edits, "not in the options: the launcher"
+)

@@ -1,0 +1,86 @@
+"""What Megatron does with weights, gradients and GPUs, whoever starts it: its own flags, or NeMo's keys for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .native import NativeConfig
+from .world_size import Stated, set_hardware
+
+if TYPE_CHECKING:
+    from .arguments import Arguments, Given
+
+_DEGREES = {
+    "parallelism.tensor": "tensor_model_parallel_size", "parallelism.pipeline": "pipeline_model_parallel_size",
+    "parallelism.context": "context_parallel_size", "parallelism.expert": "expert_model_parallel_size",
+    "parallelism.expert_tensor": "expert_tensor_parallel_size",
+    "parallelism.first_stage_layers": "decoder_first_pipeline_num_layers",
+    "parallelism.last_stage_layers": "decoder_last_pipeline_num_layers",
+}  # fmt: skip
+"""Job field -> the key of Megatron and NeMo."""
+
+
+def set_degrees(config: NativeConfig, keys: Arguments) -> int:
+    """The parallel degrees; returns the GPUs of one model replica."""
+    for path, key in _DEGREES.items():
+        given = keys.integer(key, least=1)
+        if given:
+            config.put(path, given)
+    sequence = keys.flag("sequence_parallel")
+    if sequence and config.builder.job.parallelism.tensor > 1:
+        config.put("parallelism.sequence", sequence)
+    plan = config.builder.job.parallelism
+    return plan.tensor * plan.pipeline * plan.context
+
+
+def set_gpus(config: NativeConfig, replica: int, stated: Stated | None) -> int:
+    """The GPUs: what is stated, else one model replica; returns the data parallel ranks."""
+    builder = config.builder
+    if stated is None and config.project.gpus is None:
+        least = max(replica, builder.job.parallelism.expert)
+        note = "one model replica: the parallel degrees; the data parallel degree is up to the launch"
+        set_hardware(builder, config.project, None, sharded=False)
+        builder.assumed("hardware.gpus", least, note)
+    else:
+        set_hardware(builder, config.project, stated, sharded=False)
+    gpus = builder.job.hardware.gpus or replica
+    return max(1, gpus // replica)
+
+
+def set_sixteen_bits(config: NativeConfig, given: Given, dtype: str, gradients: str) -> None:
+    """16-bit weights, gradients accumulated in `gradients`, fp32 main parameters in the optimizer."""
+    config.put("weights.dtype", given, dtype)
+    builder = config.builder
+    builder.derived("precision.master_weights", True, "Megatron keeps fp32 main parameters", "weights.dtype")
+    builder.derived("precision.gradients", gradients, "the dtype of Megatron's gradient buffer", "weights.dtype")
+    builder.derived("precision.autocast", None, "Megatron casts its weights instead", "weights.dtype")
+
+
+def set_accumulation(config: NativeConfig, given: Given | None, ranks: int) -> None:
+    """Micro batches of a step: the global batch over the data parallel ranks and micro batches."""
+    micro = config.builder.job.micro_batch_size or 1
+    if given is None:
+        config.builder.default("gradient_accumulation_steps", 1, "global batch: one micro batch of every rank")
+        return
+    steps, rest = divmod(int(given.value), micro * ranks)
+    config.put("gradient_accumulation_steps", given, max(1, steps), f"over {ranks} data parallel ranks")
+    if (rest or not steps) and config.builder.job.origins["hardware.gpus"].kind != "assumed":
+        other = f"micro batch {micro} x {ranks} data parallel ranks do not divide it"
+        config.contradiction(given, other, "Megatron stops: the global batch must be whole micro batches of all ranks")
+
+
+def set_chunks(config: NativeConfig, given: Given | None, chunks: int) -> None:
+    """The model chunks of a rank under the interleaved schedule."""
+    if given is not None and chunks > 1 and config.builder.job.parallelism.pipeline > 1:
+        config.put("parallelism.virtual_stages", given, chunks)
+
+
+def set_recomputation(config: NativeConfig, keys: Arguments, prefix: str) -> None:
+    """`full` granularity, or `selective`, which makes the inside of attention again."""
+    given = keys.text(f"{prefix}granularity")
+    if given and given.value in ("full", "selective"):
+        config.put("activation_checkpointing", given, given.value)
+        note = "Megatron's selective part"
+        config.builder.derived("checkpoint_policy", "core_attention", note, "activation_checkpointing")
+    else:
+        config.builder.default("activation_checkpointing", "none")

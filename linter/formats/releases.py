@@ -1,0 +1,64 @@
+"""What older releases of TRL and Transformers do where a config is silent (`releases.json`)."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .flavours import Flavour
+
+
+def older(version: str, release: str) -> bool:
+    """Whether a version comes before a release: `4.57.1` before `5`. A version without numbers is the newest."""
+    return _numbers(version) < _numbers(release) if _numbers(version) else False
+
+
+def released(flavour: Flavour, stated: Mapping[str, str]) -> Flavour:
+    """The flavour with the versions that a launcher or the settings state, and those releases' defaults.
+
+    A release of TRL that never ran on Transformers 5 brings the last 4 along, where nothing states that.
+    """
+    versions = dict(flavour.versions)
+    versions.update({name: version for name, version in stated.items() if _numbers(version)})
+    if versions == flavour.versions:
+        return flavour
+    rows = _rows()
+    for row in rows["beside"]:
+        known = versions.get(row["package"]) if row["package"] in stated else None
+        if known and older(known, row["before"]) and row["package_of"] not in stated:
+            versions[row["package_of"]] = row["version"]
+    defaults = dict(flavour.defaults)
+    packages = ("transformers", "trl") if flavour.trl else ("transformers",)
+    for package in packages:
+        if versions.get(package) == flavour.versions.get(package):
+            continue
+        for row in reversed(rows[package]):
+            if older(versions[package], row["before"]):
+                ours = {key: value for key, value in row["defaults"].items() if key in defaults}
+                if ours.get("dtype") == "transformers":
+                    ours["dtype"] = "float32" if older(versions["transformers"], "5") else "checkpoint"
+                if package == "transformers" and flavour.trl:
+                    ours.pop("dtype", None)
+                defaults.update(ours)
+    return flavour._replace(versions=versions, defaults=defaults)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    numbers = []
+    for part in version.lstrip("v").split("."):
+        if not part.isdigit():
+            break
+        numbers.append(int(part))
+    return tuple(numbers)
+
+
+@cache
+def _rows() -> dict[str, Any]:
+    with open(os.path.join(os.path.dirname(__file__), "releases.json"), encoding="utf-8") as file:
+        rows: dict[str, Any] = json.load(file)
+    return rows

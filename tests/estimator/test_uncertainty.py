@@ -1,0 +1,82 @@
+"""Facts that a config leaves open, in the interval of its estimate."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpulint.estimator import estimate_job, runtime
+from gpulint.estimator.allocator import segments
+from gpulint.estimator.uncertainty import varies
+from gpulint.hardware.catalogue import find
+from gpulint.job import Job
+from gpulint.models.resolve import resolve
+
+MODEL = "gpt2-xl"
+
+
+def job(**fields):
+    return Job.validate(
+        {
+            "model": MODEL,
+            "weights": {"dtype": "bfloat16"},
+            "micro_batch_size": 8,
+            "sequence_length": 1024,
+            "packing": True,
+            **fields,
+        }
+    )
+
+
+def estimate(plan: Job, gpu: str | None = None):
+    return estimate_job(plan, resolve(MODEL), find(gpu) if gpu else None)
+
+
+def moved(found, field):
+    return [item for item in found.assumptions if item.field == field and (item.low or item.high)]
+
+
+def test_samples_of_any_length_leave_what_is_held_between_batches():
+    packed, loose = estimate(job()), estimate(job(packing=False))
+    (fact,) = moved(loose, "sequence_length")
+    between = max(phase.allocated for phase in loose.phases if phase.name in ("load", "optimizer_step"))
+    assert loose.per_gpu.low == segments(between) + runtime.process_overhead(None, job()).low
+    assert fact.low == packed.per_gpu.low - loose.per_gpu.low > 0 == fact.high
+    assert (packed.per_gpu.process, packed.per_gpu.high) == (loose.per_gpu.process, loose.per_gpu.high)
+    assert not moved(packed, "sequence_length")
+
+
+@pytest.mark.parametrize("field", ["packing", "padded", "longest_first"])
+def test_a_stated_length_is_not_up_to_the_data(field):
+    assert varies(job(packing=False))
+    assert not varies(job(**{"packing": False, field: True}))
+    assert not varies(job(packing=False, framework="litgpt"))
+
+
+def test_short_samples_do_not_make_a_config_safe():
+    """The longest batch that the config admits still fails."""
+    large = {"micro_batch_size": 64, "packing": False}
+    found = estimate(job(**large), "rtx-4090")
+    assert found.verdict == "exceeds"
+    assert found.per_gpu.low < found.capacity.usable
+
+
+def test_kernels_that_were_never_replayed_may_scatter_what_they_free():
+    plain, fused = estimate(job()), estimate(job(loss={"kernel": "cut_cross_entropy"}))
+    (fact,) = moved(fused, "loss.kernel")
+    assert fact.high > 0 == fact.low
+    assert fused.per_gpu.high - fused.per_gpu.process > fact.high
+    assert not moved(plain, "loss.kernel")
+
+
+def test_what_fits_takes_no_more_than_the_card():
+    found = estimate(job(loss={"kernel": "cut_cross_entropy"}, micro_batch_size=2), "rtx-4090")
+    wide = estimate(job(loss={"kernel": "cut_cross_entropy"}, micro_batch_size=2))
+    assert found.verdict == "fits"
+    assert found.per_gpu.high <= found.capacity.usable < wide.per_gpu.high
+
+
+def test_an_unknown_optimizer_may_keep_nothing_or_twice_as_much():
+    known, unknown = estimate(job()), estimate(job(optimizer={"name": "nobodys_optimizer"}))
+    (fact,) = moved(unknown, "optimizer.name")
+    assert fact.low == fact.high == unknown.peak.components["optimizer"] > 0
+    assert unknown.per_gpu.high - unknown.per_gpu.low > known.per_gpu.high - known.per_gpu.low

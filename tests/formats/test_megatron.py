@@ -1,0 +1,221 @@
+"""Megatron options, NeMo and GPT-NeoX configs: dimensions, degrees, precision, batches, keys and edits."""
+
+import json
+
+import pytest
+
+from gpulint.formats import gpt_neox, megatron, nemo
+from gpulint.formats.format import NoJobError, Project
+from gpulint.formats.megatron_model import Sizes, config_of, feed_forward, padded
+from gpulint.source.edit import apply
+from gpulint.source.read import parse
+
+MEGATRON = """ENV_VARS:
+  CUDA_DEVICE_MAX_CONNECTIONS: 1
+MODEL_ARGS:
+  --num-layers: 32
+  --hidden-size: 4096
+  --ffn-hidden-size: 14336
+  --num-attention-heads: 32
+  --group-query-attention: true
+  --num-query-groups: 8
+  --swiglu: true
+  --untie-embeddings-and-output-weights: true
+  --position-embedding-type: rope
+  --vocab-size: 128200
+  --micro-batch-size: 1
+  --global-batch-size: 64
+  --seq-length: 8192
+  --tensor-model-parallel-size: 2
+  --pipeline-model-parallel-size: 2
+  --num-layers-per-virtual-pipeline-stage: 4
+  --sequence-parallel: true
+  --use-distributed-optimizer: true
+  --bf16: true
+"""
+
+NEMO = """trainer:
+  devices: 8
+  num_nodes: 2
+  precision: bf16
+model:
+  micro_batch_size: 2
+  global_batch_size: 64
+  tensor_model_parallel_size: 4
+  pipeline_model_parallel_size: 1
+  encoder_seq_length: 4096
+  max_position_embeddings: ${.encoder_seq_length}
+  num_layers: 24
+  hidden_size: 2048
+  ffn_hidden_size: ${multiply:4, ${.hidden_size}}
+  num_attention_heads: 16
+  make_vocab_size_divisible_by: 128
+  megatron_amp_O2: true
+  sequence_parallel: true
+  activations_checkpoint_granularity: selective
+  tokenizer:
+    library: megatron
+    type: GPT2BPETokenizer
+  optim:
+    name: distributed_fused_adam
+    grad_sync_dtype: bf16
+"""
+
+NEOX = """{
+  "pipe-parallel-size": 1,
+  "model-parallel-size": 2,
+  "num-layers": 16,
+  "hidden-size": 2048,
+  "num-attention-heads": 8,
+  "seq-length": 2048,
+  "pos-emb": "rotary",
+  "no-weight-tying": true,
+  "tokenizer-type": "HFTokenizer",
+  "zero_optimization": {"stage": 1},
+  # batch size (trained on 16 gpus)
+  "train_micro_batch_size_per_gpu": 4,
+  "checkpoint-activations": true,
+  "fp16": {"enabled": true},
+}
+"""
+
+FORMATS = {"megatron": megatron.FORMAT, "nemo": nemo.FORMAT, "gpt_neox": gpt_neox.FORMAT}
+TEXTS = {"megatron": MEGATRON, "nemo": NEMO, "gpt_neox": NEOX}
+
+
+def read(name, text, gpus=None):
+    document = parse(text, "config.yaml", "yaml")
+    assert FORMATS[name].recognise(document)
+    return FORMATS[name].read(document, Project("/nowhere", None, gpus, None, lambda *_: None))
+
+
+def test_megatron_options():
+    reading = read("megatron", MEGATRON, gpus=16)
+    job = reading.job
+    assert reading.problems == []
+    assert job.framework == "megatron"
+    assert job.model["model_type"] == "llama"
+    assert job.model["vocab_size"] == 128256
+    assert (job.parallelism.tensor, job.parallelism.pipeline, job.parallelism.virtual_stages) == (2, 2, 4)
+    assert job.parallelism.sequence
+    assert (job.parallelism.zero.stage, job.parallelism.zero.library) == (1, "megatron")
+    assert (job.weights.dtype, job.precision.gradients, job.precision.master_weights) == ("bfloat16", "float32", True)
+    assert job.gradient_accumulation_steps == 16
+    assert job.origins["micro_batch_size"].span.line == 14
+
+
+def test_without_a_count_one_replica_is_assumed():
+    job = read("megatron", MEGATRON).job
+    assert job.hardware.gpus == 4
+    assert job.origins["hardware.gpus"].kind == "assumed"
+
+
+def test_a_batch_that_does_not_divide_stops():
+    problems = read("megatron", MEGATRON.replace("batch-size: 64", "batch-size: 6"), gpus=16).problems
+    assert [(item.kind, item.key) for item in problems] == [("contradiction", "global-batch-size")]
+
+
+def test_nemo_pretraining():
+    job = read("nemo", NEMO).job
+    assert (job.hardware.gpus, job.hardware.nodes) == (16, 2)
+    assert job.model["model_type"] == "gpt2"
+    assert job.model["intermediate_size"] == 8192
+    assert job.model["max_position_embeddings"] == 4096
+    assert job.model["vocab_size"] == padded(50257, 128, 4) == 50688
+    assert job.precision.gradients == "bfloat16"
+    assert job.gradient_accumulation_steps == 8
+    assert (job.activation_checkpointing, job.checkpoint_policy) == ("selective", "core_attention")
+
+
+def test_nemo_without_o2_keeps_float32_weights():
+    job = read("nemo", NEMO.replace("megatron_amp_O2: true", "megatron_amp_O2: false")).job
+    assert (job.weights.dtype, job.precision.autocast, job.precision.master_weights) == ("float32", "bfloat16", False)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("run: {name: x}\nmodel: {tensor_model_parallel_size: 1, checkpoint_folder: x}\n", "conversion"),
+        (NEMO.replace("model:\n", "model:\n  mm_cfg: {llm: x}\n"), "multimodal"),
+        (NEMO.replace("  optim:\n", "  optimum:\n"), "trains nothing"),
+    ],
+)
+def test_what_is_no_training_of_a_language_model_is_said(text, reason):
+    with pytest.raises(NoJobError, match=reason):
+        read("nemo", text)
+
+
+def test_neox():
+    reading = read("gpt_neox", NEOX)
+    job = reading.job
+    assert reading.problems == []
+    assert job.model["model_type"] == "gpt_neox"
+    assert job.model["vocab_size"] == 50432
+    assert (job.hardware.gpus, job.origins["hardware.gpus"].span.line) == (16, 12)
+    assert (job.weights.dtype, job.precision.master_weights) == ("float16", True)
+    assert job.parallelism.zero.stage == 1
+    assert job.parallelism.tensor == 2
+    assert job.activation_checkpointing == "full"
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "suggestion"),
+    [
+        ("megatron", "--micro-batch-size", "--micro-batchsize", "micro-batch-size"),
+        ("gpt_neox", '"checkpoint-activations"', '"checkpoint-activation"', "checkpoint-activations"),
+    ],
+)
+def test_a_misspelt_key_is_refused(name, old, new, suggestion):
+    text = TEXTS[name].replace(old, new)
+    line = next(number for number, row in enumerate(text.splitlines(), 1) if new in row)
+    (problem,) = [item for item in read(name, text).problems if item.kind == "unknown-key"]
+    assert (problem.span.line, problem.values["suggestion"], problem.values["treatment"]) == (
+        line,
+        suggestion,
+        "refused",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("megatron", {"micro_batch_size": 2}),
+        ("megatron", {"activation_checkpointing": "full"}),
+        ("nemo", {"micro_batch_size": 1}),
+        ("nemo", {"activation_checkpointing": "full"}),
+        ("gpt_neox", {"micro_batch_size": 2}),
+        ("gpt_neox", {"parallelism.zero.stage": 2}),
+    ],
+)
+def test_changes_are_written_back(name, changes):
+    reading = read(name, TEXTS[name])
+    assert FORMATS[name].describe(reading, changes)
+    changed = read(name, apply(TEXTS[name], FORMATS[name].edits(reading, changes))).job
+    assert {path: changed.get(path) for path in changes} == changes
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_what_cannot_be_said_is_not_offered(name):
+    assert FORMATS[name].edits(read(name, TEXTS[name]), {"liger_kernels": True}) is None
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kind"),
+    [
+        (Sizes(64, 2, 4, 128, 256), "gpt_neox"),
+        (Sizes(64, 2, 4, 128, 256, learned_positions=32), "gpt2"),
+        (Sizes(64, 2, 4, 128, 256, groups=2), "starcoder2"),
+        (Sizes(64, 2, 4, 128, 256, gated=True), "llama"),
+        (Sizes(64, 2, 4, 128, 256, gated=True, experts=4, expert_hidden=96), "mixtral"),
+        (Sizes(64, 2, 4, 128, 256, gated=True, experts=4, expert_hidden=96, shared_hidden=96), "qwen2_moe"),
+    ],
+)
+def test_the_nearest_architecture(sizes, kind):
+    config = config_of("x", sizes)
+    assert config["model_type"] == kind
+    assert json.dumps(config)
+
+
+def test_the_width_of_the_mlp():
+    assert feed_forward(4096, gated=False) == 16384
+    assert feed_forward(4096, gated=True) == 10880
