@@ -1,6 +1,6 @@
 """Makes `schemas/litgpt.json` and `linter/formats/litgpt_models.json` from a checkout of LitGPT, with `ast`.
 
-    python scripts/litgpt_tables.py CHECKOUT VERSION
+    python -m scripts.litgpt_tables CHECKOUT VERSION
 
 The schema is the union of the parameters of the `setup` functions that jsonargparse exposes; the table lists the models
 of `litgpt/config.py`: LitGPT's name, the checkpoint on the hub and the rows of the embedding where they are stated.

@@ -1,6 +1,6 @@
 """Makes `schemas/megatron.json`: every option that Megatron-LM's training scripts have taken.
 
-    python scripts/megatron_tables.py REPOSITORY VERSION [TAG ...]
+    python -m scripts.megatron_tables REPOSITORY VERSION [TAG ...]
 
 REPOSITORY is a git repository of Megatron-LM; its HEAD has VERSION, and each TAG is read as well, because scripts run
 with whatever checkout they stand beside. Options are the constants of `add_argument` calls and the fields of the

@@ -1,6 +1,6 @@
 """Makes `schemas/gpt_neox.json` from a git repository of GPT-NeoX, with `ast`.
 
-    python scripts/neox_tables.py REPOSITORY VERSION [TAG ...]
+    python -m scripts.neox_tables REPOSITORY VERSION [TAG ...]
 
 The keys are the fields of the dataclasses in megatron/neox_arguments; those of each TAG are known too, because configs
 are kept beside the release that they ran with.

@@ -1,6 +1,6 @@
 """Makes `schemas/torchtitan.json` and `linter/formats/torchtitan_models.json` from checkouts of torchtitan, with `ast`.
 
-    python scripts/torchtitan_tables.py CHECKOUT VERSION OLD_CHECKOUT OLD_VERSION
+    python -m scripts.torchtitan_tables CHECKOUT VERSION OLD_CHECKOUT OLD_VERSION
 
 CHECKOUT is the last commit that read TOML (before 9810191bb), OLD_CHECKOUT one whose options argparse declared
 (6a6f755d2). Read are the dataclasses of `JobConfig`, the options `--section.name` and the flavours of each model.

@@ -1,6 +1,6 @@
 """Makes `linter/formats/torchtune_models.json` and `schemas/torchtune.json` from a checkout of torchtune, with `ast`.
 
-    python scripts/torchtune_tables.py CHECKOUT VERSION
+    python -m scripts.torchtune_tables CHECKOUT VERSION
 
 The model table holds, for each model builder, the component builder it calls and the constants that it gives it. The
 schema holds the keys that the recipes read from their config and, as `x-components`, the parameters of every public

@@ -1,6 +1,6 @@
 """Makes the schemas of LLM Foundry, OLMo and nanotron from their sources, with `ast`.
 
-    python scripts/trainer_tables.py LLM_FOUNDRY_WHEEL OLMO_WHEEL NANOTRON_CHECKOUT NANOTRON_WHEEL
+    python -m scripts.trainer_tables LLM_FOUNDRY_WHEEL OLMO_WHEEL NANOTRON_CHECKOUT NANOTRON_WHEEL
 
 nanotron's configs are those of its newest commit or of its last release: keys of either are known, and the sections
 that its examples read with classes of their own (`doremi`, Mamba's `init_method`) are open.

@@ -108,8 +108,9 @@ def read(document: Document, project: Project) -> Reading:
     train = model.mapping("data").mapping("train_ds")
     micro = model.integer("micro_batch_size", least=1) or train.integer("micro_batch_size", least=1)
     config.count("micro_batch_size", micro, None, model.blank("micro_batch_size"))
-    length = model.integer("encoder_seq_length", least=1) or train.integer("max_seq_length", least=1)
-    length = length or model.mapping("data").integer("seq_length", least=1)
+    # the data set cuts its rows to data.seq_length; the encoder's is the most that the model takes
+    length = model.mapping("data").integer("seq_length", least=1) or model.integer("encoder_seq_length", least=1)
+    length = length or train.integer("max_seq_length", least=1)
     config.count("sequence_length", length, None, model.blank("encoder_seq_length"))
     whole_batch = model.integer("global_batch_size", least=1) or train.integer("global_batch_size", least=1)
     set_accumulation(config, whole_batch, ranks)
@@ -133,6 +134,8 @@ def _refuse(document: Document) -> None:
         reason = reason or "no trainer: a conversion, evaluation or export job of the NeMo Launcher"
     elif trainer.get("devices") is not None and any(name in trainer.keys() for name in _ONLINE):  # noqa: SIM118
         reason = reason or "online reinforcement learning of NeMo-Aligner: gpulint does not know its phases"
+    if not reason and root.find("run.huggingface_ckpt_path") is not None:
+        reason = "a conversion job of the NeMo Launcher"
     if not reason and model is not None and model.get("optim") is None:
         reason = "trains nothing: an evaluation, inference or conversion job of NeMo"
     kind = root.find("model.tokenizer.type")

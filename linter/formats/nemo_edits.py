@@ -29,6 +29,8 @@ def keys_for(reading: Reading, changes: dict[str, Any]) -> Keys | None:
     for path, value in changes.items():
         if path in _PLAIN:
             wanted[f"model.{_PLAIN[path]}"] = value
+            if path == "sequence_length" and reading.config.root.find("model.data.seq_length") is not None:
+                wanted["model.data.seq_length"] = value
         elif path == "activation_checkpointing" and value == "full":
             wanted["model.activations_checkpoint_granularity"] = "full"
             wanted["model.activations_checkpoint_method"] = "uniform"

@@ -16,7 +16,7 @@ from .format import Format, NoJobError, Reading
 from .keys import key_problems
 from .native import DTYPES, NativeConfig
 from .torchtitan_model import config_of, families
-from .world_size import Stated, set_hardware
+from .world_size import SHARDED_GPUS, Stated, set_hardware
 
 if TYPE_CHECKING:
     from ..finding import Edit
@@ -183,6 +183,8 @@ def _set_gpus(config: NativeConfig, degrees: dict[str, int]) -> None:
     elif preset is not None:
         stated = Stated(preset[0], preset[2].entry, "comment", "the header comment")
     set_hardware(builder, config.project, stated, sharded=True)
+    if stated is None and config.project.gpus is None and product > SHARDED_GPUS:
+        builder.assumed("hardware.gpus", product, "the product of the degrees; -1 shards are up to the launch")
     if preset is not None and preset[1] in _GPUS and config.project.gpu is None:
         builder.from_entry("hardware.gpu", _GPUS[preset[1]], preset[2].entry, "comment", "the header comment")
     gpus = builder.job.hardware.gpus or 1

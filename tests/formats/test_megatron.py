@@ -127,6 +127,14 @@ def test_nemo_pretraining():
     assert (job.activation_checkpointing, job.checkpoint_policy) == ("selective", "core_attention")
 
 
+def test_nemo_cuts_rows_to_the_length_of_the_data():
+    text = NEMO + "  data:\n    seq_length: 2048\n"
+    reading = read("nemo", text)
+    assert reading.job.sequence_length == 2048
+    changed = apply(text, nemo.FORMAT.edits(reading, {"sequence_length": 1024}))
+    assert changed.count("seq_length: 1024\n") == 2
+
+
 def test_nemo_without_o2_keeps_float32_weights():
     job = read("nemo", NEMO.replace("megatron_amp_O2: true", "megatron_amp_O2: false")).job
     assert (job.weights.dtype, job.precision.autocast, job.precision.master_weights) == ("float32", "bfloat16", False)

@@ -55,6 +55,11 @@ def planted(document, name):
             yield changed, typo, entry.key.span.line
 
 
+def _has_known_keys(document, name):
+    """Whether the format's keys stand at the top of the file, and not in a section of it."""
+    return not set(load(name)["properties"]).isdisjoint(document.root.keys())
+
+
 @pytest.fixture(scope="module")
 def sample(shared):
     """Documents of strict formats, as evenly over the formats as the corpus allows."""
@@ -70,7 +75,7 @@ def sample(shared):
             except (SourceError, OSError):
                 continue
             found = recognise(document)
-            if found is not None and found.name in wanted:
+            if found is not None and found.name in wanted and _has_known_keys(document, found.name):
                 documents[found.name].append(document)
     each = -(-FILES // max(1, len(documents)))
     return {name: listed[: 2 * each] for name, listed in documents.items()}

@@ -74,6 +74,14 @@ def test_stated_degrees_make_the_world():
     assert [(item.kind, item.span.line) for item in problems] == [("contradiction", 15)]
 
 
+def test_without_a_count_the_degrees_are_the_least():
+    text = NEW.partition("\n")[2].replace(
+        "tensor_parallel_degree = 8", "tensor_parallel_degree = 8\npipeline_parallel_degree = 4"
+    )
+    job = read(text).job
+    assert (job.hardware.gpus, job.origins["hardware.gpus"].kind) == (32, "assumed")
+
+
 def test_the_argparse_days():
     reading = read(OLD)
     job = reading.job
