@@ -56,6 +56,8 @@ def tune(tuning: Node, item: Object, manifests: Manifests, resources: Resources)
     line.add("model_name_or_path", row["model"], f"the preset {name.value.value} of KAITO {release}", "derived")
     line.add("use_peft", "true", "KAITO tunes adapters")
     line.add("max_length", 1024, "default of TRL's SFTConfig")
+    for flag in ("gradient_checkpointing", "bf16"):
+        line.add(flag, "false", "default of TrainingArguments, which KAITO hands to SFTTrainer")
     if str(name.value.value).strip().lower().startswith("phi-3"):
         line.add("lora_target_modules", _PHI_3, f"what KAITO {release} sets for phi-3 presets")
     config = tuning.get("config")
