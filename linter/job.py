@@ -236,7 +236,10 @@ class Parallelism:
 
 @dataclass(slots=True)
 class Inference:
-    """A generation or serving run. None fields are the engine's own defaults for its version and GPU."""
+    """A generation or serving run. None fields are the engine's own defaults for its version and GPU.
+
+    `max_total_tokens` is the most tokens that the cache of a rank holds (SGLang, TensorRT-LLM).
+    """
 
     engine: str = "transformers"
     version: str | None = None
@@ -248,6 +251,7 @@ class Inference:
     max_num_batched_tokens: int | None = None
     kv_cache_dtype: str | None = None
     kv_cache_memory_bytes: int | None = None
+    max_total_tokens: int | None = None
     gpu_memory_utilization: float | None = None
     block_size: int | None = None
     enforce_eager: bool = False
@@ -279,7 +283,8 @@ class Rl:
     vllm_gpu_memory_utilization: float | None = None
     vllm_sleep: bool = False
     reward_model: str | None = None
-    value_model: Literal["model", "head"] = "model"
+    value_model: Literal["model", "head", "apart"] = "model"
+    policy_offload: bool = False
 
 
 @dataclass(slots=True)

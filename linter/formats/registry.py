@@ -20,12 +20,21 @@ _TOP_KEYS: dict[str, frozenset[str]] = {
     "torchtitan": frozenset({"model"}),
     "megatron": frozenset({"MODEL_ARGS", "num_layers"}),
     "nemo": frozenset({"model"}),
+    "olmo": frozenset({"max_duration"}),
+    "llm_foundry": frozenset({"max_seq_len", "parameters", "command"}),
+    "nanotron": frozenset({"tokens"}),
     "gpt_neox": frozenset({"num_layers"}),
     "torchtune": frozenset({"model", "tokenizer", "checkpointer", "policy_model", "dataset"}),
     "llamafactory": frozenset(
         {"finetuning_type", "stage", "template", "infer_backend", "export_dir", "cutoff_len"}
     ),
     "nemo_automodel": frozenset({"step_scheduler", "model"}),
+    "nemo_rl": frozenset({"policy"}),
+    "ms_swift": frozenset({"tuner_type", "train_type", "rlhf_type", "sft_type"}),
+    "h2o_llmstudio": frozenset({"llm_backbone"}),
+    "prime_rl": frozenset({"env"}),
+    "verl": frozenset({"actor_rollout_ref", "_target_"}),
+    "oumi": frozenset({"training", "generation", "tasks", "engine"}),
     "hf_trainer": frozenset(
         {
             "model_name_or_path", "per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate",
@@ -39,6 +48,16 @@ _TOP_KEYS: dict[str, frozenset[str]] = {
             "steps_per_print", "zero_allow_untested_optimizer", "wall_clock_breakdown",
         }
     ),
+    "sglang": frozenset(
+        {
+            "mem_fraction_static", "disable_radix_cache", "disaggregation_mode", "chunked_prefill_size", "tp_size",
+            "cuda_graph_max_bs", "max_running_requests", "context_length", "schedule_conservativeness", "dp_size",
+            "schedule_policy", "enable_dp_attention", "max_prefill_tokens", "ep_size",
+        }
+    ),
+    "trtllm": frozenset({"kv_cache_config", "cuda_graph_config", "moe_config", "enable_attention_dp"}),
+    "tgi": frozenset(),
+    "lmdeploy": frozenset(),
     "vllm": frozenset(
         {
             "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "max_model_len", "max_num_seqs",

@@ -14,6 +14,8 @@ _VLLM = {
     "sc": "speculative-config",
 }
 
+_TRTLLM = ("extra_llm_api_options", "config")
+
 PROGRAMS: tuple[Program, ...] = (
     Program(
         "vllm",
@@ -25,6 +27,29 @@ PROGRAMS: tuple[Program, ...] = (
         ),
         Manner(short=_VLLM, positionals=("model",)),
         config=("config",),
+    ),
+    Program(
+        "sglang",
+        ("-m sglang.launch_server", "sglang serve", "-m sglang.srt.entrypoints.http_server"),
+        Manner(positionals=("model-path",)),
+        config=("config",),
+    ),
+    Program("sglang", ("-m dynamo.sglang", "-m dynamo.sglang.worker"), config=("config",), more=True),
+    Program(
+        "vllm",
+        ("-m dynamo.vllm", "-m fastchat.serve.vllm_worker"),
+        Manner(short=_VLLM | {"model-path": "model"}),
+        more=True,
+    ),
+    Program("tgi", ("text-generation-launcher",), Manner(short={"p": "port"}), variables=True, exact=True),
+    Program(
+        "trtllm", ("trtllm-serve serve", "trtllm-serve"), Manner(positionals=("model",)), config=_TRTLLM, exact=True
+    ),
+    Program("trtllm", ("trtllm-build", "-m tensorrt_llm.commands.build"), config=("build_config",)),
+    Program(
+        "lmdeploy",
+        ("lmdeploy serve api_server", "lmdeploy serve gradio", "lmdeploy chat", "-m lmdeploy serve api_server"),
+        Manner(positionals=("model-path",)),
     ),
     Program(
         "axolotl",
@@ -106,6 +131,74 @@ PROGRAMS: tuple[Program, ...] = (
             "scripts/run_orpo.py",
             "scripts/run_cpt.py",
         ),
+        config=("config",),
+    ),
+    Program(
+        "nemo_automodel",
+        (
+            "automodel",
+            "am",
+            "nemo_automodel/cli/app.py",
+            "nemo_automodel/recipes/llm/train_ft.py",
+            "nemo_automodel/recipes/vlm/finetune.py",
+            "nemo_automodel/recipes/llm/benchmark.py",
+            "nemo_automodel/recipes/llm/kd.py",
+            "-m nemo_automodel.recipes.llm.train_ft",
+            "-m nemo_automodel.recipes.vlm.finetune",
+            "examples/llm_finetune/finetune.py",
+            "examples/vlm_finetune/finetune.py",
+            "examples/llm_pretrain/pretrain.py",
+        ),
+        Manner(short={"c": "config"}, nested=True),
+        config=("config",),
+        file=True,
+    ),
+    Program(
+        "nemo_rl",
+        (
+            "examples/run_grpo.py",
+            "examples/run_grpo_math.py",
+            "examples/run_grpo_sliding_puzzle.py",
+            "examples/run_vlm_grpo.py",
+            "examples/run_sft.py",
+            "examples/run_vlm_sft.py",
+            "examples/run_dpo.py",
+            "examples/run_rm.py",
+            "examples/run_ppo.py",
+            "examples/run_distillation.py",
+        ),
+        Manner(overrides=True, nested=True),
+        config=("config",),
+    ),
+    Program(
+        "oumi",
+        (
+            "oumi train",
+            "oumi infer",
+            "oumi evaluate",
+            "oumi eval",
+            "-m oumi train",
+            "-m oumi infer",
+            "-m oumi evaluate",
+        ),
+        Manner(short={"c": "config"}, nested=True),
+        config=("config",),
+    ),
+    Program(
+        "verl",
+        (
+            "-m verl.trainer.main_ppo",
+            "-m recipe.dapo.main_dapo",
+            "-m verl.experimental.fully_async_policy.fully_async_main",
+            "-m verl.experimental.one_step_off_policy.main_ppo",
+            "verl/trainer/main_ppo.py",
+        ),
+        Manner(overrides=True),
+    ),
+    Program(
+        "ms_swift",
+        ("swift", "-m swift.cli.main"),
+        Manner(positionals=("command",)),
         config=("config",),
     ),
 )
