@@ -229,3 +229,12 @@ def test_the_examples_are_read(root):
     examples = str(root / "examples")
     result = gpulint("check", examples, "--output-format", "json", "--fail-on", "never")
     assert all(file["status"] == "checked" for file in json.loads(result.stdout)["files"])
+
+
+def test_a_version_of_the_command_line_decides_defaults(tmp_path):
+    config = tmp_path / "sft.yaml"
+    config.write_text("model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: a/b\nlearning_rate: 2e-4\n")
+    told = CliRunner().invoke(main, ["estimate", str(config), "--set-version", "trl=0.21.0"])
+    assert "none  (default of trl 0.21.0)" in told.output
+    bad = CliRunner().invoke(main, ["estimate", str(config), "--set-version", "trl"])
+    assert (bad.exit_code, "NAME=VERSION" in bad.output) == (2, True)
