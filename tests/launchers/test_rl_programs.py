@@ -11,6 +11,10 @@ FILES = {
     "recipe.yaml": "step_scheduler: {local_batch_size: 2}\nmodel: {pretrained_model_name_or_path: x/y}\n",
 }
 
+TORCHRUN = (
+    "torchrun --nproc-per-node=4 examples/llm_finetune/finetune.py -c recipe.yaml --step_scheduler.local_batch_size 8"
+)
+
 
 @pytest.mark.parametrize(
     ("command", "format_", "path", "value"),
@@ -21,8 +25,7 @@ FILES = {
         ("oumi train -c train.yaml --training.per_device_train_batch_size 4", "oumi", "micro_batch_size", 4),
         ("oumi distributed torchrun -m oumi train -c train.yaml", "oumi", "micro_batch_size", 2),
         ("automodel recipe.yaml --nproc-per-node 4", "nemo_automodel", "micro_batch_size", 2),
-        ("torchrun --nproc-per-node=4 examples/llm_finetune/finetune.py -c recipe.yaml "
-         "--step_scheduler.local_batch_size 8", "nemo_automodel", "micro_batch_size", 8),
+        (TORCHRUN, "nemo_automodel", "micro_batch_size", 8),
         ("python -m verl.trainer.main_ppo actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4", "verl",
          "micro_batch_size", 4),
     ],
