@@ -45,11 +45,13 @@ class Weights:
     """The base weights as loaded. `dtype` None means the checkpoint's own.
 
     `trainable_dtype` is the dtype of base weights that are trained, where the tool upcasts only those; None is `dtype`.
+    `float32` are parts of names of parameters that the tool keeps in float32 (`norm`, `embed_tokens`).
     """
 
     dtype: Dtype | None = None
     trainable_dtype: Dtype | None = None
     quantization: Quantization | None = None
+    float32: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -234,7 +236,10 @@ class Parallelism:
 
 @dataclass(slots=True)
 class Inference:
-    """A generation or serving run. None fields are the engine's own defaults for its version and GPU."""
+    """A generation or serving run. None fields are the engine's own defaults for its version and GPU.
+
+    `max_total_tokens` is the most tokens that the cache of a rank holds (SGLang, TensorRT-LLM).
+    """
 
     engine: str = "transformers"
     version: str | None = None
@@ -246,6 +251,7 @@ class Inference:
     max_num_batched_tokens: int | None = None
     kv_cache_dtype: str | None = None
     kv_cache_memory_bytes: int | None = None
+    max_total_tokens: int | None = None
     gpu_memory_utilization: float | None = None
     block_size: int | None = None
     enforce_eager: bool = False

@@ -324,7 +324,7 @@ def _project(
         return _open_reference(reference, from_path, root)
 
     versions = {**settings.versions, **(launch.versions if launch is not None else {}), **settings.given_versions}
-    started = (launch.launcher, versions, launch.program) if launch is not None else (None, versions)
+    started = (None, versions) if launch is None else (launch.launcher, versions, launch.program, launch.resources.gpus)
     return Project(root, gpu, hardware.gpus, hardware.nodes, open_reference, *started)
 
 

@@ -33,7 +33,11 @@ if TYPE_CHECKING:
 
     from ..models.model import Model, Shape
 
-_CACHE_DTYPES = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "fp8_inc": 1.0, "float8": 1.0, "int8": 1.0}
+_CACHE_DTYPES = {
+    "fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "fp8_inc": 1.0, "float8": 1.0, "int8": 1.0, "int4": 0.5,
+    "fp4_e2m1": 0.5625,
+}  # fmt: skip
+"""fp4_e2m1 has a scale of one byte for 16 elements."""
 
 
 class LayerCache(NamedTuple):

@@ -70,20 +70,22 @@ def pooled(
     *,
     refusal: str | None = None,
     cannot: bool = False,
+    absorbs: float = 0.0,
     terms: tuple[Term, ...] = (),
     assumptions: tuple[Assumption, ...] = (),
 ) -> Estimate:
     """The Estimate with a cache of `pool` bytes; of one request's where the card is not known or the engine refuses.
 
     `cannot` says of a refusal that no reading of the card avoids it: the verdict is then `exceeds`, else `tight`.
+    `absorbs` is the part of a larger CUDA context and NCCL by which the engine makes its cache smaller.
     """
     size = held.request if pool is None or refusal else max(0, pool)
     fixed = {"weights": held.weights, "buffers": held.workspace}
     serve = Phase("serve", {**fixed, "kv_cache": size, "activations": held.activations, "logits": held.logits})
     process, overhead = serve.allocated + held.overhead.total, held.overhead
-    per_gpu = PerGpu(
-        serve.allocated, serve.allocated, process, serve.allocated + overhead.low, serve.allocated + overhead.high
-    )
+    absorbed = 0 if pool is None or refusal else round(min(max(0, pool), absorbs * (overhead.high - overhead.total)))
+    low, high = serve.allocated + overhead.low, serve.allocated + overhead.high - absorbed
+    per_gpu = PerGpu(serve.allocated, serve.allocated, process, low, high)
     outcome = verdict(per_gpu, gpu)
     if refusal is not None and gpu is not None:
         outcome = "exceeds" if cannot else "tight"

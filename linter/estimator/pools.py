@@ -48,16 +48,23 @@ def estimate_pool(job: Job, model: Model, gpu: Gpu | None, engine: str) -> Estim
     share, tokens, requests = (default if stated is None else stated for stated, default in asked.values())
     held = rank(job, model, gpu, int(tokens), min(int(requests), int(tokens)))
     defaulted = [(path, str(default)) for path, (stated, default) in asked.items() if stated is None]
-    told = inference_assumptions(job, model, defaulted, given.version or row["name"])
+    tool = f"{row['name'].rpartition(' ')[0]} {given.version}" if given.version else row["name"]
+    told = inference_assumptions(job, model, defaulted, tool)
     if gpu is None:
         return pooled(job, model, gpu, held, None, assumptions=told)
     block = row["block"] * held.token
     pool, most = (_pool(row["of"], share, held, card) for card in (gpu.usable, gpu.total))
+    if given.max_total_tokens is not None and row["of"] != "total":
+        pool = min(pool, given.max_total_tokens * held.token)
     pool -= pool % block if block else 0
     least = int(tokens) * held.token if row["of"] == "total" else 1
     refusal = _refusal(held, pool, least)
     term = Term("kv_cache", f"{share:g} of {_SHARED[row['of']]}", max(0, pool), row["source"])
-    return pooled(job, model, gpu, held, pool, refusal=refusal, cannot=most < least, terms=(term,), assumptions=told)
+    absorbs = 1.0 if row["of"] == "total" else share
+    return pooled(
+        job, model, gpu, held, pool, refusal=refusal, cannot=most < least, absorbs=absorbs, terms=(term,),
+        assumptions=told,
+    )  # fmt: skip
 
 
 _SHARED = {

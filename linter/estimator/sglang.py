@@ -25,7 +25,7 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     cache = memory free before loading x mem_fraction_static - weights; the rest is for the activations of one chunk
     and CUDA graphs. A hybrid model's pool is divided, 0.9 to 1, between states and tokens. `refusal` is that nothing
     is left for the cache. Requests longer than the pool are no reason to refuse. The graphs of the prefill phase and
-    multimodal reservations of recent versions are not modelled.
+    multimodal reservations of recent versions are not modelled. `max_total_tokens` makes the pool smaller.
     Source: sglang 0.5.23 srt/mem_cache/kv_cache_configurator.py `_profile_available_bytes`, the same in 0.4.6
     srt/model_executor/model_runner.py `profile_max_num_token`.
     """
@@ -47,6 +47,8 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         )
     elif any(model.shape.recurrent_states):
         held = held._replace(token=round(held.token * (1 + _STATE_RATIO)))
+    if given.max_total_tokens is not None:
+        pool = min(pool, given.max_total_tokens * held.token)
     term = Term(
         "kv_cache", f"{chosen.fraction:g} x free memory - weights", max(0, pool), "sglang kv_cache_configurator.py"
     )

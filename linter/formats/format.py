@@ -68,7 +68,8 @@ class Project(NamedTuple):
     not there or lies outside the project root.
     `launcher` holds the options of the `accelerate launch`, `torchrun` or `deepspeed` that starts the config, as flags;
     `program` is what reads it: "trl dpo", the path of a script, a module; "" where no launcher says.
-    `versions` are those of packages that the launcher or the settings state.
+    `versions` are those of packages that the launcher or the settings state; `asked` is the number of GPUs that the
+    launcher asks for, which a server may use or not.
     """
 
     root: str
@@ -79,6 +80,7 @@ class Project(NamedTuple):
     launcher: Document | None = None
     versions: dict[str, str] = {}  # noqa: RUF012  (never changed)
     program: str = ""
+    asked: int | None = None
 
 
 class Format(NamedTuple):

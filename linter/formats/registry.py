@@ -20,6 +20,9 @@ _TOP_KEYS: dict[str, frozenset[str]] = {
     "torchtitan": frozenset({"model"}),
     "megatron": frozenset({"MODEL_ARGS", "num_layers"}),
     "nemo": frozenset({"model"}),
+    "olmo": frozenset({"max_duration"}),
+    "llm_foundry": frozenset({"max_seq_len", "parameters", "command"}),
+    "nanotron": frozenset({"tokens"}),
     "gpt_neox": frozenset({"num_layers"}),
     "torchtune": frozenset({"model", "tokenizer", "checkpointer", "policy_model", "dataset"}),
     "llamafactory": frozenset(
@@ -46,6 +49,16 @@ _TOP_KEYS: dict[str, frozenset[str]] = {
             "steps_per_print", "zero_allow_untested_optimizer", "wall_clock_breakdown",
         }
     ),
+    "sglang": frozenset(
+        {
+            "mem_fraction_static", "disable_radix_cache", "disaggregation_mode", "chunked_prefill_size", "tp_size",
+            "cuda_graph_max_bs", "max_running_requests", "context_length", "schedule_conservativeness", "dp_size",
+            "schedule_policy", "enable_dp_attention", "max_prefill_tokens", "ep_size",
+        }
+    ),
+    "trtllm": frozenset({"kv_cache_config", "cuda_graph_config", "moe_config", "enable_attention_dp"}),
+    "tgi": frozenset(),
+    "lmdeploy": frozenset(),
     "vllm": frozenset(
         {
             "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "max_model_len", "max_num_seqs",

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from .keys import load
+from .serving import set_degrees
 from .world_size import set_hardware
 
 if TYPE_CHECKING:
@@ -124,23 +125,16 @@ def set_weights(builder: JobBuilder, arguments: Arguments) -> None:
 
 
 _DEGREES = (
-    ("parallelism.tensor", "tensor_parallel_size", "tp"),
-    ("parallelism.pipeline", "pipeline_parallel_size", "pp"),
-    ("parallelism.data", "data_parallel_size", "dp"),
-    ("parallelism.context", "prefill_context_parallel_size", "pcp"),
+    ("parallelism.tensor", ("tensor_parallel_size",)),
+    ("parallelism.pipeline", ("pipeline_parallel_size",)),
+    ("parallelism.data", ("data_parallel_size",)),
+    ("parallelism.context", ("prefill_context_parallel_size",)),
 )
 
 
 def set_parallelism(builder: JobBuilder, arguments: Arguments, project: Project) -> None:
     """The degrees, each 1 by default; the GPUs are their product where nobody said another number."""
-    product = 1
-    for path, name, _ in _DEGREES:
-        given = arguments.integer(name, least=1)
-        if given:
-            builder.from_entry(path, given.value, given.entry, given.key)
-            product *= given.value
-        else:
-            builder.default(path, 1)
+    product = set_degrees(builder, arguments, project, _DEGREES)
     expert = arguments.flag("enable_expert_parallel")
     if expert and expert.value:
         job = builder.job
@@ -158,7 +152,10 @@ def set_engine(builder: JobBuilder, arguments: Arguments, version: str) -> None:
     """Lengths, memory share and cache."""
     length = arguments.raw("max_model_len")
     tokens = human_readable(length.value) if length else None
-    if length and tokens:
+    blank = arguments.blank("max_model_len")
+    if blank:
+        builder.assumed("inference.max_model_len", None, f"{blank.value} is filled in when the job starts")
+    elif length and tokens:
         builder.from_entry("inference.max_model_len", tokens, length.entry, length.key)
     elif length and str(length.value).strip().lower() in ("auto", "-1"):
         builder.from_entry("inference.max_model_len", -1, length.entry, length.key, "the longest that fits")

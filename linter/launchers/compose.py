@@ -6,8 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from ..formats.coercion import as_integer
-from .container import Container, environment, jobs_of_container, split_command
-from .container import versions as image_versions
+from .container import Container, jobs_of_container, listed_environment, split_command
+from .images import elsewhere, entrypoint
+from .images import versions as image_versions
 from .jobs import jobs_of_commands
 from .launch import Launch, Launcher, Resources, Started
 from .quantities import size
@@ -38,6 +39,7 @@ def launches(document: Document, project: Project) -> Started:
     """The jobs of every service."""
     found: list[Launch] = []
     problems: list[Problem] = []
+    devices: list[str] = []
     services = document.root.get("services")
     for entry in services.entries() if services is not None else ():
         service = entry.value
@@ -45,16 +47,38 @@ def launches(document: Document, project: Project) -> Started:
             continue
         resources = Resources()
         _read_resources(service, document, resources)
+        device = elsewhere(_image(service))
+        if device and not {"build"} & set(service.keys()):
+            devices.append(device)
+            continue
         started = _jobs(service, document, project, resources, f"service {entry.key.value}")
         found += started.launches
         problems += started.problems
-    return Started(found, problems, "" if found else "starts no program that gpulint knows")
+    return Started(found, problems, "" if found else _why(services, devices))
+
+
+def _why(services: Node | None, devices: list[str]) -> str:
+    """Why no service is a job."""
+    mappings = [entry.value for entry in services.entries() if entry.value.is_mapping] if services is not None else []
+    device = next((name for name in devices if name != "CPUs"), devices[0] if devices else "")
+    if mappings and all("build" in service.keys() and "command" not in service.keys() for service in mappings):  # noqa: SIM118
+        return "builds images, starts no server"
+    if device:
+        return f"its servers run on {device}, which gpulint does not estimate"
+    return "starts no program that gpulint knows"
+
+
+def _image(service: Node) -> str:
+    image = service.get("image")
+    return _filled(str(image.value)) if image is not None and image.is_scalar else ""
 
 
 def _jobs(service: Node, document: Document, project: Project, resources: Resources, part: str) -> Started:
-    image = service.get("image")
-    name = _filled(str(image.value)) if image is not None and image.is_scalar else ""
-    variables = environment(_environment(service, document))
+    name = _image(service)
+    if "build" in service.keys() and "command" not in service.keys():  # noqa: SIM118
+        return Started([], [], "builds an image")
+    stated = listed_environment(document, service.get("environment"))
+    variables = {key: _with_default(value) for key, value in stated.items()}
     entrypoint = split_command(document, service.get("entrypoint"))
     command = split_command(document, service.get("command")) or []
     if entrypoint is None:
@@ -69,7 +93,6 @@ def _jobs(service: Node, document: Document, project: Project, resources: Resour
 
 
 def _entry_words(container: Container, command: list[Word]) -> list[Word]:
-    from .container import entrypoint
     from .shell import Word
 
     at = command[0].at[:1] if command and command[0].at else (0,)
@@ -87,14 +110,6 @@ def _with_default(word: Word) -> Word:
         return word
     at = (word.at + word.at[-1:] * len(text))[: len(text)]
     return word._replace(text=text, at=at, known="$" not in text)
-
-
-def _environment(service: Node, document: Document) -> list[tuple[str, Document, Node]]:
-    """Variables written as a mapping; those written as a list of NAME=value are left out."""
-    section = service.get("environment")
-    if section is None or not section.is_mapping:
-        return []
-    return [(str(entry.key.value), document, entry.value) for entry in section.entries()]
 
 
 def _read_resources(service: Node, document: Document, resources: Resources) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from .images import entrypoint, versions
 from .jobs import jobs_of_commands
 from .launch import Started
 from .script import of_scalar
@@ -47,27 +45,14 @@ def jobs_of_container(
         words += [written(file, node, container.environment) for node in container.command]
     else:
         words += [Word(text, ()) for text in entrypoint(container.image)]
-    words += _from_environment(words, container.environment)
     words += [written(file, node, container.environment) for node in container.arguments]
-    words = [word for word in words if word.text or word.at]
+    words = [item for item in words if item.text or item.at]
     if not words:
         return Started([], [], "its command is the image's own")
-    anchor = next((word.at for word in words if word.at), (0,))
-    placed = [word if word.at else word._replace(at=anchor[:1] * len(word.text)) for word in words]
+    anchor = next((item.at for item in words if item.at), (0,))
+    placed = [item if item.at else item._replace(at=anchor[:1] * len(item.text)) for item in words]
     command = Command(tuple(placed), container.environment)
     return jobs_of_commands([command], file, project, resources, part, versions(container.image))
-
-
-def _from_environment(program: Sequence[Word], variables: Mapping[str, Word]) -> list[Word]:
-    """The flags of a program that its environment may give instead, in front of the arguments, which win."""
-    called = [word.text for word in program]
-    row = next((row for row in _images()["environment"] if called[: len(row["command"])] == row["command"]), None)
-    found: list[Word] = []
-    for name, flag in row["flags"].items() if row is not None else ():
-        value = variables.get(name)
-        if value is not None and value.text:
-            found += [Word(f"--{flag}", value.at[:1] * (len(flag) + 2)), value]
-    return found
 
 
 def split_command(file: Document, node: Node | None) -> list[Word] | None:
@@ -77,45 +62,7 @@ def split_command(file: Document, node: Node | None) -> list[Word] | None:
     if node.is_sequence:
         return [written(file, item, {}) for item in node.items()]
     found = commands(of_scalar(file, node))
-    return [word for command in found for word in command.words]
-
-
-def entrypoint(image: str) -> list[str]:
-    """The program that an image starts by itself, as far as `images.json` knows it; empty otherwise."""
-    name = _without_tag(image)
-    for row in _images()["images"]:
-        if any(_ends(name, end) for end in row["ends"]) or any(part in name for part in row.get("holds", ())):
-            command: list[str] = row["command"]
-            return command
-    return []
-
-
-def tag(image: str) -> str | None:
-    """The version that an image's tag states: `vllm/vllm-openai:v0.9.1` -> `0.9.1`."""
-    match = re.search(r":v?(\d+\.\d+(?:\.\d+)?)", image.rpartition("/")[2])
-    return match[1] if match else None
-
-
-def versions(image: str) -> dict[str, str]:
-    """The version of the program that an image is of: `vllm/vllm-openai:v0.9.1` -> vllm 0.9.1.
-
-    Other images with the program's name have versions of their own (`nvcr.io/nvidia/vllm:26.02-py3`).
-    """
-    stated = tag(image)
-    name = _without_tag(image)
-    rows = _images()["versions"]
-    row = next((row for row in rows if any(_ends(name, end) for end in row["ends"])), None)
-    foreign = row is not None and any(part in name for part in row["not"])
-    return {row["program"]: stated} if row is not None and stated and not foreign else {}
-
-
-def _without_tag(image: str) -> str:
-    name = image.partition("@")[0]
-    return name.rpartition(":")[0] if ":" in name.rpartition("/")[2] else name
-
-
-def _ends(name: str, end: str) -> bool:
-    return name == end or name.endswith("/" + end)
+    return [item for command in found for item in command.words]
 
 
 def environment(entries: Sequence[tuple[str, Document, Node]]) -> dict[str, Word]:
@@ -124,6 +71,22 @@ def environment(entries: Sequence[tuple[str, Document, Node]]) -> dict[str, Word
     for name, file, node in entries:
         if node.is_scalar and node.value is not None:
             found[name] = written(file, node, found)
+    return found
+
+
+def listed_environment(file: Document, node: Node | None) -> dict[str, Word]:
+    """Variables written as a mapping, or as a list of NAME=value; those without a value are left out."""
+    if node is None:
+        return {}
+    if node.is_mapping:
+        return environment([(str(entry.key.value), file, entry.value) for entry in node.entries()])
+    found: dict[str, Word] = {}
+    for item in node.items():
+        whole = written(file, item, {}) if isinstance(item.value, str) else None
+        name, equals, value = whole.text.partition("=") if whole is not None else ("", "", "")
+        if whole is not None and equals:
+            start = len(name) + 1
+            found[name] = Word(value, whole.at[start:], "$" not in value)
     return found
 
 
@@ -144,10 +107,3 @@ def written(file: Document, node: Node, variables: Mapping[str, Word]) -> Word:
         at[match.start() : match.end()] = value.at
         known = known and value.known
     return Word(text, tuple(at), known)
-
-
-@cache
-def _images() -> dict[str, list[dict[str, Any]]]:
-    with open(os.path.join(os.path.dirname(__file__), "images.json"), encoding="utf-8") as file:
-        tables: dict[str, list[dict[str, Any]]] = json.load(file)
-    return tables

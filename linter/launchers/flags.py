@@ -73,7 +73,7 @@ def read_flags(words: Sequence[Word], file: Document, manner: Manner | None = No
             size = override.end()
             value = word._replace(text=word.text[size:], at=word.at[size:])
             key = word._replace(text=override[2], at=word.at[len(override[1]) : size - 1])
-            _put(root, key, _scalar(value, places, file.path), places, file.path, nested=True)
+            _put(root, key, scalar(value, places, file.path), places, file.path, nested=True)
             continue
         match = _FLAG.match(word.text)
         if match is None or (match.end() < len(word.text) and word.text[match.end()] != "="):
@@ -82,7 +82,7 @@ def read_flags(words: Sequence[Word], file: Document, manner: Manner | None = No
         name = _name(word, match.end(), manner)
         if match.end() < len(word.text):
             size = match.end() + 1
-            node = _scalar(word._replace(text=word.text[size:], at=word.at[size:]), places, file.path)
+            node = scalar(word._replace(text=word.text[size:], at=word.at[size:]), places, file.path)
         else:
             values, here = _values(words, here, name.text, manner)
             if values:
@@ -165,15 +165,15 @@ def _positional(root: Node, word: Word, rest: list[Word], manner: Manner, places
         name = manner.positionals[len(rest)]
         key = Node("scalar", name, place(places, word.at), name)
         key.path = path
-        root.value.append(Entry(key, _scalar(word, places, path)))
+        root.value.append(Entry(key, scalar(word, places, path)))
     if word.text != "--":
         rest.append(word)
 
 
 def _list(values: list[Word], places: Places, path: str) -> Node:
     if len(values) == 1:
-        return _scalar(values[0], places, path)
-    items = [_scalar(value, places, path) for value in values]
+        return scalar(values[0], places, path)
+    items = [scalar(value, places, path) for value in values]
     first, last = items[0].span, items[-1].span
     span = Span(first.line, first.column, last.end_line, last.end_column, first.start, max(first.end, last.end))
     node = Node("sequence", items, span)
@@ -181,7 +181,8 @@ def _list(values: list[Word], places: Places, path: str) -> Node:
     return node
 
 
-def _scalar(word: Word, places: Places, path: str) -> Node:
+def scalar(word: Word, places: Places, path: str) -> Node:
+    """A word as the value that its text says."""
     node = Node("scalar", _typed(word), place(places, word.at), word.text)
     node.path = path
     return node

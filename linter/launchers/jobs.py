@@ -9,9 +9,11 @@ from ..formats.coercion import as_integer
 from ..source.places import places_of
 from .accelerate_file import state_processes
 from .environment import allocator, torchrun
+from .images import versions as versions_of
 from .launch import Launch, Resources, Started
 from .own_launcher import with_launcher
 from .programs import begin, named
+from .quantities import size
 from .script import place
 from .shell import commands
 from .unread import reason as why
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from ..formats.format import Problem, Project
     from ..source.document import Document
     from .script import Script
-    from .shell import Command
+    from .shell import Command, Word
     from .wrappers import Unwrapped
 
 MAX_PROCESSES = 10_000
@@ -38,7 +40,7 @@ def jobs_of(
     file: Document,
     project: Project,
     resources: Resources,
-    variables: Mapping[str, str] | None = None,
+    variables: Mapping[str, str | Word] | None = None,
     part: str = "",
     versions: Mapping[str, str] | None = None,
 ) -> Started:
@@ -68,11 +70,13 @@ def jobs_of_commands(
         for inner, unwrapped in unwrap(command, file):
             program = with_launcher(unwrapped, file)
             known.update(_pinned(program))
-            begun = begin(program, file, project)
+            known.update(versions_of(program.image))
+            begun = begin(program, file, project, inner.variables)
             if begun is None or len(launches) >= MAX_JOBS:
                 unknown.append(program)
                 continue
             own = resources.copy()
+            _container_memory(own, program, file)
             _processes(own, program, file, project)
             if own.processes is None:
                 _visible(own, inner.variables)
@@ -122,6 +126,9 @@ def _says_enough(config: Document) -> bool:
     return not _ENOUGH.isdisjoint(config.root.keys())
 
 
+_VISIBLE = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+
+
 def _visible(resources: Resources, variables: Mapping[str, object]) -> None:
     """`CUDA_VISIBLE_DEVICES=0,1` is a count of GPUs where nothing else says one; `NPROC_PER_NODE` is how ms-swift,
     LLaMA-Factory and torchrun's wrappers are told how many processes to start.
@@ -132,10 +139,18 @@ def _visible(resources: Resources, variables: Mapping[str, object]) -> None:
         resources.processes = int(processes) * (
             int(nodes) if nodes.isdigit() and 0 < int(nodes) <= MAX_PROCESSES else 1
         )
-    value = getattr(variables.get("CUDA_VISIBLE_DEVICES"), "text", "")
-    listed = [part for part in value.split(",") if part.strip()]
+    named = next((variables[name] for name in _VISIBLE if name in variables), None)
+    listed = [part for part in getattr(named, "text", "").split(",") if part.strip()]
     if resources.gpus_per_node is None and listed and all(part.strip().isdigit() for part in listed):
         resources.gpus_per_node = len(listed)
+
+
+def _container_memory(resources: Resources, program: Unwrapped, file: Document) -> None:
+    """`docker run --shm-size 1g`."""
+    for _, options in program.options:
+        entry = options.root.entry("shm-size")
+        if entry is not None:
+            resources.state("shared_memory", size(entry.value.value), file.path, "shm-size", entry.value.span)
 
 
 _PER_NODE = ("nproc_per_node", "nproc-per-node", "num_gpus")

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .container import versions, written
+from .container import written
+from .images import versions
 from .jobs import jobs_of_commands
 from .kserve_llm import read_llm
 from .kserve_model import MOUNT, stored, with_model

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from ..formats.coercion import as_integer
 from .command import Assembly
-from .container import jobs_of_container, versions
+from .container import jobs_of_container
+from .images import versions
 from .jobs import jobs_of_commands
 from .kserve_model import stored, with_model
 from .launch import Resources, Started

@@ -9,7 +9,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from .command import Assembly
-from .container import environment, versions
+from .container import environment
+from .images import versions
 from .jobs import jobs_of_commands
 from .launch import Launcher, Resources, Started
 from .manifests import launches, recogniser

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..formats.coercion import as_integer
-from .container import versions
 from .group import Member, jobs_of_group, resources_of
+from .images import versions
 from .jobs import jobs_of_commands
 from .jobset import members
 from .launch import Launcher, Resources, Started

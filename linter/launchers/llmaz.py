@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..formats.coercion import as_integer
 from ..origin import Origin
 from .command import Assembly
-from .container import entrypoint, versions
+from .images import entrypoint, versions
 from .jobs import jobs_of_commands
 from .launch import Launcher, Resources, Started
 from .leaderworkerset import jobs_of_template

@@ -13,7 +13,8 @@ from ..formats.blanks import is_blank
 from ..formats.coercion import as_integer
 from ..origin import Origin
 from .command import Assembly
-from .container import jobs_of_container, versions
+from .container import jobs_of_container
+from .images import versions
 from .jobs import jobs_of_commands
 from .launch import Launcher, Resources, Started
 from .manifests import launches, recogniser

@@ -12,7 +12,7 @@ from .mounts import mounted
 from .quantities import size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ..formats.format import Project
     from ..hardware.catalogue import Instance
@@ -124,11 +124,7 @@ def read_asked(section: Node | None, file: Document, resources: Resources) -> No
 
 def read_node(spec: Node, file: Document, resources: Resources) -> None:
     """Fill in the kind of GPU from the labels of the node that a pod wants."""
-    labels = list(_labels(spec))
-    for entry in labels:
-        _label(entry, file, resources)
-    for entry in labels:
-        _size(entry, file, resources)
+    read_labels(list(_labels(spec)), file, resources)
 
 
 def _asked(entry: Entry, file: Document, resources: Resources) -> None:
@@ -148,11 +144,24 @@ def _labels(spec: Node) -> Iterator[Entry]:
     selector = spec.get("nodeSelector")
     yield from selector.entries() if selector is not None else ()
     terms = spec.find("affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms")
-    for term in mappings(terms.value if terms else None):
+    yield from labels_of(terms.value if terms else None)
+
+
+def labels_of(terms: Node | None) -> Iterator[Entry]:
+    """The labels with one value of `nodeSelectorTerms`."""
+    for term in mappings(terms):
         for expression in mappings(term.get("matchExpressions")):
             key, values = expression.get("key"), expression.get("values")
             if key is not None and values is not None and len(values.items()) == 1:
                 yield _entry(key, values.items()[0])
+
+
+def read_labels(labels: Sequence[Entry], file: Document, resources: Resources) -> None:
+    """The kind of GPU that node labels name."""
+    for entry in labels:
+        _label(entry, file, resources)
+    for entry in labels:
+        _size(entry, file, resources)
 
 
 def _entry(key: Node, value: Node) -> Entry:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..formats.coercion import as_integer
 from .command import Assembly
-from .container import versions
+from .images import versions
 from .jobs import jobs_of_commands
 from .launch import Launcher, Resources, Started
 from .manifests import launches, recogniser

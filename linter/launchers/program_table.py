@@ -14,6 +14,8 @@ _VLLM = {
     "sc": "speculative-config",
 }
 
+_TRTLLM = ("extra_llm_api_options", "config")
+
 PROGRAMS: tuple[Program, ...] = (
     Program(
         "vllm",
@@ -25,6 +27,29 @@ PROGRAMS: tuple[Program, ...] = (
         ),
         Manner(short=_VLLM, positionals=("model",)),
         config=("config",),
+    ),
+    Program(
+        "sglang",
+        ("-m sglang.launch_server", "sglang serve", "-m sglang.srt.entrypoints.http_server"),
+        Manner(positionals=("model-path",)),
+        config=("config",),
+    ),
+    Program("sglang", ("-m dynamo.sglang", "-m dynamo.sglang.worker"), config=("config",), more=True),
+    Program(
+        "vllm",
+        ("-m dynamo.vllm", "-m fastchat.serve.vllm_worker"),
+        Manner(short=_VLLM | {"model-path": "model"}),
+        more=True,
+    ),
+    Program("tgi", ("text-generation-launcher",), Manner(short={"p": "port"}), variables=True, exact=True),
+    Program(
+        "trtllm", ("trtllm-serve serve", "trtllm-serve"), Manner(positionals=("model",)), config=_TRTLLM, exact=True
+    ),
+    Program("trtllm", ("trtllm-build", "-m tensorrt_llm.commands.build"), config=("build_config",)),
+    Program(
+        "lmdeploy",
+        ("lmdeploy serve api_server", "lmdeploy serve gradio", "lmdeploy chat", "-m lmdeploy serve api_server"),
+        Manner(positionals=("model-path",)),
     ),
     Program(
         "axolotl",

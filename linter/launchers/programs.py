@@ -28,6 +28,9 @@ class Program(NamedTuple):
     manner   how its flags are read
     config   the flags that name a config file of the same format
     file     whether its first word that is no flag names the config file
+    variables whether environment variables set options, too (`x-variable` in the schema); flags win
+    more     whether the program has options of its own beside those of the format; they are left out
+    exact    whether its parser (clap, click) takes options in full only; argparse takes unique beginnings
     """
 
     format: str
@@ -35,6 +38,9 @@ class Program(NamedTuple):
     manner: Manner = Manner()
     config: tuple[str, ...] = ()
     file: bool = False
+    variables: bool = False
+    more: bool = False
+    exact: bool = False
 
 
 class Begun(NamedTuple):
@@ -51,19 +57,64 @@ _CONFIG_FLAGS = ("config", "config_file", "cfg", "config_path", "c")
 _PLACEHOLDER = re.compile(r"[$<{]")
 
 
-def begin(program: Unwrapped, file: Document, project: Project) -> Begun | None:
-    """The config that a program runs with; None where gpulint knows neither the program nor its flags."""
+def begin(
+    program: Unwrapped, file: Document, project: Project, variables: Mapping[str, Word] | None = None
+) -> Begun | None:
+    """The config that a program runs with; None where gpulint knows neither the program nor its flags.
+
+    `variables` are those of its environment.
+    """
     found = known(program)
     if found is None:
         return _unknown(program, file, project)
     row, words = found
     flags = read_flags(words, file, _with_options(row))
+    if row.variables and variables:
+        flags = flags._replace(document=_with_variables(row.format, flags.document, variables))
+    if row.more:
+        flags = flags._replace(document=_own_options(row.format, flags.document))
     reference = _reference(row, flags.document, flags.rest)
     if reference is None:
         if row.file:
             return None
         return Begun(row.format, flags.document)
     return _with_file(row.format, reference, flags.document, file, project)
+
+
+def _own_options(format_: str, flags: Document) -> Document:
+    """The flags that the format knows."""
+    from ..formats.keys import load
+    from ..source.node import Node
+
+    known = load(format_)["properties"]
+    entries = [item for item in flags.root.entries() if str(item.key.value).replace("_", "-") in known]
+    return flags._replace(roots=[Node("mapping", entries, flags.root.span, flags.root.raw)])
+
+
+def flags_of(format_: str, words: list[Word], file: Document) -> Document:
+    """The flags of the program that `format_` is of, as its command line is read."""
+    from .program_table import PROGRAMS
+
+    row = next(row for row in PROGRAMS if row.format == format_)
+    return read_flags(words, file, _with_options(row)).document
+
+
+def _with_variables(format_: str, flags: Document, variables: Mapping[str, Word]) -> Document:
+    """The flags over the options that variables set; the keys of those belong to no file, so nothing edits them."""
+    from ..formats.keys import load
+    from ..source.node import Entry, Node
+    from ..source.places import places_of
+    from .flags import scalar
+
+    places = places_of(flags.text)
+    set_: list[Entry] = []
+    for option, schema in load(format_)["properties"].items():
+        word = variables.get(str(schema.get("x-variable", "")))
+        if word is not None and word.text and flags.root.entry(option) is None:
+            value = scalar(word, places, flags.path)
+            set_.append(Entry(Node("scalar", option, value.span, option), value))
+    root = Node("mapping", [*set_, *flags.root.entries()], flags.root.span, flags.root.raw)
+    return flags._replace(roots=[root])
 
 
 def known(program: Unwrapped) -> tuple[Program, tuple[Word, ...]] | None:
@@ -100,7 +151,7 @@ def _with_options(row: Program) -> Manner:
     if manner.switches is None:
         names = {_plain(key) for key, schema in properties.items() if schema.get("type") == "boolean"}
         manner = manner._replace(switches=names.__contains__)
-    if not manner.options and not row.file:
+    if not manner.options and not row.file and not row.exact:
         known = frozenset(_plain(key) for key, schema in properties.items() if "x-removed" not in schema)
         manner = manner._replace(options=known)
     return manner

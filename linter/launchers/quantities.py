@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import re
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGTP]?)(i?)([bB]?)\+?")
-_POWERS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKmMgGtTpP]?)(i?)([bB]?)\+?")
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 
 
 def size(text: object, *, unit: str = "", binary: bool = True) -> int | None:
     """Bytes; `unit` stands in where the text names none. None where it is no size.
 
-    Without an `i` the units are powers of 1024 where `binary` (Slurm, Docker), of 1000 where not (Kubernetes).
+    Without an `i` the units are powers of 1024 where `binary` (Slurm, Docker, which take small letters, too), of 1000
+    where not (Kubernetes).
     """
     match = _SIZE.fullmatch(str(text).strip())
     if match is None:
         return None
     number, letter, i, _ = match.groups()
+    if letter.islower() and letter != "k" and not binary:
+        return None
+    letter = letter.upper()
     base = 1024 if i or binary else 1000
     return int(float(number) * base ** _POWERS[letter or unit])

@@ -32,6 +32,16 @@ _KINDS: dict[str, _Sign] = {
     "kubernetes": _Sign(_MANIFEST, keys=frozenset({"apiVersion"})),
     "compose": _Sign(keys=frozenset({"services"})),
     "skypilot": _Sign(keys=frozenset({"resources", "run"})),
+    "vllm_recipe": _Sign(keys=frozenset({"variants", "deploy_type"})),
+    "production_stack_values": _Sign(keys=frozenset({"servingEngineSpec", "routerSpec", "cacheserverSpec", "suite"})),
+    "ray_serve": _Sign(
+        keys=frozenset({"applications", "llm_configs", "model_loading_config", "engine_config", "llm_engine"})
+    ),
+    "truss": _Sign(keys=frozenset({"model_name", "trt_llm", "docker_server"})),
+    "dstack": _Sign(keys=frozenset({"type"})),
+    "beaker": _Sign(keys=frozenset({"tasks"})),
+    "gpu_recipe": _Sign(keys=frozenset({"workload", "dynamo"})),
+    "model_files": _Sign(("json",)),
 }
 
 LAUNCHER_NAMES: tuple[str, ...] = tuple(_KINDS)

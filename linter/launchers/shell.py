@@ -39,9 +39,12 @@ class Command(NamedTuple):
     output: str = ""
 
 
-def commands(script: Script, variables: Mapping[str, str] | None = None) -> list[Command]:
+def commands(script: Script, variables: Mapping[str, str | Word] | None = None) -> list[Command]:
     """The simple commands of a script in their order; `variables` are those that the launcher itself would set."""
-    start = {name: Word(value, (-1,) * len(value)) for name, value in (variables or {}).items()}
+    start = {
+        name: value if isinstance(value, Word) else Word(value, (-1,) * len(value))
+        for name, value in (variables or {}).items()
+    }
     return list(_Reader(script, start).commands())
 
 

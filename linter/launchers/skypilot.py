@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..formats.blanks import is_blank
 from ..formats.coercion import as_integer
+from .container import listed_environment
 from .jobs import jobs_of
 from .launch import Launch, Launcher, Resources, Started
 from .quantities import size
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from ..formats.format import Problem, Project
     from ..source.document import Document
     from ..source.node import Node
+    from .shell import Word
 
 NAME = "skypilot"
 
@@ -55,8 +57,8 @@ def recognise(document: Document) -> bool:
 
 
 _RESOURCES = frozenset(
-    {"accelerators", "cloud", "infra", "cpus", "memory", "instance_type", "use_spot", "disk_size", "ports", "any_of",
-     "ordered", "image_id", "region", "disk_tier", "autostop", "job_recovery"}
+    {"accelerators", "gpus", "cloud", "infra", "cpus", "memory", "instance_type", "use_spot", "disk_size", "ports",
+     "any_of", "ordered", "image_id", "region", "disk_tier", "autostop", "job_recovery"}
 )  # fmt: skip
 
 
@@ -72,7 +74,7 @@ def launches(document: Document, project: Project) -> Started:
             continue
         resources = Resources()
         _read_resources(root, document, resources)
-        variables = _variables(root, resources)
+        variables = _variables(root, resources, document)
         setup = root.get("setup")
         versions: dict[str, str] = {}
         if setup is not None and isinstance(setup.value, str):
@@ -82,7 +84,7 @@ def launches(document: Document, project: Project) -> Started:
         started = jobs_of(of_scalar(document, run), document, project, resources, variables, part, versions)
         found += started.launches
         problems += started.problems
-        reason = reason or started.reason
+        reason = started.reason or reason
     return Started(found, problems, "" if found else reason or "has no `run` script")
 
 
@@ -107,7 +109,7 @@ def _read_resources(root: Node, document: Document, resources: Resources) -> Non
 
 def _accelerators(section: Node, document: Document, resources: Resources) -> None:
     """`A100-80GB:8`, `{A100-80GB: 8}`, or a list or mapping of choices, of which the first counts."""
-    entry = section.entry("accelerators")
+    entry = section.entry("accelerators") or section.entry("gpus")
     if entry is None or resources.gpus_per_node is not None:
         return
     node = entry.value
@@ -140,19 +142,14 @@ def _instance(node: Node, document: Document, resources: Resources) -> None:
         resources.state("gpus_per_node", machine.gpus, document.path, "resources.instance_type", node.span, note)
 
 
-def _variables(root: Node, resources: Resources) -> dict[str, str]:
+def _variables(root: Node, resources: Resources, document: Document) -> dict[str, str | Word]:
     """`envs` with stated values, and what SkyPilot sets in every task."""
-    variables = dict(_RANKS)
+    variables: dict[str, str | Word] = dict(_RANKS)
     variables["SKYPILOT_NUM_NODES"] = str(resources.nodes or 1)
     if resources.gpus_per_node:
         variables["SKYPILOT_NUM_GPUS_PER_NODE"] = str(resources.gpus_per_node)
-    section = root.get("envs")
-    for entry in section.entries() if section is not None else ():
-        value = entry.value
-        if value.is_scalar and value.value is not None and not is_blank(value.value):
-            variables[str(entry.key.value)] = (
-                value.raw.strip("'\"") if not isinstance(value.value, str) else value.value
-            )
+    stated = listed_environment(document, root.get("envs"))
+    variables.update({name: word for name, word in stated.items() if not is_blank(word.text)})
     return variables
 
 

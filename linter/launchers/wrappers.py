@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from .flags import Manner, read_flags
+from .images import entrypoint
 from .script import Script
 from .shell import MAX_NESTING, Command, Word, commands
 
@@ -29,6 +30,7 @@ class Wrapper(NamedTuple):
     module: frozenset[str]
     skip: int = 0
     processes: bool = False
+    image: bool = False
     pairs: frozenset[str] = frozenset()
 
 
@@ -41,6 +43,7 @@ class Unwrapped(NamedTuple):
     words     the words behind that
     launchers the wrappers that start processes, outermost first, with their options as flags
     options   options of the other wrappers as flags, by the wrapper's name
+    image     the container image that it runs in; "" where no wrapper names one
     """
 
     head: str
@@ -49,6 +52,7 @@ class Unwrapped(NamedTuple):
     words: tuple[Word, ...]
     launchers: tuple[tuple[str, Document], ...] = ()
     options: tuple[tuple[str, Document], ...] = ()
+    image: str = ""
 
 
 def unwrap(command: Command, file: Document) -> list[tuple[Command, Unwrapped]]:
@@ -60,7 +64,7 @@ def _unwrap(command: Command, file: Document, depth: int) -> list[tuple[Command,
     words = command.words
     launchers: list[tuple[str, Document]] = []
     options: list[tuple[str, Document]] = []
-    module = False
+    module, image = False, ""
     for _ in range(MAX_NESTING):
         while words and "=" in words[0].text and not words[0].text.startswith("-"):
             words = words[1:]
@@ -76,8 +80,15 @@ def _unwrap(command: Command, file: Document, depth: int) -> list[tuple[Command,
             continue
         wrapper, size = _find(words, module=module)
         if wrapper is None:
-            return [(command, Unwrapped(name, module, words[0], words[1:], tuple(launchers), tuple(options)))]
-        own, words, module = _options(words[size:], wrapper)
+            program = Unwrapped(name, module, words[0], words[1:], tuple(launchers), tuple(options), image)
+            return [(command, program)]
+        own, skipped, words, module = _options(words[size:], wrapper)
+        if wrapper.image and skipped:
+            image = skipped[0].text
+            command = command._replace(variables={**command.variables, **_container_variables(own)})
+            if not words or words[0].text.startswith("-"):
+                first = skipped[0].at[:1]
+                words = (*(Word(text, first * len(text)) for text in entrypoint(image)), *words)
         manner = Manner(switches=wrapper.switches.__contains__)
         document = read_flags(own, file, manner).document
         (launchers if wrapper.processes else options).append((wrapper.heads[0][0], document))
@@ -138,8 +149,8 @@ def _find(words: tuple[Word, ...], *, module: bool) -> tuple[Wrapper | None, int
     return None, 0
 
 
-def _options(words: tuple[Word, ...], wrapper: Wrapper) -> tuple[list[Word], tuple[Word, ...], bool]:
-    """The wrapper's own options, the wrapped command, and whether that is a Python module."""
+def _options(words: tuple[Word, ...], wrapper: Wrapper) -> tuple[list[Word], tuple[Word, ...], tuple[Word, ...], bool]:
+    """The wrapper's own options, the words to skip, the wrapped command, and whether that is a Python module."""
     own: list[Word] = []
     module = False
     here = 0
@@ -159,7 +170,22 @@ def _options(words: tuple[Word, ...], wrapper: Wrapper) -> tuple[list[Word], tup
             here += 1
             if flag in wrapper.pairs and here < len(words):
                 here += 1
-    return own, words[here + wrapper.skip :], module
+    return own, words[here : here + wrapper.skip], words[here + wrapper.skip :], module
+
+
+def _container_variables(options: list[Word]) -> dict[str, Word]:
+    """The variables that `docker run -e NAME=value` sets."""
+    found: dict[str, Word] = {}
+    for number, option in enumerate(options):
+        flag, equals, rest = option.text.partition("=")
+        if flag not in ("-e", "--env"):
+            continue
+        start = len(flag) + 1
+        word = option._replace(text=rest, at=option.at[start:]) if equals else next(iter(options[number + 1 :]), None)
+        name, assigned, value = word.text.partition("=") if word is not None else ("", "", "")
+        if word is not None and assigned:
+            found[name] = word._replace(text=value, at=word.at[len(name) + 1 :])
+    return found
 
 
 @cache
@@ -173,6 +199,7 @@ def _wrappers() -> tuple[Wrapper, ...]:
             frozenset(row.get("module", ())),
             row.get("skip", 0),
             row.get("processes", False),
+            row.get("image", False),
             frozenset(row.get("pairs", ())),
         )
         for row in rows

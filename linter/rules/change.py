@@ -89,7 +89,10 @@ def reread(reading: Reading, project: Project, edits: Sequence[Edit]) -> Reading
         for path in dict.fromkeys(edit.path for edit in edits):
             document = originals[path]
             text = apply(document.text, [edit for edit in edits if edit.path == path])
-            edited[path] = parse(text, path, document.syntax)
+            again = document.reread(text) if document.reread is not None else parse(text, path, document.syntax)
+            if again is None:
+                return None
+            edited[path] = again
         config = edited.get(reading.config.path, reading.config)
 
         def open_edited(reference: str, from_path: str) -> Document | None:
