@@ -44,7 +44,8 @@ def test_commands(tmp_path, command, format_, path, value):
 def test_an_override_is_edited_in_its_place(tmp_path):
     from gpulint.source.edit import apply
 
-    text = "python -m verl.trainer.main_ppo \\\n  actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4 trainer.nnodes=1\n"
+    micro = "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4"
+    text = f"python -m verl.trainer.main_ppo \\\n  {micro} trainer.nnodes=1\n"
     (tmp_path / "run.sh").write_text(text)
     found = recognise_file(str(tmp_path / "run.sh"))
     (opened,) = open_jobs(found, Settings(root=str(tmp_path))).opened
