@@ -210,7 +210,7 @@ def nemo_rl(folder: Path) -> Json:
     used = {key for path in sorted((root / "examples").rglob("*.yaml")) for key in yaml_keys(path)}
     generation["properties"] |= {"vllm_cfg": section(engine, "ignored")}
     policy["generation"] = generation
-    top = {key.partition(".")[0]: {} for key in used}
+    top: dict[str, Any] = {key.partition(".")[0]: {} for key in used}
     for key in sorted(used):
         parts = key.split(".")
         if parts[0] == "policy":

@@ -15,6 +15,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from scripts.argument_schemas import add_removed, dump, schema
 from scripts.argument_source import Json, Package, annotation, literal, option_names
@@ -42,7 +43,7 @@ def sglang(folder: Path) -> Json:
                     properties.update(field_options(node, node.target.id))
     for name in option_names(package, "srt/server_args.py"):
         properties.setdefault(name, {})
-    former = {
+    former: dict[str, dict[str, Any]] = {
         f"sglang {version}": {
             name: {} for name in option_names(Package(folder, "sglang", version), "srt/server_args.py")
         }

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from schema_source import Classes, read_archive, version_of
+from scripts.schema_source import Classes, read_archive, version_of
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -44,12 +44,6 @@ def test_isolated_reads_nothing(tmp_path):
         ("gpus = \n", "gpulint.toml:1:"),
     ],
 )
-def test_versions_are_strings(tmp_path):
-    (tmp_path / "gpulint.toml").write_text("[versions]\ntrl = 1\n")
-    with pytest.raises(SettingsError, match="table of strings"):
-        load(directory=str(tmp_path))
-
-
 def test_a_bad_file_says_where(tmp_path, text, message):
     (tmp_path / "gpulint.toml").write_text(text)
     with pytest.raises(SettingsError) as error:

@@ -57,4 +57,5 @@ def config(given: dict[str, Any]) -> dict[str, Any]:
     section = Arguments(plain_node(given))
     tensor = given["tensor_model_parallel_size"]
     sizes = sizes_of(section, padded(GPT2_VOCABULARY, given["make_vocab_size_divisible_by"], tensor))
-    return config_of(f"nemo-{sizes.layers}x{sizes.hidden}", sizes)
+    shapes: dict[str, Any] = config_of(f"nemo-{sizes.layers}x{sizes.hidden}", sizes)
+    return shapes

@@ -66,11 +66,13 @@ def jobs_of_commands(
     launches: list[Launch] = []
     problems: list[Problem] = []
     unknown: list[Unwrapped] = []
+    away = False
     for command in listed:
         for inner, unwrapped in unwrap(command, file):
             program = with_launcher(unwrapped, file)
             known.update(_pinned(program))
             known.update(versions_of(program.image))
+            away = away or _leaves(program)
             begun = begin(program, file, project, inner.variables)
             if begun is None or len(launches) >= MAX_JOBS:
                 unknown.append(program)
@@ -85,8 +87,12 @@ def jobs_of_commands(
             line = place(places, program.name.at).line
             launcher = next((options for _, options in program.launchers), None)
             files = {"launcher": file} if begun.config.path != file.path else {}
-            if begun.problems and begun.file is None and not _says_enough(begun.config):
-                problems += begun.problems
+            missing = begun.problems and begun.file is None
+            if missing and not _says_enough(begun.config):
+                if away:
+                    unknown.append(program)
+                else:
+                    problems += begun.problems
                 continue
             where = f"{part}, line {line}" if part else f"line {line}"
             launches.append(
@@ -97,7 +103,7 @@ def jobs_of_commands(
                     own,
                     launcher,
                     files,
-                    begun.problems,
+                    () if missing and away else begun.problems,
                     dict(known),
                     decided=allocator(inner.variables, file),
                     file=begun.file,
@@ -105,6 +111,11 @@ def jobs_of_commands(
                 )
             )
     return Started(launches, problems, "" if launches else why(unknown))
+
+
+def _leaves(program: Unwrapped) -> bool:
+    """Whether `cd` leaves the project: what is named from there on stands in the container or on the node."""
+    return program.head == "cd" and bool(program.words) and program.words[0].text.startswith("/")
 
 
 _PIN = re.compile(r"([A-Za-z][\w-]*)(?:\[[\w,-]*\])?==(\d+(?:\.\d+)*)")

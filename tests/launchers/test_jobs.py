@@ -110,6 +110,15 @@ def test_a_finding_in_a_flag_stands_in_the_script(tmp_path):
     assert finding.location.span.line == 2
 
 
+@pytest.mark.parametrize(("folder", "known"), [("/opt/app", False), ("sub", True), ("/opt && cd sub", False)])
+def test_a_config_that_is_named_from_another_folder_is_no_mistake(folder, known, tmp_path):
+    path = tmp_path / "run.sh"
+    path.write_text(f"#!/bin/bash\ncd {folder}\naxolotl train config.yaml\n")
+    found = open_jobs(recognise_file(str(path)), Settings(root=str(tmp_path)))
+    problems = [item.kind for opened in found.opened for item in opened.reading.problems]
+    assert problems == (["unresolved-reference"] if known else [])
+
+
 def test_an_option_of_mpirun_may_have_two_values():
     line = "mpirun -np 4 --mca btl tcp,self -x A=b python train.py --model_name_or_path org/m --output_dir out"
     (command,) = commands(Script(line, range(len(line))))
