@@ -31,6 +31,7 @@ PACKAGES = {
     "verl": "0.10.0.dev",
     "h2o_llmstudio": "1.14.9",
     "ms_swift": "4.6.0.dev0",
+    "openrlhf": "0.11.0",
 }
 
 
@@ -460,6 +461,50 @@ def ms_swift_shipped(folder: Path) -> Json:
     return {"upstream": f"ms-swift {PACKAGES['ms_swift']}", "files": files}
 
 
+FORMER_OPENRLHF = "0.9.1"
+"""The last release whose flags have no sections; commands for it are still about."""
+
+
+def openrlhf(folder: Path) -> Json:
+    """The options of the training programs; argparse refuses others. Those of 0.9 are known without a word."""
+    properties: dict[str, Json] = {}
+
+    def put(name: str, schema: Json) -> None:
+        node, parts = properties, name.split(".")
+        for part in parts[:-1]:
+            node = node.setdefault(part, section({}, "refused"))["properties"]
+        node.setdefault(parts[-1], schema)
+
+    for version in (PACKAGES["openrlhf"], FORMER_OPENRLHF):
+        root = folder / f"openrlhf-{version}" / "openrlhf" / "cli"
+        for path in sorted(root.glob("train_*.py")):
+            for name, schema in options(ast.parse(path.read_text())):
+                put(name, schema)
+    return whole("OpenRLHF command", f"openrlhf {PACKAGES['openrlhf']}", properties, "refused")
+
+
+def options(tree: ast.Module) -> list[tuple[str, Json]]:
+    """The long options of `add_argument` calls with their kind; `{prefix}` in a name is that of actor and critic."""
+    found: list[tuple[str, Json]] = []
+    kinds = {"int": "integer", "float": "number"}
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".add_argument") and node.args):
+            continue
+        keywords = {word.arg: ast.unparse(word.value) for word in node.keywords}
+        schema: Json = {"type": kinds[keywords["type"]]} if keywords.get("type") in kinds else {}
+        if "nargs" in keywords:
+            schema = {}
+        if keywords.get("action") in ("'store_true'", "'store_false'"):
+            schema = {"type": "boolean"}
+        first = node.args[0]
+        texts = [first.value] if isinstance(first, ast.Constant) and isinstance(first.value, str) else []
+        if isinstance(first, ast.JoinedStr):
+            written = "".join(str(part.value) if isinstance(part, ast.Constant) else "\0" for part in first.values)
+            texts = [written.replace("\0", prefix) for prefix in ("actor", "critic")]
+        found += [(text[2:], schema) for text in texts if text.startswith("--")]
+    return found
+
+
 SHIPPED: dict[str, Callable[[Path], Json]] = {
     "nemo_rl": nemo_rl_shipped,
     "verl": verl_shipped,
@@ -473,6 +518,7 @@ MAKERS: dict[str, Callable[[Path], Json]] = {
     "verl": verl,
     "h2o_llmstudio": h2o_llmstudio,
     "ms_swift": ms_swift,
+    "openrlhf": openrlhf,
 }
 
 

@@ -30,6 +30,7 @@ _TOP_KEYS: dict[str, frozenset[str]] = {
     ),
     "nemo_automodel": frozenset({"step_scheduler", "model"}),
     "nemo_rl": frozenset({"policy"}),
+    "openrlhf": frozenset(),
     "ms_swift": frozenset({"tuner_type", "train_type", "rlhf_type", "sft_type"}),
     "h2o_llmstudio": frozenset({"llm_backbone"}),
     "prime_rl": frozenset({"env"}),

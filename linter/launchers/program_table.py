@@ -201,4 +201,19 @@ PROGRAMS: tuple[Program, ...] = (
         Manner(positionals=("command",)),
         config=("config",),
     ),
+    Program(
+        "openrlhf",
+        (
+            "-m openrlhf.cli.train_sft",
+            "-m openrlhf.cli.train_dpo",
+            "-m openrlhf.cli.train_kto",
+            "-m openrlhf.cli.train_rm",
+            "-m openrlhf.cli.train_ppo_ray",
+            "openrlhf/cli/train_sft.py",
+            "openrlhf/cli/train_dpo.py",
+            "openrlhf/cli/train_rm.py",
+            "openrlhf/cli/train_ppo_ray.py",
+        ),
+        Manner(nested=True),
+    ),
 )

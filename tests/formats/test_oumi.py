@@ -65,10 +65,8 @@ def test_qlora_with_dpo(oumi):
 
 
 def test_inference(oumi):
-    text = (
-        "model: {model_name: Qwen/Qwen2.5-7B, model_max_length: 8192}\n"
-        "generation: {max_new_tokens: 1024}\nengine: VLLM\n"
-    )
+    model = "model: {model_name: Qwen/Qwen2.5-7B, model_max_length: 8192}\n"
+    text = model + "generation: {max_new_tokens: 1024}\nengine: VLLM\n"
     job = oumi.job(text, gpus=4)
     assert (job.kind, job.inference.engine, job.parallelism.tensor) == ("inference", "vllm", 4)
     assert (job.inference.max_model_len, job.inference.gpu_memory_utilization) == (8192, 0.9)

@@ -11,6 +11,10 @@ FILES = {
     "recipe.yaml": "step_scheduler: {local_batch_size: 2}\nmodel: {pretrained_model_name_or_path: x/y}\n",
 }
 
+TORCHRUN = (
+    "torchrun --nproc-per-node=4 examples/llm_finetune/finetune.py -c recipe.yaml --step_scheduler.local_batch_size 8"
+)
+
 
 @pytest.mark.parametrize(
     ("command", "format_", "path", "value"),
@@ -21,13 +25,7 @@ FILES = {
         ("oumi train -c train.yaml --training.per_device_train_batch_size 4", "oumi", "micro_batch_size", 4),
         ("oumi distributed torchrun -m oumi train -c train.yaml", "oumi", "micro_batch_size", 2),
         ("automodel recipe.yaml --nproc-per-node 4", "nemo_automodel", "micro_batch_size", 2),
-        (
-            ("torchrun --nproc-per-node=4 examples/llm_finetune/finetune.py -c recipe.yaml"
-             " --step_scheduler.local_batch_size 8"),
-            "nemo_automodel",
-            "micro_batch_size",
-            8,
-        ),
+        (TORCHRUN, "nemo_automodel", "micro_batch_size", 8),
         ("python -m verl.trainer.main_ppo actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4", "verl",
          "micro_batch_size", 4),
     ],
@@ -46,10 +44,8 @@ def test_commands(tmp_path, command, format_, path, value):
 def test_an_override_is_edited_in_its_place(tmp_path):
     from gpulint.source.edit import apply
 
-    text = (
-        "python -m verl.trainer.main_ppo \\\n"
-        "  actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4 trainer.nnodes=1\n"
-    )
+    micro = "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4"
+    text = f"python -m verl.trainer.main_ppo \\\n  {micro} trainer.nnodes=1\n"
     (tmp_path / "run.sh").write_text(text)
     found = recognise_file(str(tmp_path / "run.sh"))
     (opened,) = open_jobs(found, Settings(root=str(tmp_path))).opened

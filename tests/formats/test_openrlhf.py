@@ -1,0 +1,82 @@
+import pytest
+
+from gpulint.reading import open_jobs, recognise_file
+from gpulint.settings import Settings
+from gpulint.source.edit import apply
+
+from .origins import TRAINING, missing
+
+SFT = """\
+deepspeed --num_gpus 4 --module openrlhf.cli.train_sft \\
+   --data.max_len 4096 --model.model_name_or_path x/y \\
+   --train.micro_batch_size 2 --train.batch_size 256 --ds.zero_stage 3 --model.gradient_checkpointing_enable
+"""
+PPO = """\
+ray job submit -- python3 -m openrlhf.cli.train_ppo_ray --pretrain x/y \\
+   --actor_num_nodes 2 --actor_num_gpus_per_node 8 --vllm_num_engines 4 --colocate_all_models \\
+   --vllm_gpu_memory_utilization 0.6 --vllm_enable_sleep --deepspeed_enable_sleep --micro_train_batch_size 2 \\
+   --prompt_max_len 1024 --generate_max_len 2048 --zero_stage 3 --adam_offload --bf16
+"""
+
+
+@pytest.fixture
+def opened(tmp_path):
+    def read(text):
+        (tmp_path / "run.sh").write_text(text)
+        (found,) = open_jobs(recognise_file(str(tmp_path / "run.sh")), Settings(root=str(tmp_path))).opened
+        return found
+
+    return read
+
+
+def test_sft(opened):
+    reading = opened(SFT).reading
+    job = reading.job
+    assert (reading.format, job.model, job.objective, job.hardware.gpus) == ("openrlhf", "x/y", "sft", 4)
+    assert (job.micro_batch_size, job.gradient_accumulation_steps, job.sequence_length) == (2, 32, 4096)
+    assert (job.parallelism.zero.stage, job.activation_checkpointing) == (3, "full")
+    assert (job.weights.dtype, job.precision.master_weights) == ("bfloat16", True)
+    assert missing(job, TRAINING) == []
+    assert reading.problems == []
+
+
+def test_flags_of_a_former_release(opened):
+    reading = opened(PPO).reading
+    job = reading.job
+    assert (job.objective, job.sequence_length, job.rl.vllm, job.rl.vllm_gpu_memory_utilization) == (
+        "ppo", 3072, "colocate", 0.6,
+    )  # fmt: skip
+    assert (job.rl.vllm_sleep, job.rl.policy_offload, job.rl.value_model) == (True, True, "apart")
+    assert (job.rl.reference_model, job.parallelism.zero.offload_optimizer.device) == (True, "cpu")
+    assert reading.problems == []
+    assert missing(job, TRAINING) == []
+
+
+def test_programs_have_their_own_defaults(opened):
+    job = opened("python -m openrlhf.cli.train_dpo --model.model_name_or_path x/y\n").reading.job
+    assert (job.objective, job.micro_batch_size, job.sequence_length, job.rl.reference_model) == ("dpo", 8, 512, True)
+
+
+def test_an_unknown_flag_is_refused(opened):
+    (problem,) = opened(SFT.replace("zero_stage", "zero_stge")).reading.problems
+    assert (problem.values["suggestion"], problem.values["treatment"], problem.span.line) == (
+        "zero_stage",
+        "refused",
+        3,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "written"),
+    [
+        (SFT, {"micro_batch_size": 1}, "--train.micro_batch_size 1 "),
+        (SFT, {"sequence_length": 2048}, "--data.max_len 2048 "),
+        (PPO, {"rl.vllm_gpu_memory_utilization": 0.4}, "--vllm_gpu_memory_utilization 0.4 "),
+        (PPO, {"micro_batch_size": 1}, "--micro_train_batch_size 1 "),
+    ],
+)
+def test_edits(opened, text, changes, written):
+    from gpulint.formats.openrlhf import FORMAT
+
+    edits = FORMAT.edits(opened(text).reading, changes)
+    assert written in apply(text, edits)
