@@ -45,11 +45,13 @@ class Weights:
     """The base weights as loaded. `dtype` None means the checkpoint's own.
 
     `trainable_dtype` is the dtype of base weights that are trained, where the tool upcasts only those; None is `dtype`.
+    `float32` are parts of names of parameters that the tool keeps in float32 (`norm`, `embed_tokens`).
     """
 
     dtype: Dtype | None = None
     trainable_dtype: Dtype | None = None
     quantization: Quantization | None = None
+    float32: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -281,7 +283,8 @@ class Rl:
     vllm_gpu_memory_utilization: float | None = None
     vllm_sleep: bool = False
     reward_model: str | None = None
-    value_model: Literal["model", "head"] = "model"
+    value_model: Literal["model", "head", "apart"] = "model"
+    policy_offload: bool = False
 
 
 @dataclass(slots=True)

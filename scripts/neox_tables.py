@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from schema_source import Classes
+from scripts.schema_source import Classes
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = "megatron/neox_arguments"

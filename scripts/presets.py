@@ -18,6 +18,7 @@ import yaml
 
 FOLDER = Path(__file__).parent.parent / "linter" / "launchers"
 SIZE = re.compile(r"(\d+(?:\.\d+)?)(Mi|Gi|Ti)")
+_MACHINE = re.compile(r'SKU: "([^"]+)", GPUCount: (\d+), GPUMem: resource.MustParse\("(\w+)"\), GPUModel: "([^"]+)"')
 UNITS = {"Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
 
 
@@ -75,15 +76,18 @@ def kaito(source: Checkout) -> dict[str, Any]:
     for name, target in re.findall(r'"([^"]+)":\s+"([^"]+/[^"]+)",', source.text("pkg/utils/plugin/plugin.go")):
         presets.setdefault(name, {"model": rows.get(target, {}).get("name", target)})
     for preset in [*presets.values()]:
-        size = rows.get(preset["model"].lower(), {}).get("modelFileSize")
-        if size:
-            preset["bytes"] = _bytes(size)
+        preset.update(_sizes(rows.get(preset["model"].lower())))
     for row in catalogue:
-        presets.setdefault(row["name"].lower(), {"model": row["name"], "bytes": _bytes(row["modelFileSize"])})
+        presets.setdefault(row["name"].lower(), {"model": row["name"], **_sizes(row)})
     go = source.text("pkg/model/interface.go")
     pins = source.text("presets/workspace/dependencies/requirements.txt")
     share = re.search(r'defaultGPUMemoryUtilization = "([\d.]+)"', go)
     vllm = re.search(r"^vllm==([\d.]+)", pins, re.MULTILINE)
+    generator = source.text("presets/workspace/generator/generator.go")
+    machines = {}
+    for path in ("pkg/sku/azure_sku_handler.go", "pkg/sku/aws_sku_handler.go"):
+        for name, gpus, size, model in _MACHINE.findall(source.text(path)):
+            machines[name] = [int(gpus), _bytes(size), model]
     by_gpu = re.search(r"gpuMemoryUtilizationByGPUModel = map\[string\]string\{(.*?)\n\}", go, re.DOTALL)
     if share is None or vllm is None or by_gpu is None:
         sys.exit("KAITO's defaults are not where they were")
@@ -94,8 +98,34 @@ def kaito(source: Checkout) -> dict[str, Any]:
         "vllm": vllm[1],
         "gpu_memory_utilization": float(share[1]),
         "by_gpu": {name: float(value) for name, value in re.findall(r'"([^"]+)":\s*"([\d.]+)"', by_gpu[1])},
+        "kv_cache_dtype": dict(_pairs(generator, "vllmKVCacheDtypePrefixMap", r'"([^"]+)"')),
+        "expert_parallel": [
+            name for name, on in _pairs(generator, "vllmExpertParallelEnabled", "(\\w+)") if on == "true"
+        ],
+        "machines": machines,
         "presets": dict(sorted(presets.items())),
     }
+
+
+def _sizes(row: dict[str, Any] | None) -> dict[str, int]:
+    """Bytes of the weights, and of the cache of one token in 16 bits (`calculateKVCacheTokenSize`)."""
+    if row is None:
+        return {}
+    layers, heads = row["numHiddenLayers"], row["numAttentionHeads"]
+    if row.get("kvLoraRank"):
+        token = layers * (row["kvLoraRank"] + row.get("qkRopeHeadDim", 0)) * 2
+    else:
+        size = row.get("headDim") or row["hiddenSize"] // heads
+        token = 2 * layers * (row.get("numKeyValueHeads") or heads) * size * 2
+    return {"bytes": _bytes(row["modelFileSize"]), "token_bytes": token}
+
+
+def _pairs(text: str, name: str, value: str) -> list[tuple[str, str]]:
+    """The entries of a Go map of strings."""
+    body = re.search(name + r" = map\[string\]\w+\{(.*?)\n\s*\}", text, re.DOTALL)
+    if body is None:
+        sys.exit(f"{name} is not where it was")
+    return re.findall(r'"([^"]+)":\s*' + value, body[1])
 
 
 def ome(source: Checkout) -> dict[str, Any]:

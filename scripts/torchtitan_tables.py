@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from schema_source import Classes
+from scripts.schema_source import Classes
 
 ROOT = Path(__file__).resolve().parent.parent
 FAMILIES = {

@@ -23,6 +23,11 @@ def test_pyproject_table_is_read(tmp_path):
     assert load(directory=str(tmp_path)).configured_gpu == "t4"
 
 
+def test_versions_of_packages(tmp_path):
+    (tmp_path / "gpulint.toml").write_text('[versions]\ntransformers = "4.57"\n')
+    assert load(directory=str(tmp_path)).versions == {"transformers": "4.57"}
+
+
 def test_isolated_reads_nothing(tmp_path):
     (tmp_path / "gpulint.toml").write_text("broken [")
     assert load(directory=str(tmp_path), isolated=True) == Settings(root=project_root(str(tmp_path)))
@@ -39,6 +44,12 @@ def test_isolated_reads_nothing(tmp_path):
         ("gpus = \n", "gpulint.toml:1:"),
     ],
 )
+def test_versions_are_strings(tmp_path):
+    (tmp_path / "gpulint.toml").write_text("[versions]\ntrl = 1\n")
+    with pytest.raises(SettingsError, match="table of strings"):
+        load(directory=str(tmp_path))
+
+
 def test_a_bad_file_says_where(tmp_path, text, message):
     (tmp_path / "gpulint.toml").write_text(text)
     with pytest.raises(SettingsError) as error:
@@ -52,3 +63,9 @@ def test_the_root_is_the_nearest_marked_folder(tmp_path):
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
     assert project_root(str(inner)) == str(tmp_path.resolve())
+
+
+def test_versions_are_strings(tmp_path):
+    (tmp_path / "gpulint.toml").write_text("[versions]\ntrl = 1\n")
+    with pytest.raises(SettingsError, match="table of strings"):
+        load(directory=str(tmp_path))

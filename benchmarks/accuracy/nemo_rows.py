@@ -11,11 +11,14 @@ from typing import Any
 
 import yaml
 
+from gpulint.formats.arguments import Arguments
+from gpulint.formats.megatron_model import GPT2_VOCABULARY, config_of, padded
+from gpulint.formats.nemo import sizes_of
+from gpulint.formats.references import plain_node
 from gpulint.job import Job, Zero
 
 from .case import SHARED, Case, Inexpressible, Row, gpu_of
 
-GPT2_VOCABULARY = 50257
 GROUP = "nemo"
 
 
@@ -50,26 +53,8 @@ def case(row: Row) -> Case:
 
 
 def config(given: dict[str, Any]) -> dict[str, Any]:
-    """A config.json with the same shapes."""
-    step = given["make_vocab_size_divisible_by"] * given["tensor_model_parallel_size"]
-    heads = given["num_attention_heads"]
-    found = {
-        "model_type": "llama",
-        "hidden_size": given["hidden_size"],
-        "intermediate_size": given["ffn_hidden_size"],
-        "num_hidden_layers": given["num_layers"],
-        "num_attention_heads": heads,
-        "num_key_value_heads": given.get("num_query_groups") or heads,
-        "vocab_size": -(-GPT2_VOCABULARY // step) * step,
-        "max_position_embeddings": given["max_position_embeddings"],
-        "hidden_act": "silu",
-        "tie_word_embeddings": bool(given.get("share_embeddings_and_output_weights", True)),
-        "_name_or_path": f"nemo-{given['num_layers']}x{given['hidden_size']}",
-    }
-    if given.get("num_moe_experts"):
-        found |= {
-            "model_type": "mixtral",
-            "num_local_experts": given["num_moe_experts"],
-            "num_experts_per_tok": given.get("moe_router_topk") or 2,
-        }
-    return found
+    """A config.json with the same shapes, as the NeMo format makes it."""
+    section = Arguments(plain_node(given))
+    tensor = given["tensor_model_parallel_size"]
+    sizes = sizes_of(section, padded(GPT2_VOCABULARY, given["make_vocab_size_divisible_by"], tensor))
+    return config_of(f"nemo-{sizes.layers}x{sizes.hidden}", sizes)

@@ -1,10 +1,10 @@
 """Linear layers that multiply in 8 or 4 bits while they train, as `precision.compute` names them.
 
-Weights, gradients and what autograd keeps stay as they are without it; what comes on top differs by library. torchao
-casts both operands of every product and drops the copies (torchao/float8/float8_linear.py saves the 16-bit operands).
-Transformer Engine keeps an 8-bit copy of each weight and its transpose between micro batches
-(transformer_engine/pytorch/module/base.py `get_weight_workspace`), and saves 8-bit inputs with their transposes in the
-place of 16-bit ones, which is as much.
+Weights and gradients stay as they are without it; what comes on top differs by library. torchao casts both operands of
+every product and drops the copies (torchao/float8/float8_linear.py saves the 16-bit operands). Transformer Engine keeps
+an 8-bit copy of each weight and its transpose between micro batches (transformer_engine/pytorch/module/base.py
+`get_weight_workspace`), and saves an 8-bit copy of each input, or its transpose, in the place of the 16-bit one
+(module/linear.py 1.x: `saved_inputmat` or `saved_inputmat_t`, never both).
 """
 
 from __future__ import annotations
@@ -23,6 +23,11 @@ COPIES = {"float8": (1, 1.0), "mxfp8": (1, 1.0 + 1 / 32), "nvfp4": (1, 0.5 + 1 /
 
 KEPT = frozenset({"float8-te"})
 """What keeps the copies of all weights; the others hold those of the product in hand."""
+
+
+def saved(job: Job) -> int:
+    """Bytes an element of what a product saves of its input; 0 for those it came with."""
+    return 1 if job.precision.compute in KEPT else 0
 
 
 class Workspace(NamedTuple):

@@ -84,7 +84,7 @@ def linear(x: Tensor, weight: Parameter, rows: int, bias: Parameter | None = Non
     wn, trainable = weight.n, weight.trainable
     bn = bias.n if bias is not None and bias.trainable else 0
     shard = inner.shard
-    kept = ((shard or inner.storage) if trainable else None, w if needs_x else None)
+    kept = ((shard or tape.operand(inner)) if trainable else None, w if needs_x else None)
 
     def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, ...]:
         again = tape.new(xn, e) if trainable and shard is not None else None
@@ -107,7 +107,7 @@ def expert_matmul(x: Tensor, weight: Parameter, rows: int) -> Tensor:
     w, inner = tape.cast(weight, e), to(x, e)
     n, wn, trainable, needed = inner.n, weight.n, weight.trainable, inner.node is not None
     y = tape.new(rows * (wn // (n // (rows * weight.groups))), e)
-    kept = (inner.storage if trainable else None, w if needed else None)
+    kept = (tape.operand(inner) if trainable else None, w if needed else None)
 
     def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, ...]:
         gw = tape.new(wn, e) if trainable else None
@@ -145,7 +145,7 @@ def grouped_linear(x: Tensor, weight: Tensor | Parameter, rows: int, bias: Tenso
     inner = to(x, e)
     n, wn, trainable, needed = inner.n, weight.n, needs_gradient(weight), inner.node is not None
     y = tape.new(rows * (wn // weight.groups // (n // rows)), e)
-    kept = (inner.storage if trainable else None, weight if needed else None)
+    kept = (tape.operand(inner) if trainable else None, weight if needed else None)
 
     def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, ...]:
         gw = tape.new(wn, e) if trainable else None

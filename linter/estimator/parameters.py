@@ -167,6 +167,8 @@ def _base(
         return [*([packed._replace(layers=rest, copies=len(rest))] if rest else []), *unpacked]
     if dtype == "float8" and not tensor.linear:
         dtype = "bfloat16"
+    if any(part in tensor.name for part in job.weights.float32) and not _deepspeed_casts(job):
+        dtype = "float32"
     if _kbit(job, quantization):
         dtype = _prepared(tensor, job)
     whole = Parameter(tensor.name, shape, copies, layers, tensor.role, dtype, pieces_of(shape, dtype))

@@ -46,7 +46,7 @@ Alive = Counter[Label]
 class Named(Storage):
     """A storage with its label."""
 
-    __slots__ = ("__weakref__", "label")
+    __slots__ = ("label",)
 
     def __init__(self, tape: Recording, size: int, logits: bool) -> None:
         super().__init__(tape, size, logits)

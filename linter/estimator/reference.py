@@ -37,7 +37,8 @@ def frozen_models(job: Job, model: Model) -> Frozen:
     `PolicyAndValueWrapper`). Under ZeRO-3 and FSDP each is divided over the ranks like the policy (trl/models/utils.py
     `prepare_deepspeed`, `prepare_fsdp`), otherwise whole on each.
     """
-    if not needs_reference(job) and job.objective != "ppo":
+    scored = job.objective == "ppo" and job.rl.value_model != "apart"
+    if not needs_reference(job) and not scored:
         return Frozen(0, ())
     stored = replace(
         job, parallelism=replace(job.parallelism, fsdp=None), weights=replace(job.weights, trainable_dtype=None)
@@ -49,12 +50,13 @@ def frozen_models(job: Job, model: Model) -> Frozen:
     if needs_reference(job):
         each = dtype_bytes(base_dtype(job, model))
         terms.append(_term(f"{each:g} B x {elements(found):,} parameters of the frozen reference model", copy, ranks))
-    if job.objective == "ppo":
+    if scored:
         scoring, named = _reward_model(job, model)
         of_it = replace(stored, method="full", adapter=None, trainable=None)
         kept = [item for item in parameters(of_it, scoring) if item.part in ("base", "buffer") and item.role != "head"]
         rest = allocated(kept)
-        terms.append(_term(f"reward model, {named}", rest, ranks))
+        if job.rl.reward_model != "none":
+            terms.append(_term(f"reward model, {named}", rest, ranks))
         if job.rl.value_model == "model":
             trained = states(items(kept), of_job(job), job).allocated + gradient_bytes(kept, job)
             terms.append(_term(f"value model, {named}", rest, ranks))
@@ -67,7 +69,7 @@ def _reward_model(job: Job, model: Model) -> tuple[Model, str]:
     from ..models.model import UnknownModel
     from ..models.resolve import resolve
 
-    if job.rl.reward_model:
+    if job.rl.reward_model not in (None, "none"):
         try:
             return resolve(job.rl.reward_model), job.rl.reward_model
         except UnknownModel:

@@ -12,15 +12,19 @@ if TYPE_CHECKING:
 
 
 class Engine(NamedTuple):
-    """vLLM's share of a GPU, in bytes; `sleeps` when it gives it back while the policy is trained."""
+    """vLLM's share of a GPU, in bytes; `sleeps` when it gives it back while the policy is trained, and `alone` when the
+    policy is in main memory while it generates.
+    """
 
     share: int
     sleeps: bool
     terms: tuple[Term, ...]
+    alone: bool = False
 
     def beside(self, phases: list[Phase], fixed: dict[str, int]) -> list[Phase]:
         """The phases with the engine in them, and one for the generation itself."""
-        generation = Phase("generation", {**fixed, "kv_cache": self.share})
+        others = {name: 0 if self.alone and name != "runtime" else size for name, size in fixed.items()}
+        generation = Phase("generation", {**others, "kv_cache": self.share})
         if self.sleeps:
             return [*phases, generation]
         return [
@@ -45,4 +49,4 @@ def engine(job: Job, gpu: Gpu | None) -> Engine | None:
     share = int(fraction * gpu.usable)
     formula = f"{fraction:g} x {gpu.usable:,} B of the card for vLLM's weights, cache and graphs"
     term = Term("kv_cache", formula, share, "vllm gpu_worker.py request_memory")
-    return Engine(share, job.rl.vllm_sleep, (term,))
+    return Engine(share, job.rl.vllm_sleep, (term,), job.rl.policy_offload)

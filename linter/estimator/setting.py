@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from . import low_precision
 from .estimate import NotEstimable
 from .frameworks import framework
 from .kernels import Heads
@@ -162,6 +163,7 @@ class Setting:
     def prepared(self, tape: AnyTape) -> AnyTape:
         """A tape put under this job's autocast and accumulation."""
         tape.autocast = self.autocast
+        tape.operands = low_precision.saved(self.job)
         tape.packed = packed(self.job)
         tape.accumulated = self.job.gradient_accumulation_steps > 1 and not _units_reduce(self.job)
         tape.accumulated = tape.accumulated and not self.job.longest_first

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import ref
 
 from .release import Packed
 from .tensor import Edge, Node, Parameter, Storage, Tensor
@@ -60,6 +61,7 @@ class Tape:
         self.gradients = 0
         self.recording = True
         self.autocast = 0
+        self.operands = 0
         self.packed = Packed()
         self.lasting: dict[int, int] = {}
         self.accumulated = False
@@ -107,6 +109,16 @@ class Tape:
         if self.live + size > self._peak:
             self._peak = self.live + size
             self._peak_logits = self.logits
+
+    def operand(self, x: Tensor) -> Storage:
+        """What a product saves of x: x itself, or one copy of `operands` bytes an element for all that read x."""
+        if not self.operands or x.e <= self.operands:
+            return x.storage
+        found = x.storage.narrow() if x.storage.narrow is not None else None
+        if found is None:
+            found = self.new(x.n, self.operands).storage
+            x.storage.narrow = ref(found)
+        return found
 
     def kernel_output(self, n: int, e: int) -> Tensor:
         """A fresh tensor that a selective checkpoint keeps instead of making it again."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
+    from weakref import ReferenceType
 
     from .tape import Tape
 
@@ -18,9 +19,9 @@ _LEAF = 1 << 60
 
 
 class Storage:
-    """Bytes that are alive until the last reference goes."""
+    """Bytes that are alive until the last reference goes; `narrow` is an 8-bit copy, as long as there is one."""
 
-    __slots__ = ("holders", "lasting", "logits", "size", "tape")
+    __slots__ = ("__weakref__", "holders", "lasting", "logits", "narrow", "size", "tape")
 
     def __init__(self, tape: Tape, size: int, logits: bool) -> None:
         self.tape = tape
@@ -28,6 +29,7 @@ class Storage:
         self.logits = logits
         self.holders = 0
         self.lasting = False
+        self.narrow: ReferenceType[Storage] | None = None
 
     def __del__(self) -> None:
         tape = self.tape

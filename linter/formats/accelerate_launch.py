@@ -134,6 +134,7 @@ class AccelerateLaunch:
             apply_fsdp(builder, Section(node, "fsdp_config"), FSDP, word)
         set_degrees(builder, self.keys)
         self._set_compile(builder)
+        self._set_float8(builder)
         for path, origin in builder.job.origins.items():
             if before.get(path) is not origin:
                 builder.job.origins[path] = self._placed(origin)
@@ -162,6 +163,14 @@ class AccelerateLaunch:
         backend = self.keys.mapping("dynamo_config").text("dynamo_backend")
         if backend and backend.value.lower() not in ("no", "none") and not builder.job.compile:
             builder.from_entry("compile", True, backend.entry, backend.key)
+
+    def _set_float8(self, builder: JobBuilder) -> None:
+        """`mixed_precision: fp8`, where the training runs in what accelerate was told: torchao unless TE is named."""
+        given, origin = self.precision, builder.job.origins.get("precision.autocast")
+        told = self.keys.mapping("fp8_config").text("backend", "fp8_backend")
+        if given and given.value.lower() == "fp8" and origin is not None and origin.span == given.entry.value.span:
+            engine = told is not None and told.value.lower() == "te"
+            builder.from_entry("precision.compute", "float8-te" if engine else "float8", given.entry, given.key)
 
     def _placed(self, origin: Origin) -> Origin:
         """An option of a command is known by its own name; what a shipped config says stands where that is named."""

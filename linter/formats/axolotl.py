@@ -16,7 +16,7 @@ from .axolotl_training import (
     set_loss,
     set_optimizer,
 )
-from .axolotl_weights import check_weights, set_method, set_precision, set_quantization
+from .axolotl_weights import check_weights, set_method, set_precision, set_quantization, set_upcast
 from .format import Format, Problem, Reading
 from .keys import key_problems
 from .unfilled import settle
@@ -71,6 +71,7 @@ def read(document: Document, project: Project) -> Reading:
     set_rl(config)
     set_evaluation(config)
     set_parallelism(config)
+    set_upcast(config)
     settle(builder, config.keys)
     config.reading.problems[:0] = _key_problems(config)
     return config.reading

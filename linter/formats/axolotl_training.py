@@ -107,6 +107,9 @@ def set_checkpointing(config: AxolotlConfig) -> None:
         config.put("activation_checkpointing", selective, "selective")
     else:
         config.put("activation_checkpointing", given, "full" if on else "none")
+    if builder.job.activation_checkpointing == "selective":
+        note = f"{builder.upstream} keeps the outputs of attention kernels"
+        builder.derived("checkpoint_policy", "attention", note, "activation_checkpointing")
     kwargs = keys.mapping("gradient_checkpointing_kwargs")
     stated = kwargs.flag("use_reentrant")
     if stated:

@@ -42,6 +42,11 @@ def set_precision(config: AxolotlConfig) -> None:
         _from(config, "float32", bf16, None, automatic=False)
     builder.default("precision.master_weights", False)
     builder.default("precision.gradients", None)
+    eight = keys.flag("fp8")
+    if eight and eight.value:
+        config.put("precision.compute", eight, "float8", "torchao's float8 linear layers (core/fp8.py)")
+    else:
+        builder.default("precision.compute", None)
 
 
 def _from(config: AxolotlConfig, dtype: str, given: Given | None, autocast: str | None, automatic: bool) -> None:
@@ -122,7 +127,7 @@ def set_method(config: AxolotlConfig) -> None:
         config.put("trainable", unfrozen, unfrozen.value)
         builder.default("adapter", None)
     else:
-        given = keys.raw("adapter")
+        given = None if keys.blank("adapter") else keys.raw("adapter")
         if given is not None:
             config.put("method", given, "full", "no adapter")
         else:
@@ -210,6 +215,29 @@ def _adapter_dtype(config: AxolotlConfig) -> None:
     else:
         note = f"{builder.upstream} casts norms, embeddings and head back to 16 bits"
         builder.default("adapter.prepare_kbit", False, note)
+
+
+_UNCAST = frozenset({"eager", "sdpa"})
+"""Attentions that take float32 norms (`ATTN_IMPLS_WITHOUT_DTYPE_CAST`)."""
+
+_EMBEDDINGS = ("embed_tokens", "embed_in", "embed_out", "word_embeddings", "lm_head")
+"""`get_linear_embedding_layers` over the model types."""
+
+
+def set_upcast(config: AxolotlConfig) -> None:
+    """`weights.float32`: norms, embeddings and head of a full fine-tune (`_configure_embedding_dtypes`).
+
+    Everything starts in float32 there and only goes back to 16 bits for an adapter, for an attention that asks for it,
+    and for cut cross entropy. FSDP skips both ways, DeepSpeed casts every parameter anyway.
+    """
+    builder, job = config.builder, config.builder.job
+    zero, fsdp = job.parallelism.zero, job.parallelism.fsdp
+    stays = job.adapter is None and job.attention in _UNCAST and job.loss.kernel != "cut_cross_entropy"
+    if stays and zero is None and fsdp is None and job.weights.dtype in ("bfloat16", "float16"):
+        note = f"{builder.upstream} leaves norms, embeddings and head of a full fine-tune in float32"
+        builder.derived("weights.float32", ["norm", *_EMBEDDINGS], note, "attention")
+    else:
+        builder.default("weights.float32", [])
 
 
 def check_weights(config: AxolotlConfig) -> None:

@@ -61,7 +61,7 @@ class Words:
 
     def zero(self) -> Keys | None:
         """`deepspeed` as a mapping: TrainingArguments takes one in the place of a path."""
-        if self.flavour.name == "open-instruct":
+        if self.flavour.name == "open-instruct" or self.launched("parallelism.fsdp"):
             return None
         entry = self.root.entry("deepspeed")
         if entry is not None and entry.value.is_mapping:
@@ -71,6 +71,11 @@ class Words:
         stage = self.changes.get(f"{ZERO}stage", present_zero.stage if present_zero else 0)
         offloads = {section: self.changes.get(path, self.job.get(path) or "none") for path, section in OFFLOADS.items()}
         return {"deepspeed": inline_deepspeed(stage, offloads), "fsdp": None, "fsdp_config": None}
+
+    def launched(self, field: str) -> bool:
+        """Whether the command that starts the run says how it is sharded, which this file cannot take back."""
+        own = {"parallelism.fsdp": "fsdp", "parallelism.zero": "deepspeed"}[field]
+        return self.job.get(field) is not None and self.reading.program != "" and self.root.entry(own) is None
 
     def peft(self) -> Keys | None:
         """LoRA on all linear layers with rank 16, over a quantised base where the change says so; or no adapter."""
@@ -172,7 +177,7 @@ def _rank(words: Words, value: int) -> Keys | None:
 
 def _fsdp(words: Words, value: str) -> Keys | None:
     """FSDP2, which shards parameters, gradients and states; older Transformers take it as words."""
-    if value != "full_shard" or words.flavour.name == "open-instruct":
+    if value != "full_shard" or words.flavour.name == "open-instruct" or words.launched("parallelism.zero"):
         return None
     if words.flavour.name in ("trl", "transformers"):
         return {"fsdp": True, "fsdp_config": {"version": 2, "reshard_after_forward": True}, "deepspeed": None}

@@ -110,6 +110,7 @@ def _read_training(run: Run) -> None:
     objective = _set_objective(run)
     set_batch(run)
     set_precision(run)
+    _set_float8(run)
     set_method(run)
     set_base(run)
     set_optimizer(run)
@@ -125,6 +126,17 @@ def _read_training(run: Run) -> None:
     if is_megatron(run.arguments):
         set_megatron(run)
     settle(builder, run.arguments)
+
+
+def _set_float8(run: Run) -> None:
+    """`fp8` with torchao's linear layers, or Transformer Engine's where `fp8_backend` says so."""
+    given = run.arguments.flag("fp8")
+    if given and given.value:
+        backend = run.arguments.text("fp8_backend")
+        engine = backend is not None and backend.value.lower() in ("te", "transformer_engine")
+        run.put("precision.compute", given, "float8-te" if engine else "float8")
+    else:
+        run.builder.default("precision.compute", None)
 
 
 def _set_objective(run: Run) -> str:

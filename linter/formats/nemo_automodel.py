@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..source.document import SourceError
-from .format import Format, JobBuilder, Reading
+from .format import Format, JobBuilder, NoJobError, Reading
 from .interpolation import interpolated
 from .keys import key_problems
 from .nemo_automodel_model import set_adapter, set_loss, set_model, set_optimizer, set_trainable
@@ -57,7 +56,7 @@ def read(document: Document, project: Project) -> Reading:
     values = Sections(filled.root, skip=NULLS)
     recipe = values.text("recipe", "recipe._target_")
     if recipe and "Diffusion" in recipe.value and "LM" not in recipe.value:
-        raise SourceError(document.path, "trains a diffusion model, which is not estimated")
+        raise NoJobError(document.path, "trains a diffusion model, which is not estimated")
     filling = Filling(builder)
     builder.derived("kind", "training", "a training recipe")
     builder.derived("objective", "sft", "next-token prediction")
@@ -73,7 +72,9 @@ def read(document: Document, project: Project) -> Reading:
     set_parallelism(filling, values, project)
     _set_evaluation(filling, values)
     reading.problems = [
-        item for item in key_problems(document, NAME) if item.values.get("found", "").lower() not in NULLS
+        item
+        for item in key_problems(document, NAME, known=("config", "nproc-per-node", "nproc_per_node"))
+        if item.values.get("found", "").lower() not in NULLS
     ]
     return reading
 

@@ -78,8 +78,8 @@ def _set_world(filling: Filling, values: Sections, project: Project) -> None:
 def _set_fsdp(filling: Filling, values: Sections) -> None:
     """FSDP2 with bfloat16 for computing and float32 for reducing, as `FSDP2Config` has it.
 
-    Parameters keep the dtype that they are loaded in. Layers under pipeline parallelism are not resharded after forward;
-    experts only where `moe.reshard_after_forward` says so.
+    Parameters keep the dtype that they are loaded in. Layers under pipeline parallelism are not resharded after
+    forward; experts only where `moe.reshard_after_forward` says so.
     """
     builder = filling.builder
     path = "parallelism.fsdp."

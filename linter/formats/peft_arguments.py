@@ -138,6 +138,12 @@ def set_adapter(run: Run) -> None:
         else:
             builder.default(path, default)
     _set_targets(run)
+    parameters = arguments.words("lora_target_parameters", "target_parameters")
+    if parameters:
+        run.put("adapter.parameters", parameters)
+    exclude = arguments.words("lora_exclude_modules", "exclude_modules")
+    if exclude:
+        run.put("adapter.exclude", exclude)
     saved = arguments.words("lora_modules_to_save", "modules_to_save")
     if saved:
         run.put("adapter.modules_to_save", saved)

@@ -20,12 +20,21 @@ _TOP_KEYS: dict[str, frozenset[str]] = {
     "torchtitan": frozenset({"model"}),
     "megatron": frozenset({"MODEL_ARGS", "num_layers"}),
     "nemo": frozenset({"model"}),
+    "olmo": frozenset({"max_duration"}),
+    "llm_foundry": frozenset({"max_seq_len", "parameters", "command"}),
+    "nanotron": frozenset({"tokens"}),
     "gpt_neox": frozenset({"num_layers"}),
     "torchtune": frozenset({"model", "tokenizer", "checkpointer", "policy_model", "dataset"}),
     "llamafactory": frozenset(
         {"finetuning_type", "stage", "template", "infer_backend", "export_dir", "cutoff_len"}
     ),
     "nemo_automodel": frozenset({"step_scheduler", "model"}),
+    "nemo_rl": frozenset({"policy"}),
+    "ms_swift": frozenset({"tuner_type", "train_type", "rlhf_type", "sft_type"}),
+    "h2o_llmstudio": frozenset({"llm_backbone"}),
+    "prime_rl": frozenset({"env"}),
+    "verl": frozenset({"actor_rollout_ref", "_target_"}),
+    "oumi": frozenset({"training", "generation", "tasks", "engine"}),
     "hf_trainer": frozenset(
         {
             "model_name_or_path", "per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate",

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from .arguments import Arguments, Given
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..source.node import Node
     from .format import JobBuilder
 
@@ -48,6 +50,27 @@ class Sections(Arguments):
         """Whether a mapping stands at a dotted key."""
         entry = self.root.find(name)
         return entry is not None and entry.value.is_mapping
+
+
+class Renamed(Sections):
+    """The same under other names: what one tool passes on to another is asked for by the other's names.
+
+    `names` says which dotted keys of the file stand for an argument of the other tool, best first; what it does not
+    name is not there.
+    """
+
+    __slots__ = ("names",)
+
+    def __init__(self, root: Node, names: Mapping[str, tuple[str, ...]]) -> None:
+        super().__init__(root)
+        self.names = names
+
+    def __contains__(self, name: str) -> bool:
+        return any(self.root.find(key) is not None for key in self.names.get(name, ()))
+
+    def raw(self, *names: str) -> Given | None:
+        """The first of the other tool's `names` that the file says something for."""
+        return super().raw(*(key for name in names for key in self.names.get(name, ())))
 
 
 class Filling:

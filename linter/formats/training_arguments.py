@@ -210,5 +210,7 @@ def set_model(run: Run) -> None:
     given = run.arguments.text(*MODEL_KEYS)
     if given:
         run.put("model", given)
+    elif blank := run.arguments.blank(*MODEL_KEYS):
+        run.builder.assumed("model", None, f"{blank.key} is {blank.value}, which is filled in when the job starts")
     else:
         run.builder.assumed("model", None, "no key names the model")

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from .shell import Command, Word
     from .wrappers import Unwrapped
 
+MAX_PROCESSES = 10_000
+"""Processes of a node, and nodes, that a variable may ask for."""
+
 MAX_JOBS = 50
 """Jobs of one launcher file."""
 
@@ -127,7 +130,15 @@ _VISIBLE = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVIC
 
 
 def _visible(resources: Resources, variables: Mapping[str, object]) -> None:
-    """`CUDA_VISIBLE_DEVICES=0,1` is a count of GPUs where nothing else says one."""
+    """`CUDA_VISIBLE_DEVICES=0,1` is a count of GPUs where nothing else says one; `NPROC_PER_NODE` is how ms-swift,
+    LLaMA-Factory and torchrun's wrappers are told how many processes to start.
+    """
+    processes = getattr(variables.get("NPROC_PER_NODE"), "text", "")
+    if processes.isdigit() and 0 < int(processes) <= MAX_PROCESSES:
+        nodes = getattr(variables.get("NNODES"), "text", "")
+        resources.processes = int(processes) * (
+            int(nodes) if nodes.isdigit() and 0 < int(nodes) <= MAX_PROCESSES else 1
+        )
     named = next((variables[name] for name in _VISIBLE if name in variables), None)
     listed = [part for part in getattr(named, "text", "").split(",") if part.strip()]
     if resources.gpus_per_node is None and listed and all(part.strip().isdigit() for part in listed):

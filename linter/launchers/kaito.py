@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..formats.blanks import is_blank
 from ..formats.coercion import as_integer
+from ..origin import Origin
 from ..source.node import Node
+from ..units import GIB
 from .command import Assembly
 from .embedded import embedded
 from .flags import overlaid
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
     from .manifests import Manifests, Object
 
 NAME = "kaito"
-_FEW_GPUS = 1
-"""Below two GPUs KAITO leaves data parallelism out."""
+_DATA_PARALLEL = 2
+"""GPUs of a machine from which on KAITO thinks of data parallelism."""
 
 
 def read(item: Object, manifests: Manifests) -> Started:
@@ -42,7 +44,7 @@ def read(item: Object, manifests: Manifests) -> Started:
         root = template.value if template is not None else None
     if root is None:
         return Started([], [], "a set without a template")
-    resources, gpus = _resources(root, manifests.file)
+    resources = _resources(root, manifests.file)
     tuning = root.get("tuning")
     if tuning is not None:
         return tune(tuning, item, manifests, resources)
@@ -55,7 +57,8 @@ def read(item: Object, manifests: Manifests) -> Started:
         return Started([], [], "names no preset")
     if _runtime(item.root) == "transformers":
         return Started([], [], "serves with Transformers, whose memory KAITO's presets do not bound")
-    return _serve(inference, name.value, item, manifests, resources, gpus)
+    machine = root.find("resource.instanceType")
+    return _serve(inference, name.value, item, manifests, resources, str(machine.value.value) if machine else "")
 
 
 def preset(name: str) -> dict[str, Any] | None:
@@ -66,25 +69,34 @@ def preset(name: str) -> dict[str, Any] | None:
 
 
 def _serve(
-    inference: Node, name: Node, item: Object, manifests: Manifests, resources: Resources, gpus: int | None
+    inference: Node, name: Node, item: Object, manifests: Manifests, resources: Resources, machine_name: str
 ) -> Started:
     row = preset(str(name.value))
     if row is None:
         return Started([], [], f"the preset {name.value} is not one of KAITO {table('kaito')['release']}")
     defaults = table("kaito")
     note = f"passed by KAITO {defaults['release']}"
+    gpus = resources.gpus_per_node
     line = Assembly(manifests.file, name, "vllm serve")
     line.add("model", row["model"], f"the preset {str(name.value).strip()} of KAITO {defaults['release']}", "derived")
     line.add("max-model-len", "auto", note)
-    share = defaults["by_gpu"].get(_title(resources.gpu), defaults["gpu_memory_utilization"])
-    line.add("gpu-memory-utilization", share, note)
-    _parallel(line, row, resources, gpus, note)
+    section = _config(inference, manifests)
+    machine = defaults["machines"].get(machine_name) if machine_name else None
+    share = defaults["by_gpu"].get(machine[2], defaults["gpu_memory_utilization"]) if machine else None
+    line.add("gpu-memory-utilization", share or defaults["gpu_memory_utilization"], note)
+    _set_nodes(row, machine, section, resources)
+    _parallel(line, row, resources, machine, gpus, note)
+    short = row["model"].rpartition("/")[2].lower()
+    for prefix, dtype in defaults["kv_cache_dtype"].items():
+        if short.startswith(prefix):
+            line.add("kv-cache-dtype", dtype, note)
+    if short.startswith(tuple(defaults["expert_parallel"])):
+        line.add("enable-expert-parallel", "true", note)
     if (adapters := inference.get("adapters")) is not None and adapters.items():
         line.switch("enable-lora")
     versions = {"vllm": defaults["vllm"]}
     project = manifests.project
     started = jobs_of_commands([line.command()], manifests.file, project, resources, item.part, versions)
-    section = _config(inference, manifests)
     return started._replace(
         launches=[
             _with_config(launch._replace(implied=line.implied), section, manifests.file) for launch in started.launches
@@ -92,13 +104,38 @@ def _serve(
     )
 
 
-def _parallel(line: Assembly, row: dict[str, Any], resources: Resources, gpus: int | None, note: str) -> None:
+def _set_nodes(row: dict[str, Any], machine: list[Any] | None, section: Node | None, resources: Resources) -> None:
+    """The nodes that KAITO provisions, whatever `count` says (pkg/workspace/estimator/nodesestimator/estimator.go).
+
+    GPUs = floor(1.02 W / ((0.84 M - 2.3 GiB - L T / n) / 1.05)) + 1, for weights of W bytes, M bytes and n GPUs in a
+    node, L tokens of T bytes; L is `max-model-len` where the ConfigMap has it, else 2048.
+    """
+    if machine is None or not row.get("bytes") or not row.get("token_bytes"):
+        return
+    gpus, memory, _ = machine
+    stated = section.get("max-model-len") if section is not None else None
+    length = as_integer(stated.value) if stated is not None else None
+    kept = 2.3 * GIB + max(length or 0, 0 if length else 2048) * row["token_bytes"] / gpus
+    room = (memory / gpus * 0.84 - kept) / 1.05
+    if room <= 0:
+        return
+    needed = int(row["bytes"] * 1.02 / room) + 1
+    nodes = -(-needed // gpus)
+    if nodes != (resources.nodes or 1):
+        note = "; it goes by the model, not by `count`" if resources.nodes is not None else ""
+        resources.nodes = nodes
+        resources.origins["nodes"] = Origin("derived", f"what KAITO {table('kaito')['release']} provisions{note}")
+
+
+def _parallel(
+    line: Assembly, row: dict[str, Any], resources: Resources, machine: list[Any] | None, gpus: int | None, note: str
+) -> None:
     """Data parallel where half a GPU holds the weights, else tensor parallel in a node, and pipeline over nodes."""
     if gpus is None:
         return
     nodes = resources.nodes or 1
-    memory = _memory(resources.gpu)
-    if nodes == 1 and gpus > _FEW_GPUS and memory is not None and 0 < row.get("bytes", 0) * 2 < memory:
+    memory = machine[1] / machine[0] if machine is not None else 0
+    if nodes == 1 and gpus >= _DATA_PARALLEL and 0 < row.get("bytes", 0) * 2 < memory:
         line.add("data-parallel-size", gpus, note)
         line.add("tensor-parallel-size", 1, note)
         return
@@ -128,8 +165,8 @@ def _with_config(launch: Launch, section: Node | None, file: Document) -> Launch
     return launch._replace(config=config, implied=implied)
 
 
-def _resources(root: Node, file: Document) -> tuple[Resources, int | None]:
-    """What `resource` asks for, and the GPUs of one node where the instance type tells them."""
+def _resources(root: Node, file: Document) -> Resources:
+    """What `resource` asks for."""
     resources = Resources()
     section = root.get("resource")
     entry = section.entry("instanceType") if section is not None else None
@@ -139,31 +176,18 @@ def _resources(root: Node, file: Document) -> tuple[Resources, int | None]:
     profile = section.find("partition.profile") if section is not None else None
     if profile is not None:
         resources.state("gpus_per_node", 1, file.path, "resource.partition.profile", profile.value.span)
-        return resources, 1
+        return resources
     machine = machine_of(str(entry.value.value)) if entry is not None else None
     if entry is None or machine is None:
-        return resources, None
+        return resources
     _state(resources, entry, file, machine.gpu.name, machine.gpus)
-    return resources, machine.gpus
+    return resources
 
 
 def _state(resources: Resources, entry: Entry, file: Document, gpu: str, gpus: int) -> None:
     note = f"of {entry.value.value}"
     resources.state("gpu", gpu, file.path, "resource.instanceType", entry.value.span, f"GPU {note}")
     resources.state("gpus_per_node", gpus, file.path, "resource.instanceType", entry.value.span, f"GPUs {note}")
-
-
-def _title(gpu: str | None) -> str:
-    """The name of a GPU as KAITO's table of machines has it."""
-    from ..hardware.catalogue import find
-
-    return f"NVIDIA {find(gpu).title}" if gpu is not None else ""
-
-
-def _memory(gpu: str | None) -> int | None:
-    from ..hardware.catalogue import find
-
-    return find(gpu).total if gpu is not None else None
 
 
 def _runtime(root: Node) -> str:

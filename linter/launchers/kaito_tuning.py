@@ -55,24 +55,19 @@ def tune(tuning: Node, item: Object, manifests: Manifests, resources: Resources)
     line = Assembly(manifests.file, name.value, "trl sft")
     line.add("model_name_or_path", row["model"], f"the preset {name.value.value} of KAITO {release}", "derived")
     line.add("use_peft", "true", "KAITO tunes adapters")
-    line.add("max_length", 1024, "default of TRL's SFTConfig")
     if str(name.value.value).strip().lower().startswith("phi-3"):
         line.add("lora_target_modules", _PHI_3, f"what KAITO {release} sets for phi-3 presets")
     config = tuning.get("config")
     text = manifests.config_map(config.value, "training_config.yaml") if config is not None else None
     stated = embedded(manifests.file, text) if text is not None else None
-    quantized = method is not None and str(method.value).lower() == "qlora"
     if stated is not None:
-        given = list(_stated(stated.root))
-        quantized = any(flag.startswith("load_in_") and node.value is True for flag, node in given)
-        for flag, node in given:
+        for flag, node in _stated(stated.root):
             line.say(flag, node)
     else:
         note = f"the parameters that KAITO {release} ships" if config is None else f"as shipped: no {config.value} here"
+        quantized = method is not None and str(method.value).lower() == "qlora"
         for flag, value in (*_TEMPLATE, *(_QUANTIZED if quantized else ())):
             line.add(flag, value, note, "default" if config is None else "assumed")
-    if quantized:
-        line.add("gradient_checkpointing", "true", "prepare_model_for_kbit_training of KAITO's fine_tuning.py")
     started = jobs_of_commands([line.command()], manifests.file, manifests.project, resources, item.part)
     implied = {flag.replace("_", "-"): origin for flag, origin in line.implied.items()}
     return started._replace(launches=[launch._replace(implied=implied) for launch in started.launches])

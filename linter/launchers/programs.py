@@ -124,7 +124,9 @@ def known(program: Unwrapped) -> tuple[Program, tuple[Word, ...]] | None:
     called = ("-m " if program.module else "") + program.head
     for row in PROGRAMS:
         for head in row.heads:
-            first, *more = head.split(" ") if not head.startswith("-m ") else [head]
+            first, *more = head.split(" ")
+            if first == "-m":
+                first, more = f"-m {more[0]}", more[1:]
             size = len(more)
             if head.endswith(".py"):
                 path = "/" + program.name.text.replace("\\", "/")

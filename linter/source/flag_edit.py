@@ -7,6 +7,7 @@ known here: the caller reads the file again and compares.
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import shlex
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .document import Document
-    from .node import Entry, Span
+    from .node import Entry, Node, Span
 
 _ITEM = re.compile(r"(?:^|\n)([ \t]*)-[ \t]+(['\"]?)-*\Z")
 _FLOW = re.compile(r"[\[,]\s*(['\"]?)-*\Z")
@@ -30,10 +31,11 @@ def pieces(
 ) -> tuple[list[Piece], dict[str, Any]]:
     """The replacements of text that set and remove flags, and the plain values that should result.
 
-    Raises EditError for values that no flag can hold, and for flags that lead into a mapping.
+    Dotted keys lead into mappings where the command's flags do. Raises EditError for values that no flag can hold.
     """
     found: list[Piece] = []
-    intended = dict(document.root.plain())
+    intended = copy.deepcopy(document.root.plain())
+    nested = any(entry.value.is_mapping for entry in document.root.entries())
     for key in remove:
         entries = [entry for entry in document.root.entries() if entry.key.value == key]
         if not entries:
@@ -41,14 +43,31 @@ def pieces(
         found += [_removal(document, entry) for entry in entries]
         intended.pop(key, None)
     for key, value in values.items():
-        if "." in key and document.root.entry(key) is None and document.root.find(key):
-            raise EditError("a flag inside another is not edited")
-        entry = document.root.entry(key)
+        entry = document.root.find(key) if nested else document.root.entry(key)
+        if entry is not None and entry.value.is_mapping:
+            raise EditError("a flag that leads into others has no value")
         if entry is not None and entry.value.plain() == value and type(entry.value.plain()) is type(value):
             continue
-        intended[key] = value
+        _set(intended, key, value, nested=nested)
         found += _replacement(document, entry, value) if entry is not None else _insertion(document, key, value)
     return found, intended
+
+
+def _set(plain: dict[str, Any], key: str, value: Any, *, nested: bool) -> None:
+    while nested and "." in key and key not in plain:
+        head, _, key = key.partition(".")
+        plain = plain.setdefault(head, {})
+        if not isinstance(plain, dict):
+            raise EditError("a flag with a value leads nowhere")
+    plain[key] = value
+
+
+def _leaves(node: Node) -> list[Entry]:
+    """The flags that hold a value, those inside mappings included."""
+    found: list[Entry] = []
+    for entry in node.entries():
+        found += _leaves(entry.value) if entry.value.is_mapping else [entry]
+    return found
 
 
 def _texts(value: Any) -> list[str]:
@@ -112,14 +131,21 @@ def _removal(document: Document, entry: Entry) -> Piece:
 
 
 def _insertion(document: Document, key: str, value: Any) -> list[Piece]:
-    entries = [entry for entry in document.root.entries() if entry.key.path == document.path]
+    entries = [entry for entry in _leaves(document.root) if entry.key.path == document.path]
     if not entries:
         raise EditError("there is no flag to stand behind")
     last = max(entries, key=lambda entry: max(entry.key.span.end, entry.value.span.end))
     end = max(last.key.span.end, last.value.span.end)
     flag = f"--{key}"
     texts = [] if value is True else _texts(value)
-    before = document.text[: last.key.span.start]
+    start = last.key.span.start
+    while start and document.text[start - 1] not in " \t\n'\"[,=":
+        start -= 1
+    if document.text[start : start + 1] == "-":
+        start = last.key.span.start - len(re.search(r"[\w.]*\Z", document.text[start : last.key.span.start])[0])  # type: ignore[index]
+    elif document.text[last.key.span.end : last.key.span.end + 1] == "=" and "." in key:
+        return [_override(document, start, end, f"{key}={_texts(value)[0]}")]
+    before = document.text[:start]
     item, flow = _ITEM.search(before), _FLOW.search(before)
     equals = document.text[last.key.span.end : last.key.span.end + 1] == "="
     if item is not None or flow is not None:
@@ -138,6 +164,17 @@ def _insertion(document: Document, key: str, value: Any) -> list[Piece]:
     if document.text[end : end + 1] in ("'", '"'):
         end += 1
     return [Piece(end, end, gap + " ".join(words))]
+
+
+def _override(document: Document, start: int, end: int, word: str) -> Piece:
+    """Another `key=value` behind the last one."""
+    if shlex.quote(word) != word:
+        raise EditError("the value would need quotes")
+    own = _OWN_LINE.search(document.text[:start])
+    gap = f" \\\n{own[1]}" if own is not None and document.text[:end].count("\n") else " "
+    if document.text[end : end + 1] in ("'", '"'):
+        end += 1
+    return Piece(end, end, gap + word)
 
 
 def _plain(word: str) -> str:

@@ -306,7 +306,8 @@ class TestKaito:
         [
             ("phi-4-mini-instruct", "Standard_NC96ads_A100_v4", "", (1, 1, 4)),
             ("llama-3.3-70b-instruct", "Standard_NC96ads_A100_v4", "", (4, 1, 1)),
-            ("deepseek-r1-0528", "Standard_NC80adis_H100_v5", ", count: 6", (2, 6, 1)),
+            ("deepseek-r1-0528", "Standard_NC80adis_H100_v5", ", count: 6", (2, 5, 1)),
+            ("qwen2.5-coder-32b-instruct", "Standard_NC24ads_A100_v4", "", (1, 2, 1)),
             ("phi-4", "Standard_NC24ads_A100_v4", "", (1, 1, 1)),
         ],
     )
@@ -334,7 +335,7 @@ tuning:
         assert (job.kind, job.method, job.model) == ("training", "lora", "microsoft/Phi-3-mini-128k-instruct")
         assert job.weights.quantization.method == "bnb-nf4"
         assert (job.adapter.r, job.adapter.targets[0], job.micro_batch_size) == (8, "k_proj", 1)
-        assert job.activation_checkpointing == "full"
+        assert (job.activation_checkpointing, job.sequence_length) == ("full", 1024)
         text += """  config: mine
 ---
 apiVersion: v1
@@ -350,7 +351,6 @@ data:
         own = jobs(text).opened[0].reading.job
         assert (own.adapter.r, own.micro_batch_size, own.weights.quantization) == (32, 4, None)
         assert own.origins["micro_batch_size"].span.line == 18
-        assert own.activation_checkpointing == "none"
 
     @pytest.mark.parametrize("preset", ["no-such-preset", "<your-preset>"])
     def test_an_unknown_preset(self, jobs, preset):

@@ -1,0 +1,200 @@
+"""ms-swift: `swift sft|pt|rlhf --flags`, and the same arguments in YAML.
+
+Facts from ms-swift 4.6.0.dev0 (`arguments/*.py`, `trainers/arguments.py`, `rlhf_trainers/args_mixin.py`), read
+statically. It builds on the Transformers Trainer and TRL, whose arguments it takes under their names
+(`training_arguments.py`, `trl.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import trl
+from .arguments import Arguments
+from .format import Format, JobBuilder, NoJobError, Reading
+from .hf_trainer import _set_loss as set_loss
+from .keys import key_problems
+from .ms_swift_model import set_model_and_adapter
+from .ms_swift_parallel import set_sharding_of
+from .training_arguments import Run, set_checkpointing, set_compile, set_optimizer, set_precision, set_versions
+
+if TYPE_CHECKING:
+    from ..finding import Edit
+    from ..source.document import Document
+    from .arguments import Given
+    from .format import Project
+
+NAME = "ms_swift"
+UPSTREAM = "ms-swift 4.6.0.dev0"
+VERSIONS = {"transformers": "5.23.0", "trl": "1.16.0", "peft": "0.21.2", "accelerate": "1.15.0", "vllm": "0.21.0"}
+
+_ALIASES = {
+    "model_name_or_path": ("model", "model_id_or_path", "model_type"),
+    "dtype": ("torch_dtype",),
+    "attn_implementation": ("attn_impl",),
+    "lora_r": ("lora_rank",),
+    "max_length": ("max_length",),
+    "max_completion_length": ("max_completion_length", "response_length"),
+}
+"""Arguments of the Trainer, TRL and PEFT -> ms-swift's own names, former ones last."""
+
+DEFAULTS: dict[str, Any] = {
+    "bf16": True, "gradient_checkpointing": True, "reentrant": None, "optim": "adamw_torch_fused", "attention": "sdpa",
+    "dtype": "checkpoint", "loss": "torch", "loss_chunk": None, "max_length": None, "lora_r": 8, "lora_alpha": 32,
+    "lora_dropout": 0.05, "lora_targets": "all-linear", "prepare_kbit": False, "quant_type": "nf4",
+    "double_quant": True, "num_generations": 8, "max_completion_length": 512, "vllm_mode": "colocate",
+    "vllm_gpu_memory_utilization": 0.9, "grpo_beta": 0.04, "max_prompt_length": None,
+}  # fmt: skip
+
+_TRAINING = frozenset({"sft", "pt", "rlhf"})
+_TYPES = {"dpo": "dpo", "orpo": "orpo", "simpo": "simpo", "kto": "kto", "cpo": "cpo", "rm": "reward", "ppo": "ppo",
+          "grpo": "grpo", "gkd": "sft"}  # fmt: skip
+_SIGNS = frozenset({"tuner_type", "train_type", "rlhf_type", "sft_type"})
+_OTHERS = frozenset({"stage", "finetuning_type", "template", "base_model", "model_name_or_path", "recipe"})
+
+
+class SwiftArguments(Arguments):
+    """Arguments under the names of the Trainer, found under ms-swift's."""
+
+    __slots__ = ()
+
+    def __contains__(self, name: str) -> bool:
+        return any(super(SwiftArguments, self).__contains__(alias) for alias in _ALIASES.get(name, (name,)))
+
+    def raw(self, *names: str) -> Given | None:
+        """The first of `names` that the file has, whatever its value (null included)."""
+        return super().raw(*(alias for name in names for alias in _ALIASES.get(name, (name,))))
+
+
+def recognise(document: Document) -> bool:
+    """A flat YAML file with `model` and the kind of tuning in ms-swift's words."""
+    root = document.root
+    keys = set(root.keys())
+    model = root.get("model")
+    if document.syntax not in ("yaml", "json") or keys & _OTHERS or model is None:
+        return False
+    return model.is_scalar and not _SIGNS.isdisjoint(keys)
+
+
+def read(document: Document, project: Project) -> Reading:
+    """The Job of a training run. Raises NoJobError for commands that train nothing."""
+    builder = JobBuilder(document, UPSTREAM)
+    reading = Reading(NAME, UPSTREAM, document, builder.job)
+    arguments = SwiftArguments(document.root)
+    command = arguments.text("command")
+    if command and command.value not in _TRAINING:
+        raise NoJobError(document.path, f"swift {command.value} is not a training command")
+    run = Run(builder, arguments, project, reading, DEFAULTS)
+    builder.derived("kind", "training", "a training command")
+    set_versions(run, VERSIONS, f"what {UPSTREAM} runs on")
+    objective = _set_objective(run, command)
+    set_precision(run)
+    set_model_and_adapter(run)
+    set_optimizer(run)
+    set_checkpointing(run)
+    set_compile(run)
+    set_loss(run, _Plain, objective)  # type: ignore[arg-type]
+    _set_rows(run)
+    trl.set_rl(builder, arguments, DEFAULTS, objective)
+    _set_rollout(run)
+    _set_lengths(run, objective)
+    set_sharding_of(run)
+    reading.problems = key_problems(document, NAME, known=("command", "config")) + reading.problems
+    return reading
+
+
+class _Plain:
+    """What `set_loss` asks of a flavour."""
+
+    defaults = DEFAULTS
+    name = "ms-swift"
+
+
+def _set_objective(run: Run, command: Given | None) -> str:
+    kind = run.arguments.text("rlhf_type")
+    if kind and (command is None or command.value == "rlhf"):
+        objective = _TYPES.get(kind.value, "dpo")
+        run.put("objective", kind, objective)
+    elif command:
+        objective = {"pt": "pretrain", "rlhf": "dpo"}.get(command.value, "sft")
+        run.put("objective", command, objective)
+    else:
+        objective = "sft"
+        run.builder.default("objective", objective)
+    return objective
+
+
+def _set_rows(run: Run) -> None:
+    """Packing, padding, and the evaluation loop, whose batch is 1 as the training batch is."""
+    packing = run.arguments.flag("packing")
+    free = run.arguments.flag("padding_free")
+    chosen = next((given for given in (packing, free) if given and given.value), None)
+    if chosen:
+        run.put("packing", chosen, value=True)
+    else:
+        run.builder.default("packing", False)
+    run.builder.default("padded", False, "rows are padded to the longest of a batch")
+    strategy, split = run.arguments.text("eval_strategy"), run.arguments.number("split_dataset_ratio")
+    data = run.arguments.raw("val_dataset")
+    sign = next((given for given in (strategy, data, split) if given and given.value), None)
+    if sign is None or (strategy and strategy.value == "no"):
+        run.builder.default("evaluation.micro_batch_size", None, "no evaluation is configured")
+        return
+    batch = run.arguments.integer("per_device_eval_batch_size", least=1)
+    if batch:
+        run.put("evaluation.micro_batch_size", batch)
+    else:
+        run.builder.default("evaluation.micro_batch_size", 1)
+    run.builder.derived("evaluation.keeps_logits", False, "only the loss is kept")
+
+
+def _set_rollout(run: Run) -> None:
+    """`sleep_level` gives the engine's share back; `offload_model` and `offload_optimizer` make room for it."""
+    if run.builder.job.rl.vllm != "colocate":
+        return
+    level = run.arguments.integer("sleep_level", least=0)
+    if level:
+        run.put("rl.vllm_sleep", level, level.value > 0)
+    else:
+        run.builder.default("rl.vllm_sleep", False, "sleep_level 0")
+    model, states = run.arguments.flag("offload_model"), run.arguments.flag("offload_optimizer")
+    if model and model.value and states and states.value:
+        run.put("rl.policy_offload", model)
+    else:
+        run.builder.default("rl.policy_offload", False)
+
+
+def _set_lengths(run: Run, objective: str) -> None:
+    """`max_length` of a row, or of the prompt of online objectives; without it the model's own maximum cuts."""
+    builder = run.builder
+    length = run.arguments.integer("max_length", least=1)
+    if objective in trl.ONLINE:
+        if length:
+            run.put("rl.prompt_length", length)
+        else:
+            builder.assumed("rl.prompt_length", trl.ASSUMED_PROMPT, f"not bounded; {trl.ASSUMED_PROMPT} tokens")
+        total = (builder.job.rl.prompt_length or 0) + (builder.job.rl.completion_length or 0)
+        builder.derived("sequence_length", total, "prompt and completion", "rl.completion_length")
+    elif length:
+        run.put("sequence_length", length)
+    else:
+        builder.assumed("sequence_length", None, "rows are cut at the model's own maximum")
+
+
+def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
+    """The change in this format's words."""
+    from .ms_swift_edits import describe as words
+
+    return words(reading, changes)
+
+
+def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
+    """The edits that make the change."""
+    from .ms_swift_edits import edits as make
+
+    return make(reading, changes)
+
+
+FORMAT = Format(
+    NAME, "ms-swift arguments", UPSTREAM, recognise, read, describe, edits, "`NPROC_PER_NODE`, `CUDA_VISIBLE_DEVICES`"
+)

@@ -1,0 +1,106 @@
+"""NeMo RL configs: a policy trained with DTensor (NeMo Automodel) or Megatron, and an engine that generates beside it.
+
+Facts from nemo_rl 0.6.0 (`models/policy/__init__.py`, `models/automodel/setup.py`, `models/megatron/setup.py`,
+`algorithms/*.py`, `utils/config.py`), read statically. A config names the one that it builds on in `defaults`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .format import Format, JobBuilder, Reading
+from .inheritance import inherited
+from .interpolation import interpolated
+from .keys import key_problems
+from .nemo_rl_policy import set_policy
+from .nemo_rl_rollout import set_generation, set_hardware_of_training
+from .sections import Filling, Sections
+
+if TYPE_CHECKING:
+    from ..finding import Edit
+    from ..source.document import Document
+    from .format import Project
+
+NAME = "nemo_rl"
+UPSTREAM = "nemo_rl 0.6.0"
+
+_OBJECTIVES = {
+    "grpo": "grpo", "ppo": "ppo", "dpo": "dpo", "rm": "reward", "sft": "sft", "distillation": "distillation",
+    "on_policy_distillation": "distillation",
+}  # fmt: skip
+"""The section of an algorithm -> the Job's objective, in the order in which they decide."""
+
+_SIGNS = frozenset(
+    {
+        "train_global_batch_size", "train_micro_batch_size", "max_total_sequence_length", "dtensor_cfg", "megatron_cfg",
+        "generation", "logprob_batch_size", "make_sequence_length_divisible_by", "sequence_packing",
+    }
+)  # fmt: skip
+"""Keys of `policy`, of which its files have at least one."""
+
+
+def recognise(document: Document) -> bool:
+    """A file with a `policy` section of NeMo RL's keys; a short one names what it builds on."""
+    policy = document.root.get("policy")
+    if document.syntax not in ("yaml", "flags") or policy is None or not policy.is_mapping:
+        return False
+    return not _SIGNS.isdisjoint(policy.keys()) or (
+        "model_name" in set(policy.keys()) and document.root.entry("defaults") is not None
+    )
+
+
+def read(document: Document, project: Project) -> Reading:
+    """The Job of a run: training the policy, with the engine's share of the same GPUs."""
+    whole = inherited(document, project, NAME)
+    filled = interpolated(whole.document._replace(text=whole.document.text + "${"))
+    builder = JobBuilder(filled, UPSTREAM)
+    reading = Reading(NAME, UPSTREAM, document, builder.job)
+    reading.references.update(whole.references)
+    values = Sections(filled.root)
+    filling = Filling(builder)
+    builder.derived("kind", "training", "a training config")
+    for name, version in (("nemo_rl", UPSTREAM.split()[1]), ("vllm", "0.20.0")):
+        builder.default(f"versions.{name}", version, f"what {UPSTREAM} runs on")
+    builder.default("versions", builder.job.versions, f"what {UPSTREAM} runs on")
+    objective = _set_objective(filling, values)
+    set_hardware_of_training(filling, values, project)
+    set_policy(filling, values)
+    set_generation(filling, values, objective)
+    builder.default("evaluation.micro_batch_size", None, "validation generates; it keeps nothing for a backward pass")
+    if objective in ("sft", "dpo", "reward"):
+        batch = values.integer(*(f"{name}.val_micro_batch_size" for name in ("sft", "dpo", "rm")), least=1)
+        if batch:
+            filling.put("evaluation.micro_batch_size", batch)
+            builder.derived("evaluation.keeps_logits", False, "only the loss is kept")
+    reading.problems = whole.problems + key_problems(document, NAME, known=("config",))
+    return reading
+
+
+def _set_objective(filling: Filling, values: Sections) -> str:
+    """The algorithm whose section the file has: `grpo`, `dpo` ..."""
+    for name, objective in _OBJECTIVES.items():
+        given = values.raw(name)
+        if given is not None and given.entry.value.is_mapping:
+            filling.put("objective", given, objective)
+            return objective
+    filling.builder.assumed("objective", "sft", "no section of an algorithm; supervised fine-tuning")
+    return "sft"
+
+
+def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
+    """The change in this format's words."""
+    from .nemo_rl_edits import describe as words
+
+    return words(reading, changes)
+
+
+def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
+    """The edits that make the change."""
+    from .nemo_rl_edits import edits as make
+
+    return make(reading, changes)
+
+
+FORMAT = Format(
+    NAME, "NeMo RL config", UPSTREAM, recognise, read, describe, edits, "`cluster.gpus_per_node` x `cluster.num_nodes`"
+)

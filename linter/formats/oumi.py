@@ -1,0 +1,135 @@
+"""Oumi configs for training, inference and evaluation: sections around Transformers' and TRL's trainers.
+
+Facts from oumi 0.8 (commit d8ed0777: `core/configs/params/*.py`, `builders/models.py`, `inference/*.py`), read
+statically. What it hands to the Trainer is read as the Trainer reads it (`training_arguments.py`, `trl.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .format import Format, JobBuilder, NoJobError, Reading
+from .interpolation import interpolated
+from .keys import key_problems
+from .oumi_training import train
+from .sections import Filling, Sections, dtype_of
+from .world_size import set_hardware
+
+if TYPE_CHECKING:
+    from ..finding import Edit
+    from ..source.document import Document
+    from .format import Project
+
+NAME = "oumi"
+UPSTREAM = "oumi 0.8"
+
+_REMOTE = frozenset(
+    {
+        "remote_vllm", "remote", "anthropic", "google_vertex", "google_gemini", "gemini", "deepseek", "fireworks",
+        "parasail", "together", "openai", "openrouter", "sambanova", "bedrock", "cerebras", "huggingface_router",
+        "hugging_face_router", "lambda",
+    }
+)  # fmt: skip
+"""Engines that ask another machine."""
+
+
+def recognise(document: Document) -> bool:
+    """A YAML file whose model section has Oumi's `model_name`, with a section to train, generate or evaluate."""
+    root = document.root
+    model = root.get("model")
+    if document.syntax not in ("yaml", "flags") or model is None or not model.is_mapping:
+        return False
+    return model.entry("model_name") is not None and not {"training", "generation", "tasks", "engine"}.isdisjoint(
+        root.keys()
+    )
+
+
+def read(document: Document, project: Project) -> Reading:
+    """The Job of a config. Raises NoJobError where another machine does the work."""
+    filled = interpolated(document)
+    builder = JobBuilder(filled, UPSTREAM)
+    reading = Reading(NAME, UPSTREAM, document, builder.job)
+    values = Sections(filled.root)
+    if values.is_mapping("training"):
+        train(builder, filled, reading, project)
+    else:
+        _generate(builder, values, project)
+    reading.problems = (
+        key_problems(document, NAME, known=("config", "nproc-per-node", "nproc_per_node")) + reading.problems
+    )
+    return reading
+
+
+def _generate(builder: JobBuilder, values: Sections, project: Project) -> None:
+    """Inference or evaluation with Transformers (NATIVE), vLLM or SGLang on this machine."""
+    filling = Filling(builder)
+    engine = values.text("engine", "inference_engine")
+    name = engine.value.lower() if engine else "native"
+    if name in _REMOTE:
+        raise NoJobError(builder.document.path, f"{name}: the model runs on another machine")
+    if name == "llamacpp":
+        raise NoJobError(builder.document.path, "llama.cpp is not estimated")
+    builder.derived("kind", "inference", "no `training` section")
+    builder.derived("objective", "sft", "nothing is trained")
+    set_hardware(builder, project, None, sharded=False)
+    set_model(filling, values)
+    builder.default("weights.quantization", None)
+    builder.default("parallelism.pipeline", 1)
+    builder.default("inference.version", None)
+    if name in ("vllm", "sglang"):
+        gpus = builder.job.hardware.gpus or 1
+        builder.derived("parallelism.tensor", gpus, "all visible GPUs", "hardware.gpus")
+        filling.fill("inference.engine", engine._replace(value=name) if engine else None, name)
+        filling.fill("inference.max_model_len", values.integer("model.model_max_length", least=1), None)
+        kwargs = "model.model_kwargs"
+        filling.fill("inference.gpu_memory_utilization", values.number(f"{kwargs}.gpu_memory_utilization"), 0.9)
+        filling.fill("inference.enforce_eager", values.flag(f"{kwargs}.enforce_eager"), name == "vllm")
+        filling.fill("inference.max_num_seqs", values.integer(f"{kwargs}.max_num_seqs", least=1), None)
+        filling.fill("inference.kv_cache_dtype", None, "auto")
+        filling.fill("inference.max_num_batched_tokens", None, None, "the engine's own default")
+        return
+    builder.default("parallelism.tensor", 1)
+    builder.default("inference.engine", "transformers")
+    filling.fill("inference.batch_size", values.integer("generation.batch_size", least=1), 1)
+    tokens = values.integer("generation.max_new_tokens", least=1)
+    filling.fill("inference.new_tokens", tokens, 1024)
+    whole = values.integer("model.model_max_length", least=1)
+    new = builder.job.get("inference.new_tokens") or 0
+    if whole and whole.value > new:
+        filling.put("inference.prompt_length", whole, whole.value - new, "model_max_length less the answer")
+    else:
+        builder.assumed("inference.prompt_length", 1024, "prompts are not bounded; 1024 tokens")
+
+
+def set_model(filling: Filling, values: Sections) -> None:
+    """Model, dtype and attention; the checkpoint's own dtype unless it is stated."""
+    builder = filling.builder
+    model = values.text("model.model_name")
+    if model:
+        filling.put("model", model)
+    else:
+        builder.assumed("model", None, "no key names the model")
+    dtype = values.text("model.torch_dtype_str")
+    if dtype and dtype_of(dtype):
+        filling.put("weights.dtype", dtype, dtype_of(dtype))
+    else:
+        builder.default("weights.dtype", None, f"the checkpoint's own: default of {builder.upstream}")
+    filling.fill("attention", values.text("model.attn_implementation"), "sdpa", "what Transformers picks")
+    filling.fill("compile", values.flag("model.compile"), False)
+
+
+def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
+    """The change in this format's words."""
+    from .oumi_edits import describe as words
+
+    return words(reading, changes)
+
+
+def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
+    """The edits that make the change."""
+    from .oumi_edits import edits as make
+
+    return make(reading, changes)
+
+
+FORMAT = Format(NAME, "Oumi config", UPSTREAM, recognise, read, describe, edits, "not in the file: the launcher")

@@ -1,0 +1,138 @@
+"""verl: hydra YAML, and `python -m verl.trainer.main_ppo key=value`; actor, rollout, reference and critic share GPUs.
+
+Facts from verl 0.10.0.dev (`trainer/config/_generated_ppo_*trainer.yaml`, `workers/config/*.py`,
+`workers/engine/fsdp/transformer_impl.py`, `workers/engine_workers.py`), read statically. What a file or a command does
+not say is as the trainer's own config has it (`verl_shipped.json`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .format import Format, JobBuilder, NoJobError, Problem, Reading
+from .inheritance import based_on
+from .interpolation import interpolated
+from .keys import key_problems
+from .sections import Sections
+from .verl_actor import set_actor
+from .verl_filling import VerlFilling
+from .verl_rollout import set_others, set_rollout
+from .verl_sizes import set_sizes
+
+if TYPE_CHECKING:
+    from ..finding import Edit
+    from ..source.document import Document
+    from .format import Project
+
+NAME = "verl"
+UPSTREAM = "verl 0.10.0.dev"
+
+FSDP = "verl/trainer/config/ppo_trainer.yaml"
+MEGATRON = "verl/trainer/config/ppo_megatron_trainer.yaml"
+"""The shipped configs, put together as hydra does it."""
+
+CLOSE = 0.9
+"""How alike an unknown key of a YAML file must be to a known one to be reported: forks have keys of their own."""
+
+
+def recognise(document: Document) -> bool:
+    """A file with an `actor_rollout_ref` section, or a part of one, which says so in its `_target_`."""
+    root = document.root
+    actor = root.get("actor_rollout_ref")
+    if actor is not None:
+        return actor.is_mapping
+    target = root.get("_target_")
+    return target is not None and str(target.value).startswith("verl.")
+
+
+def read(document: Document, project: Project) -> Reading:
+    """The Job of a run. Raises NoJobError for a part of a config."""
+    if document.root.get("actor_rollout_ref") is None and document.syntax != "flags":
+        raise NoJobError(document.path, "a part of verl's config, which ppo_trainer.yaml puts together")
+    base = based_on(document, NAME, _base_name(document))
+    filled = interpolated(base.document._replace(text=base.document.text + "${"))
+    builder = JobBuilder(filled, UPSTREAM)
+    reading = Reading(NAME, UPSTREAM, document, builder.job)
+    values = Sections(filled.root)
+    filling = VerlFilling(builder, base.path)
+    builder.derived("kind", "training", "a training config")
+    for name, version in (("verl", UPSTREAM.split()[1]), ("transformers", "5.5.0"), ("vllm", "0.21.0")):
+        builder.default(f"versions.{name}", version, f"what {UPSTREAM} runs on")
+    builder.default("versions", builder.job.versions, f"what {UPSTREAM} runs on")
+    estimator = values.text("algorithm.adv_estimator")
+    critic = values.flag("critic.enable")
+    trained = critic.value if critic else estimator is None or estimator.value == "gae"
+    if estimator:
+        filling.put("objective", estimator, "ppo" if trained else "rloo" if estimator.value == "rloo" else "grpo")
+    else:
+        builder.default("objective", "ppo")
+    set_sizes(filling, values, project)
+    set_actor(filling, values)
+    set_rollout(filling, values)
+    set_others(filling, values)
+    builder.default("evaluation.micro_batch_size", None, "validation generates; it keeps nothing for a backward pass")
+    reading.problems = _key_problems(document)
+    return reading
+
+
+def _base_name(document: Document) -> str:
+    """The shipped config under this one: Megatron's where the file or the command asks for it."""
+    root = document.root
+    for key in ("config-name", "config_name"):
+        named = root.get(key)
+        if named is not None and "megatron" in str(named.value):
+            return MEGATRON
+    defaults = root.get("defaults")
+    names = defaults.plain() if defaults is not None else []
+    strategy = root.find("actor_rollout_ref.actor.strategy")
+    asked = isinstance(names, list) and any("megatron" in str(name) for name in names)
+    if asked or (strategy is not None and strategy.value.value == "megatron"):
+        return MEGATRON
+    return FSDP
+
+
+def _key_problems(document: Document) -> list[Problem]:
+    """Hydra refuses overrides of keys that the config lacks, unless `+` adds them; files may add what they like."""
+    problems = key_problems(document, NAME, known=("config-name", "config-path", "config_name", "config_path"))
+    if document.syntax == "flags":
+        kept = []
+        for item in problems:
+            if item.kind == "unknown-key":
+                start = item.span.start
+                while start > 0 and not document.text[start - 1].isspace():
+                    start -= 1
+                if document.text[start : start + 1] == "+":
+                    continue
+                item = item._replace(values={**item.values, "treatment": "refused"})
+            kept.append(item)
+        return kept
+    return [item for item in problems if item.kind != "unknown-key" or _misspelt(document, item)]
+
+
+def _misspelt(document: Document, item: Problem) -> bool:
+    from difflib import SequenceMatcher
+
+    suggestion = item.values.get("suggestion", "").rpartition(".")[2]
+    written = item.key.rpartition(".")[2]
+    section = item.key.rpartition(".")[0]
+    taken = document.root.find(f"{section}.{suggestion}" if section else suggestion) is not None
+    return bool(suggestion) and not taken and SequenceMatcher(None, written, suggestion).ratio() >= CLOSE
+
+
+def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
+    """The change in this format's words."""
+    from .verl_edits import describe as words
+
+    return words(reading, changes)
+
+
+def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
+    """The edits that make the change."""
+    from .verl_edits import edits as make
+
+    return make(reading, changes)
+
+
+FORMAT = Format(
+    NAME, "verl config", UPSTREAM, recognise, read, describe, edits, "`trainer.n_gpus_per_node` x `trainer.nnodes`"
+)

@@ -1,0 +1,94 @@
+import pytest
+
+from gpulint.formats.registry import recognise
+from gpulint.reading import open_jobs, recognise_file
+from gpulint.settings import Settings
+from gpulint.source.read import parse
+
+from .origins import TRAINING, missing
+
+SFT = """\
+model: Qwen/Qwen2.5-7B-Instruct
+tuner_type: lora
+torch_dtype: bfloat16
+max_length: 2048
+per_device_train_batch_size: 2
+lora_rank: 16
+deepspeed: zero2
+"""
+GRPO = """\
+model: Qwen/Qwen2.5-7B
+rlhf_type: grpo
+tuner_type: full
+use_vllm: true
+vllm_mode: colocate
+sleep_level: 1
+offload_model: true
+offload_optimizer: true
+max_completion_length: 1024
+"""
+
+
+@pytest.fixture
+def swift(bench):
+    return bench("ms_swift")
+
+
+def test_sft(swift):
+    assert recognise(parse(SFT, "a.yaml", "yaml")).name == "ms_swift"
+    job = swift.job(SFT, gpus=4)
+    assert (job.model, job.method, job.adapter.r) == ("Qwen/Qwen2.5-7B-Instruct", "lora", 16)
+    assert (job.micro_batch_size, job.gradient_accumulation_steps, job.sequence_length) == (2, 2, 2048)
+    assert (job.parallelism.zero.stage, job.activation_checkpointing) == (2, "full")
+    assert job.adapter.targets == "all-linear"
+    assert missing(job, TRAINING) == []
+
+
+def test_grpo(swift):
+    job = swift.job(GRPO)
+    assert (job.objective, job.rl.vllm, job.rl.vllm_sleep, job.rl.policy_offload) == ("grpo", "colocate", True, True)
+    assert (job.rl.generations, job.rl.vllm_gpu_memory_utilization, job.rl.reference_model) == (8, 0.9, True)
+    assert job.trainable == ["^(?!.*(?:vision|visual|audio_tower|projector|merger|aligner|mlp1))"]
+    assert missing(job, TRAINING) == []
+
+
+def test_without_a_length_the_model_decides(swift):
+    job = swift.job(SFT.replace("max_length: 2048\n", ""))
+    assert (job.sequence_length, job.origins["sequence_length"].kind) == (None, "assumed")
+
+
+def test_keys(swift):
+    (problem,) = swift.problems(SFT.replace("lora_rank", "lora_rnak"), "unknown-key")
+    assert (problem.values["suggestion"], problem.values["treatment"], problem.span.line) == ("lora_rank", "refused", 6)
+    (old,) = swift.problems(SFT.replace("tuner_type", "train_type"), "deprecated-key")
+    assert old.values["replacement"] == "tuner_type"
+    assert swift.problems(SFT, "unknown-key") == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "value"),
+    [
+        ({"micro_batch_size": 1}, "micro_batch_size", 1),
+        ({"sequence_length": 512}, "sequence_length", 512),
+        ({"activation_checkpointing": "none"}, "activation_checkpointing", "none"),
+        ({"weights.quantization.method": "bnb-nf4"}, "weights.quantization.method", "bnb-nf4"),
+        ({"parallelism.zero.stage": 3}, "parallelism.zero.stage", 3),
+        ({"parallelism.zero.offload_optimizer.device": "cpu"}, "parallelism.zero.offload_optimizer.device", "cpu"),
+    ],
+)
+def test_edits(swift, changes, path, value):
+    _, job = swift.change(SFT, changes)
+    assert job.get(path) == value
+
+
+@pytest.mark.parametrize(
+    ("command", "objective"), [("sft", "sft"), ("pt", "pretrain"), ("rlhf --rlhf_type kto", "kto"), ("infer", None)]
+)
+def test_command_line(tmp_path, command, objective):
+    (tmp_path / "run.sh").write_text(f"NPROC_PER_NODE=4 NNODES=2 swift {command} --model x/y --max_length 512\n")
+    jobs = open_jobs(recognise_file(str(tmp_path / "run.sh")), Settings(root=str(tmp_path)))
+    if objective is None:
+        assert (jobs.opened, jobs.reason) == ([], "swift infer is not a training command")
+        return
+    (opened,) = jobs.opened
+    assert (opened.reading.job.objective, opened.reading.job.hardware.gpus) == (objective, 8)

@@ -1,0 +1,135 @@
+import pytest
+
+from gpulint.formats.format import NoJobError
+from gpulint.formats.registry import recognise
+from gpulint.source.read import parse
+
+from .origins import TRAINING, missing
+
+RECIPE = """\
+recipe: TrainFinetuneRecipeForNextTokenPrediction
+step_scheduler:
+  global_batch_size: 64
+  local_batch_size: 4
+model:
+  _target_: nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained
+  pretrained_model_name_or_path: meta-llama/Llama-3.1-8B
+distributed:
+  strategy: fsdp2
+  dp_size: none
+  tp_size: 2
+dataset:
+  _target_: nemo_automodel.components.datasets.llm.squad.make_squad_dataset
+  seq_length: 2048
+optimizer:
+  _target_: torch.optim.AdamW
+  lr: 1.0e-5
+"""
+
+
+@pytest.fixture
+def automodel(bench):
+    return bench("nemo_automodel")
+
+
+def test_recognition():
+    assert recognise(parse(RECIPE, "a.yaml", "yaml")).name == "nemo_automodel"
+    assert (
+        recognise(parse("model:\n  _component_: torchtune.models.x\nstep_scheduler: {}\n", "a.yaml", "yaml")).name
+        != "nemo_automodel"
+    )
+
+
+def test_a_recipe(automodel):
+    job = automodel.job(RECIPE, gpus=16)
+    assert job.model == "meta-llama/Llama-3.1-8B"
+    assert (job.micro_batch_size, job.gradient_accumulation_steps, job.sequence_length) == (4, 2, 2048)
+    assert (job.parallelism.tensor, job.parallelism.fsdp.version) == (2, 2)
+    assert job.parallelism.fsdp.mixed_precision.reduce_dtype == "float32"
+    assert job.parallelism.fsdp.upcast_trainable is False
+    assert (job.optimizer.name, job.optimizer.foreach) == ("adamw_torch", False)
+    assert missing(job, [path for path in TRAINING if path != "rl.reference_model"]) == []
+
+
+def test_sizes_state_the_gpus(automodel):
+    job = automodel.job(RECIPE.replace("dp_size: none", "dp_size: 8"))
+    assert job.hardware.gpus == 16
+    assert job.origins["hardware.gpus"].key == "distributed.dp_size"
+    least = automodel.job(RECIPE.replace("tp_size: 2", "tp_size: 8\n  pp_size: 4"))
+    assert (least.hardware.gpus, least.origins["hardware.gpus"].kind) == (32, "assumed")
+
+
+def test_a_pipeline_cuts_the_local_batch(automodel):
+    text = RECIPE.replace(
+        "  tp_size: 2\n", "  pp_size: 2\n  pipeline: {pp_schedule: interleaved1f1b, pp_microbatch_size: 2}\n"
+    )
+    job = automodel.job(text)
+    assert (job.micro_batch_size, job.parallelism.microbatches) == (2, 2)
+    assert job.parallelism.fsdp.reshard_after_forward is False
+
+
+@pytest.mark.parametrize(
+    ("section", "targets"),
+    [
+        ("target_modules: '*_proj'", "(?s:.*_proj)"),
+        ("target_modules: ['*.query', '*.value']", ["query", "value"]),
+        ("match_all_linear: true", "all-linear"),
+        ("exclude_modules: ['*.out_proj']", "all-linear"),
+        ("dim: 16", "(?s:.*_proj)"),
+    ],
+)
+def test_adapters(automodel, section, targets):
+    job = automodel.job(RECIPE + f"peft:\n  {section}\n")
+    assert job.method == "lora"
+    assert job.adapter.targets == targets
+    assert job.adapter.dtype == "bfloat16"
+
+
+def test_qlora(automodel):
+    job = automodel.job(RECIPE + "peft: {dim: 8}\nquantization: {load_in_4bit: true}\n")
+    assert (job.weights.quantization.method, job.weights.quantization.double_quant) == ("bnb-nf4", True)
+    assert job.weights.quantization.storage_dtype == "bfloat16"
+
+
+def test_packing_and_frozen_towers(automodel):
+    job = automodel.job(
+        RECIPE + "packed_sequence: {packed_sequence_size: 8192}\nfreeze_config: {freeze_audio_tower: true}\n"
+    )
+    assert (job.packing, job.sequence_length) == (True, 8192)
+    assert job.trainable == ["^(?!.*(?:vision|visual|image_encoder|audio|speech|sound))"]
+
+
+def test_keys(automodel):
+    text = RECIPE.replace("local_batch_size", "local_batch_sise").replace("tp_size", "tp_sise")
+    found = {item.key: item for item in automodel.problems(text, "unknown-key")}
+    assert found["step_scheduler.local_batch_sise"].values["suggestion"] == "local_batch_size"
+    assert found["distributed.tp_sise"].values["treatment"] == "refused"
+    assert found["distributed.tp_sise"].span.line == 11
+    assert automodel.problems(RECIPE, "unknown-key") == []
+
+
+def test_diffusion_is_no_job(automodel):
+    with pytest.raises(NoJobError, match="diffusion"):
+        automodel.read(RECIPE.replace("TrainFinetuneRecipeForNextTokenPrediction", "TrainDiffusionRecipe"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "value"),
+    [
+        ({"activation_checkpointing": "full"}, "activation_checkpointing", "full"),
+        ({"micro_batch_size": 1}, "micro_batch_size", 1),
+        ({"sequence_length": 1024}, "sequence_length", 1024),
+        ({"method": "lora"}, "adapter.r", 16),
+        ({"parallelism.fsdp.offload": True}, "parallelism.fsdp.offload", True),
+        ({"loss.kernel": "cut_cross_entropy"}, "loss.kernel", "cut_cross_entropy"),
+        ({"parallelism.context": 2}, "parallelism.context", 2),
+    ],
+)
+def test_edits(automodel, changes, path, value):
+    _, job = automodel.change(RECIPE, changes, gpus=16)
+    assert job.get(path) == value
+
+
+def test_what_it_cannot_say(automodel):
+    assert automodel.change(RECIPE, {"parallelism.zero.stage": 3}) is None
+    assert automodel.change(RECIPE.replace("  seq_length: 2048\n", ""), {"sequence_length": 512}) is None

@@ -1,0 +1,63 @@
+"""Command lines of the training stacks around Hugging Face models."""
+
+import pytest
+
+from gpulint.reading import open_jobs, recognise_file
+from gpulint.settings import Settings
+
+FILES = {
+    "grpo.yaml": "defaults: grpo_math_1B.yaml\npolicy: {model_name: x/y}\ncluster: {gpus_per_node: 8}\n",
+    "train.yaml": "model: {model_name: x/y}\ntraining: {per_device_train_batch_size: 2}\n",
+    "recipe.yaml": "step_scheduler: {local_batch_size: 2}\nmodel: {pretrained_model_name_or_path: x/y}\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "format_", "path", "value"),
+    [
+        ("uv run examples/run_grpo.py --config grpo.yaml cluster.num_nodes=4", "nemo_rl", "hardware.gpus", 32),
+        ("uv run ./examples/run_grpo.py --config=grpo.yaml ++policy.train_micro_batch_size=1", "nemo_rl",
+         "micro_batch_size", 1),
+        ("oumi train -c train.yaml --training.per_device_train_batch_size 4", "oumi", "micro_batch_size", 4),
+        ("oumi distributed torchrun -m oumi train -c train.yaml", "oumi", "micro_batch_size", 2),
+        ("automodel recipe.yaml --nproc-per-node 4", "nemo_automodel", "micro_batch_size", 2),
+        ("torchrun --nproc-per-node=4 examples/llm_finetune/finetune.py -c recipe.yaml "
+         "--step_scheduler.local_batch_size 8", "nemo_automodel", "micro_batch_size", 8),
+        ("python -m verl.trainer.main_ppo actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4", "verl",
+         "micro_batch_size", 4),
+    ],
+)  # fmt: skip
+def test_commands(tmp_path, command, format_, path, value):
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "run.sh").write_text(f"#!/bin/bash\n{command}\n")
+    jobs = open_jobs(recognise_file(str(tmp_path / "run.sh")), Settings(root=str(tmp_path)))
+    (opened,) = jobs.opened
+    assert opened.reading.format == format_
+    assert opened.reading.job.get(path) == value
+    assert [item for item in opened.reading.problems if item.kind == "unknown-key"] == []
+
+
+def test_an_override_is_edited_in_its_place(tmp_path):
+    from gpulint.source.edit import apply
+
+    text = "python -m verl.trainer.main_ppo \\\n  actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4 trainer.nnodes=1\n"
+    (tmp_path / "run.sh").write_text(text)
+    found = recognise_file(str(tmp_path / "run.sh"))
+    (opened,) = open_jobs(found, Settings(root=str(tmp_path))).opened
+    from gpulint.formats.verl import FORMAT
+
+    edits = FORMAT.edits(opened.reading, {"micro_batch_size": 1})
+    assert apply(text, edits) == text.replace("per_gpu=4", "per_gpu=1")
+
+
+def test_an_override_is_added_behind_the_last(tmp_path):
+    from gpulint.formats.verl import FORMAT
+    from gpulint.source.edit import apply
+
+    text = "python -m verl.trainer.main_ppo \\\n    data.max_response_length=64 \\\n    trainer.nnodes=1\n"
+    (tmp_path / "run.sh").write_text(text)
+    (opened,) = open_jobs(recognise_file(str(tmp_path / "run.sh")), Settings(root=str(tmp_path))).opened
+    edits = FORMAT.edits(opened.reading, {"rl.vllm_gpu_memory_utilization": 0.4})
+    added = " \\\n    actor_rollout_ref.rollout.gpu_memory_utilization=0.4\n"
+    assert apply(text, edits) == text.removesuffix("\n") + added
