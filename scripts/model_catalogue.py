@@ -85,7 +85,8 @@ def completed(source: Rows, additions: Rows, corrections: Rows) -> Rows:
     for name, change in corrections["rows"].items():
         if "quantized_like" in change:
             config = source[change["quantized_like"]]["config"]
-            rows[name]["config"]["quantization_config"] = config["text_config"]["quantization_config"]
+            stored = config if "quantization_config" in config else config["text_config"]
+            rows[name]["config"]["quantization_config"] = stored["quantization_config"]
     _fill_dtypes(rows, corrections["dtypes"])
     return rows
 

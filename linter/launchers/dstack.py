@@ -28,8 +28,7 @@ _COUNT = re.compile(r"\d+(\.\.\d*)?")
 def recognise(document: Document) -> bool:
     """`type` is one of dstack's and other keys are, too."""
     root = document.root
-    kind = root.get("type")
-    return kind is not None and kind.value in _KINDS and bool(set(root.keys()) & _KEYS)
+    return text(root, "type") in _KINDS and bool(set(root.keys()) & _KEYS)
 
 
 def launches(document: Document, project: Project) -> Started:
