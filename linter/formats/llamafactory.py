@@ -78,6 +78,8 @@ def read(document: Document, project: Project) -> Reading:
     run = Run(builder, Arguments(document.root), project, reading, DEFAULTS, launch)
     set_versions(run, VERSIONS, f"what {UPSTREAM} allows")
     set_model(run)
+    if run.arguments.is_on("use_kt"):
+        builder.assumed("model", None, "KTransformers keeps the experts in main memory, which is not estimated")
     if _trains(run.arguments):
         _read_training(run)
     else:

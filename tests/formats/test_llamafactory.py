@@ -254,3 +254,9 @@ class TestKeys:
     def test_a_removed_key(self, lf):
         found = lf.problems(TRAIN + "evaluation_strategy: steps\n", "deprecated-key")
         assert [(item.key, item.values["replacement"]) for item in found] == [("evaluation_strategy", "eval_strategy")]
+
+
+def test_experts_in_main_memory_are_not_estimated(lf):
+    job = lf.job(TRAIN + "use_kt: true\n")
+    assert job.model is None
+    assert "main memory" in job.origins["model"].note
