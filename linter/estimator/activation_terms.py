@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .activations import layer_kinds, placed, replay
 from .estimate import Term
+from .ledger import END
 from .recording import Recording
 from .setting import Setting
-from .tape import END
 
 if TYPE_CHECKING:
     from collections.abc import Callable

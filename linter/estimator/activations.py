@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .altup import joined
 from .instant import Instant
 from .layers import Layer
+from .ledger import END
 from .logits import last_logits, loss_of
 from .norms import normed
 from .ops import gathered
@@ -15,15 +16,15 @@ from .setting import Setting
 from .sharing import slice_of
 from .stage import pipeline
 from .stem import stem
-from .tape import END
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..job import Job
     from ..models.model import Model
+    from .ledger import Event
     from .modules import Linear, Modules
-    from .tape import Event, Tape
+    from .tape import Tape
     from .tensor import Tensor
 
 

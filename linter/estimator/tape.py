@@ -13,9 +13,10 @@ Source: torch/csrc/autograd/engine.cpp, input_buffer.cpp, accumulate_grad.cpp (2
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from weakref import ref
 
+from .ledger import Ledger
 from .release import Packed
 from .tensor import Edge, Node, Parameter, Storage, Tensor
 
@@ -24,41 +25,14 @@ if TYPE_CHECKING:
 
     from .tensor import Backward, Operand
 
-END = -2
-"""The segment after backward."""
 
-
-class Event(NamedTuple):
-    """The most bytes alive while a segment ran with `gradients` trainable elements' gradients already made."""
-
-    segment: int
-    backward: bool
-    live: int
-    logits: int
-    gradients: int
-
-
-class Bound(NamedTuple):
-    """Bytes alive and gradients made where a segment begins.
-
-    In backward, without the gradients that wait for what came before the layers: they are there once, however many
-    layers add to them.
-    """
-
-    live: int
-    logits: int
-    gradients: int
-
-
-class Tape:
-    """Bytes alive, the peak of each segment, and the graph that backward will run."""
+class Tape(Ledger):
+    """The graph that backward will run, over a ledger of what it keeps alive."""
 
     storage = Storage
 
     def __init__(self) -> None:
-        self.live = 0
-        self.logits = 0
-        self.gradients = 0
+        super().__init__()
         self.recording = True
         self.autocast = 0
         self.operands = 0
@@ -66,19 +40,10 @@ class Tape:
         self.lasting: dict[int, int] = {}
         self.accumulated = False
         self.caching = False
-        self._before = 0
-        self.events: list[Event] = []
-        self.begins: dict[tuple[int, bool], Bound] = {}
-        self._seq = 0
-        self._segment = -1
-        self._backward = False
-        self._peak = 0
-        self._peak_logits = 0
         self._saved = 0
         self._stop: int | None = None
+        self._seq = 0
         self._trail = 0
-        self._outside = 0
-        self._waiting = 0
         self._recomputing = False
         self._kept: list[Storage] | None = None
         self._outputs: list[Tensor] | None = None
@@ -91,7 +56,7 @@ class Tape:
         """Whether a checkpointed layer is being run again."""
         return self._recomputing
 
-    # -- sizes
+    # -- tensors
 
     def new(self, n: int, e: int, logits: bool = False) -> Tensor:
         """A fresh tensor of `n` elements of `e` bytes."""
@@ -103,12 +68,6 @@ class Tape:
             self._peak = self.live
             self._peak_logits = self.logits
         return Tensor(self.storage(self, size, logits), n, e)
-
-    def scratch(self, size: int) -> None:
-        """Bytes that a kernel allocates and frees within one call."""
-        if self.live + size > self._peak:
-            self._peak = self.live + size
-            self._peak_logits = self.logits
 
     def operand(self, x: Tensor) -> Storage:
         """What a product saves of x: x itself, or one copy of `operands` bytes an element for all that read x."""
@@ -129,11 +88,6 @@ class Tape:
         self._outputs.append(self.new(n, e))
         return Tensor(self._outputs[-1].storage, n, e)
 
-    @property
-    def highest(self) -> int:
-        """The most bytes alive so far outside every segment."""
-        return max(self._before, self._peak)
-
     def cached(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values as a cache holds them, which are counted there; themselves where there is none."""
         if not self.caching:
@@ -152,24 +106,6 @@ class Tape:
             return self.new(n, e)
         self._products += 1
         return self.kernel_output(n, e) if self._products % 2 else self.new(n, e)
-
-    # -- segments
-
-    def enter(self, segment: int, backward: bool = False) -> None:
-        """Begin a segment; the one before is closed with its peak."""
-        self._close()
-        self._segment = segment
-        self._backward = backward
-        if backward and segment > 0:
-            self._waiting = self._outside
-        live = self.live - (self._waiting if backward and segment >= 0 else 0)
-        self.begins.setdefault((segment, backward), Bound(live, self.logits, self.gradients))
-
-    def _close(self) -> None:
-        if self._segment >= 0:
-            self.events.append(Event(self._segment, self._backward, self._peak, self._peak_logits, self.gradients))
-        self._peak = self.live
-        self._peak_logits = self.logits
 
     # -- recording
 

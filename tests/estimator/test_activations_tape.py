@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 
+from gpulint.estimator.ledger import END
 from gpulint.estimator.matmuls import linear
 from gpulint.estimator.ops import add, add_to, dropout, leaf, mul, scale, to, unary
-from gpulint.estimator.tape import END, Tape
+from gpulint.estimator.tape import Tape
 from gpulint.estimator.tensor import Parameter
 
 

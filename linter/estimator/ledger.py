@@ -1,0 +1,78 @@
+"""Bytes alive, and the peak of each segment of a training step."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+END = -2
+"""The segment after backward."""
+
+
+class Event(NamedTuple):
+    """The most bytes alive while a segment ran with `gradients` trainable elements' gradients already made."""
+
+    segment: int
+    backward: bool
+    live: int
+    logits: int
+    gradients: int
+
+
+class Bound(NamedTuple):
+    """Bytes alive and gradients made where a segment begins.
+
+    In backward, without the gradients that wait for what came before the layers: they are there once, however many
+    layers add to them.
+    """
+
+    live: int
+    logits: int
+    gradients: int
+
+
+class Ledger:
+    """What is alive as tensors come and go, segment by segment.
+
+    A segment is a layer's forward or backward; the caller adds to `live` and raises `_peak`.
+    """
+
+    def __init__(self) -> None:
+        self.live = 0
+        self.logits = 0
+        self.gradients = 0
+        self.events: list[Event] = []
+        self.begins: dict[tuple[int, bool], Bound] = {}
+        self._before = 0
+        self._segment = -1
+        self._backward = False
+        self._peak = 0
+        self._peak_logits = 0
+        self._outside = 0
+        self._waiting = 0
+
+    def scratch(self, size: int) -> None:
+        """Bytes that a kernel allocates and frees within one call."""
+        if self.live + size > self._peak:
+            self._peak = self.live + size
+            self._peak_logits = self.logits
+
+    @property
+    def highest(self) -> int:
+        """The most bytes alive so far outside every segment."""
+        return max(self._before, self._peak)
+
+    def enter(self, segment: int, backward: bool = False) -> None:
+        """Begin a segment; the one before is closed with its peak."""
+        self._close()
+        self._segment = segment
+        self._backward = backward
+        if backward and segment > 0:
+            self._waiting = self._outside
+        live = self.live - (self._waiting if backward and segment >= 0 else 0)
+        self.begins.setdefault((segment, backward), Bound(live, self.logits, self.gradients))
+
+    def _close(self) -> None:
+        if self._segment >= 0:
+            self.events.append(Event(self._segment, self._backward, self._peak, self._peak_logits, self.gradients))
+        self._peak = self.live
+        self._peak_logits = self.logits
