@@ -1,0 +1,338 @@
+"""The parts of a Job: weights, adapter, precision, optimizer, loss, sharding, engines, hardware.
+
+A field that is None was stated by nobody and has no default. Sizes named `*_size` of ZeRO count elements, as DeepSpeed
+counts them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Dtype = Literal["float64", "float32", "bfloat16", "float16", "float8"]
+AutocastDtype = Literal["bfloat16", "float16"]
+JsonObject = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Quantization:
+    """How the stored base weights are packed.
+
+    `method` is bnb-nf4, bnb-fp4, bnb-int8, gptq, awq, fp8, mxfp4, hqq, gguf-<type> ...; `skip` names modules
+    that stay in `weights.dtype`. `experts`: fused 3-D expert tensors are packed too, which bitsandbytes by itself
+    leaves alone. `head`: the output head is packed too.
+    """
+
+    method: str
+    bits: float | None = None
+    group_size: int | None = None
+    double_quant: bool = False
+    skip: list[str] = field(default_factory=list)
+    storage_dtype: str | None = None
+    experts: bool = False
+    head: bool = False
+
+
+@dataclass(slots=True)
+class Weights:
+    """The base weights as loaded. `dtype` None means the checkpoint's own.
+
+    `trainable_dtype` is the dtype of base weights that are trained, where the tool upcasts only those; None is `dtype`.
+    `float32` are parts of names of parameters that the tool keeps in float32 (`norm`, `embed_tokens`).
+    """
+
+    dtype: Dtype | None = None
+    trainable_dtype: Dtype | None = None
+    quantization: Quantization | None = None
+    float32: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Adapter:
+    """A PEFT adapter. `targets` are module name suffixes or `all-linear`; names the model lacks are skipped.
+
+    `dtype` None is what PEFT chooses (float32 with `autocast_adapter_dtype`, over 16-bit or 4-bit bases).
+    `prepare_kbit` is PEFT's `prepare_model_for_kbit_training`: norms, embeddings and head become float32;
+    `prepared_head` is the dtype to which a trainer then takes embeddings and head back (TRL up to 0.19: bfloat16).
+    `exclude` is PEFT's `exclude_modules` (name suffixes, or a regular expression), `parameters` its
+    `target_parameters`: suffixes of parameters that are adapted as such (`mlp.experts.gate_up_proj`).
+    """
+
+    type: str = "lora"
+    r: int = 8
+    alpha: float | None = None
+    dropout: float = 0.0
+    targets: list[str] | str | None = None
+    modules_to_save: list[str] = field(default_factory=list)
+    dtype: Dtype | None = None
+    prepare_kbit: bool = False
+    prepared_head: Dtype | None = None
+    layers: list[int] | None = None
+    rank_pattern: dict[str, int] = field(default_factory=dict)
+    exclude: list[str] | str | None = None
+    parameters: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Precision:
+    """`gradients` None is the dtype of the weight; `master_weights` is a separate fp32 copy (DeepSpeed, Megatron).
+
+    `compute` names what linear layers multiply in where that is narrower than what they are given: `float8`, `mxfp8`,
+    `nvfp4` (torchao, cast for each product) or `float8-te` (Transformer Engine).
+    """
+
+    autocast: AutocastDtype | None = None
+    gradients: Dtype | None = None
+    master_weights: bool = False
+    compute: str | None = None
+
+
+@dataclass(slots=True)
+class Optimizer:
+    """`name` in the Transformers `optim` spelling; None fields are that optimizer's own defaults.
+
+    `embeddings_32bit`: 8-bit bitsandbytes optimizers keep fp32 states for nn.Embedding, as the Transformers Trainer
+    arranges with `GlobalOptimManager`. Formats that run through the Trainer set it.
+    """
+
+    name: str = "adamw_torch_fused"
+    state_dtype: Dtype | None = None
+    foreach: bool | None = None
+    in_backward: bool = False
+    rank: int | None = None
+    embeddings_32bit: bool = False
+
+
+@dataclass(slots=True)
+class Loss:
+    """Where the logits live: `torch` (whole), `liger`, `cut_cross_entropy` or `chunked` with `chunk` tokens.
+
+    `logits` is what a chunked loss holds: tiles that are made again in backward (TRL), the `whole` 16-bit logits
+    (axolotl), `pieces` of them that the head makes one by one (torchtune, LitGPT), or those of one piece, which goes
+    backward before the next is made, `passes` (torchtitan). `compiled`: torch.compile over upcast and cross entropy,
+    None where `compile` says so.
+    `upcast` is where 16-bit logits become float32, None as Transformers does at its version. `kept`: the training loop
+    names the logits until the next step's are there. `parallel`: under tensor parallelism each rank has the logits of
+    its part of the vocabulary only (Megatron, torchtitan); else the head gathers them.
+    """
+
+    kernel: str = "torch"
+    chunk: int | None = None
+    logits: Literal["tiles", "whole", "pieces", "passes"] = "tiles"
+    compiled: bool | None = None
+    upcast: Literal["loss", "model", "never"] | None = None
+    kept: bool = False
+    parallel: bool = True
+
+
+@dataclass(slots=True)
+class Offload:
+    """A ZeRO or FSDP offload target."""
+
+    device: Literal["none", "cpu", "nvme"] = "none"
+    pin_memory: bool = False
+    ratio: float = 1.0
+
+
+@dataclass(slots=True)
+class Zero:
+    """DeepSpeed ZeRO. Defaults are DeepSpeed's (`deepspeed/runtime/zero/config.py`); sizes in elements.
+
+    `library` is `megatron` where Megatron's DistributedDataParallel divides (stage 1, its distributed optimizer) or
+    does not (stage 0): a gradient buffer instead of DeepSpeed's buckets.
+    """
+
+    stage: int = 0
+    library: Literal["deepspeed", "megatron"] = "deepspeed"
+    offload_optimizer: Offload = field(default_factory=Offload)
+    offload_parameters: Offload = field(default_factory=Offload)
+    reduce_bucket_size: int = 500_000_000
+    allgather_bucket_size: int = 500_000_000
+    prefetch_bucket_size: int = 50_000_000
+    max_live_parameters: int = 1_000_000_000
+    max_reuse_distance: int = 1_000_000_000
+    param_persistence_threshold: int = 100_000
+    sub_group_size: int = 1_000_000_000
+    overlap_comm: bool | None = None
+    contiguous_gradients: bool = True
+    round_robin_gradients: bool = False
+    gather_16bit_weights_on_save: bool = False
+    hpz_partition_size: int = 1
+    quantized_weights: bool = False
+
+
+@dataclass(slots=True)
+class FsdpMixedPrecision:
+    """FSDP's MixedPrecision policy; None leaves the parameter's dtype."""
+
+    param_dtype: Dtype | None = None
+    reduce_dtype: Dtype | None = None
+    buffer_dtype: Dtype | None = None
+
+
+@dataclass(slots=True)
+class Fsdp:
+    """PyTorch FSDP. `wrap` is `none`, `transformer` or `size`; `sharding` in FSDP1's names, lower case.
+
+    `reshard_after_forward` may be the size of a smaller group over which version 2 reshards. `outer`: what lies outside
+    the layers belongs to the `root` unit, or embedding and head are `separate` units (torchtune's
+    `custom_sharded_layers`, torchtitan). `wrap_adapters`: adapter modules are units of their own, as PEFT's
+    `fsdp_auto_wrap_policy` arranges; version 1 without it flattens them together with the frozen weights.
+    """
+
+    version: Literal[1, 2] = 1
+    sharding: str = "full_shard"
+    reshard_after_forward: bool | int = True
+    offload: bool = False
+    wrap: str = "none"
+    outer: Literal["root", "separate"] = "root"
+    wrap_adapters: bool = True
+    min_num_params: int | None = None
+    layer_classes: list[str] = field(default_factory=list)
+    mixed_precision: FsdpMixedPrecision = field(default_factory=FsdpMixedPrecision)
+    backward_prefetch: str | None = None
+    forward_prefetch: bool = False
+    use_orig_params: bool = True
+    cpu_ram_efficient_loading: bool = False
+    state_dict_type: str | None = None
+    shard_size: int | None = None
+    upcast_trainable: bool = False
+    sync_each_batch: bool = False
+
+
+@dataclass(slots=True)
+class Parallelism:
+    """Degrees of parallelism; `data` None is what the GPUs leave over.
+
+    `pipeline_schedule` decides how many micro batches a stage has in flight; `microbatches` None is
+    `gradient_accumulation_steps`; `virtual_stages` are the model chunks of a rank (interleaved 1F1B).
+    `first_stage_layers` and `last_stage_layers` state an uneven split. `expert_tensor` is the tensor parallel degree
+    of the experts, None that of the rest.
+    """
+
+    data: int | None = None
+    tensor: int = 1
+    pipeline: int = 1
+    pipeline_schedule: Literal["gpipe", "1f1b", "zero_bubble", "dualpipe"] = "1f1b"
+    virtual_stages: int = 1
+    microbatches: int | None = None
+    first_stage_layers: int | None = None
+    last_stage_layers: int | None = None
+    context: int = 1
+    sequence: bool = False
+    expert: int = 1
+    expert_tensor: int | None = None
+    zero: Zero | None = None
+    fsdp: Fsdp | None = None
+    device_map: str | None = None
+
+
+@dataclass(slots=True)
+class Inference:
+    """A generation or serving run. None fields are the engine's own defaults for its version and GPU.
+
+    `max_total_tokens` is the most tokens that the cache of a rank holds (SGLang, TensorRT-LLM).
+    """
+
+    engine: str = "transformers"
+    version: str | None = None
+    batch_size: int | None = None
+    prompt_length: int | None = None
+    new_tokens: int | None = None
+    max_model_len: int | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    kv_cache_dtype: str | None = None
+    kv_cache_memory_bytes: int | None = None
+    max_total_tokens: int | None = None
+    gpu_memory_utilization: float | None = None
+    block_size: int | None = None
+    enforce_eager: bool = False
+    full_prefill_logits: bool | None = None
+    cpu_offload_gb: float = 0.0
+    swap_space_gb: float | None = None
+    enable_lora: bool = False
+    max_loras: int | None = None
+    max_lora_rank: int | None = None
+    speculative_model: str | None = None
+    cudagraph_capture_sizes: list[int] | None = None
+    chunked_prefill: bool | None = None
+
+
+@dataclass(slots=True)
+class Rl:
+    """What preference and online objectives add. Counts of completions are per prompt.
+
+    `value_model` of PPO: a `model` of its own that is trained beside the policy (TRL), or a `head` on it
+    (LLaMA-Factory).
+    """
+
+    reference_model: bool | None = None
+    precompute_reference: bool = False
+    prompt_length: int | None = None
+    completion_length: int | None = None
+    generations: int | None = None
+    vllm: str | None = None
+    vllm_gpu_memory_utilization: float | None = None
+    vllm_sleep: bool = False
+    reward_model: str | None = None
+    value_model: Literal["model", "head", "apart"] = "model"
+    policy_offload: bool = False
+
+
+@dataclass(slots=True)
+class Hardware:
+    """`gpu` is a catalogue name (`h100-80gb`); `gpus` the total that the job uses over all `nodes`.
+
+    `asked_gpus` is what a launcher asks the cluster for; `host_memory` and `shared_memory` (/dev/shm) are bytes of one
+    node.
+    """
+
+    gpu: str | None = None
+    gpus: int | None = None
+    nodes: int | None = None
+    asked_gpus: int | None = None
+    host_memory: int | None = None
+    shared_memory: int | None = None
+
+
+@dataclass(slots=True)
+class CachingAllocator:
+    """PYTORCH_ALLOC_CONF: torch's allocator settings that move memory, under torch's names."""
+
+    expandable_segments: bool = False
+    max_split_size_mb: int | None = None
+    roundup_power2_divisions: int | None = None
+
+
+@dataclass(slots=True)
+class Evaluation:
+    """The evaluation loop of a training run; `micro_batch_size` None when none is configured to run."""
+
+    micro_batch_size: int | None = None
+    accumulation_steps: int | None = None
+    keeps_logits: bool = False
+
+
+PARTS: dict[str, type] = {
+    part.__name__: part
+    for part in (
+        Quantization,
+        Weights,
+        Adapter,
+        Precision,
+        Optimizer,
+        Loss,
+        Offload,
+        Zero,
+        FsdpMixedPrecision,
+        Fsdp,
+        Parallelism,
+        Inference,
+        Rl,
+        Hardware,
+        CachingAllocator,
+        Evaluation,
+    )
+}
+"""Every part by the name of its class."""
