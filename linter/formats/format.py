@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..job import Job
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from ..hardware.gpu import Gpu
     from ..source.document import Document
     from ..source.node import Entry, Node, Span
+
+    Describe = Callable[["Reading", dict[str, Any]], str | None]
+    Edits = Callable[["Reading", dict[str, Any]], list[Edit] | None]
 
 
 class NoJobError(SourceError):
@@ -98,8 +102,8 @@ class Format(NamedTuple):
     upstream: str
     recognise: Callable[[Document], bool]
     read: Callable[[Document, Project], Reading]
-    describe: Callable[[Reading, dict[str, Any]], str | None]
-    edits: Callable[[Reading, dict[str, Any]], list[Edit] | None]
+    describe: Describe
+    edits: Edits
     hardware: str = "not in the file"
 
 
@@ -146,6 +150,20 @@ class JobBuilder:
 
     def _set(self, path: str, value: Any) -> None:
         self.job.assign(path, value)
+
+
+def written_by(module: str) -> tuple[Describe, Edits]:
+    """`describe` and `edits` of a format from `<name>_edits`, which is imported when a change is first asked for."""
+
+    def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
+        words: str | None = import_module(f".{module}", __package__).describe(reading, changes)
+        return words
+
+    def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
+        made: list[Edit] | None = import_module(f".{module}", __package__).edits(reading, changes)
+        return made
+
+    return describe, edits
 
 
 def entry_value(node: Node | None, key: str) -> Any:

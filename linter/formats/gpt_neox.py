@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 from ..source.node import Entry, Node, Span
 from .deepspeed_config import apply
 from .deepspeed_values import AutoValues
-from .format import Format, NoJobError, Problem, Reading
+from .format import Format, NoJobError, Problem, Reading, written_by
 from .keys import load, nearest
 from .megatron_model import GPT2_VOCABULARY, Sizes, config_of, feed_forward, padded
 from .native import NativeConfig
 from .world_size import Stated, set_hardware
 
 if TYPE_CHECKING:
-    from ..finding import Edit
     from ..source.document import Document
     from .format import Project
 
@@ -204,18 +203,7 @@ def _key_problems(document: Document) -> list[Problem]:
     return found
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change in this format's words."""
-    from .gpt_neox_edits import describe as words
-
-    return words(reading, changes)
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change."""
-    from .gpt_neox_edits import edits as make
-
-    return make(reading, changes)
+describe, edits = written_by("gpt_neox_edits")
 
 
 FORMAT = Format(

@@ -5,15 +5,14 @@ Facts from h2o_llmstudio 1.14.9 (`python_configs/*.py`, `src/utils/modeling_util
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .format import Format, JobBuilder, NoJobError, Reading
+from .format import Format, JobBuilder, NoJobError, Reading, written_by
 from .keys import key_problems
 from .sections import DTYPES, Filling, Sections
 from .world_size import Stated, set_hardware
 
 if TYPE_CHECKING:
-    from ..finding import Edit
     from ..source.document import Document
     from .format import Project
 
@@ -199,18 +198,7 @@ def _set_sharding(filling: Filling, values: Sections) -> None:
         filling.fill(f"parallelism.zero.{field}", given, 1_000_000)
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change in this format's words."""
-    from .h2o_llmstudio_edits import describe as words
-
-    return words(reading, changes)
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change."""
-    from .h2o_llmstudio_edits import edits as make
-
-    return make(reading, changes)
+describe, edits = written_by("h2o_llmstudio_edits")
 
 
 FORMAT = Format(NAME, "H2O LLM Studio experiment", UPSTREAM, recognise, read, describe, edits, "`environment.gpus`")

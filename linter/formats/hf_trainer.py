@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .accelerate_launch import AccelerateLaunch, launch_of
 from .arguments import Arguments
 from .flavours import Flavour, flavour_of
-from .format import Format, JobBuilder, Problem, Reading
+from .format import Format, JobBuilder, Problem, Reading, written_by
 from .keys import key_problems, load
 from .peft_arguments import set_adapter, set_dtype, set_method, set_quantization
 from .releases import released
@@ -220,18 +220,7 @@ def _force_reentrant(run: Run, flavour: Flavour) -> None:
         run.builder.derived("reentrant", True, "TRL forces it for PEFT under ZeRO-3", "parallelism.zero.stage")
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change in this format's words."""
-    from .hf_trainer_edits import describe as words
-
-    return words(reading, changes)
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Any] | None:
-    """The edits that make the change."""
-    from .hf_trainer_edits import edits as make
-
-    return make(reading, changes)
+describe, edits = written_by("hf_trainer_edits")
 
 
 FORMAT = Format(

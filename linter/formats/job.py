@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 from ..job import Job, field_paths
 from ..origin import Origin
 from ..source.document import SourceError
-from .format import Format, JobBuilder, Reading
+from .format import Format, JobBuilder, Reading, written_by
 from .keys import unknown_keys
 from .world_size import Stated, set_hardware
 
 if TYPE_CHECKING:
-    from ..finding import Edit
     from ..source.document import Document
     from ..source.node import Entry, Node
     from .format import Project
@@ -161,18 +160,7 @@ def _set_hardware(builder: JobBuilder, root: Node, project: Project) -> None:
         builder.derived("hardware.gpus", product, "the product of the parallel degrees", "parallelism.tensor")
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change in this format's words."""
-    from .job_edits import describe as words
-
-    return words(reading, changes)
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change."""
-    from .job_edits import edits as make
-
-    return make(reading, changes)
+describe, edits = written_by("job_edits")
 
 
 FORMAT = Format(NAME, "gpulint job file", UPSTREAM, recognise, read, describe, edits, "`hardware`")

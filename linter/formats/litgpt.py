@@ -5,11 +5,11 @@ Facts from litgpt 0.5.13 at 26857050 (litgpt/finetune/*.py, litgpt/pretrain.py, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .blanks import is_blank
 from .coercion import as_integer
-from .format import Format, NoJobError, Reading
+from .format import Format, NoJobError, Reading, written_by
 from .keys import default, key_problems
 from .litgpt_model import changed, hub_id, lora_targets, quantization_of
 from .model_facts import find_model
@@ -17,7 +17,6 @@ from .native import NativeConfig, optimizer_of
 from .world_size import Stated, set_hardware
 
 if TYPE_CHECKING:
-    from ..finding import Edit
     from ..source.document import Document
     from .format import Project
 
@@ -226,18 +225,7 @@ def _set_optimizer(config: NativeConfig, script: str) -> None:
         builder.default("optimizer.name", name)
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change in this format's words."""
-    from .litgpt_edits import describe as words
-
-    return words(reading, changes)
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change."""
-    from .litgpt_edits import edits as make
-
-    return make(reading, changes)
+describe, edits = written_by("litgpt_edits")
 
 
 FORMAT = Format(NAME, "LitGPT config", UPSTREAM, recognise, read, describe, edits, "devices x num_nodes")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .accelerate_launch import launch_of
 from .arguments import Arguments
-from .format import Format, JobBuilder, Problem, Reading
+from .format import Format, JobBuilder, Problem, Reading, written_by
 from .keys import key_problems
 from .llamafactory_inference import read_inference
 from .llamafactory_megatron import is_megatron, set_megatron
@@ -30,7 +30,6 @@ from .training_sharding import set_sharding
 from .unfilled import settle
 
 if TYPE_CHECKING:
-    from ..finding import Edit
     from ..source.document import Document
     from .format import Project
 
@@ -217,18 +216,7 @@ def _set_lengths(run: Run, objective: str) -> None:
     run.builder.default("padded", False, "rows are padded to the longest of a batch")
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change in this format's words."""
-    from .llamafactory_edits import describe as words
-
-    return words(reading, changes)
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change."""
-    from .llamafactory_edits import edits as make
-
-    return make(reading, changes)
+describe, edits = written_by("llamafactory_edits")
 
 
 FORMAT = Format(NAME, "LLaMA-Factory config", UPSTREAM, recognise, read, describe, edits)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..source.node import Entry, Node
-from .format import Format, NoJobError, Problem, Reading
+from .format import Format, NoJobError, Problem, Reading, written_by
 from .keys import load, nearest
 from .megatron_model import GPT2_VOCABULARY, VOCABULARIES, Sizes, config_of, feed_forward, padded
 from .megatron_plan import (
@@ -23,7 +23,6 @@ from .model_facts import find_model
 from .native import NativeConfig
 
 if TYPE_CHECKING:
-    from ..finding import Edit
     from ..source.document import Document
     from .format import Project
 
@@ -265,18 +264,7 @@ def _key_problems(config: NativeConfig) -> list[Problem]:
     return found
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change in this format's words."""
-    from .megatron_edits import describe as words
-
-    return words(reading, changes)
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change."""
-    from .megatron_edits import edits as make
-
-    return make(reading, changes)
+describe, edits = written_by("megatron_edits")
 
 
 FORMAT = Format(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import trl
 from .arguments import Arguments
-from .format import Format, JobBuilder, NoJobError, Reading
+from .format import Format, JobBuilder, NoJobError, Reading, written_by
 from .hf_trainer import _set_loss as set_loss
 from .keys import key_problems
 from .ms_swift_model import set_model_and_adapter
@@ -19,7 +19,6 @@ from .ms_swift_parallel import set_sharding_of
 from .training_arguments import Run, set_checkpointing, set_compile, set_optimizer, set_precision, set_versions
 
 if TYPE_CHECKING:
-    from ..finding import Edit
     from ..source.document import Document
     from .arguments import Given
     from .format import Project
@@ -181,18 +180,7 @@ def _set_lengths(run: Run, objective: str) -> None:
         builder.assumed("sequence_length", None, "rows are cut at the model's own maximum")
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change in this format's words."""
-    from .ms_swift_edits import describe as words
-
-    return words(reading, changes)
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change."""
-    from .ms_swift_edits import edits as make
-
-    return make(reading, changes)
+describe, edits = written_by("ms_swift_edits")
 
 
 FORMAT = Format(

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .blanks import is_blank
-from .format import Format, NoJobError, Reading
+from .format import Format, NoJobError, Reading, written_by
 from .interpolation import interpolated
 from .megatron_model import GPT2_VOCABULARY, VOCABULARIES, Sizes, config_of, feed_forward, padded
 from .megatron_plan import (
@@ -28,7 +28,6 @@ from .native import NativeConfig
 from .world_size import Stated
 
 if TYPE_CHECKING:
-    from ..finding import Edit
     from ..source.document import Document
     from .arguments import Arguments
     from .format import Project
@@ -276,18 +275,7 @@ def _set_optimizer(config: NativeConfig, model: Arguments) -> None:
     builder.derived("parallelism.zero.library", "megatron", "Megatron's gradient buffer", "parallelism.zero.stage")
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change in this format's words."""
-    from .nemo_edits import describe as words
-
-    return words(reading, changes)
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change."""
-    from .nemo_edits import edits as make
-
-    return make(reading, changes)
+describe, edits = written_by("nemo_edits")
 
 
 FORMAT = Format(NAME, "NeMo 1.x config", UPSTREAM, recognise, read, describe, edits, "trainer.devices x num_nodes")

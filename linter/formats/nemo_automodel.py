@@ -6,9 +6,9 @@ Facts from nemo_automodel 0.5.0 (`recipes/_dist_utils.py`, `recipes/llm/train_ft
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .format import Format, JobBuilder, NoJobError, Reading
+from .format import Format, JobBuilder, NoJobError, Reading, written_by
 from .interpolation import interpolated
 from .keys import key_problems
 from .nemo_automodel_model import set_adapter, set_loss, set_model, set_optimizer, set_trainable
@@ -16,7 +16,6 @@ from .nemo_automodel_parallel import set_parallelism
 from .sections import Filling, Sections
 
 if TYPE_CHECKING:
-    from ..finding import Edit
     from ..source.document import Document
     from .format import Project
 
@@ -118,18 +117,7 @@ def _set_evaluation(filling: Filling, values: Sections) -> None:
     builder.derived("evaluation.keeps_logits", False, "only the loss is kept")
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change in this format's words."""
-    from .nemo_automodel_edits import describe as words
-
-    return words(reading, changes)
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change."""
-    from .nemo_automodel_edits import edits as make
-
-    return make(reading, changes)
+describe, edits = written_by("nemo_automodel_edits")
 
 
 FORMAT = Format(

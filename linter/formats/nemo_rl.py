@@ -6,9 +6,9 @@ Facts from nemo_rl 0.6.0 (`models/policy/__init__.py`, `models/automodel/setup.p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .format import Format, JobBuilder, Reading
+from .format import Format, JobBuilder, Reading, written_by
 from .inheritance import inherited
 from .interpolation import interpolated
 from .keys import key_problems
@@ -17,7 +17,6 @@ from .nemo_rl_rollout import set_generation, set_hardware_of_training
 from .sections import Filling, Sections
 
 if TYPE_CHECKING:
-    from ..finding import Edit
     from ..source.document import Document
     from .format import Project
 
@@ -87,18 +86,7 @@ def _set_objective(filling: Filling, values: Sections) -> str:
     return "sft"
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change in this format's words."""
-    from .nemo_rl_edits import describe as words
-
-    return words(reading, changes)
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change."""
-    from .nemo_rl_edits import edits as make
-
-    return make(reading, changes)
+describe, edits = written_by("nemo_rl_edits")
 
 
 FORMAT = Format(

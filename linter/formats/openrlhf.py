@@ -7,15 +7,14 @@ of releases up to 0.9, from 0.9.1, read statically.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .format import Format, JobBuilder, Reading
+from .format import Format, JobBuilder, Reading, written_by
 from .keys import key_problems
 from .openrlhf_parallel import set_parallelism, set_rollout
 from .sections import Filling, Renamed, dtype_of
 
 if TYPE_CHECKING:
-    from ..finding import Edit
     from ..source.document import Document
     from .format import Project
 
@@ -192,18 +191,7 @@ def _set_rows(filling: Filling, values: Renamed, program: str) -> None:
         builder.default("evaluation.micro_batch_size", None, "no evaluation with a loss")
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change in this format's words."""
-    from .openrlhf_edits import describe as words
-
-    return words(reading, changes)
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change."""
-    from .openrlhf_edits import edits as make
-
-    return make(reading, changes)
+describe, edits = written_by("openrlhf_edits")
 
 
 FORMAT = Format(

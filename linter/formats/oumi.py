@@ -6,9 +6,9 @@ statically. What it hands to the Trainer is read as the Trainer reads it (`train
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .format import Format, JobBuilder, NoJobError, Reading
+from .format import Format, JobBuilder, NoJobError, Reading, written_by
 from .interpolation import interpolated
 from .keys import key_problems
 from .oumi_training import train
@@ -16,7 +16,6 @@ from .sections import Filling, Sections, dtype_of
 from .world_size import set_hardware
 
 if TYPE_CHECKING:
-    from ..finding import Edit
     from ..source.document import Document
     from .format import Project
 
@@ -118,18 +117,7 @@ def set_model(filling: Filling, values: Sections) -> None:
     filling.fill("compile", values.flag("model.compile"), False)
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change in this format's words."""
-    from .oumi_edits import describe as words
-
-    return words(reading, changes)
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change."""
-    from .oumi_edits import edits as make
-
-    return make(reading, changes)
+describe, edits = written_by("oumi_edits")
 
 
 FORMAT = Format(NAME, "Oumi config", UPSTREAM, recognise, read, describe, edits, "not in the file: the launcher")

@@ -6,9 +6,9 @@ weights, adapters, gradients and moments have the dtype of the file: nothing is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .format import Format, NoJobError, Problem, Reading
+from .format import Format, NoJobError, Problem, Reading, written_by
 from .interpolation import interpolated
 from .keys import load, nearest, unknown_keys
 from .native import DTYPES, NativeConfig, optimizer_of
@@ -16,7 +16,6 @@ from .torchtune_launch import Recipe, recipe_of, set_gpus
 from .torchtune_model import set_model
 
 if TYPE_CHECKING:
-    from ..finding import Edit
     from ..source.document import Document
     from ..source.node import Node
     from .format import Project
@@ -246,18 +245,7 @@ def _parameters(node: Node, prefix: str, components: dict[str, list[str]], probl
             _parameters(entry.value, dotted, components, problems, depth + 1)
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change in this format's words."""
-    from .torchtune_edits import describe as words
-
-    return words(reading, changes)
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change."""
-    from .torchtune_edits import edits as make
-
-    return make(reading, changes)
+describe, edits = written_by("torchtune_edits")
 
 
 def loss_chunk(micro_batch: int, length: int) -> int:

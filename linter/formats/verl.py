@@ -7,9 +7,9 @@ not say is as the trainer's own config has it (`verl_shipped.json`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .format import Format, JobBuilder, NoJobError, Problem, Reading
+from .format import Format, JobBuilder, NoJobError, Problem, Reading, written_by
 from .inheritance import based_on
 from .interpolation import interpolated
 from .keys import key_problems
@@ -20,7 +20,6 @@ from .verl_rollout import set_others, set_rollout
 from .verl_sizes import set_sizes
 
 if TYPE_CHECKING:
-    from ..finding import Edit
     from ..source.document import Document
     from .format import Project
 
@@ -119,18 +118,7 @@ def _misspelt(document: Document, item: Problem) -> bool:
     return bool(suggestion) and not taken and SequenceMatcher(None, written, suggestion).ratio() >= CLOSE
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change in this format's words."""
-    from .verl_edits import describe as words
-
-    return words(reading, changes)
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change."""
-    from .verl_edits import edits as make
-
-    return make(reading, changes)
+describe, edits = written_by("verl_edits")
 
 
 FORMAT = Format(

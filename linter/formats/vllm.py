@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .arguments import Arguments
-from .format import Format, JobBuilder, Problem, Reading
+from .format import Format, JobBuilder, Problem, Reading, written_by
 from .keys import key_problems, load, nearest
 from .vllm_engine import (
     NAME,
@@ -26,7 +26,6 @@ from .vllm_engine import (
 )
 
 if TYPE_CHECKING:
-    from ..finding import Edit
     from ..source.document import Document
     from .format import Project
 
@@ -130,18 +129,7 @@ def _suggested(problem: Problem, known: dict[str, Any]) -> Problem:
     return problem._replace(values={**problem.values, "suggestion": found.replace("-", "_")})
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change in this format's words."""
-    from .vllm_edits import describe as words
-
-    return words(reading, changes)
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change."""
-    from .vllm_edits import edits as make
-
-    return make(reading, changes)
+describe, edits = written_by("vllm_edits")
 
 
 FORMAT = Format(

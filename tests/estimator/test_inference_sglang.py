@@ -10,18 +10,7 @@ from gpulint.job import Job
 from gpulint.models.resolve import resolve
 from gpulint.units import GIB
 
-LLAMA_8B = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "vocab_size": 128256,
-    "max_position_embeddings": 8192,
-    "tie_word_embeddings": False,
-    "torch_dtype": "bfloat16",
-}
+from .llama import LLAMA_8B
 
 
 def estimate(gpu="h100-80gb", tensor=1, **fields):
