@@ -1,1 +1,1 @@
-"""The policy: one YAML file a rule, and `index.json`, built from them by `scripts/build.py`."""
+"""The policy: one YAML file a rule in a folder of its subject, and `index.json`, built by `scripts/build.py`."""

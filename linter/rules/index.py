@@ -34,6 +34,7 @@ def recipes(folder: str | None = None) -> dict[str, Advice]:
 
 def index_text(folder: str | None = None) -> str:
     """The content of `index.json`: one line a rule, for readable diffs."""
+    folder = folder or rules_folder()
     known = recipes(folder)
     lines: list[str] = []
     for file in rule_files(folder):
@@ -41,7 +42,7 @@ def index_text(folder: str | None = None) -> str:
             if advice.recipe and advice.recipe not in (*known, "search"):
                 raise RuleError(file.rule.file, f"no recipe is called {advice.recipe}")
         fields = file.rule._asdict()
-        fields["file"] = os.path.basename(file.rule.file)
+        fields["file"] = os.path.relpath(file.rule.file, folder).replace(os.sep, "/")
         fields["suggest"] = [_advice(advice) for advice in file.rule.suggest]
         lines.append(json.dumps(fields, separators=(",", ":"), ensure_ascii=False))
     recipe_lines = [

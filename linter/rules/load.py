@@ -189,10 +189,15 @@ def rules_folder() -> str:
 
 
 def rule_paths(folder: str) -> Iterator[str]:
-    """The rule files of a folder, sorted."""
+    """The rule files of a folder and of the folders in it (a subject each), sorted; not what begins with a dot."""
     for name in sorted(os.listdir(folder)):
-        if name.endswith((".yaml", ".yml")) and name != "recipes.yaml":
-            yield os.path.join(folder, name)
+        path = os.path.join(folder, name)
+        if name.startswith("."):
+            continue
+        if os.path.isdir(path) and not os.path.islink(path):
+            yield from rule_paths(path)
+        elif name.endswith((".yaml", ".yml")) and name != "recipes.yaml":
+            yield path
 
 
 def all_rules(folders: Iterable[str] = ()) -> tuple[RuleFile, ...]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from gpulint.rules.index import index_text, rule_files
@@ -18,12 +19,12 @@ def test_a_rule_from_the_index_equals_the_rule_from_its_file():
         assert json.loads(json.dumps(rules[file.id]._replace(file=""))) == fresh
 
 
-def test_ids_stand_in_the_file_names_and_areas():
-    areas = {"0", "1", "2", "3", "4", "5"}
+def test_a_rule_lies_in_a_folder_of_its_subject_under_its_name():
     for file in rule_files():
-        assert Path(file.rule.file).stem == file.id
-        assert file.id[:3] == "GPU"
-        assert file.id[3] in areas
+        path = Path(file.rule.file)
+        assert path.stem == file.name
+        assert path.parent.parent == Path(rules_folder())
+        assert re.fullmatch(r"GPU\d{3}", file.id)
 
 
 def test_every_rule_says_why_and_has_a_firing_and_a_silent_example():
