@@ -1,0 +1,1 @@
+"""The commands, a module each: `command` is what `gpulint <module>` runs."""

@@ -1,0 +1,39 @@
+"""What commands say to people: refusals, complaints, whether to use colour."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import click
+
+COULD_NOT = 2
+"""Exit code for what could not be done: unreadable files, unknown GPUs, bad settings."""
+
+
+class Refused(click.ClickException):
+    """A one-line message and exit code 2."""
+
+    exit_code = COULD_NOT
+
+    def show(self, file: Any = None) -> None:
+        """Print the message cleaned of control characters."""
+        from ..report.printable import printable
+
+        click.echo(f"gpulint: {printable(self.message)}", err=True, file=file)
+
+
+def complain(message: str) -> bool:
+    """Print one line about what could not be done; True, for `failed = complain(...)`."""
+    from ..report.printable import printable
+
+    click.echo(f"gpulint: {printable(message)}", err=True)
+    return True
+
+
+def colour() -> bool:
+    """Whether standard output takes colour: a terminal, unless NO_COLOR; FORCE_COLOR anywhere."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
