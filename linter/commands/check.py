@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from .. import __version__, check
 from ..settings import FAIL_ON, Settings
 from .console import COULD_NOT, Refused, colour, complain
-from .options import hardware_options, settings_of
+from .options import hardware_options, layers_of, selection_options
 
 if TYPE_CHECKING:
     from ..finding import Report
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @click.command("check")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @hardware_options
+@selection_options
 @click.option(
     "--output-format",
     type=click.Choice(["text", "json", "sarif", "github"]),
@@ -28,14 +29,18 @@ if TYPE_CHECKING:
 @click.option(
     "--fail-on", type=click.Choice(FAIL_ON), help="Least severity that makes the exit code 1. [default: error]"
 )
-@click.option("--select", multiple=True, metavar="RULE", help="Run only these rules (id, prefix or name); repeatable.")
-@click.option("--ignore", multiple=True, metavar="RULE", help="Leave these rules out; repeatable.")
-@click.option("--exclude", multiple=True, metavar="GLOB", help="Leave these paths out; repeatable.")
-@click.option("--rules", multiple=True, metavar="DIR", help="Folder with rule files of your own; repeatable.")
-@click.option("--preview", is_flag=True, default=None, help="Also run rules that are in preview.")
+@click.option("--baseline", metavar="FILE", help="Do not report the findings that this file lists.")
+@click.option("--write-baseline", metavar="FILE", help="Write the findings to this file and end.")
+@click.option("--add-ignore", metavar="REASON", help="Write a comment that silences each finding, and end.")
 @click.option("--skip-unknown", is_flag=True, help="Skip named files of no known format instead of failing.")
 def command(
-    paths: tuple[str, ...], config: str | None, isolated: bool, output_format: str | None, **options: Any
+    paths: tuple[str, ...],
+    config: str | None,
+    isolated: bool,
+    output_format: str | None,
+    write_baseline: str | None,
+    add_ignore: str | None,
+    **options: Any,
 ) -> None:
     """Check config files, and the folders below which they lie.
 
@@ -43,25 +48,65 @@ def command(
     other files are still checked.
     """
     from ..rules.rule import RuleError
+    from ..settings import SettingsError
 
-    settings = settings_of(config, isolated=isolated, options=options)
+    layers = layers_of(config, isolated=isolated, options={**options, **({"baseline": None} if write_baseline else {})})
     try:
-        report = check(paths, settings)
-    except RuleError as error:
+        report = check(paths, layers)
+    except (RuleError, SettingsError) as error:
         raise Refused(str(error)) from None
     if not report.files:
         raise Refused(f"no config or launcher (.yaml, .yml, .json, .toml, .sh, .slurm) in {', '.join(paths)}")
+    settings = layers.of(os.curdir)
+    if write_baseline:
+        _write_baseline(report, write_baseline)
+    if add_ignore is not None:
+        _add_ignores(report, add_ignore)
     _print_report(
         report, output_format or ("github" if os.environ.get("GITHUB_ACTIONS") == "true" else "text"), settings
     )
     sys.exit(_exit_code(report, settings))
 
 
-def _print_report(report: Report, output_format: str, settings: Settings) -> None:
+def _write_baseline(report: Report, path: str) -> NoReturn:
+    from ..baseline import text
+
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text(report, path))
+    except OSError as error:
+        raise Refused(f"{path}: cannot write the baseline: {error.strerror}") from None
+    number = _counted(len(report.findings), "finding")
+    click.echo(f"{number} written to {path}; use --baseline {path}, or baseline in the settings")
+    sys.exit(COULD_NOT if _complaints(report) else 0)
+
+
+def _add_ignores(report: Report, reason: str) -> NoReturn:
+    from ..ignoring import add_ignores
+
+    added = add_ignores(report, reason)
+    for path, why in added.refused:
+        complain(f"{path}: {why}")
+    click.echo(f"{_counted(added.comments, 'comment')} written to {_counted(added.files, 'file')}")
+    sys.exit(COULD_NOT if _complaints(report) or added.refused else 0)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _complaints(report: Report) -> bool:
+    """Say on standard error which files could not be checked; whether there were any."""
+    failed = False
     for file in report.files:
         if file.status == "error":
             place = f":{file.line}:{file.column}" if file.line else ""
-            complain(f"{file.path}{place}: {file.reason}")
+            failed = complain(f"{file.path}{place}: {file.reason}")
+    return failed
+
+
+def _print_report(report: Report, output_format: str, settings: Settings) -> None:
+    _complaints(report)
     if output_format == "json":
         from ..report import json_report
 
