@@ -40,14 +40,14 @@ def check(paths: Iterable[str], settings: Settings | Layers | None = None) -> Re
         for found in find_files(paths, layers)
     ]
     started = frozenset().union(*(outcome.started for outcome in outcomes))
+    idle = _idle_suppressions(outcomes, layers, selections)
     told: set[tuple[object, ...]] = set()
     for outcome in outcomes:
         report.files.append(outcome.file)
         report.texts.update(outcome.texts)
         report.suppressed += outcome.suppressed
-        if os.path.realpath(outcome.file.path) not in started:
-            _tell(report, outcome.findings, told)
-    _tell(report, _idle_suppressions(outcomes, layers, selections), told)
+        findings = [] if os.path.realpath(outcome.file.path) in started else outcome.findings
+        _tell(report, _in_order(outcome.file.path, [*findings, *idle.get(outcome.file.path, ())]), told)
     baseline = layers.of(os.curdir).baseline
     if baseline:
         from .baseline import subtract
@@ -70,6 +70,11 @@ class _Selections:
         if chosen not in self.known:
             self.known[chosen] = load_rules(settings)
         return self.known[chosen]
+
+
+def _in_order(path: str, findings: list[Finding]) -> list[Finding]:
+    """Those of the file itself first, each file's by line."""
+    return sorted(findings, key=lambda f: (f.location.path != path, f.location.path, f.location.span[:2]))
 
 
 def _tell(report: Report, findings: Iterable[Finding], told: set[tuple[object, ...]]) -> None:
@@ -157,18 +162,20 @@ def _findings(path: str, jobs: Jobs, rules: Selection, settings: Settings) -> _O
     )  # fmt: skip
 
 
-def _idle_suppressions(outcomes: list[_Outcome], layers: Settings | Layers, selections: _Selections) -> list[Finding]:
-    """Findings about suppressions in and of the checked files that silenced nothing in any of their jobs."""
+def _idle_suppressions(
+    outcomes: list[_Outcome], layers: Settings | Layers, selections: _Selections
+) -> dict[str, list[Finding]]:
+    """Findings about suppressions in and of the checked files that silenced nothing in any of their jobs, by file."""
     from .rules.suppress import judged
 
     used = frozenset().union(*(outcome.used for outcome in outcomes))
     seen = [item for outcome in outcomes for item in outcome.seen]
-    findings: list[Finding] = []
+    findings: dict[str, list[Finding]] = {}
     for path in dict.fromkeys(outcome.file.path for outcome in outcomes):
         settings = layers.of(path)
         here = [item for item in seen if item.document.path == path]
         if here and (settings.suppressions or any(item.directives.ignores for item in here)):
-            findings += judged(here, used, selections.of(settings), settings)
+            findings[path] = judged(here, used, selections.of(settings), settings)
     return findings
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from .. import __version__, check
+from ..report.registry import FORMATS
 from ..settings import FAIL_ON, Settings
 from .console import COULD_NOT, Refused, colour, complain
 from .options import hardware_options, layers_of, selection_options
@@ -23,8 +24,18 @@ if TYPE_CHECKING:
 @selection_options
 @click.option(
     "--output-format",
-    type=click.Choice(["text", "json", "sarif", "github"]),
-    help="How findings are printed. [default: github under GitHub Actions, else text]",
+    "formats",
+    multiple=True,
+    type=click.Choice([*FORMATS, "text"]),
+    metavar="FORMAT",
+    help=f"How findings are printed: {', '.join(FORMATS)}; repeatable. [default: full; github or azure in their CI]",
+)
+@click.option(
+    "--output-file",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="Where the last --output-format goes instead of standard output; the last but one, and so on; repeatable.",
 )
 @click.option(
     "--fail-on", type=click.Choice(FAIL_ON), help="Least severity that makes the exit code 1. [default: error]"
@@ -37,7 +48,8 @@ def command(
     paths: tuple[str, ...],
     config: str | None,
     isolated: bool,
-    output_format: str | None,
+    formats: tuple[str, ...],
+    files: tuple[str, ...],
     write_baseline: str | None,
     add_ignore: str | None,
     **options: Any,
@@ -50,6 +62,7 @@ def command(
     from ..rules.rule import RuleError
     from ..settings import SettingsError
 
+    formats = _formats(formats, files)
     layers = layers_of(config, isolated=isolated, options={**options, **({"baseline": None} if write_baseline else {})})
     try:
         report = check(paths, layers)
@@ -62,9 +75,7 @@ def command(
         _write_baseline(report, write_baseline)
     if add_ignore is not None:
         _add_ignores(report, add_ignore)
-    _print_report(
-        report, output_format or ("github" if os.environ.get("GITHUB_ACTIONS") == "true" else "text"), settings
-    )
+    _print_report(report, formats, files, settings)
     sys.exit(_exit_code(report, settings))
 
 
@@ -105,25 +116,45 @@ def _complaints(report: Report) -> bool:
     return failed
 
 
-def _print_report(report: Report, output_format: str, settings: Settings) -> None:
+def _print_report(report: Report, formats: tuple[str, ...], files: tuple[str, ...], settings: Settings) -> None:
+    """Each format in turn; the last ones go to the files, what is left to standard output."""
+    from ..report.registry import render
+    from ..report.summary import summary
+    from ..rules.load import rule_texts
+
     _complaints(report)
-    if output_format == "json":
-        from ..report import json_report
+    targets = [None] * (len(formats) - len(files)) + [*files]
+    for name, file in zip(formats, targets, strict=True):
+        text = render(
+            name,
+            report,
+            colour=colour() and file is None,
+            version=__version__,
+            rules=lambda: rule_texts(settings),
+        )
+        if file is None:
+            click.echo(text, nl=bool(text))
+            if name in ("github", "azure"):
+                click.echo(summary(report))
+            continue
+        try:
+            with open(file, "w", encoding="utf-8") as out:
+                out.write(text + "\n" if text else "")
+        except OSError as error:
+            raise Refused(f"{file}: cannot be written: {error.strerror}") from None
 
-        click.echo(json_report.render(report))
-    elif output_format == "sarif":
-        from ..report import sarif
-        from ..rules.load import rule_texts
 
-        click.echo(sarif.render(report, rule_texts(settings), __version__))
-    elif output_format == "github":
-        from ..report import github, text
-
-        click.echo("\n".join(filter(None, (github.render(report), text.summary(report)))))
-    else:
-        from ..report import text
-
-        click.echo(text.render(report, colour=colour()))
+def _formats(formats: tuple[str, ...], files: tuple[str, ...]) -> tuple[str, ...]:
+    """The formats to print. Refuses more files than formats, and two formats for standard output."""
+    if not formats:
+        here = os.environ
+        chosen = "github" if here.get("GITHUB_ACTIONS") == "true" else "azure" if here.get("TF_BUILD") else "full"
+        formats = (chosen,) * max(1, len(files))
+    if len(files) > len(formats):
+        raise Refused("each --output-file needs an --output-format of its own")
+    if len(formats) - len(files) > 1:
+        raise Refused("only one --output-format can go to standard output; the others need an --output-file")
+    return formats
 
 
 def _exit_code(report: Report, settings: Settings) -> int:
