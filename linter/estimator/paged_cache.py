@@ -33,13 +33,14 @@ class Group(NamedTuple):
 
 
 class PagedCache(NamedTuple):
-    """The shape of the pool. `block_bytes` is one block of one group of layers, `state_bytes` what recurrent layers
-    keep of one request beyond a page each; bytes on one rank.
+    """The shape of the pool. `block_bytes` is one block of one group of layers, `fixed_bytes` what each request keeps
+    whatever its length; bytes on one rank.
     """
 
     block_size: int
     block_bytes: int
     groups: tuple[Group, ...]
+    fixed_bytes: int = 0
 
     @property
     def bytes_per_token(self) -> int:
@@ -57,7 +58,8 @@ class PagedCache(NamedTuple):
 
     def request_blocks(self, length: int, batched_tokens: int) -> int:
         """Blocks that one request of `length` tokens may take."""
-        return sum(group.groups * _pages(group, length, batched_tokens, self.block_size) for group in self.groups)
+        pages = sum(group.groups * _pages(group, length, batched_tokens, self.block_size) for group in self.groups)
+        return pages + (-(-self.fixed_bytes // self.block_bytes) if self.block_bytes else 0)
 
     def request_bytes(self, length: int, batched_tokens: int) -> int:
         """Bytes that one request of `length` tokens may take."""
@@ -106,7 +108,8 @@ def paged_cache(
     if len(counts) <= 1 and not any(states):
         window = next(iter(counts))[0] if counts else None
         block = fullest_stage([page * block_size for page in pages], pipeline)
-        return PagedCache(block_size, block, (Group(1, window, False),) if counts else ())
+        fixed = fullest_stage([round(cache.fixed * element) for cache in caches], pipeline)
+        return PagedCache(block_size, block, (Group(1, window, False),) if counts else (), fixed)
     page = max(pages, default=0) * block_size
     if any(states):
         block_size, page = _stretched(block_size, max(pages, default=0), max(states))

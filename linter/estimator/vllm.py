@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..units import GIB, bytes_text
 from . import runtime
+from .compressed_cache import compresses, stored
 from .derivation import weights as weight_terms
 from .estimate import Assumption, Estimate, KvCache, NotEstimable, PerGpu, Phase, Term
 from .inference_assumptions import inference_assumptions
@@ -153,7 +154,7 @@ def _parts(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> _Parts:
     width = cache_bytes(given.kv_cache_dtype, dtype)
     version = given.version or job.versions.get("vllm")
     added = latent_copies(served, model, version, element) + expert_padding(target, served, model, gpu)
-    caches = tuple(_latent_as_stored(cache, model, width, version) for cache in layer_caches(model)) + draft_caches
+    caches = _as_stored(model, width, version) + draft_caches
     if not chosen.hybrid_cache and any(cache.grows and cache.window is None for cache in caches):
         caches = tuple(cache._replace(window=None) for cache in caches)
     return _Parts(
@@ -179,8 +180,19 @@ def _parts(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> _Parts:
     )
 
 
+def _as_stored(model: Model, width: float, version: str | None) -> tuple[LayerCache, ...]:
+    """The layers' caches with latents in cache elements of `width` bytes, as vLLM pads and packs them."""
+    shape, found = model.shape, layer_caches(model)
+    if compresses(shape):
+        exact = [stored(model, layer, width) for layer in range(shape.layers)]
+        return tuple(
+            cache._replace(latent=math.ceil(token / width), fixed=math.ceil(sequence / width))
+            for cache, (token, sequence) in zip(found, exact, strict=True)
+        )
+    return tuple(_latent_as_stored(cache, model, width, version) for cache in found)
+
+
 def _latent_as_stored(cache: LayerCache, model: Model, width: float, version: str | None) -> LayerCache:
-    """The latent of a token in cache elements, as vLLM pads and packs it."""
     if not cache.latent:
         return cache
     index = max(0, cache.latent - model.shape.kv_lora_rank - model.shape.qk_rope_head_dim)
@@ -289,6 +301,9 @@ def _kv_cache(parts: _Parts, room: _Room | None) -> KvCache:
 def _assumptions(job: Job, model: Model, chosen: Settings) -> tuple[Assumption, ...]:
     version = (job.inference.version if job.inference else None) or job.versions.get("vllm")
     found = list(inference_assumptions(job, model, chosen.defaulted, f"vLLM {version or '(newest known)'}"))
+    if compresses(model.shape):
+        note = "how the pages of its compressed cache share blocks is not derived, only their bytes"
+        found.append(Assumption("model.cache", model.id, note))
     if encoder_bytes(model, 1, 2.0):
         found.append(Assumption("model", model.id, "its vision encoder's profile run is not derived, only bounded"))
     if job.inference is not None and job.inference.speculative_model and draft_model(job, model) is None:
