@@ -29,7 +29,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..units import DTYPE_BYTES
-from . import compressed_cache
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -92,6 +91,8 @@ def layer_caches(model: Model) -> tuple[LayerCache, ...]:
     """The cache of every decoder layer, first to last, from the model's dimensions; empty ones in an encoder."""
     if model.model_type in _ENCODERS and not model.config.get("is_decoder"):
         return (LayerCache(),) * model.shape.layers
+    from . import compressed_cache
+
     layers = range(model.shape.layers)
     if compressed_cache.compresses(model.shape):
         kept = [compressed_cache.elements(model, layer) for layer in layers]

@@ -9,7 +9,8 @@ costs the widest layer's page times the layers of a group whichever kind it serv
     tokens of the cache    blocks // groups * block size; in newer versions the requests that fit, times their length
 
 Source: vllm/v1/core/kv_cache_utils.py `_get_kv_cache_groups_uniform_page_size`, `get_kv_cache_config_from_groups`,
-`check_enough_kv_cache_memory`; vllm/v1/kv_cache_interface.py `max_memory_usage_bytes` (0.11 to 0.33).
+`check_enough_kv_cache_memory`; vllm/v1/kv_cache_interface.py `max_memory_usage_bytes` (0.11 to 0.33). "Batched tokens"
+are those in flight: of two batches where scheduling runs ahead (vllm/config/vllm.py `max_in_flight_tokens`).
 """
 
 from __future__ import annotations
@@ -25,26 +26,32 @@ if TYPE_CHECKING:
 
 
 class Group(NamedTuple):
-    """`groups` groups of layers that keep tokens alike. `window` None keeps all; `recurrent` keeps a state instead."""
+    """`groups` groups of layers that keep tokens alike. `window` None keeps all; `recurrent` keeps a state instead.
+
+    `block_size` is the group's own, where a block holds other numbers of tokens of other groups.
+    """
 
     groups: int
     window: int | None
     recurrent: bool
+    block_size: int | None = None
 
 
 class PagedCache(NamedTuple):
-    """The shape of the pool. `block_bytes` is one block of one group of layers, `fixed_bytes` what each request keeps
-    whatever its length; bytes on one rank.
-    """
+    """The shape of the pool. `block_bytes` is one block of one group of layers, on one rank."""
 
     block_size: int
     block_bytes: int
     groups: tuple[Group, ...]
-    fixed_bytes: int = 0
 
     @property
     def bytes_per_token(self) -> int:
-        """Bytes of the pool that a token takes while no window is full: what the log's tokens divide the pool by."""
+        """Bytes of the pool that a token takes while no window is full: what the log's tokens divide the pool by.
+
+        Behind all windows where groups have block sizes of their own.
+        """
+        if any(group.block_size for group in self.groups):
+            return sum(self.block_bytes // (group.block_size or 1) for group in self.groups if group.window is None)
         return self.block_bytes * sum(group.groups for group in self.groups) // self.block_size
 
     def blocks(self, size: int) -> int:
@@ -58,8 +65,10 @@ class PagedCache(NamedTuple):
 
     def request_blocks(self, length: int, batched_tokens: int) -> int:
         """Blocks that one request of `length` tokens may take."""
-        pages = sum(group.groups * _pages(group, length, batched_tokens, self.block_size) for group in self.groups)
-        return pages + (-(-self.fixed_bytes // self.block_bytes) if self.block_bytes else 0)
+        return sum(
+            group.groups * _pages(group, length, batched_tokens, group.block_size or self.block_size)
+            for group in self.groups
+        )
 
     def request_bytes(self, length: int, batched_tokens: int) -> int:
         """Bytes that one request of `length` tokens may take."""
@@ -108,8 +117,7 @@ def paged_cache(
     if len(counts) <= 1 and not any(states):
         window = next(iter(counts))[0] if counts else None
         block = fullest_stage([page * block_size for page in pages], pipeline)
-        fixed = fullest_stage([round(cache.fixed * element) for cache in caches], pipeline)
-        return PagedCache(block_size, block, (Group(1, window, False),) if counts else (), fixed)
+        return PagedCache(block_size, block, (Group(1, window, False),) if counts else ())
     page = max(pages, default=0) * block_size
     if any(states):
         block_size, page = _stretched(block_size, max(pages, default=0), max(states))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..units import GIB, bytes_text
 from . import runtime
-from .compressed_cache import compresses, stored
+from .compressed_cache import compressed_pool, compresses
 from .derivation import weights as weight_terms
 from .estimate import Assumption, Estimate, KvCache, NotEstimable, PerGpu, Phase, Term
 from .inference_assumptions import inference_assumptions
@@ -75,7 +75,7 @@ class _Parts(NamedTuple):
     def request(self) -> int:
         """Bytes of cache that one request of `max_model_len` tokens may take, with the block vLLM keeps back."""
         chosen = self.settings
-        return self.cache.request_bytes(chosen.max_model_len, chosen.max_num_batched_tokens)
+        return self.cache.request_bytes(chosen.max_model_len, chosen.in_flight)
 
 
 class _Room(NamedTuple):
@@ -154,7 +154,7 @@ def _parts(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> _Parts:
     width = cache_bytes(given.kv_cache_dtype, dtype)
     version = given.version or job.versions.get("vllm")
     added = latent_copies(served, model, version, element) + expert_padding(target, served, model, gpu)
-    caches = _as_stored(model, width, version) + draft_caches
+    caches = tuple(_latent_as_stored(cache, model, width, version) for cache in layer_caches(model)) + draft_caches
     if not chosen.hybrid_cache and any(cache.grows and cache.window is None for cache in caches):
         caches = tuple(cache._replace(window=None) for cache in caches)
     return _Parts(
@@ -167,7 +167,9 @@ def _parts(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> _Parts:
         graphs=graphs(model, chosen.graph_sizes),
         overhead=runtime.process_overhead(gpu, job),
         settings=chosen,
-        cache=paged_cache(
+        cache=compressed_pool(model, plan.pipeline)
+        if compresses(model.shape)
+        else paged_cache(
             caches,
             width,
             chosen.block_size,
@@ -180,19 +182,8 @@ def _parts(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> _Parts:
     )
 
 
-def _as_stored(model: Model, width: float, version: str | None) -> tuple[LayerCache, ...]:
-    """The layers' caches with latents in cache elements of `width` bytes, as vLLM pads and packs them."""
-    shape, found = model.shape, layer_caches(model)
-    if compresses(shape):
-        exact = [stored(model, layer, width) for layer in range(shape.layers)]
-        return tuple(
-            cache._replace(latent=math.ceil(token / width), fixed=math.ceil(sequence / width))
-            for cache, (token, sequence) in zip(found, exact, strict=True)
-        )
-    return tuple(_latent_as_stored(cache, model, width, version) for cache in found)
-
-
 def _latent_as_stored(cache: LayerCache, model: Model, width: float, version: str | None) -> LayerCache:
+    """The latent of a token in cache elements, as vLLM pads and packs it."""
     if not cache.latent:
         return cache
     index = max(0, cache.latent - model.shape.kv_lora_rank - model.shape.qk_rope_head_dim)
@@ -260,7 +251,7 @@ def _no_room(parts: _Parts, room: _Room) -> str:
             f" the profile run {bytes_text(parts.run.total)}"
         )
     chosen = parts.settings
-    longest = parts.cache.longest(room.expected, chosen.max_model_len, chosen.max_num_batched_tokens)
+    longest = parts.cache.longest(room.expected, chosen.max_model_len, chosen.in_flight)
     text = (
         f"one request of max_model_len {chosen.max_model_len:,} needs {bytes_text(parts.request)} of KV cache and"
         f" {bytes_text(room.expected)} is left"
@@ -293,7 +284,7 @@ def _per_gpu(parts: _Parts, serve: Phase, room: _Room | None, *, refused: bool) 
 def _kv_cache(parts: _Parts, room: _Room | None) -> KvCache:
     chosen, cache = parts.settings, parts.cache
     size = room.expected if room is not None else parts.request
-    requests = cache.concurrency(size, chosen.max_model_len, chosen.max_num_batched_tokens)
+    requests = cache.concurrency(size, chosen.max_model_len, chosen.in_flight)
     tokens = int(requests * chosen.max_model_len) if chosen.tokens_of_requests else cache.tokens(size)
     return KvCache(bytes_per_token=cache.bytes_per_token, tokens=tokens, max_concurrency=round(requests, 2))
 
@@ -301,9 +292,6 @@ def _kv_cache(parts: _Parts, room: _Room | None) -> KvCache:
 def _assumptions(job: Job, model: Model, chosen: Settings) -> tuple[Assumption, ...]:
     version = (job.inference.version if job.inference else None) or job.versions.get("vllm")
     found = list(inference_assumptions(job, model, chosen.defaulted, f"vLLM {version or '(newest known)'}"))
-    if compresses(model.shape):
-        note = "how the pages of its compressed cache share blocks is not derived, only their bytes"
-        found.append(Assumption("model.cache", model.id, note))
     if encoder_bytes(model, 1, 2.0):
         found.append(Assumption("model", model.id, "its vision encoder's profile run is not derived, only bounded"))
     if job.inference is not None and job.inference.speculative_model and draft_model(job, model) is None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpulint import estimate
 from gpulint.estimator.checkpoint import stored_quantization
+from gpulint.estimator.compressed_cache import compressed_pool
 from gpulint.estimator.kv_cache import layer_caches
 from gpulint.estimator.parameters import parameters
+from gpulint.estimator.vllm_settings import settings
 from gpulint.job import Inference, Job
 from gpulint.models.resolve import resolve
 
@@ -69,13 +73,21 @@ def test_ranks_divide_whole_heads_and_groups(name, divided):
     assert half == (whole // 2 if divided else whole)
 
 
-def test_a_token_takes_a_fourth_or_a_128th_of_an_entry():
-    """584 B an entry and 132 B an indexer's key, over 4 tokens; 584 B over 128."""
-    shape = resolve(FLASH).shape
-    kinds = [shape.layer_types.count(kind) for kind in ("compressed_sparse_attention", "heavily_compressed_attention")]
-    exact = kinds[0] * (584 + 132) / 4 + kinds[1] * 584 / 128
-    found = estimate(served(4, kv_cache_dtype="fp8", block_size=256)).kv_cache.bytes_per_token
-    assert exact <= found <= exact + shape.layers
+def test_five_groups_share_one_pool():
+    """21 layers of 64 entries and keys and 20 of 2 entries a block of 256 tokens, padded to 22 by 43 windows in two."""
+    pool = compressed_pool(resolve(FLASH))
+    assert pool.block_bytes == 22 * (576 * 65 + 576 * 15 + 576 * 3)
+    assert sum(group.groups for group in pool.groups) == 5
+    assert pool.bytes_per_token == pool.block_bytes // 256
+
+
+@given(short=st.integers(1, 60_000), more=st.integers(0, 60_000), in_flight=st.integers(1, 20_000))
+def test_the_first_tokens_are_dear_and_the_rest_cheap(short, more, in_flight):
+    pool = compressed_pool(resolve(FLASH))
+    least, most = (pool.request_bytes(length, in_flight) for length in (short, short + more))
+    assert least <= most
+    if short > in_flight + 128:
+        assert most - least <= (more // 256 + 1) * pool.block_bytes
 
 
 def test_ranks_do_not_divide_the_cache_and_windows_do_not_grow():
@@ -83,3 +95,10 @@ def test_ranks_do_not_divide_the_cache_and_windows_do_not_grow():
     assert one.bytes_per_token == two.bytes_per_token
     first = layer_caches(resolve(FLASH))[0]
     assert (first.latent, first.fixed) == (0, 128 * 512)
+
+
+@pytest.mark.parametrize(("version", "batches"), [("0.24.0", 1), ("0.26.0", 2), (None, 2)])
+def test_newer_versions_keep_windows_for_two_batches(version, batches):
+    model = resolve("google/gemma-3-4b-it")
+    job = Job(kind="inference", inference=Inference(engine="vllm", version=version, max_num_batched_tokens=4096))
+    assert settings(job, model, None).in_flight == batches * 4096
