@@ -210,7 +210,9 @@ def _open_launches(document: Document, launcher: Launcher, settings: Settings) -
     from .job import Job
 
     directives = read_directives(document)
-    started = launcher.launches(document, _project(document, settings, _Hardware(None, None, None), 0))
+    asked = _Hardware(settings.gpu or directives.gpu or settings.configured_gpu, None, None)
+    line = directives.lines.get("gpu", 0) if not settings.gpu else 0
+    started = launcher.launches(document, _project(document, settings, asked, line))
     opened = []
     reason = started.reason
     for number, launch in enumerate(started.launches):
