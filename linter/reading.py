@@ -224,7 +224,9 @@ def _open_launches(document: Document, launcher: Launcher, settings: Settings) -
         except NoJobError as error:
             reason = reason or error.reason
     if started.problems:
-        reading = Reading(launcher.name, launcher.upstream, document, Job(), problems=list(started.problems))
+        reading = Reading(
+            launcher.name, launcher.upstream, document, Job(), dict(started.files), list(started.problems)
+        )
         project = _project(document, settings, _Hardware(None, None, None), 0)
         opened.append(Opened(reading, project, None, directives))
     return Jobs(launcher.name, opened, reason)
