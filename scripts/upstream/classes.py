@@ -1,4 +1,4 @@
-"""Reads the config classes of an upstream wheel or sdist with `ast`, without importing them, as JSON Schema.
+"""Reads the config classes of an upstream with `ast`, without importing them, as JSON Schema.
 
 What is understood: pydantic models and dataclasses with their bases, `Field(...)`, `field(...)`, `Annotated`, unions,
 `Literal`, enums, containers, aliases and `deprecated=`. What is not understood becomes a schema that allows anything,
@@ -8,12 +8,9 @@ so a schema made here never refuses what upstream takes.
 from __future__ import annotations
 
 import ast
-import tarfile
-import zipfile
-from pathlib import Path
 from typing import Any
 
-JsonObject = dict[str, Any]
+from .schema import Json as JsonObject
 
 _SCALARS = {
     "int": "integer", "float": "number", "bool": "boolean", "str": "string", "Path": "string",
@@ -22,25 +19,6 @@ _SCALARS = {
 _LISTS = {"list", "List", "Sequence", "tuple", "Tuple", "set", "Set", "Iterable"}
 _MAPPINGS = {"dict", "Dict", "Mapping"}
 _CONSTRUCTORS = {"Field", "field", "HfArg"}
-
-
-def read_archive(path: Path, prefix: str = "") -> dict[str, str]:
-    """The text of every `.py` and `.json` file of a wheel or sdist by its path inside, starting at `prefix`.
-
-    The folder that an sdist wraps around everything (`axolotl-0.19.0/`) is cut off.
-    """
-    if path.suffix in (".whl", ".zip"):
-        with zipfile.ZipFile(path) as archive:
-            names = [name for name in archive.namelist() if name.endswith((".py", ".json"))]
-            return {name: archive.read(name).decode() for name in names if name.startswith(prefix)}
-    files: dict[str, str] = {}
-    with tarfile.open(path) as archive:
-        for member in archive:
-            name = member.name.partition("/")[2]
-            if member.isfile() and name.endswith((".py", ".json")) and name.startswith(prefix):
-                stream = archive.extractfile(member)
-                files[name] = stream.read().decode() if stream else ""
-    return files
 
 
 class Classes:
@@ -85,7 +63,6 @@ class Classes:
         schema: JsonObject = {"type": "object", "properties": self.properties(name)}
         if closed:
             schema["x-unknown-keys"] = closed
-            schema["additionalProperties"] = closed != "refused"
         return schema
 
     def treatment(self, name: str) -> str:
@@ -212,57 +189,11 @@ class Classes:
             return _ABSENT
 
 
-ANYTHING: JsonObject = {}
-SWITCH: JsonObject = {"type": "boolean"}
-COUNT: JsonObject = {"type": "integer"}
-NUMBER: JsonObject = {"type": "number"}
-TEXT: JsonObject = {"type": "string"}
-MAPPING: JsonObject = {"type": "object"}
-
-
-def closed(properties: JsonObject, treatment: str = "ignored") -> JsonObject:
-    """An object whose unknown keys upstream ignores or refuses."""
-    return {
-        "type": "object",
-        "properties": properties,
-        "x-unknown-keys": treatment,
-        "additionalProperties": treatment != "refused",
-    }
-
-
-def with_default(schema: JsonObject, default: bool) -> JsonObject:
-    """A schema with a default."""
-    return {**schema, "default": default}
-
-
-def find_archive(folder: Path, name: str) -> Path:
-    """The newest wheel or sdist of a package in a folder. Raises SystemExit where there is none."""
-    found = sorted(path for path in folder.glob(f"{name}-*") if path.name.endswith((".whl", ".tar.gz")))
-    if not found:
-        raise SystemExit(f"{folder} holds no archive of {name}")
-    return found[-1]
-
-
-def version_of(archive: Path) -> str:
-    """The version in an archive's name."""
-    return archive.name.split("-")[1].removesuffix(".tar.gz")
-
-
 class _Absent:
     """A value that is not known statically."""
 
 
 _ABSENT = _Absent()
-
-
-def finished(schema: JsonObject, definitions: dict[str, JsonObject], **annotations: Any) -> JsonObject:
-    """A top schema with its dialect, annotations (`x_upstream=...` for `x-upstream`) and definitions."""
-    head: JsonObject = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    head.update({name.replace("_", "-"): value for name, value in annotations.items()})
-    result = {**head, **schema}
-    if definitions:
-        result["$defs"] = dict(sorted(definitions.items()))
-    return result
 
 
 def _name(node: ast.expr) -> str:

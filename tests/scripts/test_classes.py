@@ -1,21 +1,8 @@
 """The reader of upstream config classes that the maintenance scripts share."""
 
-import importlib.util
-import zipfile
-from pathlib import Path
-
 import pytest
 
-FILE = Path(__file__).parents[2] / "scripts" / "schema_source.py"
-
-
-@pytest.fixture(scope="module")
-def source():
-    spec = importlib.util.spec_from_file_location("schema_source", FILE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
+from scripts.upstream.classes import Classes
 
 TEXT = """
 from enum import Enum
@@ -42,8 +29,8 @@ class Config(Base):
 
 
 @pytest.fixture
-def properties(source):
-    return source.Classes({"m": TEXT}).properties("Config")
+def properties():
+    return Classes({"m": TEXT}).properties("Config")
 
 
 @pytest.mark.parametrize(
@@ -68,17 +55,7 @@ def test_an_alias_stands_beside_the_name(properties):
     assert properties["lots"] == properties["many"]
 
 
-def test_extra_decides_about_unknown_keys(source):
-    classes = source.Classes({"m": TEXT})
+def test_extra_decides_about_unknown_keys():
+    classes = Classes({"m": TEXT})
     assert classes.object("Inner")["x-unknown-keys"] == "refused"
     assert classes.object("Config")["x-unknown-keys"] == "ignored"
-
-
-def test_archives_are_read_without_their_outer_folder(source, tmp_path):
-    path = tmp_path / "tool-1.2-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("tool/config.py", "x = 1")
-        archive.writestr("tool/readme.txt", "no")
-    assert source.read_archive(path, "tool/") == {"tool/config.py": "x = 1"}
-    assert source.find_archive(tmp_path, "tool") == path
-    assert source.version_of(path) == "1.2"

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from .schema_source import (
-    ANYTHING,
-    COUNT,
-    MAPPING,
-    NUMBER,
-    SWITCH,
-    TEXT,
-    Classes,
-    JsonObject,
-    closed,
-    find_archive,
-    finished,
-    read_archive,
-    version_of,
-    with_default,
-)  # fmt: skip
+from .classes import Classes
+from .schema import ANYTHING, COUNT, MAPPING, NUMBER, SWITCH, TEXT, Json, section, whole
 
-DEEPSPEED_SECTIONS = {
+if TYPE_CHECKING:
+    from .source import Source
+
+SECTIONS = {
     "fp16": "DeepSpeedFP16Config",
     "bf16": "DeepSpeedBF16Config",
     "bfloat16": "DeepSpeedBF16Config",
@@ -37,7 +26,7 @@ DEEPSPEED_SECTIONS = {
 }
 """Sections that DeepSpeed reads as a pydantic model (`runtime/config.py: _initialize_params`, `monitor/config.py`)."""
 
-DEEPSPEED_MODULES = (
+MODULES = (
     "runtime/zero/config.py", "runtime/zero/offload_config.py", "runtime/zero/leaf_module_config.py",
     "runtime/zenflow/zenflow_config.py", "runtime/precision_config.py", "runtime/config.py",
     "runtime/compile/config.py",
@@ -45,15 +34,20 @@ DEEPSPEED_MODULES = (
     "runtime/tensor_parallel/config.py", "runtime/constants.py",
 )  # fmt: skip
 
-DEEPSPEED_READ_BY_HAND: JsonObject = {
+
+def _ignoring(properties: Json) -> Json:
+    return section(properties, "ignored")
+
+
+READ_BY_HAND: Json = {
     "train_batch_size": COUNT,
     "train_micro_batch_size_per_gpu": COUNT,
     "gradient_accumulation_steps": COUNT,
-    "optimizer": closed({"type": TEXT, "params": MAPPING, "legacy_fusion": SWITCH}),
-    "scheduler": closed({"type": TEXT, "params": MAPPING}),
-    "zero_allow_untested_optimizer": with_default(SWITCH, False),
-    "zero_force_ds_cpu_optimizer": with_default(SWITCH, True),
-    "data_types": closed(
+    "optimizer": _ignoring({"type": TEXT, "params": MAPPING, "legacy_fusion": SWITCH}),
+    "scheduler": _ignoring({"type": TEXT, "params": MAPPING}),
+    "zero_allow_untested_optimizer": {**SWITCH, "default": False},
+    "zero_force_ds_cpu_optimizer": {**SWITCH, "default": True},
+    "data_types": _ignoring(
         {
             "grad_accum_dtype": {"enum": ["fp32", "fp16", "bf16", None]},
             "param_dtype": ANYTHING,
@@ -61,8 +55,8 @@ DEEPSPEED_READ_BY_HAND: JsonObject = {
             "keep_in_fp32_modules": ANYTHING,
         }
     ),
-    "torch_autocast": closed({"enabled": SWITCH, "dtype": TEXT, "lower_precision_safe_modules": {"type": "array"}}),
-    "activation_checkpointing": closed(
+    "torch_autocast": _ignoring({"enabled": SWITCH, "dtype": TEXT, "lower_precision_safe_modules": {"type": "array"}}),
+    "activation_checkpointing": _ignoring(
         {
             "partition_activations": SWITCH,
             "number_checkpoints": ANYTHING,
@@ -91,37 +85,27 @@ DEEPSPEED_READ_BY_HAND: JsonObject = {
 """Keys that `runtime/config.py` and its neighbours read without a model; `msamp` is accelerate's."""
 
 
-def deepspeed(folder: Path) -> JsonObject:
+def deepspeed(source: Source) -> Json:
     """DeepSpeed's JSON config: pydantic sections refuse unknown keys, the top level ignores them."""
-    archive = find_archive(folder, "deepspeed")
-    version = version_of(archive)
-    sources = read_archive(archive, "deepspeed/")
-    wanted = {name: text for name, text in sources.items() if name.removeprefix("deepspeed/") in DEEPSPEED_MODULES}
-    classes = Classes(wanted, unknown_keys="refused")
-    properties: JsonObject = {"zero_optimization": {"anyOf": [classes.reference("DeepSpeedZeroConfig"), SWITCH]}}
-    properties |= {key: classes.reference(name) for key, name in DEEPSPEED_SECTIONS.items()}
-    scanned = _scalar_parameters(sources["deepspeed/runtime/config.py"], classes)
+    classes = Classes(source.texts(path for path in source.paths if path in MODULES), unknown_keys="refused")
+    text = source.need("runtime/config.py")
+    properties: Json = {"zero_optimization": {"anyOf": [classes.reference("DeepSpeedZeroConfig"), SWITCH]}}
+    properties |= {key: classes.reference(name) for key, name in SECTIONS.items()}
+    scanned = _scalar_parameters(text, classes)
     properties |= {key: schema for key, schema in scanned.items() if key not in properties}
-    properties |= DEEPSPEED_READ_BY_HAND
-    text = sources["deepspeed/runtime/config.py"]
+    properties |= READ_BY_HAND
     for key, reason in _removed(text, "_REMOVED_TOP_LEVEL_CONFIG_KEYS").items():
         properties[key] = {"deprecated": True, "x-removed": reason}
     zero = classes.definitions["DeepSpeedZeroConfig"]["properties"]
     for key, reason in _removed(text, "_REMOVED_ZERO_CONFIG_KEYS").items():
         zero[key] = {"deprecated": True, "x-removed": reason}
-    return finished(
-        closed(properties),
-        classes.definitions,
-        title="DeepSpeed config",
-        x_upstream=f"DeepSpeed {version}",
-        x_coercion="pydantic",
-        x_placeholder="auto",
-    )
+    made = whole("DeepSpeed config", properties, "ignored", "pydantic", definitions=classes.definitions)
+    return {**made, "x-placeholder": "auto"}
 
 
-def _scalar_parameters(text: str, classes: Classes) -> JsonObject:
+def _scalar_parameters(text: str, classes: Classes) -> Json:
     """The keys of every `get_scalar_param(param_dict, KEY, DEFAULT)` on the top level."""
-    found: JsonObject = {}
+    found: Json = {}
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.Call) or getattr(node.func, "id", "") != "get_scalar_param":
             continue

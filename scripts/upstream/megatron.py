@@ -1,32 +1,26 @@
-"""Makes `schemas/megatron.json`: every option that Megatron-LM's training scripts have taken.
+"""Every option of Megatron-LM's training scripts.
 
-    python -m scripts.megatron_tables REPOSITORY VERSION [TAG ...]
-
-REPOSITORY is a git repository of Megatron-LM; its HEAD has VERSION, and each TAG is read as well, because scripts run
-with whatever checkout they stand beside. Options are the constants of `add_argument` calls and the fields of the
-dataclasses that `ArgumentGroupFactory` turns into options (megatron/training/argument_utils.py), read with `ast`.
+Options are the constants of `add_argument` calls and the fields of dataclasses that `ArgumentGroupFactory` turns into
+options (megatron/training/argument_utils.py).
 """
 
 from __future__ import annotations
 
 import ast
-import json
 import re
-import subprocess
-import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-ROOT = Path(__file__).resolve().parent.parent
+from .schema import whole
+
+if TYPE_CHECKING:
+    from .schema import Json
+    from .source import Source
+
 FILES = re.compile(
     r"^(megatron/(training/)?arguments\.py|megatron/training/config/.*\.py|pretrain_.*\.py|tasks/main\.py"
     r"|megatron/core/(transformer/transformer_config|model_parallel_config|tokenizers/.*config)\.py|gpt_builders\.py"
     r"|megatron/(training/)?(tokenizer|checkpointing|inprocess_restart)[^/]*\.py|examples/.*/arguments\.py)$"
 )
-
-
-def git(repository: str, *arguments: str) -> str:
-    """The output of a git command."""
-    return subprocess.run(["git", "-C", repository, *arguments], capture_output=True, text=True, check=True).stdout
 
 
 def options(text: str) -> tuple[set[str], set[str]]:
@@ -53,29 +47,14 @@ def options(text: str) -> tuple[set[str], set[str]]:
     return found, switches
 
 
-def main() -> None:
-    """Write the schema."""
-    repository, version, *tags = sys.argv[1:]
+def megatron(source: Source) -> Json:
+    """The options of all argument modules, switches as booleans."""
     found: set[str] = set()
     switches: set[str] = set()
-    for revision in ("HEAD", *tags):
-        for path in git(repository, "ls-tree", "-r", "--name-only", revision).splitlines():
-            if FILES.match(path):
-                names, flags = options(git(repository, "show", f"{revision}:{path}"))
-                found |= names
-                switches |= flags
-    properties = {name: {"type": "boolean"} if name in switches else {} for name in sorted(found)}
-    schema = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "x-upstream": f"Megatron-LM {version}",
-        "x-coercion": "yaml",
-        "x-unknown-keys": "refused",
-        "type": "object",
-        "properties": properties,
-    }
-    text = json.dumps(schema, separators=(",", ":")).replace('},"', '},\n"')
-    (ROOT / "schemas" / "megatron.json").write_text(text + "\n")
-
-
-if __name__ == "__main__":
-    main()
+    for path in source.paths:
+        if FILES.match(path):
+            names, flags = options(source.need(path))
+            found |= names
+            switches |= flags
+    properties: Json = {name: {"type": "boolean"} if name in switches else {} for name in sorted(found)}
+    return whole("Megatron-LM arguments", properties, "refused")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from .schema_source import COUNT, TEXT, Classes, JsonObject, closed, find_archive, finished, read_archive, version_of
+from .classes import Classes
+from .schema import COUNT, TEXT, Json, section, whole
 
-ACCELERATE_SECTIONS = {
+if TYPE_CHECKING:
+    from .source import Source
+
+SECTIONS = {
     "deepspeed_config": ("DeepSpeed Arguments", ""),
     "fsdp_config": ("FSDP Arguments", "fsdp_"),
     "megatron_lm_config": ("Megatron-LM Arguments", ""),
@@ -16,49 +20,39 @@ ACCELERATE_SECTIONS = {
 }
 """Free dictionaries whose keys `accelerate launch` copies onto its arguments, with the prefix it adds where missing."""
 
-ACCELERATE_OLD = {
+OLD = {
     "fp16": {"type": "boolean", "deprecated": True, "x-replacement": "mixed_precision"},
     "dynamo_backend": {"type": "string", "deprecated": True, "x-replacement": "dynamo_config.dynamo_backend"},
 }
 """Old keys that `BaseConfig.process_config` still converts."""
 
 
-def accelerate(folder: Path) -> JsonObject:
+def accelerate(source: Source) -> Json:
     """`accelerate launch --config_file`: unknown top keys are refused, unknown keys of the sections have no effect."""
-    archive = find_archive(folder, "accelerate")
-    version = version_of(archive)
-    sources = read_archive(archive, "accelerate/commands/")
-    config = sources["accelerate/commands/config/config_args.py"]
-    classes = Classes({"config": config}, unknown_keys="refused")
+    classes = Classes({"config": source.need("commands/config/config_args.py")}, unknown_keys="refused")
     properties = classes.properties("ClusterConfig")
     properties |= {key: value for key, value in classes.properties("SageMakerConfig").items() if key not in properties}
-    properties |= ACCELERATE_OLD
+    properties |= OLD
     properties["gpu_ids"] = {"type": ["string", "integer", "null"]}
     properties["mixed_precision"] = {"enum": ["no", "fp16", "bf16", "fp8", None]}
-    groups = _arguments(sources["accelerate/commands/launch.py"])
-    for section, (group, prefix) in ACCELERATE_SECTIONS.items():
+    groups = _arguments(source.need("commands/launch.py"))
+    for name, (group, prefix) in SECTIONS.items():
         keys = dict(groups[group])
         keys |= {key.removeprefix(prefix): value for key, value in groups[group].items() if prefix}
-        properties[section] = {"anyOf": [closed(keys), {"type": "null"}]}
+        properties[name] = {"anyOf": [section(keys, "ignored"), {"type": "null"}]}
     if "backend" not in groups["FP8 Arguments"]:
         properties["fp8_config"]["anyOf"][0]["properties"].update(
             amax_history_length=COUNT, amax_compute_algorithm=TEXT
         )
     properties["deepspeed_config"]["anyOf"][0]["properties"]["deepspeed_config_file"] = {"type": ["string", "null"]}
-    return finished(
-        closed(properties, "refused"),
-        {},
-        title="accelerate launch config",
-        x_upstream=f"accelerate {version}",
-        x_coercion="yaml",
-    )
+    return whole("accelerate launch config", properties, "refused")
 
 
-def _arguments(text: str) -> dict[str, JsonObject]:
+def _arguments(text: str) -> dict[str, Json]:
     """The options of every argument group of a parser by the group's title: {title: {dest: schema}}."""
     tree = ast.parse(text)
     titles: dict[str, str] = {}
-    groups: dict[str, JsonObject] = {}
+    groups: dict[str, Json] = {}
     for node in ast.walk(tree):
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
             continue
@@ -77,7 +71,7 @@ def _arguments(text: str) -> dict[str, JsonObject]:
     return groups
 
 
-def _option(node: ast.Call) -> JsonObject:
+def _option(node: ast.Call) -> Json:
     """One option: its values reach environment variables as text, so only the kind is held against it."""
     given = {keyword.arg: keyword.value for keyword in node.keywords}
     kind = getattr(given.get("type"), "id", "")
@@ -86,7 +80,7 @@ def _option(node: ast.Call) -> JsonObject:
     )
     if kind == "str":
         types = ["string", "boolean", "number", "null"]
-    schema: JsonObject = {"type": types}
+    schema: Json = {"type": types}
     default = given.get("default")
     if isinstance(default, ast.Constant) and default.value is not None:
         schema["default"] = default.value

@@ -1,55 +1,30 @@
-"""Makes linter/launchers/presets_*.json from git checkouts of the projects that ship presets (bare ones will do).
-
-    python scripts/presets.py kubeai=PATH kaito=PATH ome=PATH llmaz=PATH
-
-Each table is stamped with the release and the commit that it was read from. Nothing upstream is run.
-"""
+"""The presets that serving operators ship: hub ids, images, profiles, arguments. Nothing upstream is run."""
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-FOLDER = Path(__file__).parent.parent / "linter" / "launchers"
+if TYPE_CHECKING:
+    from .source import Source
+
 SIZE = re.compile(r"(\d+(?:\.\d+)?)(Mi|Gi|Ti)")
 _MACHINE = re.compile(r'SKU: "([^"]+)", GPUCount: (\d+), GPUMem: resource.MustParse\("(\w+)"\), GPUModel: "([^"]+)"')
 UNITS = {"Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
 
 
-class Checkout:
-    """Files of the newest commit of a git folder."""
-
-    def __init__(self, folder: str) -> None:
-        self.folder = folder
-        self.commit = self._git("rev-parse", "--short=9", "HEAD").strip()
-
-    def text(self, path: str) -> str:
-        """The text of a file."""
-        return self._git("show", f"HEAD:{path}")
-
-    def yaml(self, path: str) -> list[Any]:
-        """The documents of a YAML file."""
-        return [document for document in yaml.safe_load_all(self.text(path)) if document]
-
-    def paths(self, folder: str) -> list[str]:
-        """The YAML files below a folder."""
-        listed = self._git("ls-tree", "-r", "--name-only", "HEAD", folder).splitlines()
-        return [path for path in listed if path.endswith((".yaml", ".yml"))]
-
-    def _git(self, *words: str) -> str:
-        return subprocess.run(["git", "-C", self.folder, *words], capture_output=True, text=True, check=True).stdout
+def _documents(source: Source, path: str) -> list[Any]:
+    """The documents of a YAML file."""
+    return [document for document in yaml.safe_load_all(source.need(path)) if document]
 
 
-def kubeai(source: Checkout) -> dict[str, Any]:
+def kubeai(source: Source) -> dict[str, Any]:
     """Resource profiles and the images of vLLM by profile."""
-    chart = source.yaml("charts/kubeai/Chart.yaml")[0]
-    values = source.yaml("charts/kubeai/values.yaml")[0]
+    chart = _documents(source, "charts/kubeai/Chart.yaml")[0]
+    values = _documents(source, "charts/kubeai/values.yaml")[0]
     profiles = {}
     for name, profile in values["resourceProfiles"].items():
         asked = {**profile.get("requests", {}), **profile.get("limits", {})}
@@ -62,31 +37,31 @@ def kubeai(source: Checkout) -> dict[str, Any]:
     }
 
 
-def kaito(source: Checkout) -> dict[str, Any]:
+def kaito(source: Source) -> dict[str, Any]:
     """Hub ids, sizes and defaults of KAITO's presets."""
-    chart = source.yaml("charts/kaito/workspace/Chart.yaml")[0]
-    supported = source.yaml("presets/workspace/models/supported_models.yaml")[0]["models"]
-    catalogue = source.yaml("presets/workspace/models/model_catalog.yaml")[0]["models"]
+    chart = _documents(source, "charts/kaito/workspace/Chart.yaml")[0]
+    supported = _documents(source, "presets/workspace/models/supported_models.yaml")[0]["models"]
+    catalogue = _documents(source, "presets/workspace/models/model_catalog.yaml")[0]["models"]
     rows = {row["name"].lower(): row for row in catalogue}
     presets: dict[str, Any] = {}
     for row in supported:
         found = re.match(r"https://huggingface.co/([^/]+/[^/]+)/", row.get("version", ""))
         if found:
             presets[row["name"]] = {"model": found[1]}
-    for name, target in re.findall(r'"([^"]+)":\s+"([^"]+/[^"]+)",', source.text("pkg/utils/plugin/plugin.go")):
+    for name, target in re.findall(r'"([^"]+)":\s+"([^"]+/[^"]+)",', source.need("pkg/utils/plugin/plugin.go")):
         presets.setdefault(name, {"model": rows.get(target, {}).get("name", target)})
     for preset in [*presets.values()]:
         preset.update(_sizes(rows.get(preset["model"].lower())))
     for row in catalogue:
         presets.setdefault(row["name"].lower(), {"model": row["name"], **_sizes(row)})
-    go = source.text("pkg/model/interface.go")
-    pins = source.text("presets/workspace/dependencies/requirements.txt")
+    go = source.need("pkg/model/interface.go")
+    pins = source.need("presets/workspace/dependencies/requirements.txt")
     share = re.search(r'defaultGPUMemoryUtilization = "([\d.]+)"', go)
     vllm = re.search(r"^vllm==([\d.]+)", pins, re.MULTILINE)
-    generator = source.text("presets/workspace/generator/generator.go")
+    generator = source.need("presets/workspace/generator/generator.go")
     machines = {}
     for path in ("pkg/sku/azure_sku_handler.go", "pkg/sku/aws_sku_handler.go"):
-        for name, gpus, size, model in _MACHINE.findall(source.text(path)):
+        for name, gpus, size, model in _MACHINE.findall(source.need(path)):
             machines[name] = [int(gpus), _bytes(size), model]
     by_gpu = re.search(r"gpuMemoryUtilizationByGPUModel = map\[string\]string\{(.*?)\n\}", go, re.DOTALL)
     if share is None or vllm is None or by_gpu is None:
@@ -128,16 +103,16 @@ def _pairs(text: str, name: str, value: str) -> list[tuple[str, str]]:
     return re.findall(r'"([^"]+)":\s*' + value, body[1])
 
 
-def ome(source: Checkout) -> dict[str, Any]:
+def ome(source: Source) -> dict[str, Any]:
     """Hub ids of OME's base models, and what its runtimes start."""
     models, runtimes = {}, {}
-    for path in source.paths("config/models"):
-        for item in source.yaml(path):
+    for path in source.below("config/models/", ".yaml", ".yml"):
+        for item in _documents(source, path):
             uri = item.get("spec", {}).get("storage", {}).get("storageUri", "")
             if uri.startswith("hf://"):
                 models[item["metadata"]["name"]] = uri[5:]
-    for path in source.paths("config/runtimes"):
-        for item in source.yaml(path):
+    for path in source.below("config/runtimes/", ".yaml", ".yml"):
+        for item in _documents(source, path):
             engine = item.get("spec", {}).get("engineConfig") or {}
             leader = engine.get("leader") or engine
             runner = leader.get("runner")
@@ -158,12 +133,12 @@ def ome(source: Checkout) -> dict[str, Any]:
     }
 
 
-def llmaz(source: Checkout) -> dict[str, Any]:
+def llmaz(source: Source) -> dict[str, Any]:
     """llmaz's backends: what each starts, with which arguments."""
-    values = source.yaml("chart/values.global.yaml")[0]["backendRuntime"]
+    values = _documents(source, "chart/values.global.yaml")[0]["backendRuntime"]
     backends = {}
-    for path in source.paths("chart/templates/backends"):
-        text = re.sub(r"^\s*\{\{-.*$", "", source.text(path), flags=re.MULTILINE)
+    for path in source.below("chart/templates/backends/", ".yaml", ".yml"):
+        text = re.sub(r"^\s*\{\{-.*$", "", source.need(path), flags=re.MULTILINE)
         text = re.sub(r"\{\{`(.*?)`\}\}", r"\1", text)
         text = re.sub(r"\{\{ (\.Values[^}]*) \}\}", r'"\1"', text)
         item = yaml.safe_load(text)
@@ -189,30 +164,3 @@ def _bytes(text: str) -> int:
     if found is None:
         sys.exit(f"not a size: {text}")
     return int(float(found[1]) * UNITS[found[2]])
-
-
-MAKERS = {"kubeai": kubeai, "kaito": kaito, "ome": ome, "llmaz": llmaz}
-
-
-def main(arguments: list[str]) -> None:
-    """Write the tables of the checkouts given as NAME=PATH."""
-    for argument in arguments:
-        name, _, folder = argument.partition("=")
-        table = MAKERS[name](Checkout(folder))
-        (FOLDER / f"presets_{name}.json").write_text(_lines(table), encoding="utf-8")
-
-
-def _lines(table: dict[str, Any]) -> str:
-    """JSON with one line a row."""
-    parts = []
-    for key, value in table.items():
-        if isinstance(value, dict):
-            rows = ",\n".join(f"    {json.dumps(name)}: {json.dumps(row)}" for name, row in value.items())
-            parts.append(f"  {json.dumps(key)}: {{\n{rows}\n  }}")
-        else:
-            parts.append(f"  {json.dumps(key)}: {json.dumps(value)}")
-    return "{\n" + ",\n".join(parts) + "\n}\n"
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

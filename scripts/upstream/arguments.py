@@ -8,61 +8,14 @@ from __future__ import annotations
 
 import ast
 import json
-import tarfile
-import zipfile
-from functools import cache
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from .schema import Json
+    from .source import Source
 
 DEFAULTS = {"default_optim": "adamw_torch_fused"}
 """transformers/training_args.py sets `default_optim` to this for torch >= 2.8."""
-
-
-class Package:
-    """The Python sources of one package version, in a wheel, an sdist or a folder."""
-
-    def __init__(self, folder: Path, name: str, version: str) -> None:
-        self.name, self.version = name, version
-        stem = f"{name}-{version}"
-        wheels = sorted(folder.glob(f"{stem}-*.whl"))
-        self.folder: Path | None = None
-        self.archive: zipfile.ZipFile | tarfile.TarFile | None = None
-        if wheels:
-            self.archive = zipfile.ZipFile(wheels[0])
-        elif (folder / f"{stem}.tar.gz").is_file():
-            self.archive = tarfile.open(folder / f"{stem}.tar.gz")  # noqa: SIM115
-        elif (folder / stem).is_dir():
-            self.folder = folder / stem
-        else:
-            raise FileNotFoundError(f"{folder} has neither a wheel, an sdist nor a folder of {stem}")
-
-    def text(self, path: str) -> str | None:
-        """The text of a source file below the package's root; None where there is none."""
-        path = f"{self.name}/{path}"
-        if self.folder:
-            file = self.folder / path
-            return file.read_text(encoding="utf-8") if file.is_file() else None
-        try:
-            if isinstance(self.archive, zipfile.ZipFile):
-                return self.archive.read(path).decode("utf-8")
-            assert isinstance(self.archive, tarfile.TarFile)
-            member = self.archive.extractfile(f"{self.name}-{self.version}/{path}")
-        except KeyError:
-            return None
-        return member.read().decode("utf-8") if member else None
-
-    @cache  # noqa: B019
-    def tree(self, path: str) -> ast.Module | None:
-        """The syntax tree of a source file."""
-        text = self.text(path)
-        return ast.parse(text) if text is not None else None
-
-    def classes(self, path: str) -> dict[str, ast.ClassDef]:
-        """The classes of a source file by name."""
-        tree = self.tree(path)
-        return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)} if tree else {}
 
 
 def fields(cls: ast.ClassDef, enums: dict[str, Json]) -> dict[str, Json]:
@@ -186,10 +139,10 @@ def enumeration(values: list[Any]) -> Json:
     return {"type": types[0] if len(types) == 1 else types, "enum": values}
 
 
-def enum_values(package: Package, path: str) -> dict[str, Json]:
+def enum_values(source: Source, path: str) -> dict[str, Json]:
     """The members of every string enum of a file."""
     out: dict[str, Json] = {}
-    for name, cls in package.classes(path).items():
+    for name, cls in source.classes(path).items():
         if any("Enum" in ast.unparse(base) for base in cls.bases):
             out[name] = {
                 node.targets[0].id: node.value.value
@@ -200,9 +153,9 @@ def enum_values(package: Package, path: str) -> dict[str, Json]:
     return out
 
 
-def option_names(package: Package, path: str) -> list[str]:
+def option_names(source: Source, path: str) -> list[str]:
     """The long options of every `add_argument` call of a file, in order, without their dashes."""
-    tree = package.tree(path)
+    tree = source.tree(path)
     names: list[str] = []
     for node in ast.walk(tree) if tree else ():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
@@ -212,3 +165,8 @@ def option_names(package: Package, path: str) -> list[str]:
                 if isinstance(arg, ast.Constant) and isinstance(arg.value, str) and arg.value.startswith("--")
             ]
     return list(dict.fromkeys(names))
+
+
+def kind_only(value: Json) -> Json:
+    """Only the kind of numbers and switches is checked; lists and strings stand for each other in the files."""
+    return value if value.get("type") in ("integer", "number", "boolean") else {}

@@ -1,17 +1,20 @@
-"""The keys of axolotl's YAML and of its plugins, from its sdist."""
+"""The keys of axolotl's YAML and of its plugins, from its wheel."""
 
 from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from .schema_source import Classes, JsonObject, closed, find_archive, finished, read_archive, version_of
+from .classes import Classes
+from .schema import Json, whole
 
-AXOLOTL_SCHEMAS = "src/axolotl/utils/schemas/"
-AXOLOTL_INTEGRATIONS = "src/axolotl/integrations/"
+if TYPE_CHECKING:
+    from .source import Source
 
-AXOLOTL_REPLACEMENTS = {
+INTEGRATIONS = "integrations/"
+
+REPLACEMENTS = {
     "noisy_embedding_alpha": "neftune_noise_alpha",
     "dpo_beta": "rl_beta",
     "evaluation_strategy": "eval_strategy",
@@ -33,39 +36,36 @@ AXOLOTL_REPLACEMENTS = {
 }
 """Old key -> the key that the warnings of `schemas/deprecated.py`, `config.py` and `validation.py` name."""
 
-AXOLOTL_REFUSED = {
+REFUSED = {
     "max_packed_sequence_len", "rope_scaling", "dpo_use_logits_to_keep", "dpo_generate_during_eval", "dpo_norm_loss",
     "rpo_alpha", "s2_attention", "flash_attn_rms_norm",
 }  # fmt: skip
 """Keys whose validator in `schemas/deprecated.py` raises."""
 
-AXOLOTL_UNSLOTH = (
+UNSLOTH = (
     "unsloth_cross_entropy_loss", "unsloth_lora_mlp", "unsloth_lora_qkv", "unsloth_lora_o", "unsloth_rms_norm",
     "unsloth_rope",
 )  # fmt: skip
 """Keys that `check_deprecated_unsloth_fields` refuses."""
 
-AXOLOTL_READ_BY_HAND: JsonObject = {
+READ_BY_HAND: Json = {
     "beta": {"type": ["number", "null"]},
     "inference": {"type": ["boolean", "null"]},
 }
 """Keys without a declared field that validators see before unknown keys are dropped."""
 
 
-def axolotl(folder: Path) -> JsonObject:
+def axolotl(source: Source) -> Json:
     """axolotl's YAML: unknown keys are dropped without a word; each plugin brings its own."""
-    archive = find_archive(folder, "axolotl")
-    version = version_of(archive)
-    sources = read_archive(archive, AXOLOTL_SCHEMAS)
-    classes = Classes(sources, unknown_keys="ignored")
+    classes = Classes(source.texts(source.below("utils/schemas/")), unknown_keys="ignored")
     properties = classes.properties("AxolotlInputConfig")
-    for key, value in AXOLOTL_READ_BY_HAND.items():
+    for key, value in READ_BY_HAND.items():
         properties.setdefault(key, value)
-    for key, replacement in AXOLOTL_REPLACEMENTS.items():
+    for key, replacement in REPLACEMENTS.items():
         properties[key] = {**properties[key], "deprecated": True, "x-replacement": replacement}
-    for key in AXOLOTL_REFUSED:
+    for key in REFUSED:
         properties[key] = {**properties[key], **_refused("no longer supported")}
-    for key in AXOLOTL_UNSLOTH:
+    for key in UNSLOTH:
         properties[key] = {**_refused("removed"), "x-replacement": "lora_mlp_kernel"}
     properties["fsdp"] = {**properties["fsdp"], "type": ["array", "string", "null"]}
     fsdp = classes.definitions["FSDPConfig"]["properties"]
@@ -75,34 +75,32 @@ def axolotl(folder: Path) -> JsonObject:
         if not key.startswith("fsdp_")
     }
     fsdp |= {key: value for key, value in prefixed.items() if key != "fsdp_version"}
-    plugins = _axolotl_plugins(archive)
+    plugins = _plugins(source)
     for name, (plugin, own) in sorted(plugins.items()):
         for key, value in own.properties(name).items():
             if key not in properties:
                 properties[key] = {**value, "x-plugin": plugin}
         classes.definitions |= own.definitions
-    schema = finished(
-        closed(properties),
-        classes.definitions,
-        title="axolotl config",
-        x_upstream=f"axolotl {version}",
-        x_coercion="pydantic",
+    return whole(
+        "axolotl config",
+        properties,
+        "ignored",
+        "pydantic",
+        definitions=classes.definitions,
+        x_plugins=sorted({plugin for plugin, _ in plugins.values()}),
     )
-    schema["x-plugins"] = sorted({plugin for plugin, _ in plugins.values()})
-    return schema
 
 
-def _refused(reason: str) -> JsonObject:
+def _refused(reason: str) -> Json:
     """A key whose validator raises when it is set to something true."""
     return {"deprecated": True, "x-removed": reason, "x-harmless": [None, False]}
 
 
-def _axolotl_plugins(archive: Path) -> dict[str, tuple[str, Classes]]:
+def _plugins(source: Source) -> dict[str, tuple[str, Classes]]:
     """Argument class -> (the plugin that brings it, its classes), from every `get_input_args` of the integrations."""
-    sources = read_archive(archive, AXOLOTL_INTEGRATIONS)
     plugins: dict[str, tuple[str, Classes]] = {}
-    for path, text in sources.items():
-        for node in ast.parse(text).body if path.endswith(".py") else ():
+    for path in source.below(INTEGRATIONS):
+        for node in ast.parse(source.need(path)).body:
             if not isinstance(node, ast.ClassDef):
                 continue
             for item in node.body:
@@ -110,9 +108,7 @@ def _axolotl_plugins(archive: Path) -> dict[str, tuple[str, Classes]]:
                     continue
                 named = re.search(r'"axolotl\.integrations\.([\w.]+)\.(\w+)"', ast.unparse(item).replace("'", '"'))
                 if named:
-                    package = path.removeprefix(AXOLOTL_INTEGRATIONS).split("/")[0]
-                    folder = f"{AXOLOTL_INTEGRATIONS}{package}/"
-                    own = {name: text for name, text in sources.items() if name.startswith(folder)}
-                    texts = {name: text for name, text in own.items() if name.endswith(".py")}
-                    plugins[named[2]] = (f"axolotl.integrations.{package}.{node.name}", Classes(texts))
+                    package = path.removeprefix(INTEGRATIONS).split("/")[0]
+                    own = source.texts(source.below(f"{INTEGRATIONS}{package}/"))
+                    plugins[named[2]] = (f"axolotl.integrations.{package}.{node.name}", Classes(own))
     return plugins

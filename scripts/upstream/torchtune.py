@@ -1,22 +1,17 @@
-"""Makes `linter/formats/torchtune_models.json` and `schemas/torchtune.json` from a checkout of torchtune, with `ast`.
-
-    python -m scripts.torchtune_tables CHECKOUT VERSION
-
-The model table holds, for each model builder, the component builder it calls and the constants that it gives it. The
-schema holds the keys that the recipes read from their config and, as `x-components`, the parameters of every public
-function and class that a `_component_` may name.
-"""
+"""The keys that torchtune's recipes read, the parameters of its components and its model builders."""
 
 from __future__ import annotations
 
 import ast
 import json
 import re
-import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from .schema import whole
+
+if TYPE_CHECKING:
+    from .schema import Json
+    from .source import Source
 
 FAMILIES = (
     "llama2", "llama3", "llama3_1", "llama3_2", "mistral", "gemma", "gemma2", "phi3", "qwen2", "qwen3",
@@ -30,11 +25,11 @@ DROPPED = ("attn_dropout", "norm_eps", "rope_base", "scale_factor", "query_pre_a
 class Sources:
     """The functions and classes of a package by their public dotted path."""
 
-    def __init__(self, checkout: Path) -> None:
+    def __init__(self, source: Source) -> None:
         self.trees: dict[str, ast.Module] = {}
-        for path in sorted((checkout / "torchtune").rglob("*.py")):
-            name = ".".join(path.relative_to(checkout).with_suffix("").parts).removesuffix(".__init__")
-            self.trees[name] = ast.parse(path.read_text(encoding="utf-8"))
+        for path in source.below("torchtune/"):
+            name = path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+            self.trees[name] = ast.parse(source.need(path))
 
     def find(self, dotted: str, depth: int = 0) -> ast.AST | None:
         """What a dotted path names, through the imports of its module."""
@@ -152,21 +147,20 @@ def models(sources: Sources) -> dict[str, Any]:
     return found
 
 
-def recipe_keys(checkout: Path) -> list[str]:
+def recipe_keys(source: Source) -> set[str]:
     """The top keys that recipes read: `cfg.x` and `cfg.get("x")`."""
     keys: set[str] = set()
-    for path in (checkout / "recipes").rglob("*.py"):
-        text = path.read_text(encoding="utf-8")
+    for path in source.below("recipes/"):
+        text = source.need(path)
         keys |= set(re.findall(r"\b(?:self\.)?_?cfg\.([a-z_][a-z0-9_]*)\b(?!\()", text))
         keys |= set(re.findall(r"\bcfg\.(?:get|pop)\(\s*\"([a-z_][a-z0-9_]*)\"", text))
         keys |= set(re.findall(r"\"([a-z_][a-z0-9_]*)\" (?:not )?in cfg\b", text))
-    return sorted(keys - {"get", "pop"})
+    return keys - {"get", "pop"}
 
 
-def main() -> None:
-    """Write both files."""
-    checkout, version = Path(sys.argv[1]), sys.argv[2]
-    sources = Sources(checkout)
+def torchtune(source: Source) -> Json:
+    """The keys of the recipes; `x-components` holds the parameters of whatever a `_component_` may name."""
+    sources = Sources(source)
     components = {}
     for dotted in sorted(set(sources.public())):
         node = sources.find(dotted)
@@ -175,23 +169,10 @@ def main() -> None:
             continue
         if names is not None and not dotted.endswith("recipe_main"):
             components[dotted] = sorted(names)
-    stamp = f"torchtune {version}"
-    table = {"upstream": stamp, "models": models(sources)}
-    text = json.dumps(table, separators=(",", ":"), sort_keys=True)
-    (ROOT / "linter/formats/torchtune_models.json").write_text(text.replace('"torchtune.mo', '\n"torchtune.mo') + "\n")
-    known = sorted({*recipe_keys(checkout), "custom_sharded_layers"})
-    schema = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "x-upstream": stamp,
-        "x-coercion": "yaml",
-        "x-unknown-keys": "ignored",
-        "type": "object",
-        "properties": {key: {} for key in known},
-        "x-components": components,
-    }
-    text = json.dumps(schema, separators=(",", ":"))
-    (ROOT / "schemas" / "torchtune.json").write_text(text.replace('"torchtune.', '\n"torchtune.') + "\n")
+    known: Json = {key: {} for key in sorted({*recipe_keys(source), "custom_sharded_layers"})}
+    return whole("torchtune recipe config", known, "ignored", x_components=components)
 
 
-if __name__ == "__main__":
-    main()
+def torchtune_models(source: Source) -> Json:
+    """For each model builder the component builder it calls and the constants that it gives it."""
+    return {"models": dict(sorted(models(Sources(source)).items()))}

@@ -1,21 +1,15 @@
-"""The schemas of servers beside vLLM, and how `scripts/serving_schemas.py` reads upstream."""
+"""The schemas of servers beside vLLM, and how they are read."""
 
 import ast
-import importlib
-import sys
-from pathlib import Path
+import zipfile
 
 import pytest
 
 from gpulint.formats.keys import load
-
-
-@pytest.fixture(scope="module")
-def script():
-    root = str(Path(__file__).resolve().parents[2])
-    sys.path.insert(0, root)
-    yield importlib.import_module("scripts.serving_schemas")
-    sys.path.remove(root)
+from scripts.upstream.lmdeploy import added
+from scripts.upstream.sglang import field_options
+from scripts.upstream.source import Source, Upstream
+from scripts.upstream.tgi import tgi
 
 
 @pytest.mark.parametrize(
@@ -42,20 +36,20 @@ def test_spellings_of_one_option_lead_to_one_that_exists(name):
         assert first is None or properties[first]["x-option"] == first
 
 
-def test_a_field_of_sglang(script):
+def test_a_field_of_sglang():
     (node,) = ast.parse('tp_size: A[int, Arg(help="x", aliases=["--tensor-parallel-size"])] = 1').body
     expected = {"type": "integer", "default": 1, "x-option": "tp-size"}
-    assert script.field_options(node, "tp_size") == {"tp-size": expected, "tensor-parallel-size": expected}
+    assert field_options(node, "tp_size") == {"tp-size": expected, "tensor-parallel-size": expected}
     (node,) = ast.parse("secret: A[bool, Arg(no_cli=True)] = False").body
-    assert script.field_options(node, "secret") == {}
+    assert field_options(node, "secret") == {}
 
 
-def test_an_option_of_lmdeploy(script):
+def test_an_option_of_lmdeploy():
     call = ast.parse("p.add_argument('--tp', type=int, default=1)", mode="eval").body
-    assert script.added(call) == {"tp": {"type": "integer", "default": 1}}
+    assert added(call) == {"tp": {"type": "integer", "default": 1}}
 
 
-def test_options_of_tgi_name_their_variables(script, tmp_path):
+def test_options_of_tgi_name_their_variables(tmp_path):
     source = """struct Args {
     /// The model
     #[clap(default_value = "a/b", long, env)]
@@ -69,8 +63,10 @@ def test_options_of_tgi_name_their_variables(script, tmp_path):
     env: bool,
 }
 """
-    (tmp_path / "text-generation-launcher-3.3.7.rs").write_text(source)
-    assert script.tgi(tmp_path)["properties"] == {
+    with zipfile.ZipFile(tmp_path / "tgi-1.0-py3-none-any.whl", "w") as archive:
+        archive.writestr("launcher/main.rs", source)
+    upstream = Upstream("TGI", "1.0", package="tgi", root="launcher/")
+    assert tgi(Source(upstream, tmp_path))["properties"] == {
         "model-id": {"type": "string", "default": "a/b", "x-variable": "MODEL_ID"},
         "num-shard": {"type": "integer", "x-variable": "NUM_SHARD"},
         "env": {"type": "boolean"},
