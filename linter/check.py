@@ -10,7 +10,7 @@ from .finding import FileResult, Finding, Report
 from .settings import Settings, project_root
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from .directives import Directives
     from .finding import Status
@@ -36,8 +36,12 @@ def check(paths: Iterable[str], settings: Settings | None = None) -> Report:
 
     settings = settings or Settings()
     rules = load_rules(settings)
+    return reported([check_file(found, settings, rules) for found in find_files(paths, settings)])
+
+
+def reported(outcomes: Sequence[Outcome]) -> Report:
+    """The outcomes of files as one report; a finding that two files lead to counts once."""
     report = Report()
-    outcomes = [_check_file(found, settings, rules) for found in find_files(paths, settings)]
     started = frozenset().union(*(outcome.started for outcome in outcomes))
     told: set[tuple[object, ...]] = set()
     for outcome in outcomes:
@@ -61,7 +65,7 @@ class Found(NamedTuple):
     named: bool
 
 
-class _Outcome(NamedTuple):
+class Outcome(NamedTuple):
     """What came of one file; `started` are the other files whose jobs it starts."""
 
     file: FileResult
@@ -98,7 +102,8 @@ def _excluded(path: str, settings: Settings) -> bool:
     return any(fnmatch(relative, pattern) or fnmatch(path, pattern) for pattern in settings.exclude)
 
 
-def _check_file(found: Found, settings: Settings, rules: Selection) -> _Outcome:
+def check_file(found: Found, settings: Settings, rules: Selection) -> Outcome:
+    """What came of one file: its findings, or why there are none. Nothing is raised."""
     from .formats.format import NoJobError
     from .reading import UnrecognisedError, open_jobs, recognise_file
     from .source.document import SourceError
@@ -108,23 +113,23 @@ def _check_file(found: Found, settings: Settings, rules: Selection) -> _Outcome:
     try:
         recognised = recognise_file(path)
         kind = recognised.kind
-        return _findings(path, open_jobs(recognised, _rooted(settings, path)), rules)
+        return _findings(path, open_jobs(recognised, rooted(settings, path)), rules)
     except UnrecognisedError:
         refused = found.named and not settings.skip_unknown
         status, reason = ("error", "not a config of a known format") if refused else ("skipped", "unknown format")
-        return _Outcome(FileResult(path, None, status, reason), [], {})  # type: ignore[arg-type]
+        return Outcome(FileResult(path, None, status, reason), [], {})  # type: ignore[arg-type]
     except NoJobError as error:
-        return _Outcome(FileResult(path, kind, "skipped", error.reason), [], {})
+        return Outcome(FileResult(path, kind, "skipped", error.reason), [], {})
     except SourceError as error:
         if not found.named and kind is None and _is_template(path):
-            return _Outcome(FileResult(path, None, "skipped", "template"), [], {})
+            return Outcome(FileResult(path, None, "skipped", "template"), [], {})
         reason = error.reason if error.path == path else str(error)
-        return _Outcome(FileResult(path, kind, "error", reason, error.line, error.column), [], {})
+        return Outcome(FileResult(path, kind, "error", reason, error.line, error.column), [], {})
     except Exception as error:  # a defect of ours on one file must not hide what the others hold
-        return _Outcome(FileResult(path, kind, "error", internal_error(error)), [], {})
+        return Outcome(FileResult(path, kind, "error", internal_error(error)), [], {})
 
 
-def _findings(path: str, jobs: Jobs, rules: Selection) -> _Outcome:
+def _findings(path: str, jobs: Jobs, rules: Selection) -> Outcome:
     """What the rules find in the jobs of one file; the same finding of two jobs counts once."""
     from .rules.engine import run
 
@@ -145,7 +150,7 @@ def _findings(path: str, jobs: Jobs, rules: Selection) -> _Outcome:
         texts[reading.config.path] = reading.config.text
         texts |= {other.path: other.text for other in reading.references.values()}
     status: Status = "checked" if jobs.opened else "skipped"
-    return _Outcome(
+    return Outcome(
         FileResult(path, jobs.kind, status, "" if jobs.opened else jobs.reason), [*kept.values()], texts, suppressed,
         frozenset(started),
     )  # fmt: skip
@@ -181,7 +186,8 @@ def internal_error(error: Exception) -> str:
     return " ".join(f"{INTERNAL_ERROR} ({type(error).__name__}: {error}); please report it".split())
 
 
-def _rooted(settings: Settings, path: str) -> Settings:
+def rooted(settings: Settings, path: str) -> Settings:
+    """The settings with a project root: the one they name, or that of the file."""
     return settings if settings.root else settings.with_options(root=project_root(os.path.dirname(path) or "."))
 
 
