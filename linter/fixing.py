@@ -12,21 +12,23 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from .check import check_file, find_files, reported
+from .check import Run
 from .finding import Report
 from .settings import Settings, project_root
 from .source.edit import EditError, apply
 from .source.overlay import instead
 from .source.write import WriteError, refusal, replace_text
+from .walk import find_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from .check import Found, Outcome
+    from .check import Outcome
     from .finding import Finding, Suggestion
+    from .settings_layers import Layers
 
-MAX_TRIED = 200
-"""Fixes tried for one file: each checks it again."""
+MAX_TRIES = 4
+"""How often the fix of one finding is tried: again after another fix of its files."""
 
 
 class Held(NamedTuple):
@@ -53,13 +55,12 @@ class Fixes:
     changes: dict[str, Change] = field(default_factory=dict)
 
 
-def fix(paths: Iterable[str], settings: Settings, *, unsafe: bool = False) -> Fixes:
+def fix(paths: Iterable[str], settings: Settings | Layers | None = None, *, unsafe: bool = False) -> Fixes:
     """Check files and work out the fixes of what is found; nothing is written.
 
-    Safe fixes keep what the job computes; with `unsafe` the rest count too. Raises rules.RuleError for a rule file that
-    cannot be used.
+    Safe fixes keep what the job computes; with `unsafe` the rest count too. Raises as `check` does.
     """
-    return _Fixer(paths, settings, unsafe=unsafe).run()
+    return _Fixer(paths, settings or Settings(), unsafe=unsafe).fixes()
 
 
 def write(fixes: Fixes) -> list[tuple[str, str]]:
@@ -81,93 +82,77 @@ def fix_of(finding: Finding, *, unsafe: bool) -> Iterator[Suggestion]:
 
 
 class _Fixer:
-    """The state of one run: outcomes by path, and the texts of the files that changed."""
+    """The state of one run: outcomes and their report, and by real path the texts of the files that changed."""
 
-    def __init__(self, paths: Iterable[str], settings: Settings, *, unsafe: bool) -> None:
-        from .rules.load import load_rules
-
-        self.settings = settings
-        self.rules = load_rules(settings)
+    def __init__(self, paths: Iterable[str], layers: Settings | Layers, *, unsafe: bool) -> None:
+        self.layers = layers
         self.unsafe = unsafe
-        self.files = {found.path: found for found in find_files(paths, settings)}
-        self.outcomes = {path: self.checked(found) for path, found in self.files.items()}
+        self.run = Run(layers)
+        self.files = {found.path: found for found in find_files(paths, layers)}
+        self.outcomes = {path: self.run.outcome(found) for path, found in self.files.items()}
+        self.report = self.reported(self.outcomes)
         self.originals: dict[str, str] = {}
         self.texts: dict[str, str] = {}
         self.shown: dict[str, str] = {}
-        self.held: list[Held] = []
+        self.held: dict[_Key, Held] = {}
 
-    def checked(self, found: Found) -> Outcome:
-        return check_file(found, self.settings, self.rules)
+    def reported(self, outcomes: dict[str, Outcome]) -> Report:
+        return self.run.report([*outcomes.values()])
 
-    def run(self) -> Fixes:
-        before = reported([*self.outcomes.values()])
-        for path in self.files:
-            if not self.is_started(path):
-                self.fix_file(path)
-        report = reported([*self.outcomes.values()])
-        gone = Counter(map(_what, before.findings)) - Counter(map(_what, report.findings))
-        left = {_key(finding) for finding in report.findings}
+    def fixes(self) -> Fixes:
+        """Fix until nothing more is cured."""
+        before = Counter(map(_what, self.report.findings))
+        tries: Counter[_Key] = Counter()
+        while True:
+            finding = next((item for item in self.report.findings if self.is_open(item, tries)), None)
+            if finding is None:
+                break
+            tries[_key(finding)] += 1
+            reasons = []
+            for suggestion in fix_of(finding, unsafe=self.unsafe):
+                reasons.append(self.attempt(finding, suggestion))
+                if not reasons[-1]:
+                    break
+            if reasons[-1]:
+                self.held[_key(finding)] = Held(finding, reasons[0])
+        gone = before - Counter(map(_what, self.report.findings))
+        held = [self.held[key] for key in map(_key, self.report.findings) if key in self.held]
         changes = {
             self.shown[real]: Change(self.originals[real], text)
             for real, text in self.texts.items()
             if text != self.originals[real]
         }
-        return Fixes(report, gone.total(), [held for held in self.held if _key(held.finding) in left], changes)
+        return Fixes(self.report, gone.total(), held, changes)
 
-    def is_started(self, path: str) -> bool:
-        """Whether a launcher reports on that file."""
-        real = os.path.realpath(path)
-        return any(real in outcome.started for outcome in self.outcomes.values())
+    def is_open(self, finding: Finding, tries: Counter[_Key]) -> bool:
+        key = _key(finding)
+        return key not in self.held and tries[key] < MAX_TRIES and any(fix_of(finding, unsafe=self.unsafe))
 
-    def fix_file(self, path: str) -> None:
-        """Fix what one file leads to until nothing more is cured; what failed is tried again after every fix."""
-        held: dict[tuple[object, ...], Held] = {}
-        for _ in range(MAX_TRIED):
-            finding = next((item for item in self.outcomes[path].findings if self.is_open(item, held)), None)
-            if finding is None:
-                break
-            reasons = []
-            for suggestion in fix_of(finding, unsafe=self.unsafe):
-                reasons.append(self.attempt(path, finding, suggestion))
-                if not reasons[-1]:
-                    break
-            if reasons[-1]:
-                held[_key(finding)] = Held(finding, reasons[0])
-            else:
-                held.clear()
-        self.held += held.values()
-
-    def is_open(self, finding: Finding, held: dict[tuple[object, ...], Held]) -> bool:
-        return _key(finding) not in held and any(fix_of(finding, unsafe=self.unsafe))
-
-    def attempt(self, path: str, finding: Finding, suggestion: Suggestion) -> str:
+    def attempt(self, finding: Finding, suggestion: Suggestion) -> str:
         """Apply one suggestion; why not, "" where it was."""
         try:
-            texts = self.edited(path, suggestion)
+            texts = self.edited(finding, suggestion)
         except EditError as error:
             return str(error)
-        changed = texts.keys()
-        affected = [
-            other
-            for other, outcome in self.outcomes.items()
-            if other == path or not changed.isdisjoint(map(os.path.realpath, outcome.texts))
-        ]
+        affected = [path for path, outcome in self.outcomes.items() if not texts.keys().isdisjoint(_reads(outcome))]
         with instead({**self.texts, **texts}):
-            after = {other: self.checked(self.files[other]) for other in affected}
-        for other, outcome in after.items():
-            reason = _harm(self.outcomes[other], outcome, finding if other == path else None)
-            if reason and not (other != path and self.is_started(other)):
-                return reason
+            outcomes = {**self.outcomes, **{path: self.run.outcome(self.files[path]) for path in affected}}
+            report = self.reported(outcomes)
+        reason = _harm(self.report, report, finding)
+        if reason:
+            return reason
         self.texts.update(texts)
-        self.outcomes.update(after)
+        self.outcomes, self.report = outcomes, report
+        near = {path for other in affected for path in outcomes[other].texts}
+        self.held = {key: held for key, held in self.held.items() if held.finding.location.path not in near}
         return ""
 
-    def edited(self, path: str, suggestion: Suggestion) -> dict[str, str]:
+    def edited(self, finding: Finding, suggestion: Suggestion) -> dict[str, str]:
         """The texts of the files after a suggestion, by real path. Raises EditError where one is not to be written."""
-        known = self.outcomes[path].texts
+        known = self.report.texts
         texts: dict[str, str] = {}
         for name in dict.fromkeys(edit.path for edit in suggestion.edits):
-            reason = refusal(name, self.root_of(path))
+            reason = refusal(name, self.root_of(finding))
             if reason or name not in known:
                 raise EditError(f"{name} is not written: {reason or 'it was not read'}")
             real = os.path.realpath(name)
@@ -176,41 +161,41 @@ class _Fixer:
             texts[real] = apply(known[name], [edit for edit in suggestion.edits if edit.path == name])
         return texts
 
-    def root_of(self, path: str) -> str:
-        """The project root of a checked file: that of the run, or its own where it lies elsewhere."""
-        root = self.settings.root
-        if root and not refusal(path, root):
-            return root
-        return project_root(os.path.dirname(os.path.abspath(path)))
+    def root_of(self, finding: Finding) -> str:
+        """The project root of the checked file that a finding belongs to."""
+        owners = (path for path, outcome in self.outcomes.items() if finding in outcome.findings)
+        owner = next(owners, finding.location.path)
+        root = self.layers.of(owner).root
+        return root if root and not refusal(owner, root) else project_root(os.path.dirname(owner) or os.curdir)
 
 
-def _harm(before: Outcome, after: Outcome, cured: Finding | None) -> str:
-    """What speaks against a fix, "" for nothing: the file is no longer read, the finding stays, another has come."""
-    if after.file.status != before.file.status:
-        return f"{after.file.path} would no longer be checked: {after.file.reason}"
-    count = _counts(before), _counts(after)
-    if cured is not None:
-        one = (cured.rule, "")
-        if count[1][one] >= count[0][one]:
-            return "the finding would stay"
+_Key = tuple[str, str, str]
+
+
+def _reads(outcome: Outcome) -> set[str]:
+    """The real paths of the files behind an outcome."""
+    return {os.path.realpath(path) for path in (outcome.file.path, *outcome.texts)}
+
+
+def _harm(before: Report, after: Report, cured: Finding) -> str:
+    """What speaks against a fix, "" for nothing: a file is no longer read, the finding stays, another has come."""
+    for one, two in zip(before.files, after.files, strict=True):
+        if one.status != two.status:
+            return f"{two.path} would no longer be checked: {two.reason}"
+    if Counter(map(_what, after.findings))[_what(cured)] >= Counter(map(_what, before.findings))[_what(cured)]:
+        return "the finding would stay"
+    room = Counter((finding.rule, finding.severity) for finding in before.findings)
+    room[cured.rule, cured.severity] -= 1
     for finding in after.findings:
-        key = (finding.rule, finding.severity)
-        gone = cured is not None and key == (cured.rule, cured.severity)
-        if finding.severity != "info" and count[1][key] > count[0][key] - gone:
+        room[finding.rule, finding.severity] -= 1
+        if finding.severity != "info" and room[finding.rule, finding.severity] < 0:
             return f"it would bring {finding.rule} {finding.name}"
     return ""
-
-
-def _counts(outcome: Outcome) -> Counter[tuple[str, str]]:
-    """How often each rule was found, in all and by severity."""
-    counts: Counter[tuple[str, str]] = Counter((finding.rule, "") for finding in outcome.findings)
-    counts.update((finding.rule, finding.severity) for finding in outcome.findings)
-    return counts
 
 
 def _what(finding: Finding) -> tuple[str, str]:
     return finding.rule, finding.location.path
 
 
-def _key(finding: Finding) -> tuple[object, ...]:
+def _key(finding: Finding) -> _Key:
     return finding.rule, finding.fingerprint, finding.message

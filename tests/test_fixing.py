@@ -9,9 +9,14 @@ import stat
 import subprocess
 
 import pytest
+import yaml
 from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from gpulint import fixing
 from gpulint.cli import main
+from gpulint.settings import Settings
 
 RULES = {
     "smaller.yaml": """\
@@ -363,3 +368,40 @@ def test_secrets_are_masked_in_a_diff(project):
     result = check("axolotl.yaml", "--diff")
     assert "+micro_batch_size: 4" in result.stdout
     assert "hf_abc" not in result.stdout
+
+
+KEYS = yaml.safe_load(AXOLOTL)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.permutations(sorted(KEYS)), st.data())
+def test_fixing_changes_the_intended_keys_alone_and_twice_is_once(project, order, data):
+    values = {
+        **KEYS,
+        "micro_batch_size": data.draw(st.integers(1, 9)),
+        "sequence_len": data.draw(st.integers(8000, 9000)),
+    }
+    style, newline = data.draw(st.sampled_from(["block", "flow", "json"])), data.draw(st.sampled_from(["\n", "\r\n"]))
+    if style == "json":
+        text = json.dumps({key: values[key] for key in order}, indent=2) + "\n"
+    else:
+        lines = [yaml.safe_dump({key: values[key]}, width=999, default_flow_style=style == "flow") for key in order]
+        text = "".join(line.strip("{}\n") + "  # " + str(number) + "\n" for number, line in enumerate(lines))
+        if style == "block":
+            text = "".join(f"# {number}\n{line}" for number, line in enumerate(lines))
+    path = project / ("run.json" if style == "json" else "run.yaml")
+    text = text.replace("\n", newline)
+    path.write_bytes(text.encode())
+    options = Settings(root=str(project), rules=(str(project / "rules"),), select=("TEAM",), gpus=1)
+    assert fixing.write(fixing.fix([str(path)], options, unsafe=True)) == []
+    after = path.read_bytes().decode()
+    expected = {
+        **values,
+        "micro_batch_size": min(values["micro_batch_size"], 4),
+        "sequence_len": min(values["sequence_len"], 8192),
+    }
+    assert yaml.safe_load(after) == expected
+    changed = sum(one != two for one, two in zip(text.split("\n"), after.split("\n"), strict=True))
+    assert changed == sum(expected[key] != values[key] for key in values)
+    again = fixing.fix([str(path)], options, unsafe=True)
+    assert (again.fixed, again.held, again.changes) == (0, [], {})

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from .. import __version__, check
 from ..settings import FAIL_ON, Settings
 from .console import COULD_NOT, Refused, colour, complain
-from .options import hardware_options, settings_of
+from .options import hardware_options, layers_of, selection_options
 
 if TYPE_CHECKING:
     from ..finding import Report
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @click.command("check")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @hardware_options
+@selection_options
 @click.option(
     "--output-format",
     type=click.Choice(["text", "json", "sarif", "github"]),
@@ -29,11 +30,9 @@ if TYPE_CHECKING:
 @click.option(
     "--fail-on", type=click.Choice(FAIL_ON), help="Least severity that makes the exit code 1. [default: error]"
 )
-@click.option("--select", multiple=True, metavar="RULE", help="Run only these rules (id, prefix or name); repeatable.")
-@click.option("--ignore", multiple=True, metavar="RULE", help="Leave these rules out; repeatable.")
-@click.option("--exclude", multiple=True, metavar="GLOB", help="Leave these paths out; repeatable.")
-@click.option("--rules", multiple=True, metavar="DIR", help="Folder with rule files of your own; repeatable.")
-@click.option("--preview", is_flag=True, default=None, help="Also run rules that are in preview.")
+@click.option("--baseline", metavar="FILE", help="Do not report the findings that this file lists.")
+@click.option("--write-baseline", metavar="FILE", help="Write the findings to this file and end.")
+@click.option("--add-ignore", metavar="REASON", help="Write a comment that silences each finding, and end.")
 @click.option("--fix", "fixing", is_flag=True, help="Apply the safe fixes and report what is left.")
 @click.option("--unsafe-fixes", is_flag=True, help="Count fixes in that change what the job computes.")
 @click.option("--fix-only", is_flag=True, help="Apply fixes and report nothing; implies --fix.")
@@ -44,6 +43,8 @@ def command(
     config: str | None,
     isolated: bool,
     output_format: str | None,
+    write_baseline: str | None,
+    add_ignore: str | None,
     fixing: bool,
     unsafe_fixes: bool,
     fix_only: bool,
@@ -56,37 +57,59 @@ def command(
     2: something could not be read, understood or written; the other files are still checked.
     """
     from ..rules.rule import RuleError
+    from ..settings import SettingsError
 
-    settings = settings_of(config, isolated=isolated, options=options)
+    layers = layers_of(config, isolated=isolated, options={**options, **({"baseline": None} if write_baseline else {})})
     output_format = output_format or ("github" if os.environ.get("GITHUB_ACTIONS") == "true" else "text")
     fixes = None
     try:
         if fixing or fix_only or diffing:
             from ..fixing import fix
 
-            fixes = fix(paths, settings, unsafe=unsafe_fixes)
-        report = fixes.report if fixes is not None else check(paths, settings)
-    except RuleError as error:
+            fixes = fix(paths, layers, unsafe=unsafe_fixes)
+        report = fixes.report if fixes is not None else check(paths, layers)
+    except (RuleError, SettingsError) as error:
         raise Refused(str(error)) from None
     if not report.files:
         raise Refused(f"no config or launcher (.yaml, .yml, .json, .toml, .sh, .slurm) in {', '.join(paths)}")
-    failed = _print_errors(report)
-    if fixes is None:
-        _print_report(report, output_format, settings)
-        _offer(report, output_format)
-        sys.exit(_exit_code(report, settings))
-    if diffing:
-        from ..report.fixes import diff
+    settings = layers.of(os.curdir)
+    if write_baseline:
+        _write_baseline(report, write_baseline)
+    if add_ignore is not None:
+        _add_ignores(report, add_ignore)
+    if fixes is not None:
+        mode = "diff" if diffing else "fix-only" if fix_only else "fix"
+        sys.exit(_fix(fixes, mode, output_format, settings, unsafe=unsafe_fixes))
+    _print_report(report, output_format, settings)
+    if output_format == "text":
+        _offer(report)
+    sys.exit(_exit_code(report, settings))
 
-        click.echo(diff(fixes.changes), nl=False)
+
+def _fix(fixes: Fixes, mode: str, output_format: str, settings: Settings, *, unsafe: bool) -> int:
+    """Write or show the fixes, then what is left; the exit code."""
+    from ..report.fixes import diff, totals
+
+    failed = False
+    if mode == "fix":
+        failed = _write(fixes)
+        _print_report(fixes.report, output_format, settings)
     else:
-        failed = _write(fixes) or failed
-        if not fix_only:
-            _print_report(report, output_format, settings)
-    _print_fixes(fixes, unsafe=unsafe_fixes, written=not diffing, aside=diffing or output_format != "text")
+        failed = _complaints(fixes.report)
+        if mode == "diff":
+            click.echo(diff(fixes.changes), nl=False)
+        else:
+            failed = _write(fixes) or failed
+    _tell_held(fixes)
+    click.echo(
+        totals(fixes, unsafe=unsafe, written=mode != "diff"),
+        err=mode == "diff" or (mode == "fix" and output_format != "text"),
+    )
     if failed:
-        sys.exit(COULD_NOT)
-    sys.exit(int(bool(fixes.changes)) if diffing else 0 if fix_only else _exit_code(report, settings))
+        return COULD_NOT
+    if mode == "fix":
+        return _exit_code(fixes.report, settings)
+    return int(mode == "diff" and bool(fixes.changes))
 
 
 def _write(fixes: Fixes) -> bool:
@@ -99,38 +122,64 @@ def _write(fixes: Fixes) -> bool:
     return bool(failed)
 
 
-def _print_fixes(fixes: Fixes, *, unsafe: bool, written: bool, aside: bool) -> None:
-    """What was held back and why, and the totals: on standard error where standard output is for something else."""
-    from ..report.fixes import totals
+def _tell_held(fixes: Fixes) -> None:
+    """Say on standard error which fixes were held back, and why."""
     from ..report.printable import printable
 
     for finding, reason in fixes.held:
         span = finding.location.span
         place = f"{finding.location.path}:{span.line}:{span.column}"
         click.echo(printable(f"{place}: {finding.rule} is not fixed: {reason}"), err=True)
-    click.echo(totals(fixes, unsafe=unsafe, written=written), err=aside)
 
 
-def _offer(report: Report, output_format: str) -> None:
-    """Say what --fix could do, where people read it."""
-    if output_format == "text" and report.findings:
-        from ..report.fixes import offer
+def _offer(report: Report) -> None:
+    """Say what --fix could do."""
+    from ..report.fixes import offer
 
-        text = offer(report.findings)
-        if text:
-            click.echo(text)
+    text = offer(report.findings)
+    if text:
+        click.echo(text)
 
 
-def _print_errors(report: Report) -> bool:
-    """One line for each file that could not be checked; whether there was one."""
+def _write_baseline(report: Report, path: str) -> NoReturn:
+    from ..baseline import text
+
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text(report, path))
+    except OSError as error:
+        raise Refused(f"{path}: cannot write the baseline: {error.strerror}") from None
+    number = _counted(len(report.findings), "finding")
+    click.echo(f"{number} written to {path}; use --baseline {path}, or baseline in the settings")
+    sys.exit(COULD_NOT if _complaints(report) else 0)
+
+
+def _add_ignores(report: Report, reason: str) -> NoReturn:
+    from ..ignoring import add_ignores
+
+    added = add_ignores(report, reason)
+    for path, why in added.refused:
+        complain(f"{path}: {why}")
+    click.echo(f"{_counted(added.comments, 'comment')} written to {_counted(added.files, 'file')}")
+    sys.exit(COULD_NOT if _complaints(report) or added.refused else 0)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _complaints(report: Report) -> bool:
+    """Say on standard error which files could not be checked; whether there were any."""
+    failed = False
     for file in report.files:
         if file.status == "error":
             place = f":{file.line}:{file.column}" if file.line else ""
-            complain(f"{file.path}{place}: {file.reason}")
-    return bool(report.count("error"))
+            failed = complain(f"{file.path}{place}: {file.reason}")
+    return failed
 
 
 def _print_report(report: Report, output_format: str, settings: Settings) -> None:
+    _complaints(report)
     if output_format == "json":
         from ..report import json_report
 

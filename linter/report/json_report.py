@@ -38,6 +38,8 @@ def as_object(report: Report) -> dict[str, Any]:
             "skipped": report.count("skipped"),
             "errors": report.count("error"),
             "suppressed": report.suppressed,
+            "baselined": report.baselined,
+            "gone": report.gone,
             "findings": report.severity_counts(),
         },
     }

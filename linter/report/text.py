@@ -92,7 +92,7 @@ def _suggestion(suggestion: Suggestion, width: int, style: Style) -> str:
 
 
 def summary(report: Report, *, colour: bool = False) -> str:
-    """One line of totals."""
+    """One line of totals, and one about entries of the baseline that are no longer needed."""
     style = Style(colour)
     counts = report.severity_counts()
     found = ", ".join(
@@ -105,4 +105,9 @@ def summary(report: Report, *, colour: bool = False) -> str:
     skipped, failed = report.count("skipped"), report.count("error")
     extra = (f", {skipped} skipped" if skipped else "") + (f", {failed} failed" if failed else "")
     extra += f", {report.suppressed} suppressed" if report.suppressed else ""
-    return f"{found or style.good('No findings')} in {files}{extra}"
+    extra += f", {report.baselined} in the baseline" if report.baselined else ""
+    lines = [f"{found or style.good('No findings')} in {files}{extra}"]
+    if report.gone:
+        gone = printable("; ".join(report.gone))
+        lines.append(f"in the baseline and no longer found (--write-baseline leaves them out): {gone}")
+    return "\n".join(lines)
