@@ -10,7 +10,7 @@ from .settings import Settings, project_root
 from .walk import find_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from .finding import Status
     from .reading import Jobs
@@ -33,43 +33,63 @@ def check(paths: Iterable[str], settings: Settings | Layers | None = None) -> Re
     Raises rules.RuleError for a rule file that cannot be used, SettingsError for settings that cannot be followed.
     """
     layers = settings or Settings()
-    selections = _Selections()
-    report = Report()
-    outcomes = [
-        _check_file(found, layers.of(found.path), selections.of(layers.of(found.path)))
-        for found in find_files(paths, layers)
-    ]
-    started = frozenset().union(*(outcome.started for outcome in outcomes))
-    idle = _idle_suppressions(outcomes, layers, selections)
-    told: set[tuple[object, ...]] = set()
-    for outcome in outcomes:
-        report.files.append(outcome.file)
-        report.texts.update(outcome.texts)
-        report.suppressed += outcome.suppressed
-        findings = [] if os.path.realpath(outcome.file.path) in started else outcome.findings
-        _tell(report, _in_order(outcome.file.path, [*findings, *idle.get(outcome.file.path, ())]), told)
-    baseline = layers.of(os.curdir).baseline
-    if baseline:
-        from .baseline import subtract
-
-        subtract(report, baseline)
-    return report
+    run = Run(layers)
+    return run.report([run.outcome(found) for found in find_files(paths, layers)])
 
 
-class _Selections:
-    """The rules that settings choose, loaded once for each choice."""
+class Run:
+    """One run over files: the settings that count for each, and the rules that they choose, loaded once a choice."""
 
-    def __init__(self) -> None:
-        self.known: dict[tuple[object, ...], Selection] = {}
+    def __init__(self, layers: Settings | Layers) -> None:
+        self.layers = layers
+        self.selections: dict[tuple[object, ...], Selection] = {}
 
-    def of(self, settings: Settings) -> Selection:
-        """The rules of these settings."""
+    def outcome(self, found: Found) -> Outcome:
+        """What comes of one file."""
+        settings = self.layers.of(found.path)
+        return _check_file(found, settings, self.rules(settings))
+
+    def report(self, outcomes: Sequence[Outcome]) -> Report:
+        """The outcomes of files as one report; a finding that two files lead to counts once."""
+        report = Report()
+        started = frozenset().union(*(outcome.started for outcome in outcomes))
+        idle = self._idle_suppressions(outcomes)
+        told: set[tuple[object, ...]] = set()
+        for outcome in outcomes:
+            report.files.append(outcome.file)
+            report.texts.update(outcome.texts)
+            report.suppressed += outcome.suppressed
+            findings = [] if os.path.realpath(outcome.file.path) in started else outcome.findings
+            _tell(report, _in_order(outcome.file.path, [*findings, *idle.get(outcome.file.path, ())]), told)
+        baseline = self.layers.of(os.curdir).baseline
+        if baseline:
+            from .baseline import subtract
+
+            subtract(report, baseline)
+        return report
+
+    def rules(self, settings: Settings) -> Selection:
+        """The rules that settings choose."""
         from .rules.load import load_rules
 
         chosen = (settings.select, settings.extend_select, settings.ignore, settings.rules, settings.preview)
-        if chosen not in self.known:
-            self.known[chosen] = load_rules(settings)
-        return self.known[chosen]
+        if chosen not in self.selections:
+            self.selections[chosen] = load_rules(settings)
+        return self.selections[chosen]
+
+    def _idle_suppressions(self, outcomes: Sequence[Outcome]) -> dict[str, list[Finding]]:
+        """By file, findings about suppressions in and of it that silenced nothing in any of the jobs."""
+        from .rules.suppress import judged
+
+        used = frozenset().union(*(outcome.used for outcome in outcomes))
+        seen = [item for outcome in outcomes for item in outcome.seen]
+        findings: dict[str, list[Finding]] = {}
+        for path in dict.fromkeys(outcome.file.path for outcome in outcomes):
+            settings = self.layers.of(path)
+            here = [item for item in seen if item.document.path == path]
+            if here and (settings.suppressions or any(item.directives.ignores for item in here)):
+                findings[path] = judged(here, used, self.rules(settings), settings)
+        return findings
 
 
 def _in_order(path: str, findings: list[Finding]) -> list[Finding]:
@@ -86,7 +106,7 @@ def _tell(report: Report, findings: Iterable[Finding], told: set[tuple[object, .
             report.findings.append(item)
 
 
-class _Outcome(NamedTuple):
+class Outcome(NamedTuple):
     """What came of one file; `started` are the other files whose jobs it starts.
 
     `seen` are the files whose comments were read, `used` the suppressions that silenced something.
@@ -101,7 +121,7 @@ class _Outcome(NamedTuple):
     used: frozenset[Use] = frozenset()
 
 
-def _check_file(found: Found, settings: Settings, rules: Selection) -> _Outcome:
+def _check_file(found: Found, settings: Settings, rules: Selection) -> Outcome:
     from .formats.format import NoJobError
     from .reading import UnrecognisedError, open_jobs, recognise_file
     from .source.document import SourceError
@@ -116,19 +136,19 @@ def _check_file(found: Found, settings: Settings, rules: Selection) -> _Outcome:
     except UnrecognisedError:
         refused = found.named and not settings.skip_unknown
         status, reason = ("error", "not a config of a known format") if refused else ("skipped", "unknown format")
-        return _Outcome(FileResult(path, None, status, reason), [], {})  # type: ignore[arg-type]
+        return Outcome(FileResult(path, None, status, reason), [], {})  # type: ignore[arg-type]
     except NoJobError as error:
-        return _Outcome(FileResult(path, kind, "skipped", error.reason), [], {})
+        return Outcome(FileResult(path, kind, "skipped", error.reason), [], {})
     except SourceError as error:
         if not found.named and kind is None and _is_template(path):
-            return _Outcome(FileResult(path, None, "skipped", "template"), [], {})
+            return Outcome(FileResult(path, None, "skipped", "template"), [], {})
         reason = error.reason if error.path == path else str(error)
-        return _Outcome(FileResult(path, kind, "error", reason, error.line, error.column), [], {})
+        return Outcome(FileResult(path, kind, "error", reason, error.line, error.column), [], {})
     except Exception as error:  # a defect of ours on one file must not hide what the others hold
-        return _Outcome(FileResult(path, kind, "error", internal_error(error)), [], {})
+        return Outcome(FileResult(path, kind, "error", internal_error(error)), [], {})
 
 
-def _findings(path: str, jobs: Jobs, rules: Selection, settings: Settings) -> _Outcome:
+def _findings(path: str, jobs: Jobs, rules: Selection, settings: Settings) -> Outcome:
     """What the rules find in the jobs of one file; the same finding of two jobs counts once."""
     from .rules.engine import run
     from .rules.suppress import Silence
@@ -156,27 +176,10 @@ def _findings(path: str, jobs: Jobs, rules: Selection, settings: Settings) -> _O
         texts[reading.config.path] = reading.config.text
         texts |= {other.path: other.text for other in reading.references.values()}
     status: Status = "checked" if jobs.opened else "skipped"
-    return _Outcome(
+    return Outcome(
         FileResult(path, jobs.kind, status, "" if jobs.opened else jobs.reason), [*kept.values()], texts, suppressed,
         frozenset(started), tuple(seen), frozenset(used),
     )  # fmt: skip
-
-
-def _idle_suppressions(
-    outcomes: list[_Outcome], layers: Settings | Layers, selections: _Selections
-) -> dict[str, list[Finding]]:
-    """Findings about suppressions in and of the checked files that silenced nothing in any of their jobs, by file."""
-    from .rules.suppress import judged
-
-    used = frozenset().union(*(outcome.used for outcome in outcomes))
-    seen = [item for outcome in outcomes for item in outcome.seen]
-    findings: dict[str, list[Finding]] = {}
-    for path in dict.fromkeys(outcome.file.path for outcome in outcomes):
-        settings = layers.of(path)
-        here = [item for item in seen if item.document.path == path]
-        if here and (settings.suppressions or any(item.directives.ignores for item in here)):
-            findings[path] = judged(here, used, selections.of(settings), settings)
-    return findings
 
 
 def internal_error(error: Exception) -> str:

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from .. import __version__, check
+from .. import check
 from ..report.registry import FORMATS
 from ..settings import FAIL_ON, Settings
-from .console import COULD_NOT, Refused, colour, complain
+from .console import COULD_NOT, Refused, complain
 from .options import hardware_options, layers_of, selection_options
+from .outputs import Outputs, complaints
 
 if TYPE_CHECKING:
     from ..finding import Report
+    from ..fixing import Fixes
 
 
 @click.command("check")
@@ -43,6 +45,10 @@ if TYPE_CHECKING:
 @click.option("--baseline", metavar="FILE", help="Do not report the findings that this file lists.")
 @click.option("--write-baseline", metavar="FILE", help="Write the findings to this file and end.")
 @click.option("--add-ignore", metavar="REASON", help="Write a comment that silences each finding, and end.")
+@click.option("--fix", "fixing", is_flag=True, help="Apply the safe fixes and report what is left.")
+@click.option("--unsafe-fixes", is_flag=True, help="Count fixes in that change what the job computes.")
+@click.option("--fix-only", is_flag=True, help="Apply fixes and report nothing; implies --fix.")
+@click.option("--diff", "diffing", is_flag=True, help="Print the fixes as a patch, write nothing; implies --fix-only.")
 @click.option("--skip-unknown", is_flag=True, help="Skip named files of no known format instead of failing.")
 def command(
     paths: tuple[str, ...],
@@ -52,20 +58,29 @@ def command(
     files: tuple[str, ...],
     write_baseline: str | None,
     add_ignore: str | None,
+    fixing: bool,
+    unsafe_fixes: bool,
+    fix_only: bool,
+    diffing: bool,
     **options: Any,
 ) -> None:
     """Check config files, and the folders below which they lie.
 
-    Exit code 0: nothing at or above --fail-on. 1: findings. 2: something could not be read or understood; the
-    other files are still checked.
+    Exit code 0: nothing at or above --fail-on is left. 1: findings; with --diff, that there is something to fix.
+    2: something could not be read, understood or written; the other files are still checked.
     """
     from ..rules.rule import RuleError
     from ..settings import SettingsError
 
-    formats = _formats(formats, files)
+    outputs = Outputs.chosen(formats, files)
     layers = layers_of(config, isolated=isolated, options={**options, **({"baseline": None} if write_baseline else {})})
+    fixes = None
     try:
-        report = check(paths, layers)
+        if fixing or fix_only or diffing:
+            from ..fixing import fix
+
+            fixes = fix(paths, layers, unsafe=unsafe_fixes)
+        report = fixes.report if fixes is not None else check(paths, layers)
     except (RuleError, SettingsError) as error:
         raise Refused(str(error)) from None
     if not report.files:
@@ -75,8 +90,68 @@ def command(
         _write_baseline(report, write_baseline)
     if add_ignore is not None:
         _add_ignores(report, add_ignore)
-    _print_report(report, formats, files, settings)
+    if fixes is not None:
+        mode = "diff" if diffing else "fix-only" if fix_only else "fix"
+        sys.exit(_fix(fixes, mode, outputs, settings, unsafe=unsafe_fixes))
+    outputs.write(report, settings)
+    if outputs.for_people:
+        _offer(report)
     sys.exit(_exit_code(report, settings))
+
+
+def _fix(fixes: Fixes, mode: str, outputs: Outputs, settings: Settings, *, unsafe: bool) -> int:
+    """Write or show the fixes, then what is left; the exit code."""
+    from ..report.fixes import diff, totals
+
+    failed = False
+    if mode == "fix":
+        failed = _write(fixes)
+        outputs.write(fixes.report, settings)
+    else:
+        failed = complaints(fixes.report)
+        if mode == "diff":
+            click.echo(diff(fixes.changes), nl=False)
+        else:
+            failed = _write(fixes) or failed
+    _tell_held(fixes)
+    click.echo(
+        totals(fixes, unsafe=unsafe, written=mode != "diff"),
+        err=mode == "diff" or (mode == "fix" and not outputs.for_people),
+    )
+    if failed:
+        return COULD_NOT
+    if mode == "fix":
+        return _exit_code(fixes.report, settings)
+    return int(mode == "diff" and bool(fixes.changes))
+
+
+def _write(fixes: Fixes) -> bool:
+    """Write what the fixes changed; whether something could not be written."""
+    from ..fixing import write
+
+    failed = write(fixes)
+    for path, reason in failed:
+        complain(f"{path}: not written: {reason}")
+    return bool(failed)
+
+
+def _tell_held(fixes: Fixes) -> None:
+    """Say on standard error which fixes were held back, and why."""
+    from ..report.printable import printable
+
+    for finding, reason in fixes.held:
+        span = finding.location.span
+        place = f"{finding.location.path}:{span.line}:{span.column}"
+        click.echo(printable(f"{place}: {finding.rule} is not fixed: {reason}"), err=True)
+
+
+def _offer(report: Report) -> None:
+    """Say what --fix could do."""
+    from ..report.fixes import offer
+
+    text = offer(report.findings)
+    if text:
+        click.echo(text)
 
 
 def _write_baseline(report: Report, path: str) -> NoReturn:
@@ -89,7 +164,7 @@ def _write_baseline(report: Report, path: str) -> NoReturn:
         raise Refused(f"{path}: cannot write the baseline: {error.strerror}") from None
     number = _counted(len(report.findings), "finding")
     click.echo(f"{number} written to {path}; use --baseline {path}, or baseline in the settings")
-    sys.exit(COULD_NOT if _complaints(report) else 0)
+    sys.exit(COULD_NOT if complaints(report) else 0)
 
 
 def _add_ignores(report: Report, reason: str) -> NoReturn:
@@ -99,62 +174,11 @@ def _add_ignores(report: Report, reason: str) -> NoReturn:
     for path, why in added.refused:
         complain(f"{path}: {why}")
     click.echo(f"{_counted(added.comments, 'comment')} written to {_counted(added.files, 'file')}")
-    sys.exit(COULD_NOT if _complaints(report) or added.refused else 0)
+    sys.exit(COULD_NOT if complaints(report) or added.refused else 0)
 
 
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _complaints(report: Report) -> bool:
-    """Say on standard error which files could not be checked; whether there were any."""
-    failed = False
-    for file in report.files:
-        if file.status == "error":
-            place = f":{file.line}:{file.column}" if file.line else ""
-            failed = complain(f"{file.path}{place}: {file.reason}")
-    return failed
-
-
-def _print_report(report: Report, formats: tuple[str, ...], files: tuple[str, ...], settings: Settings) -> None:
-    """Each format in turn; the last ones go to the files, what is left to standard output."""
-    from ..report.registry import render
-    from ..report.summary import summary
-    from ..rules.load import rule_texts
-
-    _complaints(report)
-    targets = [None] * (len(formats) - len(files)) + [*files]
-    for name, file in zip(formats, targets, strict=True):
-        text = render(
-            name,
-            report,
-            colour=colour() and file is None,
-            version=__version__,
-            rules=lambda: rule_texts(settings),
-        )
-        if file is None:
-            click.echo(text, nl=bool(text))
-            if name in ("github", "azure"):
-                click.echo(summary(report))
-            continue
-        try:
-            with open(file, "w", encoding="utf-8") as out:
-                out.write(text + "\n" if text else "")
-        except OSError as error:
-            raise Refused(f"{file}: cannot be written: {error.strerror}") from None
-
-
-def _formats(formats: tuple[str, ...], files: tuple[str, ...]) -> tuple[str, ...]:
-    """The formats to print. Refuses more files than formats, and two formats for standard output."""
-    if not formats:
-        here = os.environ
-        chosen = "github" if here.get("GITHUB_ACTIONS") == "true" else "azure" if here.get("TF_BUILD") else "full"
-        formats = (chosen,) * max(1, len(files))
-    if len(files) > len(formats):
-        raise Refused("each --output-file needs an --output-format of its own")
-    if len(formats) - len(files) > 1:
-        raise Refused("only one --output-format can go to standard output; the others need an --output-file")
-    return formats
 
 
 def _exit_code(report: Report, settings: Settings) -> int:
