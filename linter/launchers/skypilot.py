@@ -102,6 +102,10 @@ def _read_resources(root: Node, document: Document, resources: Resources) -> Non
         if memory is not None and resources.host_memory is None:
             number = size(str(memory.value.value).rstrip("+"), unit="G")
             resources.state("host_memory", number, document.path, "resources.memory", memory.value.span)
+        disk = part.entry("disk_size")
+        number = size(str(disk.value.value), unit="G") if disk is not None else None
+        if disk is not None and number:
+            resources.tell("disk", number, document.path, "resources.disk_size", disk.value.span)
         machine = part.entry("instance_type")
         if machine is not None and resources.gpu is None and isinstance(machine.value.value, str):
             _instance(machine.value, document, resources)

@@ -54,8 +54,10 @@ def run_example(example: dict[str, Any], selection: Selection, where: str) -> Ou
     name = example.get("file", "config.yaml")
     document = parse(text, name, _syntax(name))
     form = recognise(document)
+    expected = tuple(example["expect"])
     if form is None:
-        raise RuleError(where, f"an example is of no known format: {text[:60]!r}")
+        findings = _launched(example, document, selection, where)
+        return Outcome(expected, tuple(_said(finding, expected, document) for finding in findings), findings, text)
     gpu = find(example["gpu"]) if example.get("gpu") else None
     files = example.get("files", {})
 
@@ -65,8 +67,24 @@ def run_example(example: dict[str, Any], selection: Selection, where: str) -> Ou
 
     project = Project(".", gpu, example.get("gpus"), example.get("nodes"), open_reference)
     findings = tuple(run(form.read(document, project), project, gpu, selection))
-    expected = tuple(example["expect"])
     return Outcome(expected, tuple(_said(finding, expected, document) for finding in findings), findings, text)
+
+
+def _launched(example: dict[str, Any], document: Document, selection: Selection, where: str) -> tuple[Finding, ...]:
+    """The findings of a launcher file that starts everything it needs with flags."""
+    from ..launchers.registry import recognise
+    from ..reading import Recognised, open_jobs
+    from ..settings import Settings
+
+    launcher = recognise(document)
+    if launcher is None:
+        raise RuleError(where, f"an example is of no known format: {document.text[:60]!r}")
+    settings = Settings(root=".").with_options(**{name: example.get(name) for name in ("gpu", "gpus", "nodes")})
+    found: dict[tuple[object, ...], Finding] = {}
+    for opened in open_jobs(Recognised(document, None, launcher), settings).opened:
+        for item in run(opened.reading, opened.project, opened.gpu, selection):
+            found.setdefault((item.rule, item.location, item.message), item)
+    return tuple(found.values())
 
 
 def config_text(example: dict[str, Any]) -> str:
@@ -76,16 +94,20 @@ def config_text(example: dict[str, Any]) -> str:
 
 
 def _said(finding: Finding, expected: tuple[str, ...], document: Document) -> str:
-    """`ID at key` where the example expects the finding at a key and it is on that key's line, else the id."""
+    """`ID at key` where the example expects the finding at a key, or on a line with that word, else the id."""
     for text in expected:
         rule, _, key = text.partition(" at ")
         if rule == finding.rule and key:
             entry = document.root.find(key)
-            lines = {entry.key.span.line, entry.value.span.line} if entry is not None else set()
-            if finding.location.span.line in lines:
+            line = finding.location.span.line
+            if entry is not None:
+                lines = {entry.key.span.line, entry.value.span.line}
+            else:  # a flag in a script or a manifest
+                lines = {line} if key in document.text.splitlines()[line - 1] else set()
+            if line in lines:
                 return text
     return finding.rule
 
 
 def _syntax(name: str) -> str:
-    return {".json": "json", ".toml": "toml"}.get(os.path.splitext(name)[1], "yaml")
+    return {".json": "json", ".toml": "toml", ".sh": "shell"}.get(os.path.splitext(name)[1], "yaml")
