@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ..formats.coercion import as_integer
+from ..origin import Origin
 from ..source.places import places_of
 from .accelerate_file import state_processes
 from .environment import allocator, torchrun
@@ -110,6 +111,8 @@ def jobs_of_commands(
                     program=named(program),
                 )
             )
+    for launch in launches:
+        launch.resources.told["commands"] = (len(launches), Origin("derived", "jobs of one script"))
     return Started(launches, problems, "" if launches else why(unknown))
 
 

@@ -111,6 +111,9 @@ def _read_resources(root: Node, document: Document, resources: Resources) -> Non
             _instance(machine.value, document, resources)
 
 
+_NO_GPUS = ("tpu", "inferentia", "trainium", "gaudi")
+
+
 def _accelerators(section: Node, document: Document, resources: Resources) -> None:
     """`A100-80GB:8`, `{A100-80GB: 8}`, or a list or mapping of choices, of which the first counts."""
     entry = section.entry("accelerators") or section.entry("gpus")
@@ -127,10 +130,12 @@ def _accelerators(section: Node, document: Document, resources: Resources) -> No
     else:
         text, span = str(node.value), node.span
     match = _ACCELERATOR.fullmatch(text.strip())
-    if match is None or is_blank(text) or text.startswith("tpu"):
+    if match is None or is_blank(text) or text.lower().startswith(_NO_GPUS):
         return
     choices = (node.is_mapping or node.is_sequence) and len(node.value) > 1
     note = "the first of several choices" if choices else ""
+    if choices:
+        resources.tell("choices", len(node.value), document.path, "resources.accelerators", span)
     resources.state("gpu", match[1], document.path, "resources.accelerators", span, note)
     number = int(float(match[2] or 1))
     resources.state("gpus_per_node", max(1, number), document.path, "resources.accelerators", span, note)

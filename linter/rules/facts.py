@@ -79,8 +79,10 @@ class Facts:
             return value
 
     def has(self, path: str) -> bool:
-        """Whether the key of a `config.` or `deepspeed.` path is written, null included."""
+        """Whether the key of a `config.` or `deepspeed.` path is written, null included, or the launcher says it."""
         self.reads.add(path)
+        if path.startswith(LAUNCH):
+            return path[len(LAUNCH) :] in (self.reading.launch or {})
         return self.entry(path) is not None
 
     def peak_if(self, changes: dict[str, Any]) -> Any:

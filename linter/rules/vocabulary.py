@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from ..job import field_paths
-from . import job_facts, memory_facts  # noqa: F401  (they register their facts)
+from . import job_facts, launcher_facts, memory_facts, parallel_facts, serving_facts  # noqa: F401  (they register facts)
 from .facts import CONFIG, DEEPSPEED, FACTS, ITEM, LAUNCH, ORIGIN
 from .quantity import CONSTANTS
 
@@ -51,4 +51,8 @@ _JOB_UNITS = {
     "inference.max_model_len": "tokens",
     "inference.max_num_batched_tokens": "tokens",
     "inference.kv_cache_memory_bytes": "bytes",
+    "hardware.host_memory": "bytes",
+    "hardware.shared_memory": "bytes",
+    "launch.disk": "bytes",
+    "launch.container.ephemeral_storage": "bytes",
 }
