@@ -31,6 +31,7 @@ class Program(NamedTuple):
     variables whether environment variables set options, too (`x-variable` in the schema); flags win
     more     whether the program has options of its own beside those of the format; they are left out
     exact    whether its parser (clap, click) takes options in full only; argparse takes unique beginnings
+    under    whether the file wins over the flags
     """
 
     format: str
@@ -41,6 +42,7 @@ class Program(NamedTuple):
     variables: bool = False
     more: bool = False
     exact: bool = False
+    under: bool = False
 
 
 class Begun(NamedTuple):
@@ -78,7 +80,7 @@ def begin(
         if row.file:
             return None
         return Begun(row.format, flags.document)
-    return _with_file(row.format, reference, flags.document, file, project)
+    return _with_file(row.format, reference, flags.document, file, project, under=row.under)
 
 
 def _own_options(format_: str, flags: Document) -> Document:
@@ -183,7 +185,13 @@ def _reference(row: Program, flags: Document, rest: list[Word]) -> tuple[str, ob
 
 
 def _with_file(
-    format_: str, reference: tuple[str, object], flags: Document, file: Document, project: Project
+    format_: str,
+    reference: tuple[str, object],
+    flags: Document,
+    file: Document,
+    project: Project,
+    *,
+    under: bool = False,
 ) -> Begun | None:
     from ..source.node import Span
     from ..source.places import places_of
@@ -204,7 +212,21 @@ def _with_file(
         values = {"reference": path, "path": path, "reason": reason, "assumption": "nothing"}
         problem = Problem("unresolved-reference", "config", span, values, file.path)
         return Begun(format_, flags, None, (problem,))
-    return Begun(format_, overlaid(document, flags), document)
+    return Begun(format_, overlaid(document, _unsaid(format_, flags, document) if under else flags), document)
+
+
+def _unsaid(format_: str, flags: Document, file: Document) -> Document:
+    """The flags whose option the file does not set, under whatever name."""
+    from ..source.node import Node
+
+    known = _properties(format_)
+
+    def option(name: str) -> object:
+        return known.get(name, {}).get("x-option", name)
+
+    told = {option(str(key)) for key in list(file.root.keys())}
+    entries = [item for item in flags.root.entries() if option(str(item.key.value)) not in told]
+    return flags._replace(roots=[Node("mapping", entries, flags.root.span, flags.root.raw)])
 
 
 def _shipped(path: str, format_: str) -> bool:
