@@ -1,7 +1,7 @@
 """Edits that change a key of a file and leave every other byte as it is.
 
 Every edit is applied, re-read and compared with the intended tree before it is returned. What cannot keep that
-promise (TOML, values behind aliases and merges, texts in a form not foreseen) raises EditError.
+promise (values behind aliases and merges, texts in a form not foreseen) raises EditError.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def change(
     rename: Mapping[str, str] | None = None,
     after: str | None = None,
 ) -> list[Edit]:
-    """The edits that set, remove and rename dotted keys of the first tree of a YAML or JSON file, all at once.
+    """The edits that set, remove and rename dotted keys of the first tree of a file, all at once.
 
     Keys are found as `Node.find` finds them. A key that is not there is inserted with the parents it lacks:
     behind the sibling whose own name is `after`, or else behind the last sibling that holds a value. Values are
@@ -72,6 +72,14 @@ def change(
         if rename:
             raise EditError("flags are not renamed")
         return _change_flags(document, values or {}, tuple(remove))
+    if document.syntax == "toml":
+        from .toml_edit import plan as toml_plan
+
+        checked = {key: _checked(value) for key, value in (values or {}).items()}
+        made = toml_plan(document, checked, remove, rename or {})
+        edits = _joined(made.pieces(), document.path)
+        _verify(document, edits, made.intended)
+        return edits
     plan = Plan(document, after)
     for key in remove:
         plan.remove(key)
