@@ -28,6 +28,9 @@ _ENGINE = {
     "inference.max_model_len": "vllm_maxlen",
     "inference.gpu_memory_utilization": "vllm_gpu_util",
     "inference.enforce_eager": "vllm_enforce_eager",
+    "inference.kv_cache_dtype": "vllm_config.kv_cache_dtype",
+    "inference.max_num_seqs": "vllm_config.max_num_seqs",
+    "inference.max_num_batched_tokens": "vllm_config.max_num_batched_tokens",
 }
 """The same for `infer_backend: vllm`."""
 

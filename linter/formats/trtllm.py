@@ -41,6 +41,13 @@ _WORDS = Words(
         "inference.gpu_memory_utilization": "free_gpu_memory_fraction",
     }
 )
+_CACHE = {
+    "inference.gpu_memory_utilization": "kv_cache_config.free_gpu_memory_fraction",
+    "inference.kv_cache_dtype": "kv_cache_config.dtype",
+}
+"""What a file of the LLM API says in a section."""
+
+_FILE_WORDS = _WORDS._replace(options={**_WORDS.options, **_CACHE})
 
 
 def recognise(document: Document) -> bool:
@@ -128,12 +135,16 @@ _FRACTIONS = ("free_gpu_memory_fraction", "kv_cache_free_gpu_memory_fraction", "
 
 def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
     """The change in this format's words."""
-    return _WORDS.describe(reading, changes, ENGINE)
+    return _words(reading).describe(reading, changes, ENGINE)
 
 
 def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
     """The edits that make the change."""
-    return _WORDS.edits(reading, changes, ENGINE)
+    return _words(reading).edits(reading, changes, ENGINE)
+
+
+def _words(reading: Reading) -> Words:
+    return _WORDS if reading.config.syntax == "flags" else _FILE_WORDS
 
 
 FORMAT = Format(
