@@ -107,6 +107,8 @@ def _set_engine(run: Run, engine: str) -> None:
     else:
         builder.default("inference.max_lora_rank", 32)
     builder.default("inference.kv_cache_dtype", "auto")
+    for name in ("max_num_seqs", "max_num_batched_tokens"):
+        builder.default(f"inference.{name}", None, f"{engine}'s own default")
     options = arguments.mapping("vllm_config") if engine == "vllm" else arguments.mapping("sglang_config")
     for path, given in (
         ("inference.kv_cache_dtype", options.text("kv_cache_dtype")),
@@ -115,8 +117,6 @@ def _set_engine(run: Run, engine: str) -> None:
     ):
         if given:
             run.put(path, given)
-    for name in ("max_num_seqs", "max_num_batched_tokens"):
-        builder.default(f"inference.{name}", None, f"{engine}'s own default")
 
 
 def _set_generation(run: Run) -> None:
