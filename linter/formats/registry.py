@@ -24,6 +24,9 @@ _TOP_KEYS: dict[str, frozenset[str]] = {
     "llm_foundry": frozenset({"max_seq_len", "parameters", "command"}),
     "nanotron": frozenset({"tokens"}),
     "gpt_neox": frozenset({"num_layers"}),
+    "lingua": frozenset({"distributed"}),
+    "mistral_finetune": frozenset({"model_id_or_path"}),
+    "trlx": frozenset({"method"}),
     "torchtune": frozenset({"model", "tokenizer", "checkpointer", "policy_model", "dataset"}),
     "llamafactory": frozenset(
         {"finetuning_type", "stage", "template", "infer_backend", "export_dir", "cutoff_len"}

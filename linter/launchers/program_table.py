@@ -90,6 +90,7 @@ PROGRAMS: tuple[Program, ...] = (
         Manner(nested=True),
         config=("job.config_file", "job.config-file"),
     ),
+    Program("lingua", ("-m apps.main.train", "-m apps.mamba.train"), Manner(overrides=True), config=("config",)),
     Program(
         "torchtune",
         ("tune run",),
