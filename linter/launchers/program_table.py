@@ -197,6 +197,16 @@ PROGRAMS: tuple[Program, ...] = (
         Manner(overrides=True),
     ),
     Program(
+        "verl_sft",
+        (
+            "-m verl.trainer.fsdp_sft_trainer",
+            "-m verl.trainer.sft_trainer",
+            "verl/trainer/fsdp_sft_trainer.py",
+            "verl/trainer/sft_trainer.py",
+        ),
+        Manner(overrides=True),
+    ),
+    Program(
         "ms_swift",
         ("swift", "-m swift.cli.main"),
         Manner(positionals=("command",)),
