@@ -37,7 +37,7 @@ _TOP_KEYS: dict[str, frozenset[str]] = {
     "openrlhf": frozenset(),
     "ms_swift": frozenset({"tuner_type", "train_type", "rlhf_type", "sft_type"}),
     "h2o_llmstudio": frozenset({"llm_backbone"}),
-    "prime_rl": frozenset({"env"}),
+    "prime_rl": frozenset({"env", "orchestrator", "data"}),
     "verl": frozenset({"actor_rollout_ref", "rollout", "_target_"}),
     "verl_sft": frozenset({"data"}),
     "oumi": frozenset({"training", "generation", "tasks", "engine"}),
