@@ -42,9 +42,13 @@ _WORDS = Words(
         "inference.gpu_memory_utilization": "free_gpu_memory_fraction",
     }
 )
+_CACHE = {
+    "inference.gpu_memory_utilization": "kv_cache_config.free_gpu_memory_fraction",
+    "inference.kv_cache_dtype": "kv_cache_config.dtype",
+}
+"""What a file of the LLM API says in a section."""
 
-_FILE_WORDS = Words({**_WORDS.options, "inference.gpu_memory_utilization": "kv_cache_config.free_gpu_memory_fraction"})
-"""A file has the share in a section; flags have it beside the others."""
+_FILE_WORDS = _WORDS._replace(options={**_WORDS.options, **_CACHE})
 
 
 def recognise(document: Document) -> bool:
@@ -141,7 +145,7 @@ def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
 
 
 def _words(reading: Reading) -> Words:
-    stated = reading.config.root.find("kv_cache_config.free_gpu_memory_fraction") is not None
+    stated = reading.config.root.find("kv_cache_config") is not None
     return _FILE_WORDS if stated or reading.config.syntax != "flags" else _WORDS
 
 

@@ -95,6 +95,7 @@ PROGRAMS: tuple[Program, ...] = (
         Manner(nested=True),
         config=("job.config_file", "job.config-file"),
     ),
+    Program("lingua", ("-m apps.main.train", "-m apps.mamba.train"), Manner(overrides=True), config=("config",)),
     Program(
         "torchtune",
         ("tune run",),
@@ -197,6 +198,16 @@ PROGRAMS: tuple[Program, ...] = (
             "-m verl.experimental.fully_async_policy.fully_async_main",
             "-m verl.experimental.one_step_off_policy.main_ppo",
             "verl/trainer/main_ppo.py",
+        ),
+        Manner(overrides=True),
+    ),
+    Program(
+        "verl_sft",
+        (
+            "-m verl.trainer.fsdp_sft_trainer",
+            "-m verl.trainer.sft_trainer",
+            "verl/trainer/fsdp_sft_trainer.py",
+            "verl/trainer/sft_trainer.py",
         ),
         Manner(overrides=True),
     ),

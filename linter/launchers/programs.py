@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..formats.format import Problem
 from ..formats.registry import find, recognise
 from ..source.document import SourceError
+from ..source.read import parse
 from .flags import Manner, overlaid, read_flags
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ..formats.format import Project
     from ..source.document import Document
@@ -155,7 +156,7 @@ def _with_options(row: Program) -> Manner:
         manner = manner._replace(switches=names.__contains__)
     if not manner.options and not row.file and not row.exact:
         known = frozenset(_plain(key) for key, schema in properties.items() if "x-removed" not in schema)
-        manner = manner._replace(options=known)
+        manner = manner._replace(options=known.union(map(_plain, row.config)))
     return manner
 
 
@@ -212,7 +213,19 @@ def _with_file(
         values = {"reference": path, "path": path, "reason": reason, "assumption": "nothing"}
         problem = Problem("unresolved-reference", "config", span, values, file.path)
         return Begun(format_, flags, None, (problem,))
-    return Begun(format_, overlaid(document, _unsaid(format_, flags, document) if under else flags), document)
+    laid = _unsaid(format_, flags, document) if under else flags
+    config = overlaid(document, laid)._replace(reread=_again(document, format_, flags, under=under))
+    return Begun(format_, config, document)
+
+
+def _again(file: Document, format_: str, flags: Document, *, under: bool) -> Callable[[str], Document]:
+    """Reads a config file from another text, with the same flags."""
+
+    def reread(text: str) -> Document:
+        again = parse(text, file.path, file.syntax)
+        return overlaid(again, _unsaid(format_, flags, again) if under else flags)
+
+    return reread
 
 
 def _unsaid(format_: str, flags: Document, file: Document) -> Document:
