@@ -8,8 +8,10 @@ The schemas are plain JSON Schema; four annotations carry what it has no word fo
 `x-coercion`      (top) `pydantic`: a value is wrong where pydantic's lax mode refuses it;
                   `yaml`: no validation, wrong only where the kind (scalar, list, mapping) cannot work
 `x-placeholder`   (top) a string that stands for any value (`auto` in DeepSpeed)
-`x-replacement`   (property, with `deprecated`) the key that took its place, or `x-removed`: why upstream refuses it;
-                  `x-harmless` lists the values with which it does nothing (null, unless given)
+`x-replacement`   (property, with `deprecated`) the key that takes the same value now, of the same section unless dotted
+`x-instead`       (the same) what says it now, in words, where that takes another value
+`x-removed`       (property) upstream refuses it, and why; `x-harmless` lists the values with which it does nothing
+                  (null, unless given)
 `x-plugin`        (property) the plugin without which upstream does not know the key
 """
 
@@ -141,17 +143,11 @@ class _Walk:
     def known_key(self, entry: Entry, key: str, dotted: str, child: JsonObject) -> None:
         plugin = child.get("x-plugin")
         if plugin and self.plugins is not None and plugin not in self.plugins and entry.value.value is not False:
-            values = {"suggestion": "", "treatment": "ignored", "plugin": plugin, "upstream": self.upstream}
-            self.add("unknown-key", entry, dotted, values, at_key=True)
+            problem = unknown_key(entry, dotted, "", "ignored", self.upstream, self.path)
+            self.problems.append(problem._replace(values={**problem.values, "plugin": plugin}))
             return
         if _is_old(child) and not (entry.value.is_scalar and entry.value.value in child.get("x-harmless", (None,))):
-            values = {
-                "replacement": child.get("x-replacement", ""),
-                "treatment": "refused" if "x-removed" in child else "accepted",
-                "reason": child.get("x-removed", ""),
-                "upstream": self.upstream,
-            }
-            self.add("deprecated-key", entry, dotted, values, at_key=True)
+            self.problems.append(old_key(entry, dotted, child, self.upstream, self.path))
             if "x-removed" in child:
                 return
         self.value(entry.value, child, dotted, key)
@@ -175,26 +171,22 @@ class _Walk:
         suggestion = ""
         if self.suggested < MAX_SUGGESTIONS:
             self.suggested += 1
-            suggestion = self.elsewhere(key, dotted) or nearest(key, shape.properties)
-        values = {"suggestion": suggestion, "treatment": shape.unknown, "upstream": self.upstream}
-        self.add("unknown-key", entry, dotted, values, at_key=True)
+            suggestion = self.elsewhere(key, dotted) or _beside(dotted, meant(key, shape.properties))
+        self.problems.append(unknown_key(entry, dotted, suggestion, shape.unknown, self.upstream, self.path))
 
     def elsewhere(self, key: str, dotted: str) -> str:
         """The dotted place of a key of exactly this name in another section, if there is only one."""
         if self.places is None:
             self.places = {}
-            for place in _places(self.schema, self.schema, ""):
-                self.places.setdefault(place.rpartition(".")[2], []).append(place)
+            for place, part in _places(self.schema, self.schema, ""):
+                if not _is_old(part):
+                    self.places.setdefault(place.rpartition(".")[2], []).append(place)
         others = [place for place in self.places.get(key, ()) if place != dotted]
         return others[0] if len(others) == 1 else ""
 
     @property
     def upstream(self) -> str:
         return str(self.schema.get("x-upstream", ""))
-
-    def add(self, kind: str, entry: Entry, dotted: str, values: dict[str, str], *, at_key: bool) -> None:
-        span = entry.key.span if at_key else entry.value.span
-        self.problems.append(Problem(kind, dotted, span, values, entry.key.path or self.path))
 
 
 class _Shape(NamedTuple):
@@ -234,12 +226,66 @@ def _object_shape(schema: JsonObject, part: JsonObject) -> _Shape:
     return _Shape(properties, values, unknown[0] if unknown and all(unknown) else "")
 
 
-def _places(schema: JsonObject, part: JsonObject, prefix: str) -> Iterator[str]:
+def _places(schema: JsonObject, part: JsonObject, prefix: str) -> Iterator[tuple[str, JsonObject]]:
     for branch in _branches(schema, part):
         for key, child in branch.get("properties", {}).items():
             place = f"{prefix}.{key}" if prefix else key
-            yield place
+            yield place, child
             yield from _places(schema, child, place)
+
+
+def unknown_key(
+    entry: Entry, dotted: str, suggestion: str, treatment: str, upstream: str, path: str | None = None
+) -> Problem:
+    """The problem of a key that upstream does not know; `suggestion` is the dotted key that was probably meant."""
+    values = {
+        "suggestion": suggestion,
+        "spelling": _spelling(dotted, suggestion),
+        "treatment": treatment,
+        "upstream": upstream,
+    }
+    return Problem("unknown-key", dotted, entry.key.span, values, entry.key.path or path)
+
+
+def old_key(entry: Entry, dotted: str, part: JsonObject, upstream: str, path: str | None = None) -> Problem:
+    """The problem of a key that is renamed or gone, as its property in the schema says."""
+    successor: str = part.get("x-replacement", "")
+    replacement = successor if "." in successor else _beside(dotted, successor)
+    values = {
+        "replacement": replacement,
+        "spelling": _spelling(dotted, replacement),
+        "instead": part.get("x-instead", ""),
+        "treatment": "refused" if "x-removed" in part else "accepted",
+        "reason": part.get("x-removed", ""),
+        "upstream": upstream,
+    }
+    return Problem("deprecated-key", dotted, entry.key.span, values, entry.key.path or path)
+
+
+def _beside(dotted: str, name: str) -> str:
+    """The dotted place of a key beside another one; "" for no key."""
+    section = dotted.rpartition(".")[0]
+    return f"{section}.{name}" if section and name else name
+
+
+def _spelling(dotted: str, wanted: str) -> str:
+    """The name to give a key in its place so that it becomes the wanted one; "" where it would have to move."""
+    section, _, name = wanted.rpartition(".")
+    return name if section == dotted.rpartition(".")[0] else ""
+
+
+def meant(key: str, properties: JsonObject) -> str:
+    """The property that an unknown key was probably meant to be, a renamed one by its new name; never a removed one."""
+    for found in (
+        nearest(key, properties),
+        nearest(key, [name for name in properties if not _is_old(properties[name])]),
+    ):
+        part = properties.get(found, {})
+        if not _is_old(part):
+            return found
+        if part.get("x-replacement") in properties:
+            return str(part["x-replacement"])
+    return ""
 
 
 def nearest(key: str, known: Collection[str]) -> str:
@@ -261,10 +307,10 @@ def _is_old(child: JsonObject) -> bool:
 
 
 def _set_aside(entry: Entry, key: str, treatment: str) -> bool:
-    """Keys that people write for themselves (anchors, comments), and ones without a value that upstream drops."""
+    """Keys that people write for themselves (anchors, comments) or fill in, and valueless ones that upstream drops."""
     if treatment == "ignored" and entry.value.is_scalar and entry.value.value is None:
         return True
-    return key.startswith(("_", "x-", ".", "//", "#", "$"))
+    return key.startswith(("_", "x-", ".", "//", "#", "$")) or is_blank(key)
 
 
 def _found(node: Node) -> str:
