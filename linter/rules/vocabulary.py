@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from ..job import field_paths
-from . import job_facts, memory_facts  # noqa: F401  (they register their facts)
+from . import job_facts, memory_facts, training_facts  # noqa: F401  (they register their facts)
 from .facts import CONFIG, DEEPSPEED, FACTS, ITEM, ORIGIN
 from .quantity import CONSTANTS
 

@@ -8,6 +8,7 @@ from ..units import GIB, bytes_text
 from .frame import frame
 from .printable import printable
 from .style import Style
+from .summary import summary
 
 if TYPE_CHECKING:
     from ..estimator.estimate import Estimate
@@ -89,20 +90,3 @@ def _suggestion(suggestion: Suggestion, width: int, style: Style) -> str:
     if suggestion.per_gpu is None:
         return text
     return f"{text:<{width}}  -> {style.good(bytes_text(suggestion.per_gpu))}"
-
-
-def summary(report: Report, *, colour: bool = False) -> str:
-    """One line of totals."""
-    style = Style(colour)
-    counts = report.severity_counts()
-    found = ", ".join(
-        style.severity(severity, f"{number} {severity}{'s' if number != 1 and severity != 'info' else ''}")
-        for severity, number in counts.items()
-        if number
-    )
-    checked = report.count("checked")
-    files = f"{checked} file{'' if checked == 1 else 's'} checked"
-    skipped, failed = report.count("skipped"), report.count("error")
-    extra = (f", {skipped} skipped" if skipped else "") + (f", {failed} failed" if failed else "")
-    extra += f", {report.suppressed} suppressed" if report.suppressed else ""
-    return f"{found or style.good('No findings')} in {files}{extra}"

@@ -1,12 +1,13 @@
-"""Job changes in the words of torchtitan's TOML, for people: `training.local_batch_size: 1`."""
+"""Job changes in the words of torchtitan's TOML: `training.local_batch_size: 1`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .key_changes import Keys, spoken
+from .key_changes import Keys, edits_of, spoken
 
 if TYPE_CHECKING:
+    from ..finding import Edit
     from .format import Reading
 
 _PLAIN = {
@@ -19,8 +20,8 @@ _PLAIN = {
 }
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change as keys; None when torchtitan cannot say a part of it."""
+def keys_for(reading: Reading, changes: dict[str, Any]) -> Keys | None:
+    """The keys that make a change; None when torchtitan cannot say a part of it."""
     old = reading.config.root.find("training.batch_size") is not None
     wanted: Keys = {}
     for path, value in changes.items():
@@ -34,4 +35,14 @@ def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
             wanted["training.seq_len"] = value
         else:
             return None
-    return spoken(wanted)
+    return wanted
+
+
+def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
+    """The change as keys for people."""
+    return spoken(keys_for(reading, changes))
+
+
+def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
+    """The edits that make the change; None when torchtitan cannot say it or the file cannot be edited safely."""
+    return edits_of(reading.config, keys_for(reading, changes))
