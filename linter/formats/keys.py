@@ -79,6 +79,7 @@ def key_problems(
     *,
     node: Node | None = None,
     section: str = "",
+    definition: str = "",
     prefix: str = "",
     known: Collection[str] = (),
     plugins: Collection[str] | None = None,
@@ -87,17 +88,19 @@ def key_problems(
     """Every unknown, mistyped and deprecated key of `document`, in file order.
 
     node      the mapping to look at; the first root when None. `section` is the dotted place of that mapping in the
-              schema and `prefix` its dotted place in the file, for a config that is held inside another one.
+              schema and `prefix` its dotted place in the file, for a config that is held inside another one;
+              `definition` is its name in `$defs`, which may carry an `x-upstream` of its own
     known     further keys that are fine at the top
     plugins   the plugins the file loads; None when the tool has none. A key with `x-plugin` outside them is unknown
               with `plugin` in its values.
     path      the file for the problems, where it is not the checked one
     """
     schema = load(schema_name)
-    part = schema
+    part = schema["$defs"][definition] if definition else schema
     for step in section.split(".") if section else ():
         part = next(b["properties"][step] for b in _branches(schema, part) if step in b.get("properties", {}))
     walk = _Walk(schema, frozenset(known), plugins, path)
+    walk.upstream = str(part.get("x-upstream", walk.upstream))
     root = node if node is not None else document.root
     if root.is_mapping:
         walk.mapping(root, part, prefix, top=True)
@@ -110,7 +113,18 @@ def unknown_keys(document: Document, schema_name: str, **options: Any) -> list[P
 
 
 class _Walk:
-    __slots__ = ("coercion", "known", "path", "placeholder", "places", "plugins", "problems", "schema", "suggested")
+    __slots__ = (
+        "coercion",
+        "known",
+        "path",
+        "placeholder",
+        "places",
+        "plugins",
+        "problems",
+        "schema",
+        "suggested",
+        "upstream",
+    )
 
     def __init__(
         self, schema: JsonObject, known: frozenset[str], plugins: Collection[str] | None, path: str | None
@@ -123,6 +137,7 @@ class _Walk:
         self.placeholder = schema.get("x-placeholder", _NOTHING)
         self.problems: list[Problem] = []
         self.suggested = 0
+        self.upstream = str(schema.get("x-upstream", ""))
         self.places: dict[str, list[str]] | None = None
 
     def mapping(self, node: Node, part: JsonObject, prefix: str, *, top: bool = False) -> None:
@@ -183,10 +198,6 @@ class _Walk:
                     self.places.setdefault(place.rpartition(".")[2], []).append(place)
         others = [place for place in self.places.get(key, ()) if place != dotted]
         return others[0] if len(others) == 1 else ""
-
-    @property
-    def upstream(self) -> str:
-        return str(self.schema.get("x-upstream", ""))
 
 
 class _Shape(NamedTuple):
