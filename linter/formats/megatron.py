@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..source.node import Entry, Node
 from .format import Format, NoJobError, Problem, Reading, written_by
-from .keys import load, nearest
+from .keys import load, nearest, unknown_key
 from .megatron_model import GPT2_VOCABULARY, VOCABULARIES, Sizes, config_of, feed_forward, padded
 from .megatron_plan import (
     set_accumulation,
@@ -266,8 +266,7 @@ def _key_problems(config: NativeConfig) -> list[Problem]:
         if close and any(known.startswith(name) for known in properties):
             continue  # argparse takes the beginning of an option for it
         if close:
-            values = {"suggestion": close.replace("_", "-"), "treatment": "refused", "upstream": UPSTREAM}
-            found.append(Problem("unknown-key", written, entry.key.span, values, entry.key.path))
+            found.append(unknown_key(entry, written, close.replace("_", "-"), "refused", UPSTREAM))
     return found
 
 
