@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 # attribute of its package, once.
 
 
-def estimate_job(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
+def estimate_job(job: Job, model: Model, gpu: Gpu | None, *, replay: bool = True) -> Estimate:
     """The memory of `job` on its fullest GPU; `gpu` None leaves the verdict `unknown`.
 
+    `replay` False is for searches: `low`, and so the verdict `exceeds`, is what it would be, at a fraction of the work;
+    what else is said of a training run is a bound.
     Raises NotEstimable with what is missing, for people.
     """
     if job.kind == "inference":
@@ -29,7 +31,7 @@ def estimate_job(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         return estimate_inference(job, model, gpu)
     from .training import estimate_training
 
-    return estimate_training(job, model, gpu)
+    return estimate_training(job, model, gpu, replay=replay)
 
 
 def estimate(job: Job, directory: str | None = None, root: str | None = None) -> Estimate:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from . import optimizer
+from . import effort, optimizer
 from .allocator import SMALL_REQUEST, Allocator, segments
 from .estimate import COMPONENTS
 from .gradients import gradient_dtype
@@ -84,6 +84,7 @@ def _micro_step(memory: Allocator, found: Trace, keeps: bool) -> list[int]:
     """One forward and backward pass; the gradients that are left."""
     alive = [0] * len(found.sizes)
     left: list[int] = []
+    effort.spend(len(found.events))
     take, give, sizes = memory.take, memory.give, found.sizes
     for event in found.events:
         if event >= 0:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .facts import Facts
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -14,6 +12,7 @@ if TYPE_CHECKING:
     from ..finding import Edit
     from ..formats.format import Format, Project, Reading
     from ..source.document import Document
+    from .facts import Facts
     from .rule import Advice
 
 
@@ -50,9 +49,9 @@ def change_job(facts: Facts, changes: dict[str, Any], words: str = "") -> Change
     edits = form.edits(reading, changes)
     if edits:
         after = reread(reading, facts.project, edits)
-        return Changed(text, tuple(edits), Facts(after, facts.project, facts.gpu)) if after else None
-    job = facts.job.with_changes(_completed(facts, changes))
-    return Changed(text, (), Facts(replace(reading, job=job), facts.project, facts.gpu))
+        return Changed(text, tuple(edits), facts.of(after)) if after else None
+    job = facts.job.with_changes(completed(facts, changes))
+    return Changed(text, (), facts.of(replace(reading, job=job)))
 
 
 def change_keys(facts: Facts, config: dict[str, Any], rename: dict[str, str]) -> Changed | None:
@@ -74,7 +73,7 @@ def change_keys(facts: Facts, config: dict[str, Any], rename: dict[str, str]) ->
     after = reread(facts.reading, facts.project, edits) if edits else None
     if after is None:
         return None
-    return Changed(_keys_text(config, rename), tuple(edits), Facts(after, facts.project, facts.gpu))
+    return Changed(_keys_text(config, rename), tuple(edits), facts.of(after))
 
 
 def reread(reading: Reading, project: Project, edits: Sequence[Edit]) -> Reading | None:
@@ -138,7 +137,7 @@ class _WithFactor:
         return self.facts.peak_if(changes)
 
 
-def _completed(facts: Facts, changes: dict[str, Any]) -> dict[str, Any]:
+def completed(facts: Facts, changes: dict[str, Any]) -> dict[str, Any]:
     """`method: lora` means LoRA of rank 16 on all linear layers where the job has no adapter."""
     if changes.get("method") == "lora" and facts.job.adapter is None:
         return {"adapter.targets": "all-linear", "adapter.r": 16, **changes}

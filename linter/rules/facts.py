@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..job import Job
     from ..models.model import Model
     from ..source.node import Entry, Node
+    from .search import Search
 
 CONFIG, DEEPSPEED, ITEM, ORIGIN = "config.", "deepspeed.", "item.", "origin."
 
@@ -63,9 +64,17 @@ class Facts:
         self.reads: set[str] = set()
         self.model_reason = ""
         self.estimate_reason = ""
+        self.search: Search | None = None
         self._values: dict[str, Any] = {}
         self._model: Model | bool | None = False
         self._estimates: dict[tuple[tuple[str, Any], ...], Estimate | None] = {}
+
+    def of(self, reading: Reading) -> Facts:
+        """The facts of the same job in another state; a model that is the same is not looked up again."""
+        other = Facts(reading, self.project, self.gpu)
+        if reading.job.model == self.job.model and reading.config.path == self.reading.config.path:
+            other._model, other.model_reason = self.model, self.model_reason
+        return other
 
     def get(self, path: str) -> Any:
         """The value of a fact; UNKNOWN where it cannot be derived."""
