@@ -5,7 +5,7 @@ A step is one request of the allocator's replay, about a microsecond of Python.
 
 from __future__ import annotations
 
-NODE = 12
+NODE = 8
 """Steps that one operation of a tape counts: recording it, its storages and its backward function."""
 
 _spent = [0]

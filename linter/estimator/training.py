@@ -242,7 +242,11 @@ def _held(
     steps = [phase for phase in marks if phase.name in STEP]
     static = min(sum(phase.components.get(name, 0) for name in RESIDENT) for phase in steps) + plan.optimizer
     allocated = max(phase.allocated for phase in phases)
-    if not bounded or not replay or (gpu is not None and allocated + runtime.process_overhead(gpu, job).low > gpu.usable):
+    if (
+        not bounded
+        or not replay
+        or (gpu is not None and allocated + runtime.process_overhead(gpu, job).low > gpu.usable)
+    ):
         return slack.packed(allocated, allocated - static if bounded else 0)
     found = trace(job, stage.whole, inputs_stay=isinstance(plan, ShardedLayout) and plan.kept > 0)
     return slack.reserved(job, found, plan_of(job, stage.own, plan, steps), allocated, allocated - static)

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
 GPU_COUNTS = (2, 4, 8, 16, 32, 64, 128)
 
+MAX_TRIED = 2
+"""Cards below the one that surely holds a job that are tried as well."""
+
+HEAVY = 40_000
+"""Steps of the job's own estimate (`effort`) from which hardware is judged without a replay."""
+
 
 class Enough(NamedTuple):
     """Hardware on which a job fits; `way` says what else has to change."""
@@ -39,30 +45,53 @@ def smallest_hardware(facts: Facts) -> list[Enough]:
 
 
 def larger_gpu(facts: Facts, now: Gpu) -> Enough | None:
-    """The smallest GPU of the same vendor with more memory that holds the job."""
+    """The smallest GPU of the same vendor with more memory that holds the job.
+
+    Training asks for the same bytes on every GPU, so that an estimate without one says from where on it surely fits;
+    the few cards below that may hold it too are tried.
+    """
     from ..hardware.catalogue import gpus
 
+    job, count = facts.job, facts.job.world_size
     larger = sorted(
-        (gpu for gpu in gpus() if gpu.usable > now.usable and gpu.vendor == now.vendor), key=lambda gpu: gpu.usable
+        (gpu for gpu in gpus() if gpu.vendor == now.vendor and gpu.usable > now.usable), key=lambda gpu: gpu.usable
     )
-    job = facts.job
-    if larger and _estimate(facts, _on(job, larger[-1], job.world_size), larger[-1], replay=False) is None:
-        return None
+    heavy = _is_heavy(facts)
+    if job.kind == "training":
+        anywhere = _estimate(facts, job, None, replay=not heavy)
+        if anywhere is None:
+            return None
+        sure = [gpu for gpu in larger if gpu.usable >= anywhere.per_gpu.high]
+        open_ = [gpu for gpu in larger if anywhere.per_gpu.low <= gpu.usable < anywhere.per_gpu.high]
+        larger = [*([] if heavy else open_[-MAX_TRIED:]), *sure[:1]]
+        if heavy and sure:
+            return Enough(count, sure[0], anywhere)
+    else:
+        weights = facts.estimate.components["weights"] if facts.estimate is not None else 0
+        larger = [gpu for gpu in larger if gpu.usable > weights]
     for gpu in larger:
-        found = _fitting(facts, _on(job, gpu, job.world_size), gpu)
-        if found is not None:
-            return Enough(job.world_size, gpu, found)
+        found = _estimate(facts, _on(job, gpu, count), gpu, replay=True)
+        if found is not None and found.verdict == "fits":
+            return Enough(count, gpu, found)
     return None
+
+
+def _is_heavy(facts: Facts) -> bool:
+    """Whether a replay of the job takes so long that its bounds have to do: they say `fits` only where it surely does."""
+    return facts.steps > HEAVY
 
 
 def more_gpus(facts: Facts, gpu: Gpu) -> Enough | None:
     """The fewest of the same GPU that hold the job, sharded where it is not yet."""
     for count, changes, way in _ways(facts):
-        if count <= facts.job.world_size:
+        job = _on(facts.job, gpu, count).with_changes(changes)
+        if count <= facts.job.world_size or not _states_fit(facts, job, gpu):
             continue
-        found = _fitting(facts, _on(facts.job, gpu, count).with_changes(changes), gpu)
+        found = _fitting(facts, job, gpu)
         if found is not None:
             return Enough(count, gpu, found, way)
+        if _is_heavy(facts):
+            break
     return None
 
 
@@ -100,17 +129,21 @@ def _on(job: Job, gpu: Gpu, count: int) -> Job:
     return job.with_changes({"hardware": hardware, "parallelism.data": None})
 
 
+def _states_fit(facts: Facts, job: Job, gpu: Gpu) -> bool:
+    """Whether weights, gradients and states alone leave room, which is known before any activation is."""
+    if job.kind != "training":
+        return True
+    states = job.with_changes({"micro_batch_size": None, "evaluation.micro_batch_size": None})
+    return _estimate(facts, states, gpu, replay=False) is not None
+
+
 def _fitting(facts: Facts, job: Job, gpu: Gpu) -> Estimate | None:
-    """The estimate of a job that fits; what exceeds the GPU by its states alone is not looked into."""
-    if job.kind == "training":
-        states = job.with_changes({"micro_batch_size": None, "evaluation.micro_batch_size": None})
-        if _estimate(facts, states, gpu, replay=False) is None:
-            return None
-    found = _estimate(facts, job, gpu, replay=True)
+    """The estimate of a job that fits."""
+    found = _estimate(facts, job, gpu, replay=not _is_heavy(facts))
     return found if found is not None and found.verdict == "fits" else None
 
 
-def _estimate(facts: Facts, job: Job, gpu: Gpu, *, replay: bool) -> Estimate | None:
+def _estimate(facts: Facts, job: Job, gpu: Gpu | None, *, replay: bool) -> Estimate | None:
     """The estimate of a job that does not exceed the GPU."""
     from ..estimator import estimate_job
     from ..estimator.estimate import NotEstimable

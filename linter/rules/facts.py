@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..estimator import effort
 from .expression import UNKNOWN
 from .quantity import CONSTANTS
 
@@ -53,7 +54,10 @@ def fact(path: str, unit: str = "") -> Callable[[Callable[[Facts], Any]], Callab
 
 
 class Facts:
-    """The facts of one reading. `reads` collects the paths that were asked for since it was last cleared."""
+    """The facts of one reading. `reads` collects the paths that were asked for since it was last cleared.
+
+    `steps` is the work of the first estimate, which is that of the job as written.
+    """
 
     def __init__(self, reading: Reading, project: Project, gpu: Gpu | None) -> None:
         self.reading = reading
@@ -65,6 +69,7 @@ class Facts:
         self.model_reason = ""
         self.estimate_reason = ""
         self.search: Search | None = None
+        self.steps = 0
         self._values: dict[str, Any] = {}
         self._model: Model | bool | None = False
         self._estimates: dict[tuple[tuple[str, Any], ...], Estimate | None] = {}
@@ -145,7 +150,9 @@ class Facts:
         if key not in self._estimates:
             if len(self._estimates) > MAX_ESTIMATES:
                 return None
+            before = effort.spent()
             self._estimates[key] = self._estimated(self.job.with_changes(changes) if changes else self.job)
+            self.steps = self.steps or effort.spent() - before
         return self._estimates[key]
 
     def _estimated(self, job: Job) -> Estimate | None:

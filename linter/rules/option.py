@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from . import job_facts, memory_facts  # noqa: F401  (conditions name their facts)
 from .change import resolved
 from .message import filled
 

@@ -83,7 +83,6 @@ class Search:
         self._began = effort.spent()
         self._looks: dict[tuple[tuple[str, str], ...], Estimate | None] = {}
         self._carried: dict[tuple[tuple[str, str], ...], Changed | None] = {}
-        self._heavy: bool | None = None
 
     @property
     def exhausted(self) -> bool:
@@ -116,12 +115,8 @@ class Search:
         return self._estimated(job)
 
     def _is_heavy(self) -> bool:
-        """Whether the job's own tape takes a good part of the steps that the search has."""
-        if self._heavy is None:
-            before = effort.spent()
-            self._estimated(self.facts.job)
-            self._heavy = effort.spent() - before > self.steps // 10
-        return self._heavy
+        """Whether the job's own estimate takes a good part of the steps that the search has."""
+        return self.facts.estimate is not None and self.facts.steps > self.steps // 10
 
     def _estimated(self, job: Any) -> Estimate | None:
         from ..estimator import estimate_job
@@ -138,7 +133,9 @@ class Search:
             return None
 
     def may_fit(self, option: Option) -> bool:
-        """Whether a look does not rule the option out."""
+        """Whether a look does not rule the option out; what was not looked at before the steps ran out is."""
+        if self.exhausted and option.key not in self._looks:
+            return False
         found = self.look(option)
         return found is not None and found.verdict in ("fits", "tight") and found.host <= MAX_HOST
 
@@ -166,10 +163,10 @@ class Search:
     def climbed(self, rungs: Iterable[Option], accept: Callable[[Candidate], bool]) -> Iterator[Candidate]:
         """The options in their order carried out, as far as a look leaves them, up to the first that fits."""
         for option in rungs:
-            if self.exhausted:
-                return
             if not self.may_fit(option):
                 continue
+            if self.exhausted:
+                return
             candidate = self.carried_out(option)
             if candidate is None or candidate.verdict not in ("fits", "tight") or not accept(candidate):
                 continue
@@ -190,8 +187,7 @@ class Search:
 
         Each recipe takes part at its strongest; where that is more than is needed, a weaker rung takes its place.
         """
-        now = self._estimated(self.facts.job)
-        gpu = self.facts.gpu
+        now, gpu = self.facts.estimate, self.facts.gpu
         if now is None or gpu is None:
             return
         parts = []

@@ -100,7 +100,9 @@ class Bench:
         search = self.search
         for written in (True, False):
             for item in ladders:
-                rungs = (rung for rung in search.rungs(item) if search.may_fit(rung) and search.writable(rung) == written)
+                rungs = (
+                    rung for rung in search.rungs(item) if search.may_fit(rung) and search.writable(rung) == written
+                )
                 for candidate in search.climbed(rungs, self.holds):
                     (kept if candidate.verdict == "fits" else tight).append(candidate)
                 if len(kept) > MAX_SHOWN:
@@ -141,9 +143,7 @@ class Bench:
         """The rules that can say so: this one, those of errors, and what may come before them in their groups."""
         rules = self.selection.rules
         groups = {rule.group for rule in rules if rule.group and self._tells(rule)}
-        return self.selection._replace(
-            rules=tuple(rule for rule in rules if self._tells(rule) or rule.group in groups)
-        )
+        return self.selection._replace(rules=tuple(rule for rule in rules if self._tells(rule) or rule.group in groups))
 
     def _tells(self, rule: Rule) -> bool:
         return rule.severity == "error" or rule.id == self.hit.rule.id
