@@ -53,14 +53,14 @@ class Run:
         """The outcomes of files as one report; a finding that two files lead to counts once."""
         report = Report()
         started = frozenset().union(*(outcome.started for outcome in outcomes))
+        idle = self._idle_suppressions(outcomes)
         told: set[tuple[object, ...]] = set()
         for outcome in outcomes:
             report.files.append(outcome.file)
             report.texts.update(outcome.texts)
             report.suppressed += outcome.suppressed
-            if os.path.realpath(outcome.file.path) not in started:
-                _tell(report, outcome.findings, told)
-        _tell(report, self._idle_suppressions(outcomes), told)
+            findings = [] if os.path.realpath(outcome.file.path) in started else outcome.findings
+            _tell(report, _in_order(outcome.file.path, [*findings, *idle.get(outcome.file.path, ())]), told)
         baseline = self.layers.of(os.curdir).baseline
         if baseline:
             from .baseline import subtract
@@ -77,19 +77,24 @@ class Run:
             self.selections[chosen] = load_rules(settings)
         return self.selections[chosen]
 
-    def _idle_suppressions(self, outcomes: Sequence[Outcome]) -> list[Finding]:
-        """Findings about suppressions in and of the checked files that silenced nothing in any of their jobs."""
+    def _idle_suppressions(self, outcomes: Sequence[Outcome]) -> dict[str, list[Finding]]:
+        """By file, findings about suppressions in and of it that silenced nothing in any of the jobs."""
         from .rules.suppress import judged
 
         used = frozenset().union(*(outcome.used for outcome in outcomes))
         seen = [item for outcome in outcomes for item in outcome.seen]
-        findings: list[Finding] = []
+        findings: dict[str, list[Finding]] = {}
         for path in dict.fromkeys(outcome.file.path for outcome in outcomes):
             settings = self.layers.of(path)
             here = [item for item in seen if item.document.path == path]
             if here and (settings.suppressions or any(item.directives.ignores for item in here)):
-                findings += judged(here, used, self.rules(settings), settings)
+                findings[path] = judged(here, used, self.rules(settings), settings)
         return findings
+
+
+def _in_order(path: str, findings: list[Finding]) -> list[Finding]:
+    """Those of the file itself first, each file's by line."""
+    return sorted(findings, key=lambda f: (f.location.path != path, f.location.path, f.location.span[:2]))
 
 
 def _tell(report: Report, findings: Iterable[Finding], told: set[tuple[object, ...]]) -> None:

@@ -210,11 +210,14 @@ def _open_launches(document: Document, launcher: Launcher, settings: Settings) -
     from .job import Job
 
     directives = read_directives(document)
-    started = launcher.launches(document, _project(document, settings, _Hardware(None, None, None), 0))
+    asked = _Hardware(settings.gpu or directives.gpu or settings.configured_gpu, None, None)
+    line = directives.lines.get("gpu", 0) if not settings.gpu else 0
+    started = launcher.launches(document, _project(document, settings, asked, line))
     opened = []
     reason = started.reason
     for number, launch in enumerate(started.launches):
         config = launch.config
+        launch.resources.told["kind"] = (launcher.name, Origin("derived", launcher.title))
         if config.path == document.path:
             config = config._replace(reread=_rereader(document, launcher, settings, number))
         try:
@@ -222,7 +225,9 @@ def _open_launches(document: Document, launcher: Launcher, settings: Settings) -
         except NoJobError as error:
             reason = reason or error.reason
     if started.problems:
-        reading = Reading(launcher.name, launcher.upstream, document, Job(), problems=list(started.problems))
+        reading = Reading(
+            launcher.name, launcher.upstream, document, Job(), dict(started.files), list(started.problems)
+        )
         project = _project(document, settings, _Hardware(None, None, None), 0)
         opened.append(Opened(reading, project, None, directives))
     return Jobs(launcher.name, opened, reason)
@@ -249,6 +254,7 @@ def _apply(launch: Launch, reading: Reading) -> None:
         *launch.problems, *(item for item in reading.problems if item.key.replace("_", "-") not in launch.implied)
     ]  # fmt: skip
     resources, job = launch.resources, reading.job
+    reading.launch = resources.told
     for path, decided in launch.decided.items():
         job.assign(path, decided.value)
         job.origins[path] = decided.origin

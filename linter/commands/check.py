@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from .. import __version__, check
+from .. import check
+from ..report.registry import FORMATS
 from ..settings import FAIL_ON, Settings
-from .console import COULD_NOT, Refused, colour, complain
+from .console import COULD_NOT, Refused, complain
 from .options import hardware_options, layers_of, selection_options
+from .outputs import Outputs, complaints
 
 if TYPE_CHECKING:
     from ..finding import Report
@@ -24,8 +26,18 @@ if TYPE_CHECKING:
 @selection_options
 @click.option(
     "--output-format",
-    type=click.Choice(["text", "json", "sarif", "github"]),
-    help="How findings are printed. [default: github under GitHub Actions, else text]",
+    "formats",
+    multiple=True,
+    type=click.Choice([*FORMATS, "text"]),
+    metavar="FORMAT",
+    help=f"How findings are printed: {', '.join(FORMATS)}; repeatable. [default: full; github or azure in their CI]",
+)
+@click.option(
+    "--output-file",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="Where the last --output-format goes instead of standard output; the last but one, and so on; repeatable.",
 )
 @click.option(
     "--fail-on", type=click.Choice(FAIL_ON), help="Least severity that makes the exit code 1. [default: error]"
@@ -42,7 +54,8 @@ def command(
     paths: tuple[str, ...],
     config: str | None,
     isolated: bool,
-    output_format: str | None,
+    formats: tuple[str, ...],
+    files: tuple[str, ...],
     write_baseline: str | None,
     add_ignore: str | None,
     fixing: bool,
@@ -59,8 +72,8 @@ def command(
     from ..rules.rule import RuleError
     from ..settings import SettingsError
 
+    outputs = Outputs.chosen(formats, files)
     layers = layers_of(config, isolated=isolated, options={**options, **({"baseline": None} if write_baseline else {})})
-    output_format = output_format or ("github" if os.environ.get("GITHUB_ACTIONS") == "true" else "text")
     fixes = None
     try:
         if fixing or fix_only or diffing:
@@ -79,23 +92,23 @@ def command(
         _add_ignores(report, add_ignore)
     if fixes is not None:
         mode = "diff" if diffing else "fix-only" if fix_only else "fix"
-        sys.exit(_fix(fixes, mode, output_format, settings, unsafe=unsafe_fixes))
-    _print_report(report, output_format, settings)
-    if output_format == "text":
+        sys.exit(_fix(fixes, mode, outputs, settings, unsafe=unsafe_fixes))
+    outputs.write(report, settings)
+    if outputs.for_people:
         _offer(report)
     sys.exit(_exit_code(report, settings))
 
 
-def _fix(fixes: Fixes, mode: str, output_format: str, settings: Settings, *, unsafe: bool) -> int:
+def _fix(fixes: Fixes, mode: str, outputs: Outputs, settings: Settings, *, unsafe: bool) -> int:
     """Write or show the fixes, then what is left; the exit code."""
     from ..report.fixes import diff, totals
 
     failed = False
     if mode == "fix":
         failed = _write(fixes)
-        _print_report(fixes.report, output_format, settings)
+        outputs.write(fixes.report, settings)
     else:
-        failed = _complaints(fixes.report)
+        failed = complaints(fixes.report)
         if mode == "diff":
             click.echo(diff(fixes.changes), nl=False)
         else:
@@ -103,7 +116,7 @@ def _fix(fixes: Fixes, mode: str, output_format: str, settings: Settings, *, uns
     _tell_held(fixes)
     click.echo(
         totals(fixes, unsafe=unsafe, written=mode != "diff"),
-        err=mode == "diff" or (mode == "fix" and output_format != "text"),
+        err=mode == "diff" or (mode == "fix" and not outputs.for_people),
     )
     if failed:
         return COULD_NOT
@@ -151,7 +164,7 @@ def _write_baseline(report: Report, path: str) -> NoReturn:
         raise Refused(f"{path}: cannot write the baseline: {error.strerror}") from None
     number = _counted(len(report.findings), "finding")
     click.echo(f"{number} written to {path}; use --baseline {path}, or baseline in the settings")
-    sys.exit(COULD_NOT if _complaints(report) else 0)
+    sys.exit(COULD_NOT if complaints(report) else 0)
 
 
 def _add_ignores(report: Report, reason: str) -> NoReturn:
@@ -161,42 +174,11 @@ def _add_ignores(report: Report, reason: str) -> NoReturn:
     for path, why in added.refused:
         complain(f"{path}: {why}")
     click.echo(f"{_counted(added.comments, 'comment')} written to {_counted(added.files, 'file')}")
-    sys.exit(COULD_NOT if _complaints(report) or added.refused else 0)
+    sys.exit(COULD_NOT if complaints(report) or added.refused else 0)
 
 
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _complaints(report: Report) -> bool:
-    """Say on standard error which files could not be checked; whether there were any."""
-    failed = False
-    for file in report.files:
-        if file.status == "error":
-            place = f":{file.line}:{file.column}" if file.line else ""
-            failed = complain(f"{file.path}{place}: {file.reason}")
-    return failed
-
-
-def _print_report(report: Report, output_format: str, settings: Settings) -> None:
-    _complaints(report)
-    if output_format == "json":
-        from ..report import json_report
-
-        click.echo(json_report.render(report))
-    elif output_format == "sarif":
-        from ..report import sarif
-        from ..rules.load import rule_texts
-
-        click.echo(sarif.render(report, rule_texts(settings), __version__))
-    elif output_format == "github":
-        from ..report import github, text
-
-        click.echo("\n".join(filter(None, (github.render(report), text.summary(report)))))
-    else:
-        from ..report import text
-
-        click.echo(text.render(report, colour=colour()))
 
 
 def _exit_code(report: Report, settings: Settings) -> int:

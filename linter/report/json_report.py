@@ -31,7 +31,7 @@ def as_object(report: Report) -> dict[str, Any]:
             }
             for file in report.files
         ],
-        "findings": [_finding(finding) for finding in report.findings],
+        "findings": [finding_object(finding) for finding in report.findings],
         "summary": {
             "files": len(report.files),
             "checked": report.count("checked"),
@@ -45,7 +45,8 @@ def as_object(report: Report) -> dict[str, Any]:
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def finding_object(finding: Finding) -> dict[str, Any]:
+    """One finding as plain data."""
     out: dict[str, Any] = {
         "rule": finding.rule,
         "name": finding.name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..origin import Origin
 from .facts import DEEPSPEED, Facts
 
 if TYPE_CHECKING:
@@ -119,9 +120,20 @@ def reread(reading: Reading, project: Project, edits: Sequence[Edit]) -> Reading
             document = project.open(reference, from_path)
             return edited.get(document.path, document) if document is not None else None
 
-        return format_of(reading).read(config, project._replace(open=open_edited))
+        return _started_alike(reading, format_of(reading).read(config, project._replace(open=open_edited)))
     except (SourceError, EditError, KeyError):
         return None
+
+
+def _started_alike(before: Reading, after: Reading) -> Reading:
+    """A reading with what the launcher says besides the config, which an edit of the config leaves as it was."""
+    after.launch = before.launch
+    for name in ("asked_gpus", "host_memory", "shared_memory"):
+        path = f"hardware.{name}"
+        if getattr(before.job.hardware, name) is not None:
+            setattr(after.job.hardware, name, getattr(before.job.hardware, name))
+            after.job.origins[path] = before.job.origins.get(path, Origin("derived", "what the job is started on"))
+    return after
 
 
 def resolved(advice: Advice, facts: Facts, factor: int | None) -> dict[str, Any] | None:

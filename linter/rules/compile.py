@@ -134,7 +134,7 @@ class _Compiler:
         hint = nearest(path)
         raise self.error(
             node,
-            f"{path} is not a place: name a Job field, config.<key>, deepspeed.<key> or item"
+            f"{path} is not a place: name a Job field, config.<key>, deepspeed.<key>, launch.<name> or item"
             + (f"; did you mean {hint}?" if hint in job_paths() else ""),
         )
 

@@ -60,7 +60,8 @@ def _example(example: dict[str, Any], outcome: Outcome | None) -> str:
     from .examples import config_text
 
     name = example.get("file", "config.yaml")
-    language = "json" if name.endswith(".json") or not isinstance(example["config"], str) else "yaml"
+    language = {".json": "json", ".sh": "bash", ".toml": "toml"}.get(name[name.rfind(".") :], "yaml")
+    language = language if isinstance(example["config"], str) else "json"
     hardware = ", ".join(f"{key} {example[key]}" for key in ("gpu", "gpus", "nodes") if key in example)
     expected = ", ".join(example["expect"]) or "no finding"
     lines = [

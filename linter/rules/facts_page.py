@@ -22,6 +22,10 @@ FAMILIES = {
         "text",
         "Where a Job field comes from: `file`, `default`, `assumed`, `derived`, `comment`, `command line` ...",
     ),
+    "launch.<name>": (
+        "any",
+        "What the launcher of the job says (`launch.kind`, `launch.environment.NCCL_DEBUG`); unknown without one.",
+    ),
     "versions.<package>": ("text", "The version of a package that a launcher or the settings state."),
     "item.<value>": ("text", "In rules with `each`: a value of the problem; see below."),
 }

@@ -193,7 +193,7 @@ def _call(node: ast.Call, depth: int) -> Tree:
         raise ExpressionError(f"{name} takes {wanted} arguments", node.col_offset)
     arguments = [_tree(argument, depth) for argument in node.args]
     if name == "has":
-        if arguments[0][0] != "fact" or not arguments[0][1].startswith(("config.", "deepspeed.")):
+        if arguments[0][0] != "fact" or not arguments[0][1].startswith(("config.", "deepspeed.", "launch.")):
             raise ExpressionError("has takes a key: has(config.key)", node.col_offset)
         return ["has", arguments[0][1]]
     if name == "peak_if":

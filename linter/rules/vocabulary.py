@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 
 from ..job import field_paths
-from . import job_facts, memory_facts  # noqa: F401  (they register their facts)
-from .facts import CONFIG, DEEPSPEED, FACTS, ITEM, ORIGIN
+from . import fact_rooms  # noqa: F401  (they register their facts)
+from .facts import CONFIG, DEEPSPEED, FACTS, ITEM, LAUNCH, ORIGIN
 from .quantity import CONSTANTS
 
 PROBLEM_KINDS = {
@@ -17,6 +17,7 @@ PROBLEM_KINDS = {
     "unresolved-reference": "a file that the config names and that cannot be read",
     "contradiction": "two places that must agree and do not",
     "auto-unfilled": "an `auto` that nothing fills in",
+    "secret": "a text that looks like a key, a token or a password",
     "unused-suppression": "a comment that silences nothing",
     "suppression-without-reason": "a comment that silences and does not say why",
 }
@@ -63,14 +64,14 @@ def is_known(path: str) -> bool:
         return path[len(ITEM) :] in ITEM_VALUES
     if path.startswith(ORIGIN):
         return path[len(ORIGIN) :] in job_paths()
-    if path.startswith((CONFIG, DEEPSPEED)):
+    if path.startswith((CONFIG, DEEPSPEED, LAUNCH)):
         return not path.endswith(".")
     return _is_version(path) or path in FACTS or path in CONSTANTS or path in job_paths()
 
 
 def is_place(path: str) -> bool:
     """Whether a finding may point at it: a Job field or a key."""
-    return path.startswith((CONFIG, DEEPSPEED)) or path in job_paths() or _is_version(path)
+    return path.startswith((CONFIG, DEEPSPEED, LAUNCH)) or path in job_paths() or _is_version(path)
 
 
 def _is_version(path: str) -> bool:
@@ -115,4 +116,6 @@ _JOB_UNITS = {
     "inference.block_size": "tokens",
     "hardware.host_memory": "bytes",
     "hardware.shared_memory": "bytes",
+    "launch.disk": "bytes",
+    "launch.container.ephemeral_storage": "bytes",
 }

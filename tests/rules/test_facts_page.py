@@ -92,7 +92,7 @@ def test_facts_are_of_the_types_that_the_page_states():
         for path, kind in job_types().items():
             value = facts.get(path)
             assert value is UNKNOWN or value is True or accepts(kind, value), (path, kind, value)
-    assert len(seen) > 0.8 * len(FACTS), sorted(set(FACTS) - seen)
+    assert len(seen) > 0.7 * len(FACTS), sorted(set(FACTS) - seen)
 
 
 @pytest.mark.parametrize("path", ["micro_batch_size", "parallelism.zero.stage", "gpu.usable"])
