@@ -8,7 +8,7 @@ import click
 
 from . import __version__
 
-COMMANDS = ("check", "estimate", "plan", "explain", "rules", "gpus", "models", "config")
+COMMANDS = ("check", "estimate", "plan", "explain", "rules", "gpus", "models", "config", "init")
 
 
 class _Commands(click.Group):
@@ -23,10 +23,18 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(f".commands.{cmd_name}", __package__).command
-        for parameter in command.params:
-            if isinstance(parameter, click.Option):
-                parameter.envvar = _variable(parameter)
+        _name_variables(command)
         return command
+
+
+def _name_variables(command: click.Command) -> None:
+    """Let every option of a command, and of those below it, be set in the environment."""
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            parameter.envvar = _variable(parameter)
+    if isinstance(command, click.Group):
+        for inner in command.commands.values():
+            _name_variables(inner)
 
 
 def _variable(option: click.Option) -> str:

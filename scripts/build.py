@@ -57,7 +57,36 @@ def settings() -> Iterator[Generated]:
     yield "docs/settings.md", page((ROOT / "docs/settings.md").read_text(encoding="utf-8"))
 
 
-GENERATORS: tuple[Callable[[], Iterator[Generated]], ...] = (rules_index, rules_pages, formats_page, settings)
+def commands_page() -> Iterator[Generated]:
+    """`docs/commands.md`: every command with its options, as click knows them."""
+    sys.path.insert(0, str(ROOT / "scripts"))
+    from commands_page import page  # type: ignore[import-not-found]
+
+    yield "docs/commands.md", page()
+
+
+def accuracy_summary() -> Iterator[Generated]:
+    """The rows of `docs/accuracy.md` that sum it up, in `docs/estimate.md`."""
+    from re import DOTALL, MULTILINE, findall, sub
+
+    table = (ROOT / "docs/accuracy.md").read_text(encoding="utf-8")
+    head = findall(r"^\| group / figure .*\n\| ---.*\n", table, MULTILINE)[0]
+    rows = findall(r"^\| (?:all published|high confidence|oracle|axolotl) / .*\n", table, MULTILINE)
+    page = (ROOT / "docs/estimate.md").read_text(encoding="utf-8")
+    block = "<!-- accuracy -->\n" + head + "".join(rows) + "<!-- end of accuracy -->"
+    yield "docs/estimate.md", sub(r"<!-- accuracy -->.*<!-- end of accuracy -->", lambda _: block, page, flags=DOTALL)
+
+
+def gitlab_template() -> Iterator[Generated]:
+    """`ci/gitlab.yml`: the job that `gpulint init --ci gitlab` writes."""
+    from gpulint.commands.init import with_job
+
+    yield "ci/gitlab.yml", with_job(None)
+
+
+GENERATORS: tuple[Callable[[], Iterator[Generated]], ...] = (
+    rules_index, rules_pages, formats_page, settings, commands_page, accuracy_summary, gitlab_template,
+)  # fmt: skip
 """In order: what a later one reads, an earlier one has written."""
 
 
