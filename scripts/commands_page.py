@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import click
+
 from gpulint.cli import main
 
 if TYPE_CHECKING:

@@ -87,7 +87,7 @@ HOOKS = (
     "repos: []\n",
     "# what we run\ndefault_stages: [pre-commit]\n",
     "repos:\n- repo: local  # ours\n  hooks:\n  - {id: x, name: 'x', entry: \"y\", language: system}\n\n# the end\n",
-    "repos:\n    -   repo: https://example.org/a\n        rev: 'v1.0'\n        hooks:\n        -   id: z\nci: {skip: [z]}\n",
+    "repos:\n    -   repo: https://x.org/a\n        rev: 'v1.0'\n        hooks:\n        -   id: z\nci: {skip: [z]}\n",
     "repos:\r\n  - repo: https://example.org/a # a\r\n    rev: v1\r\n    hooks:\r\n      - id: z\r\n",
 )
 

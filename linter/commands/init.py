@@ -89,12 +89,13 @@ def _write(made: Made) -> bool:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         with open(path, "w", encoding="utf-8", newline="") as file:
             file.write(text)
-    except Kept as reason:
-        click.echo(f"kept {path}: {reason}")
+    except Kept as why:
+        click.echo(f"kept {path}: {why}")
         return False
-    except (Refused, OSError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error.message  # type: ignore[assignment]
-        return complain(f"{path}: not written: {reason}")
+    except Refused as error:
+        return complain(f"{path}: not written: {error.message}")
+    except OSError as error:
+        return complain(f"{path}: not written: {error.strerror}")
     click.echo(f"{'wrote' if there is None else 'extended'} {path}: {made.then}")
     return False
 
@@ -136,8 +137,8 @@ def settings_text(gpu: str | None, gpus: int | None) -> str:
     return "\n".join(
         [
             f"# Settings of gpulint: {HOME}/blob/main/docs/settings.md",
-            f'gpu = "{gpu}"' if gpu else '# gpu = "h100-80gb"    # what the jobs run on: `gpulint gpus` lists the names',
-            f"gpus = {gpus}" if gpus else "# gpus = 8             # of a whole job; configs and launchers that say it win",
+            f'gpu = "{gpu}"' if gpu else '# gpu = "h100-80gb"    # `gpulint gpus` lists the names',
+            f"gpus = {gpus}" if gpus else "# gpus = 8             # of a whole job, where it does not say so itself",
             '# fail-on = "warning"  # "error" without this line',
             "",
         ]
@@ -184,8 +185,9 @@ def with_job(there: str | None) -> str:
     if JOB in plain:
         raise Kept(f"it has a job {JOB} already")
     stages = plain.get("stages")
-    own = isinstance(stages, list) and stages and "test" not in stages
-    return _edited(document, JOB, {"stage": stages[0], **job()} if own else job())
+    if isinstance(stages, list) and stages and "test" not in stages:
+        return _edited(document, JOB, {"stage": stages[0], **job()})
+    return _edited(document, JOB, job())
 
 
 def _workflow(there: str | None) -> str:
