@@ -67,13 +67,14 @@ def commands_page() -> Iterator[Generated]:
 
 def accuracy_summary() -> Iterator[Generated]:
     """The rows of `docs/accuracy.md` that sum it up, in `docs/estimate.md`."""
-    from re import DOTALL, MULTILINE, findall, sub
+    from re import DOTALL, sub
 
-    table = (ROOT / "docs/accuracy.md").read_text(encoding="utf-8")
-    head = findall(r"^\| group / figure .*\n\| ---.*\n", table, MULTILINE)[0]
-    rows = findall(r"^\| (?:all published|high confidence|oracle|axolotl) / .*\n", table, MULTILINE)
+    first = (ROOT / "docs/accuracy.md").read_text(encoding="utf-8").partition("| group / figure |")
+    head, rule, *rows = (first[1] + first[2]).partition("\n\n")[0].splitlines(keepends=True)
+    sums = ("| all published /", "| high confidence /", "| oracle /", "| axolotl /")
+    table = "".join([head, rule, *(row if row.endswith("\n") else row + "\n" for row in rows if row.startswith(sums))])
     page = (ROOT / "docs/estimate.md").read_text(encoding="utf-8")
-    block = "<!-- accuracy -->\n" + head + "".join(rows) + "<!-- end of accuracy -->"
+    block = "<!-- accuracy -->\n" + table + "<!-- end of accuracy -->"
     yield "docs/estimate.md", sub(r"<!-- accuracy -->.*<!-- end of accuracy -->", lambda _: block, page, flags=DOTALL)
 
 
