@@ -1,7 +1,8 @@
 """The README and the pages of docs/ are true: every `$ gpulint ...` block shows what the command prints.
 
-A page's blocks run in order in a folder that holds a copy of `examples/`. A fenced block with a `title="PATH"` is a file
-of that name from there on. `cat FILE` is the only other command; what pre-commit prints, tests/test_pre_commit.py checks.
+A page's blocks run in order in a folder that holds a copy of `examples/`. A fenced block with a `title="PATH"` is a
+file of that name from there on. `cat FILE` is the only other command; tests/test_pre_commit.py checks what pre-commit
+prints.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ PAGES = sorted(
     for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))
     if "```console" in path.read_text(encoding="utf-8") or 'title="' in path.read_text(encoding="utf-8")
 )
-BLOCK = re.compile(r"^```(?:console\n(?P<console>.*?)|\w+ title=\"(?P<name>[^\"]+)\"\n(?P<text>.*?))^```$", re.M | re.S)
+BLOCK = re.compile(
+    r"^```(?:console\n(?P<console>.*?)|\w+ title=\"(?P<name>[^\"]+)\"\n(?P<text>.*?))^```$", re.MULTILINE | re.DOTALL
+)
 ELSEWHERE = ("pre-commit", "git")
 
 
@@ -56,7 +59,7 @@ def renewed(block: re.Match[str]) -> str:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block["text"], encoding="utf-8")
         return block[0]
-    commands = re.findall(r"^\$ (.*)$", block["console"], re.M)
+    commands = re.findall(r"^\$ (.*)$", block["console"], re.MULTILINE)
     if commands[0].startswith(ELSEWHERE):
         return block[0]
     shown = [f"$ {command}\n{output(command)}".rstrip("\n") + "\n" for command in commands]

@@ -18,8 +18,8 @@ from gpulint import __version__
 from gpulint.commands.init import HOME
 
 ROOT = Path(__file__).resolve().parent.parent
-CONSOLE = re.compile(r"```console\n\$ (pre-commit [^\n]*)\n(.*?)```", re.S)
-CONFIG = re.compile(r'```yaml title="(configs/train\.yaml)"\n(.*?)```', re.S)
+CONSOLE = re.compile(r"```console\n\$ (pre-commit [^\n]*)\n(.*?)```", re.DOTALL)
+CONFIG = re.compile(r'```yaml title="(configs/train\.yaml)"\n(.*?)```', re.DOTALL)
 UNREACHABLE = (
     "Could not find a version",
     "Temporary failure in name resolution",
