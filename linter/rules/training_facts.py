@@ -47,6 +47,13 @@ def _refused_attention(facts: Facts) -> Any:
     return family is not None and family in row["refuses"]
 
 
+@fact("model.refused_attention")
+def _refusals(facts: Facts) -> Any:
+    """Attention kernels that Transformers' classes of the model refuse: `sdpa`, `flash_attention`."""
+    row = _modeling().get(facts.model.model_type) if facts.model is not None else None
+    return UNKNOWN if row is None else row["refuses"]
+
+
 @fact("fsdp.foreign_layers")
 def _foreign_layers(facts: Facts) -> Any:
     """Layer classes that FSDP is to wrap and that belong to other model types; unknown for models of several parts."""

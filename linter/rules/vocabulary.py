@@ -51,4 +51,6 @@ _JOB_UNITS = {
     "inference.max_model_len": "tokens",
     "inference.max_num_batched_tokens": "tokens",
     "inference.kv_cache_memory_bytes": "bytes",
+    "hardware.host_memory": "bytes",
+    "hardware.shared_memory": "bytes",
 }
