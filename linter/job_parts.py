@@ -20,7 +20,8 @@ class Quantization:
 
     `method` is bnb-nf4, bnb-fp4, bnb-int8, gptq, awq, fp8, mxfp4, hqq, gguf-<type> ...; `skip` names modules
     that stay in `weights.dtype`. `experts`: fused 3-D expert tensors are packed too, which bitsandbytes by itself
-    leaves alone. `head`: the output head is packed too.
+    leaves alone. `head`: the output head is packed too. `modules` are modules that another method packs, by a part of
+    their dotted name: `{experts: mxfp4-linear}`.
     """
 
     method: str
@@ -31,6 +32,7 @@ class Quantization:
     storage_dtype: str | None = None
     experts: bool = False
     head: bool = False
+    modules: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -52,11 +52,11 @@ def training(row: Row) -> Job:
     if stated:
         job.activation_checkpointing = "full" if stated.startswith("full") else "selective"
         job.checkpoint_policy = "every_second_matmul"
-    job.compile = bool(row["compile"])
+    job.compile, job.loss.compiled = bool(row["compile"]), False
     job.optimizer.name = "adamw_torch" if row["id"].startswith(FOREACH) else "adamw_torch_fused"
     if row["fused_ce"] and "hunk" in row["fused_ce"]:
         job.loss.kernel, job.loss.chunk = "chunked", job.micro_batch_size * job.sequence_length // CHUNKS
-        job.loss.logits = "passes"
+        job.loss.logits = "whole"
     if row["id"].startswith(FOREACH):
         job.loss.kept, job.loss.upcast = True, "model"
     job.allocator.expandable_segments = not row["id"].startswith(FOREACH)

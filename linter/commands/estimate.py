@@ -10,7 +10,7 @@ import click
 
 from ..check import internal_error
 from .console import COULD_NOT, colour, complain
-from .options import hardware_options, settings_of
+from .options import hardware_options, layers_of
 
 if TYPE_CHECKING:
     from ..reading import Opened
@@ -31,11 +31,11 @@ def command(
     from ..reading import UnrecognisedError
     from ..source.document import SourceError
 
-    settings = settings_of(config, isolated=isolated, options=options)
+    layers = layers_of(config, isolated=isolated, options=options)
     done, failed = [], False
     for file in files:
         try:
-            done += _estimate_file(file, settings, explain=explain)
+            done += _estimate_file(file, layers.of(file), explain=explain)
         except UnrecognisedError:
             failed = complain(f"{file}: not a config of a known format")
         except SourceError as error:

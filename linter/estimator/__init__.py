@@ -21,8 +21,17 @@ if TYPE_CHECKING:
 def estimate_job(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     """The memory of `job` on its fullest GPU; `gpu` None leaves the verdict `unknown`.
 
-    Raises NotEstimable with what is missing, for people.
+    Facts in `job.unstated` widen the interval. Raises NotEstimable with what is missing, for people.
     """
+    found = _estimated(job, model, gpu)
+    if job.unstated:
+        from .alternatives import enveloped
+
+        found = enveloped(job, found, lambda other: _estimated(other, model, gpu))
+    return found
+
+
+def _estimated(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     if job.kind == "inference":
         from .inference import estimate_inference
 

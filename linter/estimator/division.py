@@ -22,8 +22,11 @@ _SERVERS = ("vllm", "sglang")
 
 _MIXER_ROWS = frozenset({"out_proj", "o_proj", "linear_out", "x_proj"})
 
-_LATENT_UP = frozenset({"q_b_proj", "kv_b_proj"})
-"""Up-projections of latent attention, which make whole heads."""
+_LATENT_UP = frozenset({"q_b_proj", "kv_b_proj", "o_a_proj"})
+"""Projections of latent attention that make whole heads, or take whole groups of them (DeepSeek V4's o_a)."""
+
+_LATENT_DOWN = frozenset({"o_b_proj"})
+"""DeepSeek V4's output projection (vllm 0.28 models/deepseek_v4/attention.py; its indexer's projections are whole)."""
 
 
 def divided(tensor: Tensor, job: Job, model: Model) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
@@ -90,7 +93,9 @@ def _shape(
         return (_kv_rows(shape[0], tensor_parallel, model.shape.kv_heads), *shape[1:])
     if role in COLUMN or (role == "bias" and tensor.leaf in _COLUMN_LEAVES):
         return (-(-shape[0] // tensor_parallel), *shape[1:])
-    row = role in ROW or (role in _MIXER and tensor.leaf in _MIXER_ROWS)
+    if ".indexer." in tensor.name:
+        return shape
+    row = role in ROW or (role in _MIXER and tensor.leaf in _MIXER_ROWS) or tensor.leaf in _LATENT_DOWN
     if row and len(shape) == 2:
         return (shape[0], -(-shape[1] // tensor_parallel))
     if (role in _MIXER and tensor.layers is not None) or tensor.leaf in _LATENT_UP:

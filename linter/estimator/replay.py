@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from . import optimizer
 from .allocator import SMALL_REQUEST, Allocator, segments
 from .estimate import COMPONENTS
+from .fsdp import shards
 from .gradients import gradient_dtype
 from .layout import Layout
 from .parameters import parameters
@@ -120,12 +121,18 @@ def plan_of(job: Job, model: Model, layout: Layout, phases: Sequence[Phase]) -> 
     """
     found = parameters(job, model)
     most = {name: max(phase.components.get(name, 0) for phase in phases) for name in COMPONENTS}
+    spec = optimizer.of_job(job)
     step_optimizer = max(phase.components.get("optimizer", 0) for phase in phases) - layout.optimizer
     if type(layout) is not Layout or job.parallelism.zero is not None:
         lump = sum(most[name] for name in ("weights", "adapter", "gradients", "kv_cache", "buffers"))
-        return Plan([], lump + layout.optimizer, _unsharded(job, found, layout), [], [(step_optimizer, 1)], [], False)
+        load = _unsharded(job, found, layout)
+        if job.parallelism.fsdp is None or job.parallelism.fsdp.offload:
+            return Plan([], lump + layout.optimizer, load, [], [(step_optimizer, 1)], [], False)
+        pieces = shards(job, found)
+        return Plan(
+            [], lump, load, optimizer.state_blocks(pieces, spec, job), optimizer.step_blocks(pieces, spec), [], False
+        )
     trained = [item for item in found if item.trainable]
-    spec = optimizer.of_job(job)
     tensors = optimizer.items(trained)
     masters = [(4 * item.size, item.copies) for item in trained if job.precision.master_weights]
     gradients = [(int(item.size * dtype_bytes(gradient_dtype(item, job))), item.copies) for item in trained]

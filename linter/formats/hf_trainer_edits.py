@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..finding import Edit
+    from ..source.document import Document
     from .format import Reading
 
     Say = Callable[["Words", Any], Keys | None]
@@ -44,7 +45,7 @@ class Words:
         """The keys that make the change; None when a part cannot be said."""
         wanted: Keys = {}
         zero = [path for path in self.changes if path.startswith(ZERO)]
-        if zero:
+        if zero and self.named_file() is None:
             part = self.zero()
             if part is None:
                 return None
@@ -71,6 +72,19 @@ class Words:
         stage = self.changes.get(f"{ZERO}stage", present_zero.stage if present_zero else 0)
         offloads = {section: self.changes.get(path, self.job.get(path) or "none") for path, section in OFFLOADS.items()}
         return {"deepspeed": inline_deepspeed(stage, offloads), "fsdp": None, "fsdp_config": None}
+
+    def named_file(self) -> Document | None:
+        """The DeepSpeed file of the project that `deepspeed` names."""
+        entry = self.root.entry("deepspeed")
+        document = self.reading.references.get("deepspeed")
+        named = entry is not None and isinstance(entry.value.value, str) and document is not None and document.text
+        return document if named else None
+
+    def keys_of_file(self) -> Keys | None:
+        """The ZeRO part of the change as keys of that file; None where there is no such part or file."""
+        document = self.named_file()
+        part = {path: value for path, value in self.changes.items() if path.startswith(ZERO)}
+        return zero_keys(document, "", part) if part and document is not None else None
 
     def launched(self, field: str) -> bool:
         """Whether the command that starts the run says how it is sharded, which this file cannot take back."""
@@ -225,9 +239,20 @@ _SAY: dict[str, Say] = {
 
 def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
     """The change as keys: `use_peft: true, lora_r: 16, lora_alpha: 32, lora_target_modules: all-linear`."""
-    return spoken(Words(reading, changes).keys())
+    words = Words(reading, changes)
+    own, file = words.keys(), words.keys_of_file()
+    return spoken({**file, **own}) if file is not None and own is not None else spoken(own)
 
 
 def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change; None when the format cannot say it or the file cannot be edited safely."""
-    return edits_of(reading.config, Words(reading, changes).keys())
+    """The edits that make the change; None when the format cannot say it or the file cannot be edited safely.
+
+    ZeRO is changed in the DeepSpeed file where the config names one of the project.
+    """
+    words = Words(reading, changes)
+    own, document = words.keys(), words.named_file()
+    if document is None or not any(path.startswith(ZERO) for path in changes) or own is None:
+        return edits_of(reading.config, own)
+    file = edits_of(document, words.keys_of_file())
+    rest = edits_of(reading.config, own) if own else []
+    return [*file, *rest] if file is not None and rest is not None else None

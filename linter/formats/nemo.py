@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from .blanks import is_blank
 from .format import Format, NoJobError, Reading, written_by
 from .interpolation import interpolated
+from .keys import key_problems
 from .megatron_model import GPT2_VOCABULARY, VOCABULARIES, Sizes, config_of, feed_forward, padded
 from .megatron_plan import (
     set_accumulation,
@@ -112,7 +113,9 @@ def read(document: Document, project: Project) -> Reading:
     length = length or train.integer("max_seq_length", least=1)
     config.count("sequence_length", length, None, model.blank("encoder_seq_length"))
     whole_batch = model.integer("global_batch_size", least=1) or train.integer("global_batch_size", least=1)
-    set_accumulation(config, whole_batch, ranks)
+    # a checkpoint brings its own degrees where the file has none (NeMo-Aligner's load_and_override_model_config)
+    certain = not tuned or model.raw("tensor_model_parallel_size") is not None
+    set_accumulation(config, whole_batch, ranks, certain=certain)
     virtual = model.integer("virtual_pipeline_model_parallel_size", least=1)
     set_chunks(config, virtual, int(virtual.value) if virtual else 1)
     _set_precision(config, trainer, model)
@@ -120,6 +123,7 @@ def read(document: Document, project: Project) -> Reading:
     set_recomputation(config, model, "activations_checkpoint_")
     builder.default("attention", "flash_attention_2", "Transformer Engine's fused attention")
     config.fill()
+    config.reading.problems[:0] = key_problems(document, NAME)
     return config.reading
 
 

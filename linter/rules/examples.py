@@ -6,9 +6,12 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..directives import read_directives
+from ..settings import Settings
 from .engine import run
 from .load import bundled
 from .rule import Rule, RuleError, Selection
+from .suppress import Silence, judged
 
 if TYPE_CHECKING:
     from ..finding import Finding
@@ -48,6 +51,7 @@ def run_example(example: dict[str, Any], selection: Selection, where: str) -> Ou
     from ..formats.format import Project
     from ..formats.registry import recognise
     from ..hardware.catalogue import find
+    from ..reading import Opened
     from ..source.read import parse
 
     text = config_text(example)
@@ -64,7 +68,12 @@ def run_example(example: dict[str, Any], selection: Selection, where: str) -> Ou
         return parse(files[path], path, _syntax(path)) if path in files else None
 
     project = Project(".", gpu, example.get("gpus"), example.get("nodes"), open_reference)
-    findings = tuple(run(form.read(document, project), project, gpu, selection))
+    reading = form.read(document, project)
+    opened = Opened(reading, project, gpu, read_directives(document))
+    settings = Settings(**example.get("settings", {}))
+    silence = Silence(opened, settings)
+    told = [finding for finding in run(reading, project, gpu, selection) if not silence.hides(finding)]
+    findings = (*told, *judged([*silence.seen()], silence.used, selection, settings))
     expected = tuple(example["expect"])
     return Outcome(expected, tuple(_said(finding, expected, document) for finding in findings), findings, text)
 

@@ -30,7 +30,7 @@ class Plan:
 
     def __init__(self, document: Document, after: str | None) -> None:
         if document.syntax not in ("yaml", "json"):
-            raise EditError("TOML files are not edited")
+            raise EditError(f"{document.syntax} files are not edited")
         self.document = document
         self.after = after.rpartition(".")[2] if after else None
         self.intended = unshared(document.root.plain())

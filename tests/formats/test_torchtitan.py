@@ -126,8 +126,10 @@ def test_other_models_are_no_jobs():
         read(NEW.replace('"llama3"', '"flux"'))
 
 
-def test_changes_are_said_and_not_written():
+def test_changes_are_said_and_written():
     reading = read(NEW)
     assert FORMAT.describe(reading, {"micro_batch_size": 2}) == "training.local_batch_size: 2"
     assert FORMAT.describe(reading, {"method": "lora"}) is None
-    assert FORMAT.edits(reading, {"micro_batch_size": 2}) is None
+    (edit,) = FORMAT.edits(reading, {"micro_batch_size": 2})
+    assert edit.text == "2"
+    assert FORMAT.edits(reading, {"method": "lora"}) is None
