@@ -15,6 +15,9 @@ _FAMILIES = {
 }  # fmt: skip
 """The Job's attention -> the family that a Transformers class says it supports."""
 
+_NARROW_ROLES = ("router", "other")
+"""Roles of matrices that are narrow by nature: one output an expert, one gate for a shared expert."""
+
 _ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
@@ -108,7 +111,9 @@ def _scores(facts: Facts) -> Any:
 
 @fact("adapter.narrowest")
 def _narrowest(facts: Facts) -> Any:
-    """The smaller side of the smallest matrix that the adapter is added to: no update of it has a higher rank."""
+    """The smaller side of the smallest matrix that the adapter is added to, but for routers and gates of one output:
+    no update of it has a higher rank.
+    """
     if facts.model is None or facts.job.adapter is None:
         return UNKNOWN
     from ..models.lora import NotAdaptable, adapted
@@ -117,7 +122,8 @@ def _narrowest(facts: Facts) -> Any:
         modules = adapted(facts.model, facts.job.adapter)
     except NotAdaptable:
         return UNKNOWN
-    return min(min(module.in_features, module.out_features) for module in modules)
+    sides = [min(module.in_features, module.out_features) for module in modules if module.role not in _NARROW_ROLES]
+    return min(sides, default=UNKNOWN)
 
 
 @fact("gpus.per_node")
