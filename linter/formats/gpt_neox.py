@@ -169,7 +169,10 @@ def _set_deepspeed(config: NativeConfig) -> None:
         builder.default("weights.dtype", "float32", "neither fp16 nor bf16 is on")
     kind = keys.mapping("optimizer").text("type")
     name = str(kind.value).lower() if kind else "adam"
-    if kind:
+    packed = keys.flag("use_bnb_optimizer")
+    if packed and packed.value and name == "adam":
+        config.put("optimizer.name", packed, "adamw_bnb_8bit", "bitsandbytes' Adam8bit")
+    elif kind:
         config.put("optimizer.name", kind, "adamw_bnb_8bit" if "8bit" in name else _OPTIMIZERS.get(name, name))
     else:
         builder.default("optimizer.name", "adamw_torch_fused", "Adam: default of gpt-neox")

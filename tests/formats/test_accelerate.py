@@ -171,9 +171,10 @@ def test_fsdp2_edits_write_the_switch(acc):
 @pytest.mark.parametrize(
     ("text", "changes"),
     [
-        (FSDP, {"parallelism.zero.stage": 3}),
+        (FSDP, {"parallelism.zero.offload_optimizer.device": "cpu"}),
         (DEEPSPEED, {"micro_batch_size": 1}),
-        (DEEPSPEED, {"parallelism.fsdp.sharding": "full_shard"}),
+        (DEEPSPEED, {"parallelism.fsdp.sharding": "hybrid_shard"}),
+        ("distributed_type: TPU\nnum_processes: 8\n", {"parallelism.zero.stage": 3}),
         (
             "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  deepspeed_config_file: a.json\n",
             {"parallelism.zero.stage": 3},
