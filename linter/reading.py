@@ -217,6 +217,7 @@ def _open_launches(document: Document, launcher: Launcher, settings: Settings) -
     reason = started.reason
     for number, launch in enumerate(started.launches):
         config = launch.config
+        launch.resources.told["kind"] = (launcher.name, Origin("derived", launcher.title))
         if config.path == document.path:
             config = config._replace(reread=_rereader(document, launcher, settings, number))
         try:
@@ -253,6 +254,7 @@ def _apply(launch: Launch, reading: Reading) -> None:
         *launch.problems, *(item for item in reading.problems if item.key.replace("_", "-") not in launch.implied)
     ]  # fmt: skip
     resources, job = launch.resources, reading.job
+    reading.launch = resources.told
     for path, decided in launch.decided.items():
         job.assign(path, decided.value)
         job.origins[path] = decided.origin

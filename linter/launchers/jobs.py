@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ..formats.coercion import as_integer
+from ..origin import Origin
 from ..source.places import places_of
 from .accelerate_file import state_processes
 from .environment import allocator, torchrun
@@ -14,9 +15,9 @@ from .images import versions as versions_of
 from .launch import Launch, Resources, Started
 from .own_launcher import with_launcher
 from .programs import begin, named
-from .quantities import size
 from .script import place, whole
 from .shell import commands
+from .surroundings import tell
 from .unread import NOTHING
 from .unread import reason as why
 from .wrappers import unwrap
@@ -102,7 +103,7 @@ def jobs_of_commands(
                 unknown.append(program)
                 continue
             own = resources.copy()
-            _container_memory(own, program, file)
+            tell(own, program, inner.variables, file)
             _processes(own, program, file, project)
             if own.processes is None:
                 _visible(own, inner.variables)
@@ -136,6 +137,8 @@ def jobs_of_commands(
             )
     reasons.append(why(unknown))
     reason = next((text for text in reasons if text and text != NOTHING), NOTHING)
+    for launch in launches:
+        launch.resources.told["commands"] = (len(launches), Origin("derived", "jobs of one script"))
     return Started(launches, problems, "" if launches else reason, scripts)
 
 
@@ -186,14 +189,6 @@ def _visible(resources: Resources, variables: Mapping[str, object]) -> None:
     listed = [part for part in getattr(named, "text", "").split(",") if part.strip()]
     if resources.gpus_per_node is None and listed and all(part.strip().isdigit() for part in listed):
         resources.gpus_per_node = len(listed)
-
-
-def _container_memory(resources: Resources, program: Unwrapped, file: Document) -> None:
-    """`docker run --shm-size 1g`."""
-    for _, options in program.options:
-        entry = options.root.entry("shm-size")
-        if entry is not None:
-            resources.state("shared_memory", size(entry.value.value), file.path, "shm-size", entry.value.span)
 
 
 _PER_NODE = ("nproc_per_node", "nproc-per-node", "num_gpus")

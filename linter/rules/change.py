@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .facts import DEEPSPEED, Facts
+from ..origin import Origin
+from .facts import DEEPSPEED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from ..finding import Edit
     from ..formats.format import Format, Project, Reading
     from ..source.document import Document
+    from .facts import Facts
     from .rule import Advice
 
 
@@ -50,9 +52,9 @@ def change_job(facts: Facts, changes: dict[str, Any], words: str = "") -> Change
     edits = form.edits(reading, changes)
     if edits:
         after = reread(reading, facts.project, edits)
-        return Changed(text, tuple(edits), Facts(after, facts.project, facts.gpu)) if after else None
-    job = facts.job.with_changes(_completed(facts, changes))
-    return Changed(text, (), Facts(replace(reading, job=job), facts.project, facts.gpu))
+        return Changed(text, tuple(edits), facts.of(after)) if after else None
+    job = facts.job.with_changes(completed(facts, changes))
+    return Changed(text, (), facts.of(replace(reading, job=job)))
 
 
 def change_keys(facts: Facts, config: dict[str, Any], rename: dict[str, str]) -> Changed | None:
@@ -81,7 +83,7 @@ def change_keys(facts: Facts, config: dict[str, Any], rename: dict[str, str]) ->
     after = reread(facts.reading, facts.project, edits) if edits else None
     if after is None:
         return None
-    return Changed(_keys_text(config, rename), tuple(edits), Facts(after, facts.project, facts.gpu))
+    return Changed(_keys_text(config, rename), tuple(edits), facts.of(after))
 
 
 def _holder(facts: Facts, key: str) -> tuple[Document, str]:
@@ -119,9 +121,20 @@ def reread(reading: Reading, project: Project, edits: Sequence[Edit]) -> Reading
             document = project.open(reference, from_path)
             return edited.get(document.path, document) if document is not None else None
 
-        return format_of(reading).read(config, project._replace(open=open_edited))
+        return _started_alike(reading, format_of(reading).read(config, project._replace(open=open_edited)))
     except (SourceError, EditError, KeyError):
         return None
+
+
+def _started_alike(before: Reading, after: Reading) -> Reading:
+    """A reading with what the launcher says besides the config, which an edit of the config leaves as it was."""
+    after.launch = before.launch
+    for name in ("asked_gpus", "host_memory", "shared_memory"):
+        path = f"hardware.{name}"
+        if getattr(before.job.hardware, name) is not None:
+            setattr(after.job.hardware, name, getattr(before.job.hardware, name))
+            after.job.origins[path] = before.job.origins.get(path, Origin("derived", "what the job is started on"))
+    return after
 
 
 def resolved(advice: Advice, facts: Facts, factor: int | None) -> dict[str, Any] | None:
@@ -158,7 +171,7 @@ class _WithFactor:
         return self.facts.peak_if(changes)
 
 
-def _completed(facts: Facts, changes: dict[str, Any]) -> dict[str, Any]:
+def completed(facts: Facts, changes: dict[str, Any]) -> dict[str, Any]:
     """`method: lora` means LoRA of rank 16 on all linear layers where the job has no adapter."""
     if changes.get("method") == "lora" and facts.job.adapter is None:
         return {"adapter.targets": "all-linear", "adapter.r": 16, **changes}
