@@ -50,14 +50,14 @@ def _refused_attention(facts: Facts) -> Any:
     return family is not None and family in row["refuses"]
 
 
-@fact("model.refused_attention")
+@fact("model.refused_attention", type="list of text")
 def _refusals(facts: Facts) -> Any:
     """Attention kernels that Transformers' classes of the model refuse: `sdpa`, `flash_attention`."""
     row = _modeling().get(facts.model.model_type) if facts.model is not None else None
     return UNKNOWN if row is None else row["refuses"]
 
 
-@fact("fsdp.foreign_layers")
+@fact("fsdp.foreign_layers", type="list of text")
 def _foreign_layers(facts: Facts) -> Any:
     """Layer classes that FSDP is to wrap and that belong to other model types; unknown for models of several parts."""
     fsdp, model = facts.job.parallelism.fsdp, facts.model
@@ -69,14 +69,14 @@ def _foreign_layers(facts: Facts) -> Any:
     return [name for name in fsdp.layer_classes if name not in own and name in _owners()]
 
 
-@fact("model.layer_classes")
+@fact("model.layer_classes", type="list of text")
 def _layer_classes(facts: Facts) -> Any:
     """Layer and block classes of the model in Transformers."""
     row = _modeling().get(facts.model.model_type) if facts.model is not None else None
     return UNKNOWN if row is None else row["layers"]
 
 
-@fact("model.head_size")
+@fact("model.head_size", type="whole number")
 def _head_size(facts: Facts) -> Any:
     """The widest attention head of the model."""
     shape = facts.model.shape if facts.model is not None else None
@@ -109,7 +109,7 @@ def _scores(facts: Facts) -> Any:
     return job.micro_batch_size * facts.model.shape.heads * job.sequence_length**2 * width
 
 
-@fact("adapter.narrowest")
+@fact("adapter.narrowest", type="whole number")
 def _narrowest(facts: Facts) -> Any:
     """The smaller side of the smallest matrix that the adapter is added to, but for routers and gates of one output:
     no update of it has a higher rank.
@@ -126,7 +126,7 @@ def _narrowest(facts: Facts) -> Any:
     return min(sides, default=UNKNOWN)
 
 
-@fact("gpus.per_node")
+@fact("gpus.per_node", type="whole number")
 def _per_node(facts: Facts) -> Any:
     """GPUs of one machine: all GPUs over the nodes, by default at most 8 to a node."""
     from ..estimator.ranks import per_node
