@@ -28,11 +28,12 @@ _PHASES = {
 }
 
 
-def render(report: Report, *, colour: bool = False) -> str:
-    """The whole report as text that ends with a line of totals."""
+def render(report: Report, *, colour: bool = False, totals: bool = True) -> str:
+    """The whole report as text; `totals` ends it with a line of them."""
     style = Style(colour)
     blocks = ["\n".join(_finding(finding, report, style)) for finding in report.findings]
-    blocks.append(summary(report, colour=colour))
+    if totals:
+        blocks.append(summary(report, colour=colour))
     return "\n\n".join(blocks)
 
 
