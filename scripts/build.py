@@ -48,7 +48,16 @@ def formats_page() -> Iterator[Generated]:
     yield "docs/formats.md", page()
 
 
-GENERATORS: tuple[Callable[[], Iterator[Generated]], ...] = (rules_index, rules_pages, formats_page)
+def settings() -> Iterator[Generated]:
+    """`schemas/settings.json` and the keys in `docs/settings.md`."""
+    sys.path.insert(0, str(ROOT / "scripts"))
+    from settings_schema import page, schema  # type: ignore[import-not-found]
+
+    yield "schemas/settings.json", schema()
+    yield "docs/settings.md", page((ROOT / "docs/settings.md").read_text(encoding="utf-8"))
+
+
+GENERATORS: tuple[Callable[[], Iterator[Generated]], ...] = (rules_index, rules_pages, formats_page, settings)
 """In order: what a later one reads, an earlier one has written."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from . import optimizer
+from . import effort, optimizer
 from .allocator import SMALL_REQUEST, Allocator, segments
 from .estimate import COMPONENTS
 from .fsdp import ShardedLayout, shards
@@ -138,6 +138,7 @@ def _handed(units: Gathering, blocks: list[int]) -> None:
 def _run(memory: Allocator, found: Trace, alive: list[int], events: list[int], keeps: bool) -> list[int]:
     """Some events of a pass; the gradients that they leave."""
     left: list[int] = []
+    effort.spend(len(found.events))
     take, give, sizes = memory.take, memory.give, found.sizes
     for event in events:
         if event >= 0:

@@ -119,10 +119,12 @@ class _Compiler:
         return Place(self.known_place(entry.key, entry.key.value), self.template(entry.value))
 
     def known_place(self, node: Node, path: str) -> str:
-        families = ("config.", "deepspeed.")
+        families = ("config.", "deepspeed.", "launch.")
         if path == "item" or path.startswith(families) or path in job_paths() or path.startswith("versions."):
             return path
-        raise self.error(node, f"{path} is not a place: name a Job field, config.<key>, deepspeed.<key> or item")
+        raise self.error(
+            node, f"{path} is not a place: name a Job field, config.<key>, deepspeed.<key>, launch.<name> or item"
+        )
 
     def advice(self, node: Node) -> Advice:
         if node.is_scalar:
@@ -144,6 +146,10 @@ class _Compiler:
             family=_value(get("family")) or "",
             excludes=_strings(get("excludes")),
             text=self.template(text) if text else None,
+            kind=_value(get("kind")) or "",
+            room=bool(_value(get("room"))),
+            cost=_value(get("cost")) or "",
+            otherwise=_value(get("otherwise")) or "",
         )
 
     def mapping(self, node: Node | None) -> dict[str, Any] | None:

@@ -2,8 +2,8 @@
 
 A fact is a dotted name. Named facts are functions registered with `@fact`; their docstring is the meaning that
 the documentation prints. Besides them are open families: every Job field by its path, `config.<key>` of the
-checked file, `deepspeed.<key>` of the DeepSpeed config in force, `origin.<field>` (file, default, assumed ...) of a
-Job field, and `item.<value>` in rules with `each`.
+checked file, `deepspeed.<key>` of the DeepSpeed config in force, `launch.<name>` of the launcher that starts it,
+`origin.<field>` (file, default, assumed ...) of a Job field, and `item.<value>` in rules with `each`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..estimator import effort
 from .expression import UNKNOWN
 from .quantity import CONSTANTS
 
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
     from ..job import Job
     from ..models.model import Model
     from ..source.node import Entry, Node
+    from .search import Search
 
-CONFIG, DEEPSPEED, ITEM, ORIGIN = "config.", "deepspeed.", "item.", "origin."
+CONFIG, DEEPSPEED, ITEM, LAUNCH, ORIGIN = "config.", "deepspeed.", "item.", "launch.", "origin."
 
 MAX_ESTIMATES = 24
 """What-if estimates that the conditions of all rules may ask for on one file."""
@@ -45,6 +47,7 @@ def fact(path: str, unit: str = "") -> Callable[[Callable[[Facts], Any]], Callab
     """Register a function as the fact `path`; what it raises of AttributeError on a None means UNKNOWN."""
 
     def register(derive: Callable[[Facts], Any]) -> Callable[[Facts], Any]:
+        assert path not in FACTS, f"two functions derive the fact {path}"
         FACTS[path] = Fact(unit, " ".join((derive.__doc__ or "").split()), derive)
         return derive
 
@@ -52,7 +55,10 @@ def fact(path: str, unit: str = "") -> Callable[[Callable[[Facts], Any]], Callab
 
 
 class Facts:
-    """The facts of one reading. `reads` collects the paths that were asked for since it was last cleared."""
+    """The facts of one reading. `reads` collects the paths that were asked for since it was last cleared.
+
+    `steps` is the work of the first estimate, which is that of the job as written.
+    """
 
     def __init__(self, reading: Reading, project: Project, gpu: Gpu | None) -> None:
         self.reading = reading
@@ -63,9 +69,18 @@ class Facts:
         self.reads: set[str] = set()
         self.model_reason = ""
         self.estimate_reason = ""
+        self.search: Search | None = None
+        self.steps = 0
         self._values: dict[str, Any] = {}
         self._model: Model | bool | None = False
         self._estimates: dict[tuple[tuple[str, Any], ...], Estimate | None] = {}
+
+    def of(self, reading: Reading) -> Facts:
+        """The facts of the same job in another state; a model that is the same is not looked up again."""
+        other = Facts(reading, self.project, self.gpu)
+        if reading.job.model == self.job.model and reading.config.path == self.reading.config.path:
+            other._model, other.model_reason = self.model, self.model_reason
+        return other
 
     def get(self, path: str) -> Any:
         """The value of a fact; UNKNOWN where it cannot be derived."""
@@ -79,8 +94,10 @@ class Facts:
             return value
 
     def has(self, path: str) -> bool:
-        """Whether the key of a `config.` or `deepspeed.` path is written, null included."""
+        """Whether the key of a `config.` or `deepspeed.` path is written, null included, or the launcher says it."""
         self.reads.add(path)
+        if path.startswith(LAUNCH):
+            return path[len(LAUNCH) :] in (self.reading.launch or {})
         return self.entry(path) is not None
 
     def peak_if(self, changes: dict[str, Any]) -> Any:
@@ -136,7 +153,9 @@ class Facts:
         if key not in self._estimates:
             if len(self._estimates) > MAX_ESTIMATES:
                 return None
+            before = effort.spent()
             self._estimates[key] = self._estimated(self.job.with_changes(changes) if changes else self.job)
+            self.steps = self.steps or effort.spent() - before
         return self._estimates[key]
 
     def _estimated(self, job: Job) -> Estimate | None:
@@ -174,6 +193,13 @@ class Facts:
             return UNKNOWN
         return self.item.key if name == "key" else self.item.values.get(name) or UNKNOWN
 
+    def _of_launch(self, name: str) -> Any:
+        """What the launcher says; null where it does not, UNKNOWN where no launcher is known."""
+        if self.reading.launch is None:
+            return UNKNOWN
+        said = self.reading.launch.get(name)
+        return None if said is None else UNKNOWN if filled_at_launch(said[0]) else said[0]
+
     def _derive(self, path: str) -> Any:
         known = FACTS.get(path)
         if known is not None:
@@ -186,6 +212,8 @@ class Facts:
                 return UNKNOWN
             value = entry.value.plain() if entry is not None else None
             return UNKNOWN if filled_at_launch(value) else value
+        if path.startswith(LAUNCH):
+            return self._of_launch(path[len(LAUNCH) :])
         if path.startswith(ORIGIN):
             origin = self.job.origins.get(path[len(ORIGIN) :])
             return origin.kind if origin is not None else UNKNOWN

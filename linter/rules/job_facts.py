@@ -175,11 +175,18 @@ def _rope_scaling(facts: Facts) -> Any:
 
 @fact("model.checkpoint_quantization")
 def _checkpoint_quantization(facts: Facts) -> Any:
-    """`quantization_config.quant_method` of the model's own config.json; null without one."""
-    if facts.model is None:
-        return UNKNOWN
-    config = facts.model.config.get("quantization_config")
-    return config.get("quant_method") if isinstance(config, dict) else None
+    """`quantization_config.quant_method` of the model's own config.json, else what its id says (`-GPTQ`, `-AWQ`,
+    `-bnb-4bit`); null without either."""
+    config = facts.model.config.get("quantization_config") if facts.model is not None else None
+    if isinstance(config, dict):
+        return config.get("quant_method")
+    name = facts.job.model.lower() if isinstance(facts.job.model, str) else ""
+    named = next((method for mark, method in _QUANTIZED_NAMES if mark in name), None)
+    return UNKNOWN if facts.model is None and named is None else named
+
+
+_QUANTIZED_NAMES = (("-gptq", "gptq"), ("-awq", "awq"), ("bnb-4bit", "bitsandbytes"))
+"""Parts of hub ids -> the method that quantized their weights, as the publishers name them."""
 
 
 def _shape_fact(path: str, name: str, meaning: str, unit: str = "") -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import cache
 
 from ..job import field_paths
-from . import job_facts, memory_facts  # noqa: F401  (they register their facts)
-from .facts import CONFIG, DEEPSPEED, FACTS, ITEM, ORIGIN
+from . import fact_rooms  # noqa: F401  (they register their facts)
+from .facts import CONFIG, DEEPSPEED, FACTS, ITEM, LAUNCH, ORIGIN
 from .quantity import CONSTANTS
 
-ITEM_VALUES = ("key", "suggestion", "treatment", "upstream", "plugin", "replacement", "reason", "expected", "found",
-               "path", "assumption", "other", "value", "line", "message")  # fmt: skip
+ITEM_VALUES = ("key", "suggestion", "spelling", "instead", "treatment", "upstream", "plugin", "replacement",
+               "reason", "expected", "found", "path", "assumption", "other", "value", "line", "message")  # fmt: skip
 """What the items of `each` may carry; which of them is there depends on the kind of problem."""
 
 
@@ -26,7 +26,7 @@ def is_known(path: str) -> bool:
         return path[len(ITEM) :] in ITEM_VALUES
     if path.startswith(ORIGIN):
         return path[len(ORIGIN) :] in job_paths()
-    if path.startswith((CONFIG, DEEPSPEED)):
+    if path.startswith((CONFIG, DEEPSPEED, LAUNCH)):
         return not path.endswith(".")
     return path.startswith("versions.") or path in FACTS or path in CONSTANTS or path in job_paths()
 
@@ -51,4 +51,8 @@ _JOB_UNITS = {
     "inference.max_model_len": "tokens",
     "inference.max_num_batched_tokens": "tokens",
     "inference.kv_cache_memory_bytes": "bytes",
+    "hardware.host_memory": "bytes",
+    "hardware.shared_memory": "bytes",
+    "launch.disk": "bytes",
+    "launch.container.ephemeral_storage": "bytes",
 }
