@@ -44,7 +44,7 @@ def estimate_training(job: Job, model: Model, gpu: Gpu | None, *, replay: bool =
     logits, the gradients complete by then, gathered parameters and communication buckets; at the optimizer step all
     gradients and the step's temporaries. The peak is the largest instant; nothing is summed over instants.
     Without a micro batch size or a sequence length the states alone are counted: a lower bound.
-    `replay` False leaves the allocator out: `low` and `exceeds` are the same, the other tiers are bounds (slack.packed).
+    `replay` False leaves the allocator out: `low` and `exceeds` are the same, the rest are bounds (slack.packed).
     Raises NotEstimable when nothing can be derived.
     """
     if not model.tensors:

@@ -24,9 +24,9 @@ HEAVY = 40_000
 
 
 class Enough(NamedTuple):
-    """Hardware on which a job fits; `way` says what else has to change."""
+    """Hardware on which a job fits; `number` of them, `way` says what else has to change."""
 
-    count: int
+    number: int
     gpu: Gpu
     estimate: Estimate
     way: str = ""
@@ -34,7 +34,7 @@ class Enough(NamedTuple):
     @property
     def text(self) -> str:
         """`8 x H100 80GB with ZeRO-3`."""
-        return f"{self.count} x {self.gpu.title}{self.way}"
+        return f"{self.number} x {self.gpu.title}{self.way}"
 
 
 def smallest_hardware(facts: Facts) -> list[Enough]:
@@ -77,7 +77,7 @@ def larger_gpu(facts: Facts, now: Gpu) -> Enough | None:
 
 
 def _is_heavy(facts: Facts) -> bool:
-    """Whether a replay of the job takes so long that its bounds have to do: they say `fits` only where it surely does."""
+    """Whether a replay takes so long that its bounds have to do: they say `fits` only where the job surely does."""
     return facts.steps > HEAVY
 
 

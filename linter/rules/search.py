@@ -73,6 +73,14 @@ class Candidate(NamedTuple):
         return self.estimate.host if self.estimate is not None else 0
 
 
+class _Part(NamedTuple):
+    """A recipe at its strongest, and the bytes it saves alone."""
+
+    ladder: Ladder
+    strongest: Option
+    saved: int
+
+
 class Search:
     """What has been looked at and carried out for one job; the findings of the job share it."""
 
@@ -187,33 +195,44 @@ class Search:
 
         Each recipe takes part at its strongest; where that is more than is needed, a weaker rung takes its place.
         """
-        now, gpu = self.facts.estimate, self.facts.gpu
-        if now is None or gpu is None:
-            return
-        parts = []
-        for item in ladders:
-            if self.exhausted:
-                break
-            found = self.look(item.options[-1])
-            if found is not None and found.host <= MAX_HOST and found.per_gpu.low < now.per_gpu.low:
-                parts.append((item, item.options[-1], now.per_gpu.low - found.per_gpu.low))
+        parts = self._parts(ladders)
         for size in range(2, MAX_PARTS + 1):
             fits = False
-            for group in sorted(subsets(parts, size), key=lambda group: sum(option.rank for _, option, _ in group)):
+            for group in sorted(subsets(parts, size), key=lambda group: sum(part.strongest.rank for part in group)):
                 if self.exhausted:
                     return
-                if now.per_gpu.low - sum(saved for _, _, saved in group) > PROMISE * gpu.usable:
+                option = self._together(group)
+                if option is None:
                     continue
-                if any(one.clashes(two) for (_, one, _), (_, two, _) in subsets(group, 2)):
-                    continue
-                option = joined([option for _, option, _ in group])
-                if not self.may_fit(option):
-                    continue
-                for candidate in self.climbed(self._relaxed([item for item, _, _ in group], option), accept):
+                for candidate in self.climbed(self._relaxed([part.ladder for part in group], option), accept):
                     fits = fits or candidate.verdict == "fits"
                     yield candidate
             if fits:
                 return
+
+    def _parts(self, ladders: Iterable[Ladder]) -> list[_Part]:
+        """The recipes that save something at their strongest."""
+        now = self.facts.estimate
+        parts: list[_Part] = []
+        for item in ladders:
+            if self.exhausted or now is None:
+                break
+            found = self.look(item.options[-1])
+            if found is not None and found.host <= MAX_HOST and found.per_gpu.low < now.per_gpu.low:
+                parts.append(_Part(item, item.options[-1], now.per_gpu.low - found.per_gpu.low))
+        return parts
+
+    def _together(self, group: tuple[_Part, ...]) -> Option | None:
+        """Several recipes as one option; None where they clash or cannot be enough."""
+        now, gpu = self.facts.estimate, self.facts.gpu
+        if now is None or gpu is None:
+            return None
+        if now.per_gpu.low - sum(part.saved for part in group) > PROMISE * gpu.usable:
+            return None
+        if any(one.strongest.clashes(two.strongest) for one, two in subsets(group, 2)):
+            return None
+        option = joined([part.strongest for part in group])
+        return option if self.may_fit(option) else None
 
     def _relaxed(self, group: list[Ladder], strongest: Option) -> Iterator[Option]:
         """The combination with ever stronger rungs of its one ladder that has several, the strongest at last."""
