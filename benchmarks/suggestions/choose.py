@@ -55,7 +55,7 @@ def _too_small(job: Job, model: Model) -> Gpu | None:
     """The largest NVIDIA card that the job exceeds, among equals the first by name."""
     cards = sorted((gpu for gpu in gpus() if gpu.vendor.lower() == "nvidia"), key=lambda gpu: (-gpu.usable, gpu.name))
     if job.kind == "training":
-        least = estimate_job(job, model, None, replay=False).per_gpu.low
+        least = estimate_job(job, model, None, replay=False).per_gpu.process
         cards = [gpu for gpu in cards if gpu.usable < least]
     for gpu in cards:
         if estimate_job(job, model, gpu, replay=False).verdict == "exceeds":

@@ -19,6 +19,9 @@ GPU_COUNTS = (2, 4, 8, 16, 32, 64, 128)
 MAX_TRIED = 2
 """Cards below the one that surely holds a job that are tried as well."""
 
+HOLDS = ("fits", "unknown")
+"""Verdicts of hardware that is enough; `unknown` of a job whose batch or length is not stated: its states fit."""
+
 HEAVY = 40_000
 """Steps of the job's own estimate (`effort`) from which hardware is judged without a replay."""
 
@@ -62,7 +65,7 @@ def larger_gpu(facts: Facts, now: Gpu) -> Enough | None:
         if anywhere is None:
             return None
         sure = [gpu for gpu in larger if gpu.usable >= anywhere.per_gpu.high]
-        open_ = [gpu for gpu in larger if anywhere.per_gpu.low <= gpu.usable < anywhere.per_gpu.high]
+        open_ = [gpu for gpu in larger if anywhere.per_gpu.allocated < gpu.usable < anywhere.per_gpu.high]
         larger = [*([] if heavy else open_[-MAX_TRIED:]), *sure[:1]]
         if heavy and sure:
             return Enough(count, sure[0], anywhere)
@@ -71,7 +74,7 @@ def larger_gpu(facts: Facts, now: Gpu) -> Enough | None:
         larger = [gpu for gpu in larger if gpu.usable > weights]
     for gpu in larger:
         found = _estimate(facts, _on(job, gpu, count), gpu, replay=True)
-        if found is not None and found.verdict == "fits":
+        if found is not None and found.verdict in HOLDS:
             return Enough(count, gpu, found)
     return None
 
@@ -140,7 +143,7 @@ def _states_fit(facts: Facts, job: Job, gpu: Gpu) -> bool:
 def _fitting(facts: Facts, job: Job, gpu: Gpu) -> Estimate | None:
     """The estimate of a job that fits."""
     found = _estimate(facts, job, gpu, replay=not _is_heavy(facts))
-    return found if found is not None and found.verdict == "fits" else None
+    return found if found is not None and found.verdict in HOLDS else None
 
 
 def _estimate(facts: Facts, job: Job, gpu: Gpu | None, *, replay: bool) -> Estimate | None:

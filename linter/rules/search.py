@@ -63,6 +63,11 @@ class Candidate(NamedTuple):
         return self.estimate.verdict if self.estimate is not None else "unknown"
 
     @property
+    def settles(self) -> bool:
+        """Whether nothing stronger need be tried: it fits, or its states do and its batch or length is not known."""
+        return self.verdict in ("fits", "unknown")
+
+    @property
     def needed(self) -> int:
         """Bytes one GPU needs after the change."""
         return self.estimate.needed if self.estimate is not None else 0
@@ -145,7 +150,7 @@ class Search:
         if self.exhausted and option.key not in self._looks:
             return False
         found = self.look(option)
-        return found is not None and found.verdict in ("fits", "tight") and found.host <= MAX_HOST
+        return found is not None and found.verdict != "exceeds" and found.host <= MAX_HOST
 
     def carried_out(self, option: Option) -> Candidate | None:
         """The option carried out, once; None where it cannot be, or its offload needs more than nodes have."""
@@ -176,10 +181,10 @@ class Search:
             if self.exhausted:
                 return
             candidate = self.carried_out(option)
-            if candidate is None or candidate.verdict not in ("fits", "tight") or not accept(candidate):
+            if candidate is None or candidate.verdict == "exceeds" or not accept(candidate):
                 continue
             yield candidate
-            if candidate.verdict == "fits":
+            if candidate.settles:
                 return
 
     def rungs(self, item: Ladder) -> tuple[Option, ...]:
@@ -205,7 +210,7 @@ class Search:
                 if option is None:
                     continue
                 for candidate in self.climbed(self._relaxed([part.ladder for part in group], option), accept):
-                    fits = fits or candidate.verdict == "fits"
+                    fits = fits or candidate.settles
                     yield candidate
             if fits:
                 return
@@ -218,8 +223,8 @@ class Search:
             if self.exhausted or now is None:
                 break
             found = self.look(item.options[-1])
-            if found is not None and found.host <= MAX_HOST and found.per_gpu.low < now.per_gpu.low:
-                parts.append(_Part(item, item.options[-1], now.per_gpu.low - found.per_gpu.low))
+            if found is not None and found.host <= MAX_HOST and found.needed < now.needed:
+                parts.append(_Part(item, item.options[-1], now.needed - found.needed))
         return parts
 
     def _together(self, group: tuple[_Part, ...]) -> Option | None:
@@ -227,7 +232,7 @@ class Search:
         now, gpu = self.facts.estimate, self.facts.gpu
         if now is None or gpu is None:
             return None
-        if now.per_gpu.low - sum(part.saved for part in group) > PROMISE * gpu.usable:
+        if now.needed - sum(part.saved for part in group) > PROMISE * gpu.usable:
             return None
         if any(one.strongest.clashes(two.strongest) for one, two in subsets(group, 2)):
             return None
