@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import job_facts, memory_facts  # noqa: F401  (conditions name their facts)
-from .change import resolved
+from .change import plain_text, resolved
 from .message import filled
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def joined(parts: Sequence[Option]) -> Option:
         changes,
         "safe" if all(part.fix == "safe" for part in parts) else "unsafe",
         sum(part.rank for part in parts) + 100 * len(parts),
-        ", ".join(part.words for part in parts) if all(part.words for part in parts) else "",
+        ", ".join(part.words or plain_text(part.changes) for part in parts),
         tuple(cost for part in parts for cost in part.costs),
         frozenset().union(*(part.families for part in parts)),
         frozenset().union(*(part.excludes for part in parts)),

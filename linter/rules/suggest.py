@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 MAX_SHOWN = 4
 
+MAX_WORDS = 600
+"""Characters of a suggestion: several keys, each of which may be a list."""
+
 MENTIONED_HOST = 64 << 30
 """Main memory from which a suggestion names it."""
 
@@ -228,7 +231,7 @@ def text_of(item: Candidate) -> str:
     """The change in the format's words, with the main memory it takes."""
     doubt = {"tight": " (tight)", "unknown": " (weights and states alone)"}.get(item.verdict, "")
     host = f" (and {bytes_text(item.host)} of main memory)" if item.host >= MENTIONED_HOST else ""
-    return clipped(item.changed.text) + host + doubt
+    return clipped(item.changed.text, MAX_WORDS) + host + doubt
 
 
 def _says_more(item: Candidate, other: Candidate) -> bool:
