@@ -83,12 +83,18 @@ class FileResult:
 
 @dataclass(slots=True)
 class Report:
-    """Everything one `gpulint check` found, in the order of the files. `texts` holds the files for frames."""
+    """Everything one `gpulint check` found, in the order of the files. `texts` holds the files for frames.
+
+    `suppressed` and `baselined` count findings that are not reported; `gone` names entries of the baseline that no
+    finding matches any more.
+    """
 
     files: list[FileResult] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict, repr=False)
     suppressed: int = 0
+    baselined: int = 0
+    gone: list[str] = field(default_factory=list)
 
     def count(self, status: Status) -> int:
         """How many files ended in `status`."""

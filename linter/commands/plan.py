@@ -9,7 +9,7 @@ import click
 
 from ..check import internal_error
 from .console import COULD_NOT, colour, complain
-from .options import hardware_options, settings_of
+from .options import hardware_options, layers_of
 
 if TYPE_CHECKING:
     from ..rules.plan import Plan
@@ -38,12 +38,12 @@ def command(
     from ..rules.rule import RuleError
     from ..source.document import SourceError
 
-    settings = settings_of(config, isolated=isolated, options=options)
+    layers = layers_of(config, isolated=isolated, options=options)
     plans: list[tuple[str, Plan]] = []
     failed = False
     for file in files:
         try:
-            for name, plan, reason in _plans(file, settings):
+            for name, plan, reason in _plans(file, layers.of(file)):
                 if plan is None:
                     failed = complain(f"{name}: {reason}")
                 else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..job import Parallelism
 from . import assumptions, evaluation, host, low_precision, reference, rollout, runtime, slack, uncertainty
-from .coverage import widened
+from .coverage import gaps
 from .estimate import Estimate, NotEstimable, PerGpu, Phase, Term
 from .fsdp import ShardedLayout
 from .imbalance import unbalanced
@@ -44,7 +44,7 @@ def estimate_training(job: Job, model: Model, gpu: Gpu | None, *, replay: bool =
     logits, the gradients complete by then, gathered parameters and communication buckets; at the optimizer step all
     gradients and the step's temporaries. The peak is the largest instant; nothing is summed over instants.
     Without a micro batch size or a sequence length the states alone are counted: a lower bound.
-    `replay` False leaves the allocator out: `low` and `exceeds` are the same, the rest are bounds (slack.packed).
+    `replay` False leaves the allocator out: `low` and `exceeds` are the same, other tiers are bounds (slack.packed).
     Raises NotEstimable when nothing can be derived.
     """
     if not model.tensors:
@@ -82,10 +82,11 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, replay: boo
     held = _held(stage, gpu, plan, phases, _marks(phases, plan, fixed, found), bounded, replay)
     per_gpu, overhead = _tiers(gpu, held, runtime.process_overhead(gpu, job), peak, plan, bounded)
     if bounded:
-        per_gpu = widened(per_gpu, peak.components["activations"], job, model)
         per_gpu = replace(per_gpu, high=per_gpu.high + unbalanced(stage.job, stage.own))
     per_gpu = replace(per_gpu, low=max(0, per_gpu.low - narrow.slack))
-    unknown = uncertainty.unstated(job, plan.optimizer)
+    unknown = gaps(job, model, peak.components["activations"]) if bounded else []
+    unknown += uncertainty.unstated(job, plan.optimizer)
+    unknown += uncertainty.while_loading(stage.job, tensors, phases[0].allocated, held.high)
     per_gpu = uncertainty.widened(per_gpu, unknown)
     judged = verdict(per_gpu, gpu, bounded=bounded)
     if bounded:

@@ -51,7 +51,8 @@ class Reading:
     """One file read by its format: the Job, the documents it came from, and what was odd about them.
 
     `config` is the checked file; `references` are the files it names, by the key that names them (`deepspeed` ->
-    Document). `program` is what reads the config, where a launcher says so.
+    Document). `program` is what reads the config, where a launcher says so. `launch` is what rules may read of the
+    launch by its dotted name (`environment.NCCL_DEBUG`, `container.image`); None where no launcher is known.
     """
 
     format: str
@@ -61,6 +62,7 @@ class Reading:
     references: dict[str, Document] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     program: str = ""
+    launch: dict[str, tuple[Any, Origin]] | None = None
 
 
 class Project(NamedTuple):

@@ -6,13 +6,16 @@ import re
 from typing import TYPE_CHECKING
 
 from ..formats.coercion import as_integer
+from ..origin import Origin
 from .container import Container, jobs_of_container, listed_environment, split_command
 from .images import elsewhere, entrypoint
 from .images import versions as image_versions
 from .jobs import jobs_of_commands
 from .launch import Launch, Launcher, Resources, Started
+from .pod_settings import SHARED
 from .quantities import size
 from .shell import Command
+from .surroundings import CONTAINER_SHARED_MEMORY
 
 if TYPE_CHECKING:
     from ..formats.format import Problem, Project
@@ -123,9 +126,27 @@ def _read_resources(service: Node, document: Document, resources: Resources) -> 
             resources.state("gpus_per_node", number or None, document.path, "devices.count", count.value.span)
         elif ids is not None and ids.items():
             resources.state("gpus_per_node", len(ids.items()), document.path, "devices.device_ids", ids.span)
+    image = service.entry("image")
+    if image is not None and image.value.is_scalar:
+        resources.tell("container.image", _filled(str(image.value.value)), document.path, "image", image.value.span)
+    privileged = service.entry("privileged")
+    if privileged is not None:
+        value, span = privileged.value.value, privileged.value.span
+        resources.tell("container.privileged", value, document.path, "privileged", span)
+    _shared_memory(service, document, resources)
+
+
+def _shared_memory(service: Node, document: Document, resources: Resources) -> None:
+    """`shm_size`, else Docker's 64 MiB unless the service has the host's or mounts another."""
     shared = service.entry("shm_size")
     if shared is not None:
         resources.state("shared_memory", size(shared.value.value), document.path, "shm_size", shared.value.span)
+        return
+    mounts = [node for key in ("volumes", "tmpfs") if (node := service.get(key)) is not None]
+    mounted = any(SHARED in document.text[node.span.start : node.span.end] for node in mounts)
+    if service.get("ipc") is None and service.get("extends") is None and not mounted:
+        resources.shared_memory = CONTAINER_SHARED_MEMORY
+        resources.origins["shared_memory"] = Origin("default", "64 MiB, what Docker gives a container")
 
 
 LAUNCHER = Launcher(

@@ -51,7 +51,15 @@ def read(item: Object, manifests: Manifests) -> Started:
     inference = root.get("inference")
     pod = inference.find("template.spec") if inference is not None else None
     if pod is not None and pod.value.is_mapping:
-        return jobs_of_pod(pod.value, manifests.file, manifests.project, item.part, resources.nodes, resources)
+        return jobs_of_pod(
+            pod.value,
+            manifests.file,
+            manifests.project,
+            item.part,
+            resources.nodes,
+            resources,
+            mounts_shared_memory=True,
+        )
     name = inference.find("preset.name") if inference is not None else None
     if inference is None or name is None or not isinstance(name.value.value, str):
         return Started([], [], "names no preset")

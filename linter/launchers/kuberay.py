@@ -43,7 +43,9 @@ def jobs_of_cluster(found: list[Member], part: str, manifests: Manifests) -> Sta
     resources = resources_of(found, manifests.file)
     for member in found:
         label = f"{part}, {member.role}"
-        started = jobs_of_pod(member.spec, manifests.file, manifests.project, label, None, resources)
+        started = jobs_of_pod(
+            member.spec, manifests.file, manifests.project, label, None, resources, mounts_shared_memory=True
+        )
         if started.launches:
             return started
     return Started([], [], "a Ray cluster: the jobs that it runs are submitted to it")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..origin import Origin
 
@@ -26,6 +26,8 @@ class Resources:
     processes       processes over all nodes that the launch command starts, one GPU each
     host_memory     main memory of one node, bytes
     shared_memory   /dev/shm of one node, bytes
+    told            what rules may read of the launch beside these, with its origin: `environment.NCCL_DEBUG`,
+                    `container.image`, `torchrun.nnodes`
     """
 
     gpu: str | None = None
@@ -35,6 +37,11 @@ class Resources:
     host_memory: int | None = None
     shared_memory: int | None = None
     origins: dict[str, Origin] = field(default_factory=dict)
+    told: dict[str, tuple[Any, Origin]] = field(default_factory=dict)
+
+    def tell(self, name: str, value: Any, file: str, key: str, span: Span) -> None:
+        """Note something that only rules read."""
+        self.told[name] = (value, Origin("file", "", file, key, span, span))
 
     def state(self, name: str, value: str | int | None, file: str, key: str, span: Span, note: str = "") -> None:
         """Set one of them from a place in a file; None says nothing."""
@@ -51,7 +58,7 @@ class Resources:
         """One that can be changed on its own."""
         return Resources(
             self.gpu, self.gpus_per_node, self.nodes, self.processes, self.host_memory, self.shared_memory,
-            dict(self.origins),
+            dict(self.origins), dict(self.told),
         )  # fmt: skip
 
 
@@ -88,11 +95,15 @@ class Launch(NamedTuple):
 
 
 class Started(NamedTuple):
-    """The jobs of a launcher file; `problems` are those that belong to no job, `reason` says why there is none."""
+    """The jobs of a launcher file; `problems` are those that belong to no job, `reason` says why there is none.
+
+    `files` are scripts that the launcher starts or reads, in which problems may stand.
+    """
 
     launches: list[Launch]
     problems: list[Problem]
     reason: str = ""
+    files: dict[str, Document] = {}  # noqa: RUF012  (never changed)
 
 
 class Launcher(NamedTuple):

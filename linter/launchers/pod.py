@@ -9,6 +9,7 @@ from ..formats.coercion import as_integer
 from .container import Container, environment, jobs_of_container
 from .launch import Resources, Started
 from .mounts import mounted
+from .pod_settings import tell_pod
 from .quantities import size
 
 if TYPE_CHECKING:
@@ -49,17 +50,21 @@ def jobs_of_pod(
     nodes: int | None = None,
     resources: Resources | None = None,
     variables: Mapping[str, Word] | None = None,
+    *,
+    mounts_shared_memory: bool = False,
 ) -> Started:
     """The jobs that a pod's containers start; `nodes` is how many such pods work together.
 
     Init containers are left out. `resources` is what the manifest says elsewhere, and wins; `variables` are
-    those that a controller sets in every container.
+    those that a controller sets in every container, which may also mount /dev/shm.
     """
     launches, problems, reasons = [], [], []
     for container in mappings(spec.get("containers")):
         own = (resources or Resources()).copy()
         read_resources(spec, container, file, own)
         own.nodes = own.nodes or nodes
+        if not mounts_shared_memory:
+            tell_pod(spec, container, file, own)
         opening = mounted(spec, container, file, project)
         command = container_of(container, file, variables)
         started = jobs_of_container(command, file, opening, own, _named(container, part))

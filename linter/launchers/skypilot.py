@@ -102,9 +102,16 @@ def _read_resources(root: Node, document: Document, resources: Resources) -> Non
         if memory is not None and resources.host_memory is None:
             number = size(str(memory.value.value).rstrip("+"), unit="G")
             resources.state("host_memory", number, document.path, "resources.memory", memory.value.span)
+        disk = part.entry("disk_size")
+        number = size(str(disk.value.value), unit="G") if disk is not None else None
+        if disk is not None and number:
+            resources.tell("disk", number, document.path, "resources.disk_size", disk.value.span)
         machine = part.entry("instance_type")
         if machine is not None and resources.gpu is None and isinstance(machine.value.value, str):
             _instance(machine.value, document, resources)
+
+
+_NO_GPUS = ("tpu", "inferentia", "trainium", "gaudi")
 
 
 def _accelerators(section: Node, document: Document, resources: Resources) -> None:
@@ -123,10 +130,12 @@ def _accelerators(section: Node, document: Document, resources: Resources) -> No
     else:
         text, span = str(node.value), node.span
     match = _ACCELERATOR.fullmatch(text.strip())
-    if match is None or is_blank(text) or text.startswith("tpu"):
+    if match is None or is_blank(text) or text.lower().startswith(_NO_GPUS):
         return
     choices = (node.is_mapping or node.is_sequence) and len(node.value) > 1
     note = "the first of several choices" if choices else ""
+    if choices:
+        resources.tell("choices", len(node.value), document.path, "resources.accelerators", span)
     resources.state("gpu", match[1], document.path, "resources.accelerators", span, note)
     number = int(float(match[2] or 1))
     resources.state("gpus_per_node", max(1, number), document.path, "resources.accelerators", span, note)

@@ -50,6 +50,10 @@ def read(document: Document, resources: Resources) -> dict[str, str]:
             _kind(resources, *found[name], path, name)
     if "mem" in found:
         resources.state("host_memory", size(found["mem"][0], unit="M"), path, "mem", found["mem"][1])
+    for name in ("ntasks-per-node", "ntasks", "cpus-per-task"):
+        number = _number(found, name)
+        if number is not None:
+            resources.tell(f"slurm.{name.replace('-', '_')}", number, path, name, found[name][1])
     return _variables(resources, found)
 
 

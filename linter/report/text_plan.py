@@ -6,9 +6,9 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from ..units import bytes_text
+from .full import phase_text
 from .printable import printable
 from .style import Style
-from .text import phase_text
 
 if TYPE_CHECKING:
     from ..rules.plan import Plan, Row

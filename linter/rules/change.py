@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..origin import Origin
+from .facts import DEEPSPEED
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -55,25 +58,45 @@ def change_job(facts: Facts, changes: dict[str, Any], words: str = "") -> Change
 
 
 def change_keys(facts: Facts, config: dict[str, Any], rename: dict[str, str]) -> Changed | None:
-    """Keys of the checked file written, removed (null) or renamed; None where the file cannot be edited so."""
-    from ..source.edit import EditError, remove_key, rename_key, set_keys
+    """Keys written, removed (null) or renamed; None where a file cannot be edited so.
 
-    document = facts.reading.config
+    They are keys of the checked file, of the DeepSpeed config in force (`deepspeed.<key>`), or, for a problem that
+    stands in another file, of that file.
+    """
+    from ..source.edit import EditError, change
+
+    changes: dict[str, tuple[Document, dict[str, Any], dict[str, str]]] = {}
+    for key in (*config, *rename):
+        document, name = _holder(facts, key)
+        _, written, renamed = changes.setdefault(document.path, (document, {}, {}))
+        if key in config:
+            written[name] = config[key]
+        else:
+            renamed[name] = rename[key]
     edits: list[Edit] = []
     try:
-        written = {key: value for key, value in config.items() if value is not None}
-        if written:
-            edits += set_keys(document, written)
-        for key in (key for key, value in config.items() if value is None):
-            edits += remove_key(document, key)
-        for key, new in rename.items():
-            edits += rename_key(document, key, new)
+        for document, keys, renamed in changes.values():
+            written = {key: value for key, value in keys.items() if value is not None}
+            edits += change(document, written, [key for key in keys if keys[key] is None], renamed)
     except EditError:
         return None
     after = reread(facts.reading, facts.project, edits) if edits else None
     if after is None:
         return None
     return Changed(_keys_text(config, rename), tuple(edits), facts.of(after))
+
+
+def _holder(facts: Facts, key: str) -> tuple[Document, str]:
+    """The document that a key of an advice belongs to, and the key in it."""
+    reading = facts.reading
+    documents = {document.path: document for document in reading.references.values()}
+    if facts.item is not None and facts.item.path in documents:
+        return documents[facts.item.path], key
+    if key.startswith(DEEPSPEED):
+        path = facts.deepspeed_path()
+        if path in documents or reading.format == "deepspeed":
+            return documents.get(path, reading.config), key[len(DEEPSPEED) :]
+    return reading.config, key
 
 
 def reread(reading: Reading, project: Project, edits: Sequence[Edit]) -> Reading | None:
@@ -98,9 +121,20 @@ def reread(reading: Reading, project: Project, edits: Sequence[Edit]) -> Reading
             document = project.open(reference, from_path)
             return edited.get(document.path, document) if document is not None else None
 
-        return format_of(reading).read(config, project._replace(open=open_edited))
+        return _started_alike(reading, format_of(reading).read(config, project._replace(open=open_edited)))
     except (SourceError, EditError, KeyError):
         return None
+
+
+def _started_alike(before: Reading, after: Reading) -> Reading:
+    """A reading with what the launcher says besides the config, which an edit of the config leaves as it was."""
+    after.launch = before.launch
+    for name in ("asked_gpus", "host_memory", "shared_memory"):
+        path = f"hardware.{name}"
+        if getattr(before.job.hardware, name) is not None:
+            setattr(after.job.hardware, name, getattr(before.job.hardware, name))
+            after.job.origins[path] = before.job.origins.get(path, Origin("derived", "what the job is started on"))
+    return after
 
 
 def resolved(advice: Advice, facts: Facts, factor: int | None) -> dict[str, Any] | None:

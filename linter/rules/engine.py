@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..finding import SEVERITIES, Finding
 from ..formats.format import Problem
-from . import job_facts, memory_facts  # noqa: F401  (they register their facts)
+from . import fact_rooms  # noqa: F401  (they register their facts)
 from .expression import UNKNOWN, fires
 from .facts import Facts
 from .locate import fingerprint, locations
@@ -75,11 +75,18 @@ def evaluate_rules(facts: Facts, selection: Selection) -> Iterator[Fired]:
 
 
 def problems(reading: Reading, kind: str) -> Iterator[Problem]:
-    """The problems of one kind that the format reported, and the duplicate keys of every file read."""
+    """The problems of one kind that the format reported; duplicate keys and secrets of every file read."""
+    documents = (reading.config, *reading.references.values())
+    if kind == "secret":
+        from .secrets import secrets
+
+        for document in {item.path: item for item in documents}.values():
+            yield from secrets(document)
+        return
     if kind != "duplicate-key":
         yield from (problem for problem in reading.problems if problem.kind == kind)
         return
-    for document in (reading.config, *reading.references.values()):
+    for document in documents:
         path = None if document is reading.config else document.path
         for duplicate in document.duplicates:
             values = {"line": str(duplicate.kept.line)}

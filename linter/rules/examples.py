@@ -6,12 +6,16 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..directives import read_directives
+from ..settings import Settings
 from .engine import run
 from .load import bundled
 from .rule import Rule, RuleError, Selection
+from .suppress import Seen, Silence, Use, judged
 
 if TYPE_CHECKING:
     from ..finding import Finding
+    from ..reading import Opened
     from ..source.document import Document
     from .load import RuleFile
 
@@ -48,14 +52,17 @@ def run_example(example: dict[str, Any], selection: Selection, where: str) -> Ou
     from ..formats.format import Project
     from ..formats.registry import recognise
     from ..hardware.catalogue import find
+    from ..reading import Opened
     from ..source.read import parse
 
     text = config_text(example)
     name = example.get("file", "config.yaml")
     document = parse(text, name, _syntax(name))
     form = recognise(document)
+    expected = tuple(example["expect"])
     if form is None:
-        raise RuleError(where, f"an example is of no known format: {text[:60]!r}")
+        findings = _launched(example, document, selection, where)
+        return Outcome(expected, tuple(_said(finding, expected, document) for finding in findings), findings, text)
     gpu = find(example["gpu"]) if example.get("gpu") else None
     files = example.get("files", {})
 
@@ -64,9 +71,40 @@ def run_example(example: dict[str, Any], selection: Selection, where: str) -> Ou
         return parse(files[path], path, _syntax(path)) if path in files else None
 
     project = Project(".", gpu, example.get("gpus"), example.get("nodes"), open_reference)
-    findings = tuple(run(form.read(document, project), project, gpu, selection))
-    expected = tuple(example["expect"])
+    settings = Settings(**example.get("settings", {}))
+    reading = form.read(document, project)
+    opened = [Opened(reading, project, gpu, read_directives(document))]
+    findings = _found(opened, settings, selection)
     return Outcome(expected, tuple(_said(finding, expected, document) for finding in findings), findings, text)
+
+
+def _launched(example: dict[str, Any], document: Document, selection: Selection, where: str) -> tuple[Finding, ...]:
+    """The findings of a launcher file that starts everything it needs with flags."""
+    from ..launchers.registry import recognise
+    from ..reading import Recognised, open_jobs
+
+    launcher = recognise(document)
+    if launcher is None:
+        raise RuleError(where, f"an example is of no known format: {document.text[:60]!r}")
+    hardware = {name: example.get(name) for name in ("gpu", "gpus", "nodes")}
+    settings = Settings(root=".", **example.get("settings", {})).with_options(**hardware)
+    return _found(open_jobs(Recognised(document, None, launcher), settings).opened, settings, selection)
+
+
+def _found(opened: list[Opened], settings: Settings, selection: Selection) -> tuple[Finding, ...]:
+    """What the rules find in the jobs of a file, each once, and what they find of its suppressions."""
+    found: dict[tuple[object, ...], Finding] = {}
+    seen: list[Seen] = []
+    used: set[Use] = set()
+    for job in opened:
+        silence = Silence(job, settings)
+        for item in run(job.reading, job.project, job.gpu, selection):
+            if not silence.hides(item):
+                found.setdefault((item.rule, item.location, item.message), item)
+        seen += silence.seen()
+        used |= silence.used
+    idle = judged(seen, used, selection, settings) if any(item.directives.ignores for item in seen) else []
+    return (*found.values(), *idle)
 
 
 def config_text(example: dict[str, Any]) -> str:
@@ -76,16 +114,20 @@ def config_text(example: dict[str, Any]) -> str:
 
 
 def _said(finding: Finding, expected: tuple[str, ...], document: Document) -> str:
-    """`ID at key` where the example expects the finding at a key and it is on that key's line, else the id."""
+    """`ID at key` where the example expects the finding at a key, or on a line with that word, else the id."""
     for text in expected:
         rule, _, key = text.partition(" at ")
         if rule == finding.rule and key:
             entry = document.root.find(key)
-            lines = {entry.key.span.line, entry.value.span.line} if entry is not None else set()
-            if finding.location.span.line in lines:
+            line = finding.location.span.line
+            if entry is not None:
+                lines = {entry.key.span.line, entry.value.span.line}
+            else:  # a flag in a script or a manifest
+                lines = {line} if key in document.text.splitlines()[line - 1] else set()
+            if line in lines:
                 return text
     return finding.rule
 
 
 def _syntax(name: str) -> str:
-    return {".json": "json", ".toml": "toml"}.get(os.path.splitext(name)[1], "yaml")
+    return {".json": "json", ".toml": "toml", ".sh": "shell"}.get(os.path.splitext(name)[1], "yaml")

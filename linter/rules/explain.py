@@ -56,40 +56,12 @@ def index_page(files: Sequence[RuleFile]) -> str:
     )
 
 
-def facts_page() -> str:
-    """What expressions may name and call."""
-    from .facts import FACTS
-    from .syntax import ARITY
-    from .vocabulary import ITEM_VALUES
-
-    rows = [f"| `{path}` | {item.unit or '-'} | {item.meaning} |" for path, item in sorted(FACTS.items())]
-    return "\n".join(
-        [
-            "# Facts",
-            "",
-            "Conditions and `{placeholders}` are Python expressions over these names. Besides the table: every field",
-            "of the Job by its dotted path, `origin.<field>` (file, default, assumed ...), `config.<key>` of the",
-            "checked file, `deepspeed.<key>` of the DeepSpeed config in force, and in rules with `each` the values of",
-            "the problem:",
-            ", ".join(f"`item.{name}`" for name in ITEM_VALUES) + ".",
-            "",
-            "A fact that cannot be derived makes a rule silent. Byte constants: `KiB MiB GiB TiB`. Functions: "
-            + ", ".join(f"`{name}`" for name in sorted(ARITY))
-            + ".",
-            "",
-            "| fact | unit | meaning |",
-            "|---|---|---|",
-            *rows,
-            "",
-        ]
-    )
-
-
 def _example(example: dict[str, Any], outcome: Outcome | None) -> str:
     from .examples import config_text
 
     name = example.get("file", "config.yaml")
-    language = "json" if name.endswith(".json") or not isinstance(example["config"], str) else "yaml"
+    language = {".json": "json", ".sh": "bash", ".toml": "toml"}.get(name[name.rfind(".") :], "yaml")
+    language = language if isinstance(example["config"], str) else "json"
     hardware = ", ".join(f"{key} {example[key]}" for key in ("gpu", "gpus", "nodes") if key in example)
     expected = ", ".join(example["expect"]) or "no finding"
     lines = [

@@ -2,8 +2,8 @@
 
 A fact is a dotted name. Named facts are functions registered with `@fact`; their docstring is the meaning that
 the documentation prints. Besides them are open families: every Job field by its path, `config.<key>` of the
-checked file, `deepspeed.<key>` of the DeepSpeed config in force, `origin.<field>` (file, default, assumed ...) of a
-Job field, and `item.<value>` in rules with `each`.
+checked file, `deepspeed.<key>` of the DeepSpeed config in force, `launch.<name>` of the launcher that starts it,
+`origin.<field>` (file, default, assumed ...) of a Job field, and `item.<value>` in rules with `each`.
 """
 
 from __future__ import annotations
@@ -26,28 +26,35 @@ if TYPE_CHECKING:
     from ..source.node import Entry, Node
     from .search import Search
 
-CONFIG, DEEPSPEED, ITEM, ORIGIN = "config.", "deepspeed.", "item.", "origin."
+CONFIG, DEEPSPEED, ITEM, LAUNCH, ORIGIN = "config.", "deepspeed.", "item.", "launch.", "origin."
 
 MAX_ESTIMATES = 24
 """What-if estimates that the conditions of all rules may ask for on one file."""
 
 
 class Fact(NamedTuple):
-    """A named fact: its unit, what it means, and how it is derived."""
+    """A named fact: its unit, what it means, how it is derived, and its type in words."""
 
     unit: str
     meaning: str
     derive: Callable[[Facts], Any]
+    type: str
 
 
 FACTS: dict[str, Fact] = {}
 
 
-def fact(path: str, unit: str = "") -> Callable[[Callable[[Facts], Any]], Callable[[Facts], Any]]:
-    """Register a function as the fact `path`; what it raises of AttributeError on a None means UNKNOWN."""
+def fact(path: str, unit: str = "", type: str = "") -> Callable[[Callable[[Facts], Any]], Callable[[Facts], Any]]:  # noqa: A002
+    """Register a function as the fact `path`; its docstring is the meaning.
+
+    A type that is not given follows: "Whether ..." is true or false, what has a unit a whole number, all else text.
+    """
 
     def register(derive: Callable[[Facts], Any]) -> Callable[[Facts], Any]:
-        FACTS[path] = Fact(unit, " ".join((derive.__doc__ or "").split()), derive)
+        assert path not in FACTS, f"two functions derive the fact {path}"
+        meaning = " ".join((derive.__doc__ or "").split())
+        follows = "true or false" if meaning.startswith("Whether") else "whole number" if unit else "text"
+        FACTS[path] = Fact(unit, meaning, derive, type or follows)
         return derive
 
     return register
@@ -93,8 +100,10 @@ class Facts:
             return value
 
     def has(self, path: str) -> bool:
-        """Whether the key of a `config.` or `deepspeed.` path is written, null included."""
+        """Whether the key of a `config.` or `deepspeed.` path is written, null included, or the launcher says it."""
         self.reads.add(path)
+        if path.startswith(LAUNCH):
+            return path[len(LAUNCH) :] in (self.reading.launch or {})
         return self.entry(path) is not None
 
     def peak_if(self, changes: dict[str, Any]) -> Any:
@@ -190,6 +199,13 @@ class Facts:
             return UNKNOWN
         return self.item.key if name == "key" else self.item.values.get(name) or UNKNOWN
 
+    def _of_launch(self, name: str) -> Any:
+        """What the launcher says; null where it does not, UNKNOWN where no launcher is known."""
+        if self.reading.launch is None:
+            return UNKNOWN
+        said = self.reading.launch.get(name)
+        return None if said is None else UNKNOWN if filled_at_launch(said[0]) else said[0]
+
     def _derive(self, path: str) -> Any:
         known = FACTS.get(path)
         if known is not None:
@@ -202,6 +218,8 @@ class Facts:
                 return UNKNOWN
             value = entry.value.plain() if entry is not None else None
             return UNKNOWN if filled_at_launch(value) else value
+        if path.startswith(LAUNCH):
+            return self._of_launch(path[len(LAUNCH) :])
         if path.startswith(ORIGIN):
             origin = self.job.origins.get(path[len(ORIGIN) :])
             return origin.kind if origin is not None else UNKNOWN

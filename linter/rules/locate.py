@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..finding import Location
 from ..source.node import Span
-from .facts import CONFIG, DEEPSPEED
+from .facts import CONFIG, DEEPSPEED, LAUNCH
 from .message import filled
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ def _spot(path: str, facts: Facts) -> Spot | None:
         file = facts.deepspeed_path() if inside else facts.reading.config.path
         return Spot(file, entry_span(entry), path.partition(".")[2])
     origins = facts.job.origins
+    if path.startswith(LAUNCH):
+        origins = {LAUNCH + name: said[1] for name, said in (facts.reading.launch or {}).items()}
     readable = {
         document.path for document in (facts.reading.config, *facts.reading.references.values()) if document.text
     }

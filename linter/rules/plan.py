@@ -1,4 +1,4 @@
-"""The plan of a job: every change that recipes know, what it comes to, and why it is enough, is not, or does not apply.
+"""The plan of a job: every change that recipes know, what each comes to, and why it is or is not enough.
 
 The engine is that of suggestions (search.py); a plan shows what it sees. A job that fits is asked first what would use
 the memory that is left over.
