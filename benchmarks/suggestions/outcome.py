@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.check import check
@@ -101,13 +102,12 @@ def _applied(path: str, settings: Settings, before: Report, item: Suggestion) ->
 def unintended(path: str, before: str, after: str, words: str) -> str:
     """A place that an edit changed and its words do not name, or why the text is no file of its syntax any more.
 
-    Structured files are compared leaf by leaf, scripts line by line; the words name keys.
+    Structured files are compared leaf by leaf, scripts word by word; the words name keys.
     """
     named = {_plain(word) for word in re.findall(r"[A-Za-z_][\w.-]*", words)}
     syntax = {".json": "json", ".toml": "toml"}.get(os.path.splitext(path)[1], "yaml")
     if os.path.splitext(path)[1] in (".sh", ".bash", ".slurm", ".sbatch"):
-        lines = set(before.splitlines()) ^ set(after.splitlines())
-        odd = [line.strip() for line in lines if not _names(line, named)]
+        odd = [words for words in _changed_words(before.split(), after.split()) if not _names(words, named)]
         return f"changes {odd[0]!r} as well" if odd else ""
     try:
         old, new = (dict(_leaves(parse(text, path, syntax).root.plain())) for text in (before, after))
@@ -122,6 +122,14 @@ def unintended(path: str, before: str, after: str, words: str) -> str:
 
 
 _ABSENT = object()
+
+
+def _changed_words(before: list[str], after: list[str]) -> Iterator[str]:
+    """Each stretch of words that differs, with the option before it, which it may be the value of."""
+    for kind, start, end, other, last in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        words = [word for word in (*before[start:end], *after[other:last]) if word != "\\"]
+        if kind != "equal" and words:
+            yield " ".join([*before[max(0, start - 1) : start], *words])
 
 
 def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:

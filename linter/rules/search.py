@@ -146,7 +146,12 @@ class Search:
             return None
 
     def may_fit(self, option: Option) -> bool:
-        """Whether a look does not rule the option out; what was not looked at before the steps ran out is."""
+        """Whether a look does not rule the option out; what was not looked at before the steps ran out is.
+
+        What a rule itself suggests is not ruled out by a look: its format may make more of it than the Job says.
+        """
+        if option.own:
+            return not self.exhausted
         if self.exhausted and option.key not in self._looks:
             return False
         found = self.look(option)
