@@ -295,7 +295,7 @@ def _counted(launch: Launch) -> int | None:
     return resources.processes or resources.gpus
 
 
-_SERVERS = frozenset({"vllm", "sglang", "tgi", "trtllm", "lmdeploy"})
+_SERVERS = frozenset({"vllm", "sglang", "tgi", "trtllm", "lmdeploy", "llama_cpp"})
 
 
 class _Hardware(NamedTuple):

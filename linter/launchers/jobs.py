@@ -145,7 +145,7 @@ def jobs_of_commands(
 def _below(launch: Launch, file: Document, part: str) -> Launch:
     """A launch of a script that `file` starts."""
     where = f"{part}, {launch.part}" if part else launch.part
-    return launch._replace(part=where, files={**launch.files, f"started by {file.path}": file})
+    return launch._replace(part=where, files={f"script {file.path}": file, **launch.files, "launcher": file})
 
 
 def _leaves(program: Unwrapped) -> bool:

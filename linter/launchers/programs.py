@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ..formats.format import Project
     from ..source.document import Document
+    from ..source.node import Span
     from .shell import Word
     from .wrappers import Unwrapped
 
@@ -205,8 +206,17 @@ def _with_file(
         values = {"reference": path, "path": path, "reason": reason, "assumption": "nothing"}
         problem = Problem("unresolved-reference", "config", span, values, file.path)
         return Begun(format_, flags, None, (problem,))
+    flags = _without(flags, span)
     config = overlaid(document, flags)._replace(reread=_again(document, flags))
     return Begun(format_, config, document)
+
+
+def _without(flags: Document, named: Span) -> Document:
+    """The flags without the one whose value stands at `named`: it names the config, and is no key of it."""
+    from ..source.node import Node
+
+    entries = [entry for entry in flags.root.entries() if entry.value.span != named]
+    return flags._replace(roots=[Node("mapping", entries, flags.root.span, flags.root.raw)])
 
 
 def _again(file: Document, flags: Document) -> Callable[[str], Document]:
