@@ -156,6 +156,15 @@ def _leaves(program: Unwrapped) -> bool:
 _PIN = re.compile(r"([A-Za-z][\w-]*)(?:\[[\w,-]*\])?==(\d+(?:\.\d+)*)")
 
 
+def pinned(script: Script, file: Document) -> dict[str, str]:
+    """Versions of packages that a script installs."""
+    found: dict[str, str] = {}
+    for command in commands(script):
+        for _, program in unwrap(command, file):
+            found |= _pinned(program)
+    return found
+
+
 def _pinned(program: Unwrapped) -> dict[str, str]:
     """Versions that `pip install name==1.2.3` or `uv pip install` pins."""
     words = [program.head, *(word.text for word in program.words)]
