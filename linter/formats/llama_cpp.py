@@ -87,5 +87,13 @@ describe, edits = said_in(VOCABULARY)
 
 
 FORMAT = Format(
-    NAME, "llama-server flags", UPSTREAM, recognise, read, describe, edits, "not in the flags: all that it sees"
+    NAME,
+    "llama-server flags",
+    UPSTREAM,
+    recognise,
+    read,
+    describe,
+    edits,
+    "not in the flags: all that it sees",
+    serves=True,
 )
