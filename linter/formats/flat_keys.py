@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .format import Problem
-from .keys import load, nearest
+from .keys import load, nearest, unknown_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from ..source.document import Document
+    from .format import Problem
 
 
-def unknown_keys(
+def unknown_flat_keys(
     document: Document, name: str, upstream: str, passes: Callable[[str, str, Collection[str]], bool]
 ) -> Iterator[Problem]:
     """A problem for each key that the schema `name` lacks, with the closest one in the file's own spelling.
@@ -31,5 +31,4 @@ def unknown_keys(
         if passes(key, close, known):
             continue
         spelled = close.replace("_", "-") if "-" in written else close
-        values = {"suggestion": spelled, "treatment": "refused", "upstream": upstream}
-        yield Problem("unknown-key", written, entry.key.span, values, entry.key.path)
+        yield unknown_key(entry, written, spelled, "refused", upstream)

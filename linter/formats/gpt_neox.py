@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..source.node import Entry, Node, Span
 from .deepspeed_config import apply
 from .deepspeed_values import AutoValues
-from .flat_keys import unknown_keys
+from .flat_keys import unknown_flat_keys
 from .format import Format, NoJobError, Reading, written_by
 from .megatron_model import GPT2_VOCABULARY, Sizes, config_of, feed_forward, padded
 from .native import NativeConfig
@@ -81,7 +81,7 @@ def read(document: Document, project: Project) -> Reading:
     else:
         builder.default("attention", "eager", "attention-config global: default of gpt-neox")
     config.fill()
-    config.reading.problems[:0] = unknown_keys(document, NAME, UPSTREAM, lambda key, *_: key.startswith("_"))
+    config.reading.problems[:0] = unknown_flat_keys(document, NAME, UPSTREAM, lambda key, *_: key.startswith("_"))
     return config.reading
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..source.node import Entry, Node
-from .flat_keys import unknown_keys
+from .flat_keys import unknown_flat_keys
 from .format import Format, NoJobError, Reading, written_by
 from .megatron_model import GPT2_VOCABULARY, VOCABULARIES, Sizes, config_of, feed_forward, padded
 from .megatron_plan import (
@@ -105,7 +105,7 @@ def read(document: Document, project: Project) -> Reading:
     else:
         builder.default("attention", "flash_attention_2", "attention_backend auto: Transformer Engine takes flash")
     config.fill()
-    config.reading.problems[:0] = unknown_keys(config.document, NAME, UPSTREAM, _passes)
+    config.reading.problems[:0] = unknown_flat_keys(config.document, NAME, UPSTREAM, _passes)
     return config.reading
 
 

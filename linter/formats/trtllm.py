@@ -1,6 +1,7 @@
 """TensorRT-LLM: the flags of `trtllm-serve` and `trtllm-build`, and the YAML that `trtllm-serve --config` reads.
 
-Facts from NVIDIA/TensorRT-LLM 1.3 (`commands/serve.py`, `commands/build.py`, LLM API reference of KvCacheConfig).
+Facts from NVIDIA/TensorRT-LLM 1.3 (`commands/serve.py`, `commands/build.py`, `builder.py` BuildConfig, the LLM API's
+KvCacheConfig). What the file of `--config` says wins over the flags (`serve.py`, update_llm_args_with_extra_dict).
 """
 
 from __future__ import annotations
@@ -144,7 +145,8 @@ def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
 
 
 def _words(reading: Reading) -> Words:
-    return _WORDS if reading.config.syntax == "flags" else _FILE_WORDS
+    stated = reading.config.root.find("kv_cache_config") is not None
+    return _FILE_WORDS if stated or reading.config.syntax != "flags" else _WORDS
 
 
 FORMAT = Format(

@@ -60,7 +60,12 @@ PROGRAMS: tuple[Program, ...] = (
     ),
     Program("tgi", ("text-generation-launcher",), Manner(short={"p": "port"}), variables=True, exact=True),
     Program(
-        "trtllm", ("trtllm-serve serve", "trtllm-serve"), Manner(positionals=("model",)), config=_TRTLLM, exact=True
+        "trtllm",
+        ("trtllm-serve serve", "trtllm-serve"),
+        Manner(positionals=("model",)),
+        config=_TRTLLM,
+        exact=True,
+        under=True,
     ),
     Program("trtllm", ("trtllm-build", "-m tensorrt_llm.commands.build"), config=("build_config",)),
     Program(

@@ -9,8 +9,8 @@ from . import fact_rooms  # noqa: F401  (they register their facts)
 from .facts import CONFIG, DEEPSPEED, FACTS, ITEM, LAUNCH, ORIGIN
 from .quantity import CONSTANTS
 
-ITEM_VALUES = ("key", "suggestion", "treatment", "upstream", "plugin", "replacement", "reason", "expected", "found",
-               "path", "assumption", "other", "value", "line", "message")  # fmt: skip
+ITEM_VALUES = ("key", "suggestion", "spelling", "instead", "treatment", "upstream", "plugin", "replacement",
+               "reason", "expected", "found", "path", "assumption", "other", "value", "line", "message")  # fmt: skip
 """What the items of `each` may carry; which of them is there depends on the kind of problem."""
 
 

@@ -134,7 +134,7 @@ def test_not_distributed_is_one_gpu(acc):
 
 def test_unknown_keys_at_the_top_stop_the_launch_and_below_have_no_effect(acc):
     text = DEEPSPEED.replace("zero3_init_flag", "zero3_init_flg") + "num_proceses: 2\n"
-    assert [(p.key, p.values["treatment"], p.values["suggestion"]) for p in acc.problems(text, "unknown-key")] == [
+    assert [(p.key, p.values["treatment"], p.values["spelling"]) for p in acc.problems(text, "unknown-key")] == [
         ("deepspeed_config.zero3_init_flg", "ignored", "zero3_init_flag"),
         ("num_proceses", "refused", "num_processes"),
     ]

@@ -116,7 +116,7 @@ def test_flavours(name, flavour, kind, parts):
 
 def test_a_misspelt_key_is_refused():
     problems = read(NEW.replace("local_batch_size", "local_batchsize")).problems
-    assert [(item.key, item.span.line, item.values["suggestion"], item.values["treatment"]) for item in problems] == [
+    assert [(item.key, item.span.line, item.values["spelling"], item.values["treatment"]) for item in problems] == [
         ("training.local_batchsize", 11, "local_batch_size", "refused")
     ]
 
