@@ -27,7 +27,7 @@ def rules_index() -> Iterator[Generated]:
 
 def rules_pages() -> Iterator[Generated]:
     """`docs/rules/`: a page a rule with the real outcome of its examples, the table, the facts."""
-    from gpulint.rules import explain
+    from gpulint.rules import explain, facts_page
     from gpulint.rules.examples import run_examples
     from gpulint.rules.index import rule_files
     from gpulint.rules.load import bundled
@@ -37,7 +37,7 @@ def rules_pages() -> Iterator[Generated]:
     for file in files:
         yield f"docs/rules/{file.id}.md", explain.page(file, run_examples(file))
     yield "docs/rules/index.md", explain.index_page(files)
-    yield "docs/rules/facts.md", explain.facts_page()
+    yield "docs/rules/facts.md", facts_page.page()
 
 
 def formats_page() -> Iterator[Generated]:

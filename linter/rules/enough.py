@@ -77,7 +77,7 @@ def larger_gpu(facts: Facts, now: Gpu) -> Enough | None:
 
 
 def _is_heavy(facts: Facts) -> bool:
-    """Whether a replay of the job takes so long that its bounds have to do, which say `fits` only where it surely does."""
+    """Whether a replay of the job takes so long that its bounds have to do; they say `fits` where it surely does."""
     return facts.steps > HEAVY
 
 

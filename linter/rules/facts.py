@@ -33,22 +33,28 @@ MAX_ESTIMATES = 24
 
 
 class Fact(NamedTuple):
-    """A named fact: its unit, what it means, and how it is derived."""
+    """A named fact: its unit, what it means, how it is derived, and its type in words."""
 
     unit: str
     meaning: str
     derive: Callable[[Facts], Any]
+    type: str
 
 
 FACTS: dict[str, Fact] = {}
 
 
-def fact(path: str, unit: str = "") -> Callable[[Callable[[Facts], Any]], Callable[[Facts], Any]]:
-    """Register a function as the fact `path`; what it raises of AttributeError on a None means UNKNOWN."""
+def fact(path: str, unit: str = "", type: str = "") -> Callable[[Callable[[Facts], Any]], Callable[[Facts], Any]]:  # noqa: A002
+    """Register a function as the fact `path`; its docstring is the meaning.
+
+    A type that is not given follows: "Whether ..." is true or false, what has a unit a whole number, all else text.
+    """
 
     def register(derive: Callable[[Facts], Any]) -> Callable[[Facts], Any]:
         assert path not in FACTS, f"two functions derive the fact {path}"
-        FACTS[path] = Fact(unit, " ".join((derive.__doc__ or "").split()), derive)
+        meaning = " ".join((derive.__doc__ or "").split())
+        follows = "true or false" if meaning.startswith("Whether") else "whole number" if unit else "text"
+        FACTS[path] = Fact(unit, meaning, derive, type or follows)
         return derive
 
     return register

@@ -9,7 +9,7 @@ from .expression import UNKNOWN
 from .facts import Facts, fact
 
 
-@fact("ranks")
+@fact("ranks", type="whole number")
 def _ranks(facts: Facts) -> Any:
     """GPUs that the job itself puts to use: the product of a server's parallel sizes, the processes of a training."""
     job = facts.job
@@ -18,14 +18,14 @@ def _ranks(facts: Facts) -> Any:
     return job.model_shards * (job.parallelism.data or 1)
 
 
-@fact("gpus.asked_per_node")
+@fact("gpus.asked_per_node", type="whole number")
 def _per_node(facts: Facts) -> Any:
     """GPUs that the launcher asks for on each node."""
     asked = facts.job.hardware.asked_gpus
     return UNKNOWN if asked is None else asked // (facts.job.hardware.nodes or 1)
 
 
-@fact("gpus.offered")
+@fact("gpus.offered", type="whole number")
 def _offered(facts: Facts) -> Any:
     """GPUs that the launcher asks for to run one copy of the job: a server that one node holds runs on each node."""
     asked, each = facts.job.hardware.asked_gpus, facts.get("gpus.asked_per_node")
@@ -34,7 +34,7 @@ def _offered(facts: Facts) -> Any:
     return each if facts.job.kind == "inference" and facts.get("ranks") <= each else asked
 
 
-@fact("gpus.visible")
+@fact("gpus.visible", type="whole number")
 def _visible(facts: Facts) -> Any:
     """Devices that `CUDA_VISIBLE_DEVICES` of the launch lists."""
     listed = facts.get("launch.environment.CUDA_VISIBLE_DEVICES")

@@ -9,7 +9,7 @@ from .expression import UNKNOWN
 from .facts import Facts, fact
 
 
-def _estimate_fact(path: str, meaning: str, take: Any, unit: str = "bytes") -> None:
+def _estimate_fact(path: str, meaning: str, take: Any, unit: str = "bytes", type: str = "") -> None:  # noqa: A002
     def derive(facts: Facts) -> Any:
         estimate = facts.estimate
         if estimate is None:
@@ -18,7 +18,7 @@ def _estimate_fact(path: str, meaning: str, take: Any, unit: str = "bytes") -> N
         return UNKNOWN if value is None else value
 
     derive.__doc__ = meaning
-    fact(path, unit)(derive)
+    fact(path, unit, type)(derive)
 
 
 def _component(name: str) -> Any:
@@ -71,7 +71,7 @@ _estimate_fact(
 )  # fmt: skip
 _estimate_fact(
     "estimate.kv_cache.max_concurrency", "Requests of full length that the KV cache holds.",
-    lambda e: e.kv_cache and e.kv_cache.max_concurrency, "",
+    lambda e: e.kv_cache and e.kv_cache.max_concurrency, "", "number",
 )  # fmt: skip
 _estimate_fact(
     "estimate.static", "Bytes of weights, adapter, gradients and optimizer states, each at its most.",

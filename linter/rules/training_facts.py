@@ -15,6 +15,9 @@ _FAMILIES = {
 }  # fmt: skip
 """The Job's attention -> the family that a Transformers class says it supports."""
 
+_NARROW_ROLES = ("router", "other")
+"""Roles of matrices that are narrow by nature: one output an expert, one gate for a shared expert."""
+
 _ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
@@ -47,7 +50,14 @@ def _refused_attention(facts: Facts) -> Any:
     return family is not None and family in row["refuses"]
 
 
-@fact("fsdp.foreign_layers")
+@fact("model.refused_attention", type="list of text")
+def _refusals(facts: Facts) -> Any:
+    """Attention kernels that Transformers' classes of the model refuse: `sdpa`, `flash_attention`."""
+    row = _modeling().get(facts.model.model_type) if facts.model is not None else None
+    return UNKNOWN if row is None else row["refuses"]
+
+
+@fact("fsdp.foreign_layers", type="list of text")
 def _foreign_layers(facts: Facts) -> Any:
     """Layer classes that FSDP is to wrap and that belong to other model types; unknown for models of several parts."""
     fsdp, model = facts.job.parallelism.fsdp, facts.model
@@ -59,14 +69,14 @@ def _foreign_layers(facts: Facts) -> Any:
     return [name for name in fsdp.layer_classes if name not in own and name in _owners()]
 
 
-@fact("model.layer_classes")
+@fact("model.layer_classes", type="list of text")
 def _layer_classes(facts: Facts) -> Any:
     """Layer and block classes of the model in Transformers."""
     row = _modeling().get(facts.model.model_type) if facts.model is not None else None
     return UNKNOWN if row is None else row["layers"]
 
 
-@fact("model.head_size")
+@fact("model.head_size", type="whole number")
 def _head_size(facts: Facts) -> Any:
     """The widest attention head of the model."""
     shape = facts.model.shape if facts.model is not None else None
@@ -99,9 +109,11 @@ def _scores(facts: Facts) -> Any:
     return job.micro_batch_size * facts.model.shape.heads * job.sequence_length**2 * width
 
 
-@fact("adapter.narrowest")
+@fact("adapter.narrowest", type="whole number")
 def _narrowest(facts: Facts) -> Any:
-    """The smaller side of the smallest matrix that the adapter is added to: no update of it has a higher rank."""
+    """The smaller side of the smallest matrix that the adapter is added to, but for routers and gates of one output:
+    no update of it has a higher rank.
+    """
     if facts.model is None or facts.job.adapter is None:
         return UNKNOWN
     from ..models.lora import NotAdaptable, adapted
@@ -110,10 +122,11 @@ def _narrowest(facts: Facts) -> Any:
         modules = adapted(facts.model, facts.job.adapter)
     except NotAdaptable:
         return UNKNOWN
-    return min(min(module.in_features, module.out_features) for module in modules)
+    sides = [min(module.in_features, module.out_features) for module in modules if module.role not in _NARROW_ROLES]
+    return min(sides, default=UNKNOWN)
 
 
-@fact("gpus.per_node")
+@fact("gpus.per_node", type="whole number")
 def _per_node(facts: Facts) -> Any:
     """GPUs of one machine: all GPUs over the nodes, by default at most 8 to a node."""
     from ..estimator.ranks import per_node
