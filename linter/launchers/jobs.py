@@ -104,6 +104,7 @@ def jobs_of_commands(
                 continue
             own = resources.copy()
             tell(own, program, inner.variables, file)
+            own.told["program"] = (named(program), Origin("derived", "the command line"))
             _processes(own, program, file, project)
             if own.processes is None:
                 _visible(own, inner.variables)
