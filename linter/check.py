@@ -3,102 +3,125 @@
 from __future__ import annotations
 
 import os
-from fnmatch import fnmatch
 from typing import TYPE_CHECKING, NamedTuple
 
 from .finding import FileResult, Finding, Report
 from .settings import Settings, project_root
+from .walk import find_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Sequence
 
-    from .directives import Directives
     from .finding import Status
-    from .reading import Jobs, Opened
+    from .reading import Jobs
     from .rules.rule import Selection
+    from .rules.suppress import Seen, Use
+    from .settings_layers import Layers
+    from .walk import Found
 
-SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".sh", ".bash", ".slurm", ".sbatch")
 INTERNAL_ERROR = "internal error"
 """How the reason of a file begins on which gpulint itself failed."""
 
-_SKIPPED_FOLDERS = {"node_modules", "__pycache__", "venv", "site-packages"}
 
-
-def check(paths: Iterable[str], settings: Settings | None = None) -> Report:
+def check(paths: Iterable[str], settings: Settings | Layers | None = None) -> Report:
     """Check files and folders and return everything found, files in the order they were met.
 
     A file that cannot be read becomes a FileResult of status `error` and never stops the others. A file of no
     known format is `skipped` when a folder was walked, an `error` when it was named (unless
     `settings.skip_unknown`). A config that a checked launcher starts is reported as that launcher starts it.
-    Raises rules.RuleError for a rule file that cannot be used.
+    Findings of the baseline are counted, not reported; a comment that silences nothing is a finding.
+    Raises rules.RuleError for a rule file that cannot be used, SettingsError for settings that cannot be followed.
     """
-    from .rules.load import load_rules
-
-    settings = settings or Settings()
-    rules = load_rules(settings)
-    report = Report()
-    outcomes = [_check_file(found, settings, rules) for found in find_files(paths, settings)]
-    started = frozenset().union(*(outcome.started for outcome in outcomes))
-    told: set[tuple[object, ...]] = set()
-    for outcome in outcomes:
-        report.files.append(outcome.file)
-        report.texts.update(outcome.texts)
-        report.suppressed += outcome.suppressed
-        if os.path.realpath(outcome.file.path) in started:
-            continue
-        for item in outcome.findings:
-            same = (item.rule, item.location, item.message)
-            if same not in told:
-                told.add(same)
-                report.findings.append(item)
-    return report
+    layers = settings or Settings()
+    run = Run(layers)
+    return run.report([run.outcome(found) for found in find_files(paths, layers)])
 
 
-class Found(NamedTuple):
-    """A path to check: named by the user, or met while walking a folder."""
+class Run:
+    """One run over files: the settings that count for each, and the rules that they choose, loaded once a choice."""
 
-    path: str
-    named: bool
+    def __init__(self, layers: Settings | Layers) -> None:
+        self.layers = layers
+        self.selections: dict[tuple[object, ...], Selection] = {}
+
+    def outcome(self, found: Found) -> Outcome:
+        """What comes of one file."""
+        settings = self.layers.of(found.path)
+        return _check_file(found, settings, self.rules(settings))
+
+    def report(self, outcomes: Sequence[Outcome]) -> Report:
+        """The outcomes of files as one report; a finding that two files lead to counts once."""
+        report = Report()
+        started = frozenset().union(*(outcome.started for outcome in outcomes))
+        idle = self._idle_suppressions(outcomes)
+        told: set[tuple[object, ...]] = set()
+        for outcome in outcomes:
+            report.files.append(outcome.file)
+            report.texts.update(outcome.texts)
+            report.suppressed += outcome.suppressed
+            findings = [] if os.path.realpath(outcome.file.path) in started else outcome.findings
+            _tell(report, _in_order(outcome.file.path, [*findings, *idle.get(outcome.file.path, ())]), told)
+        baseline = self.layers.of(os.curdir).baseline
+        if baseline:
+            from .baseline import subtract
+
+            subtract(report, baseline)
+        return report
+
+    def rules(self, settings: Settings) -> Selection:
+        """The rules that settings choose."""
+        from .rules.load import load_rules
+
+        chosen = (settings.select, settings.extend_select, settings.ignore, settings.rules, settings.preview)
+        if chosen not in self.selections:
+            self.selections[chosen] = load_rules(settings)
+        return self.selections[chosen]
+
+    def _idle_suppressions(self, outcomes: Sequence[Outcome]) -> dict[str, list[Finding]]:
+        """By file, findings about suppressions in and of it that silenced nothing in any of the jobs."""
+        from .rules.suppress import judged
+
+        used = frozenset().union(*(outcome.used for outcome in outcomes))
+        seen = [item for outcome in outcomes for item in outcome.seen]
+        findings: dict[str, list[Finding]] = {}
+        for path in dict.fromkeys(outcome.file.path for outcome in outcomes):
+            settings = self.layers.of(path)
+            here = [item for item in seen if item.document.path == path]
+            if here and (settings.suppressions or any(item.directives.ignores for item in here)):
+                findings[path] = judged(here, used, self.rules(settings), settings)
+        return findings
 
 
-class _Outcome(NamedTuple):
-    """What came of one file; `started` are the other files whose jobs it starts."""
+def _in_order(path: str, findings: list[Finding]) -> list[Finding]:
+    """Those of the file itself first, each file's by line."""
+    return sorted(findings, key=lambda f: (f.location.path != path, f.location.path, f.location.span[:2]))
+
+
+def _tell(report: Report, findings: Iterable[Finding], told: set[tuple[object, ...]]) -> None:
+    """Add findings to the report, each once."""
+    for item in findings:
+        same = (item.rule, item.location, item.message)
+        if same not in told:
+            told.add(same)
+            report.findings.append(item)
+
+
+class Outcome(NamedTuple):
+    """What came of one file; `started` are the other files whose jobs it starts.
+
+    `seen` are the files whose comments were read, `used` the suppressions that silenced something.
+    """
 
     file: FileResult
     findings: list[Finding]
     texts: dict[str, str]
     suppressed: int = 0
     started: frozenset[str] = frozenset()
+    seen: tuple[Seen, ...] = ()
+    used: frozenset[Use] = frozenset()
 
 
-def find_files(paths: Iterable[str], settings: Settings) -> Iterator[Found]:
-    """The files to check, each once: named ones as they are, folders walked in sorted order."""
-    seen: set[str] = set()
-    for path in paths:
-        path = os.fspath(path)
-        named = not os.path.isdir(path)
-        for file in [path] if named else _walk(path):
-            real = os.path.realpath(file)
-            if real not in seen and not _excluded(file, settings):
-                seen.add(real)
-                yield Found(file, named)
-
-
-def _walk(folder: str) -> Iterator[str]:
-    for parent, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED_FOLDERS)
-        for name in sorted(files):
-            path = os.path.join(parent, name)
-            if name.lower().endswith(SUFFIXES) and os.path.isfile(path):
-                yield os.path.normpath(path)
-
-
-def _excluded(path: str, settings: Settings) -> bool:
-    relative = os.path.relpath(path, settings.root) if settings.root else path
-    return any(fnmatch(relative, pattern) or fnmatch(path, pattern) for pattern in settings.exclude)
-
-
-def _check_file(found: Found, settings: Settings, rules: Selection) -> _Outcome:
+def _check_file(found: Found, settings: Settings, rules: Selection) -> Outcome:
     from .formats.format import NoJobError
     from .reading import UnrecognisedError, open_jobs, recognise_file
     from .source.document import SourceError
@@ -108,72 +131,55 @@ def _check_file(found: Found, settings: Settings, rules: Selection) -> _Outcome:
     try:
         recognised = recognise_file(path)
         kind = recognised.kind
-        return _findings(path, open_jobs(recognised, _rooted(settings, path)), rules)
+        settings = _rooted(settings, path)
+        return _findings(path, open_jobs(recognised, settings), rules, settings)
     except UnrecognisedError:
         refused = found.named and not settings.skip_unknown
         status, reason = ("error", "not a config of a known format") if refused else ("skipped", "unknown format")
-        return _Outcome(FileResult(path, None, status, reason), [], {})  # type: ignore[arg-type]
+        return Outcome(FileResult(path, None, status, reason), [], {})  # type: ignore[arg-type]
     except NoJobError as error:
-        return _Outcome(FileResult(path, kind, "skipped", error.reason), [], {})
+        return Outcome(FileResult(path, kind, "skipped", error.reason), [], {})
     except SourceError as error:
         if not found.named and kind is None and _is_template(path):
-            return _Outcome(FileResult(path, None, "skipped", "template"), [], {})
+            return Outcome(FileResult(path, None, "skipped", "template"), [], {})
         reason = error.reason if error.path == path else str(error)
-        return _Outcome(FileResult(path, kind, "error", reason, error.line, error.column), [], {})
+        return Outcome(FileResult(path, kind, "error", reason, error.line, error.column), [], {})
     except Exception as error:  # a defect of ours on one file must not hide what the others hold
-        return _Outcome(FileResult(path, kind, "error", internal_error(error)), [], {})
+        return Outcome(FileResult(path, kind, "error", internal_error(error)), [], {})
 
 
-def _findings(path: str, jobs: Jobs, rules: Selection) -> _Outcome:
+def _findings(path: str, jobs: Jobs, rules: Selection, settings: Settings) -> Outcome:
     """What the rules find in the jobs of one file; the same finding of two jobs counts once."""
     from .rules.engine import run
+    from .rules.suppress import Silence
 
     kept: dict[tuple[object, ...], Finding] = {}
     texts: dict[str, str] = {}
     suppressed = 0
     started: set[str] = set()
+    seen: list[Seen] = []
+    used: set[Use] = set()
     for opened in jobs.opened:
         reading = opened.reading
-        said = _Suppressions(opened)
+        silence = Silence(opened, settings)
         if reading.config.path != path:
             started.add(os.path.realpath(reading.config.path))
         for item in run(reading, opened.project, opened.gpu, rules):
-            if said.of(item.location.path).ignores(item.location.span.line, item.rule, item.name):
+            if silence.excuses(item):
+                continue
+            if silence.hides(item):
                 suppressed += 1
             else:
                 kept.setdefault((item.rule, item.location, item.message), item)
+        seen += silence.seen()
+        used |= silence.used
         texts[reading.config.path] = reading.config.text
         texts |= {other.path: other.text for other in reading.references.values()}
     status: Status = "checked" if jobs.opened else "skipped"
-    return _Outcome(
+    return Outcome(
         FileResult(path, jobs.kind, status, "" if jobs.opened else jobs.reason), [*kept.values()], texts, suppressed,
-        frozenset(started),
+        frozenset(started), tuple(seen), frozenset(used),
     )  # fmt: skip
-
-
-class _Suppressions:
-    """The comments that silence findings, each in the file that the finding stands in."""
-
-    def __init__(self, opened: Opened) -> None:
-        reading = opened.reading
-        self.documents = {item.path: item for item in (*reading.references.values(), reading.config)}
-        self.known: dict[str, Directives] = {}
-        self.own = opened.directives
-
-    def of(self, path: str) -> Directives:
-        """The directives of a file of the job."""
-        from .directives import Directives, read_directives
-        from .source.document import SourceError
-
-        document = self.documents.get(path)
-        if document is None:
-            return self.own
-        if path not in self.known:
-            try:
-                self.known[path] = read_directives(document)
-            except SourceError:  # the file says so when it is checked itself
-                self.known[path] = Directives()
-        return self.known[path]
 
 
 def internal_error(error: Exception) -> str:

@@ -8,7 +8,7 @@ import click
 
 from . import __version__
 
-COMMANDS = ("check", "estimate", "explain", "rules", "gpus", "models")
+COMMANDS = ("check", "estimate", "plan", "explain", "rules", "gpus", "models", "config")
 
 
 class _Commands(click.Group):
@@ -23,7 +23,15 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(f".commands.{cmd_name}", __package__).command
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                parameter.envvar = _variable(parameter)
         return command
+
+
+def _variable(option: click.Option) -> str:
+    """The environment variable that sets an option: `GPULINT_OUTPUT_FORMAT` for `--output-format`."""
+    return "GPULINT_" + option.opts[0].lstrip("-").replace("-", "_").upper()
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -31,5 +39,5 @@ class _Commands(click.Group):
 def main() -> None:
     """Find what will run out of GPU memory, what is a mistake and what is waste, in the configs that start the jobs.
 
-    Needs no GPU, no torch and no network.
+    Needs no GPU, no torch and no network. Every option can be set in the environment, too: GPULINT_GPU for --gpu.
     """

@@ -40,13 +40,16 @@ class Suggestion:
     """A change of the job that has been estimated again.
 
     `per_gpu` is the process bytes that result, None where no estimate is involved. `edits` is empty where the
-    format cannot say the change, and `applicability` is then None.
+    format cannot say the change, and `applicability` is then None. `effect` is the bytes that the change takes from
+    what the job needs now, `cost` what it costs the run, in words.
     """
 
     text: str
     per_gpu: int | None = None
     applicability: Literal["safe", "unsafe"] | None = None
     edits: tuple[Edit, ...] = ()
+    effect: int | None = None
+    cost: str = ""
 
 
 @dataclass(slots=True, frozen=True)
@@ -80,12 +83,18 @@ class FileResult:
 
 @dataclass(slots=True)
 class Report:
-    """Everything one `gpulint check` found, in the order of the files. `texts` holds the files for frames."""
+    """Everything one `gpulint check` found, in the order of the files. `texts` holds the files for frames.
+
+    `suppressed` and `baselined` count findings that are not reported; `gone` names entries of the baseline that no
+    finding matches any more.
+    """
 
     files: list[FileResult] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict, repr=False)
     suppressed: int = 0
+    baselined: int = 0
+    gone: list[str] = field(default_factory=list)
 
     def count(self, status: Status) -> int:
         """How many files ended in `status`."""

@@ -72,6 +72,7 @@ class Job:
     `checkpoint_policy` is what `selective` activation checkpointing keeps of a layer: the outputs of attention kernels
     (axolotl), those and of every second matrix product (torchtitan, torchtune), or all but the inside of attention
     (Megatron). None is what the job's framework does. `checkpoint_every` k checkpoints every k-th layer.
+    `unstated` are dotted paths of fields whose value is a guess: the estimate's interval holds what else they may be.
     """
 
     kind: Literal["training", "inference"] = "training"
@@ -105,6 +106,7 @@ class Job:
     framework: str | None = None
     allocator: CachingAllocator = field(default_factory=CachingAllocator)
     versions: dict[str, str] = field(default_factory=dict)
+    unstated: list[str] = field(default_factory=list)
     origins: dict[str, Origin] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod

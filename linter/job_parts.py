@@ -20,7 +20,8 @@ class Quantization:
 
     `method` is bnb-nf4, bnb-fp4, bnb-int8, gptq, awq, fp8, mxfp4, hqq, gguf-<type> ...; `skip` names modules
     that stay in `weights.dtype`. `experts`: fused 3-D expert tensors are packed too, which bitsandbytes by itself
-    leaves alone. `head`: the output head is packed too.
+    leaves alone. `head`: the output head is packed too. `modules` are modules that another method packs, by a part of
+    their dotted name: `{experts: mxfp4-linear}`.
     """
 
     method: str
@@ -31,6 +32,7 @@ class Quantization:
     storage_dtype: str | None = None
     experts: bool = False
     head: bool = False
+    modules: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -207,7 +209,8 @@ class Parallelism:
     `pipeline_schedule` decides how many micro batches a stage has in flight; `microbatches` None is
     `gradient_accumulation_steps`; `virtual_stages` are the model chunks of a rank (interleaved 1F1B).
     `first_stage_layers` and `last_stage_layers` state an uneven split. `expert_tensor` is the tensor parallel degree
-    of the experts, None that of the rest.
+    of the experts, None that of the rest; `attention_tensor` that of attention and embedding (SGLang's data parallel
+    attention).
     """
 
     data: int | None = None
@@ -222,6 +225,7 @@ class Parallelism:
     sequence: bool = False
     expert: int = 1
     expert_tensor: int | None = None
+    attention_tensor: int | None = None
     zero: Zero | None = None
     fsdp: Fsdp | None = None
     device_map: str | None = None

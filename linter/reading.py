@@ -130,7 +130,8 @@ def open_document(
         project = _project(document, settings, hardware, 0, launch)
         reading = form.read(document, project)
     elif hardware.gpu != stated.gpu:
-        project = project._replace(gpu=_find_gpu(hardware.gpu, document, reading.job.origins["hardware.gpu"].span))
+        stated_at = reading.job.origins["hardware.gpu"].span
+        project = project._replace(gpu=_find_gpu(hardware.gpu, document, stated_at, settings.headroom))
     job = reading.job
     if is_blank(job.model):
         job.model = None
@@ -209,7 +210,9 @@ def _open_launches(document: Document, launcher: Launcher, settings: Settings) -
     from .job import Job
 
     directives = read_directives(document)
-    started = launcher.launches(document, _project(document, settings, _Hardware(None, None, None), 0))
+    asked = _Hardware(settings.gpu or directives.gpu or settings.configured_gpu, None, None)
+    line = directives.lines.get("gpu", 0) if not settings.gpu else 0
+    started = launcher.launches(document, _project(document, settings, asked, line))
     opened = []
     reason = started.reason
     for number, launch in enumerate(started.launches):
@@ -222,7 +225,9 @@ def _open_launches(document: Document, launcher: Launcher, settings: Settings) -
         except NoJobError as error:
             reason = reason or error.reason
     if started.problems:
-        reading = Reading(launcher.name, launcher.upstream, document, Job(), problems=list(started.problems))
+        reading = Reading(
+            launcher.name, launcher.upstream, document, Job(), dict(started.files), list(started.problems)
+        )
         project = _project(document, settings, _Hardware(None, None, None), 0)
         opened.append(Opened(reading, project, None, directives))
     return Jobs(launcher.name, opened, reason)
@@ -320,7 +325,7 @@ def _project(
     from .formats.format import Project
 
     root = settings.root or os.path.dirname(os.path.abspath(document.path))
-    gpu = _find_gpu(hardware.gpu, document, Span(line, 1, line, 1, 0, 0) if line else None)
+    gpu = _find_gpu(hardware.gpu, document, Span(line, 1, line, 1, 0, 0) if line else None, settings.headroom)
 
     def open_reference(reference: str, from_path: str) -> Document | None:
         return _open_reference(reference, from_path, root)
@@ -348,14 +353,24 @@ def shown_path(path: str) -> str:
     return os.path.abspath(path).removeprefix(os.path.join(os.getcwd(), ""))
 
 
-def _find_gpu(name: str | None, document: Document, span: Span | None) -> Gpu | None:
-    """The catalogue's GPU; an unknown name becomes a SourceError at `span`, the place that named it."""
+def _find_gpu(name: str | None, document: Document, span: Span | None, headroom: str) -> Gpu | None:
+    """The catalogue's GPU less the headroom; an unknown name becomes a SourceError at `span`, which named it."""
     if name is None:
         return None
     from .hardware.catalogue import UnknownGpu, find
 
     try:
-        return find(name)
+        return _left(find(name), headroom)
     except UnknownGpu as error:
         line, column = (span.line, span.column) if span else (0, 0)
         raise SourceError(document.path, str(error), line, column) from None
+
+
+def _left(gpu: Gpu, headroom: str) -> Gpu:
+    """A GPU of which some memory, `2 GiB` or `5%`, is to stay free."""
+    if not headroom:
+        return gpu
+    from .units import bytes_of
+
+    free = bytes_of(headroom, gpu.usable)
+    return gpu._replace(usable=max(0, gpu.usable - free))

@@ -31,6 +31,17 @@ def bytes_text(size: float) -> str:
     return f"{size:.0f} B"
 
 
+def bytes_of(text: str, whole: int) -> int:
+    """The bytes that `2 GiB`, `500MB` or `5%` of `whole` stand for; decimal units are powers of 1000."""
+    text = text.strip()
+    if text.endswith("%"):
+        return int(float(text[:-1]) / 100 * whole)
+    number = text.rstrip("KMGTiB ")
+    unit = text[len(number) :].strip()
+    power = "KMGT".index(unit[0]) + 1
+    return int(float(number) * (1024 if "i" in unit else 1000) ** power)
+
+
 def count_text(number: float) -> str:
     """A parameter count: 8030261248 -> '8.03 B', 20971520 -> '21.0 M'."""
     if number >= 1e9:

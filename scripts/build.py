@@ -27,7 +27,7 @@ def rules_index() -> Iterator[Generated]:
 
 def rules_pages() -> Iterator[Generated]:
     """`docs/rules/`: a page a rule with the real outcome of its examples, the table, the facts."""
-    from gpulint.rules import explain
+    from gpulint.rules import explain, facts_page
     from gpulint.rules.examples import run_examples
     from gpulint.rules.index import rule_files
     from gpulint.rules.load import bundled
@@ -37,7 +37,7 @@ def rules_pages() -> Iterator[Generated]:
     for file in files:
         yield f"docs/rules/{file.id}.md", explain.page(file, run_examples(file))
     yield "docs/rules/index.md", explain.index_page(files)
-    yield "docs/rules/facts.md", explain.facts_page()
+    yield "docs/rules/facts.md", facts_page.page()
 
 
 def formats_page() -> Iterator[Generated]:
@@ -48,7 +48,16 @@ def formats_page() -> Iterator[Generated]:
     yield "docs/formats.md", page()
 
 
-GENERATORS: tuple[Callable[[], Iterator[Generated]], ...] = (rules_index, rules_pages, formats_page)
+def settings() -> Iterator[Generated]:
+    """`schemas/settings.json` and the keys in `docs/settings.md`."""
+    sys.path.insert(0, str(ROOT / "scripts"))
+    from settings_schema import page, schema  # type: ignore[import-not-found]
+
+    yield "schemas/settings.json", schema()
+    yield "docs/settings.md", page((ROOT / "docs/settings.md").read_text(encoding="utf-8"))
+
+
+GENERATORS: tuple[Callable[[], Iterator[Generated]], ...] = (rules_index, rules_pages, formats_page, settings)
 """In order: what a later one reads, an earlier one has written."""
 
 

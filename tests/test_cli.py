@@ -238,3 +238,28 @@ def test_a_version_of_the_command_line_decides_defaults(tmp_path):
     assert "none  (default of trl 0.21.0)" in told.output
     bad = CliRunner().invoke(main, ["estimate", str(config), "--set-version", "trl"])
     assert (bad.exit_code, "NAME=VERSION" in bad.output) == (2, True)
+
+
+def test_several_outputs_at_once(in_a_folder):
+    result = gpulint(
+        "check", "bad.yaml", "--gpu", "t4", "--output-format", "concise", "--output-format", "sarif",
+        "--output-format", "junit", "--output-file", "a.sarif", "--output-file", "b.xml",
+    )  # fmt: skip
+    assert result.exit_code == 1
+    assert result.stdout.startswith("bad.yaml:")
+    assert json.loads((in_a_folder / "a.sarif").read_text())["version"] == "2.1.0"
+    assert (in_a_folder / "b.xml").read_text().startswith("<?xml")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--output-format", "json", "--output-format", "sarif"),
+        ("--output-format", "json", "--output-file", "a", "--output-file", "b"),
+        ("--output-format", "sarif", "--output-file", "no/such/folder.sarif"),
+    ],
+)
+def test_outputs_that_cannot_be_are_refused(arguments):
+    result = gpulint("check", "good.yaml", *arguments)
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1

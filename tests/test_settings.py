@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.settings import Settings, SettingsError, load, project_root
+from gpulint.settings import Settings, SettingsError, project_root
+from gpulint.settings_layers import load
 
 
 def test_defaults_without_a_file(tmp_path):
@@ -42,6 +43,19 @@ def test_isolated_reads_nothing(tmp_path):
         ('fail-on = "sometimes"\n', "fail-on takes one of"),
         ("ignore = [1]\n", "ignore takes a list of strings"),
         ("gpus = \n", "gpulint.toml:1:"),
+        ("head-room = 8\n", "did you mean headroom?"),
+        ('fail_on = "error"\n', "did you mean fail-on?"),
+        ('fail-on = "warnings"\n', "did you mean warning?"),
+        ('headroom = "some"\n', "headroom takes a size"),
+        ("extend = 1\n", "extend takes a string"),
+        ('extend = "other.toml"\n', "which is not there"),
+        ('extend = "gpulint.toml"\n', "which extends this file"),
+        ('[[overrides]]\ngpu = "t4"\n', "needs files"),
+        ('[[overrides]]\nfiles = ["*"]\nfail-on = "error"\n', "unknown setting 'fail-on'"),
+        ('overrides = "x"\n', "is a list of tables"),
+        ('[[suppressions]]\nfile = "x"\n', "needs file and rules"),
+        ('[[suppressions]]\nfile = "x"\nrules = ["y"]\nwhy = "z"\n', "takes file, rules, key, reason"),
+        ('per-file-ignores = ["x"]\n', "a table of lists"),
     ],
 )
 def test_a_bad_file_says_where(tmp_path, text, message):

@@ -92,7 +92,7 @@ def readme_finetune(row: Row) -> Case:
     if stage:
         job.parallelism.zero = Zero(stage=stage, overlap_comm=True)
         job.precision.master_weights, job.precision.autocast = True, None
-    job.versions = {"transformers": "4.32.0", "torch": "2.0.1", "peft": "0.6.0"}
+    job.versions, job.unstated = {"transformers": "4.32.0", "torch": "2.0.1", "peft": "0.6.0"}, ["versions.torch"]
     figure = "process summed" if row["scope"].startswith("SUM") else "process"
     found = Case(row["id"], row["source_group"], job, figure, measured_bytes(row), None, True, row["confidence"])
     return found._replace(unknown=COUNTER, counted=False)

@@ -10,7 +10,7 @@ import click
 
 from ..check import internal_error
 from .console import COULD_NOT, colour, complain
-from .options import hardware_options, settings_of
+from .options import hardware_options, layers_of
 
 if TYPE_CHECKING:
     from ..reading import Opened
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 @click.command("estimate")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @hardware_options
-@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", help="Output format.")
+@click.option(
+    "--format", "output_format", type=click.Choice(["text", "json", "svg"]), default="text", help="Output format."
+)
 @click.option("--explain", is_flag=True, help="Print the derivation of each component as arithmetic.")
 def command(
     files: tuple[str, ...], config: str | None, isolated: bool, output_format: str, explain: bool, **options: Any
@@ -31,11 +33,11 @@ def command(
     from ..reading import UnrecognisedError
     from ..source.document import SourceError
 
-    settings = settings_of(config, isolated=isolated, options=options)
+    layers = layers_of(config, isolated=isolated, options=options)
     done, failed = [], False
     for file in files:
         try:
-            done += _estimate_file(file, settings, explain=explain)
+            done += _estimate_file(file, layers.of(file), explain=explain)
         except UnrecognisedError:
             failed = complain(f"{file}: not a config of a known format")
         except SourceError as error:
@@ -48,6 +50,11 @@ def command(
         from ..report import json_estimate
 
         click.echo(json_estimate.render(((file, estimate) for file, estimate, _ in done), explain=explain))
+    elif output_format == "svg":
+        from ..report import svg
+
+        if done:
+            click.echo(svg.render([(file, estimate) for file, estimate, _ in done]))
     else:
         from ..report import text_estimate
 

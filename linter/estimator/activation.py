@@ -64,6 +64,10 @@ def gelu_bloom(x: Tensor) -> Tensor:
     return y
 
 
+XIELU = "xielu"
+"""The package whose kernel takes the place of xIELU in Python (transformers 5.23 activations.py XIELUActivation)."""
+
+
 def xielu(modules: Modules) -> Callable[[Tensor], Tensor]:
     """xIELU in Python, with two trained numbers (Apertus, `_xielu_python`); autocast runs expm1 in float32."""
     positive, negative = modules.leaf("alpha_p"), modules.leaf("alpha_n")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .checkpoint import named_assumption
-from .coverage import gaps
 from .estimate import Assumption
 
 if TYPE_CHECKING:
@@ -41,8 +40,6 @@ def assumptions(job: Job, model: Model, *, bounded: bool = True) -> tuple[Assump
     if not model.exact:
         note = f"the architecture {model.model_type} is unknown; its tensors are taken to be llama's"
         found.append(Assumption("model", model.id, note))
-    if job.kind == "training" and bounded and model.exact:
-        found.extend(gaps(job, model))
     named = named_assumption(job, model)
     if named is not None:
         found.append(named)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..job import Quantization
@@ -38,11 +40,13 @@ def stored_quantization(model: Model) -> Quantization | None:
         bits = config.get("bits") or config.get("nbits")
         group = config.get("group_size")
         return Quantization(method, _number(bits), _number(group), skip=skip)
+    modules = _modules(config, str(model.config.get("expert_dtype") or config.get("expert_dtype") or ""))
     if method == "fp8":
         block = config.get("weight_block_size")
-        return Quantization("finegrained-fp8" if block else "fp8", 8, skip=skip)
+        return Quantization("finegrained-fp8" if block else "fp8", 8, skip=skip, modules=modules)
     if method in ("compressed-tensors", "compressed_tensors", "modelopt"):
-        return _compressed(config, skip) or _algorithm(config, skip)
+        found = _compressed(config, skip) or _algorithm(config, skip)
+        return replace(found, modules=modules) if found is not None else None
     return None
 
 
@@ -80,8 +84,6 @@ def named_assumption(job: Job, model: Model) -> Assumption | None:
 
 
 def _named_bits(name: str) -> int | None:
-    import re
-
     match = re.search(r"(?:int|\bw)([2348])|([2348])-?bit", name)
     return int(match.group(1) or match.group(2)) if match else None
 
@@ -108,6 +110,21 @@ def _compressed(config: dict[str, Any], skip: list[str]) -> Quantization | None:
         kind = "pack-quantized" if weights.get("symmetric", True) else "pack-quantized-asymmetric"
         return Quantization(kind, bits, size, skip=skip)
     return None
+
+
+def _modules(config: dict[str, Any], experts: str) -> dict[str, str]:
+    """Methods of modules that are packed otherwise than the rest, by their names without the layer.
+
+    ModelOpt lists every layer's own (`quantized_layers`); DeepSeek V4 has FP4 experts in blocks of 32 beside fp8 (vLLM
+    models/deepseek_v4/quant_config.py; transformers 5.23 integrations/finegrained_fp8.py).
+    """
+    layers = config.get("quantized_layers")
+    found: dict[str, str] = {}
+    for name, stated in layers.items() if isinstance(layers, dict) else ():
+        own = _algorithm(stated, []) if isinstance(stated, dict) else None
+        if own is not None:
+            found[re.sub(r"^.*?\.\d+\.", "", str(name))] = own.method
+    return found or ({"experts": "mxfp4-linear"} if experts == "fp4" else {})
 
 
 def _algorithm(config: dict[str, Any], skip: list[str]) -> Quantization | None:

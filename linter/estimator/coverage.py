@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from . import delta, ssm
+from .activation import XIELU
 from .estimate import Assumption
 from .setting import text_config
 from .traits import known, traits
@@ -13,7 +13,6 @@ from .traits import known, traits
 if TYPE_CHECKING:
     from ..job import Job
     from ..models.model import Model
-    from .estimate import PerGpu
 
 LAYERS, OTHERS = "model.layers", "model.towers"
 """What an assumption is about: the decoder's own layers, or other towers."""
@@ -28,6 +27,9 @@ KERNELS = {
 }
 """The packages whose kernels replace a mixer's composite path."""
 
+ACTIVATIONS = {"xielu": XIELU}
+"""The same for activation functions."""
+
 LEAST, MOST = 0.5, 3.0
 """Activations that are not derived may be half or three times what is counted: a bound, not a measurement."""
 
@@ -35,19 +37,24 @@ AGAIN = 1.0
 """What other towers may keep, as a share of the text decoder's activations: a bound, not a measurement."""
 
 
-def gaps(job: Job, model: Model) -> list[Assumption]:
-    """What a training estimate of the model takes for granted: layers, towers and kernels."""
-    found = []
+def gaps(job: Job, model: Model, activations: int) -> list[Assumption]:
+    """What a training estimate of the model takes for granted: layers, towers and kernels.
+
+    `activations` at the peak that are not derived move the bounds by LEAST, MOST and AGAIN; a kernel in the place of a
+    composite path leaves LEAST of them.
+    """
+    found: list[Assumption] = []
+    less, more = int(activations * (1 - LEAST)), int(activations * (MOST - 1))
     if not derived(model):
         note = f"how {model.model_type} computes is not read; its layers are taken to be llama's with its own modules"
-        found.append(Assumption(LAYERS, model.model_type, note))
+        found.append(Assumption(LAYERS, model.model_type, note, less, more))
     elif any(tensor.role in TOWERS for tensor in model.tensors):
         note = "activations of vision, audio and projector modules are not counted, only the text decoder's"
-        found.append(Assumption(OTHERS, model.model_type, note))
+        found.append(Assumption(OTHERS, model.model_type, note, 0, int(activations * AGAIN)))
     package = kernels(model)
     if package is not None and package not in job.versions:
         note = "its kernels are not stated to be installed: the composite path of transformers runs, which keeps more"
-        found.append(Assumption(f"versions.{package}", "absent", note))
+        found.append(Assumption(f"versions.{package}", "absent", note, less if derived(model) else 0))
     return found
 
 
@@ -61,18 +68,6 @@ def derived(model: Model) -> bool:
 
 
 def kernels(model: Model) -> str | None:
-    """The package whose kernels the model's mixers would use."""
-    return KERNELS.get(traits(model.model_type, text_config(model.config), model.shape.norm).mixer)
-
-
-def widened(per_gpu: PerGpu, activations: int, job: Job, model: Model) -> PerGpu:
-    """The bounds moved by the activations that are not derived, and below to what a mixer's kernels would leave."""
-    missing = {note.field for note in gaps(job, model)}
-    low, high = per_gpu.low, per_gpu.high
-    if LAYERS in missing:
-        high += int(activations * (MOST - 1))
-    if OTHERS in missing:
-        high += int(activations * AGAIN)
-    if missing - {OTHERS}:
-        low -= int(activations * (1 - LEAST))
-    return replace(per_gpu, low=max(0, low), high=high)
+    """The package whose kernels the model's mixers or its activation function would use."""
+    found = traits(model.model_type, text_config(model.config), model.shape.norm)
+    return KERNELS.get(found.mixer) or ACTIVATIONS.get(found.activation)

@@ -22,8 +22,11 @@ _SERVERS = ("vllm", "sglang")
 
 _MIXER_ROWS = frozenset({"out_proj", "o_proj", "linear_out", "x_proj"})
 
-_LATENT_UP = frozenset({"q_b_proj", "kv_b_proj"})
-"""Up-projections of latent attention, which make whole heads."""
+_LATENT_UP = frozenset({"q_b_proj", "kv_b_proj", "o_a_proj"})
+"""Projections of latent attention that make whole heads, or take whole groups of them (DeepSeek V4's o_a)."""
+
+_LATENT_DOWN = frozenset({"o_b_proj"})
+"""DeepSeek V4's output projection (vllm 0.28 models/deepseek_v4/attention.py; its indexer's projections are whole)."""
 
 
 def divided(tensor: Tensor, job: Job, model: Model) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
@@ -40,7 +43,26 @@ def divided(tensor: Tensor, job: Job, model: Model) -> tuple[tuple[int, ...], tu
     plan = job.parallelism
     if tensor.role == "vision" and len(tensor.shape) == 2 and tensor.layers is not None and _engine(job) in _SERVERS:
         return (-(-tensor.shape[0] // plan.tensor), tensor.shape[1]), _layers(tensor, stages(job), model)
-    return _shape(tensor, plan.tensor, plan.expert, expert_tensor(job), model), _layers(tensor, stages(job), model)
+    ranks = attention_tensor(job) if _attends(tensor) else plan.tensor
+    return _shape(tensor, ranks, plan.expert, expert_tensor(job), model), _layers(tensor, stages(job), model)
+
+
+def attention_tensor(job: Job) -> int:
+    """Ranks that share attention and its cache: those of `attention_tensor` where it is stated, else all."""
+    return job.parallelism.attention_tensor or job.parallelism.tensor
+
+
+def _attends(tensor: Tensor) -> bool:
+    """Whether a tensor is divided as attention is: its projections and the embedding.
+
+    Source: sglang 0.5.23 srt/layers/dp_attention.py, models/deepseek_v2.py, qwen3_moe.py (`attn_tp_size`).
+    """
+    leaves = tensor.leaf in _LATENT_UP or tensor.leaf in _LATENT_DOWN
+    return leaves or tensor.role in _ATTENTION or (tensor.role == "bias" and tensor.leaf in _ATTENTION_LEAVES)
+
+
+_ATTENTION = frozenset({"q", "k", "v", "qkv", "o", "embedding", "mla"})
+_ATTENTION_LEAVES = frozenset({"q_proj", "k_proj", "v_proj", "c_attn", "query_key_value"})
 
 
 def expert_tensor(job: Job) -> int:
@@ -90,7 +112,9 @@ def _shape(
         return (_kv_rows(shape[0], tensor_parallel, model.shape.kv_heads), *shape[1:])
     if role in COLUMN or (role == "bias" and tensor.leaf in _COLUMN_LEAVES):
         return (-(-shape[0] // tensor_parallel), *shape[1:])
-    row = role in ROW or (role in _MIXER and tensor.leaf in _MIXER_ROWS)
+    if ".indexer." in tensor.name:
+        return shape
+    row = role in ROW or (role in _MIXER and tensor.leaf in _MIXER_ROWS) or tensor.leaf in _LATENT_DOWN
     if row and len(shape) == 2:
         return (shape[0], -(-shape[1] // tensor_parallel))
     if (role in _MIXER and tensor.layers is not None) or tensor.leaf in _LATENT_UP:

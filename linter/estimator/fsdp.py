@@ -297,6 +297,30 @@ def _items(trained: Sequence[Parameter], over: Ranks, fsdp: Fsdp) -> list[optimi
     return cut
 
 
+def shards(job: Job, found: Sequence[Parameter]) -> list[optimizer.Item]:
+    """The tensors that the optimizer of one rank has.
+
+    Version 2: each parameter's share. Version 1: the share of each unit's flat parameter, or with `use_orig_params` and
+    for adapters, whose modules are units, that of each parameter: as views that share its bytes among them.
+    """
+    fsdp = job.parallelism.fsdp
+    assert fsdp is not None
+    over = ranks(job, _group(job, fsdp))
+    trained = [item for item in found if item.trainable]
+    if fsdp.version == 2:
+        return _items(trained, over, fsdp)
+    units: dict[tuple[int | None, str], int] = {}
+    made = []
+    for item in trained:
+        if fsdp.use_orig_params or item.part != "base":
+            made.append(optimizer.Item((-(-item.size // over.of(item)),), item.copies, item.dtype, flat=True))
+            continue
+        for layer in item.layers or (None,):
+            units[layer, item.dtype] = units.get((layer, item.dtype), 0) + item.size
+    made += [optimizer.Item((-(-size // over.dense),), 1, dtype, flat=True) for (_, dtype), size in units.items()]
+    return made
+
+
 def _load(found: Sequence[Parameter], fsdp: Fsdp, over: Ranks, job: Job, model: Model) -> int:
     """What sharding the weights takes on the GPU.
 

@@ -17,6 +17,8 @@ Elements per sequence, whatever its length:
     lightning          heads * head dim^2
     short convolution  hidden * kernel
 
+DeepSeek V4's layers are in compressed_cache.py.
+
 Sources: transformers 5.23 cache_utils.py and the models' forward; vLLM 0.33 v1/kv_cache_interface.py and
 model_executor/layers/mamba/mamba_utils.py. Measured on small models of each family, with caches created by
 transformers 5.23.
@@ -49,6 +51,7 @@ class LayerCache(NamedTuple):
     window          tokens kept; None for all
     conv            per sequence, of the convolution;  recurrent  per sequence, of the state
     cross           per request, of cross-attention to an encoder or an image, divided like heads
+    fixed           per sequence, whole on every rank
     """
 
     heads: int = 0
@@ -58,6 +61,7 @@ class LayerCache(NamedTuple):
     conv: int = 0
     recurrent: int = 0
     cross: int = 0
+    fixed: int = 0
 
     @property
     def grows(self) -> bool:
@@ -87,7 +91,13 @@ def layer_caches(model: Model) -> tuple[LayerCache, ...]:
     """The cache of every decoder layer, first to last, from the model's dimensions; empty ones in an encoder."""
     if model.model_type in _ENCODERS and not model.config.get("is_decoder"):
         return (LayerCache(),) * model.shape.layers
-    return tuple(_layer_cache(model.shape, layer) for layer in range(model.shape.layers))
+    from . import compressed_cache
+
+    layers = range(model.shape.layers)
+    if compressed_cache.compresses(model.shape):
+        kept = [compressed_cache.elements(model, layer) for layer in layers]
+        return tuple(LayerCache(latent=token, fixed=sequence) for token, sequence in kept)
+    return tuple(_layer_cache(model.shape, layer) for layer in layers)
 
 
 def cache_bytes(dtype: str | None, weights_dtype: str) -> float:
@@ -125,7 +135,7 @@ def sequence_bytes(
 def layer_bytes(cache: LayerCache, tokens: int, element: float, tensor: int = 1, state: float | None = None) -> int:
     """Bytes that one layer keeps of one sequence on one rank."""
     elements = cache.token_elements(tensor) * cache.kept(tokens)
-    constant = -(-cache.cross // tensor) + -(-cache.conv // tensor)
+    constant = -(-cache.cross // tensor) + -(-cache.conv // tensor) + cache.fixed
     recurrent = -(-cache.recurrent // tensor) * (element if state is None else state)
     return round((elements + constant) * element + recurrent)
 

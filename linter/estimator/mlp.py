@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import compiled, liger
-from .activation import activation, xielu
+from .activation import XIELU, activation, xielu
 from .adapters import project
 from .indexing import split
 from .norms import inner_norm
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 def dense(x: Tensor, modules: Modules, s: Setting, prefix: str) -> Tensor:
     """down(act(gate(x)) * up(x)), or down(act(up(x))); `prefix` selects the roles of shared experts."""
-    act = xielu(modules) if s.activation == "xielu" else activation(s.activation)
+    in_python = s.activation == "xielu" and XIELU not in s.job.versions
+    act = xielu(modules) if in_python else activation(s.activation)
     if s.compiled:
         act = compiled.activation
     down = modules.need(prefix + "down")

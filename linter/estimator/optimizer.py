@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .allocator import block_size
 from .storage import dtype_bytes
+from .versions import older
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 FALLBACK = "adamw_torch"
 """What stands in for a name that the table lacks: two states in the parameter's dtype, the most common kind."""
+
+FOREACH_FROM = "2.0"
+"""The torch whose optimizers take their foreach path by default on CUDA (`_default_to_fused_or_foreach`); in 1.13 None
+means the loop over tensors (torch/optim/adamw.py)."""
 
 PAGED_FROM = 100_000
 """Elements from which bitsandbytes pages a state (`get_state_buffer`, optim/optimizer.py 0.50.2)."""
@@ -137,7 +142,8 @@ def specification(name: str) -> Spec:
 def of_job(job: Job) -> Spec:
     """The job's optimizer with what the job overrides: `foreach` off, stepping in the backward pass, a rank."""
     spec = specification(job.optimizer.name)
-    if job.optimizer.foreach is False and spec.foreach:
+    torch = spec.source.startswith("torch/optim") and older(job.versions.get("torch"), FOREACH_FROM)
+    if (job.optimizer.foreach is False or (torch and job.optimizer.foreach is None)) and spec.foreach:
         spec = spec._replace(foreach=0, largest=(1, 1))
     elif job.optimizer.foreach is True and spec.name == "adamw_torch_forloop":
         spec = spec._replace(foreach=1, largest=(0, 0))

@@ -9,7 +9,8 @@ costs the widest layer's page times the layers of a group whichever kind it serv
     tokens of the cache    blocks // groups * block size; in newer versions the requests that fit, times their length
 
 Source: vllm/v1/core/kv_cache_utils.py `_get_kv_cache_groups_uniform_page_size`, `get_kv_cache_config_from_groups`,
-`check_enough_kv_cache_memory`; vllm/v1/kv_cache_interface.py `max_memory_usage_bytes` (0.11 to 0.33).
+`check_enough_kv_cache_memory`; vllm/v1/kv_cache_interface.py `max_memory_usage_bytes` (0.11 to 0.33). "Batched tokens"
+are those in flight: of two batches where scheduling runs ahead (vllm/config/vllm.py `max_in_flight_tokens`).
 """
 
 from __future__ import annotations
@@ -25,17 +26,19 @@ if TYPE_CHECKING:
 
 
 class Group(NamedTuple):
-    """`groups` groups of layers that keep tokens alike. `window` None keeps all; `recurrent` keeps a state instead."""
+    """`groups` groups of layers that keep tokens alike. `window` None keeps all; `recurrent` keeps a state instead.
+
+    `block_size` is the group's own, where a block holds other numbers of tokens of other groups.
+    """
 
     groups: int
     window: int | None
     recurrent: bool
+    block_size: int | None = None
 
 
 class PagedCache(NamedTuple):
-    """The shape of the pool. `block_bytes` is one block of one group of layers, `state_bytes` what recurrent layers
-    keep of one request beyond a page each; bytes on one rank.
-    """
+    """The shape of the pool. `block_bytes` is one block of one group of layers, on one rank."""
 
     block_size: int
     block_bytes: int
@@ -43,7 +46,12 @@ class PagedCache(NamedTuple):
 
     @property
     def bytes_per_token(self) -> int:
-        """Bytes of the pool that a token takes while no window is full: what the log's tokens divide the pool by."""
+        """Bytes of the pool that a token takes while no window is full: what the log's tokens divide the pool by.
+
+        Behind all windows where groups have block sizes of their own.
+        """
+        if any(group.block_size for group in self.groups):
+            return sum(self.block_bytes // (group.block_size or 1) for group in self.groups if group.window is None)
         return self.block_bytes * sum(group.groups for group in self.groups) // self.block_size
 
     def blocks(self, size: int) -> int:
@@ -57,7 +65,10 @@ class PagedCache(NamedTuple):
 
     def request_blocks(self, length: int, batched_tokens: int) -> int:
         """Blocks that one request of `length` tokens may take."""
-        return sum(group.groups * _pages(group, length, batched_tokens, self.block_size) for group in self.groups)
+        return sum(
+            group.groups * _pages(group, length, batched_tokens, group.block_size or self.block_size)
+            for group in self.groups
+        )
 
     def request_bytes(self, length: int, batched_tokens: int) -> int:
         """Bytes that one request of `length` tokens may take."""

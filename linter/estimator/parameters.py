@@ -151,8 +151,9 @@ def _base(
 ) -> list[Parameter]:
     copies = 1 if layers is None else len(layers)
     size = size_of(shape)
+    quantization = _own(tensor, quantization)
     if tensor.buffer:
-        pieces: tuple[int, ...] = (int(size * storage.dtype_bytes(dtype)),)
+        pieces: tuple[int, ...] = (int(size * (1 if tensor.role == "mask" else storage.dtype_bytes(dtype))),)
         return [Parameter(tensor.name, shape, copies, layers, tensor.role, dtype, pieces, "buffer")]
     if quantization is not None and is_packed(tensor, quantization):
         pieces = storage.packed_pieces(shape, quantization)
@@ -182,6 +183,18 @@ def _base(
         whole._replace(layers=frozen, copies=len(frozen)),
         whole._replace(layers=chosen, copies=len(chosen), trainable=True),
     ]
+
+
+def _own(tensor: Tensor, quantization: Quantization | None) -> Quantization | None:
+    """The quantisation with the method that `modules` names for this tensor; experts are fused here and go by role."""
+    if quantization is None or not quantization.modules:
+        return quantization
+    module = f".{tensor.module}."
+    for name, method in quantization.modules.items():
+        last = name.rpartition(".")[2]
+        if f".{name}." in module or (last == "experts" and tensor.role.startswith("expert_")):
+            return replace(quantization, method=method, bits=None, group_size=None)
+    return quantization
 
 
 def _both(layers: tuple[int, ...], skipped: tuple[int, ...]) -> tuple[int, ...]:

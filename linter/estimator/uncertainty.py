@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from .allocator import segments
 from .estimate import Assumption
+from .loading import read_ahead
 from .optimizer import specification
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ..hardware.gpu import Gpu
     from ..job import Job
     from .estimate import PerGpu, Phase, Verdict
+    from .parameter import Parameter
     from .slack import Held
 
 UNREPLAYED = ("cut_cross_entropy", "unsloth_cross_entropy")
@@ -36,6 +38,19 @@ def unstated(job: Job, optimizer: int) -> list[Assumption]:
     return [Assumption("optimizer.name", job.optimizer.name, note, optimizer, optimizer)]
 
 
+def while_loading(job: Job, found: Sequence[Parameter], load: int, high: int) -> list[Assumption]:
+    """Whether weights are read faster than they are packed: loading, of `load` bytes, may then pass the run's `high`.
+
+    All of them in 16 bits take the place of the packed ones.
+    """
+    ahead = read_ahead(found, job)
+    more = load - sum(item.allocated for item in found if item.packed) + ahead - high
+    if not ahead or more <= 0:
+        return []
+    note = "transformers 5.0 to 5.3 read weights onto the GPU ahead of their packing, from one tensor to all of them"
+    return [Assumption("versions.transformers", job.versions["transformers"], note, 0, more)]
+
+
 def at_run_time(job: Job, phases: Sequence[Phase], held: Held) -> list[Assumption]:
     """What does not decide whether the longest batch that the config admits fits, but what a run of it shows.
 
@@ -48,8 +63,13 @@ def at_run_time(job: Job, phases: Sequence[Phase], held: Held) -> list[Assumptio
 
 
 def varies(job: Job) -> bool:
-    """Whether the length of a batch is up to the data, as in the trainers of Transformers and TRL."""
-    steady = job.packing or job.padded or job.longest_first or job.framework is not None
+    """Whether the length of a batch is up to the data, as in the trainers of Transformers and TRL.
+
+    `padded` that follows from the batch size says that rows are padded to the longest of a batch (axolotl).
+    """
+    origin = job.origins.get("padded")
+    to_limit = job.padded and (origin is None or origin.kind != "derived")
+    steady = job.packing or to_limit or job.longest_first or job.framework is not None
     return job.kind == "training" and not steady and bool(job.sequence_length)
 
 

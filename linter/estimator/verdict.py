@@ -27,6 +27,14 @@ def verdict(needed: PerGpu, gpu: Gpu | None, *, bounded: bool = True) -> Verdict
     return "fits" if needed.high <= gpu.usable else "tight"
 
 
+def envelope(*found: Verdict) -> Verdict:
+    """The verdict of a job that may be any of several: the one that they share, else `tight`."""
+    alike = set(found)
+    if len(alike) == 1:
+        return found[0]
+    return "unknown" if "unknown" in alike else "tight"
+
+
 def capacity(gpu: Gpu | None) -> Capacity | None:
     """The card's sizes for the report."""
     return None if gpu is None else Capacity(gpu.name, gpu.total, gpu.usable)

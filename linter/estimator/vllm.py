@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..units import GIB, bytes_text
 from . import runtime
+from .compressed_cache import compressed_pool, compresses
 from .derivation import weights as weight_terms
 from .estimate import Assumption, Estimate, KvCache, NotEstimable, PerGpu, Phase, Term
 from .inference_assumptions import inference_assumptions
@@ -74,7 +75,7 @@ class _Parts(NamedTuple):
     def request(self) -> int:
         """Bytes of cache that one request of `max_model_len` tokens may take, with the block vLLM keeps back."""
         chosen = self.settings
-        return self.cache.request_bytes(chosen.max_model_len, chosen.max_num_batched_tokens)
+        return self.cache.request_bytes(chosen.max_model_len, chosen.in_flight)
 
 
 class _Room(NamedTuple):
@@ -166,7 +167,9 @@ def _parts(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> _Parts:
         graphs=graphs(model, chosen.graph_sizes),
         overhead=runtime.process_overhead(gpu, job),
         settings=chosen,
-        cache=paged_cache(
+        cache=compressed_pool(model, plan.pipeline)
+        if compresses(model.shape)
+        else paged_cache(
             caches,
             width,
             chosen.block_size,
@@ -248,7 +251,7 @@ def _no_room(parts: _Parts, room: _Room) -> str:
             f" the profile run {bytes_text(parts.run.total)}"
         )
     chosen = parts.settings
-    longest = parts.cache.longest(room.expected, chosen.max_model_len, chosen.max_num_batched_tokens)
+    longest = parts.cache.longest(room.expected, chosen.max_model_len, chosen.in_flight)
     text = (
         f"one request of max_model_len {chosen.max_model_len:,} needs {bytes_text(parts.request)} of KV cache and"
         f" {bytes_text(room.expected)} is left"
@@ -281,7 +284,7 @@ def _per_gpu(parts: _Parts, serve: Phase, room: _Room | None, *, refused: bool) 
 def _kv_cache(parts: _Parts, room: _Room | None) -> KvCache:
     chosen, cache = parts.settings, parts.cache
     size = room.expected if room is not None else parts.request
-    requests = cache.concurrency(size, chosen.max_model_len, chosen.max_num_batched_tokens)
+    requests = cache.concurrency(size, chosen.max_model_len, chosen.in_flight)
     tokens = int(requests * chosen.max_model_len) if chosen.tokens_of_requests else cache.tokens(size)
     return KvCache(bytes_per_token=cache.bytes_per_token, tokens=tokens, max_concurrency=round(requests, 2))
 

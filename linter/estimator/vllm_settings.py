@@ -17,12 +17,16 @@ if TYPE_CHECKING:
 
 
 class Settings(NamedTuple):
-    """The arguments that decide vLLM's memory, each stated or defaulted. Lengths and batches in tokens."""
+    """The arguments that decide vLLM's memory, each stated or defaulted. Lengths and batches in tokens.
+
+    `in_flight` tokens may be scheduled and not yet settled, which windows keep beside what they show.
+    """
 
     utilization: float
     max_model_len: int
     max_num_seqs: int
     max_num_batched_tokens: int
+    in_flight: int
     block_size: int
     graph_sizes: int
     context_in_budget: bool
@@ -83,6 +87,8 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
         max_model_len=max_model_len,
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=batched,
+        in_flight=batched
+        * (max(row["batches_in_flight"], job.parallelism.pipeline) if row["batches_in_flight"] else 1),
         block_size=given.block_size or 16,
         graph_sizes=captured_sizes(given, row, max_num_seqs),
         context_in_budget=row["context_in_budget"],

@@ -1,7 +1,7 @@
 """Configs that build on others: `defaults: ../grpo_math_1B.yaml`, own keys over those of the named files.
 
 A file of the project is read and keeps its places; one that the tool ships is known from the facts in
-`<format>_shipped.json`, which `scripts/rl_schemas.py` takes from its repository.
+`<format>_shipped.json`, which `scripts/refresh.py` takes from its repository.
 """
 
 from __future__ import annotations

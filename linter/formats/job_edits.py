@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .job import SHORTHANDS
-from .key_changes import ZERO, Keys, present, spoken
+from .key_changes import ZERO, Keys, edits_of, present, spoken
 
 if TYPE_CHECKING:
     from ..finding import Edit
@@ -75,14 +75,16 @@ def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
 
 
 def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change; None in TOML, and where the file cannot be edited safely.
+    """The edits that make the change; None where the file cannot be edited safely.
 
-    A field is taken back by null, which a job file reads as absent.
+    A field is taken back by null, which a job file reads as absent; TOML has none, so the key goes.
     """
-    from ..source.edit import EditError, set_keys
-
     wanted = keys_for(reading, changes)
-    try:
-        return set_keys(reading.config, wanted) if wanted else None
-    except EditError:
-        return None
+    if wanted and reading.config.syntax != "toml":
+        from ..source.edit import EditError, set_keys
+
+        try:
+            return set_keys(reading.config, wanted)
+        except EditError:
+            return None
+    return edits_of(reading.config, present(reading.config, wanted)) if wanted else None

@@ -58,15 +58,16 @@ def value_text(value: object) -> str:
 
 
 def zero_keys(document: Document, prefix: str, changes: Keys) -> Keys | None:
-    """The ZeRO part of a change as keys of a DeepSpeed mapping that the file holds at `prefix`."""
-    if document.root.find(f"{prefix}.zero_optimization") is None:
+    """The ZeRO part of a change as keys of a DeepSpeed mapping that the file holds at `prefix`, "" for all of it."""
+    base = f"{prefix}.zero_optimization" if prefix else "zero_optimization"
+    if document.root.find(base) is None:
         return None
     wanted: Keys = {}
     for path, value in changes.items():
         if path == f"{ZERO}stage":
-            wanted[f"{prefix}.zero_optimization.stage"] = value
+            wanted[f"{base}.stage"] = value
         elif path in OFFLOADS:
-            key = f"{prefix}.zero_optimization.{OFFLOADS[path]}"
+            key = f"{base}.{OFFLOADS[path]}"
             section = document.root.find(key)
             held = section is not None and section.value.is_mapping
             wanted[f"{key}.device" if held else key] = value if held else {"device": value, "pin_memory": True}

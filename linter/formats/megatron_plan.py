@@ -56,15 +56,18 @@ def set_sixteen_bits(config: NativeConfig, given: Given, dtype: str, gradients: 
     builder.derived("precision.autocast", None, "Megatron casts its weights instead", "weights.dtype")
 
 
-def set_accumulation(config: NativeConfig, given: Given | None, ranks: int) -> None:
-    """Micro batches of a step: the global batch over the data parallel ranks and micro batches."""
+def set_accumulation(config: NativeConfig, given: Given | None, ranks: int, *, certain: bool = True) -> None:
+    """Micro batches of a step: the global batch over the data parallel ranks and micro batches.
+
+    `certain` is whether the file states the degrees, so that a global batch that does not divide is a contradiction.
+    """
     micro = config.builder.job.micro_batch_size or 1
     if given is None:
         config.builder.default("gradient_accumulation_steps", 1, "global batch: one micro batch of every rank")
         return
     steps, rest = divmod(int(given.value), micro * ranks)
     config.put("gradient_accumulation_steps", given, max(1, steps), f"over {ranks} data parallel ranks")
-    if (rest or not steps) and config.builder.job.origins["hardware.gpus"].kind != "assumed":
+    if certain and (rest or not steps) and config.builder.job.origins["hardware.gpus"].kind != "assumed":
         other = f"micro batch {micro} x {ranks} data parallel ranks do not divide it"
         config.contradiction(given, other, "Megatron stops: the global batch must be whole micro batches of all ranks")
 

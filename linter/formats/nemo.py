@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from .blanks import is_blank
 from .format import Format, NoJobError, Reading, written_by
 from .interpolation import interpolated
+from .keys import key_problems
 from .megatron_model import GPT2_VOCABULARY, VOCABULARIES, Sizes, config_of, feed_forward, padded
 from .megatron_plan import (
     set_accumulation,
@@ -76,13 +77,25 @@ def recognise(document: Document) -> bool:
     """`model` with Megatron's keys in NeMo's spelling beside a `trainer`, or a launcher's `run`."""
     root = document.root
     model = root.get("model")
-    if document.syntax != "yaml" or model is None or not model.is_mapping:
+    if document.syntax != "yaml":
+        return False
+    if model is None:
+        return _is_stage(document)
+    if not model.is_mapping:
         return False
     keys = set(model.keys())
     trainer = root.get("trainer")
     trains = trainer is not None and trainer.is_mapping and trainer.get("devices") is not None
     nested = any(root.find(f"{name}.trainer") is not None for name in ("critic", "actor"))
     return bool((trains or root.get("run") is not None or nested) and keys & (_SIGNS | {"precision"}))
+
+
+def _is_stage(document: Document) -> bool:
+    """A stage of the Launcher or a service without a model of its own: a `run` or a `trainer` beside parallel sizes."""
+    root = document.root
+    staged = root.get("run") is not None or root.find("trainer.devices") is not None
+    actor = any(root.find(f"{name}.trainer") is not None for name in ("critic", "actor"))
+    return staged and (actor or root.get("tensor_model_parallel_size") is not None)
 
 
 def read(document: Document, project: Project) -> Reading:
@@ -112,7 +125,9 @@ def read(document: Document, project: Project) -> Reading:
     length = length or train.integer("max_seq_length", least=1)
     config.count("sequence_length", length, None, model.blank("encoder_seq_length"))
     whole_batch = model.integer("global_batch_size", least=1) or train.integer("global_batch_size", least=1)
-    set_accumulation(config, whole_batch, ranks)
+    # a checkpoint brings its own degrees where the file has none (NeMo-Aligner's load_and_override_model_config)
+    certain = not tuned or model.raw("tensor_model_parallel_size") is not None
+    set_accumulation(config, whole_batch, ranks, certain=certain)
     virtual = model.integer("virtual_pipeline_model_parallel_size", least=1)
     set_chunks(config, virtual, int(virtual.value) if virtual else 1)
     _set_precision(config, trainer, model)
@@ -120,6 +135,7 @@ def read(document: Document, project: Project) -> Reading:
     set_recomputation(config, model, "activations_checkpoint_")
     builder.default("attention", "flash_attention_2", "Transformer Engine's fused attention")
     config.fill()
+    config.reading.problems[:0] = key_problems(document, NAME)
     return config.reading
 
 

@@ -92,6 +92,10 @@ def _generate(builder: JobBuilder, values: Sections, project: Project) -> None:
     filling.fill("inference.batch_size", values.integer("generation.batch_size", least=1), 1)
     tokens = values.integer("generation.max_new_tokens", least=1)
     filling.fill("inference.new_tokens", tokens, 1024)
+    if builder.document.root.entry("tasks") is not None:
+        note = "the tasks' samples decide; model_max_length only cuts them"
+        builder.default("inference.prompt_length", None, note)
+        return
     whole = values.integer("model.model_max_length", least=1)
     new = builder.job.get("inference.new_tokens") or 0
     if whole and whole.value > new:

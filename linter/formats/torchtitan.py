@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..source.node import Entry, Node, Span
 from .arguments import Given
-from .format import Format, NoJobError, Reading
+from .format import Format, NoJobError, Reading, written_by
 from .keys import key_problems
 from .native import DTYPES, NativeConfig
 from .torchtitan_model import config_of, families
 from .world_size import SHARDED_GPUS, Stated, set_hardware
 
 if TYPE_CHECKING:
-    from ..finding import Edit
     from ..source.document import Document
     from .arguments import Arguments
     from .format import Project
@@ -327,16 +326,7 @@ def _set_compile(config: NativeConfig, *, old: bool) -> None:
     builder.default("loss.upcast", "loss", "cross_entropy_loss makes the logits float32 (components/loss.py)")
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change in this format's words."""
-    from .torchtitan_words import describe as words
-
-    return words(reading, changes)
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:  # noqa: ARG001
-    """None: gpulint does not write TOML."""
-    return None
+describe, edits = written_by("torchtitan_edits")
 
 
 FORMAT = Format(

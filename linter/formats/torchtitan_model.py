@@ -1,6 +1,6 @@
 """torchtitan's models: `[model] name` and `flavor` as an architecture of Transformers with the same shapes.
 
-`torchtitan_models.json` is read statically from torchtitan/models/*/__init__.py (scripts/torchtitan_tables.py).
+`torchtitan_models.json` is read statically from torchtitan/models/*/__init__.py (`scripts/refresh.py`).
 """
 
 from __future__ import annotations

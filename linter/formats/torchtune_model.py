@@ -1,6 +1,6 @@
 """torchtune's model builders: the decoder that a `_component_` builds, and the LoRA and NF4 it comes with.
 
-`torchtune_models.json` is read statically from torchtune's `models/*/_model_builders.py` (scripts/torchtune_tables.py).
+`torchtune_models.json` is read statically from torchtune's `models/*/_model_builders.py` (`scripts/refresh.py`).
 Builders of models with vision towers are not in it.
 """
 

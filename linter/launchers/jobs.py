@@ -10,13 +10,15 @@ from ..origin import Origin
 from ..source.places import places_of
 from .accelerate_file import state_processes
 from .environment import allocator, torchrun
+from .followed import Trail, follow, sourced
 from .images import versions as versions_of
 from .launch import Launch, Resources, Started
 from .own_launcher import with_launcher
 from .programs import begin, named
-from .script import place
+from .script import place, whole
 from .shell import commands
 from .surroundings import tell
+from .unread import NOTHING
 from .unread import reason as why
 from .wrappers import unwrap
 
@@ -44,13 +46,18 @@ def jobs_of(
     variables: Mapping[str, str | Word] | None = None,
     part: str = "",
     versions: Mapping[str, str] | None = None,
+    arguments: list[Word] | None = None,
+    trail: Trail | None = None,
 ) -> Started:
     """The jobs that a script starts on `resources`.
 
-    `variables` are those that the launcher sets before the script runs. A command that names a config file which is not
-    there is a problem and no job, unless its flags say enough on their own.
+    `variables` are those that the launcher sets before the script runs, `arguments` what it is started with, `trail`
+    the scripts that led to it. A command that names a config file which is not there is a problem and no job, unless
+    its flags say enough on their own.
     """
-    return jobs_of_commands(commands(script, variables), file, project, resources, part, versions)
+    trail = trail or Trail()
+    listed = commands(script, variables, arguments, sourced(file, project, Trail(trail.paths)))
+    return jobs_of_commands(listed, file, project, resources, part, versions, trail)
 
 
 def jobs_of_commands(
@@ -60,9 +67,19 @@ def jobs_of_commands(
     resources: Resources,
     part: str = "",
     versions: Mapping[str, str] | None = None,
+    trail: Trail | None = None,
 ) -> Started:
     """The jobs that commands start; see `jobs_of`. `versions` of packages are those that the image states."""
     known = dict(versions or {})
+    trail = trail or Trail()
+    reasons: list[str] = []
+    scripts: dict[str, Document] = {}
+
+    def start(
+        script: Document, own: Resources, set_: Mapping[str, str | Word], arguments: list[Word], way: Trail
+    ) -> Started:
+        return jobs_of(whole(script), script, project, own, set_, "", known, arguments, way)
+
     places = places_of(file.text)
     launches: list[Launch] = []
     problems: list[Problem] = []
@@ -74,6 +91,13 @@ def jobs_of_commands(
             known.update(_pinned(program))
             known.update(versions_of(program.image))
             away = away or _leaves(program)
+            started = follow(program, inner, file, project, resources, trail, start)
+            if started is not None:
+                launches += [_below(launch, file, part) for launch in started.launches[: MAX_JOBS - len(launches)]]
+                problems += started.problems
+                scripts |= started.files
+                reasons.append(started.reason)
+                continue
             begun = begin(program, file, project, inner.variables)
             if begun is None or len(launches) >= MAX_JOBS:
                 unknown.append(program)
@@ -112,9 +136,17 @@ def jobs_of_commands(
                     program=named(program),
                 )
             )
+    reasons.append(why(unknown))
+    reason = next((text for text in reasons if text and text != NOTHING), NOTHING)
     for launch in launches:
         launch.resources.told["commands"] = (len(launches), Origin("derived", "jobs of one script"))
-    return Started(launches, problems, "" if launches else why(unknown))
+    return Started(launches, problems, "" if launches else reason, scripts)
+
+
+def _below(launch: Launch, file: Document, part: str) -> Launch:
+    """A launch of a script that `file` starts."""
+    where = f"{part}, {launch.part}" if part else launch.part
+    return launch._replace(part=where, files={**launch.files, f"started by {file.path}": file})
 
 
 def _leaves(program: Unwrapped) -> bool:

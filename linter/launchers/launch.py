@@ -95,11 +95,15 @@ class Launch(NamedTuple):
 
 
 class Started(NamedTuple):
-    """The jobs of a launcher file; `problems` are those that belong to no job, `reason` says why there is none."""
+    """The jobs of a launcher file; `problems` are those that belong to no job, `reason` says why there is none.
+
+    `files` are scripts that the launcher starts or reads, in which problems may stand.
+    """
 
     launches: list[Launch]
     problems: list[Problem]
     reason: str = ""
+    files: dict[str, Document] = {}  # noqa: RUF012  (never changed)
 
 
 class Launcher(NamedTuple):

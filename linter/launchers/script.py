@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..source.places import Places
+from ..source.within import offsets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,30 +27,8 @@ def whole(document: Document) -> Script:
 
 
 def of_scalar(document: Document, node: Node) -> Script:
-    """A string value of a config, such as the `run: |` block of a task file.
-
-    Its characters other than blanks stand in the file in the same order; indentation, folding, quotes and escapes only
-    put others between them. A character that is not found (a `\\t` escape) takes the place of the one before.
-    """
-    text = str(node.value)
-    raw = document.text[node.span.start : node.span.end]
-    start = 0
-    if raw[:1] in ("|", ">"):
-        start = raw.find("\n") + 1
-    elif raw[:1] in ("'", '"'):
-        start = 1
-    at: list[int] = []
-    here = start
-    for char in text:
-        if not char.isspace():
-            found = raw.find(char, here)
-            here = found if found >= 0 else here
-        elif char == "\n" or raw[here : here + 1].isspace():
-            found = raw.find(char, here)
-            here = found if 0 <= found <= here + 1 else here
-        at.append(node.span.start + min(here, max(0, len(raw) - 1)))
-        here += 1
-    return Script(text, at)
+    """A string value of a config, such as the `run: |` block of a task file."""
+    return Script(str(node.value), offsets(document.text, node))
 
 
 def place(places: Places, at: Sequence[int]) -> Span:

@@ -16,7 +16,7 @@ from .script import Script
 from .shell_words import END, MAX_FILLED, MAX_NESTING, MAX_WORD, Builder, Word, Words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 __all__ = ["MAX_FILLED", "MAX_NESTING", "MAX_WORD", "Command", "Word", "commands"]
 
@@ -31,26 +31,46 @@ _BLANK = " \t\r"
 
 
 class Command(NamedTuple):
-    """A simple command: its words, the variables set so far and before it, and what is written to it or by it."""
+    """A simple command: its words, the variables set so far and before it, and what is written to it or by it.
+
+    `exported` names the variables that a program which the command starts would see.
+    """
 
     words: tuple[Word, ...]
     variables: Mapping[str, Word]
     input: Word | None = None
     output: str = ""
+    exported: frozenset[str] = frozenset()
 
 
-def commands(script: Script, variables: Mapping[str, str | Word] | None = None) -> list[Command]:
-    """The simple commands of a script in their order; `variables` are those that the launcher itself would set."""
+def commands(
+    script: Script,
+    variables: Mapping[str, str | Word] | None = None,
+    arguments: list[Word] | None = None,
+    source: Callable[[str], Script | None] | None = None,
+) -> list[Command]:
+    """The simple commands of a script in their order; `variables` are those that the launcher itself would set.
+
+    `arguments` are what the script is started with, where that is known; `source` finds the script that a `source`
+    command reads.
+    """
     start = {
         name: value if isinstance(value, Word) else Word(value, (-1,) * len(value))
         for name, value in (variables or {}).items()
     }
-    return list(_Reader(script, start).commands())
+    reader = _Reader(script, start, source)
+    if arguments is not None:
+        reader.arrays["@"] = arguments
+    return list(reader.commands())
 
 
 class _Reader(Words):
-    def __init__(self, script: Script, variables: dict[str, Word]) -> None:
+    def __init__(
+        self, script: Script, variables: dict[str, Word], source: Callable[[str], Script | None] | None = None
+    ) -> None:
         super().__init__(script, variables)
+        self.source = source
+        self.exported = set(variables)
         self.waiting: list[tuple[str, bool, bool]] = []
         self.input: Word | None = None
 
@@ -66,7 +86,22 @@ class _Reader(Words):
                 self.loop(words)
                 continue
             scope = {**self.variables, **own} if own else dict(self.variables)
-            yield Command(tuple(words), scope, self.input if has_input else None, output)
+            visible = frozenset(self.exported.union(own))
+            yield Command(tuple(words), scope, self.input if has_input else None, output, visible)
+            if words[0].text in ("source", ".") and len(words) > 1:
+                self.take_over(words[1].text)
+            elif words[0].text == "export" or [word.text for word in words[:2]] == ["declare", "-x"]:
+                self.exported.update(word.text for word in words[1:])
+
+    def take_over(self, path: str) -> None:
+        """What a sourced script sets; its commands are nobody's here."""
+        script = self.source(path) if self.source is not None else None
+        if script is None:
+            return
+        inner = _Reader(script, self.variables, self.source)
+        inner.arrays, inner.exported = self.arrays, self.exported
+        for _ in inner.commands():
+            pass
 
     def loop(self, words: list[Word]) -> None:
         """`for NAME in a b`: the variable is known where the list has one word."""
@@ -177,6 +212,8 @@ class _Reader(Words):
             word = Word(old.text + word.text, old.at + word.at, old.known and word.known)
         if declares:
             self.variables[name] = word
+            if words[0].text == "export" or any(option.text == "-x" for option in words[1:]):
+                self.exported.add(name)
         else:
             own[name] = word
         return True

@@ -23,7 +23,14 @@ MAX_NESTING = 20
 END = " \t\r\n;&|()<>"
 """Characters that end an unquoted word."""
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[1-9@*]")
+
+_OWN_FOLDER = re.compile(
+    r"\$\(\s*(?P<cd>cd\s+(?:-P\s+)?(?:--\s+)?\$\(\s*)?dirname\s+(?:--\s+)?(?P<link>\$\(\s*(?:realpath|readlink\s+-f)\s+)?"
+    r"\$(?:0|BASH_SOURCE|\{BASH_SOURCE(?:\[0\])?(?::-\$0)?\}|\{0\})\s*(?(link)\)\s*)"
+    r"(?(cd)\)(?P<up>(?:/\.\.)*)/?\s*(?:>\s*/dev/null\s*(?:2>&1\s*)?)?&&\s*pwd(?:\s+-P)?\s*)\)"
+)
+"""`$(dirname "$0")` and `$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)` without their quotes."""
 
 
 class Word(NamedTuple):
@@ -213,7 +220,8 @@ class Words:
             return self.arithmetic(here + 3, end) if end >= 0 else None
         if text.startswith("$(", here):
             self.here = _closing(text, here + 1, "(", ")")
-            return None
+            own = _OWN_FOLDER.fullmatch(text[here : min(self.here, here + 200)].replace('"', ""))
+            return [Word(f".{own['up'] or ''}", (-1,) * (1 + len(own["up"] or "")))] if own else None
         if text.startswith("${", here):
             self.here = _closing(text, here + 1, "{", "}")
             return self.braces(here + 2, self.here - 1)
@@ -222,6 +230,8 @@ class Words:
             self.here = min(len(text), here + 2)
             return None
         self.here = match.end()
+        if match[0] in "@*":
+            return list(self.arrays["@"]) if "@" in self.arrays else None
         return self.value(match[0])
 
     def value(self, name: str) -> list[Word] | None:

@@ -1,4 +1,4 @@
-"""What projects ship for names in custom resources: presets, profiles, runtimes (made by `scripts/presets.py`)."""
+"""What projects ship for names in custom resources: presets, profiles, runtimes (made by `scripts/refresh.py`)."""
 
 from __future__ import annotations
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..hardware.catalogue import UnknownGpu
-from ..hardware.catalogue import find as find_gpu
 from .flags import overlaid
 from .launch import Launch, Launcher, Resources, Started
 from .manifest import flags_in, inside, renamed, scalar_at, stated, text
+from .vllm_recipe_hardware import extra_arguments, kind_of, strategy, tensor_parallel
 
 if TYPE_CHECKING:
     from ..formats.format import Project
     from ..hardware.gpu import Gpu
     from ..source.document import Document
     from ..source.node import Entry, Node
+    from .vllm_recipe_hardware import Kind
 
 NAME = "vllm_recipe"
 _OMNI = frozenset({"omni"})
-LARGEST_NODE = 8
 
 
 def recognise(document: Document) -> bool:
@@ -29,8 +28,10 @@ def recognise(document: Document) -> bool:
     return recipe or {"deploy_type", "parallel_flag"} <= keys or {"deploy_type", "prefill", "decode"} <= keys
 
 
-def launches(document: Document, project: Project) -> Started:  # noqa: ARG001
-    """A vLLM server for each variant, on as many GPUs of the first verified kind as hold its `vram_minimum_gb`."""
+def launches(document: Document, project: Project) -> Started:
+    """A vLLM server for each variant, as the recipes' page starts it on the first verified kind of GPU, or on the one
+    that is asked for.
+    """
     root = document.root
     variants = root.get("variants")
     if variants is None or not variants.is_mapping:
@@ -43,7 +44,7 @@ def launches(document: Document, project: Project) -> Started:  # noqa: ARG001
         launch
         for variant in variants.entries()
         if variant.value.is_mapping
-        for launch in [_launch(document, root, variant, base)]
+        for launch in [_launch(document, root, variant, base, project.gpu)]
         if launch is not None
     ]
     return Started(found, [], "" if found else "has no variant")
@@ -54,20 +55,23 @@ def _is_omni(root: Node) -> bool:
     return tasks is not None and any(item.value in _OMNI for item in tasks.value.items())
 
 
-def _launch(document: Document, root: Node, variant: Entry, base: Document) -> Launch | None:
+def _launch(document: Document, root: Node, variant: Entry, base: Document, asked: Gpu | None) -> Launch | None:
+    """What the recipes' page makes of a variant: base arguments, the variant's, the split, overrides by hardware."""
     model = variant.value.find("model_id") or root.find("model.model_id")
     if model is None:
         return None
     resources = Resources()
     entries = [renamed(document, "model", model)]
-    own = variant.value.find("extra_args")
-    extra = flags_in(document, own.value if own is not None else None, "vllm")
-    given = any(flags.root.entry("tensor-parallel-size") for flags in (base, extra))
-    _hardware(document, root, variant.value, resources)
-    if not given:
-        entries += _tensor(document, variant.value, resources)
+    kind = kind_of(root, variant.value, asked)
+    chosen = strategy(root, kind.nodes) if kind is not None else ""
+    given = [base, _flags(document, variant.value.get("extra_args"))]
+    if kind is not None and chosen.rpartition("_")[2] in _SPLIT:
+        entries += _split(document, root, variant.value, kind, chosen, resources)
+        given += [_flags(document, item) for item in extra_arguments(root, variant.value, kind, chosen)]
+    elif not any(flags.root.entry("tensor-parallel-size") for flags in given):
+        entries += _unsplit(document, variant.value)
     config = inside(document, entries, variant.value)
-    for flags in (base, extra):
+    for flags in given:
         config = overlaid(config, flags)
     image = text(variant.value, "docker_image")
     from .images import versions
@@ -75,53 +79,38 @@ def _launch(document: Document, root: Node, variant: Entry, base: Document) -> L
     return Launch(f"variant {variant.key.value}", "vllm", config, resources, versions=versions(image))
 
 
-def _tensor(document: Document, variant: Node, resources: Resources) -> list[Entry]:
-    """`tp`, else what whoever starts the recipe chooses: the GPUs that its memory needs."""
-    tp = variant.entry("tp")
-    if tp is not None:
-        return [renamed(document, "tensor-parallel-size", tp)]
+_SPLIT = {"tp": "tensor-parallel-size", "tep": "tensor-parallel-size", "dep": "data-parallel-size"}
+"""The flag that takes the GPUs, by what the strategy's name ends in (strategies/*.yaml `parallel_flag`)."""
+
+
+def _flags(document: Document, node: Node | None) -> Document:
+    return flags_in(document, node, "vllm")
+
+
+def _split(document: Document, root: Node, variant: Node, kind: Kind, chosen: str, resources: Resources) -> list[Entry]:
+    """The parallel sizes, and the GPUs that they take."""
+    count, where = kind.node * kind.nodes, kind.where
+    if chosen == "single_node_tp":
+        found = tensor_parallel(root, variant, kind)
+        count, where = found if found is not None else (count, where)
+    resources.state("gpu", kind.gpu.name, document.path, kind.key, kind.where.span, "the kind that it is verified on")
+    note = f"of a node of {kind.node} {kind.gpu.name}, as the recipes' page splits {chosen}"
+    resources.state("gpus_per_node", count // kind.nodes, document.path, "tp", where.span, note)
+    if kind.nodes > 1:
+        resources.state("nodes", kind.nodes, document.path, "vram_minimum_gb", where.span, "that have the memory")
+    manner = chosen.rpartition("_")[2]
+    entries = [stated(document, _SPLIT[manner], scalar_at(document, count, where))]
+    if manner != "tp":
+        entries.append(stated(document, "enable-expert-parallel", scalar_at(document, True, where)))
+    return entries
+
+
+def _unsplit(document: Document, variant: Node) -> list[Entry]:
+    """The size is for whoever starts it to say: over nodes, or on a kind that is not known."""
     memory = variant.entry("vram_minimum_gb")
-    if memory is None or (resources.gpus_per_node or 1) == 1:
+    if memory is None:
         return []
     return [stated(document, "tensor-parallel-size", scalar_at(document, "${TENSOR_PARALLEL_SIZE}", memory.value))]
-
-
-def _hardware(document: Document, root: Node, variant: Node, resources: Resources) -> None:
-    """The GPU, where a variant states `tp` and one kind; else a count: as many of the first verified kind as hold the
-    memory. A recipe leaves the kind to its reader, so that the count alone says nothing against it."""
-    found = [(gpu, node) for name, node in _kinds(root, variant) for gpu in [_gpu(name)] if gpu]
-    if not found:
-        return
-    gpu, node = found[0]
-    tp, memory = variant.entry("tp"), variant.entry("vram_minimum_gb")
-    if tp is not None and len(found) == 1:
-        resources.state("gpu", gpu.name, document.path, str(node.value), node.span, "the kind that it is verified on")
-    if tp is not None and isinstance(tp.value.value, int):
-        resources.state("gpus_per_node", tp.value.value, document.path, "tp", tp.value.span)
-    elif memory is not None and isinstance(memory.value.value, (int, float)):
-        count = 1
-        while count < LARGEST_NODE and count * gpu.total < memory.value.value * 10**9:
-            count *= 2
-        note = f"{gpu.name} of one node that hold {memory.value.value} GB"
-        resources.state("gpus_per_node", count, document.path, "vram_minimum_gb", memory.value.span, note)
-
-
-def _kinds(root: Node, variant: Node) -> list[tuple[str, Node]]:
-    supported = variant.find("supported_hardware")
-    if supported is not None:
-        return [(str(item.value), item) for item in supported.value.items()]
-    verified = root.find("meta.hardware")
-    if verified is None:
-        return []
-    return [(str(item.key.value), item.key) for item in verified.value.entries() if item.value.value == "verified"]
-
-
-def _gpu(name: str) -> Gpu | None:
-    kind = name.removeprefix("dgx_spark_").removeprefix("dgx_station_").replace("_", " ")
-    try:
-        return find_gpu(kind.partition(" 2x")[0].partition(" 4x")[0].partition(" 8x")[0])
-    except UnknownGpu:
-        return None
 
 
 LAUNCHER = Launcher(

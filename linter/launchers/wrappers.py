@@ -44,6 +44,7 @@ class Unwrapped(NamedTuple):
     launchers the wrappers that start processes, outermost first, with their options as flags
     options   options of the other wrappers as flags, by the wrapper's name
     image     the container image that it runs in; "" where no wrapper names one
+    script    whether it is a script that a shell is given
     """
 
     head: str
@@ -53,6 +54,7 @@ class Unwrapped(NamedTuple):
     launchers: tuple[tuple[str, Document], ...] = ()
     options: tuple[tuple[str, Document], ...] = ()
     image: str = ""
+    script: bool = False
 
 
 def unwrap(command: Command, file: Document) -> list[tuple[Command, Unwrapped]]:
@@ -74,7 +76,12 @@ def _unwrap(command: Command, file: Document, depth: int) -> list[tuple[Command,
         if module:
             name = words[0].text
         if not module and name in _SHELLS:
-            return _shell(command, words, file, depth)
+            script = next((here for here, word in enumerate(words) if here and not word.text.startswith("-")), None)
+            if script is None or any(_is_command(word.text) for word in words[1:script]):
+                return _shell(command, words, file, depth)
+            name, rest = os.path.basename(words[script].text), words[script + 1 :]
+            started = Unwrapped(name, False, words[script], rest, tuple(launchers), tuple(options), image, script=True)
+            return [(command, started)]
         if not module and _is_python(name):
             words, module = _python(words)
             continue
@@ -124,9 +131,9 @@ def _python(words: tuple[Word, ...]) -> tuple[tuple[Word, ...], bool]:
 
 
 def _shell(command: Command, words: tuple[Word, ...], file: Document, depth: int) -> list[tuple[Command, Unwrapped]]:
-    """The commands of `bash -c "..."`; a script file that it is given is not followed."""
+    """The commands of `bash -c "..."`."""
     for number, word in enumerate(words[1:], 1):
-        if word.text.startswith("-") and word.text.endswith("c") and not word.text.startswith("--"):
+        if _is_command(word.text):
             if number + 1 >= len(words) or depth >= MAX_NESTING:
                 return []
             text = words[number + 1]
@@ -136,6 +143,11 @@ def _shell(command: Command, words: tuple[Word, ...], file: Document, depth: int
         if not word.text.startswith("-"):
             return []
     return []
+
+
+def _is_command(text: str) -> bool:
+    """Whether an option of a shell is `-c`, alone or with others (`-lc`)."""
+    return text.startswith("-") and text.endswith("c") and not text.startswith("--")
 
 
 def _find(words: tuple[Word, ...], *, module: bool) -> tuple[Wrapper | None, int]:

@@ -31,19 +31,22 @@ def as_object(report: Report) -> dict[str, Any]:
             }
             for file in report.files
         ],
-        "findings": [_finding(finding) for finding in report.findings],
+        "findings": [finding_object(finding) for finding in report.findings],
         "summary": {
             "files": len(report.files),
             "checked": report.count("checked"),
             "skipped": report.count("skipped"),
             "errors": report.count("error"),
             "suppressed": report.suppressed,
+            "baselined": report.baselined,
+            "gone": report.gone,
             "findings": report.severity_counts(),
         },
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def finding_object(finding: Finding) -> dict[str, Any]:
+    """One finding as plain data."""
     out: dict[str, Any] = {
         "rule": finding.rule,
         "name": finding.name,
@@ -85,6 +88,8 @@ def _suggestion(suggestion: Suggestion) -> dict[str, Any]:
     return {
         "text": suggestion.text,
         "per_gpu": suggestion.per_gpu,
+        "effect": suggestion.effect,
+        "cost": suggestion.cost or None,
         "applicability": suggestion.applicability,
         "edits": [
             {"path": edit.path, "start": edit.start, "end": edit.end, "text": edit.text} for edit in suggestion.edits

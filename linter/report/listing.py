@@ -20,7 +20,7 @@ def rules(known: Sequence[RuleFile], output_format: str) -> str:
     """The rules; as JSON with everything their files say."""
     if output_format == "json":
         return json.dumps({"schema": "gpulint-rules/1", "rules": [rule.source for rule in known]}, indent=2)
-    return _table(
+    return table(
         ("RULE", "NAME", "SEVERITY", "STATUS", "APPLIES TO"),
         [(rule.id, rule.name, rule.severity, rule.status, rule.applies_text) for rule in known],
     )
@@ -31,7 +31,7 @@ def gpus(known: Sequence[Gpu], output_format: str) -> str:
     if output_format == "json":
         rows: list[dict[str, Any]] = [{**gpu._asdict(), "aliases": list(gpu.aliases)} for gpu in known]
         return json.dumps({"schema": "gpulint-gpus/1", "gpus": rows}, indent=2)
-    return _table(
+    return table(
         ("NAME", "GPU", "ARCHITECTURE", "TOTAL GiB", "USABLE GiB", "BF16", "FP8"),
         [
             (
@@ -52,13 +52,14 @@ def models(found: Sequence[CatalogueRow], output_format: str) -> str:
     """Models of the catalogue."""
     if output_format == "json":
         return json.dumps({"schema": "gpulint-models/1", "models": [row._asdict() for row in found]}, indent=2)
-    return _table(
+    return table(
         ("MODEL", "ARCHITECTURE", "PARAMETERS"),
         [(row.id, row.model_type, count_text(row.parameters) if row.parameters else "?") for row in found],
     )
 
 
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """Columns as wide as their widest cell."""
     widths = [max(len(printable(row[column])) for row in (head, *rows)) for column in range(len(head))]
     return "\n".join(
         "  ".join(f"{printable(cell):<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()

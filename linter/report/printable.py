@@ -26,12 +26,12 @@ _SECRET_VALUE = re.compile(
 def printable(text: str) -> str:
     """`text` with control, bidi and invisible characters as visible escapes and tabs as one blank.
 
-    GitHub's runner executes `##[command]` anywhere in a line, so that mark is broken up.
+    GitHub's runner executes `##[command]` anywhere in a line and Azure's `##vso[command]`: those marks are broken up.
     """
     text = _UNSAFE.sub(
         lambda match: f"\\x{ord(match[0]):02x}" if ord(match[0]) < 256 else f"\\u{ord(match[0]):04x}", text
     )
-    return text.replace("\t", " ").replace("##[", "#\u2009#[")
+    return text.replace("\t", " ").replace("##[", "#\u2009#[").replace("##vso[", "#\u2009#vso[")
 
 
 def without_secrets(line: str) -> str:

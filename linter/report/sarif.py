@@ -144,4 +144,4 @@ def _end(text: str, offset: int) -> dict[str, int]:
 
 
 def _uri(path: str) -> str:
-    return quote(path.replace("\\", "/"))
+    return quote(path.replace("\\", "/"), errors="surrogatepass")

@@ -7,9 +7,9 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from ..units import GIB, MIB, bytes_text, count_text
+from .full import phase_text
 from .printable import printable
 from .style import Style
-from .text import phase_text
 
 if TYPE_CHECKING:
     from ..estimator.estimate import Assumption, Estimate, Term

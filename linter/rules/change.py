@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..origin import Origin
-from .facts import Facts
+from .facts import DEEPSPEED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..finding import Edit
     from ..formats.format import Format, Project, Reading
     from ..source.document import Document
+    from .facts import Facts
     from .rule import Advice
 
 
@@ -51,31 +52,51 @@ def change_job(facts: Facts, changes: dict[str, Any], words: str = "") -> Change
     edits = form.edits(reading, changes)
     if edits:
         after = reread(reading, facts.project, edits)
-        return Changed(text, tuple(edits), Facts(after, facts.project, facts.gpu)) if after else None
-    job = facts.job.with_changes(_completed(facts, changes))
-    return Changed(text, (), Facts(replace(reading, job=job), facts.project, facts.gpu))
+        return Changed(text, tuple(edits), facts.of(after)) if after else None
+    job = facts.job.with_changes(completed(facts, changes))
+    return Changed(text, (), facts.of(replace(reading, job=job)))
 
 
 def change_keys(facts: Facts, config: dict[str, Any], rename: dict[str, str]) -> Changed | None:
-    """Keys of the checked file written, removed (null) or renamed; None where the file cannot be edited so."""
-    from ..source.edit import EditError, remove_key, rename_key, set_keys
+    """Keys written, removed (null) or renamed; None where a file cannot be edited so.
 
-    document = facts.reading.config
+    They are keys of the checked file, of the DeepSpeed config in force (`deepspeed.<key>`), or, for a problem that
+    stands in another file, of that file.
+    """
+    from ..source.edit import EditError, change
+
+    changes: dict[str, tuple[Document, dict[str, Any], dict[str, str]]] = {}
+    for key in (*config, *rename):
+        document, name = _holder(facts, key)
+        _, written, renamed = changes.setdefault(document.path, (document, {}, {}))
+        if key in config:
+            written[name] = config[key]
+        else:
+            renamed[name] = rename[key]
     edits: list[Edit] = []
     try:
-        written = {key: value for key, value in config.items() if value is not None}
-        if written:
-            edits += set_keys(document, written)
-        for key in (key for key, value in config.items() if value is None):
-            edits += remove_key(document, key)
-        for key, new in rename.items():
-            edits += rename_key(document, key, new)
+        for document, keys, renamed in changes.values():
+            written = {key: value for key, value in keys.items() if value is not None}
+            edits += change(document, written, [key for key in keys if keys[key] is None], renamed)
     except EditError:
         return None
     after = reread(facts.reading, facts.project, edits) if edits else None
     if after is None:
         return None
-    return Changed(_keys_text(config, rename), tuple(edits), Facts(after, facts.project, facts.gpu))
+    return Changed(_keys_text(config, rename), tuple(edits), facts.of(after))
+
+
+def _holder(facts: Facts, key: str) -> tuple[Document, str]:
+    """The document that a key of an advice belongs to, and the key in it."""
+    reading = facts.reading
+    documents = {document.path: document for document in reading.references.values()}
+    if facts.item is not None and facts.item.path in documents:
+        return documents[facts.item.path], key
+    if key.startswith(DEEPSPEED):
+        path = facts.deepspeed_path()
+        if path in documents or reading.format == "deepspeed":
+            return documents.get(path, reading.config), key[len(DEEPSPEED) :]
+    return reading.config, key
 
 
 def reread(reading: Reading, project: Project, edits: Sequence[Edit]) -> Reading | None:
@@ -150,7 +171,7 @@ class _WithFactor:
         return self.facts.peak_if(changes)
 
 
-def _completed(facts: Facts, changes: dict[str, Any]) -> dict[str, Any]:
+def completed(facts: Facts, changes: dict[str, Any]) -> dict[str, Any]:
     """`method: lora` means LoRA of rank 16 on all linear layers where the job has no adapter."""
     if changes.get("method") == "lora" and facts.job.adapter is None:
         return {"adapter.targets": "all-linear", "adapter.r": 16, **changes}

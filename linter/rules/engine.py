@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..finding import SEVERITIES, Finding
 from ..formats.format import Problem
-from . import job_facts, launcher_facts, memory_facts, parallel_facts, serving_facts  # noqa: F401  (they register facts)
+from . import fact_rooms  # noqa: F401  (they register their facts)
 from .expression import UNKNOWN, fires
 from .facts import Facts
 from .locate import fingerprint, locations

@@ -6,12 +6,16 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..directives import read_directives
+from ..settings import Settings
 from .engine import run
 from .load import bundled
 from .rule import Rule, RuleError, Selection
+from .suppress import Seen, Silence, Use, judged
 
 if TYPE_CHECKING:
     from ..finding import Finding
+    from ..reading import Opened
     from ..source.document import Document
     from .load import RuleFile
 
@@ -48,6 +52,7 @@ def run_example(example: dict[str, Any], selection: Selection, where: str) -> Ou
     from ..formats.format import Project
     from ..formats.registry import recognise
     from ..hardware.catalogue import find
+    from ..reading import Opened
     from ..source.read import parse
 
     text = config_text(example)
@@ -66,7 +71,10 @@ def run_example(example: dict[str, Any], selection: Selection, where: str) -> Ou
         return parse(files[path], path, _syntax(path)) if path in files else None
 
     project = Project(".", gpu, example.get("gpus"), example.get("nodes"), open_reference)
-    findings = tuple(run(form.read(document, project), project, gpu, selection))
+    settings = Settings(**example.get("settings", {}))
+    reading = form.read(document, project)
+    opened = [Opened(reading, project, gpu, read_directives(document))]
+    findings = _found(opened, settings, selection)
     return Outcome(expected, tuple(_said(finding, expected, document) for finding in findings), findings, text)
 
 
@@ -74,17 +82,29 @@ def _launched(example: dict[str, Any], document: Document, selection: Selection,
     """The findings of a launcher file that starts everything it needs with flags."""
     from ..launchers.registry import recognise
     from ..reading import Recognised, open_jobs
-    from ..settings import Settings
 
     launcher = recognise(document)
     if launcher is None:
         raise RuleError(where, f"an example is of no known format: {document.text[:60]!r}")
-    settings = Settings(root=".").with_options(**{name: example.get(name) for name in ("gpu", "gpus", "nodes")})
+    hardware = {name: example.get(name) for name in ("gpu", "gpus", "nodes")}
+    settings = Settings(root=".", **example.get("settings", {})).with_options(**hardware)
+    return _found(open_jobs(Recognised(document, None, launcher), settings).opened, settings, selection)
+
+
+def _found(opened: list[Opened], settings: Settings, selection: Selection) -> tuple[Finding, ...]:
+    """What the rules find in the jobs of a file, each once, and what they find of its suppressions."""
     found: dict[tuple[object, ...], Finding] = {}
-    for opened in open_jobs(Recognised(document, None, launcher), settings).opened:
-        for item in run(opened.reading, opened.project, opened.gpu, selection):
-            found.setdefault((item.rule, item.location, item.message), item)
-    return tuple(found.values())
+    seen: list[Seen] = []
+    used: set[Use] = set()
+    for job in opened:
+        silence = Silence(job, settings)
+        for item in run(job.reading, job.project, job.gpu, selection):
+            if not silence.hides(item):
+                found.setdefault((item.rule, item.location, item.message), item)
+        seen += silence.seen()
+        used |= silence.used
+    idle = judged(seen, used, selection, settings) if any(item.directives.ignores for item in seen) else []
+    return (*found.values(), *idle)
 
 
 def config_text(example: dict[str, Any]) -> str:

@@ -56,36 +56,6 @@ def index_page(files: Sequence[RuleFile]) -> str:
     )
 
 
-def facts_page() -> str:
-    """What expressions may name and call."""
-    from .facts import FACTS
-    from .syntax import ARITY
-    from .vocabulary import ITEM_VALUES
-
-    rows = [f"| `{path}` | {item.unit or '-'} | {item.meaning} |" for path, item in sorted(FACTS.items())]
-    return "\n".join(
-        [
-            "# Facts",
-            "",
-            "Conditions and `{placeholders}` are Python expressions over these names. Besides the table: every field",
-            "of the Job by its dotted path, `origin.<field>` (file, default, assumed ...), `config.<key>` of the",
-            "checked file, `deepspeed.<key>` of the DeepSpeed config in force, `launch.<name>` of the launcher that",
-            "starts the job (`launch.environment.NCCL_DEBUG`, `launch.container.image`, `launch.torchrun.nnodes`,",
-            "`launch.kind`), and in rules with `each` the values of the problem:",
-            ", ".join(f"`item.{name}`" for name in ITEM_VALUES) + ".",
-            "",
-            "A fact that cannot be derived makes a rule silent. Byte constants: `KiB MiB GiB TiB`. Functions: "
-            + ", ".join(f"`{name}`" for name in sorted(ARITY))
-            + ".",
-            "",
-            "| fact | unit | meaning |",
-            "|---|---|---|",
-            *rows,
-            "",
-        ]
-    )
-
-
 def _example(example: dict[str, Any], outcome: Outcome | None) -> str:
     from .examples import config_text
 

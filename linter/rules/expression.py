@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 Tree = list[Any]
 
+MAX_BITS = 1023
+"""Bits of an integer that a float can hold."""
+
 
 class Unknown:
     """The type of UNKNOWN, the value of a fact that cannot be derived."""
@@ -75,8 +78,10 @@ def facts_of(tree: Tree) -> set[str]:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value takes part in arithmetic: an int or a finite float, not a bool."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether a value takes part in arithmetic: an int within a float's range or a finite float, not a bool."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value) if isinstance(value, float) else value.bit_length() <= MAX_BITS
 
 
 def _fact(tree: Tree, facts: FactSource) -> Any:

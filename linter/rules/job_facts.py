@@ -20,7 +20,7 @@ def _upstream(facts: Facts) -> Any:
     return facts.reading.upstream
 
 
-@fact("gpus")
+@fact("gpus", type="whole number")
 def _gpus(facts: Facts) -> Any:
     """GPUs of the whole job."""
     return facts.job.world_size
@@ -33,7 +33,7 @@ def _gpus_assumed(facts: Facts) -> Any:
     return facts.job.hardware.gpus is None or (origin is not None and origin.kind == "assumed")
 
 
-@fact("data_parallel")
+@fact("data_parallel", type="whole number")
 def _data_parallel(facts: Facts) -> Any:
     """Ranks over which ZeRO or FSDP can shard."""
     return facts.job.data_parallel
@@ -45,7 +45,7 @@ def _quantized(facts: Facts) -> Any:
     return facts.job.weights.quantization is not None
 
 
-@fact("zero.stage")
+@fact("zero.stage", type="whole number")
 def _zero_stage(facts: Facts) -> Any:
     """The DeepSpeed ZeRO stage, 0 without DeepSpeed."""
     zero = facts.job.parallelism.zero
@@ -59,7 +59,7 @@ def _zero_offloads(facts: Facts) -> Any:
     return zero is not None and (zero.offload_optimizer.device != "none" or zero.offload_parameters.device != "none")
 
 
-@fact("fsdp.version")
+@fact("fsdp.version", type="whole number")
 def _fsdp_version(facts: Facts) -> Any:
     """1 or 2; 0 without FSDP."""
     fsdp = facts.job.parallelism.fsdp
@@ -93,7 +93,7 @@ def _row_tokens(facts: Facts) -> Any:
     return job.micro_batch_size * job.sequence_length
 
 
-@fact("effective_batch_size")
+@fact("effective_batch_size", type="whole number")
 def _effective_batch(facts: Facts) -> Any:
     """Micro batch size x gradient accumulation x data-parallel ranks."""
     job = facts.job
@@ -175,14 +175,21 @@ def _rope_scaling(facts: Facts) -> Any:
 
 @fact("model.checkpoint_quantization")
 def _checkpoint_quantization(facts: Facts) -> Any:
-    """`quantization_config.quant_method` of the model's own config.json; null without one."""
-    if facts.model is None:
-        return UNKNOWN
-    config = facts.model.config.get("quantization_config")
-    return config.get("quant_method") if isinstance(config, dict) else None
+    """`quantization_config.quant_method` of the model's own config.json, else what its id says (`-GPTQ`, `-AWQ`,
+    `-bnb-4bit`); null without either."""
+    config = facts.model.config.get("quantization_config") if facts.model is not None else None
+    if isinstance(config, dict):
+        return config.get("quant_method")
+    name = facts.job.model.lower() if isinstance(facts.job.model, str) else ""
+    named = next((method for mark, method in _QUANTIZED_NAMES if mark in name), None)
+    return UNKNOWN if facts.model is None and named is None else named
 
 
-def _shape_fact(path: str, name: str, meaning: str, unit: str = "") -> None:
+_QUANTIZED_NAMES = (("-gptq", "gptq"), ("-awq", "awq"), ("bnb-4bit", "bitsandbytes"))
+"""Parts of hub ids -> the method that quantized their weights, as the publishers name them."""
+
+
+def _shape_fact(path: str, name: str, meaning: str, unit: str = "", type: str = "") -> None:  # noqa: A002
     def derive(facts: Facts) -> Any:
         if facts.model is None:
             return UNKNOWN
@@ -190,7 +197,7 @@ def _shape_fact(path: str, name: str, meaning: str, unit: str = "") -> None:
         return UNKNOWN if value is None else value
 
     derive.__doc__ = meaning
-    fact(path, unit)(derive)
+    fact(path, unit, type)(derive)
 
 
 for _path, _name, _meaning, _unit in (
@@ -202,7 +209,7 @@ for _path, _name, _meaning, _unit in (
     ("model.experts", "experts", "Experts of a mixture layer, 0 without.", ""),
     ("model.tied", "tied", "Whether the head shares the embedding's weights.", ""),
 ):
-    _shape_fact(_path, _name, _meaning, _unit)
+    _shape_fact(_path, _name, _meaning, _unit, "" if _name == "tied" else "whole number")
 
 
 @fact("trainable.parameters", "parameters")
@@ -238,7 +245,7 @@ def _adapter_refusal(facts: Facts) -> Any:
     return None
 
 
-def _gpu_fact(path: str, name: str, meaning: str, unit: str = "") -> None:
+def _gpu_fact(path: str, name: str, meaning: str, unit: str = "", type: str = "") -> None:  # noqa: A002
     def derive(facts: Facts) -> Any:
         if facts.gpu is None:
             return UNKNOWN
@@ -246,7 +253,7 @@ def _gpu_fact(path: str, name: str, meaning: str, unit: str = "") -> None:
         return UNKNOWN if value is None else value
 
     derive.__doc__ = meaning
-    fact(path, unit)(derive)
+    fact(path, unit, type)(derive)
 
 
 for _path, _name, _meaning, _unit in (
@@ -261,4 +268,4 @@ for _path, _name, _meaning, _unit in (
     ("gpu.flash_attention_2", "flash_attention_2", "Whether FlashAttention 2 runs on the GPU.", ""),
     ("gpu.flash_attention_3", "flash_attention_3", "Whether FlashAttention 3 runs on the GPU.", ""),
 ):
-    _gpu_fact(_path, _name, _meaning, _unit)
+    _gpu_fact(_path, _name, _meaning, _unit, "number" if _name == "compute_capability" else "")

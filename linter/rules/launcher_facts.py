@@ -9,7 +9,7 @@ from .expression import UNKNOWN
 from .facts import Facts, fact
 
 
-@fact("ranks")
+@fact("ranks", type="whole number")
 def _ranks(facts: Facts) -> Any:
     """GPUs that the job itself puts to use: the product of a server's parallel sizes, the processes of a training."""
     job = facts.job
@@ -18,43 +18,28 @@ def _ranks(facts: Facts) -> Any:
     return job.model_shards * (job.parallelism.data or 1)
 
 
-@fact("gpus.per_node")
+@fact("gpus.asked_per_node", type="whole number")
 def _per_node(facts: Facts) -> Any:
     """GPUs that the launcher asks for on each node."""
     asked = facts.job.hardware.asked_gpus
     return UNKNOWN if asked is None else asked // (facts.job.hardware.nodes or 1)
 
 
-@fact("gpus.offered")
+@fact("gpus.offered", type="whole number")
 def _offered(facts: Facts) -> Any:
     """GPUs that the launcher asks for to run one copy of the job: a server that one node holds runs on each node."""
-    asked, each = facts.job.hardware.asked_gpus, facts.get("gpus.per_node")
+    asked, each = facts.job.hardware.asked_gpus, facts.get("gpus.asked_per_node")
     if asked is None:
         return UNKNOWN
     return each if facts.job.kind == "inference" and facts.get("ranks") <= each else asked
 
 
-@fact("gpus.visible")
+@fact("gpus.visible", type="whole number")
 def _visible(facts: Facts) -> Any:
     """Devices that `CUDA_VISIBLE_DEVICES` of the launch lists."""
     listed = facts.get("launch.environment.CUDA_VISIBLE_DEVICES")
     parts = [part.strip() for part in listed.split(",")] if isinstance(listed, str) else []
     return len(parts) if parts and all(part.isdigit() for part in parts) else UNKNOWN
-
-
-def _host_fact(name: str, meaning: str) -> None:
-    def derive(facts: Facts) -> Any:
-        estimate = facts.estimate
-        memory = estimate.host_memory if estimate is not None else None
-        return UNKNOWN if memory is None else getattr(memory, name)
-
-    derive.__doc__ = meaning
-    fact(f"host.{name}", "bytes")(derive)
-
-
-_host_fact("load", "Main memory of one node that the ranks take while the model is loaded.")
-_host_fact("train", "Main memory of one node that offload takes while training.")
-_host_fact("high", "The most main memory of one node that the job may take.")
 
 
 @fact("checkpoint.bytes", "bytes")

@@ -237,17 +237,22 @@ def _own_rules(folder: str, rules: tuple[Rule, ...], recipes: dict[str, Advice])
     taken = {word: rule.file for rule in rules for word in (rule.id, rule.name)}
     for path in paths:
         file = read_rule_file(path)
-        rule = file.rule
-        if rule.id.startswith(RESERVED_PREFIX) and rule.id[len(RESERVED_PREFIX) :].isdigit():
-            raise _at(file, "id", f"ids that begin with {RESERVED_PREFIX} are gpulint's own")
-        for key, word in (("id", rule.id), ("name", rule.name)):
-            if word in taken:
-                raise _at(file, key, f"{word} is already a rule, in {taken[word]}")
-            taken[word] = path
-        unknown = [item.recipe for item in rule.suggest if item.recipe and item.recipe not in (*recipes, "search")]
-        if unknown:
-            raise _at(file, "suggest", f"no recipe is called {unknown[0]}; known are {', '.join(recipes)}")
+        refuse_taken(file, taken, recipes)
         yield file
+
+
+def refuse_taken(file: RuleFile, taken: dict[str, str], recipes: dict[str, Advice]) -> None:
+    """Refuse a user's rule whose id or name is another's, and recipes that are none; `taken` gains its words."""
+    rule = file.rule
+    if rule.id.startswith(RESERVED_PREFIX) and rule.id[len(RESERVED_PREFIX) :].isdigit():
+        raise _at(file, "id", f"ids that begin with {RESERVED_PREFIX} are gpulint's own")
+    for key, word in (("id", rule.id), ("name", rule.name)):
+        if word in taken:
+            raise _at(file, key, f"{word} is already a rule, in {taken[word]}")
+        taken[word] = rule.file
+    unknown = [item.recipe for item in rule.suggest if item.recipe and item.recipe not in (*recipes, "search")]
+    if unknown:
+        raise _at(file, "suggest", f"no recipe is called {unknown[0]}; known are {', '.join(recipes)}")
 
 
 def _at(file: RuleFile, key: str, reason: str) -> RuleError:

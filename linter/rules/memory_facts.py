@@ -9,7 +9,7 @@ from .expression import UNKNOWN
 from .facts import Facts, fact
 
 
-def _estimate_fact(path: str, meaning: str, take: Any, unit: str = "bytes") -> None:
+def _estimate_fact(path: str, meaning: str, take: Any, unit: str = "bytes", type: str = "") -> None:  # noqa: A002
     def derive(facts: Facts) -> Any:
         estimate = facts.estimate
         if estimate is None:
@@ -18,7 +18,7 @@ def _estimate_fact(path: str, meaning: str, take: Any, unit: str = "bytes") -> N
         return UNKNOWN if value is None else value
 
     derive.__doc__ = meaning
-    fact(path, unit)(derive)
+    fact(path, unit, type)(derive)
 
 
 def _component(name: str) -> Any:
@@ -27,6 +27,10 @@ def _component(name: str) -> Any:
 
 def _most(name: str) -> Any:
     return lambda estimate: max(phase.components.get(name, 0) for phase in (*estimate.phases, estimate.peak))
+
+
+def _host(name: str) -> Any:
+    return lambda estimate: getattr(estimate.host_memory, name) if estimate.host_memory is not None else None
 
 
 _ABOUT = {
@@ -47,6 +51,13 @@ _estimate_fact("estimate.allocated", "Bytes that torch allocates at the peak.", 
 _estimate_fact("estimate.low", "The low end of the interval that holds the peak.", lambda e: e.per_gpu.low)
 _estimate_fact("estimate.high", "The high end of that interval.", lambda e: e.per_gpu.high)
 _estimate_fact("estimate.host", "Main memory per node that offload takes.", lambda e: e.host)
+for _name, _when in (
+    ("load", "while the weights are read"),
+    ("train", "from the first step on"),
+    ("save", "while a whole checkpoint is put together"),
+    ("peak", "at the worst of loading, training and saving"),
+):
+    _estimate_fact(f"estimate.host.{_name}", f"Main memory per node {_when}.", _host(_name))
 _estimate_fact("estimate.phase", "The instant of the peak.", lambda e: e.peak_phase, "")
 _estimate_fact("estimate.verdict", "fits, tight, exceeds or unknown.", lambda e: e.verdict, "")
 _estimate_fact("estimate.refusal", "Why the engine would not start, in its own terms.", lambda e: e.refusal, "")
@@ -60,7 +71,7 @@ _estimate_fact(
 )  # fmt: skip
 _estimate_fact(
     "estimate.kv_cache.max_concurrency", "Requests of full length that the KV cache holds.",
-    lambda e: e.kv_cache and e.kv_cache.max_concurrency, "",
+    lambda e: e.kv_cache and e.kv_cache.max_concurrency, "", "number",
 )  # fmt: skip
 _estimate_fact(
     "estimate.static", "Bytes of weights, adapter, gradients and optimizer states, each at its most.",

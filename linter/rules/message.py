@@ -25,8 +25,20 @@ _SECRET_PREFIXES = ("hf_", "sk-", "ghp_", "gho_", "github_pat_", "xoxb-", "AKIA"
 _NOT_SECRET = ("tokens", "tokenizer", "token_id", "tokenized")
 
 
-def parts_of(text: str, parse: Callable[[str], Tree], unit: Callable[[Tree], str]) -> Template:
-    """The template of a message; `parse` may raise ExpressionError. Raises ValueError for a lone brace."""
+class TemplateError(Exception):
+    """A lone brace, at a character of the text counted from 0."""
+
+    def __init__(self, reason: str, place: int) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.place = place
+
+
+def parts_of(text: str, parse: Callable[[int, str], Tree], unit: Callable[[int, Tree], str]) -> Template:
+    """The template of a message. `parse` and `unit` are given where in the text their expression begins, and may raise.
+
+    Raises TemplateError for a lone brace.
+    """
     parts: Template = []
     literal = ""
     place = 0
@@ -38,15 +50,15 @@ def parts_of(text: str, parse: Callable[[str], Tree], unit: Callable[[Tree], str
         elif char == "{":
             end = text.find("}", place)
             if end < 0:
-                raise ValueError("a { without its }")
+                raise TemplateError("a { without its }", place)
             if literal:
                 parts.append(literal)
                 literal = ""
-            tree = parse(text[place + 1 : end])
-            parts.append([tree, unit(tree)])
+            tree = parse(place + 1, text[place + 1 : end])
+            parts.append([tree, unit(place + 1, tree)])
             place = end + 1
         elif char == "}":
-            raise ValueError("a } without its {")
+            raise TemplateError("a } without its {", place)
         else:
             literal += char
             place += 1

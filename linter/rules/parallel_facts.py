@@ -22,7 +22,7 @@ _GLOBAL_BATCH = {
 """Format -> the keys of its global batch size, in samples."""
 
 
-@fact("batch.stated", "")
+@fact("batch.stated", type="whole number")
 def _global(facts: Facts) -> Any:
     """The global batch size that the config states, in samples."""
     for key in _GLOBAL_BATCH.get(facts.reading.format, ()):
@@ -32,7 +32,7 @@ def _global(facts: Facts) -> Any:
     return UNKNOWN
 
 
-@fact("replicas")
+@fact("replicas", type="whole number")
 def _replicas(facts: Facts) -> Any:
     """Data-parallel replicas: GPUs divided by tensor x pipeline x context parallel size; null where they do not
     divide."""
@@ -41,7 +41,7 @@ def _replicas(facts: Facts) -> Any:
     return None if rest or not whole else whole
 
 
-@fact("batch.samples")
+@fact("batch.samples", type="whole number")
 def _samples(facts: Facts) -> Any:
     """Samples that one micro batch of every replica takes: micro batch size x replicas."""
     replicas = facts.get("replicas")
@@ -50,13 +50,13 @@ def _samples(facts: Facts) -> Any:
     return facts.job.micro_batch_size * replicas
 
 
-@fact("model_shards")
+@fact("model_shards", type="whole number")
 def _shards(facts: Facts) -> Any:
     """GPUs that share one replica: tensor x pipeline x context parallel size."""
     return facts.job.model_shards
 
 
-@fact("pipeline.microbatches")
+@fact("pipeline.microbatches", type="whole number")
 def _microbatches(facts: Facts) -> Any:
     """Micro batches that go through the pipeline in a step."""
     plan = facts.job.parallelism
@@ -69,7 +69,7 @@ def _latent(facts: Facts) -> Any:
     return UNKNOWN if facts.model is None else bool(facts.model.shape.kv_lora_rank)
 
 
-@fact("model.kv_heads_widest")
+@fact("model.kv_heads_widest", type="whole number")
 def _widest(facts: Facts) -> Any:
     """The most key/value heads of any layer."""
     if facts.model is None:

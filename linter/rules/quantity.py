@@ -24,7 +24,11 @@ MAX_TEXT = 160
 
 
 class UnitError(Exception):
-    """An expression that adds or compares bytes with something else."""
+    """An expression that adds or compares bytes with something else: with `tree`."""
+
+    def __init__(self, reason: str, tree: Tree) -> None:
+        super().__init__(reason)
+        self.tree = tree
 
 
 def unit_of(tree: Tree, unit_of_fact: Callable[[str], str]) -> str:
@@ -66,8 +70,8 @@ def _kept(function: str, units: list[str]) -> str:
 def _agreed(units: list[str], parts: list[Tree]) -> str:
     named = {unit for unit, part in zip(units, parts, strict=True) if part[0] != "const" or part[1] not in (0, None)}
     if "bytes" in named and len(named) > 1:
-        other = next(iter(named - {"bytes"}))
-        raise UnitError(f"bytes meet {other or 'a plain number'}; write sizes as 80 * GiB")
+        other = min(named - {"bytes"})
+        raise UnitError(f"bytes meet {other or 'a plain number'}; write sizes as 80 * GiB", parts[units.index(other)])
     return next((unit for unit in units if unit), "")
 
 

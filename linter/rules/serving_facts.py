@@ -37,7 +37,7 @@ def _kernel(facts: Facts) -> Any:
     return flag if isinstance(flag, str) else facts.get("model.checkpoint_quantization")
 
 
-@fact("quantization.least_capability")
+@fact("quantization.least_capability", type="number")
 def _least(facts: Facts) -> Any:
     """The least CUDA compute capability for which the engine has kernels for the quantisation."""
     kernel = facts.get("quantization.kernel")
@@ -85,7 +85,7 @@ def _speculative_fact(name: str, key: str, meaning: str) -> None:
         return UNKNOWN if found is None else found.get(key)
 
     derive.__doc__ = meaning
-    fact(f"speculative.{name}")(derive)
+    fact(f"speculative.{name}", type="whole number" if name in ("tokens", "draft_tensor") else "text")(derive)
 
 
 for _name, _key, _meaning in (
@@ -104,7 +104,7 @@ def _mixed(facts: Facts) -> Any:
     return bool(found and found.get("use_heterogeneous_vocab"))
 
 
-@fact("speculative.draft_vocabulary")
+@fact("speculative.draft_vocabulary", type="whole number")
 def _draft_vocabulary(facts: Facts) -> Any:
     """Vocabulary size of the draft model."""
     name = facts.job.inference.speculative_model if facts.job.inference is not None else None
@@ -119,7 +119,7 @@ def _draft_vocabulary(facts: Facts) -> Any:
         return UNKNOWN
 
 
-@fact("lora.served_rank")
+@fact("lora.served_rank", type="whole number")
 def _served_rank(facts: Facts) -> Any:
     """The greatest rank among served adapters whose `adapter_config.json` lies in the project."""
     from ..source.document import SourceError

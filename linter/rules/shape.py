@@ -1,6 +1,7 @@
 """A tree held against `schemas/rule.json`, by hand: jsonschema is slow to import and has no lines.
 
-Understands what that schema uses: type, enum, pattern, required, properties, additionalProperties, items, anyOf.
+Understands what that schema uses: type, enum, pattern, maxLength, maxItems, required, properties, additionalProperties,
+items, anyOf.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from .rule import RuleError
 
 if TYPE_CHECKING:
     from ..source.node import Node
+
+MAX_TEXT, MAX_ITEMS = 20_000, 200
+"""Where the schema states no bound."""
 
 _TYPES: dict[str, tuple[type, ...]] = {"string": (str,), "integer": (int,), "boolean": (bool,)}
 _WORDS = {"string": "text", "integer": "a whole number", "boolean": "true or false", "array": "a list",
@@ -44,6 +48,10 @@ def check_shape(node: Node, schema: dict[str, Any], path: str, key: str = "a rul
         raise _error(path, node, f"{key} is {_wanted(schema)}, not {node.raw}")
     if "pattern" in schema and not re.fullmatch(schema["pattern"], node.value):
         raise _error(path, node, f"{key} has the form {schema['pattern']}")
+    if node.is_scalar and len(str(node.value)) > schema.get("maxLength", MAX_TEXT):
+        raise _error(path, node, f"{key} has at most {schema.get('maxLength', MAX_TEXT)} characters")
+    if len(node.items()) > schema.get("maxItems", MAX_ITEMS):
+        raise _error(path, node, f"{key} has at most {schema.get('maxItems', MAX_ITEMS)} items")
     for item in node.items():
         check_shape(item, schema.get("items", {}), path, f"an item of {key}")
     if node.is_mapping:

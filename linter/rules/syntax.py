@@ -8,13 +8,19 @@ Allowed are literals, lists and tuples, dotted facts, `fact["key with.dots"]`, c
 from __future__ import annotations
 
 import ast
+import math
+import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .expression import Tree
 
 MAX_LENGTH = 1000
 MAX_DEPTH = 32
+_HUGE = 1 << 63
+"""Whole numbers from here on are refused: no size, count or length of a job comes near."""
 
 ARITY: dict[str, tuple[int, int]] = {
     "min": (1, 8), "max": (1, 8), "ceil": (1, 1), "floor": (1, 1), "len": (1, 1), "any_of": (2, 2),
@@ -33,6 +39,13 @@ _COMPARISON: dict[type[ast.cmpop], str] = {
 }  # fmt: skip
 
 
+class Placed(list[Any]):
+    """A tree that knows at which character of its text, blanks counted as one, it begins."""
+
+    __slots__ = ("column",)
+    column: int
+
+
 class ExpressionError(Exception):
     """An expression that is not of the language; `column` counts characters from 0."""
 
@@ -43,17 +56,48 @@ class ExpressionError(Exception):
 
 
 def parse(text: str) -> Tree:
-    """The tree of an expression; raises ExpressionError."""
+    """The tree of an expression, with the places of its parts; raises ExpressionError."""
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"an expression has at most {MAX_LENGTH} characters, this has {len(text)}")
-    flat = " ".join(text.split())
+    flat = flattened(text)
     try:
-        body = ast.parse(flat, mode="eval").body
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            body = ast.parse(flat, mode="eval").body
     except SyntaxError as error:
-        raise ExpressionError(f"not an expression: {error.msg}", max(0, (error.offset or 1) - 1)) from None
+        reason = error.msg if len(error.msg) <= 80 else "invalid syntax"
+        raise ExpressionError(f"not an expression: {reason}", max(0, (error.offset or 1) - 1)) from None
     except (ValueError, MemoryError, RecursionError):
         raise ExpressionError("not an expression") from None
-    return _tree(body, 1)
+    try:
+        tree = _tree(body, 1)
+    except ExpressionError as error:
+        error.column = _characters(flat, error.column)
+        raise
+    if not flat.isascii():
+        for part in walk(tree):
+            part.column = _characters(flat, part.column)
+    return tree
+
+
+def flattened(text: str) -> str:
+    """The text as it is parsed and columns are counted: every run of blanks is one."""
+    return " ".join(text.split())
+
+
+def walk(tree: Tree) -> Iterator[Placed]:
+    """Every part of a parsed tree that knows its place, the tree first."""
+    stack: list[Any] = [tree]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, Placed):
+            yield part
+        stack += [item for item in reversed(part) if isinstance(item, list)]
+
+
+def _characters(flat: str, size: int) -> int:
+    """Bytes of UTF-8, as `ast` counts columns, in characters."""
+    return len(flat.encode("utf-8", "surrogatepass")[:size].decode("utf-8", "ignore"))
 
 
 def _tree(node: ast.expr, depth: int) -> Tree:
@@ -61,7 +105,8 @@ def _tree(node: ast.expr, depth: int) -> Tree:
         raise ExpressionError(f"an expression nests at most {MAX_DEPTH} levels", node.col_offset)
     for kind, build in _BUILDERS:
         if isinstance(node, kind):
-            tree: Tree = build(node, depth + 1)
+            tree = Placed(build(node, depth + 1))
+            tree.column = node.col_offset
             return tree
     raise ExpressionError(f"{_KINDS.get(type(node).__name__, 'this syntax')} is not allowed", node.col_offset)
 
@@ -69,6 +114,8 @@ def _tree(node: ast.expr, depth: int) -> Tree:
 def _constant(node: ast.Constant, _depth: int) -> Tree:
     if node.value is not None and not isinstance(node.value, str | int | float | bool):
         raise ExpressionError("only text, numbers, true, false and null are literals", node.col_offset)
+    if isinstance(node.value, int | float) and not abs(node.value) < (math.inf if type(node.value) is float else _HUGE):
+        raise ExpressionError("a number is below 2^63", node.col_offset)
     return ["const", node.value]
 
 
@@ -146,7 +193,7 @@ def _call(node: ast.Call, depth: int) -> Tree:
         raise ExpressionError(f"{name} takes {wanted} arguments", node.col_offset)
     arguments = [_tree(argument, depth) for argument in node.args]
     if name == "has":
-        if arguments[0][0] != "fact":
+        if arguments[0][0] != "fact" or not arguments[0][1].startswith(("config.", "deepspeed.", "launch.")):
             raise ExpressionError("has takes a key: has(config.key)", node.col_offset)
         return ["has", arguments[0][1]]
     if name == "peak_if":

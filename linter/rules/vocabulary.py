@@ -5,13 +5,54 @@ from __future__ import annotations
 from functools import cache
 
 from ..job import field_paths
-from . import job_facts, launcher_facts, memory_facts, parallel_facts, serving_facts  # noqa: F401  (they register facts)
+from . import fact_rooms  # noqa: F401  (they register their facts)
 from .facts import CONFIG, DEEPSPEED, FACTS, ITEM, LAUNCH, ORIGIN
 from .quantity import CONSTANTS
 
-ITEM_VALUES = ("key", "suggestion", "treatment", "upstream", "plugin", "replacement", "reason", "expected", "found",
-               "path", "assumption", "other", "value", "line", "message")  # fmt: skip
-"""What the items of `each` may carry; which of them is there depends on the kind of problem."""
+PROBLEM_KINDS = {
+    "unknown-key": "a key that the tool does not know",
+    "deprecated-key": "a key that the tool has renamed or removed",
+    "wrong-type": "a value that the tool cannot take for its key",
+    "duplicate-key": "a key that stands twice in one mapping",
+    "unresolved-reference": "a file that the config names and that cannot be read",
+    "contradiction": "two places that must agree and do not",
+    "auto-unfilled": "an `auto` that nothing fills in",
+    "overruled": "a value that another place overrules",
+    "secret": "a text that looks like a key, a token or a password",
+    "unused-suppression": "a comment that silences nothing",
+    "suppression-without-reason": "a comment that silences and does not say why",
+}
+"""What a rule with `each: problems.<kind>` runs once for."""
+
+ITEM_VALUES = {
+    "key": "the dotted key that the problem is about",
+    "suggestion": "the known key that was probably meant",
+    "spelling": "the value as the tool spells it",
+    "instead": "the key to use instead",
+    "treatment": "what the tool does about it: `ignored`, `refused` or `accepted`",
+    "upstream": "the tool and version that reads the key",
+    "plugin": "the plugin that would understand the key",
+    "replacement": "the key's new name",
+    "reason": "why, in the tool's words",
+    "expected": "the type that the tool takes",
+    "found": "what stands there instead",
+    "path": "the file that the key names",
+    "assumption": "what is assumed in its place",
+    "other": "the other place, as `key: value`",
+    "value": "the value at the key",
+    "line": "the line that counts instead",
+    "message": "the tool's own message",
+}
+"""What `item` may carry in rules with `each`; what is there depends on the kind of problem."""
+
+
+@cache
+def format_names() -> tuple[str, ...]:
+    """The names of config formats, and of the kinds of launchers, whose own problems rules can be about."""
+    from ..formats.registry import FORMAT_NAMES
+    from ..launchers.registry import LAUNCHER_NAMES, find
+
+    return (*FORMAT_NAMES, *(find(name).name for name in LAUNCHER_NAMES))
 
 
 @cache
@@ -28,7 +69,17 @@ def is_known(path: str) -> bool:
         return path[len(ORIGIN) :] in job_paths()
     if path.startswith((CONFIG, DEEPSPEED, LAUNCH)):
         return not path.endswith(".")
-    return path.startswith("versions.") or path in FACTS or path in CONSTANTS or path in job_paths()
+    return _is_version(path) or path in FACTS or path in CONSTANTS or path in job_paths()
+
+
+def is_place(path: str) -> bool:
+    """Whether a finding may point at it: a Job field or a key."""
+    return path.startswith((CONFIG, DEEPSPEED, LAUNCH)) or path in job_paths() or _is_version(path)
+
+
+def _is_version(path: str) -> bool:
+    head, _, package = path.partition(".")
+    return head == "versions" and package.replace("-", "_").isidentifier() and not package.startswith("_")
 
 
 def unit_of_fact(path: str) -> str:
@@ -47,10 +98,25 @@ def nearest(path: str) -> str:
 
 
 _JOB_UNITS = {
+    "rl.prompt_length": "tokens",
+    "rl.completion_length": "tokens",
     "sequence_length": "tokens",
+    "loss.chunk": "tokens",
+    "parallelism.zero.reduce_bucket_size": "elements",
+    "parallelism.zero.allgather_bucket_size": "elements",
+    "parallelism.zero.prefetch_bucket_size": "elements",
+    "parallelism.zero.max_live_parameters": "elements",
+    "parallelism.zero.max_reuse_distance": "elements",
+    "parallelism.zero.param_persistence_threshold": "elements",
+    "parallelism.zero.sub_group_size": "elements",
+    "parallelism.fsdp.min_num_params": "parameters",
+    "inference.prompt_length": "tokens",
+    "inference.new_tokens": "tokens",
     "inference.max_model_len": "tokens",
     "inference.max_num_batched_tokens": "tokens",
     "inference.kv_cache_memory_bytes": "bytes",
+    "inference.max_total_tokens": "tokens",
+    "inference.block_size": "tokens",
     "hardware.host_memory": "bytes",
     "hardware.shared_memory": "bytes",
     "launch.disk": "bytes",

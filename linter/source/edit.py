@@ -1,7 +1,7 @@
 """Edits that change a key of a file and leave every other byte as it is.
 
 Every edit is applied, re-read and compared with the intended tree before it is returned. What cannot keep that
-promise (TOML, values behind aliases and merges, texts in a form not foreseen) raises EditError.
+promise (values behind aliases and merges, texts in a form not foreseen) raises EditError.
 """
 
 from __future__ import annotations
@@ -61,17 +61,15 @@ def change(
     rename: Mapping[str, str] | None = None,
     after: str | None = None,
 ) -> list[Edit]:
-    """The edits that set, remove and rename dotted keys of the first tree of a YAML or JSON file, all at once.
+    """The edits that set, remove and rename dotted keys of a file's first tree, or a command's flags, all at once.
 
     Keys are found as `Node.find` finds them. A key that is not there is inserted with the parents it lacks:
     behind the sibling whose own name is `after`, or else behind the last sibling that holds a value. Values are
     str, int, float, bool, None, lists and dicts of them. A value that is there already needs no edit. Edits do not
     overlap and are in file order. Raises EditError.
     """
-    if document.syntax == "flags":
-        if rename:
-            raise EditError("flags are not renamed")
-        return _change_flags(document, values or {}, tuple(remove))
+    if document.syntax in ("flags", "toml"):
+        return _change_flat(document, values or {}, tuple(remove), rename or {})
     plan = Plan(document, after)
     for key in remove:
         plan.remove(key)
@@ -84,13 +82,18 @@ def change(
     return edits
 
 
-def _change_flags(document: Document, values: Mapping[str, Any], remove: tuple[str, ...]) -> list[Edit]:
-    from .flag_edit import pieces
+def _change_flat(
+    document: Document, values: Mapping[str, Any], remove: tuple[str, ...], rename: Mapping[str, str]
+) -> list[Edit]:
+    """Flags and TOML, where every value stands on its own: see their modules."""
+    from . import flag_edit, toml_edit
 
-    found, intended = pieces(document, {key: _checked(value) for key, value in values.items()}, remove)
-    edits = _joined(found, document.path)
-    if document.reread is None:
+    if document.syntax == "flags" and document.reread is None:
         raise EditError("what the edit would make of the command is not known")
+    module = flag_edit if document.syntax == "flags" else toml_edit
+    checked = {key: _checked(value) for key, value in values.items()}
+    found, intended = module.pieces(document, checked, remove, rename)
+    edits = _joined(found, document.path)
     _verify(document, edits, intended)
     return edits
 

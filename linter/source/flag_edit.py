@@ -13,7 +13,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from .edit_text import EditError, Piece
+from .edit_text import EditError, Piece, line_break, line_end, line_start
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,13 +23,19 @@ if TYPE_CHECKING:
 
 _ITEM = re.compile(r"(?:^|\n)([ \t]*)-[ \t]+(['\"]?)-*\Z")
 _FLOW = re.compile(r"[\[,]\s*(['\"]?)-*\Z")
+_ITEM_HEAD = re.compile(r"(?:^|\n)[ \t]*-[ \t]+\Z")
+_FLOW_HEAD = re.compile(r"[\[,]\s*\Z")
+_COMMA = re.compile(r"\s*,\s*")
+_LINE_REST = re.compile(r"[ \t]*(?:#[^\r\n]*)?(?:\r?\n|\Z)")
+_CONTINUED = re.compile(r"[ \t]*\\\r?\n")
+_CONTINUATION = re.compile(r"[ \t]*\\\r?\n\Z")
 _OWN_LINE = re.compile(r"(?:^|\n)([ \t]*)-*\Z")
 
 
 def pieces(
-    document: Document, values: Mapping[str, Any], remove: tuple[str, ...]
+    document: Document, values: Mapping[str, Any], remove: tuple[str, ...], rename: Mapping[str, str] | None = None
 ) -> tuple[list[Piece], dict[str, Any]]:
-    """The replacements of text that set and remove flags, and the plain values that should result.
+    """The replacements of text that set, remove and rename flags, and the plain values that should result.
 
     Dotted keys lead into mappings where the command's flags do. Raises EditError for values that no flag can hold.
     """
@@ -42,6 +48,15 @@ def pieces(
             raise EditError(f"there is no flag {key}")
         found += [_removal(document, entry) for entry in entries]
         intended.pop(key, None)
+    for key, new in (rename or {}).items():
+        entries = [entry for entry in document.root.entries() if entry.key.value == key]
+        if not entries:
+            raise EditError(f"there is no flag {key}")
+        name = _styled(document, key, new)
+        if document.root.entry(name) is not None:
+            raise EditError(f"there is already a flag {name}")
+        found += [_renaming(document, entry, name) for entry in entries]
+        intended[name] = intended.pop(key)
     for key, value in values.items():
         entry = document.root.find(key) if nested else document.root.entry(key)
         if entry is not None and entry.value.is_mapping:
@@ -116,18 +131,79 @@ def _quoted(document: Document, span: Span, text: str) -> str:
     return text
 
 
+def _styled(document: Document, old: str, new: str) -> str:
+    """A flag's name with dashes or underscores, as the one it replaces has them, or else most of its neighbours."""
+    names = [old] if {"-", "_"} & set(old) else list(document.root.keys())
+    dashes, underscores = (sum(mark in name for name in names) for mark in "-_")
+    if dashes == underscores:
+        return new
+    return new.replace("_", "-") if dashes > underscores else new.replace("-", "_")
+
+
+def _renaming(document: Document, entry: Entry, new: str) -> Piece:
+    span = entry.key.span
+    if entry.key.path != document.path or document.text[span.start : span.end] != entry.key.value:
+        raise EditError("the flag is not written in full here")
+    return Piece(span.start, span.end, new)
+
+
 def _removal(document: Document, entry: Entry) -> Piece:
-    if entry.key.path != document.path or not _is_switch(entry):
-        raise EditError("only a switch is removed")
-    start, end = entry.value.span.start, entry.value.span.end
-    item = _ITEM.search(document.text[:start])
-    if item is not None:
-        line_end = document.text.find("\n", end)
-        begin = item.start() + (1 if document.text[item.start() : item.start() + 1] == "\n" else 0)
-        return Piece(begin, line_end + 1 if line_end >= 0 else len(document.text), "")
-    while start and document.text[start - 1] in " \t":
+    """The words of a flag with their list items, or with the line that they have to themselves."""
+    text = document.text
+    start, end = _extent(document, entry)
+    if _ITEM_HEAD.search(text[:start]):
+        rest = _LINE_REST.match(text, end)
+        if rest is None:
+            raise EditError("the flag shares its line")
+        return Piece(line_start(text, start), rest.end(), "")
+    opening = _FLOW_HEAD.search(text[:start])
+    if opening is not None:
+        following = _COMMA.match(text, end)
+        if following is not None:
+            return Piece(start, following.end(), "")
+        return Piece(opening.start() + (opening[0][0] == "["), end, "")
+    return _line_removal(text, start, end)
+
+
+def _line_removal(text: str, start: int, end: int) -> Piece:
+    """Words of a shell line: with the blanks before them, or with their line of a continued command."""
+    begin = line_start(text, start)
+    if not text[begin:start].strip(" \t"):
+        continued = _CONTINUED.match(text, end)
+        if continued is not None:
+            return Piece(begin, continued.end(), "")
+        before = _CONTINUATION.search(text[:begin])
+        if before is not None and not text[end : line_end(text, end)].strip(" \t"):
+            return Piece(before.start(), line_end(text, end), "")
+    while start and text[start - 1] in " \t":
         start -= 1
     return Piece(start, end, "")
+
+
+def _extent(document: Document, entry: Entry) -> tuple[int, int]:
+    """From the first word of a flag to its last value."""
+    text = document.text
+    if entry.key.path != document.path:
+        raise EditError("the flag stands in another file")
+    start, end = _word(text, entry.key.span.start, entry.key.span.end)
+    if not _is_switch(entry):
+        for part in entry.value.items() or [entry.value]:
+            if part.span.start < start:
+                raise EditError("the value stands elsewhere")
+            end = max(end, _word(text, part.span.start, part.span.end)[1])
+    return start, end
+
+
+def _word(text: str, start: int, end: int) -> tuple[int, int]:
+    """Where the word around some characters starts and ends, dashes and quotes included."""
+    while start and text[start - 1] == "-":
+        start -= 1
+    quote = text[start - 1 : start]
+    if quote in ("'", '"') and text[end : end + 1] == quote:
+        return start - 1, end + 1
+    if text[end : end + 1] in ("'", '"') and text[start:end].count(text[end]) % 2:
+        return start, end + 1
+    return (start - 1 if quote in ("'", '"') else start), end
 
 
 def _insertion(document: Document, key: str, value: Any) -> list[Piece]:
@@ -146,6 +222,7 @@ def _insertion(document: Document, key: str, value: Any) -> list[Piece]:
     elif document.text[last.key.span.end : last.key.span.end + 1] == "=" and "." in key:
         return [_override(document, start, end, f"{key}={_texts(value)[0]}")]
     before = document.text[:start]
+    newline = line_break(document.text, start)
     item, flow = _ITEM.search(before), _FLOW.search(before)
     equals = document.text[last.key.span.end : last.key.span.end + 1] == "="
     if item is not None or flow is not None:
@@ -156,11 +233,11 @@ def _insertion(document: Document, key: str, value: Any) -> list[Piece]:
             end += 1
         shown = [f"{mark}{word}{mark}" if mark else _plain(word) for word in words]
         if item is not None:
-            return [Piece(end, end, "".join(f"\n{item[1]}- {word}" for word in shown))]
+            return [Piece(end, end, "".join(f"{newline}{item[1]}- {word}" for word in shown))]
         return [Piece(end, end, "".join(f", {word}" for word in shown))]
     words = [f"{flag}={shlex.quote(texts[0])}"] if equals and len(texts) == 1 else [flag, *map(shlex.quote, texts)]
     own = _OWN_LINE.search(before)
-    gap = f" \\\n{own[1]}" if own is not None and document.text[:end].count("\n") else " "
+    gap = f" \\{newline}{own[1]}" if own is not None and document.text[:end].count("\n") else " "
     if document.text[end : end + 1] in ("'", '"'):
         end += 1
     return [Piece(end, end, gap + " ".join(words))]
@@ -171,7 +248,8 @@ def _override(document: Document, start: int, end: int, word: str) -> Piece:
     if shlex.quote(word) != word:
         raise EditError("the value would need quotes")
     own = _OWN_LINE.search(document.text[:start])
-    gap = f" \\\n{own[1]}" if own is not None and document.text[:end].count("\n") else " "
+    newline = line_break(document.text, start)
+    gap = f" \\{newline}{own[1]}" if own is not None and document.text[:end].count("\n") else " "
     if document.text[end : end + 1] in ("'", '"'):
         end += 1
     return Piece(end, end, gap + word)

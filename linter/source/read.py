@@ -8,6 +8,7 @@ import stat
 
 from .document import Document, SourceError
 from .limits import MAX_BYTES
+from .overlay import text_of
 from .places import Places
 
 _SHELL = re.compile(rb"#![^\n]*\b(?:ba|da|z)?sh\b")
@@ -22,7 +23,10 @@ SUFFIXES = {
 def read(path: str) -> Document:
     """Read a regular file of UTF-8 text with a known suffix or a shell's `#!`. Raises SourceError with one reason."""
     syntax = SUFFIXES.get(os.path.splitext(path)[1].lower())
-    data = _content(path)
+    text = text_of(path)
+    if text is not None and syntax is not None:
+        return parse(text, path, syntax)
+    data = _content(path) if text is None else text.encode("utf-8")
     if syntax is None and data.startswith(b"#!") and _SHELL.match(data):
         syntax = "shell"
     if syntax is None:

@@ -146,11 +146,11 @@ def test_bfloat16_is_not_taken_for_float16():
     assert (made.weights.dtype, made.precision.autocast) == ("bfloat16", None)
 
 
-def test_command_lines_become_files():
-    text = recipe_rows.config_text("a/b", ["--max-model-len", "4096", "--enforce-eager", "--kv-cache-dtype=fp8"], 2)
-    assert text.splitlines() == [
-        "model: a/b", "max-model-len: 4096", "enforce-eager: true", "kv-cache-dtype: fp8", "tensor-parallel-size: 2",
-    ]  # fmt: skip
+def test_a_recipe_is_the_command_of_its_page(shared_data):
+    rows = {row["id"]: row for row in shared_data("outcomes") if row["format"] == "vllm_recipe"}
+    row = next(row for row in rows.values() if row["key_fields"]["model_id"] == "MiniMaxAI/MiniMax-M2.1")
+    made = recipe_rows.case(row)
+    assert (made.job.parallelism.tensor, made.job.hardware.gpu, made.outcome) == (4, "h100-80gb", "fits")
 
 
 def test_every_row_is_scored_or_has_its_reason(everything, shared_data):

@@ -43,6 +43,7 @@ def test_a_family_that_is_not_read_is_said_and_wider():
         ("qwen3_5_text", "flash-linear-attention", {"linear_num_key_heads": 4, "linear_num_value_heads": 8}),
         ("bamba", "mamba-ssm", {"mamba_n_heads": 16, "mamba_d_head": 64, "attn_layer_indices": [1]}),
         ("jamba", "mamba-ssm", {"num_experts": 4, "num_experts_per_tok": 2}),
+        ("apertus", "xielu", {}),
     ],
 )
 def test_kernels_that_the_job_names_keep_less_and_end_the_assumption(model_type, package, fields):
@@ -53,3 +54,5 @@ def test_kernels_that_the_job_names_keep_less_and_end_the_assumption(model_type,
     assert f"versions.{package}" not in noted(after)
     assert after.peak.components["activations"] < before.peak.components["activations"]
     assert before.per_gpu.low < after.per_gpu.high
+    (note,) = (item for item in before.assumptions if item.field == f"versions.{package}")
+    assert note.low > 0 == note.high

@@ -10,6 +10,7 @@ from gpulint.estimator.uncertainty import varies
 from gpulint.hardware.catalogue import find
 from gpulint.job import Job
 from gpulint.models.resolve import resolve
+from gpulint.origin import Origin
 
 MODEL = "gpt2-xl"
 
@@ -80,3 +81,32 @@ def test_an_unknown_optimizer_may_keep_nothing_or_twice_as_much():
     (fact,) = moved(unknown, "optimizer.name")
     assert fact.low == fact.high == unknown.peak.components["optimizer"] > 0
     assert unknown.per_gpu.high - unknown.per_gpu.low > known.per_gpu.high - known.per_gpu.low
+
+
+def test_rows_padded_to_the_longest_of_a_batch_are_up_to_the_data():
+    """What axolotl does with several rows a batch; `pad_to_sequence_len` sets the field from the file."""
+    stated, derived = job(packing=False, padded=True), job(packing=False, padded=True)
+    derived.origins["padded"] = Origin("derived", "rows of a batch are padded to its longest")
+    assert varies(derived)
+    assert not varies(stated)
+
+
+@pytest.mark.parametrize(("version", "ahead"), [("4.57.1", False), ("5.0.0", True), ("5.3.0", True), ("5.4.0", False)])
+def test_weights_may_be_read_faster_than_they_are_packed(version, ahead):
+    plan = Job.validate(
+        {
+            "model": "meta-llama/Llama-2-7b-hf",
+            "method": "lora",
+            "weights": {"dtype": "bfloat16", "quantization": {"method": "bnb-nf4", "bits": 4}},
+            "adapter": {"targets": "all-linear"},
+            "micro_batch_size": 1,
+            "sequence_length": 512,
+            "packing": True,
+            "versions": {"transformers": version},
+        }
+    )
+    model = resolve(plan.model)
+    found = estimate_job(plan, model, None)
+    assert bool(moved(found, "versions.transformers")) is ahead
+    assert (found.per_gpu.high > 2 * model.parameters) is ahead
+    assert found.per_gpu.process < 2 * model.parameters

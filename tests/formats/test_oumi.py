@@ -75,6 +75,13 @@ def test_inference(oumi):
     assert missing(native, [path for path in INFERENCE if path != "versions"]) == []
 
 
+def test_the_samples_of_an_evaluation_decide_its_prompts(oumi):
+    text = "model: {model_name: Qwen/Qwen2.5-7B, model_max_length: 131072}\ngeneration: {batch_size: 4}\n"
+    task = "tasks: [{evaluation_backend: lm_harness, task_name: mmlu}]\n"
+    assert oumi.job(text).inference.prompt_length == 131072 - 1024
+    assert (oumi.job(text + task).inference.prompt_length, oumi.job(text + task).inference.batch_size) == (None, 4)
+
+
 @pytest.mark.parametrize("engine", ["OPENAI", "REMOTE_VLLM", "LLAMACPP"])
 def test_no_job(oumi, engine):
     with pytest.raises(NoJobError):
@@ -83,7 +90,7 @@ def test_no_job(oumi, engine):
 
 def test_keys(oumi):
     (problem,) = oumi.problems(TRAIN.replace("  optimizer:", "  optimiser:"), "unknown-key")
-    assert (problem.values["treatment"], problem.values["suggestion"], problem.span.line) == ("refused", "optimizer", 9)
+    assert (problem.values["treatment"], problem.values["spelling"], problem.span.line) == ("refused", "optimizer", 9)
     assert oumi.problems(TRAIN + LORA.partition("\n")[2].partition("\n")[2], "unknown-key") == []
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from gpulint.formats.format import NoJobError, Project
 from gpulint.formats.torchtitan import FORMAT
+from gpulint.source.edit import apply
 from gpulint.source.read import parse
 
 NEW = """# NOTE: this toml config is a preset for 64 H100 GPUs.
@@ -116,7 +117,7 @@ def test_flavours(name, flavour, kind, parts):
 
 def test_a_misspelt_key_is_refused():
     problems = read(NEW.replace("local_batch_size", "local_batchsize")).problems
-    assert [(item.key, item.span.line, item.values["suggestion"], item.values["treatment"]) for item in problems] == [
+    assert [(item.key, item.span.line, item.values["spelling"], item.values["treatment"]) for item in problems] == [
         ("training.local_batchsize", 11, "local_batch_size", "refused")
     ]
 
@@ -126,8 +127,8 @@ def test_other_models_are_no_jobs():
         read(NEW.replace('"llama3"', '"flux"'))
 
 
-def test_changes_are_said_and_not_written():
+def test_changes_are_said_and_written():
     reading = read(NEW)
     assert FORMAT.describe(reading, {"micro_batch_size": 2}) == "training.local_batch_size: 2"
     assert FORMAT.describe(reading, {"method": "lora"}) is None
-    assert FORMAT.edits(reading, {"micro_batch_size": 2}) is None
+    assert "local_batch_size = 2" in apply(NEW, FORMAT.edits(reading, {"micro_batch_size": 2}))

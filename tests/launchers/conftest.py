@@ -12,11 +12,11 @@ from gpulint.settings import Settings
 def launched(tmp_path):
     """The Jobs of a text; `files` are others beside it."""
 
-    def read(text: str, name: str = "config.yaml", files: dict[str, str] | None = None):
+    def read(text: str, name: str = "config.yaml", files: dict[str, str] | None = None, gpu: str | None = None):
         for path, content in {name: text, **(files or {})}.items():
             (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / path).write_text(content)
-        return open_jobs(recognise_file(str(tmp_path / name)), Settings(root=str(tmp_path)))
+        return open_jobs(recognise_file(str(tmp_path / name)), Settings(root=str(tmp_path), gpu=gpu))
 
     return read
 

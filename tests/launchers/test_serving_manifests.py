@@ -28,11 +28,35 @@ def test_each_variant_of_a_recipe_is_a_server(launched):
     assert found.kind == "vllm_recipe"
     first, second, third = (opened.reading.job for opened in found.opened)
     assert [opened.part for opened in found.opened] == ["variant default", "variant small", "variant fixed"]
-    assert (first.model, first.parallelism.tensor, first.inference.max_model_len) == ("org/model", 2, 8192)
+    assert (first.model, first.parallelism.tensor, first.inference.max_model_len) == ("org/model", 8, 8192)
     assert (second.model, second.parallelism.tensor, second.inference.kv_cache_dtype) == ("org/model-FP8", 1, "fp8")
     assert (third.parallelism.tensor, third.hardware.gpu) == (4, "mi355x")
-    assert first.origins["parallelism.tensor"].kind == "assumed"
-    assert (first.hardware.gpu, second.origins["model"].span.line) == (None, 10)
+    assert (first.hardware.gpu, first.hardware.asked_gpus) == ("h200-141gb", 8)
+    assert second.origins["model"].span.line == 10
+
+
+@pytest.mark.parametrize(
+    ("added", "gpu", "expected"),
+    [
+        ("", None, ("h200-141gb", 8, None)),
+        ("", "b300-288gb", ("b300-288gb", 1, None)),
+        ("compatible_strategies: [multi_node_tp]\n", "l40s", ("l40s", 8, None)),
+        ("compatible_strategies: [multi_node_tp]\n", "rtx-4090", ("rtx-4090", 11, None)),
+        ("hardware_overrides: {hopper: {extra_args: [--max-num-seqs, '16']}}\n", None, ("h200-141gb", 8, 16)),
+        ("hardware_overrides: {hopper: {extra_args: [--max-num-seqs, '16']}}\n", "b300-288gb", ("b300-288gb", 1, None)),
+        ("strategy_overrides: {single_node_tp: {tp: {blackwell: 2, default: 4}}}\n", None, ("h200-141gb", 4, None)),
+        ("strategy_overrides: {single_node_tp: {tp: {blackwell: 2, default: 4}}}\n", "b200", ("b200-180gb", 2, None)),
+        ("compatible_strategies: [multi_node_dep]\n", None, ("h200-141gb", 1, None)),
+    ],
+)
+def test_a_recipe_is_split_as_its_page_says(launched, added, gpu, expected):
+    job = launched(RECIPE + added, gpu=gpu).opened[0].reading.job
+    assert (job.hardware.gpu, job.parallelism.tensor, job.inference.max_num_seqs) == expected
+
+
+def test_fp4_variants_run_on_blackwell(launched):
+    text = RECIPE.replace("    vram_minimum_gb: 250", "    vram_minimum_gb: 250\n    precision: nvfp4")
+    assert launched(text).opened[0].reading.job.hardware.gpu == "b200-180gb"
 
 
 def test_recipes_that_vllm_itself_does_not_serve(launched):

@@ -3,12 +3,14 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from xml.etree import ElementTree as ET
 
 import pytest
 
-from gpulint.finding import Report
-from gpulint.report import github, json_estimate, json_report, sarif, text, text_estimate
+from gpulint.finding import Edit, FileResult, Finding, Location, Report, Suggestion
+from gpulint.report import full, github, json_estimate, json_report, registry, sarif, svg, text_estimate
 from gpulint.rules.load import RuleText
+from gpulint.source.node import Span
 
 RULES = [
     RuleText("GPU101", "optimizer-states-exceed-gpu", "error", "Optimizer states exceed the GPU", "They do.", ""),
@@ -18,12 +20,12 @@ RULES = [
 
 
 def test_text(report, golden):
-    golden("report.txt", text.render(report))
+    golden("report.txt", full.render(report))
 
 
 def test_text_in_colour_is_the_same_text(report):
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", text.render(report, colour=True))
-    assert plain == text.render(report)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", full.render(report, colour=True))
+    assert plain == full.render(report)
 
 
 def test_json(report, golden):
@@ -36,6 +38,11 @@ def test_sarif(report, golden):
 
 def test_github(report, golden):
     golden("report.github", github.render(report))
+
+
+@pytest.mark.parametrize("name", ["concise", "grouped", "json-lines", "rdjson", "gitlab", "junit", "azure", "markdown"])
+def test_other_formats(report, golden, name):
+    golden(f"report.{name}", rendered(name, report))
 
 
 def test_estimate_text(estimate, golden):
@@ -58,8 +65,16 @@ def test_estimate_json(estimate, golden):
     golden("estimate.json", json_estimate.render([("train.yaml", estimate)]))
 
 
+def test_estimate_svg(estimate, golden):
+    golden("estimate.svg", svg.render([("train.yaml", estimate)]))
+
+
+def test_svg_holds_hostile_names(estimate):
+    ET.fromstring(svg.render([('<a onload="x">\x1b&', estimate), ("b", replace(estimate, capacity=None))]))
+
+
 def test_no_output_format_lets_a_workflow_command_or_escape_through(report):
-    for rendered in (text.render(report), github.render(report)):
+    for rendered in (full.render(report), github.render(report)):
         assert "\x1b" not in rendered
         assert "##[" not in rendered
         assert "\u202e" not in rendered
@@ -70,7 +85,7 @@ def test_no_output_format_lets_a_workflow_command_or_escape_through(report):
 def test_secrets_are_not_printed(report):
     span = report.findings[0].location.span._replace(line=2)
     finding = replace(report.findings[0], location=replace(report.findings[0].location, span=span))
-    rendered = text.render(Report(findings=[finding], texts=report.texts))
+    rendered = full.render(Report(findings=[finding], texts=report.texts))
     assert "hf_token" in rendered
     assert "hf_abc" not in rendered
 
@@ -82,9 +97,90 @@ def test_json_estimate_components_sum_to_allocated(estimate):
     assert sum(split.values()) == item["per_gpu"]["allocated"]
 
 
-@pytest.mark.parametrize("renderer", [text.render, json_report.render, github.render])
-def test_an_empty_report_renders(renderer):
-    assert isinstance(renderer(Report()), str)
+@pytest.mark.parametrize("name", registry.FORMATS)
+def test_an_empty_report_renders(name):
+    assert isinstance(rendered(name, Report()), str)
+
+
+def rendered(name: str, report: Report) -> str:
+    return registry.render(name, report, registry.Context("0.1.0", False, lambda: RULES, list))
+
+
+def hostile(text: str) -> Report:
+    """A report in which everything that a file can decide is `text`."""
+    span = Span(1, 1, 1, 2, 0, 1)
+    place = Location(text, span, text)
+    finding = Finding(
+        "GPU001", "unknown-key", "warning", "high", text, place, (place,), (Suggestion(text, 1),), (text,)
+    )  # fmt: skip
+    files = [FileResult(text, "axolotl", "checked"), FileResult("b", None, "error", text, 1, 1)]
+    return Report(files, [finding], {text: text})
+
+
+HOSTILE = (
+    "\x1b[31mred\x07", "##[add-mask]x", "##vso[task.setvariable variable=x]y", "::set-output name=a::b\r\n::error::x",
+    "]]>&lt;<script>alert(1)</script>", "| `a` | [x](javascript:1) @everyone", "\u202egnp.exe", "a;b=c,d:e%0A",
+    "\ud800", "``` \n</details><img src=x>", "x" * 300,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("name", registry.FORMATS)
+def test_hostile_text_stays_text(name, text):
+    out = rendered(name, hostile(text))
+    out.encode("utf-8")
+    if name not in ("json", "json-lines", "sarif", "rdjson", "gitlab"):  # their encoder escapes
+        assert not re.search("[\x00-\x08\x0b-\x1f\u202e]", out)
+    if name == "azure":
+        assert all(re.match(r"##vso\[task\.logissue [^\]]*\]", line) for line in out.splitlines())
+        assert out.count("##vso[") == 2
+    elif name not in ("json", "json-lines", "sarif", "rdjson", "gitlab"):
+        assert "##[" not in out
+        assert "##vso[" not in out
+    if name == "github":
+        assert len([line for line in out.splitlines() if line.startswith("::")]) == len(out.splitlines()) == 2
+    if name == "junit":
+        ET.fromstring(out.encode())
+    if name == "markdown":
+        spoken = re.sub(r"(?<!`)(`+)(?!`)(.*?)(?<!`)\1(?!`)", "", out, flags=re.DOTALL)
+        assert set(re.findall(r"(?<!\\)<\S", spoken)) <= {"<d", "<s", "</"}
+        assert not re.search(r"@(?!\u200b)\w", spoken)
+        assert out.count("</details>") - out.count("`</details>") >= 1
+    if name in ("json", "sarif", "rdjson", "gitlab"):
+        json.loads(out)
+
+
+def test_junit_counts_what_it_holds(report):
+    root = ET.fromstring(rendered("junit", report))
+    assert int(root.get("tests")) == len(root.findall(".//testcase"))
+    assert int(root.get("failures")) == len(root.findall(".//failure")) == 2
+    assert int(root.get("errors")) == len(root.findall(".//error"))
+
+
+def test_gitlab_fingerprints_are_unique(report):
+    twice = replace(report, findings=[*report.findings, *report.findings])
+    marks = [issue["fingerprint"] for issue in json.loads(rendered("gitlab", twice))]
+    assert len(set(marks)) == len(marks) == 4
+
+
+def test_rdjson_counts_bytes_and_carries_the_fix(report):
+    text = "é: 1\nb: 2\n"
+    edit = Edit("x.yaml", 3, 4, "9")
+    finding = Finding(
+        "GPU001", "n", "warning", "high", "m", Location("x.yaml", Span(1, 4, 1, 5, 3, 4)),
+        suggestions=(Suggestion("s", None, "safe", (edit,)),),
+    )  # fmt: skip
+    (item,) = json.loads(rendered("rdjson", Report(findings=[finding], texts={"x.yaml": text})))["diagnostics"]
+    span = {"start": {"line": 1, "column": 5}, "end": {"line": 1, "column": 6}}
+    assert item["location"]["range"] == span
+    assert item["suggestions"] == [{"range": span, "text": "9"}]
+
+
+def test_a_long_report_fits_a_comment(report):
+    many = replace(report, findings=[replace(report.findings[0], message="word " * 40)] * 900)
+    out = rendered("markdown", many)
+    assert len(out) < 65_536
+    assert "900 findings are more than one comment takes" in out
 
 
 def test_an_empty_sarif_log_has_results():

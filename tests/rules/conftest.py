@@ -11,6 +11,7 @@ from gpulint.formats.format import Project
 from gpulint.formats.registry import recognise
 from gpulint.hardware.catalogue import find
 from gpulint.rules.engine import run
+from gpulint.rules.facts import Facts
 from gpulint.rules.load import load_rules
 from gpulint.source.edit import apply
 from gpulint.source.read import parse
@@ -39,6 +40,16 @@ class Checked(NamedTuple):
 
     def ids(self):
         return [finding.rule for finding in self.findings]
+
+
+def facts_of_text(text, gpu=None, gpus=None, *, name="config.yaml"):
+    """The facts of one config."""
+    from gpulint.rules.facts import Facts
+
+    document = parse(text, name, "json" if name.endswith(".json") else "yaml")
+    card = find(gpu) if gpu else None
+    project = Project(".", card, gpus, None, lambda *_: None)
+    return Facts(recognise(document).read(document, project), project, card)
 
 
 def check_text(text, gpu=None, gpus=None, *, name="config.yaml", files=None, selection=None):
@@ -72,6 +83,12 @@ def axolotl():
 
 
 @pytest.fixture
+def facts_of():
+    """`facts_of_text`."""
+    return facts_of_text
+
+
+@pytest.fixture
 def check():
     """`check_text`."""
     return check_text
@@ -98,5 +115,23 @@ def own_rule(tmp_path):
         path = tmp_path / f"{keys.get('id', 'rule')}.yaml"
         path.write_text(json.dumps({**plain, **keys}))
         return select((read_rule_file(str(path)).rule,), bundled()[1])
+
+    return make
+
+
+@pytest.fixture
+def facts(axolotl):
+    """The facts of a config, `extra` lines added."""
+
+    def make(extra="", gpu=None, gpus=None, files=None, text=axolotl, name="c.yaml"):
+        files = files or {}
+        document = parse(text + extra, name, "json" if name.endswith("json") else "yaml")
+
+        def open_reference(reference, from_path):
+            return parse(files[reference], reference, "json") if reference in files else None
+
+        card = find(gpu) if gpu else None
+        project = Project(".", card, gpus, None, open_reference)
+        return Facts(recognise(document).read(document, project), project, card)
 
     return make

@@ -4,7 +4,7 @@ import pytest
 
 LORA = "adapter: lora\nlora_r: 16\nlora_target_linear: true\n"
 ZERO3 = (
-    '{"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3},'
+    '{"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true},'
     ' "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto"}'
 )
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.rules.explain import facts_page, index_page, page
+from gpulint.rules.explain import index_page, page
 from gpulint.rules.index import rule_files
 
 FILES = rule_files()
@@ -23,12 +23,3 @@ def test_the_index_lists_every_rule_once():
     lines = index_page(FILES).splitlines()
     for file in FILES:
         assert sum(line.startswith(f"| [{file.id}]") for line in lines) == 1
-
-
-def test_the_facts_page_explains_every_fact():
-    from gpulint.rules.facts import FACTS
-
-    text = facts_page()
-    for path, fact in FACTS.items():
-        assert f"| `{path}` |" in text
-        assert fact.meaning, path

@@ -13,7 +13,7 @@ class Values(dict):
 
 
 def message(text, **values):
-    template = parts_of(text, parse, lambda tree: "bytes" if tree == ["fact", "size"] else "")
+    template = parts_of(text, lambda _, text: parse(text), lambda _, tree: "bytes" if tree == ["fact", "size"] else "")
     return filled(template, Values({name.replace("__", "."): value for name, value in values.items()}))
 
 
@@ -33,7 +33,7 @@ def test_broken_templates_are_refused(text):
 
 @pytest.mark.parametrize("key", ["config.hf_token", "config.wandb_api_key", "config.db.password", "config.hub-token"])
 def test_values_of_secret_keys_are_hidden(key):
-    template = parts_of("{" + key.replace("hub-token", "hub_token") + "}", parse, lambda tree: "")
+    template = parts_of("{" + key.replace("hub-token", "hub_token") + "}", lambda _, text: parse(text), lambda *_: "")
     assert filled(template, Values({key.replace("-", "_"): "topsecret"})) == HIDDEN
 
 

@@ -307,11 +307,6 @@ def test_contradictions_are_refused(call):
         call(parse("a:\n  b: 1\nd: 1\n", "a.yaml", "yaml"))
 
 
-def test_toml_is_not_edited():
-    with pytest.raises(EditError, match="TOML"):
-        set_key(parse("a = 1\n", "a.toml", "toml"), "a", 2)
-
-
 def test_edits_that_overlap_or_miss_the_text_are_refused():
     assert apply("abc", [Edit("a", 2, 3, "C"), Edit("a", 0, 1, "A"), Edit("a", 1, 1, "-")]) == "A-bC"
     for edits in ([(0, 2), (1, 3)], [(2, 4)], [(2, 1)]):

@@ -1,0 +1,1 @@
+"""How gpulint fares on a folder of published configs."""

@@ -1,0 +1,94 @@
+"""Facts that a job names as unstated: it is estimated with each of their extremes, and the interval holds them all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .estimate import Assumption
+from .verdict import envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..job import Job
+    from .estimate import Estimate
+
+EXTREMES: dict[str, tuple[Any, ...]] = {
+    "activation_checkpointing": ("none", "full"),
+    "adapter.r": (8, 64),
+    "adapter.targets": (["q_proj", "v_proj"], "all-linear"),
+    "attention": ("eager", "flash_attention_2"),
+    "gradient_accumulation_steps": (1, 3),
+    "loss.kernel": ("torch", "liger"),
+    "optimizer.foreach": (False, True),
+    "parallelism.zero.overlap_comm": (False, True),
+    "versions.torch": ("1.13", "2.7"),
+    "weights.quantization.double_quant": (False, True),
+}
+"""What a fact may be, the least and the most: PEFT's default rank and targets against those of the QLoRA paper
+(arXiv 2305.14314: rank 64, all linear layers); more than two micro steps are alike (fsdp.py); torch before lazy loading
+and foreach, and with NCCL 2.22 (runtime.json)."""
+
+
+class Found(NamedTuple):
+    """One extreme of one fact."""
+
+    path: str
+    value: Any
+    estimate: Estimate
+
+
+def enveloped(job: Job, found: Estimate, estimate: Callable[[Job], Estimate]) -> Estimate:
+    """The estimate with an interval that holds those of the job's alternatives, and the verdict that they share.
+
+    Each fact by itself, and together those values of each that need most. `tight` where the verdicts differ. The
+    expected figures stay those of the values that the job holds.
+    """
+    known = replace(job, unstated=[])
+    known.origins = job.origins
+    tried = [
+        Found(path, value, estimate(known.with_changes({path: value})))
+        for path in job.unstated
+        for value in EXTREMES.get(path, ())
+        if _has(job, path)
+    ]
+    if not tried:
+        return found
+    largest: dict[str, Found] = {}
+    for item in tried:
+        best = largest.get(item.path)
+        if best is None or item.estimate.per_gpu.high > best.estimate.per_gpu.high:
+            largest[item.path] = item
+    others = [item.estimate for item in tried]
+    if len(largest) > 1:
+        others.append(estimate(known.with_changes({item.path: item.value for item in largest.values()})))
+    tiers = found.per_gpu
+    low = min(tiers.low, *(other.per_gpu.low for other in others))
+    high = max(tiers.high, *(other.per_gpu.high for other in others))
+    return replace(
+        found,
+        per_gpu=replace(tiers, low=low, high=high),
+        verdict=envelope(found.verdict, *(other.verdict for other in others)),
+        assumptions=(*found.assumptions, *(_moved(job, found, path, tried) for path in largest)),
+    )
+
+
+def _has(job: Job, path: str) -> bool:
+    """Whether the job has the part that the path is about."""
+    parent = path.rpartition(".")[0]
+    return parent == "versions" or not parent or job.get(parent) is not None
+
+
+def _moved(job: Job, found: Estimate, path: str, tried: list[Found]) -> Assumption:
+    """The bytes by which one fact alone moves the interval."""
+    mine = [item.estimate.per_gpu for item in tried if item.path == path]
+    less = max(0, found.per_gpu.low - min(tiers.low for tiers in mine))
+    more = max(0, max(tiers.high for tiers in mine) - found.per_gpu.high)
+    values = " or ".join(str(value) for value in EXTREMES[path])
+    return Assumption(path, str(_value(job, path)), f"not stated: {values}", less, more)
+
+
+def _value(job: Job, path: str) -> Any:
+    value = job.get(path)
+    return "unknown" if value is None else value

@@ -1,0 +1,33 @@
+"""The line of totals that ends what people read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .printable import printable
+from .style import Style
+
+if TYPE_CHECKING:
+    from ..finding import Report
+
+
+def summary(report: Report, *, colour: bool = False) -> str:
+    """One line of totals, and one about entries of the baseline that are no longer needed."""
+    style = Style(colour)
+    counts = report.severity_counts()
+    found = ", ".join(
+        style.severity(severity, f"{number} {severity}{'s' if number != 1 and severity != 'info' else ''}")
+        for severity, number in counts.items()
+        if number
+    )
+    checked = report.count("checked")
+    files = f"{checked} file{'' if checked == 1 else 's'} checked"
+    skipped, failed = report.count("skipped"), report.count("error")
+    extra = (f", {skipped} skipped" if skipped else "") + (f", {failed} failed" if failed else "")
+    extra += f", {report.suppressed} suppressed" if report.suppressed else ""
+    extra += f", {report.baselined} in the baseline" if report.baselined else ""
+    lines = [f"{found or style.good('No findings')} in {files}{extra}"]
+    if report.gone:
+        gone = printable("; ".join(report.gone))
+        lines.append(f"in the baseline and no longer found (--write-baseline leaves them out): {gone}")
+    return "\n".join(lines)

@@ -1,0 +1,22 @@
+"""The options of `trtllm-serve` and `trtllm-build`, and the nested sections of a `--config` YAML, listed by hand.
+
+`trtllm_options.json` names what it was read from. Neither the wheel of TensorRT-LLM (over 2 GB) nor its repository
+(2.5 GB) is small enough to be downloaded for a few hundred lines.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .schema import whole
+
+if TYPE_CHECKING:
+    from .schema import Json
+
+
+def trtllm() -> Json:
+    """The listed options."""
+    listed = json.loads((Path(__file__).parent / "trtllm_options.json").read_text(encoding="utf-8"))
+    return whole("TensorRT-LLM", listed["options"], listed["unknown"])

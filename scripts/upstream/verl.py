@@ -1,0 +1,73 @@
+"""The keys of verl's configs, and what its own say."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from .schema import section, whole
+
+if TYPE_CHECKING:
+    from .schema import Json
+    from .source import Source
+
+_TRAINERS = {"ppo_trainer": "_generated_ppo_trainer", "ppo_megatron_trainer": "_generated_ppo_megatron_trainer"}
+"""verl's trainer configs and the files that hold them put together."""
+
+_OPEN = re.compile(r"override\w*|\w*_kwargs|extra|custom\w*|turbo_config|deepspeed|ray_kwargs|hydra|defaults")
+
+
+def verl_configs(source: Source) -> dict[str, Any]:
+    """Every config that verl ships, by name."""
+    paths = [path for path in source.below("verl/", ".yaml") if path.split("/")[-2] == "config"]
+    return {path.rpartition("/")[2].removesuffix(".yaml"): yaml.safe_load(source.need(path)) for path in paths}
+
+
+def verl(source: Source) -> Json:
+    """The keys of verl's configs put together, and of those that build on them."""
+
+    def properties(values: list[Any]) -> dict[str, Json]:
+        out: dict[str, Json] = {}
+        for key in dict.fromkeys(key for value in values for key in value):
+            inner = [value[key] for value in values if isinstance(value.get(key), dict)]
+            is_open = _OPEN.fullmatch(key) is not None or any(not value for value in inner)
+            if inner and not is_open:
+                out[key] = section(properties(inner), "ignored")
+            else:
+                scalars = {type(value[key]) for value in values if key in value}
+                kind = {int: "integer", float: "number"}.get(next(iter(scalars))) if len(scalars) == 1 else None
+                out[key] = {"type": "number"} if kind and not is_open else {}
+        return out
+
+    configs = [value for value in verl_configs(source).values() if isinstance(value, dict)]
+    whole_ones = [value for value in configs if "actor_rollout_ref" in value]
+    return whole("verl config", properties(whole_ones), "ignored")
+
+
+_KEEP = re.compile(
+    r"(actor_rollout_ref|critic|reward|algorithm|trainer|data)$|trainer\.(nnodes|n_gpus_per_node)"
+    r"|data\.max_\w+|algorithm\.(adv_estimator|use_kl_in_reward)|actor_rollout_ref\.(actor|ref|rollout|model)$"
+    r"|actor_rollout_ref\.actor\.(strategy|ppo_\w+|use_dynamic_bsz|use_kl_loss|ulysses\w+|fsdp_config|megatron|optim)$"
+    r"|actor_rollout_ref\.actor\.(optim\.optimizer|fsdp_config\.(\w*offload\w*|reshard\w+|fsdp_size|forward_prefetch"
+    r"|model_dtype|use_orig_params|dtype)|megatron\.(\w*offload|\w*parallel\w*|use_distributed_optimizer|dtype"
+    r"|override_transformer_config.*))$|actor_rollout_ref\.ref\.(fsdp_config|megatron)(\.param_offload)?$"
+    r"|actor_rollout_ref\.rollout\.(gpu_memory_utilization|free_cache_engine|n|nnodes|tensor_model_parallel_size)$"
+    r"|actor_rollout_ref\.model\.(enable_\w+|use_\w+|lora_rank|lora_alpha|target_modules|path|lora|lora\.rank)$"
+    r"|critic\.(enable|fsdp|megatron|fsdp_config|fsdp\.\w*offload|megatron\.\w*offload)$"
+    r"|reward\.reward_model(\.(enable|model_path))?$"
+)
+
+
+def verl_shipped(source: Source) -> Json:
+    """The trainer configs, with the keys that decide memory."""
+
+    def kept(value: object, prefix: str) -> object:
+        if not isinstance(value, dict):
+            return value
+        return {key: kept(item, f"{prefix}{key}.") for key, item in value.items() if _KEEP.match(prefix + key)}
+
+    configs = verl_configs(source)
+    files = {f"verl/trainer/config/{name}.yaml": kept(configs[place], "") for name, place in _TRAINERS.items()}
+    return {"files": files}

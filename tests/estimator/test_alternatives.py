@@ -1,0 +1,83 @@
+"""Facts that a job names as unstated, and the interval over what they may be."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpulint import estimate
+from gpulint.estimator.alternatives import EXTREMES
+from gpulint.estimator.verdict import envelope
+from gpulint.job import Job
+
+BASE = {
+    "model": "meta-llama/Llama-3.2-1B",
+    "method": "lora",
+    "weights": {"dtype": "bfloat16", "quantization": {"method": "bnb-nf4", "bits": 4}},
+    "adapter": {"r": 16, "targets": ["q_proj", "v_proj"]},
+    "micro_batch_size": 4,
+    "sequence_length": 2048,
+    "packing": True,
+    "optimizer": {"name": "adamw_torch"},
+    "parallelism": {"zero": {"stage": 2}},
+    "hardware": {"gpu": "a100-40gb", "gpus": 2},
+    "versions": {"torch": "2.4"},
+}
+
+
+def job(**fields) -> Job:
+    return Job.validate({**BASE, **fields})
+
+
+@pytest.mark.parametrize("path", EXTREMES)
+def test_the_interval_holds_every_extreme_of_a_fact(path):
+    stated, open_ = estimate(job()), estimate(job(unstated=[path]))
+    assert open_.per_gpu.process == stated.per_gpu.process
+    assert open_.per_gpu.low <= stated.per_gpu.low
+    assert open_.per_gpu.high >= stated.per_gpu.high
+    for value in EXTREMES[path]:
+        other = estimate(job().with_changes({path: value})).per_gpu
+        assert open_.per_gpu.low <= other.low
+        assert other.high <= open_.per_gpu.high
+    (note,) = (item for item in open_.assumptions if item.field == path)
+    assert note.low == stated.per_gpu.low - open_.per_gpu.low
+    assert note.high == open_.per_gpu.high - stated.per_gpu.high
+
+
+def test_facts_that_move_memory_move_the_interval():
+    targets = estimate(job(unstated=["adapter.targets"]))
+    both = estimate(job(unstated=["adapter.targets", "adapter.r"]))
+    assert estimate(job()).per_gpu.high < targets.per_gpu.high < both.per_gpu.high
+
+
+def test_a_job_that_may_or_may_not_fit_is_tight():
+    large = {
+        "sequence_length": 4096,
+        "loss": "liger",
+        "hardware": {"gpu": "rtx-4090", "gpus": 1},
+        "parallelism": {},
+    }
+    eager = estimate(job(**large, activation_checkpointing="none").with_changes({"attention": "eager"}))
+    fused = estimate(job(**large, activation_checkpointing="full"))
+    assert (fused.verdict, eager.verdict) == ("fits", "exceeds")
+    unknown = job(**large, activation_checkpointing="full", unstated=["attention", "activation_checkpointing"])
+    assert estimate(unknown).verdict == "tight"
+
+
+def test_a_part_that_the_job_lacks_leaves_the_interval_alone():
+    full = {"method": "full", "adapter": None, "weights": {"dtype": "bfloat16"}}
+    stated, open_ = estimate(job(**full)), estimate(job(**full, unstated=["adapter.targets", "nobody.knows"]))
+    assert open_.per_gpu == stated.per_gpu
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "found"),
+    [
+        (("fits", "fits"), "fits"),
+        (("exceeds", "exceeds"), "exceeds"),
+        (("fits", "exceeds"), "tight"),
+        (("fits", "tight"), "tight"),
+        (("fits", "unknown"), "unknown"),
+    ],
+)
+def test_verdicts_that_differ_are_tight(verdicts, found):
+    assert envelope(*verdicts) == found
