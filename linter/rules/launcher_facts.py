@@ -42,6 +42,22 @@ def _visible(facts: Facts) -> Any:
     return len(parts) if parts and all(part.isdigit() for part in parts) else UNKNOWN
 
 
+def _host_fact(name: str, meaning: str) -> None:
+    def derive(facts: Facts) -> Any:
+        estimate = facts.estimate
+        memory = estimate.host_memory if estimate is not None else None
+        return UNKNOWN if memory is None else getattr(memory, name)
+
+    derive.__doc__ = meaning
+    fact(f"host.{name}", "bytes")(derive)
+
+
+_host_fact("load", "Main memory of one node that the ranks take while the model is loaded.")
+_host_fact("train", "Main memory of one node that offload takes while training.")
+_host_fact("save", "Main memory of one node while a whole checkpoint is put together, with what offload holds.")
+_host_fact("high", "The most main memory of one node that the job may take.")
+
+
 @fact("checkpoint.bytes", "bytes")
 def _checkpoint(facts: Facts) -> Any:
     """Size of the model's own files, where they are not quantised: parameters x bytes of the dtype in config.json."""

@@ -74,9 +74,8 @@ def test_a_checkpoint_says_how_it_is_quantized_in_its_config_or_its_name(job, mo
 
 
 def test_main_memory_is_told_apart_by_when_it_is_needed(job):
-    offload = "parallelism: {zero: {stage: 3, offload_optimizer: {device: cpu}}}\nhardware: {gpus: 4, nodes: 1}"
-    known = job(extra=f"{offload}\nprecision: {{autocast: null, master_weights: true}}")
-    assert known.get("estimate.host.train") > 0
-    assert known.get("estimate.host.load") == 0
-    assert known.get("estimate.host.peak") >= known.get("estimate.host.train")
+    known = job(extra="parallelism: {fsdp: {state_dict_type: FULL_STATE_DICT, wrap: transformer}}\nhardware: {gpus: 4}")
+    assert known.get("host.load") == 4 * 2 * known.get("model.parameters")
+    assert known.get("host.train") == 0
+    assert known.get("host.save") >= 2 * known.get("model.parameters")
     assert known.get("gpus.per_node") == 4
