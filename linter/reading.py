@@ -289,13 +289,12 @@ def _known_gpu(resources: Resources) -> str | None:
 def _counted(launch: Launch) -> int | None:
     """The GPUs that the job uses: one a process; all that were asked for where training starts its own processes. A
     server uses what its parallel degrees say."""
+    from .formats.registry import find
+
     resources = launch.resources
-    if launch.format in _SERVERS:
+    if find(launch.format).serves:
         return None
     return resources.processes or resources.gpus
-
-
-_SERVERS = frozenset({"vllm", "sglang", "tgi", "trtllm", "lmdeploy"})
 
 
 class _Hardware(NamedTuple):

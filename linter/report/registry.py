@@ -37,6 +37,7 @@ class Context(NamedTuple):
 
     version: str
     colour: bool
+    quiet: bool
     rules: Callable[[], Sequence[RuleText]]
     cards: Callable[[], Sequence[Card]]
 
@@ -46,7 +47,7 @@ def render(name: str, report: Report, context: Context) -> str:
     name = "full" if name == "text" else name
     module = import_module(f".{FORMATS[name]}", __package__)
     if name in _FOR_PEOPLE:
-        text: str = module.render(report, colour=context.colour)
+        text: str = module.render(report, colour=context.colour, totals=not context.quiet)
     elif name == "sarif":
         text = module.render(report, context.rules(), context.version)
     elif name == "html":

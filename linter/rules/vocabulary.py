@@ -17,6 +17,7 @@ PROBLEM_KINDS = {
     "unresolved-reference": "a file that the config names and that cannot be read",
     "contradiction": "two places that must agree and do not",
     "auto-unfilled": "an `auto` that nothing fills in",
+    "overruled": "a setting of the launcher that the config decides otherwise",
     "secret": "a text that looks like a key, a token or a password",
     "unused-suppression": "a comment that silences nothing",
     "suppression-without-reason": "a comment that silences and does not say why",

@@ -103,7 +103,7 @@ def test_an_empty_report_renders(name):
 
 
 def rendered(name: str, report: Report) -> str:
-    return registry.render(name, report, registry.Context("0.1.0", False, lambda: RULES, list))
+    return registry.render(name, report, registry.Context("0.1.0", False, False, lambda: RULES, list))
 
 
 def hostile(text: str) -> Report:
