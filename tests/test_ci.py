@@ -60,7 +60,7 @@ def action(root: Path, checkout: Path, program: Path, **inputs: str) -> subproce
 
 
 def test_the_action_annotates_and_writes_sarif(root, checkout, program):
-    done = action(root, checkout, program, paths="examples", gpu="h100-80gb", gpus="1", args="--ignore GPU321")
+    done = action(root, checkout, program, paths="examples/llama3-8b-full.yaml", gpu="h100-80gb", gpus="1")
     assert done.returncode == 1, done.stderr
     assert "::error file=examples/llama3-8b-full.yaml,line=17," in done.stdout
     sarif = json.loads((checkout / "gpulint.sarif").read_text())

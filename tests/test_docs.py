@@ -35,6 +35,7 @@ def folder(tmp_path, monkeypatch):
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     (tmp_path / ".git").mkdir()
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
     for name in ("GITHUB_ACTIONS", "TF_BUILD", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
