@@ -40,13 +40,16 @@ class Suggestion:
     """A change of the job that has been estimated again.
 
     `per_gpu` is the process bytes that result, None where no estimate is involved. `edits` is empty where the
-    format cannot say the change, and `applicability` is then None.
+    format cannot say the change, and `applicability` is then None. `effect` is the bytes that the change takes from
+    what the job needs now, `cost` what it costs the run, in words.
     """
 
     text: str
     per_gpu: int | None = None
     applicability: Literal["safe", "unsafe"] | None = None
     edits: tuple[Edit, ...] = ()
+    effect: int | None = None
+    cost: str = ""
 
 
 @dataclass(slots=True, frozen=True)

@@ -209,7 +209,8 @@ class Parallelism:
     `pipeline_schedule` decides how many micro batches a stage has in flight; `microbatches` None is
     `gradient_accumulation_steps`; `virtual_stages` are the model chunks of a rank (interleaved 1F1B).
     `first_stage_layers` and `last_stage_layers` state an uneven split. `expert_tensor` is the tensor parallel degree
-    of the experts, None that of the rest.
+    of the experts, None that of the rest; `attention_tensor` that of attention and embedding (SGLang's data parallel
+    attention).
     """
 
     data: int | None = None
@@ -224,6 +225,7 @@ class Parallelism:
     sequence: bool = False
     expert: int = 1
     expert_tensor: int | None = None
+    attention_tensor: int | None = None
     zero: Zero | None = None
     fsdp: Fsdp | None = None
     device_map: str | None = None

@@ -16,7 +16,7 @@ from .figures import COUNTERS
 
 CHUNKS = 8
 FOREACH = "titan-165"
-"""The rows of pull request 165 (March 2024), before `fused` was an option."""
+"""The rows of pull request 165 (March 2024, a nightly of torch 2.4), before `fused` was an option."""
 
 
 def cases(row: Row) -> list[Case]:
@@ -44,7 +44,8 @@ def cases(row: Row) -> list[Case]:
 def training(row: Row) -> Job:
     """A pretraining run."""
     job = Job(model=row["model"], objective="pretrain", attention="sdpa", packing=True, framework="torchtitan")
-    job.versions = {"torchtitan": "0.0.1" if row["id"].startswith(FOREACH) else "0.0.2"}
+    early = row["id"].startswith(FOREACH)
+    job.versions = {"torchtitan": "0.0.1", "torch": "2.4"} if early else {"torchtitan": "0.0.2"}
     job.weights.dtype = "float32"
     job.precision.compute = next((name for name in ("float8", "mxfp8", "nvfp4") if name in _said(row)), None)
     job.micro_batch_size, job.sequence_length = row["micro_batch"], row["seq_len"]

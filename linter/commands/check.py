@@ -18,6 +18,7 @@ from .outputs import Outputs, complaints
 if TYPE_CHECKING:
     from ..finding import Report
     from ..fixing import Fixes
+    from ..settings_layers import Layers
 
 
 @click.command("check")
@@ -92,21 +93,21 @@ def command(
         _add_ignores(report, add_ignore)
     if fixes is not None:
         mode = "diff" if diffing else "fix-only" if fix_only else "fix"
-        sys.exit(_fix(fixes, mode, outputs, settings, unsafe=unsafe_fixes))
-    outputs.write(report, settings)
+        sys.exit(_fix(fixes, mode, outputs, layers, unsafe=unsafe_fixes))
+    outputs.write(report, layers)
     if outputs.for_people:
         _offer(report)
     sys.exit(_exit_code(report, settings))
 
 
-def _fix(fixes: Fixes, mode: str, outputs: Outputs, settings: Settings, *, unsafe: bool) -> int:
+def _fix(fixes: Fixes, mode: str, outputs: Outputs, layers: Layers, *, unsafe: bool) -> int:
     """Write or show the fixes, then what is left; the exit code."""
     from ..report.fixes import diff, totals
 
     failed = False
     if mode == "fix":
         failed = _write(fixes)
-        outputs.write(fixes.report, settings)
+        outputs.write(fixes.report, layers)
     else:
         failed = complaints(fixes.report)
         if mode == "diff":
@@ -121,7 +122,7 @@ def _fix(fixes: Fixes, mode: str, outputs: Outputs, settings: Settings, *, unsaf
     if failed:
         return COULD_NOT
     if mode == "fix":
-        return _exit_code(fixes.report, settings)
+        return _exit_code(fixes.report, layers.of(os.curdir))
     return int(mode == "diff" and bool(fixes.changes))
 
 

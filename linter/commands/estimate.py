@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 @click.command("estimate")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @hardware_options
-@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", help="Output format.")
+@click.option(
+    "--format", "output_format", type=click.Choice(["text", "json", "svg"]), default="text", help="Output format."
+)
 @click.option("--explain", is_flag=True, help="Print the derivation of each component as arithmetic.")
 def command(
     files: tuple[str, ...], config: str | None, isolated: bool, output_format: str, explain: bool, **options: Any
@@ -48,6 +50,11 @@ def command(
         from ..report import json_estimate
 
         click.echo(json_estimate.render(((file, estimate) for file, estimate, _ in done), explain=explain))
+    elif output_format == "svg":
+        from ..report import svg
+
+        if done:
+            click.echo(svg.render([(file, estimate) for file, estimate, _ in done]))
     else:
         from ..report import text_estimate
 

@@ -12,7 +12,7 @@ from .console import Refused, colour, complain
 
 if TYPE_CHECKING:
     from ..finding import Report
-    from ..settings import Settings
+    from ..settings_layers import Layers
 
 
 class Outputs(NamedTuple):
@@ -39,22 +39,19 @@ class Outputs(NamedTuple):
         """Whether standard output is read by people."""
         return len(self.formats) > len(self.files) and self.formats[0] in ("full", "text")
 
-    def write(self, report: Report, settings: Settings) -> None:
+    def write(self, report: Report, layers: Layers) -> None:
         """Print the report, or write it to the files."""
-        from ..report.registry import render
+        from ..overview import cards
+        from ..report.registry import Context, render
         from ..report.summary import summary
         from ..rules.load import rule_texts
 
         complaints(report)
+        settings = layers.of(os.curdir)
+        context = Context(__version__, False, lambda: rule_texts(settings), lambda: cards(report, layers))
         targets = [None] * (len(self.formats) - len(self.files)) + [*self.files]
         for name, file in zip(self.formats, targets, strict=True):
-            text = render(
-                name,
-                report,
-                colour=colour() and file is None,
-                version=__version__,
-                rules=lambda: rule_texts(settings),
-            )
+            text = render(name, report, context._replace(colour=colour() and file is None))
             if file is None:
                 click.echo(text, nl=bool(text))
                 if name in ("github", "azure"):

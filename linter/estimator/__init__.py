@@ -18,27 +18,29 @@ if TYPE_CHECKING:
 # attribute of its package, once.
 
 
-def estimate_job(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
+def estimate_job(job: Job, model: Model, gpu: Gpu | None, *, replay: bool = True) -> Estimate:
     """The memory of `job` on its fullest GPU; `gpu` None leaves the verdict `unknown`.
 
-    Facts in `job.unstated` widen the interval. Raises NotEstimable with what is missing, for people.
+    Facts in `job.unstated` widen the interval. `replay` False is for searches: `low`, and so the verdict `exceeds`, is
+    what it would be, at a fraction of the work; what else is said of a training run is a bound.
+    Raises NotEstimable with what is missing, for people.
     """
-    found = _estimated(job, model, gpu)
+    found = _estimated(job, model, gpu, replay=replay)
     if job.unstated:
         from .alternatives import enveloped
 
-        found = enveloped(job, found, lambda other: _estimated(other, model, gpu))
+        found = enveloped(job, found, lambda other: _estimated(other, model, gpu, replay=replay))
     return found
 
 
-def _estimated(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
+def _estimated(job: Job, model: Model, gpu: Gpu | None, *, replay: bool) -> Estimate:
     if job.kind == "inference":
         from .inference import estimate_inference
 
         return estimate_inference(job, model, gpu)
     from .training import estimate_training
 
-    return estimate_training(job, model, gpu)
+    return estimate_training(job, model, gpu, replay=replay)
 
 
 def estimate(job: Job, directory: str | None = None, root: str | None = None) -> Estimate:

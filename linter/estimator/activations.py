@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from . import effort
 from .altup import joined
 from .instant import Instant
 from .layers import Layer
@@ -102,6 +103,7 @@ def replay(s: Setting, kinds: list[int], tape: Tape | None = None) -> Tape:
     tape.backward(loss, tape.new(1, 4))
     tape.enter(END, backward=True)
     s.outputs.clear()
+    effort.spend(effort.NODE * tape.nodes)
     return tape
 
 

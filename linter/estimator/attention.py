@@ -31,7 +31,7 @@ def attention(
     whole = project(x, fused, s.rows) if fused else None
     if whole is not None and s.release.caches and not x.storage.tape.again:
         s.cache.append(whole.storage)
-    q, k, v = _separate(x, modules, s, at) if whole is None else _fused(whole, s, at)
+    q, k, v = _separate(x, modules, s, at) if whole is None else _fused(whole, modules, s, at)
     gate = project(x, modules.named["self_attn.gate_proj"], s.rows) if s.traits.output_gate == "projection" else None
     if turn != "none" and "rope" in s.fused:
         q, k = liger.rope(q, k, table, s.traits.qkv == "slices")
@@ -120,7 +120,7 @@ def _normed(x: Tensor, modules: Modules, s: Setting, at: Heads, norm: Norm) -> t
     return q, k, project(x, modules.need("v"), s.rows)
 
 
-def _fused(qkv: Tensor, s: Setting, at: Heads) -> tuple[Tensor, Tensor, Tensor]:
+def _fused(qkv: Tensor, modules: Modules, s: Setting, at: Heads) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values taken out of one projection."""
     q_size = s.rows * at.heads * at.head_dim
     k_size = s.rows * at.kv_heads * at.head_dim
@@ -140,6 +140,11 @@ def _fused(qkv: Tensor, s: Setting, at: Heads) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = window(qkv, q_size), window(qkv, k_size), window(qkv, v_size)
         if kind == "slices":
             q, k = relayout(q), relayout(k)
+    first, second = _head_norms(modules) if s.traits.head_norm else (None, None)
+    if first is not None and s.traits.norm_at == "heads":
+        norm = head_norm(s)
+        q = norm(q, first, s.rows * at.heads)
+        k = norm(k, second, s.rows * at.kv_heads) if second is not None else k
     return q, k, v
 
 

@@ -43,7 +43,26 @@ def divided(tensor: Tensor, job: Job, model: Model) -> tuple[tuple[int, ...], tu
     plan = job.parallelism
     if tensor.role == "vision" and len(tensor.shape) == 2 and tensor.layers is not None and _engine(job) in _SERVERS:
         return (-(-tensor.shape[0] // plan.tensor), tensor.shape[1]), _layers(tensor, stages(job), model)
-    return _shape(tensor, plan.tensor, plan.expert, expert_tensor(job), model), _layers(tensor, stages(job), model)
+    ranks = attention_tensor(job) if _attends(tensor) else plan.tensor
+    return _shape(tensor, ranks, plan.expert, expert_tensor(job), model), _layers(tensor, stages(job), model)
+
+
+def attention_tensor(job: Job) -> int:
+    """Ranks that share attention and its cache: those of `attention_tensor` where it is stated, else all."""
+    return job.parallelism.attention_tensor or job.parallelism.tensor
+
+
+def _attends(tensor: Tensor) -> bool:
+    """Whether a tensor is divided as attention is: its projections and the embedding.
+
+    Source: sglang 0.5.23 srt/layers/dp_attention.py, models/deepseek_v2.py, qwen3_moe.py (`attn_tp_size`).
+    """
+    leaves = tensor.leaf in _LATENT_UP or tensor.leaf in _LATENT_DOWN
+    return leaves or tensor.role in _ATTENTION or (tensor.role == "bias" and tensor.leaf in _ATTENTION_LEAVES)
+
+
+_ATTENTION = frozenset({"q", "k", "v", "qkv", "o", "embedding", "mla"})
+_ATTENTION_LEAVES = frozenset({"q_proj", "k_proj", "v_proj", "c_attn", "query_key_value"})
 
 
 def expert_tensor(job: Job) -> int:

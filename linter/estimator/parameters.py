@@ -153,7 +153,7 @@ def _base(
     size = size_of(shape)
     quantization = _own(tensor, quantization)
     if tensor.buffer:
-        pieces: tuple[int, ...] = (int(size * storage.dtype_bytes(dtype)),)
+        pieces: tuple[int, ...] = (int(size * (1 if tensor.role == "mask" else storage.dtype_bytes(dtype))),)
         return [Parameter(tensor.name, shape, copies, layers, tensor.role, dtype, pieces, "buffer")]
     if quantization is not None and is_packed(tensor, quantization):
         pieces = storage.packed_pieces(shape, quantization)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..units import GIB
 from . import runtime
 from .derivation import weights as weight_terms
+from .division import attention_tensor
 from .estimate import Assumption, Estimate, KvCache, PerGpu, Phase, Term
 from .kv_cache import bytes_per_token, cache_bytes, layer_caches, sequence_bytes
 from .parameters import allocated, base_dtype, parameters
@@ -48,14 +49,15 @@ def rank(job: Job, model: Model, gpu: Gpu | None, tokens: int, requests: int) ->
     element = max(2.0, dtype_bytes(dtype))
     caches, width = layer_caches(model), cache_bytes(given.kv_cache_dtype, dtype)
     length = given.max_model_len or model.shape.max_positions or tokens
+    ranks = attention_tensor(job)
     return Rank(
         found=found,
         weights=max(0, allocated(found) - round(given.cpu_offload_gb * GIB)),
         workspace=runtime.allocated_workspace(job, gpu),
         activations=layer_bytes(model, tokens, element, plan.tensor),
         logits=round((element + 4) * requests * padded_vocabulary(model)),
-        token=bytes_per_token(caches, width, plan.tensor, plan.pipeline),
-        request=sequence_bytes(caches, length, width, tensor=plan.tensor, pipeline=plan.pipeline),
+        token=bytes_per_token(caches, width, ranks, plan.pipeline),
+        request=sequence_bytes(caches, length, width, tensor=ranks, pipeline=plan.pipeline),
         length=length,
         overhead=runtime.process_overhead(gpu, job),
     )

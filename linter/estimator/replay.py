@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from . import optimizer
+from . import effort, optimizer
 from .allocator import SMALL_REQUEST, Allocator, segments
 from .estimate import COMPONENTS
-from .fsdp import shards
+from .fsdp import ShardedLayout, shards
 from .gradients import gradient_dtype
 from .layout import Layout
 from .parameters import parameters
 from .storage import dtype_bytes
+from .streams import Gathering, sharding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from .allocator import Policy
     from .estimate import Phase
     from .parameter import Parameter
+    from .streams import Sharding
     from .trace import Trace
 
 STEPS = 2
@@ -38,6 +40,7 @@ class Plan(NamedTuple):
     temporary    sizes that each optimizer step asks for and frees
     gradients    sizes of the gradients that stay from micro step to micro step; empty where each step makes its own
     keeps        whether a parameter's gradient stays as it was made until the step
+    sharding     how FSDP gathers and reduces around the computation
     """
 
     resident: list[tuple[int, int]]
@@ -47,6 +50,7 @@ class Plan(NamedTuple):
     temporary: list[tuple[int, int]]
     gradients: list[tuple[int, int]]
     keeps: bool
+    sharding: Sharding | None = None
 
 
 def reserved(found: Trace, plan: Plan, policy: Policy, allocated: int = 0, limit: int | None = None) -> int:
@@ -67,10 +71,10 @@ def reserved(found: Trace, plan: Plan, policy: Policy, allocated: int = 0, limit
     grown = any(size > SMALL_REQUEST for size, _ in [*plan.states, *plan.temporary, *plan.gradients])
     for step in range(STEPS if grown else 1):
         gradients = [] if plan.gradients and step == 0 else _take(memory, plan.gradients)
-        gradients += _micro_step(memory, found, plan.keeps)
+        gradients += _micro_step(memory, found, plan)
         if plan.gradients and step == 0:
             gradients += _take(memory, plan.gradients)
-            gradients += _micro_step(memory, found, plan.keeps)
+            gradients += _micro_step(memory, found, plan)
         if step == 0:
             _take(memory, plan.states)
         for block in _take(memory, plan.temporary):
@@ -81,12 +85,35 @@ def reserved(found: Trace, plan: Plan, policy: Policy, allocated: int = 0, limit
     return memory.peak + segments(small + found.small + max(0, allocated - placed))
 
 
-def _micro_step(memory: Allocator, found: Trace, keeps: bool) -> list[int]:
+def _micro_step(memory: Allocator, found: Trace, plan: Plan) -> list[int]:
     """One forward and backward pass; the gradients that are left."""
     alive = [0] * len(found.sizes)
+    if plan.sharding is None:
+        return _run(memory, found, alive, found.events, plan.keeps)
+    units = Gathering(memory, plan.sharding)
+    done = 0
+    for begin, end, backward in found.passes:
+        _handed(units, _run(memory, found, alive, found.events[done:begin], keeps=True))
+        units.before(backward=backward)
+        _handed(units, _run(memory, found, alive, found.events[begin:end], keeps=True))
+        units.after()
+        done = end
+    _handed(units, _run(memory, found, alive, found.events[done:], keeps=True))
+    units.close()
+    return []
+
+
+def _handed(units: Gathering, blocks: list[int]) -> None:
+    for block in blocks:
+        units.handed(block)
+
+
+def _run(memory: Allocator, found: Trace, alive: list[int], events: list[int], keeps: bool) -> list[int]:
+    """Some events of a pass; the gradients that they leave."""
     left: list[int] = []
+    effort.spend(len(found.events))
     take, give, sizes = memory.take, memory.give, found.sizes
-    for event in found.events:
+    for event in events:
         if event >= 0:
             alive[event] = take(sizes[event])
         elif keeps and ~event in found.gradients:
@@ -129,9 +156,11 @@ def plan_of(job: Job, model: Model, layout: Layout, phases: Sequence[Phase]) -> 
         if job.parallelism.fsdp is None or job.parallelism.fsdp.offload:
             return Plan([], lump + layout.optimizer, load, [], [(step_optimizer, 1)], [], False)
         pieces = shards(job, found)
-        return Plan(
-            [], lump, load, optimizer.state_blocks(pieces, spec, job), optimizer.step_blocks(pieces, spec), [], False
-        )
+        states, temporary = optimizer.state_blocks(pieces, spec, job), optimizer.step_blocks(pieces, spec)
+        how = sharding(job, layout, found) if isinstance(layout, ShardedLayout) else None
+        if how is not None:
+            lump += min(phase.components.get("buffers", 0) for phase in phases) - most["buffers"] + how.other
+        return Plan([], lump, load, states, temporary, [], False, how)
     trained = [item for item in found if item.trainable]
     tensors = optimizer.items(trained)
     masters = [(4 * item.size, item.copies) for item in trained if job.precision.master_weights]

@@ -269,9 +269,12 @@ def _first_qwen(config: dict[str, Any]) -> bool:
 
 
 def attention_implementation(job: Job, found: Traits, config: dict[str, Any]) -> str:
-    """The kernel family that runs. With soft-capped scores Transformers refuses sdpa and falls back to eager."""
+    """The kernel family that runs. With soft-capped scores Transformers refuses sdpa and falls back to eager, and the
+    classes of GPT-J and GPT-Neo have none (`GPTJ_ATTENTION_CLASSES`).
+    """
     stated = job.attention
-    if stated in ("sdpa", "flex") and ((found.softcap and config.get(found.softcap, True)) or found.sinks):
+    written = found.sinks or found.scores == "upcast"
+    if stated in ("sdpa", "flex") and ((found.softcap and config.get(found.softcap, True)) or written):
         return "eager"
     return stated
 

@@ -42,8 +42,8 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     refusal = None
     if pool <= 0:
         refusal = (
-            f"weights of {bytes_text(held.weights)} leave nothing of the static {bytes_text(free * chosen.fraction)}"
-            " for the KV cache"
+            f"nothing is left for the KV cache: of the static {bytes_text(free * chosen.fraction)} the weights take"
+            f" {bytes_text(held.weights)}"
         )
     elif any(model.shape.recurrent_states):
         held = held._replace(token=round(held.token * (1 + _STATE_RATIO)))

@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..units import MIB
+from .division import attention_tensor
 from .versions import older
 
 if TYPE_CHECKING:
@@ -18,8 +19,14 @@ _KEPT_ON_LARGE_CARDS = 10240
 """MiB that the formula leaves at least on cards of more than 60 GiB."""
 
 
+_LARGE_GRAPHS = 300
+"""Captured batch from which on data parallel attention reserves 4.5 instead of 3 MiB for each group and request."""
+
+
 class Share(NamedTuple):
-    """`fraction` of the memory found free before the weights; `chunk` tokens of one prefill step; what is defaulted."""
+    """`fraction` of the memory found free before the weights; `chunk` tokens of one prefill step of a rank; what is
+    defaulted.
+    """
 
     fraction: float
     chunk: int
@@ -29,6 +36,7 @@ class Share(NamedTuple):
 def share(job: Job, gpu: Gpu | None) -> Share:
     """`mem_fraction_static` and `chunked_prefill_size`, stated or by version, card and ranks (`sglang.json`).
 
+    The groups of data parallel attention share out a chunk (0.5.23 srt/arg_groups/parallel_hook.py).
     An unknown card gets 0.88 and 4,096 tokens, as where SGLang cannot ask for its size.
     """
     given = job.inference
@@ -44,7 +52,12 @@ def share(job: Job, gpu: Gpu | None) -> Share:
     if fraction is None:
         fraction = _fraction(row, job, total, chunk) if total is not None else 0.88
         defaulted.append(("inference.gpu_memory_utilization", str(fraction)))
-    return Share(fraction, chunk, tuple(defaulted))
+    return Share(fraction, max(1, chunk // attention_groups(job)), tuple(defaulted))
+
+
+def attention_groups(job: Job) -> int:
+    """Groups of ranks with attention of their own: the data parallel size of `enable_dp_attention`."""
+    return max(1, job.parallelism.tensor // attention_tensor(job))
 
 
 def profile(version: str | None) -> dict[str, Any]:
@@ -61,13 +74,24 @@ def _fraction(row: dict[str, Any], job: Job, total: float, chunk: int) -> float:
     if row["rule"] == "reserve":
         _, base, each = _below(row["reserve"], total)
         return round((total - base - each * ranks) / total, 3)
-    given = job.inference
-    eager = given is not None and given.enforce_eager
-    batch = 0 if eager else _below(row["graphs"], total)[1 if plan.tensor < 4 else 2]
+    batch = _captured(row, job, total)
     reserve = 512 + 1.5 * max(chunk, 2048) + 128 * ranks + 2 * batch
+    groups = attention_groups(job)
+    if groups > 1:
+        reserve += batch * groups * (4.5 if batch > _LARGE_GRAPHS else 3)
     if total > 60 * 1024:
         reserve = max(reserve, _KEPT_ON_LARGE_CARDS)
     return round((total - reserve) / total, 3)
+
+
+def _captured(row: dict[str, Any], job: Job, total: float) -> float:
+    """The largest captured batch: stated, or by card; 0 without graphs."""
+    given = job.inference
+    if given is not None and given.enforce_eager:
+        return 0
+    if given is not None and given.cudagraph_capture_sizes:
+        return max(given.cudagraph_capture_sizes)
+    return _below(row["graphs"], total)[1 if job.parallelism.tensor < 4 else 2]
 
 
 def _by_ranks(row: dict[str, Any], ranks: int, total: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -17,16 +17,20 @@ def skipped_layers(tensor: Tensor, quantization: Quantization) -> tuple[int, ...
     True too where a pattern names the tensor without its layer. Experts are fused here and single modules in
     checkpoints, so that a pattern on `experts.0.gate_proj` or `experts.0.w1` names them as well.
     """
-    patterns = _compiled(tuple(quantization.skip))
+    if not quantization.skip:
+        return False
+    return _skipped(_names(tensor), tensor.layers, tuple(quantization.skip))
+
+
+@lru_cache(4096)
+def _skipped(names: tuple[str, ...], layers: tuple[int, ...] | None, skip: tuple[str, ...]) -> tuple[int, ...] | bool:
+    patterns = _compiled(skip)
     if not patterns.names and not patterns.expressions:
         return False
-    names = _names(tensor)
-    if tensor.layers is None:
+    if layers is None:
         return any(patterns.match(name) for name in names)
-    found = tuple(
-        layer for layer in tensor.layers if any(patterns.match(name.replace("{0}", str(layer))) for name in names)
-    )
-    return True if found == tensor.layers else found
+    found = tuple(layer for layer in layers if any(patterns.match(name.replace("{0}", str(layer))) for name in names))
+    return True if found == layers else found
 
 
 class _Patterns(NamedTuple):

@@ -52,6 +52,11 @@ class Tape(Ledger):
         self.nothing = Storage(self, 0, False)
 
     @property
+    def nodes(self) -> int:
+        """How many operations were recorded."""
+        return self._seq
+
+    @property
     def again(self) -> bool:
         """Whether a checkpointed layer is being run again."""
         return self._recomputing

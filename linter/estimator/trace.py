@@ -22,18 +22,28 @@ Place = tuple[int, bool]
 """A segment of the tape, and whether it is its backward pass."""
 
 
+class Pass(NamedTuple):
+    """One layer's forward or backward: events begin..end."""
+
+    begin: int
+    end: int
+    backward: bool
+
+
 class Trace(NamedTuple):
     """Tensor numbers in the order of requests; ~number where it is freed.
 
     sizes      bytes of each tensor
     gradients  numbers of the tensors that are handed over as a parameter's gradient where they end
     small      the most bytes that requests of at most 1 MiB, which `events` leaves out, hold at once
+    passes     where in `events` each layer's forward or backward begins and ends, in their order
     """
 
     events: list[int]
     sizes: list[int]
     gradients: frozenset[int]
     small: int
+    passes: tuple[Pass, ...] = ()
 
 
 class Recorded(Storage):
@@ -135,6 +145,7 @@ class Unfolding:
         self.layers = len(counts)
         self.same: dict[tuple[int, Place], int] = {}
         self.staying: dict[int, None] = {}
+        self.passes: list[Pass] = []
         if inputs_stay:
             self._keep_inputs()
         for segment in self.counts:
@@ -153,7 +164,7 @@ class Unfolding:
                 new += [size] * count
                 handed += bytes([number in self.tape.handed]) * count
         events, small = self._unfolded(numbers)
-        return _closed(events, new, handed, small)
+        return _closed(events, new, handed, small, self.passes)
 
     def _unfolded(self, numbers: list[int]) -> tuple[list[int], int]:
         """The requests in their order by new numbers, and the most bytes that small ones hold at once.
@@ -180,10 +191,12 @@ class Unfolding:
                 times = max(1, count - 2) if step == 1 and count > 2 else 1
                 most = max(most, held + rise, held + (times - 1) * change + rise)
                 held += times * change
-                events += large
-                for far in range(1, times):
+                for far in range(times):
                     shift = -far if place[1] else far
-                    events += [x + shift if x >= 0 else x - shift for x in large]
+                    begin = len(events)
+                    events += [x + shift if x >= 0 else x - shift for x in large] if shift else large
+                    if 0 < place[0] <= self.layers:
+                        self.passes.append(Pass(begin, len(events), place[1]))
         for number in self.staying:
             if sizes[number] > SMALL_REQUEST:
                 count = self.counts.get(self.tape.births[number][0], 1)
@@ -251,20 +264,22 @@ class Unfolding:
         return [x for x, place in enumerate(births) if place == origin and deaths[x] == end]
 
 
-def _closed(events: list[int], sizes: list[int], handed: bytearray, small: int) -> Trace:
+def _closed(events: list[int], sizes: list[int], handed: bytearray, small: int, passes: list[Pass]) -> Trace:
     """A Trace in which each tensor is freed once: what was freed before is left out, what never is ends with it."""
     alive = bytearray(len(sizes))
     found: list[int] = []
     gradients: list[int] = []
+    kept = [0]
     for event in events:
         if event >= 0:
             alive[event] = 1
+            found.append(event)
         elif alive[~event]:
             alive[~event] = 0
+            found.append(event)
             if handed[~event]:
                 gradients.append(~event)
-        else:
-            continue
-        found.append(event)
+        kept.append(len(found))
     found += [~number for number, left in enumerate(alive) if left]
-    return Trace(found, sizes, frozenset(gradients), small)
+    moved = tuple(item._replace(begin=kept[item.begin], end=kept[item.end]) for item in passes)
+    return Trace(found, sizes, frozenset(gradients), small, moved)

@@ -36,7 +36,7 @@ STEP = (*MICRO_STEP, "optimizer_step")
 """The phases that alternate in every step; an evaluation runs on blocks that training does not ask for meanwhile."""
 
 
-def estimate_training(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
+def estimate_training(job: Job, model: Model, gpu: Gpu | None, *, replay: bool = True) -> Estimate:
     """The Estimate of a training job on the rank that holds most.
 
     Every instant holds weights, adapter, optimizer states (they exist from the first step on, so the second step
@@ -44,15 +44,16 @@ def estimate_training(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     logits, the gradients complete by then, gathered parameters and communication buckets; at the optimizer step all
     gradients and the step's temporaries. The peak is the largest instant; nothing is summed over instants.
     Without a micro batch size or a sequence length the states alone are counted: a lower bound.
+    `replay` False leaves the allocator out: `low` and `exceeds` are the same, other tiers are bounds (slack.packed).
     Raises NotEstimable when nothing can be derived.
     """
     if not model.tensors:
         raise NotEstimable(f"the tensors of {model.id} are not known")
-    found = [_on_stage(job, model, stage, gpu) for stage in pipeline(job, model)]
+    found = [_on_stage(job, model, stage, gpu, replay) for stage in pipeline(job, model)]
     return max(found, key=lambda item: (item.per_gpu.process, item.per_gpu.allocated))
 
 
-def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None) -> Estimate:
+def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, replay: bool) -> Estimate:
     """The Estimate of the ranks of one pipeline stage."""
     plan = layout(stage.job, stage.own)
     extra = reference.frozen_models(stage.job, stage.own)
@@ -78,7 +79,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None) -> Estimate
     offloaded = plan.host + host.checkpoints(stage.job, stage.whole)
     main, lines = host.memory(stage.job, stage.own, tensors, offloaded, written.host)
     terms += lines
-    held = _held(stage, gpu, plan, phases, _marks(phases, plan, fixed, found), bounded)
+    held = _held(stage, gpu, plan, phases, _marks(phases, plan, fixed, found), bounded, replay)
     per_gpu, overhead = _tiers(gpu, held, runtime.process_overhead(gpu, job), peak, plan, bounded)
     if bounded:
         per_gpu = replace(per_gpu, high=per_gpu.high + unbalanced(stage.job, stage.own))
@@ -226,7 +227,13 @@ def _instant_terms(peak: Phase, job: Job, gpu: Gpu | None) -> list[Term]:
 
 
 def _held(
-    stage: Stage, gpu: Gpu | None, plan: Layout, phases: Sequence[Phase], marks: Sequence[Phase], bounded: bool
+    stage: Stage,
+    gpu: Gpu | None,
+    plan: Layout,
+    phases: Sequence[Phase],
+    marks: Sequence[Phase],
+    bounded: bool,
+    replay: bool,
 ) -> slack.Held:
     """What torch reserves over the run: two steps replayed, and never less than any phase allocates.
 
@@ -236,7 +243,11 @@ def _held(
     steps = [phase for phase in marks if phase.name in STEP]
     static = min(sum(phase.components.get(name, 0) for name in RESIDENT) for phase in steps) + plan.optimizer
     allocated = max(phase.allocated for phase in phases)
-    if not bounded or (gpu is not None and allocated + runtime.process_overhead(gpu, job).low > gpu.usable):
+    if (
+        not bounded
+        or not replay
+        or (gpu is not None and allocated + runtime.process_overhead(gpu, job).low > gpu.usable)
+    ):
         return slack.packed(allocated, allocated - static if bounded else 0)
     found = trace(job, stage.whole, inputs_stay=isinstance(plan, ShardedLayout) and plan.kept > 0)
     return slack.reserved(job, found, plan_of(job, stage.own, plan, steps), allocated, allocated - static)

@@ -53,9 +53,8 @@ def profile_run(model: Model, settings: Settings, element: float, tensor: int) -
     hidden = round(element * model.shape.hidden * (tokens + 2 * requests))
     logits = requests * padded_vocabulary(model) * settings.sampler_bytes
     sampler = hidden + logits
-    high = max(layers + round(2 * element * tokens * model.shape.hidden), sampler) + encoder_bytes(
-        model, tokens, element
-    )
+    encoder = max(encoder_bytes(model, tokens, element), cross_encoder_bytes(model, requests, element))
+    high = max(layers + round(2 * element * tokens * model.shape.hidden), sampler) + encoder
     if layers >= sampler:
         compiled = layers - round(element * tokens * model.shape.hidden)
         return ProfileRun(layers, 0, max(compiled, sampler), high)
@@ -104,3 +103,20 @@ def encoder_bytes(model: Model, tokens: int, element: float) -> int:
     hidden = config.get("hidden_size") or config.get("embed_dim") or 0
     inner = config.get("intermediate_size") or 4 * hidden
     return round(element * tokens * _MERGED_PATCHES * (4 * hidden + 3 * inner))
+
+
+def cross_encoder_bytes(model: Model, requests: int, element: float) -> int:
+    """Bytes that an encoder behind cross-attention may take when every request brings its image (Mllama); 0 without.
+
+    P positions of all tiles, padded to a multiple of 8 in each, h and f the encoder's widths, n layers whose outputs it
+    returns: e P (2 n h + 3 h + 2 f) and, for each request, a mask of the square of its positions.
+    Source: vllm 0.6.6 model_executor/models/mllama.py MllamaVisionModel, worker/enc_dec_model_runner.py `profile_run`.
+    """
+    config = model.config.get("vision_config")
+    if not model.shape.cross_layers or not isinstance(config, dict):
+        return 0
+    tiles = int(config.get("max_num_tiles") or 1)
+    own = tiles * (-(-(model.shape.cross_tokens // tiles) // 8) * 8)
+    hidden, inner = config.get("hidden_size") or 0, config.get("intermediate_size") or 0
+    kept = len(config.get("intermediate_layers_indices") or ())
+    return round(element * requests * (own * ((2 * kept + 3) * hidden + 2 * inner) + own * own))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .axolotl_config import NAME, UPSTREAM, AxolotlConfig
-from .axolotl_edits import describe, edits
 from .axolotl_parallel import set_parallelism
 from .axolotl_rl import set_objective, set_rl
 from .axolotl_training import (
@@ -17,7 +16,7 @@ from .axolotl_training import (
     set_optimizer,
 )
 from .axolotl_weights import check_weights, set_method, set_precision, set_quantization, set_upcast
-from .format import Format, Problem, Reading
+from .format import Format, Problem, Reading, written_by
 from .keys import key_problems
 from .unfilled import settle
 
@@ -84,6 +83,9 @@ def _key_problems(config: AxolotlConfig) -> list[Problem]:
     if plugins is None:
         return [item for item in problems if item.kind != "unknown-key" or "." in item.key]
     return problems
+
+
+describe, edits = written_by("axolotl_edits")
 
 
 FORMAT = Format(

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .key_changes import ZERO, Keys, inline_deepspeed, zero_keys
+from .launch_edits import writer
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..finding import Edit
     from ..source.node import Node
     from .format import Reading
-
-Keys = dict[str, Any]
-"""Dotted keys to write; None takes a key out."""
 
 LIGER_PLUGIN = "axolotl.integrations.liger.LigerPlugin"
 CUT_PLUGIN = "axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin"
@@ -22,7 +21,6 @@ _ATTENTION_FLAGS = (
     "flash_attention", "sdp_attention", "xformers_attention", "flex_attention", "sage_attention", "eager_attention",
 )  # fmt: skip
 _ATTENTION = {"flex": "flex_attention"}
-_ZERO = "parallelism.zero."
 
 _DEEPSPEED_FILES = {
     (1, "none", "none"): "deepspeed_configs/zero1.json",
@@ -62,7 +60,7 @@ def keys_for(reading: Reading, changes: dict[str, Any]) -> Keys | None:
     found: Keys = {}
     if any(path in changes for path in ("sequence_length", "packing")) and reading.config.root.get("rl") is not None:
         return None
-    zero = {path: value for path, value in changes.items() if path.startswith(_ZERO)}
+    zero = {path: value for path, value in changes.items() if path.startswith(ZERO)}
     if zero:
         sharding = _zero(reading, zero)
         if sharding is None:
@@ -100,18 +98,23 @@ def _is_refused(reading: Reading, changes: dict[str, Any], wanted: Keys) -> bool
 
 
 def _zero(reading: Reading, changes: dict[str, Any]) -> Keys | None:
-    """A shipped DeepSpeed file in place of FSDP; None where axolotl ships none of that kind."""
+    """A DeepSpeed file that axolotl ships, in place of FSDP; a mapping where it ships none of that kind."""
     zero = reading.job.parallelism.zero
-    stage = changes.get(f"{_ZERO}stage", zero.stage if zero else 0)
-    optimizer = changes.get(f"{_ZERO}offload_optimizer.device", zero.offload_optimizer.device if zero else "none")
-    parameters = changes.get(f"{_ZERO}offload_parameters.device", zero.offload_parameters.device if zero else "none")
-    if stage == 3 and optimizer == "cpu" and f"{_ZERO}offload_parameters.device" not in changes:
+    stage = changes.get(f"{ZERO}stage", zero.stage if zero else 0)
+    optimizer = changes.get(f"{ZERO}offload_optimizer.device", zero.offload_optimizer.device if zero else "none")
+    parameters = changes.get(f"{ZERO}offload_parameters.device", zero.offload_parameters.device if zero else "none")
+    if stage == 3 and optimizer == "cpu" and f"{ZERO}offload_parameters.device" not in changes:
         parameters = "cpu"
-    file = _DEEPSPEED_FILES.get((stage, optimizer, parameters))
+    entry = reading.config.root.entry("deepspeed")
+    if entry is not None and entry.value.is_mapping:
+        return zero_keys(reading.config, "deepspeed", changes)
+    file: Any = _DEEPSPEED_FILES.get((stage, optimizer, parameters))
     if file is not None and "bf16" in file and reading.job.weights.dtype != "bfloat16":
         file = "deepspeed_configs/zero3.json" if file.endswith("zero3_bf16.json") else None
-    if file is None:
+    if "nvme" in (optimizer, parameters):
         return None
+    if file is None:
+        file = inline_deepspeed(stage, {"offload_optimizer": optimizer, "offload_param": parameters})
     fsdp = ("fsdp", "fsdp_config", "fsdp_version", "fsdp_final_state_dict_type", "dp_shard_size", "dp_replicate_size")
     return {"deepspeed": file, **dict.fromkeys(fsdp)}
 
@@ -235,39 +238,4 @@ _SPECIAL: dict[str, Callable[[Reading, dict[str, Any]], Keys | None]] = {
 }
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change as axolotl keys: `adapter: qlora, load_in_4bit: true`."""
-    wanted = keys_for(reading, changes)
-    if not wanted:
-        return None
-    written = [f"{key}: {_text(value)}" for key, value in wanted.items() if value is not None]
-    removed = [f"no {key}" for key, value in wanted.items() if value is None]
-    return ", ".join(written + removed)
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change; None when axolotl cannot say it or the file cannot be edited safely."""
-    wanted = keys_for(reading, changes)
-    return edits_of(reading, wanted) if wanted else None
-
-
-def edits_of(reading: Reading, wanted: Keys) -> list[Edit] | None:
-    """The edits that write and take out keys of the checked file; None when that cannot be done safely."""
-    from ..source.edit import EditError, change
-
-    written = {key: value for key, value in wanted.items() if value is not None}
-    removed = [key for key, value in wanted.items() if value is None]
-    try:
-        return change(reading.config, written, remove=removed)
-    except EditError:
-        return None
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_text(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(_text(item) for item in value) + "]"
-    return str(value)
+describe, edits = writer(keys_for)

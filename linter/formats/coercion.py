@@ -114,8 +114,23 @@ def type_text(branches: Sequence[dict[str, Any]]) -> str:
     parts: list[str] = []
     for branch in branches:
         if "enum" in branch:
-            parts.append("one of " + ", ".join(str(value) for value in branch["enum"]))
+            parts.append(_one_of([str(value) for value in branch["enum"] if value is not None]))
             continue
         types = branch.get("type")
+        if types == "object" and branch.get("properties"):
+            parts.append(f"a mapping ({_listed(list(branch['properties']))})")
+            continue
         parts += [_NAMES.get(name, name) for name in (types if isinstance(types, list) else [types]) if name]
     return " or ".join(dict.fromkeys(part for part in parts if part != "null")) or "null"
+
+
+LISTED = 5
+"""Words of an enumeration, or keys of a mapping, that a message names."""
+
+
+def _listed(words: Sequence[str]) -> str:
+    return ", ".join([*words[:LISTED], *(["..."] if len(words) > LISTED else [])])
+
+
+def _one_of(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"one of {_listed(words)}"

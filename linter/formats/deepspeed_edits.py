@@ -23,7 +23,11 @@ _SIZES = {
 
 def keys_for(reading: Reading, changes: dict[str, Any]) -> dict[str, Any] | None:
     """The keys that make a change; None when a part of it cannot be said here."""
-    root = reading.config.root
+    return keys_in(reading.config.root, changes)
+
+
+def keys_in(root: Node, changes: dict[str, Any]) -> dict[str, Any] | None:
+    """The keys of the DeepSpeed config at `root` that make a change."""
     section = root.get("zero_optimization")
     if section is None or not section.is_mapping:
         return None

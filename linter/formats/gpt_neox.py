@@ -13,7 +13,7 @@ from ..source.node import Entry, Node, Span
 from .deepspeed_config import apply
 from .deepspeed_values import AutoValues
 from .format import Format, NoJobError, Problem, Reading, written_by
-from .keys import load, nearest
+from .keys import load, nearest, unknown_key
 from .megatron_model import GPT2_VOCABULARY, Sizes, config_of, feed_forward, padded
 from .native import NativeConfig
 from .world_size import Stated, set_hardware
@@ -169,7 +169,10 @@ def _set_deepspeed(config: NativeConfig) -> None:
         builder.default("weights.dtype", "float32", "neither fp16 nor bf16 is on")
     kind = keys.mapping("optimizer").text("type")
     name = str(kind.value).lower() if kind else "adam"
-    if kind:
+    packed = keys.flag("use_bnb_optimizer")
+    if packed and packed.value and name == "adam":
+        config.put("optimizer.name", packed, "adamw_bnb_8bit", "bitsandbytes' Adam8bit")
+    elif kind:
         config.put("optimizer.name", kind, "adamw_bnb_8bit" if "8bit" in name else _OPTIMIZERS.get(name, name))
     else:
         builder.default("optimizer.name", "adamw_torch_fused", "Adam: default of gpt-neox")
@@ -198,8 +201,7 @@ def _key_problems(document: Document) -> list[Problem]:
             continue
         close = nearest(name, properties)
         spelled = close.replace("_", "-") if "-" in written else close
-        values = {"suggestion": spelled, "treatment": "refused", "upstream": UPSTREAM}
-        found.append(Problem("unknown-key", written, entry.key.span, values, entry.key.path))
+        found.append(unknown_key(entry, written, spelled, "refused", UPSTREAM))
     return found
 
 

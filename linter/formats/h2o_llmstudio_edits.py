@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .dotted_edits import Vocabulary, wanted_keys
-from .key_changes import Keys, edits_of, spoken
+from .dotted_edits import Vocabulary, said_in
 
 if TYPE_CHECKING:
-    from ..finding import Edit
     from .format import Reading
+    from .key_changes import Keys
 
 
 def _checkpointing(_reading: Reading, value: str) -> Keys | None:
@@ -57,11 +56,4 @@ VOCABULARY = Vocabulary(
 )
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change as keys: `training.batch_size: 1`."""
-    return spoken(wanted_keys(VOCABULARY, reading, changes))
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change; None when the format cannot say it or the file cannot be edited safely."""
-    return edits_of(reading.config, wanted_keys(VOCABULARY, reading, changes))
+describe, edits = said_in(VOCABULARY)

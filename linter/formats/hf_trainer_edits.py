@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
+from .accelerate_shipped import shipped
 from .flavours import Flavour, flavour_of
-from .key_changes import OFFLOADS, ZERO, Keys, edits_of, inline_deepspeed, present, spoken, zero_keys
+from .key_changes import OFFLOADS, ZERO, Keys, inline_deepspeed, present, zero_keys
+from .launch_edits import writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..finding import Edit
-    from ..source.document import Document
     from .format import Reading
 
     Say = Callable[["Words", Any], Keys | None]
@@ -45,7 +46,7 @@ class Words:
         """The keys that make the change; None when a part cannot be said."""
         wanted: Keys = {}
         zero = [path for path in self.changes if path.startswith(ZERO)]
-        if zero and self.named_file() is None:
+        if zero:
             part = self.zero()
             if part is None:
                 return None
@@ -71,20 +72,22 @@ class Words:
         present_zero = self.job.parallelism.zero
         stage = self.changes.get(f"{ZERO}stage", present_zero.stage if present_zero else 0)
         offloads = {section: self.changes.get(path, self.job.get(path) or "none") for path, section in OFFLOADS.items()}
-        return {"deepspeed": inline_deepspeed(stage, offloads), "fsdp": None, "fsdp_config": None}
+        if self.shipped_launch():
+            return self.shipped(f"zero{stage}" if stage else "multi_gpu", offloads)
+        config: Any = inline_deepspeed(stage, offloads)
+        if self.reading.config.syntax == "flags":
+            config = json.dumps(config)
+        return {"deepspeed": config, "fsdp": None, "fsdp_config": None}
 
-    def named_file(self) -> Document | None:
-        """The DeepSpeed file of the project that `deepspeed` names."""
-        entry = self.root.entry("deepspeed")
-        document = self.reading.references.get("deepspeed")
-        named = entry is not None and isinstance(entry.value.value, str) and document is not None and document.text
-        return document if named else None
+    def shipped_launch(self) -> bool:
+        """Whether `accelerate_config` names one of the configs that TRL ships."""
+        entry = self.root.entry("accelerate_config")
+        return entry is not None and shipped(str(entry.value.value)) is not None
 
-    def keys_of_file(self) -> Keys | None:
-        """The ZeRO part of the change as keys of that file; None where there is no such part or file."""
-        document = self.named_file()
-        part = {path: value for path, value in self.changes.items() if path.startswith(ZERO)}
-        return zero_keys(document, "", part) if part and document is not None else None
+    def shipped(self, name: str, offloads: Keys) -> Keys:
+        """A config that TRL ships, and options of `accelerate launch` beside it."""
+        devices = {f"{section}_device": None if value == "none" else value for section, value in offloads.items()}
+        return {"accelerate_config": name, **devices}
 
     def launched(self, field: str) -> bool:
         """Whether the command that starts the run says how it is sharded, which this file cannot take back."""
@@ -193,7 +196,9 @@ def _fsdp(words: Words, value: str) -> Keys | None:
     """FSDP2, which shards parameters, gradients and states; older Transformers take it as words."""
     if value != "full_shard" or words.flavour.name == "open-instruct" or words.launched("parallelism.zero"):
         return None
-    if words.flavour.name in ("trl", "transformers"):
+    if words.shipped_launch():
+        return words.shipped("fsdp2", {"offload_optimizer": "none", "offload_param": "none"})
+    if words.flavour.name in ("trl", "transformers") and words.reading.config.syntax != "flags":
         return {"fsdp": True, "fsdp_config": {"version": 2, "reshard_after_forward": True}, "deepspeed": None}
     return {"fsdp": "full_shard auto_wrap", "fsdp_config": None, "deepspeed": None}
 
@@ -237,22 +242,4 @@ _SAY: dict[str, Say] = {
 }
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change as keys: `use_peft: true, lora_r: 16, lora_alpha: 32, lora_target_modules: all-linear`."""
-    words = Words(reading, changes)
-    own, file = words.keys(), words.keys_of_file()
-    return spoken({**file, **own}) if file is not None and own is not None else spoken(own)
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change; None when the format cannot say it or the file cannot be edited safely.
-
-    ZeRO is changed in the DeepSpeed file where the config names one of the project.
-    """
-    words = Words(reading, changes)
-    own, document = words.keys(), words.named_file()
-    if document is None or not any(path.startswith(ZERO) for path in changes) or own is None:
-        return edits_of(reading.config, own)
-    file = edits_of(document, words.keys_of_file())
-    rest = edits_of(reading.config, own) if own else []
-    return [*file, *rest] if file is not None and rest is not None else None
+describe, edits = writer(lambda reading, changes: Words(reading, changes).keys(), files=True)

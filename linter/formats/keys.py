@@ -8,8 +8,10 @@ The schemas are plain JSON Schema; four annotations carry what it has no word fo
 `x-coercion`      (top) `pydantic`: a value is wrong where pydantic's lax mode refuses it;
                   `yaml`: no validation, wrong only where the kind (scalar, list, mapping) cannot work
 `x-placeholder`   (top) a string that stands for any value (`auto` in DeepSpeed)
-`x-replacement`   (property, with `deprecated`) the key that took its place, or `x-removed`: why upstream refuses it;
-                  `x-harmless` lists the values with which it does nothing (null, unless given)
+`x-replacement`   (property, with `deprecated`) the key that takes the same value now, of the same section unless dotted
+`x-instead`       (the same) what says it now, in words, where that takes another value
+`x-removed`       (property) upstream refuses it, and why; `x-harmless` lists the values with which it does nothing
+                  (null, unless given)
 `x-plugin`        (property) the plugin without which upstream does not know the key
 """
 
@@ -77,6 +79,7 @@ def key_problems(
     *,
     node: Node | None = None,
     section: str = "",
+    definition: str = "",
     prefix: str = "",
     known: Collection[str] = (),
     plugins: Collection[str] | None = None,
@@ -85,17 +88,19 @@ def key_problems(
     """Every unknown, mistyped and deprecated key of `document`, in file order.
 
     node      the mapping to look at; the first root when None. `section` is the dotted place of that mapping in the
-              schema and `prefix` its dotted place in the file, for a config that is held inside another one.
+              schema and `prefix` its dotted place in the file, for a config that is held inside another one;
+              `definition` is its name in `$defs`, which may carry an `x-upstream` of its own
     known     further keys that are fine at the top
     plugins   the plugins the file loads; None when the tool has none. A key with `x-plugin` outside them is unknown
               with `plugin` in its values.
     path      the file for the problems, where it is not the checked one
     """
     schema = load(schema_name)
-    part = schema
+    part = schema["$defs"][definition] if definition else schema
     for step in section.split(".") if section else ():
         part = next(b["properties"][step] for b in _branches(schema, part) if step in b.get("properties", {}))
     walk = _Walk(schema, frozenset(known), plugins, path)
+    walk.upstream = str(part.get("x-upstream", walk.upstream))
     root = node if node is not None else document.root
     if root.is_mapping:
         walk.mapping(root, part, prefix, top=True)
@@ -108,7 +113,18 @@ def unknown_keys(document: Document, schema_name: str, **options: Any) -> list[P
 
 
 class _Walk:
-    __slots__ = ("coercion", "known", "path", "placeholder", "places", "plugins", "problems", "schema", "suggested")
+    __slots__ = (
+        "coercion",
+        "known",
+        "path",
+        "placeholder",
+        "places",
+        "plugins",
+        "problems",
+        "schema",
+        "suggested",
+        "upstream",
+    )
 
     def __init__(
         self, schema: JsonObject, known: frozenset[str], plugins: Collection[str] | None, path: str | None
@@ -121,6 +137,7 @@ class _Walk:
         self.placeholder = schema.get("x-placeholder", _NOTHING)
         self.problems: list[Problem] = []
         self.suggested = 0
+        self.upstream = str(schema.get("x-upstream", ""))
         self.places: dict[str, list[str]] | None = None
 
     def mapping(self, node: Node, part: JsonObject, prefix: str, *, top: bool = False) -> None:
@@ -141,17 +158,11 @@ class _Walk:
     def known_key(self, entry: Entry, key: str, dotted: str, child: JsonObject) -> None:
         plugin = child.get("x-plugin")
         if plugin and self.plugins is not None and plugin not in self.plugins and entry.value.value is not False:
-            values = {"suggestion": "", "treatment": "ignored", "plugin": plugin, "upstream": self.upstream}
-            self.add("unknown-key", entry, dotted, values, at_key=True)
+            problem = unknown_key(entry, dotted, "", "ignored", self.upstream, self.path)
+            self.problems.append(problem._replace(values={**problem.values, "plugin": plugin}))
             return
         if _is_old(child) and not (entry.value.is_scalar and entry.value.value in child.get("x-harmless", (None,))):
-            values = {
-                "replacement": child.get("x-replacement", ""),
-                "treatment": "refused" if "x-removed" in child else "accepted",
-                "reason": child.get("x-removed", ""),
-                "upstream": self.upstream,
-            }
-            self.add("deprecated-key", entry, dotted, values, at_key=True)
+            self.problems.append(old_key(entry, dotted, child, self.upstream, self.path))
             if "x-removed" in child:
                 return
         self.value(entry.value, child, dotted, key)
@@ -175,26 +186,18 @@ class _Walk:
         suggestion = ""
         if self.suggested < MAX_SUGGESTIONS:
             self.suggested += 1
-            suggestion = self.elsewhere(key, dotted) or nearest(key, shape.properties)
-        values = {"suggestion": suggestion, "treatment": shape.unknown, "upstream": self.upstream}
-        self.add("unknown-key", entry, dotted, values, at_key=True)
+            suggestion = self.elsewhere(key, dotted) or _beside(dotted, meant(key, shape.properties))
+        self.problems.append(unknown_key(entry, dotted, suggestion, shape.unknown, self.upstream, self.path))
 
     def elsewhere(self, key: str, dotted: str) -> str:
         """The dotted place of a key of exactly this name in another section, if there is only one."""
         if self.places is None:
             self.places = {}
-            for place in _places(self.schema, self.schema, ""):
-                self.places.setdefault(place.rpartition(".")[2], []).append(place)
+            for place, part in _places(self.schema, self.schema, ""):
+                if not _is_old(part):
+                    self.places.setdefault(place.rpartition(".")[2], []).append(place)
         others = [place for place in self.places.get(key, ()) if place != dotted]
         return others[0] if len(others) == 1 else ""
-
-    @property
-    def upstream(self) -> str:
-        return str(self.schema.get("x-upstream", ""))
-
-    def add(self, kind: str, entry: Entry, dotted: str, values: dict[str, str], *, at_key: bool) -> None:
-        span = entry.key.span if at_key else entry.value.span
-        self.problems.append(Problem(kind, dotted, span, values, entry.key.path or self.path))
 
 
 class _Shape(NamedTuple):
@@ -234,12 +237,66 @@ def _object_shape(schema: JsonObject, part: JsonObject) -> _Shape:
     return _Shape(properties, values, unknown[0] if unknown and all(unknown) else "")
 
 
-def _places(schema: JsonObject, part: JsonObject, prefix: str) -> Iterator[str]:
+def _places(schema: JsonObject, part: JsonObject, prefix: str) -> Iterator[tuple[str, JsonObject]]:
     for branch in _branches(schema, part):
         for key, child in branch.get("properties", {}).items():
             place = f"{prefix}.{key}" if prefix else key
-            yield place
+            yield place, child
             yield from _places(schema, child, place)
+
+
+def unknown_key(
+    entry: Entry, dotted: str, suggestion: str, treatment: str, upstream: str, path: str | None = None
+) -> Problem:
+    """The problem of a key that upstream does not know; `suggestion` is the dotted key that was probably meant."""
+    values = {
+        "suggestion": suggestion,
+        "spelling": _spelling(dotted, suggestion),
+        "treatment": treatment,
+        "upstream": upstream,
+    }
+    return Problem("unknown-key", dotted, entry.key.span, values, entry.key.path or path)
+
+
+def old_key(entry: Entry, dotted: str, part: JsonObject, upstream: str, path: str | None = None) -> Problem:
+    """The problem of a key that is renamed or gone, as its property in the schema says."""
+    successor: str = part.get("x-replacement", "")
+    replacement = successor if "." in successor else _beside(dotted, successor)
+    values = {
+        "replacement": replacement,
+        "spelling": _spelling(dotted, replacement),
+        "instead": part.get("x-instead", ""),
+        "treatment": "refused" if "x-removed" in part else "accepted",
+        "reason": part.get("x-removed", ""),
+        "upstream": upstream,
+    }
+    return Problem("deprecated-key", dotted, entry.key.span, values, entry.key.path or path)
+
+
+def _beside(dotted: str, name: str) -> str:
+    """The dotted place of a key beside another one; "" for no key."""
+    section = dotted.rpartition(".")[0]
+    return f"{section}.{name}" if section and name else name
+
+
+def _spelling(dotted: str, wanted: str) -> str:
+    """The name to give a key in its place so that it becomes the wanted one; "" where it would have to move."""
+    section, _, name = wanted.rpartition(".")
+    return name if section == dotted.rpartition(".")[0] else ""
+
+
+def meant(key: str, properties: JsonObject) -> str:
+    """The property that an unknown key was probably meant to be, a renamed one by its new name; never a removed one."""
+    for found in (
+        nearest(key, properties),
+        nearest(key, [name for name in properties if not _is_old(properties[name])]),
+    ):
+        part = properties.get(found, {})
+        if not _is_old(part):
+            return found
+        if part.get("x-replacement") in properties:
+            return str(part["x-replacement"])
+    return ""
 
 
 def nearest(key: str, known: Collection[str]) -> str:
@@ -261,10 +318,10 @@ def _is_old(child: JsonObject) -> bool:
 
 
 def _set_aside(entry: Entry, key: str, treatment: str) -> bool:
-    """Keys that people write for themselves (anchors, comments), and ones without a value that upstream drops."""
+    """Keys that people write for themselves (anchors, comments) or fill in, and valueless ones that upstream drops."""
     if treatment == "ignored" and entry.value.is_scalar and entry.value.value is None:
         return True
-    return key.startswith(("_", "x-", ".", "//", "#", "$"))
+    return key.startswith(("_", "x-", ".", "//", "#", "$")) or is_blank(key)
 
 
 def _found(node: Node) -> str:

@@ -2,53 +2,65 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .key_changes import Keys, edits_of, spoken
+from .dotted_edits import Vocabulary, said_in
 
 if TYPE_CHECKING:
-    from ..finding import Edit
     from .format import Reading
-
-_PLAIN = {
-    "micro_batch_size": "train.micro_batch_size",
-    "sequence_length": "train.max_seq_length",
-    "adapter.r": "lora_r",
-}
-"""Job fields that one key says."""
+    from .key_changes import Keys
 
 _PACKED = {"bnb-nf4": "bnb.nf4", "bnb-fp4": "bnb.fp4", "bnb-int8": "bnb.int8-training"}
+_OPTIMIZERS = {
+    "adamw_8bit": "bitsandbytes.optim.AdamW8bit",
+    "paged_adamw_8bit": "bitsandbytes.optim.PagedAdamW8bit",
+    "sgd": "torch.optim.SGD",
+}
+_ARGUMENTS = frozenset({"lr", "weight_decay", "betas", "eps"})
+"""What every Adam takes."""
 
 
-def keys_for(reading: Reading, changes: dict[str, Any]) -> Keys | None:
-    """The keys that make a change; None when LitGPT cannot say a part of it."""
-    wanted: Keys = {}
-    job = reading.job
-    for path, value in changes.items():
-        if path in _PLAIN:
-            wanted[_PLAIN[path]] = value
-        elif path == "gradient_accumulation_steps":
-            size = changes.get("micro_batch_size", job.micro_batch_size) or 1
-            wanted["train.global_batch_size"] = value * size * (job.hardware.gpus or 1)
-        elif path == "weights.quantization.method" and value in _PACKED and _can_pack(reading):
-            wanted.update({"quantize": _PACKED[value], "precision": "bf16-true"})
-        elif path == "weights.dtype" and value in ("bfloat16", "float32"):
-            wanted["precision"] = "bf16-true" if value == "bfloat16" else "32-true"
-        else:
-            return None
-    return wanted
-
-
-def _can_pack(reading: Reading) -> bool:
+def _quantization(reading: Reading, value: str) -> Keys | None:
     """Only the LoRA script has `quantize`, and only on one device."""
-    return reading.job.method == "lora" and (reading.job.hardware.gpus or 1) == 1
+    alone = reading.job.method == "lora" and (reading.job.hardware.gpus or 1) == 1
+    return {"quantize": _PACKED[value], "precision": "bf16-true"} if value in _PACKED and alone else None
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change as keys."""
-    return spoken(keys_for(reading, changes))
+def _dtype(_reading: Reading, value: str) -> Keys | None:
+    word = {"bfloat16": "bf16-true", "float32": "32-true"}.get(value)
+    return {"precision": word} if word else None
 
 
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change; None when LitGPT cannot say it or the file cannot be edited safely."""
-    return edits_of(reading.config, keys_for(reading, changes))
+def _autocast(_reading: Reading, value: str | None) -> Keys | None:
+    word = {"bfloat16": "bf16-mixed", "float16": "16-mixed", None: "32-true"}.get(value)
+    return {"precision": word} if word else None
+
+
+def _optimizer(reading: Reading, value: str) -> Keys | None:
+    """The class by its path, alone or as `class_path` beside arguments that it takes, too."""
+    given = reading.config.root.get("optimizer")
+    if value not in _OPTIMIZERS:
+        return None
+    if given is None or not given.is_mapping:
+        return {"optimizer": _OPTIMIZERS[value]}
+    arguments = given.get("init_args")
+    fits = arguments is None or _ARGUMENTS.issuperset(map(str, arguments.keys()))
+    return {"optimizer.class_path": _OPTIMIZERS[value]} if fits else None
+
+
+VOCABULARY = Vocabulary(
+    {
+        "micro_batch_size": "train.micro_batch_size",
+        "sequence_length": "train.max_seq_length",
+        "adapter.r": "lora_r",
+    },
+    {
+        "weights.quantization.method": _quantization,
+        "weights.dtype": _dtype,
+        "precision.autocast": _autocast,
+        "optimizer.name": _optimizer,
+    },
+    total="train.global_batch_size",
+)
+
+describe, edits = said_in(VOCABULARY)

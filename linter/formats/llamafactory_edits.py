@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .arguments import Arguments
-from .key_changes import OFFLOADS, ZERO, Keys, edits_of, present, spoken, zero_keys
+from .key_changes import OFFLOADS, ZERO, Keys, present, zero_keys
+from .launch_edits import writer
 from .llamafactory_megatron import is_megatron
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..finding import Edit
     from .format import Reading
 
     Say = Callable[[Reading, dict[str, Any]], Keys | None]
@@ -28,6 +28,9 @@ _ENGINE = {
     "inference.max_model_len": "vllm_maxlen",
     "inference.gpu_memory_utilization": "vllm_gpu_util",
     "inference.enforce_eager": "vllm_enforce_eager",
+    "inference.kv_cache_dtype": "vllm_config.kv_cache_dtype",
+    "inference.max_num_seqs": "vllm_config.max_num_seqs",
+    "inference.max_num_batched_tokens": "vllm_config.max_num_batched_tokens",
 }
 """The same for `infer_backend: vllm`."""
 
@@ -159,6 +162,12 @@ def _rank(reading: Reading, changes: dict[str, Any]) -> Keys | None:
     return {"lora_rank": changes["adapter.r"]}
 
 
+def _sharding(reading: Reading, changes: dict[str, Any]) -> Keys | None:
+    """FSDP as TrainingArguments take it; quantised weights go through accelerate's FSDP only."""
+    whole = changes["parallelism.fsdp.sharding"] == "full_shard" and reading.job.weights.quantization is None
+    return {"fsdp": "full_shard auto_wrap", "deepspeed": None} if whole and not _is_megatron(reading) else None
+
+
 def _evaluation(reading: Reading, changes: dict[str, Any]) -> Keys | None:
     value = changes["evaluation.micro_batch_size"]
     return {"per_device_eval_batch_size": value} if reading.job.evaluation.micro_batch_size else None
@@ -173,16 +182,10 @@ _SAY: dict[str, Say] = {
     "attention": _attention,
     "weights.dtype": _dtype,
     "precision.autocast": _autocast,
+    "parallelism.fsdp.sharding": _sharding,
     "method": _method,
     "weights.quantization.method": _method,
 }
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change as keys: `finetuning_type: lora, quantization_bit: 4`."""
-    return spoken(keys_for(reading, changes))
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change; None when the format cannot say it or the file cannot be edited safely."""
-    return edits_of(reading.config, keys_for(reading, changes))
+describe, edits = writer(keys_for)

@@ -109,6 +109,14 @@ def _set_engine(run: Run, engine: str) -> None:
     builder.default("inference.kv_cache_dtype", "auto")
     for name in ("max_num_seqs", "max_num_batched_tokens"):
         builder.default(f"inference.{name}", None, f"{engine}'s own default")
+    options = arguments.mapping("vllm_config") if engine == "vllm" else arguments.mapping("sglang_config")
+    for path, given in (
+        ("inference.kv_cache_dtype", options.text("kv_cache_dtype")),
+        ("inference.max_num_seqs", options.integer("max_num_seqs", "max_running_requests", least=1)),
+        ("inference.max_num_batched_tokens", options.integer("max_num_batched_tokens", least=1)),
+    ):
+        if given:
+            run.put(path, given)
 
 
 def _set_generation(run: Run) -> None:

@@ -6,19 +6,18 @@ statically. Weights are float32 under `amp_bf16`; FSDP's `mixed_precision` says 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..source.node import Node
 from .arguments import Arguments
 from .blanks import is_blank
-from .format import Format, NoJobError, Reading
+from .format import Format, NoJobError, Reading, written_by
 from .interpolation import interpolated
 from .keys import key_problems
 from .native import NativeConfig, decoder
 from .world_size import Stated, set_hardware
 
 if TYPE_CHECKING:
-    from ..finding import Edit
     from ..source.document import Document
     from .format import Project
 
@@ -217,18 +216,7 @@ def _set_sharding(config: NativeConfig) -> None:
         builder.derived(f"{fsdp}mixed_precision.reduce_dtype", low if word == "PURE" else "float32", note)
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change in this format's words."""
-    from .trainer_edits import llm_foundry, spoken
-
-    return spoken(llm_foundry(reading, changes))
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change."""
-    from .trainer_edits import edits_of, llm_foundry
-
-    return edits_of(reading.config, llm_foundry(reading, changes))
+describe, edits = written_by("llm_foundry_edits")
 
 
 FORMAT = Format(NAME, "LLM Foundry config", UPSTREAM, recognise, read, describe, edits, "compute.gpus of an mcli run")

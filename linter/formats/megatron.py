@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..source.node import Entry, Node
 from .format import Format, NoJobError, Problem, Reading, written_by
-from .keys import load, nearest
+from .keys import load, nearest, unknown_key
 from .megatron_model import GPT2_VOCABULARY, VOCABULARIES, Sizes, config_of, feed_forward, padded
 from .megatron_plan import (
     set_accumulation,
@@ -220,6 +220,10 @@ def _set_precision(config: NativeConfig) -> None:
         config.put("precision.compute", fp8, "float8-te")
 
 
+_STRATEGIES = {"no_shard": "no_shard", "optim_grads": "shard_grad_op", "optim_grads_params": "full_shard"}
+"""What Megatron-FSDP calls what it divides; `optim` alone divides no more than the distributed optimizer."""
+
+
 def _set_optimizer(config: NativeConfig) -> None:
     """The distributed optimizer divides states over the data parallel ranks; Megatron-FSDP and FSDP2 the rest, too."""
     builder, keys = config.builder, config.keys
@@ -234,6 +238,9 @@ def _set_optimizer(config: NativeConfig) -> None:
         if fsdp and fsdp.value:
             config.put("parallelism.fsdp.version", fsdp, 2)
             builder.derived("parallelism.fsdp.wrap", "transformer", "one unit a layer", "parallelism.fsdp.version")
+            strategy = keys.text("data_parallel_sharding_strategy")
+            if strategy and strategy.value in _STRATEGIES and key != "use_torch_fsdp2":
+                config.put("parallelism.fsdp.sharding", strategy, _STRATEGIES[strategy.value])
             return
     distributed = keys.flag("use_distributed_optimizer")
     if distributed and distributed.value:
@@ -259,8 +266,7 @@ def _key_problems(config: NativeConfig) -> list[Problem]:
         if close and any(known.startswith(name) for known in properties):
             continue  # argparse takes the beginning of an option for it
         if close:
-            values = {"suggestion": close.replace("_", "-"), "treatment": "refused", "upstream": UPSTREAM}
-            found.append(Problem("unknown-key", written, entry.key.span, values, entry.key.path))
+            found.append(unknown_key(entry, written, close.replace("_", "-"), "refused", UPSTREAM))
     return found
 
 

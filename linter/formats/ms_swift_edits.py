@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .dotted_edits import Vocabulary, wanted_keys
-from .key_changes import Keys, edits_of, spoken
+from .dotted_edits import Vocabulary, said_in
+from .key_changes import OFFLOADS, ZERO
 
 if TYPE_CHECKING:
-    from ..finding import Edit
     from .format import Reading
+    from .key_changes import Keys
 
 
 def _checkpointing(_reading: Reading, value: str) -> Keys | None:
@@ -35,13 +35,22 @@ def _attention(_reading: Reading, value: str) -> Keys | None:
     return {"attn_impl": {"flex": "flex_attention"}.get(value, value)}
 
 
-def _stage(_reading: Reading, value: int) -> Keys | None:
-    return {"deepspeed": f"zero{value}"}
+def _zero(reading: Reading, changes: dict[str, Any]) -> Keys | None:
+    """One of the files that ms-swift ships by name; those that offload, offload all that their stage can."""
+    stage = changes.get(f"{ZERO}stage", reading.job.get(f"{ZERO}stage"))
+    devices = {changes.get(path, reading.job.get(path) or "none") for path in OFFLOADS}
+    if stage not in (0, 1, 2, 3) or not devices <= {"none", "cpu"} or ("cpu" in devices and stage < 2):
+        return None
+    return {"deepspeed": f"zero{stage}" + "_offload" * ("cpu" in devices), "fsdp": None}
 
 
-def _offload(reading: Reading, value: str) -> Keys | None:
-    stage = reading.job.get("parallelism.zero.stage")
-    return {"deepspeed": f"zero{stage}_offload"} if value == "cpu" and stage in (2, 3) else None
+def _autocast(_reading: Reading, value: str | None) -> Keys | None:
+    return {"bf16": value == "bfloat16", "fp16": True if value == "float16" else None}
+
+
+def _sharding(_reading: Reading, value: str) -> Keys | None:
+    """The FSDP2 config that ms-swift ships."""
+    return {"fsdp": "fsdp2", "deepspeed": None} if value == "full_shard" else None
 
 
 def _loss(reading: Reading, value: str) -> Keys | None:
@@ -69,19 +78,13 @@ VOCABULARY = Vocabulary(
         "weights.quantization.method": _quantization,
         "attention": _attention,
         "loss.kernel": _loss,
-        "parallelism.zero.stage": _stage,
-        "parallelism.zero.offload_optimizer.device": _offload,
+        "precision.autocast": _autocast,
+        "parallelism.fsdp.sharding": _sharding,
         "rl.vllm_sleep": lambda _reading, value: {"sleep_level": 1 if value else 0},
         "rl.policy_offload": lambda _reading, value: {"offload_model": value, "offload_optimizer": value},
     },
+    zero=_zero,
 )
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change as arguments: `per_device_train_batch_size: 1`."""
-    return spoken(wanted_keys(VOCABULARY, reading, changes))
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change; None when the format cannot say it or the file cannot be edited safely."""
-    return edits_of(reading.config, wanted_keys(VOCABULARY, reading, changes))
+describe, edits = said_in(VOCABULARY)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .format import Format, Reading
+from .format import Format, Reading, written_by
 from .keys import key_problems
 from .native import DTYPES, NativeConfig, decoder, multiple
 from .world_size import Stated, set_hardware
 
 if TYPE_CHECKING:
-    from ..finding import Edit
     from ..source.document import Document
     from .format import Project
 
@@ -146,18 +145,7 @@ def _set_precision(config: NativeConfig) -> None:
         builder.default("optimizer.name", "adamw_torch_fused")
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change in this format's words."""
-    from .trainer_edits import nanotron, spoken
-
-    return spoken(nanotron(reading, changes))
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change."""
-    from .trainer_edits import edits_of, nanotron
-
-    return edits_of(reading.config, nanotron(reading, changes))
+describe, edits = written_by("nanotron_edits")
 
 
 FORMAT = Format(NAME, "nanotron config", UPSTREAM, recognise, read, describe, edits, "dp x tp x pp")

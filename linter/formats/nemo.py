@@ -77,13 +77,25 @@ def recognise(document: Document) -> bool:
     """`model` with Megatron's keys in NeMo's spelling beside a `trainer`, or a launcher's `run`."""
     root = document.root
     model = root.get("model")
-    if document.syntax != "yaml" or model is None or not model.is_mapping:
+    if document.syntax != "yaml":
+        return False
+    if model is None:
+        return _is_stage(document)
+    if not model.is_mapping:
         return False
     keys = set(model.keys())
     trainer = root.get("trainer")
     trains = trainer is not None and trainer.is_mapping and trainer.get("devices") is not None
     nested = any(root.find(f"{name}.trainer") is not None for name in ("critic", "actor"))
     return bool((trains or root.get("run") is not None or nested) and keys & (_SIGNS | {"precision"}))
+
+
+def _is_stage(document: Document) -> bool:
+    """A stage of the Launcher or a service without a model of its own: a `run` or a `trainer` beside parallel sizes."""
+    root = document.root
+    staged = root.get("run") is not None or root.find("trainer.devices") is not None
+    actor = any(root.find(f"{name}.trainer") is not None for name in ("critic", "actor"))
+    return staged and (actor or root.get("tensor_model_parallel_size") is not None)
 
 
 def read(document: Document, project: Project) -> Reading:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .dotted_edits import Vocabulary, wanted_keys
-from .key_changes import Keys, edits_of, spoken
+from .dotted_edits import Vocabulary, said_in
 
 if TYPE_CHECKING:
-    from ..finding import Edit
     from .format import Reading
+    from .key_changes import Keys
 
 _PEFT = "nemo_automodel.components._peft.lora.PeftConfig"
 _FUSED = "nemo_automodel.components.loss.linear_ce.FusedLinearCrossEntropy"
@@ -52,7 +51,7 @@ def _quantization(_reading: Reading, value: str | None) -> Keys | None:
 
 def _loss(reading: Reading, value: str) -> Keys | None:
     """The fused loss needs a model that can leave its logits out, which pipelines cannot."""
-    if value == "cut_cross_entropy" and reading.job.parallelism.pipeline == 1:
+    if value in ("cut_cross_entropy", "liger") and reading.job.parallelism.pipeline == 1:
         return {"loss_fn._target_": _FUSED, "loss_fn.fp32_upcast": None}
     return {"loss_fn._target_": _MASKED} if value == "torch" else None
 
@@ -92,14 +91,8 @@ VOCABULARY = Vocabulary(
         "attention": _attention,
         "evaluation.micro_batch_size": _evaluation,
     },
+    total="step_scheduler.global_batch_size",
 )
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change as keys: `distributed.activation_checkpointing: true`."""
-    return spoken(wanted_keys(VOCABULARY, reading, changes))
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change; None when the format cannot say it or the file cannot be edited safely."""
-    return edits_of(reading.config, wanted_keys(VOCABULARY, reading, changes))
+describe, edits = said_in(VOCABULARY)

@@ -2,55 +2,60 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .key_changes import Keys, edits_of, spoken
+from .dotted_edits import Vocabulary, said_in
 
 if TYPE_CHECKING:
-    from ..finding import Edit
     from .format import Reading
+    from .key_changes import Keys
 
-_PLAIN = {
-    "micro_batch_size": "micro_batch_size",
-    "sequence_length": "encoder_seq_length",
-    "parallelism.tensor": "tensor_model_parallel_size",
-    "parallelism.pipeline": "pipeline_model_parallel_size",
-    "parallelism.context": "context_parallel_size",
-    "parallelism.expert": "expert_model_parallel_size",
-    "parallelism.sequence": "sequence_parallel",
-    "adapter.r": "peft.lora_tuning.adapter_dim",
-}
-"""Job field -> the key below `model`."""
+_RECOMPUTE = tuple(f"activations_checkpoint_{name}" for name in ("granularity", "method", "num_layers"))
 
 
-def keys_for(reading: Reading, changes: dict[str, Any]) -> Keys | None:
-    """The keys that make a change; None when NeMo cannot say a part of it."""
-    wanted: Keys = {}
-    for path, value in changes.items():
-        if path in _PLAIN:
-            wanted[f"model.{_PLAIN[path]}"] = value
-            if path == "sequence_length" and reading.config.root.find("model.data.seq_length") is not None:
-                wanted["model.data.seq_length"] = value
-        elif path == "activation_checkpointing" and value == "full":
-            wanted["model.activations_checkpoint_granularity"] = "full"
-            wanted["model.activations_checkpoint_method"] = "uniform"
-            wanted["model.activations_checkpoint_num_layers"] = 1
-        elif path == "activation_checkpointing" and value == "selective":
-            wanted["model.activations_checkpoint_granularity"] = "selective"
-        elif path == "checkpoint_policy":
-            continue
-        elif path == "parallelism.zero.stage" and value == 1 and reading.job.precision.master_weights:
-            wanted["model.optim.name"] = "distributed_fused_adam"
-        else:
-            return None
+def _length(reading: Reading, value: int) -> Keys | None:
+    wanted: Keys = {"encoder_seq_length": value}
+    if reading.config.root.find("model.data.seq_length") is not None:
+        wanted["data.seq_length"] = value
     return wanted
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change as keys."""
-    return spoken(keys_for(reading, changes))
+def _checkpointing(_reading: Reading, value: str) -> Keys | None:
+    if value == "full":
+        return dict(zip(_RECOMPUTE, ("full", "uniform", 1), strict=True))
+    if value == "selective":
+        return {_RECOMPUTE[0]: "selective"}
+    return dict.fromkeys(_RECOMPUTE) if value == "none" else None
 
 
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change; None when NeMo cannot say it or the file cannot be edited safely."""
-    return edits_of(reading.config, keys_for(reading, changes))
+def _stage(reading: Reading, value: int) -> Keys | None:
+    """NeMo's distributed Adam divides float32 states, as ZeRO-1 does."""
+    takes = value == 1 and reading.job.precision.master_weights
+    return {"optim.name": "distributed_fused_adam"} if takes else None
+
+
+def _rank(reading: Reading, value: int) -> Keys | None:
+    return {"peft.lora_tuning.adapter_dim": value} if reading.job.adapter is not None else None
+
+
+VOCABULARY = Vocabulary(
+    {
+        "micro_batch_size": "micro_batch_size",
+        "parallelism.tensor": "tensor_model_parallel_size",
+        "parallelism.pipeline": "pipeline_model_parallel_size",
+        "parallelism.context": "context_parallel_size",
+        "parallelism.expert": "expert_model_parallel_size",
+        "parallelism.sequence": "sequence_parallel",
+    },
+    {
+        "sequence_length": _length,
+        "activation_checkpointing": _checkpointing,
+        "parallelism.zero.stage": _stage,
+        "adapter.r": _rank,
+    },
+    total="global_batch_size",
+    spelled=lambda _reading, key: f"model.{key}",
+    ignored=frozenset({"checkpoint_policy"}),
+)
+
+describe, edits = said_in(VOCABULARY)

@@ -14,6 +14,7 @@ from .interpolation import interpolated
 from .keys import key_problems
 from .nemo_rl_policy import set_policy
 from .nemo_rl_rollout import set_generation, set_hardware_of_training
+from .rollout import RolloutKeys, set_rollout_job
 from .sections import Filling, Sections
 
 if TYPE_CHECKING:
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 
 NAME = "nemo_rl"
 UPSTREAM = "nemo_rl 0.6.0"
+
+_EVALUATION = RolloutKeys(
+    "generation.model_name", "generation.vllm_cfg", "tensor_parallel_size", "precision",
+    "cluster.gpus_per_node", "cluster.num_nodes",
+)  # fmt: skip
 
 _OBJECTIVES = {
     "grpo": "grpo", "ppo": "ppo", "dpo": "dpo", "rm": "reward", "sft": "sft", "distillation": "distillation",
@@ -39,9 +45,17 @@ _SIGNS = frozenset(
 
 
 def recognise(document: Document) -> bool:
-    """A file with a `policy` section of NeMo RL's keys; a short one names what it builds on."""
-    policy = document.root.get("policy")
-    if document.syntax not in ("yaml", "flags") or policy is None or not policy.is_mapping:
+    """A `policy` with NeMo RL's keys, or `generation.vllm_cfg` of an evaluation; a short file names its `defaults`."""
+    root = document.root
+    policy = root.get("policy")
+    if document.syntax not in ("yaml", "flags"):
+        return False
+    if policy is None:
+        short = root.get("defaults")
+        based = short is not None and str(short.value).endswith((".yaml", ".yml"))
+        sized = root.find("cluster.gpus_per_node") is not None
+        return root.find("generation.vllm_cfg") is not None or (based and (sized or root.get("generation") is not None))
+    if not policy.is_mapping:
         return False
     return not _SIGNS.isdisjoint(policy.keys()) or (
         "model_name" in set(policy.keys()) and document.root.entry("defaults") is not None
@@ -57,6 +71,9 @@ def read(document: Document, project: Project) -> Reading:
     reading.references.update(whole.references)
     values = Sections(filled.root)
     filling = Filling(builder)
+    if values.raw("policy") is None and values.raw("generation.vllm_cfg") is not None:
+        set_rollout_job(filling, values, project, _EVALUATION)
+        return reading
     builder.derived("kind", "training", "a training config")
     for name, version in (("nemo_rl", UPSTREAM.split()[1]), ("vllm", "0.20.0")):
         builder.default(f"versions.{name}", version, f"what {UPSTREAM} runs on")

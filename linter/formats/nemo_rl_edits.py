@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .dotted_edits import Vocabulary, wanted_keys
-from .key_changes import Keys, edits_of, spoken
+from .dotted_edits import Vocabulary, said_in
 from .nemo_rl_policy import DTENSOR, MEGATRON
 from .nemo_rl_rollout import _ENGINES as ENGINES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..finding import Edit
     from .format import Reading
+    from .key_changes import Keys
 
 
 def _megatron(reading: Reading) -> bool:
@@ -93,14 +92,8 @@ VOCABULARY = Vocabulary(
         "parallelism.zero.offload_optimizer.device": _offload,
         "rl.vllm_gpu_memory_utilization": _share,
     },
+    total="policy.train_global_batch_size",
 )
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change as keys: `policy.train_micro_batch_size: 1`."""
-    return spoken(wanted_keys(VOCABULARY, reading, changes))
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change; None when the format cannot say it or the file cannot be edited safely."""
-    return edits_of(reading.config, wanted_keys(VOCABULARY, reading, changes))
+describe, edits = said_in(VOCABULARY)

@@ -6,16 +6,15 @@ autocast; FSDP 1 gathers and reduces as `fsdp.precision` says.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .format import Format, Reading
+from .format import Format, Reading, written_by
 from .interpolation import interpolated
 from .keys import key_problems
 from .native import NativeConfig, decoder
 from .world_size import set_hardware
 
 if TYPE_CHECKING:
-    from ..finding import Edit
     from ..source.document import Document
     from .format import Project
 
@@ -166,18 +165,7 @@ def _set_sharding(config: NativeConfig) -> None:
         builder.derived(f"{fsdp}mixed_precision.reduce_dtype", reduced, note)
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change in this format's words."""
-    from .trainer_edits import olmo, spoken
-
-    return spoken(olmo(reading, changes))
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change."""
-    from .trainer_edits import edits_of, olmo
-
-    return edits_of(reading.config, olmo(reading, changes))
+describe, edits = written_by("olmo_edits")
 
 
 FORMAT = Format(NAME, "OLMo config", UPSTREAM, recognise, read, describe, edits, "not in the file: the launcher")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .dotted_edits import Vocabulary, wanted_keys
-from .key_changes import Keys, edits_of, spoken
+from .dotted_edits import Vocabulary, said_in
+from .key_changes import OFFLOADS, ZERO
 
 if TYPE_CHECKING:
-    from ..finding import Edit
     from .format import Reading
+    from .key_changes import Keys
 
 
 def _training(reading: Reading) -> bool:
@@ -54,6 +54,28 @@ def _batch(reading: Reading, value: int) -> Keys | None:
     return {"training.per_device_train_batch_size": value} if _training(reading) else None
 
 
+def _zero(reading: Reading, changes: dict[str, Any]) -> Keys | None:
+    """Oumi's DeepSpeed section, whose stages and devices are names of enums; FSDP goes."""
+    stage = changes.get(f"{ZERO}stage", reading.job.get(f"{ZERO}stage"))
+    if stage is None or not _training(reading):
+        return None
+    wanted: Keys = {"deepspeed.enable_deepspeed": True, "deepspeed.zero_stage": f"ZERO_{stage}"}
+    wanted |= {f"deepspeed.{name}.device": changes[path].upper() for path, name in OFFLOADS.items() if path in changes}
+    enabled = reading.config.root.find("fsdp.enable_fsdp")
+    return {**wanted, "fsdp.enable_fsdp": False} if enabled is not None else wanted
+
+
+def _loss(reading: Reading, value: str) -> Keys | None:
+    takes = value == "liger" and _training(reading) and reading.job.objective in ("sft", "pretrain")
+    return {"model.enable_liger_kernel": True} if takes else None
+
+
+def _autocast(reading: Reading, value: str | None) -> Keys | None:
+    """`mixed_precision_dtype` casts over weights of another dtype."""
+    word = {"bfloat16": "BF16", "float16": "FP16", None: "NONE"}.get(value)
+    return {"training.mixed_precision_dtype": word} if word and _training(reading) else None
+
+
 VOCABULARY = Vocabulary(
     {
         "sequence_length": "model.model_max_length",
@@ -76,15 +98,11 @@ VOCABULARY = Vocabulary(
         "weights.quantization.method": _quantization,
         "weights.dtype": _dtype,
         "parallelism.fsdp.sharding": _fsdp,
+        "loss.kernel": _loss,
+        "precision.autocast": _autocast,
     },
+    zero=_zero,
 )
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change as keys: `training.enable_gradient_checkpointing: true`."""
-    return spoken(wanted_keys(VOCABULARY, reading, changes))
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change; None when the format cannot say it or the file cannot be edited safely."""
-    return edits_of(reading.config, wanted_keys(VOCABULARY, reading, changes))
+describe, edits = said_in(VOCABULARY)

@@ -8,6 +8,7 @@ from . import trl
 from .deepspeed_config import apply
 from .fsdp import FsdpDefaults, Section, apply_fsdp
 from .hf_trainer import _set_loss as set_loss
+from .key_changes import OFFLOADS
 from .peft_arguments import set_adapter, set_dtype, set_method, set_quantization
 from .sections import Renamed, Sections
 from .training_arguments import (
@@ -178,11 +179,18 @@ def _set_sharding(run: Run, values: Sections, word: str) -> None:
 
         stage = values.text("deepspeed.zero_stage")
         number = int(stage.value[-1]) if stage and stage.value[-1:].isdigit() else 0
-        inline = plain_document({"zero_optimization": {"stage": number}, "bf16": {"enabled": "auto"}}, "deepspeed")
+        offloads = {name: values.text(f"deepspeed.{name}.device") for name in OFFLOADS.values()}
+        zero: dict[str, Any] = {"stage": number}
+        zero |= {name: {"device": given.value.lower()} for name, given in offloads.items() if given}
+        inline = plain_document({"zero_optimization": zero, "bf16": {"enabled": "auto"}}, "deepspeed")
         builder.default("parallelism.fsdp", None)
         run.reading.problems += apply(builder, inline, auto_values(run))
         if stage:
             run.put("parallelism.zero.stage", stage, number)
+        for path, name in OFFLOADS.items():
+            given = offloads[name]
+            if given:
+                run.put(path, given, given.value.lower())
         return
     if not on or not on.value:
         builder.default("parallelism.fsdp", None)

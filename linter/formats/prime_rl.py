@@ -1,48 +1,158 @@
-"""Prime Intellect's hosted training: TOML with a model and `[[env]]` tables of verifiers environments.
+"""prime-rl: the TOML of its `rl` and `sft` entry points, and Prime Intellect's hosted training, which runs it.
 
-Such a config (docs.primeintellect.ai/hosted-training) names no GPUs and no precision: the service, which runs prime-rl,
-chooses both.
+Facts from prime-rl 0.8.0 (packages/prime-rl-configs: rl.py, sft.py, trainer.py), read statically. FSDP2 over float32
+weights that are gathered in bfloat16; by default checkpoints are offloaded and so is the optimizer. A hosted config
+(docs.primeintellect.ai/hosted-training) names no GPUs and no precision: the service chooses both.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .format import Format, NoJobError
+from .format import Format, NoJobError, Reading, written_by
+from .keys import key_problems
+from .native import NativeConfig
+from .sections import Filling, Sections
+from .world_size import Stated, set_hardware
 
 if TYPE_CHECKING:
-    from ..finding import Edit
     from ..source.document import Document
-    from .format import Project, Reading
+    from .arguments import Given
+    from .format import Project
 
 NAME = "prime_rl"
 UPSTREAM = "prime-rl 0.8.0"
 
+_CHUNK = 8192
+"""Tokens of `fused_lm_head_token_chunk_size`."""
+
 
 def recognise(document: Document) -> bool:
-    """A TOML file with a model, tables of environments and a key of the rollouts."""
+    """TOML with an `orchestrator`, or a model beside `data` and `optim` of its SFT; with `env`, a hosted run."""
     root = document.root
     if document.syntax != "toml":
         return False
-    keys = set(root.keys())
-    return {"model", "env"} <= keys and not {"rollouts_per_example", "sampling", "batch_size"}.isdisjoint(keys)
+    keys = set(map(str, root.keys()))
+    if {"model", "env"} <= keys and not {"rollouts_per_example", "sampling", "batch_size"}.isdisjoint(keys):
+        return True
+    if "orchestrator" in keys and not {"model", "trainer", "inference"}.isdisjoint(keys):
+        return True
+    return root.find("model.name") is not None and root.find("data.seq_len") is not None and "training" not in keys
 
 
-def read(document: Document, project: Project) -> Reading:  # noqa: ARG001
-    """Raises NoJobError: nothing in such a file says what runs where."""
-    raise NoJobError(document.path, "hosted training: Prime Intellect chooses the GPUs")
+def read(document: Document, project: Project) -> Reading:
+    """The Job of the trainer. Raises NoJobError for a hosted run: nothing in it says what runs where."""
+    root = document.root
+    online = root.get("orchestrator") is not None
+    if root.get("env") is not None and not online:
+        raise NoJobError(document.path, "hosted training: Prime Intellect chooses the GPUs")
+    config = NativeConfig(NAME, UPSTREAM, document, project, None)
+    builder = config.builder
+    values, filling = Sections(root), Filling(builder)
+    section = "trainer.model" if online else "model"
+    builder.derived("kind", "training", "the trainer of a run")
+    builder.derived("objective", "grpo" if online else "sft", "`orchestrator`" if online else "the sft entry point")
+    builder.derived("packing", True, "rows are packed up to seq_len", "objective")
+    model = values.text(f"{section}.name", "model.name")
+    if model:
+        filling.put("model", model)
+    _set_gpus(filling, values, project)
+    length = values.integer(f"{section}.seq_len", "seq_len", "data.seq_len", least=1)
+    filling.fill("sequence_length", length, 2048 if online else 128)
+    filling.fill("micro_batch_size", values.integer("data.micro_batch_size", least=1), 1)
+    _set_sharding(filling, values, section)
+    _set_adapter(filling, values, section)
+    _set_checkpointing(filling, values, section)
+    kind = values.text("trainer.optim.type" if online else "optim.type")
+    filling.fill("optimizer.name", kind._replace(value=_OPTIMIZERS.get(kind.value, kind.value)) if kind else None,
+                 "adamw_torch")  # fmt: skip
+    chunk = values.raw(f"{section}.fused_lm_head_token_chunk_size")
+    if chunk is None or chunk.value != "disabled":
+        builder.default("loss.kernel", "chunked", "the fused head")
+        filling.fill("loss.chunk", values.integer(f"{section}.fused_lm_head_token_chunk_size", least=1), _CHUNK)
+    builder.default("attention", "flash_attention_2", "attn auto")
+    if online:
+        builder.default("rl.vllm", "server", "inference has GPUs of its own")
+        builder.default("rl.reference_model", False, "no KL term")
+    config.fill()
+    config.reading.problems[:0] = key_problems(document, NAME)
+    return config.reading
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:  # noqa: ARG001
-    """Nothing: there is no Job."""
-    return None
+_OPTIMIZERS = {"adamw": "adamw_torch", "sgd": "sgd", "muon": "muon"}
 
 
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:  # noqa: ARG001
-    """Nothing: there is no Job."""
-    return None
+def _set_gpus(filling: Filling, values: Sections, project: Project) -> None:
+    """The GPUs of `deployment` that train."""
+    nodes = values.integer("deployment.num_train_nodes", least=1)
+    each = values.integer("deployment.gpus_per_node", least=1)
+    own = values.integer("deployment.num_train_gpus", least=1)
+    stated: Stated | None = None
+    if nodes:
+        stated = Stated(nodes.value * (each.value if each else 8), nodes.entry, nodes.key, "nodes x gpus_per_node")
+        if project.nodes is None:
+            filling.put("hardware.nodes", nodes)
+    elif own:
+        stated = Stated(own.value, own.entry, own.key)
+    set_hardware(filling.builder, project, stated, sharded=False)
+    for path, key in (("parallelism.context", "cp"), ("parallelism.expert", "ep")):
+        given: Given | None = values.integer(f"trainer.model.{key}", f"model.{key}", least=1)
+        filling.fill(path, given, 1)
+
+
+def _set_sharding(filling: Filling, values: Sections, section: str) -> None:
+    """FSDP2, one unit a layer; `optim_cpu_offload` keeps states in main memory between steps."""
+    builder, fsdp = filling.builder, "parallelism.fsdp."
+    dtype = values.text(f"{section}.optimization_dtype")
+    filling.fill("weights.dtype", dtype, "float32", "optimization_dtype float32")
+    for name, value in (("version", 2), ("sharding", "full_shard"), ("wrap", "transformer")):
+        builder.default(f"{fsdp}{name}", value, "setup_fsdp")
+    reduced = values.text(f"{section}.reduce_dtype")
+    builder.default(f"{fsdp}mixed_precision.param_dtype", "bfloat16")
+    filling.fill(f"{fsdp}mixed_precision.reduce_dtype", reduced, "float32")
+    filling.fill(f"{fsdp}reshard_after_forward", values.flag(f"{section}.reshard_after_forward"), True)
+    filling.fill(f"{fsdp}offload", values.flag(f"{section}.fsdp_cpu_offload"), False)
+
+
+def _set_adapter(filling: Filling, values: Sections, section: str) -> None:
+    rank = values.integer(f"{section}.lora.rank", least=1)
+    whole = values.raw(f"{section}.lora")
+    if whole is None:
+        return
+    filling.put("method", whole, "lora")
+    filling.builder.derived("adapter.type", "lora", "LoRA", "method")
+    filling.fill("adapter.r", rank, 16)
+    filling.fill("adapter.alpha", values.number(f"{section}.lora.alpha"), 32.0)
+    targets = values.words(f"{section}.lora.target_modules")
+    filling.fill("adapter.targets", targets, "all-linear")
+
+
+def _set_checkpointing(filling: Filling, values: Sections, section: str) -> None:
+    """`ac` is on and its checkpoints are offloaded unless told otherwise; `freq` checkpoints every n-th layer."""
+    builder = filling.builder
+    off, offload = values.raw(f"{section}.ac"), values.raw(f"{section}.ac_offloading")
+    mode = values.text(f"{section}.ac.mode")
+    none = ("None", "none", False)
+    if off and off.value in none:
+        filling.put("activation_checkpointing", off, "none")
+        return
+    if mode and mode.value == "selective":
+        note = "its targets, counted as attention"
+        filling.builder.from_entry("activation_checkpointing", "selective", mode.entry, mode.key, note)
+        builder.derived("checkpoint_policy", "attention", note, "activation_checkpointing")
+        return
+    if offload and offload.value in none:
+        filling.put("activation_checkpointing", offload, "full")
+    else:
+        builder.default("activation_checkpointing", "offload", "ac and ac_offloading: defaults of ModelConfig")
+    every = values.integer(f"{section}.ac.freq", least=1)
+    if every:
+        filling.put("checkpoint_every", every)
+
+
+describe, edits = written_by("prime_rl_edits")
 
 
 FORMAT = Format(
-    NAME, "Prime Intellect hosted training", UPSTREAM, recognise, read, describe, edits, "not in the file: hosted"
+    NAME, "prime-rl config", UPSTREAM, recognise, read, describe, edits, "`deployment`; a hosted run names none"
 )

@@ -91,6 +91,7 @@ def read(document: Document, project: Project) -> Reading:
     server.set_cache_dtype("kv_cache_dtype")
     server.put("inference.block_size", "integer", ("page_size",), None, "by attention kernel", least=1)
     server.put("inference.enforce_eager", "flag", ("disable_cuda_graph",), False)
+    _set_graphs(server)
     server.put("inference.cpu_offload_gb", "number", ("cpu_offload_gb",), 0.0)
     adapters = arguments.raw("lora_paths")
     if adapters:
@@ -109,17 +110,43 @@ _MAXIMUM = f"the model's maximum: default of {ENGINE.upstream}"
 
 
 def _set_parallelism(server: Server) -> None:
-    """GPUs: tensor x pipeline x data parallel size; with data parallel attention the ranks are those of TP alone."""
+    """GPUs: tensor x pipeline x data parallel size; data parallel attention lies within the ranks of TP."""
     shared = server.arguments.is_on("enable_dp_attention")
     rows = [("parallelism.tensor", ("tp_size",)), ("parallelism.pipeline", ("pp_size",))]
     if not shared:
         rows.append(("parallelism.data", ("dp_size",)))
     gpus = server.set_degrees(*rows)
+    builder = server.builder
+    groups = server.arguments.integer("dp_size", least=1)
     if shared:
-        note = "attention is data parallel within the tensor parallel ranks; its weights are counted as split"
-        server.builder.assumed("parallelism.data", 1, note)
+        builder.derived(
+            "parallelism.data", 1, "attention is data parallel within the ranks of TP", "parallelism.tensor"
+        )
+    if shared and groups is not None:
+        ranks = max(1, builder.job.parallelism.tensor // groups.value)
+        note = "ranks that share attention: tensor parallel size / data parallel size"
+        builder.from_entry("parallelism.attention_tensor", ranks, groups.entry, groups.key, note)
+    else:
+        builder.default("parallelism.attention_tensor", None)
     server.put("parallelism.expert", "integer", ("ep_size",), 1, least=1)
     server.set_gpus(gpus, "tensor x pipeline x data parallel size")
+
+
+def _set_graphs(server: Server) -> None:
+    """The batches that decoding captures: a list, or the largest."""
+    builder, path = server.builder, "inference.cudagraph_capture_sizes"
+    listed = server.arguments.raw("cuda_graph_bs_decode", "cuda_graph_bs")
+    words = listed.value if listed is not None and isinstance(listed.value, list) else []
+    sizes = [int(word) for word in map(str, words) if word.isdigit()]
+    if listed is not None and isinstance(listed.value, int):
+        sizes = [listed.value]
+    largest = server.arguments.integer("cuda_graph_max_bs_decode", "cuda_graph_max_bs", least=1)
+    if listed is not None and sizes:
+        builder.from_entry(path, sizes, listed.entry, listed.key)
+    elif largest is not None:
+        builder.from_entry(path, [largest.value], largest.entry, largest.key, "the largest")
+    else:
+        builder.default(path, None, "by GPU")
 
 
 def _set_chunk(server: Server, note: str) -> None:

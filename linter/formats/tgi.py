@@ -34,11 +34,15 @@ _WORDS = Words(
         "inference.max_num_batched_tokens": "max-batch-prefill-tokens",
         "inference.max_num_seqs": "max-batch-size",
         "inference.kv_cache_dtype": "kv-cache-dtype",
+        "inference.enforce_eager": "cuda-graphs",
         "weights.dtype": "dtype",
     },
     {"bnb-nf4": "bitsandbytes-nf4", "bnb-int8": "bitsandbytes", "eetq": "eetq", "fp8": "fp8"},
     "quantize",
-    {"inference.kv_cache_dtype": {"fp8": "fp8_e4m3fn", "fp8_e4m3": "fp8_e4m3fn"}},
+    {
+        "inference.kv_cache_dtype": {"fp8": "fp8_e4m3fn", "fp8_e4m3": "fp8_e4m3fn"},
+        "inference.enforce_eager": {True: 0, False: None},
+    },
 )
 
 

@@ -328,6 +328,7 @@ def _set_compile(config: NativeConfig, *, old: bool) -> None:
 
 describe, edits = written_by("torchtitan_edits")
 
+
 FORMAT = Format(
     NAME, "torchtitan config", UPSTREAM, recognise, read, describe, edits,
     "the product of the degrees, or the GPUs of the header comment",

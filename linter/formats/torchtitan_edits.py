@@ -1,48 +1,88 @@
-"""Job changes in the words of torchtitan's TOML: `training.local_batch_size: 1`."""
+"""Job changes in the words of torchtitan's TOML."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .key_changes import Keys, edits_of, spoken
+from .dotted_edits import Vocabulary, said_in
 
 if TYPE_CHECKING:
-    from ..finding import Edit
     from .format import Reading
+    from .key_changes import Keys
 
-_PLAIN = {
-    "sequence_length": "training.seq_len",
-    "parallelism.tensor": "parallelism.tensor_parallel_degree",
-    "parallelism.context": "parallelism.context_parallel_degree",
-    "parallelism.expert": "parallelism.expert_parallel_degree",
-    "parallelism.fsdp.offload": "training.enable_cpu_offload",
-    "compile": "compile.enable",
+_RENAMED = {
+    "training.local_batch_size": "training.batch_size",
+    "parallelism.tensor_parallel_degree": "training.tensor_parallel_degree",
+    "parallelism.data_parallel_shard_degree": "training.data_parallel_shard_degree",
+    "parallelism.data_parallel_replicate_degree": "training.data_parallel_replicate_degree",
+    "parallelism.context_parallel_degree": "experimental.context_parallel_degree",
+    "parallelism.pipeline_parallel_degree": "experimental.pipeline_parallel_degree",
+    "compile.enable": "training.compile",
 }
+"""Keys of 0.2.2 -> where releases before it had them."""
 
 
-def keys_for(reading: Reading, changes: dict[str, Any]) -> Keys | None:
-    """The keys that make a change; None when torchtitan cannot say a part of it."""
-    old = reading.config.root.find("training.batch_size") is not None
-    wanted: Keys = {}
-    for path, value in changes.items():
-        if path == "micro_batch_size" and reading.job.parallelism.pipeline == 1:
-            wanted["training.batch_size" if old else "training.local_batch_size"] = value
-        elif path == "activation_checkpointing" and value in ("none", "full"):
-            wanted["activation_checkpoint.mode"] = value
-        elif path in _PLAIN and not old:
-            wanted[_PLAIN[path]] = value
-        elif path == "sequence_length":
-            wanted["training.seq_len"] = value
-        else:
-            return None
-    return wanted
+def _is_old(reading: Reading) -> bool:
+    return reading.config.root.find("training.batch_size") is not None
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change as keys for people."""
-    return spoken(keys_for(reading, changes))
+def _spelled(reading: Reading, key: str) -> str:
+    return _RENAMED.get(key, key) if _is_old(reading) else key
 
 
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change; None when torchtitan cannot say it or the file cannot be edited safely."""
-    return edits_of(reading.config, keys_for(reading, changes))
+def _batch(reading: Reading, value: int) -> Keys | None:
+    """Pipelines cut the local batch into micro batches of their own."""
+    return {"training.local_batch_size": value} if reading.job.parallelism.pipeline == 1 else None
+
+
+def _checkpointing(_reading: Reading, value: str) -> Keys | None:
+    return {"activation_checkpoint.mode": value} if value in ("none", "full") else None
+
+
+def _sharding(_reading: Reading, value: str) -> Keys | None:
+    """All ranks that no other degree takes; -1 is torchtitan's word for them."""
+    if value != "full_shard":
+        return None
+    return {"parallelism.data_parallel_shard_degree": -1, "parallelism.data_parallel_replicate_degree": 1}
+
+
+def _newer(key: str) -> Any:
+    """A key that files of older releases do not have."""
+
+    def say(reading: Reading, value: Any) -> Keys | None:
+        return None if _is_old(reading) else {key: value}
+
+    return say
+
+
+def _dtype(reading: Reading, value: str) -> Keys | None:
+    return None if _is_old(reading) or value not in ("bfloat16", "float32") else {"training.dtype": value}
+
+
+def _evaluation(reading: Reading, value: int) -> Keys | None:
+    runs = reading.job.evaluation.micro_batch_size is not None
+    return {"validation.local_batch_size": value} if runs else None
+
+
+VOCABULARY = Vocabulary(
+    {
+        "sequence_length": "training.seq_len",
+        "parallelism.tensor": "parallelism.tensor_parallel_degree",
+        "parallelism.context": "parallelism.context_parallel_degree",
+        "parallelism.pipeline": "parallelism.pipeline_parallel_degree",
+        "compile": "compile.enable",
+    },
+    {
+        "micro_batch_size": _batch,
+        "activation_checkpointing": _checkpointing,
+        "parallelism.fsdp.sharding": _sharding,
+        "parallelism.fsdp.offload": _newer("training.enable_cpu_offload"),
+        "parallelism.expert": _newer("parallelism.expert_parallel_degree"),
+        "weights.dtype": _dtype,
+        "evaluation.micro_batch_size": _evaluation,
+    },
+    total="training.global_batch_size",
+    spelled=_spelled,
+)
+
+describe, edits = said_in(VOCABULARY)

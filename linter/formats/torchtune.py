@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from .format import Format, NoJobError, Problem, Reading, written_by
 from .interpolation import interpolated
-from .keys import load, nearest, unknown_keys
+from .keys import load, nearest, unknown_key, unknown_keys
 from .native import DTYPES, NativeConfig, optimizer_of
 from .torchtune_launch import Recipe, recipe_of, set_gpus
 from .torchtune_model import set_model
@@ -239,8 +239,9 @@ def _parameters(node: Node, prefix: str, components: dict[str, list[str]], probl
         key = str(entry.key.value)
         dotted = f"{prefix}.{key}" if prefix else key
         if known is not None and key != "_component_" and key not in known:
-            values = {"suggestion": nearest(key, known), "treatment": "refused", "upstream": UPSTREAM}
-            problems.append(Problem("unknown-key", dotted, entry.key.span, values, entry.key.path))
+            close = nearest(key, known)
+            suggestion = f"{prefix}.{close}" if prefix and close else close
+            problems.append(unknown_key(entry, dotted, suggestion, "refused", UPSTREAM))
         if entry.value.is_mapping:
             _parameters(entry.value, dotted, components, problems, depth + 1)
 

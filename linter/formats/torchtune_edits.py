@@ -50,7 +50,7 @@ def keys_for(reading: Reading, changes: dict[str, Any]) -> Keys | None:
             wanted.update(_CHECKPOINTING[value])
         elif path == "optimizer.name" and _can_be_8bit(reading, value):
             wanted.update({"optimizer._component_": _OPTIMIZERS[value], "optimizer.fused": None})
-        elif path == "loss.kernel" and value == "chunked" and reading.job.objective == "sft":
+        elif path == "loss.kernel" and value in ("chunked", "liger") and reading.job.objective == "sft":
             wanted["loss._component_"] = "torchtune.modules.loss.LinearCrossEntropyLoss"
         elif path in ("loss.chunk", "loss.logits", "loss.upcast"):
             continue

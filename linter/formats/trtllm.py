@@ -1,6 +1,7 @@
 """TensorRT-LLM: the flags of `trtllm-serve` and `trtllm-build`, and the YAML that `trtllm-serve --config` reads.
 
-Facts from NVIDIA/TensorRT-LLM 1.3 (`commands/serve.py`, `commands/build.py`, LLM API reference of KvCacheConfig).
+Facts from NVIDIA/TensorRT-LLM 1.3 (`commands/serve.py`, `commands/build.py`, `builder.py` BuildConfig, the LLM API's
+KvCacheConfig). What the file of `--config` says wins over the flags (`serve.py`, update_llm_args_with_extra_dict).
 """
 
 from __future__ import annotations
@@ -41,6 +42,13 @@ _WORDS = Words(
         "inference.gpu_memory_utilization": "free_gpu_memory_fraction",
     }
 )
+_CACHE = {
+    "inference.gpu_memory_utilization": "kv_cache_config.free_gpu_memory_fraction",
+    "inference.kv_cache_dtype": "kv_cache_config.dtype",
+}
+"""What a file of the LLM API says in a section."""
+
+_FILE_WORDS = _WORDS._replace(options={**_WORDS.options, **_CACHE})
 
 
 def recognise(document: Document) -> bool:
@@ -128,12 +136,17 @@ _FRACTIONS = ("free_gpu_memory_fraction", "kv_cache_free_gpu_memory_fraction", "
 
 def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
     """The change in this format's words."""
-    return _WORDS.describe(reading, changes, ENGINE)
+    return _words(reading).describe(reading, changes, ENGINE)
 
 
 def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
     """The edits that make the change."""
-    return _WORDS.edits(reading, changes, ENGINE)
+    return _words(reading).edits(reading, changes, ENGINE)
+
+
+def _words(reading: Reading) -> Words:
+    stated = reading.config.root.find("kv_cache_config") is not None
+    return _FILE_WORDS if stated or reading.config.syntax != "flags" else _WORDS
 
 
 FORMAT = Format(

@@ -13,7 +13,8 @@ from .format import Format, JobBuilder, NoJobError, Problem, Reading, written_by
 from .inheritance import based_on
 from .interpolation import interpolated
 from .keys import key_problems
-from .sections import Sections
+from .rollout import RolloutKeys, set_rollout_job
+from .sections import Filling, Sections
 from .verl_actor import set_actor
 from .verl_filling import VerlFilling
 from .verl_rollout import set_others, set_rollout
@@ -35,17 +36,21 @@ CLOSE = 0.9
 
 
 def recognise(document: Document) -> bool:
-    """A file with an `actor_rollout_ref` section, or a part of one, which says so in its `_target_`."""
+    """A file with `actor_rollout_ref`, or a `rollout` beside `model.path`; a part says so in its `_target_`."""
     root = document.root
     actor = root.get("actor_rollout_ref")
     if actor is not None:
         return actor.is_mapping
+    if root.find("rollout.tensor_model_parallel_size") is not None and root.find("model.path") is not None:
+        return True
     target = root.get("_target_")
     return target is not None and str(target.value).startswith("verl.")
 
 
 def read(document: Document, project: Project) -> Reading:
     """The Job of a run. Raises NoJobError for a part of a config."""
+    if document.root.find("model.path") is not None and document.root.get("rollout") is not None:
+        return _generation(document, project)
     if document.root.get("actor_rollout_ref") is None and document.syntax != "flags":
         raise NoJobError(document.path, "a part of verl's config, which ppo_trainer.yaml puts together")
     base = based_on(document, NAME, _base_name(document))
@@ -72,6 +77,18 @@ def read(document: Document, project: Project) -> Reading:
     builder.default("evaluation.micro_batch_size", None, "validation generates; it keeps nothing for a backward pass")
     reading.problems = _key_problems(document)
     return reading
+
+
+def _generation(document: Document, project: Project) -> Reading:
+    """A run of main_generation.py, which answers the prompts of a file."""
+    filled = interpolated(document)
+    builder = JobBuilder(filled, UPSTREAM)
+    keys = RolloutKeys("model.path", "rollout", "tensor_model_parallel_size", "dtype", *_GPUS)
+    set_rollout_job(Filling(builder), Sections(filled.root), project, keys)
+    return Reading(NAME, UPSTREAM, document, builder.job)
+
+
+_GPUS = ("trainer.n_gpus_per_node", "trainer.nnodes")
 
 
 def _base_name(document: Document) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .dotted_edits import Vocabulary, wanted_keys
-from .key_changes import Keys, edits_of, spoken
+from .dotted_edits import Vocabulary, said_in
 from .verl_filling import ACTOR, MODEL, REF, ROLLOUT
 
 if TYPE_CHECKING:
-    from ..finding import Edit
     from .format import Reading
+    from .key_changes import Keys
 
 
 def _megatron(reading: Reading) -> bool:
@@ -62,6 +61,21 @@ def _reference(reading: Reading, value: bool) -> Keys | None:
     return {f"{REF}.{section}.param_offload": True} if not value else None
 
 
+def _loss(_reading: Reading, value: str) -> Keys | None:
+    """`use_fused_kernels` takes log-probabilities from hidden states in pieces."""
+    return {f"{MODEL}.use_fused_kernels": value != "torch"} if value in ("torch", "liger", "chunked") else None
+
+
+def _dtype(reading: Reading, value: str) -> Keys | None:
+    """The dtype in which FSDP keeps the actor's weights and Adam's states."""
+    word = {"bfloat16": "bf16", "float32": "fp32"}.get(value)
+    return {f"{ACTOR}.fsdp_config.model_dtype": word} if word and not _megatron(reading) else None
+
+
+def _sharding(reading: Reading, value: str) -> Keys | None:
+    return {f"{ACTOR}.fsdp_config.fsdp_size": -1} if value == "full_shard" and not _megatron(reading) else None
+
+
 VOCABULARY = Vocabulary(
     {
         "adapter.r": f"{MODEL}.lora_rank",
@@ -80,17 +94,14 @@ VOCABULARY = Vocabulary(
         "parallelism.context": _sizes("context_parallel_size", "ulysses_sequence_parallel_size"),
         "parallelism.expert": _sizes("expert_model_parallel_size"),
         "parallelism.fsdp.offload": lambda _reading, value: {f"{ACTOR}.fsdp_config.offload_policy": value},
+        "loss.kernel": _loss,
+        "weights.dtype": _dtype,
+        "parallelism.fsdp.sharding": _sharding,
         "rl.policy_offload": _policy_offload,
         "rl.reference_model": _reference,
     },
+    total=f"{ACTOR}.ppo_mini_batch_size",
 )
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change as keys: `actor_rollout_ref.rollout.gpu_memory_utilization: 0.4`."""
-    return spoken(wanted_keys(VOCABULARY, reading, changes))
-
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change; None when the format cannot say it or the file cannot be edited safely."""
-    return edits_of(reading.config, wanted_keys(VOCABULARY, reading, changes))
+describe, edits = said_in(VOCABULARY)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .arguments import Arguments
 from .format import Format, JobBuilder, Problem, Reading, written_by
-from .keys import key_problems, load, nearest
+from .keys import key_problems, load, meant, old_key
 from .vllm_engine import (
     NAME,
     UPSTREAM,
@@ -111,13 +111,9 @@ def _key_problems(document: Document) -> list[Problem]:
         schema = known[option(key)]
         entry = document.root.entry(key)
         if entry is not None and "x-removed" in schema:
-            values = {
-                "replacement": schema.get("x-replacement", ""),
-                "treatment": "refused",
-                "reason": schema["x-removed"],
-                "upstream": UPSTREAM,
-            }
-            problems.append(Problem("deprecated-key", key, entry.key.span, values))
+            successor = schema.get("x-replacement", "").replace("-", "_")
+            part = {**schema, "x-replacement": successor} if "_" in key else schema
+            problems.append(old_key(entry, key, part, UPSTREAM))
     return problems
 
 
@@ -125,8 +121,8 @@ def _suggested(problem: Problem, known: dict[str, Any]) -> Problem:
     """An unknown option with the one it was meant to be, in the spelling of the file."""
     if problem.kind != "unknown-key" or "_" not in problem.key:
         return problem
-    found = nearest(option(problem.key), known)
-    return problem._replace(values={**problem.values, "suggestion": found.replace("-", "_")})
+    found = meant(option(problem.key), known).replace("-", "_")
+    return problem._replace(values={**problem.values, "suggestion": found, "spelling": found})
 
 
 describe, edits = written_by("vllm_edits")

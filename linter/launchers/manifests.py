@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
+from .custom_resources import field_problems
 from .launch import Started
 
 if TYPE_CHECKING:
@@ -141,6 +142,7 @@ def launches(document: Document, project: Project) -> Started:
         started: Started = import_module(f".{module}", __package__).read(item, manifests)
         found += started.launches
         problems += started.problems
+        problems += field_problems(document, item.root, item.group, item.kind)
         if len(found) >= MAX_JOBS:
             break
         if started.reason:

@@ -43,7 +43,12 @@ PROGRAMS: tuple[Program, ...] = (
     ),
     Program("tgi", ("text-generation-launcher",), Manner(short={"p": "port"}), variables=True, exact=True),
     Program(
-        "trtllm", ("trtllm-serve serve", "trtllm-serve"), Manner(positionals=("model",)), config=_TRTLLM, exact=True
+        "trtllm",
+        ("trtllm-serve serve", "trtllm-serve"),
+        Manner(positionals=("model",)),
+        config=_TRTLLM,
+        exact=True,
+        under=True,
     ),
     Program("trtllm", ("trtllm-build", "-m tensorrt_llm.commands.build"), config=("build_config",)),
     Program(
@@ -90,6 +95,7 @@ PROGRAMS: tuple[Program, ...] = (
         Manner(nested=True),
         config=("job.config_file", "job.config-file"),
     ),
+    Program("lingua", ("-m apps.main.train", "-m apps.mamba.train"), Manner(overrides=True), config=("config",)),
     Program(
         "torchtune",
         ("tune run",),
@@ -192,6 +198,16 @@ PROGRAMS: tuple[Program, ...] = (
             "-m verl.experimental.fully_async_policy.fully_async_main",
             "-m verl.experimental.one_step_off_policy.main_ppo",
             "verl/trainer/main_ppo.py",
+        ),
+        Manner(overrides=True),
+    ),
+    Program(
+        "verl_sft",
+        (
+            "-m verl.trainer.fsdp_sft_trainer",
+            "-m verl.trainer.sft_trainer",
+            "verl/trainer/fsdp_sft_trainer.py",
+            "verl/trainer/sft_trainer.py",
         ),
         Manner(overrides=True),
     ),

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..formats.format import Problem
 from ..formats.registry import find, recognise
 from ..source.document import SourceError
+from ..source.read import parse
 from .flags import Manner, overlaid, read_flags
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ..formats.format import Project
     from ..source.document import Document
@@ -31,6 +32,7 @@ class Program(NamedTuple):
     variables whether environment variables set options, too (`x-variable` in the schema); flags win
     more     whether the program has options of its own beside those of the format; they are left out
     exact    whether its parser (clap, click) takes options in full only; argparse takes unique beginnings
+    under    whether the file wins over the flags
     """
 
     format: str
@@ -41,6 +43,7 @@ class Program(NamedTuple):
     variables: bool = False
     more: bool = False
     exact: bool = False
+    under: bool = False
 
 
 class Begun(NamedTuple):
@@ -78,7 +81,7 @@ def begin(
         if row.file:
             return None
         return Begun(row.format, flags.document)
-    return _with_file(row.format, reference, flags.document, file, project)
+    return _with_file(row.format, reference, flags.document, file, project, under=row.under)
 
 
 def _own_options(format_: str, flags: Document) -> Document:
@@ -153,7 +156,7 @@ def _with_options(row: Program) -> Manner:
         manner = manner._replace(switches=names.__contains__)
     if not manner.options and not row.file and not row.exact:
         known = frozenset(_plain(key) for key, schema in properties.items() if "x-removed" not in schema)
-        manner = manner._replace(options=known)
+        manner = manner._replace(options=known.union(map(_plain, row.config)))
     return manner
 
 
@@ -183,7 +186,13 @@ def _reference(row: Program, flags: Document, rest: list[Word]) -> tuple[str, ob
 
 
 def _with_file(
-    format_: str, reference: tuple[str, object], flags: Document, file: Document, project: Project
+    format_: str,
+    reference: tuple[str, object],
+    flags: Document,
+    file: Document,
+    project: Project,
+    *,
+    under: bool = False,
 ) -> Begun | None:
     from ..source.node import Span
     from ..source.places import places_of
@@ -204,7 +213,33 @@ def _with_file(
         values = {"reference": path, "path": path, "reason": reason, "assumption": "nothing"}
         problem = Problem("unresolved-reference", "config", span, values, file.path)
         return Begun(format_, flags, None, (problem,))
-    return Begun(format_, overlaid(document, flags), document)
+    laid = _unsaid(format_, flags, document) if under else flags
+    config = overlaid(document, laid)._replace(reread=_again(document, format_, flags, under=under))
+    return Begun(format_, config, document)
+
+
+def _again(file: Document, format_: str, flags: Document, *, under: bool) -> Callable[[str], Document]:
+    """Reads a config file from another text, with the same flags."""
+
+    def reread(text: str) -> Document:
+        again = parse(text, file.path, file.syntax)
+        return overlaid(again, _unsaid(format_, flags, again) if under else flags)
+
+    return reread
+
+
+def _unsaid(format_: str, flags: Document, file: Document) -> Document:
+    """The flags whose option the file does not set, under whatever name."""
+    from ..source.node import Node
+
+    known = _properties(format_)
+
+    def option(name: str) -> object:
+        return known.get(name, {}).get("x-option", name)
+
+    told = {option(str(key)) for key in list(file.root.keys())}
+    entries = [item for item in flags.root.entries() if option(str(item.key.value)) not in told]
+    return flags._replace(roots=[Node("mapping", entries, flags.root.span, flags.root.raw)])
 
 
 def _shipped(path: str, format_: str) -> bool:

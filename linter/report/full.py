@@ -89,4 +89,5 @@ def _suggestion(suggestion: Suggestion, width: int, style: Style) -> str:
     text = printable(suggestion.text)
     if suggestion.per_gpu is None:
         return text
-    return f"{text:<{width}}  -> {style.good(bytes_text(suggestion.per_gpu))}"
+    cost = style.dim(f"  ({printable(suggestion.cost)})") if suggestion.cost else ""
+    return f"{text:<{width}}  -> {style.good(f'{bytes_text(suggestion.per_gpu):>9}')}{cost}"

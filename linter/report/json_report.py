@@ -88,6 +88,8 @@ def _suggestion(suggestion: Suggestion) -> dict[str, Any]:
     return {
         "text": suggestion.text,
         "per_gpu": suggestion.per_gpu,
+        "effect": suggestion.effect,
+        "cost": suggestion.cost or None,
         "applicability": suggestion.applicability,
         "edits": [
             {"path": edit.path, "start": edit.start, "end": edit.end, "text": edit.text} for edit in suggestion.edits

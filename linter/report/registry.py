@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..finding import Report
+    from ..overview import Card
     from ..rules.load import RuleText
 
 FORMATS = {
@@ -24,20 +25,32 @@ FORMATS = {
     "junit": "junit",
     "azure": "azure",
     "markdown": "markdown",
+    "html": "html",
 }
 """The module of each; "text" is another name of "full"."""
 
 _FOR_PEOPLE = ("full", "concise", "grouped")
 
 
-def render(name: str, report: Report, *, colour: bool, version: str, rules: Callable[[], Sequence[RuleText]]) -> str:
+class Context(NamedTuple):
+    """What some formats need besides the report; the functions are called only by those that do."""
+
+    version: str
+    colour: bool
+    rules: Callable[[], Sequence[RuleText]]
+    cards: Callable[[], Sequence[Card]]
+
+
+def render(name: str, report: Report, context: Context) -> str:
     """The report in one format."""
     name = "full" if name == "text" else name
     module = import_module(f".{FORMATS[name]}", __package__)
     if name in _FOR_PEOPLE:
-        text: str = module.render(report, colour=colour)
+        text: str = module.render(report, colour=context.colour)
     elif name == "sarif":
-        text = module.render(report, rules(), version)
+        text = module.render(report, context.rules(), context.version)
+    elif name == "html":
+        text = module.render(report, context.cards(), context.version)
     else:
         text = module.render(report)
     return text

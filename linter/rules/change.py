@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..origin import Origin
-from .facts import DEEPSPEED, Facts
+from .facts import DEEPSPEED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..finding import Edit
     from ..formats.format import Format, Project, Reading
     from ..source.document import Document
+    from .facts import Facts
     from .rule import Advice
 
 
@@ -51,9 +52,9 @@ def change_job(facts: Facts, changes: dict[str, Any], words: str = "") -> Change
     edits = form.edits(reading, changes)
     if edits:
         after = reread(reading, facts.project, edits)
-        return Changed(text, tuple(edits), Facts(after, facts.project, facts.gpu)) if after else None
-    job = facts.job.with_changes(_completed(facts, changes))
-    return Changed(text, (), Facts(replace(reading, job=job), facts.project, facts.gpu))
+        return Changed(text, tuple(edits), facts.of(after)) if after else None
+    job = facts.job.with_changes(completed(facts, changes))
+    return Changed(text, (), facts.of(replace(reading, job=job)))
 
 
 def change_keys(facts: Facts, config: dict[str, Any], rename: dict[str, str]) -> Changed | None:
@@ -82,7 +83,7 @@ def change_keys(facts: Facts, config: dict[str, Any], rename: dict[str, str]) ->
     after = reread(facts.reading, facts.project, edits) if edits else None
     if after is None:
         return None
-    return Changed(_keys_text(config, rename), tuple(edits), Facts(after, facts.project, facts.gpu))
+    return Changed(_keys_text(config, rename), tuple(edits), facts.of(after))
 
 
 def _holder(facts: Facts, key: str) -> tuple[Document, str]:
@@ -170,7 +171,7 @@ class _WithFactor:
         return self.facts.peak_if(changes)
 
 
-def _completed(facts: Facts, changes: dict[str, Any]) -> dict[str, Any]:
+def completed(facts: Facts, changes: dict[str, Any]) -> dict[str, Any]:
     """`method: lora` means LoRA of rank 16 on all linear layers where the job has no adapter."""
     if changes.get("method") == "lora" and facts.job.adapter is None:
         return {"adapter.targets": "all-linear", "adapter.r": 16, **changes}

@@ -160,6 +160,10 @@ class _Compiler:
             family=_value(get("family")) or "",
             excludes=_strings(get("excludes")),
             text=self.template(text) if text else None,
+            kind=_value(get("kind")) or "",
+            room=bool(_value(get("room"))),
+            cost=_value(get("cost")) or "",
+            otherwise=_value(get("otherwise")) or "",
         )
 
     def check_change(self, entry: Entry) -> None:

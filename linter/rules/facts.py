@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..estimator import effort
 from .expression import UNKNOWN
 from .quantity import CONSTANTS
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ..job import Job
     from ..models.model import Model
     from ..source.node import Entry, Node
+    from .search import Search
 
 CONFIG, DEEPSPEED, ITEM, LAUNCH, ORIGIN = "config.", "deepspeed.", "item.", "launch.", "origin."
 
@@ -59,7 +61,10 @@ def fact(path: str, unit: str = "", type: str = "") -> Callable[[Callable[[Facts
 
 
 class Facts:
-    """The facts of one reading. `reads` collects the paths that were asked for since it was last cleared."""
+    """The facts of one reading. `reads` collects the paths that were asked for since it was last cleared.
+
+    `steps` is the work of the first estimate, which is that of the job as written.
+    """
 
     def __init__(self, reading: Reading, project: Project, gpu: Gpu | None) -> None:
         self.reading = reading
@@ -70,9 +75,18 @@ class Facts:
         self.reads: set[str] = set()
         self.model_reason = ""
         self.estimate_reason = ""
+        self.search: Search | None = None
+        self.steps = 0
         self._values: dict[str, Any] = {}
         self._model: Model | bool | None = False
         self._estimates: dict[tuple[tuple[str, Any], ...], Estimate | None] = {}
+
+    def of(self, reading: Reading) -> Facts:
+        """The facts of the same job in another state; a model that is the same is not looked up again."""
+        other = Facts(reading, self.project, self.gpu)
+        if reading.job.model == self.job.model and reading.config.path == self.reading.config.path:
+            other._model, other.model_reason = self.model, self.model_reason
+        return other
 
     def get(self, path: str) -> Any:
         """The value of a fact; UNKNOWN where it cannot be derived."""
@@ -145,7 +159,9 @@ class Facts:
         if key not in self._estimates:
             if len(self._estimates) > MAX_ESTIMATES:
                 return None
+            before = effort.spent()
             self._estimates[key] = self._estimated(self.job.with_changes(changes) if changes else self.job)
+            self.steps = self.steps or effort.spent() - before
         return self._estimates[key]
 
     def _estimated(self, job: Job) -> Estimate | None:

@@ -49,6 +49,10 @@ class Advice(NamedTuple):
     family   of the recipes of one family only the best is shown
     excludes families that it does not go together with in one combination
     text     what to print; None for the format's own words
+    kind     `training` or `inference` where it is for one of them only (recipes)
+    room     whether it uses memory that is left over instead of saving some; its last factor that fits counts
+    cost     what it costs the run, in words
+    otherwise  what it needs, in words, for where it does not apply
     """
 
     recipe: str | None = None
@@ -62,6 +66,10 @@ class Advice(NamedTuple):
     family: str = ""
     excludes: tuple[str, ...] = ()
     text: Template | None = None
+    kind: str = ""
+    room: bool = False
+    cost: str = ""
+    otherwise: str = ""
 
 
 class Rule(NamedTuple):

@@ -1,152 +1,230 @@
-"""When no change that a rule names is enough: all recipes, two or three together, then the hardware that does."""
+"""The search for changes that make a job fit, or fill what is left: cheap bounds first, full estimates at the end.
+
+An option is looked at before it is carried out. A look is an estimate of the changed Job without the allocator's
+replay; whether the job exceeds the GPU it says exactly (`estimate_job`). What survives is carried out: the edits are
+made in memory, the file is read again by its own format, and the job in it is estimated in full. Only what was carried
+out is ever shown.
+
+The search ends after a number of steps of the estimator (`effort`), not after a time: its outcome is the same
+everywhere.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import combinations as subsets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..finding import Suggestion
-from .change import resolved
-from .suggest import Attempt
+from ..estimator import effort
+from .change import change_job, completed
+from .option import joined, ladder
 
 if TYPE_CHECKING:
-    from ..hardware.gpu import Gpu
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Any
+
+    from ..estimator.estimate import Estimate
+    from .change import Changed
     from .facts import Facts
-    from .suggest import Bench, Candidate
+    from .option import Ladder, Option
+    from .rule import Advice
+
+CHECK_STEPS = 250_000
+"""Steps that suggestions for the findings of one job may take: about a third of a second."""
+
+OVERHEAD = 2_500
+"""Steps that an estimate counts besides those of its tape and replay: parameters, layouts, the file read again."""
+
+MAX_HOST = 2 << 40
+"""Main memory of the largest common GPU nodes (AWS p5.48xlarge, GCP a3-highgpu-8g: about 2 TiB); offload that needs
+more is not suggested."""
 
 PROMISE = 1.15
-"""A combination is tried when its parts' savings together would bring the need below this times the GPU. More than 1,
-because the peak is a maximum: two changes can save more together than each alone."""
+"""A combination is looked at when its parts' savings together would bring the need below this times the GPU. More than
+1, because the peak is a maximum: two changes can save more together than each alone."""
 
-ENOUGH = 6
-"""Combinations that fit after which the search stops."""
-
-GPU_COUNTS = (2, 4, 8, 16, 32, 64, 128)
+MAX_PARTS = 4
+"""Recipes in one combination."""
 
 
-def combinations(bench: Bench, singles: list[Candidate]) -> list[Candidate]:
-    """What fits of all recipes; else pairs, then threes while no pair fits, those that change the run least first.
+class Candidate(NamedTuple):
+    """An option carried out, and what comes of it."""
 
-    All within the bench's estimates.
-    """
-    parts = _useful(bench, singles)
-    fitting = [item for item in parts if item.verdict == "fits"]
-    if fitting:
-        return fitting
-    found: list[Candidate] = []
-    for size in (2, 3):
-        for group in sorted(subsets(parts, size), key=_rank):
-            if bench.exhausted or sum(item.verdict == "fits" for item in found) >= ENOUGH:
+    option: Option
+    changed: Changed
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """The estimate of the job in the edited file."""
+        return self.changed.estimate
+
+    @property
+    def verdict(self) -> str:
+        """The verdict of the estimate, `unknown` where there is none."""
+        return self.estimate.verdict if self.estimate is not None else "unknown"
+
+    @property
+    def needed(self) -> int:
+        """Bytes one GPU needs after the change."""
+        return self.estimate.needed if self.estimate is not None else 0
+
+    @property
+    def host(self) -> int:
+        """Bytes of main memory a node needs after the change."""
+        return self.estimate.host if self.estimate is not None else 0
+
+
+class Search:
+    """What has been looked at and carried out for one job; the findings of the job share it."""
+
+    def __init__(self, facts: Facts, recipes: Mapping[str, Advice], steps: int = CHECK_STEPS) -> None:
+        self.facts = facts
+        self.steps = steps
+        self.ladders = {name: ladder(name, advice, facts) for name, advice in recipes.items()}
+        self._began = effort.spent()
+        self._looks: dict[tuple[tuple[str, str], ...], Estimate | None] = {}
+        self._carried: dict[tuple[tuple[str, str], ...], Changed | None] = {}
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the search has taken its steps."""
+        return effort.spent() - self._began >= self.steps
+
+    def saving(self) -> list[Ladder]:
+        """The recipes that apply and save memory, those that change the run least first."""
+        found = (item for item in self.ladders.values() if item.options and not item.advice.room)
+        return sorted(found, key=lambda item: item.advice.rank)
+
+    def look(self, option: Option) -> Estimate | None:
+        """The estimate of the Job with the option's changes, without replay; None where it cannot be estimated.
+
+        Of a job whose tape is long the states alone are looked at first: where they exceed the GPU that is enough.
+        """
+        key = option.key
+        if key not in self._looks:
+            self._looks[key] = self._look(option.changes)
+        return self._looks[key]
+
+    def _look(self, changes: dict[str, Any]) -> Estimate | None:
+        facts = self.facts
+        job = facts.job.with_changes(completed(facts, changes))
+        if self._is_heavy() and job.kind == "training":
+            states = job.with_changes({"micro_batch_size": None, "evaluation.micro_batch_size": None})
+            found = self._estimated(states)
+            if found is None or found.verdict == "exceeds":
                 return found
-            together = _together(bench, group)
-            if together is not None:
-                found.append(together)
-        if any(item.verdict == "fits" for item in found):
-            break
-    return found
+        return self._estimated(job)
 
+    def _is_heavy(self) -> bool:
+        """Whether the job's own estimate takes a good part of the steps that the search has."""
+        return self.facts.estimate is not None and self.facts.steps > self.steps // 10
 
-def _useful(bench: Bench, singles: list[Candidate]) -> list[Candidate]:
-    """Every recipe's most saving change; a change that saves nothing is left out."""
-    tried = [*singles]
-    seen = [item.attempt.changes for item in singles]
-    for recipe in sorted(bench.selection.recipes.values(), key=lambda advice: advice.rank):
-        if resolved(recipe, bench.facts, recipe.factors[0] if recipe.factors else None) not in (*seen, None):
-            tried += bench.tried(recipe)
-    needed = _needed(bench)
-    best: dict[tuple[str, ...], Candidate] = {}
-    for item in sorted(tried, key=lambda item: item.needed):
-        if item.needed < needed:
-            best.setdefault(tuple(sorted(item.attempt.changes)), item)
-    return sorted(best.values(), key=lambda item: item.attempt.rank)
+    def _estimated(self, job: Any) -> Estimate | None:
+        from ..estimator import estimate_job
+        from ..estimator.estimate import NotEstimable
+        from ..models.lora import NotAdaptable
 
+        facts = self.facts
+        if facts.model is None:
+            return None
+        effort.spend(OVERHEAD)
+        try:
+            return estimate_job(job, facts.model, facts.gpu, replay=False)
+        except (NotEstimable, NotAdaptable):
+            return None
 
-def _needed(bench: Bench) -> int:
-    now = bench.facts.estimate
-    return now.needed if now is not None else 0
+    def may_fit(self, option: Option) -> bool:
+        """Whether a look does not rule the option out; what was not looked at before the steps ran out is."""
+        if self.exhausted and option.key not in self._looks:
+            return False
+        found = self.look(option)
+        return found is not None and found.verdict in ("fits", "tight") and found.host <= MAX_HOST
 
+    def carried_out(self, option: Option) -> Candidate | None:
+        """The option carried out, once; None where it cannot be, or its offload needs more than nodes have."""
+        key = option.key
+        if key not in self._carried:
+            self._carried[key] = change_job(self.facts, option.changes, option.words)
+            effort.spend(OVERHEAD)
+        changed = self._carried[key]
+        if changed is None or changed.estimate is None:
+            return None
+        candidate = Candidate(option, changed)
+        return candidate if candidate.host <= MAX_HOST else None
 
-def _rank(parts: tuple[Candidate, ...]) -> int:
-    return sum(part.attempt.rank for part in parts)
+    def writable(self, option: Option) -> bool:
+        """Whether the format can say the option in this file."""
+        key = option.key
+        if key not in self._carried:
+            self._carried[key] = change_job(self.facts, option.changes, option.words)
+            effort.spend(OVERHEAD)
+        changed = self._carried[key]
+        return changed is not None and bool(changed.edits)
 
-
-def _together(bench: Bench, parts: tuple[Candidate, ...]) -> Candidate | None:
-    """Several changes as one; None where they do not go together or cannot be enough."""
-    if any(_clash(one.attempt, two.attempt) for one, two in subsets(parts, 2)):
-        return None
-    needed = _needed(bench)
-    expected = needed - sum(needed - part.needed for part in parts)
-    if bench.facts.gpu is not None and expected > PROMISE * bench.facts.gpu.usable:
-        return None
-    changes: dict[str, object] = {}
-    for part in parts:
-        changes |= part.attempt.changes
-    fix = "safe" if all(part.attempt.fix == "safe" for part in parts) else "unsafe"
-    words = ", ".join(part.attempt.words or part.changed.text for part in parts)
-    return bench.candidate(Attempt(changes, fix, _rank(parts) + 100 * len(parts), words=words, combined=True))
-
-
-def _clash(one: Attempt, two: Attempt) -> bool:
-    """Whether two attempts set the same field, are of one family, or exclude one another."""
-    if one.changes.keys() & two.changes.keys() or (one.family and one.family == two.family):
-        return True
-    return two.family in one.excludes or one.family in two.excludes
-
-
-def smallest_hardware(facts: Facts) -> tuple[Suggestion, ...]:
-    """The fewest of these GPUs, and the smallest other GPU of the catalogue, on which the job fits."""
-    if facts.gpu is None or facts.model is None:
-        return ()
-    found = [item for item in (_more_gpus(facts, facts.gpu), _larger_gpu(facts, facts.gpu)) if item is not None]
-    if not found:
-        return (Suggestion("nothing in this config makes it fit, and no GPU of the catalogue holds it"),)
-    return tuple(Suggestion(f"nothing in this config makes it fit; it fits on {text}", size) for text, size in found)
-
-
-def _larger_gpu(facts: Facts, now: Gpu) -> tuple[str, int] | None:
-    from ..hardware.catalogue import gpus
-
-    larger = (gpu for gpu in gpus() if gpu.usable > now.usable and gpu.vendor == now.vendor)
-    count = facts.job.world_size
-    for gpu in sorted(larger, key=lambda gpu: gpu.usable):
-        size = _fitting(facts, {}, count, gpu)
-        if size is not None:
-            return f"{count} x {gpu.title}", size
-    return None
-
-
-def _more_gpus(facts: Facts, gpu: Gpu) -> tuple[str, int] | None:
-    job = facts.job
-    for count in GPU_COUNTS:
-        if count <= job.world_size:
-            continue
-        changes: dict[str, object] = {}
-        way = ""
-        if job.kind == "inference":
-            if facts.model is None or facts.model.shape.heads % count:
+    def climbed(self, rungs: Iterable[Option], accept: Callable[[Candidate], bool]) -> Iterator[Candidate]:
+        """The options in their order carried out, as far as a look leaves them, up to the first that fits."""
+        for option in rungs:
+            if not self.may_fit(option):
                 continue
-            changes, way = {"parallelism.tensor": count}, f" with tensor parallel size {count}"
-        elif not facts.get("shards.weights") and job.weights.quantization is None:
-            changes, way = {"parallelism.zero.stage": 3}, " with ZeRO-3"
-        size = _fitting(facts, changes, count, gpu)
-        if size is not None:
-            return f"{count} x {gpu.title}{way}", size
-    return None
+            if self.exhausted:
+                return
+            candidate = self.carried_out(option)
+            if candidate is None or candidate.verdict not in ("fits", "tight") or not accept(candidate):
+                continue
+            yield candidate
+            if candidate.verdict == "fits":
+                return
 
+    def rungs(self, item: Ladder) -> tuple[Option, ...]:
+        """The options of a ladder worth trying: none where even the strongest is too much for the GPU."""
+        if item.advice.room:
+            return item.options[::-1]
+        if len(item.options) > 2 and not self.may_fit(item.options[-1]):
+            return ()
+        return item.options
 
-def _fitting(facts: Facts, changes: dict[str, object], gpus: int, gpu: Gpu) -> int | None:
-    """The bytes a GPU needs on that hardware; None where the job does not fit it."""
-    from ..estimator import estimate_job
-    from ..estimator.estimate import NotEstimable
-    from ..models.lora import NotAdaptable
+    def combined(self, ladders: Iterable[Ladder], accept: Callable[[Candidate], bool]) -> Iterator[Candidate]:
+        """Two recipes that fit together, else three, else four, those that change the run least first.
 
-    hardware = replace(facts.job.hardware, gpu=gpu.name, gpus=gpus)
-    job = facts.job.with_changes({"hardware": hardware, "parallelism.data": None, **changes})
-    if facts.model is None:
-        return None
-    try:
-        estimate = estimate_job(job, facts.model, gpu)
-    except (NotEstimable, NotAdaptable):
-        return None
-    return estimate.needed if estimate.verdict == "fits" else None
+        Each recipe takes part at its strongest; where that is more than is needed, a weaker rung takes its place.
+        """
+        now, gpu = self.facts.estimate, self.facts.gpu
+        if now is None or gpu is None:
+            return
+        parts = self._saving(ladders, now)
+        for size in range(2, MAX_PARTS + 1):
+            fits = False
+            for group in sorted(subsets(parts, size), key=lambda group: sum(option.rank for _, option, _ in group)):
+                if self.exhausted:
+                    return
+                if now.per_gpu.low - sum(saved for _, _, saved in group) > PROMISE * gpu.usable:
+                    continue
+                if any(one.clashes(two) for (_, one, _), (_, two, _) in subsets(group, 2)):
+                    continue
+                option = joined([option for _, option, _ in group])
+                if not self.may_fit(option):
+                    continue
+                for candidate in self.climbed(self._relaxed([item for item, _, _ in group], option), accept):
+                    fits = fits or candidate.verdict == "fits"
+                    yield candidate
+            if fits:
+                return
+
+    def _saving(self, ladders: Iterable[Ladder], now: Estimate) -> list[tuple[Ladder, Option, int]]:
+        """Each ladder whose strongest option saves memory, with that option and the bytes it saves."""
+        parts = []
+        for item in ladders:
+            if self.exhausted:
+                break
+            found = self.look(item.options[-1])
+            if found is not None and found.host <= MAX_HOST and found.per_gpu.low < now.per_gpu.low:
+                parts.append((item, item.options[-1], now.per_gpu.low - found.per_gpu.low))
+        return parts
+
+    def _relaxed(self, group: list[Ladder], strongest: Option) -> Iterator[Option]:
+        """The combination with ever stronger rungs of its one ladder that has several, the strongest at last."""
+        long = [item for item in group if len(item.options) > 1]
+        if long:
+            rest = [item.options[-1] for item in group if item is not long[0]]
+            for rung in long[0].options[:-1]:
+                yield joined([*rest, rung])
+        yield strongest

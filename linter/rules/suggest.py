@@ -3,76 +3,38 @@
 A change is shown only when, in the file as it would be after the edit, the rule no longer fires, no error
 appears that was not there before, and, where memory is at stake, the estimate no longer exceeds the GPU.
 Among those that fit, the one that changes the run least comes first; `tight` ones are shown only where nothing
-fits, and say so. Where no single change is enough, `search` looks for two or three together.
+fits, and say so. Where no single change is enough, combinations are searched (search.py).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..finding import Suggestion
 from ..units import bytes_text
-from .change import Changed, change_job, change_keys, resolved
+from .change import change_job, change_keys, resolved
 from .expression import UNKNOWN
 from .facts import ITEM
 from .message import filled
+from .option import ladder
 from .quantity import clipped
+from .search import Search
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
+    from .change import Changed
     from .engine import Fired
     from .facts import Facts
-    from .rule import Advice, Selection
+    from .option import Ladder
+    from .rule import Advice, Rule, Selection
+    from .search import Candidate
 
 MAX_SHOWN = 4
-MAX_HOST = 2 << 40
-"""Main memory of the largest common GPU nodes (AWS p5.48xlarge, GCP a3-highgpu-8g: about 2 TiB); offload that needs
-more is not suggested."""
 
 MENTIONED_HOST = 64 << 30
 """Main memory from which a suggestion names it."""
-
-MAX_ESTIMATES = 60
-"""Estimates that the search for one finding may make."""
-
-
-class Attempt(NamedTuple):
-    """Job changes to try: `rank` is how much of the run they change, `words` says them where the format cannot."""
-
-    changes: dict[str, Any]
-    fix: str
-    rank: int
-    family: str = ""
-    words: str = ""
-    excludes: tuple[str, ...] = ()
-    combined: bool = False
-
-
-class Candidate(NamedTuple):
-    """An attempt carried out, and what comes of it."""
-
-    attempt: Attempt
-    changed: Changed
-
-    @property
-    def verdict(self) -> str:
-        """The verdict of the estimate, `unknown` where there is none."""
-        estimate = self.changed.estimate
-        return estimate.verdict if estimate is not None else "unknown"
-
-    @property
-    def needed(self) -> int:
-        """Bytes one GPU needs after the change."""
-        estimate = self.changed.estimate
-        return estimate.needed if estimate is not None else 0
-
-    @property
-    def host(self) -> int:
-        """Bytes of main memory a node needs after the change."""
-        estimate = self.changed.estimate
-        return estimate.host if estimate is not None else 0
 
 
 def suggestions_for(hit: Fired, facts: Facts, selection: Selection, fired: list[Fired]) -> tuple[Suggestion, ...]:
@@ -80,19 +42,23 @@ def suggestions_for(hit: Fired, facts: Facts, selection: Selection, fired: list[
     bench = Bench(hit, facts, selection, fired)
     if not hit.about_memory:
         return tuple(bench.keyed())
-    singles = [item for advice in bench.advices() for item in bench.tried(advice)]
-    helping = bench.helping(singles)
-    searching = any(advice.recipe == "search" for advice in hit.rule.suggest)
-    if searching and not any(item.verdict == "fits" for item in helping):
-        from .search import combinations
+    shown = bench.helping()
+    if shown or not bench.searching:
+        return tuple(suggestion(item, facts) for item in shown)
+    return hardware_suggestions(facts, exhausted=bench.search.exhausted)
 
-        helping = bench.helping(combinations(bench, singles)) or helping
-    shown = tuple(bench.suggestion(item) for item in helping)
-    if searching and not shown:
-        from .search import smallest_hardware
 
-        return smallest_hardware(facts)
-    return shown
+def hardware_suggestions(facts: Facts, *, exhausted: bool = False) -> tuple[Suggestion, ...]:
+    """That no change is enough, and the hardware that is."""
+    from .enough import smallest_hardware
+
+    if facts.gpu is None or facts.model is None:
+        return ()
+    nothing = "no change tried makes it fit" if exhausted else "nothing in this config makes it fit"
+    found = smallest_hardware(facts)
+    if not found:
+        return (Suggestion(f"{nothing}, and no GPU of the catalogue holds it"),)
+    return tuple(Suggestion(f"{nothing}; it fits on {item.text}", item.estimate.needed) for item in found)
 
 
 class Bench:
@@ -103,12 +69,94 @@ class Bench:
         self.facts = facts
         self.selection = selection
         self.before = {other.rule.id for other in fired}
-        self.estimates = 0
+        self.searching = any(advice.recipe == "search" for advice in hit.rule.suggest)
+        self._held: dict[int, bool] = {}
 
     @property
-    def exhausted(self) -> bool:
-        """Whether the search has used up its estimates."""
-        return self.estimates >= MAX_ESTIMATES
+    def search(self) -> Search:
+        """The search of the job, which its findings share."""
+        if self.facts.search is None:
+            self.facts.search = Search(self.facts, self.selection.recipes)
+        return self.facts.search
+
+    def helping(self) -> list[Candidate]:
+        """At most MAX_SHOWN that hold after being checked, one a family: those that fit, or else the tight ones.
+
+        What the format cannot say in this file is left out where something that it can say helps.
+        """
+        ladders = self.ladders()
+        kept, tight = self._singles(ladders)
+        if not kept and self.searching:
+            for item in self.search.combined(ladders, self.holds):
+                (kept if item.verdict == "fits" else tight).append(item)
+                if sum(bool(each.changed.edits) for each in kept) >= MAX_SHOWN:
+                    break
+        return chosen(kept) or chosen(tight)
+
+    def _singles(self, ladders: list[Ladder]) -> tuple[list[Candidate], list[Candidate]]:
+        """Single changes that fit and that are tight; those that the format can say are carried out first."""
+        kept: list[Candidate] = []
+        tight: list[Candidate] = []
+        search = self.search
+        for written in (True, False):
+            for item in ladders:
+                rungs = (
+                    rung for rung in search.rungs(item) if search.may_fit(rung) and search.writable(rung) == written
+                )
+                for candidate in search.climbed(rungs, self.holds):
+                    (kept if candidate.verdict == "fits" else tight).append(candidate)
+                if len(kept) > MAX_SHOWN:
+                    return kept, tight
+            if kept:
+                break
+        return kept, tight
+
+    def ladders(self) -> list[Ladder]:
+        """What the rule suggests; with `search` every recipe that saves memory."""
+        own = [ladder("", advice, self.facts) for advice in self.hit.rule.suggest if advice.recipe is None]
+        own = [item for item in own if item.options]
+        if self.searching:
+            return [*own, *self.search.saving()]
+        named = [self.search.ladders[advice.recipe] for advice in self.hit.rule.suggest if advice.recipe]
+        return [*own, *sorted((item for item in named if item.options), key=lambda item: item.advice.rank)]
+
+    def holds(self, candidate: Candidate) -> bool:
+        """Whether the rule is silent after the change and no new error appears."""
+        key = id(candidate.changed)
+        if key not in self._held:
+            self._held[key] = self.heals(candidate.changed)
+        return self._held[key]
+
+    def heals(self, changed: Changed) -> bool:
+        """The same for a change that need not be of the search."""
+        from .engine import evaluate_rules
+
+        for hit in evaluate_rules(changed.facts, self._telling):
+            if hit.rule.id == self.hit.rule.id and (hit.item is None or hit.item == self.hit.item):
+                return False
+            if hit.rule.severity == "error" and hit.rule.id not in self.before:
+                return False
+        return True
+
+    @property
+    def _telling(self) -> Selection:
+        """The rules that can say so: this one, those of errors, and what may come before them in their groups."""
+        rules = self.selection.rules
+        groups = {rule.group for rule in rules if rule.group and self._tells(rule)}
+        return self.selection._replace(rules=tuple(rule for rule in rules if self._tells(rule) or rule.group in groups))
+
+    def _tells(self, rule: Rule) -> bool:
+        return rule.severity == "error" or rule.id == self.hit.rule.id
+
+    def keyed(self) -> Iterator[Suggestion]:
+        """The suggestions of a rule that is not about memory: keys to write, remove or rename, Job fields to set."""
+        for advice in self.advices():
+            changed = self.keys_changed(advice)
+            if changed is None or not self.heals(changed):
+                continue
+            text = filled(advice.text, self.facts) if advice.text else changed.text
+            if text:
+                yield Suggestion(text, None, advice.fix if changed.edits else None, changed.edits)
 
     def advices(self) -> Iterator[Advice]:
         """What the rule suggests, recipes filled in."""
@@ -117,68 +165,6 @@ class Bench:
                 yield advice
             elif advice.recipe != "search":
                 yield self.selection.recipes[advice.recipe]
-
-    def tried(self, advice: Advice) -> Iterator[Candidate]:
-        """The advice carried out, for each of its factors until one fits."""
-        for factor in advice.factors or (None,):
-            changes = resolved(advice, self.facts, factor)
-            if not changes or self.exhausted:
-                continue
-            words = (filled(advice.text, self.facts) if advice.text else None) or ""
-            candidate = self.candidate(Attempt(changes, advice.fix, advice.rank, advice.family, words, advice.excludes))
-            if candidate is None:
-                continue
-            yield candidate
-            if candidate.verdict == "fits":
-                return
-
-    def candidate(self, attempt: Attempt) -> Candidate | None:
-        """Job changes carried out and estimated; None where they cannot be."""
-        changed = change_job(self.facts, attempt.changes, attempt.words)
-        if changed is None:
-            return None
-        self.estimates += 1
-        candidate = Candidate(attempt, changed)
-        return candidate if changed.estimate is not None and candidate.host <= MAX_HOST else None
-
-    def helping(self, candidates: list[Candidate]) -> list[Candidate]:
-        """At most MAX_SHOWN that hold after being checked, one a family: those that fit, or else the tight ones.
-
-        What the format cannot say in this file is left out where something that it can say helps.
-        """
-        order = sorted(candidates, key=lambda item: (item.verdict != "fits", item.attempt.rank, item.needed))
-        if any(item.changed.edits and item.verdict == "fits" for item in order):
-            order = [item for item in order if item.changed.edits]
-        kept: list[Candidate] = []
-        for item in order:
-            if item.verdict not in ("fits", "tight") or len(kept) == MAX_SHOWN:
-                break
-            if kept and kept[0].verdict != item.verdict:
-                break
-            if not any(_says_more(item, other) for other in kept) and self.holds(item.changed):
-                kept.append(item)
-        return kept
-
-    def holds(self, changed: Changed) -> bool:
-        """Whether the rule is silent after the change and no new error appears."""
-        from .engine import evaluate_rules
-
-        for hit in evaluate_rules(changed.facts, self.selection):
-            if hit.rule.id == self.hit.rule.id and (hit.item is None or hit.item == self.hit.item):
-                return False
-            if hit.rule.severity == "error" and hit.rule.id not in self.before:
-                return False
-        return True
-
-    def keyed(self) -> Iterator[Suggestion]:
-        """The suggestions of a rule that is not about memory: keys to write, remove or rename, Job fields to set."""
-        for advice in self.advices():
-            changed = self.keys_changed(advice)
-            if changed is None or not self.holds(changed):
-                continue
-            text = filled(advice.text, self.facts) if advice.text else changed.text
-            if text:
-                yield Suggestion(text, None, advice.fix if changed.edits else None, changed.edits)
 
     def keys_changed(self, advice: Advice) -> Changed | None:
         """The file after an advice; None where it does not apply or cannot be written."""
@@ -209,18 +195,43 @@ class Bench:
             return None if result is UNKNOWN else result
         return value
 
-    def suggestion(self, item: Candidate) -> Suggestion:
-        """A candidate as findings carry it."""
-        tight = " (tight)" if item.verdict == "tight" else ""
-        edits = item.changed.edits
-        host = f" (and {bytes_text(item.host)} of main memory)" if item.host >= MENTIONED_HOST else ""
-        text = clipped(item.changed.text) + host + tight
-        return Suggestion(text, item.needed, item.attempt.fix if edits else None, edits)  # type: ignore[arg-type]
+
+def chosen(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """At most MAX_SHOWN that differ, least change first; only what can be written, where anything can."""
+    order = sorted(candidates, key=lambda item: (item.option.rank, item.needed))
+    if any(item.changed.edits for item in order):
+        order = [item for item in order if item.changed.edits]
+    kept: list[Candidate] = []
+    for item in order:
+        if len(kept) < MAX_SHOWN and not any(_says_more(item, other) for other in kept):
+            kept.append(item)
+    return kept
+
+
+def suggestion(item: Candidate, facts: Facts) -> Suggestion:
+    """A candidate as findings carry it."""
+    now = facts.estimate
+    edits = item.changed.edits
+    return Suggestion(
+        text_of(item),
+        item.needed,
+        item.option.fix if edits else None,  # type: ignore[arg-type]
+        edits,
+        now.needed - item.needed if now is not None else None,
+        item.option.cost,
+    )
+
+
+def text_of(item: Candidate) -> str:
+    """The change in the format's words, with the main memory it takes."""
+    tight = " (tight)" if item.verdict == "tight" else ""
+    host = f" (and {bytes_text(item.host)} of main memory)" if item.host >= MENTIONED_HOST else ""
+    return clipped(item.changed.text) + host + tight
 
 
 def _says_more(item: Candidate, other: Candidate) -> bool:
     """Whether `item` is of the family of one already kept, reads the same, or is a combination that only adds to it."""
-    one, two = item.attempt, other.attempt
-    if item.changed.text == other.changed.text or (one.family and one.family == two.family):
+    one, two = item.option, other.option
+    if item.changed.text == other.changed.text or (one.parts == 1 and one.families & two.families):
         return True
-    return one.combined and two.changes.items() <= one.changes.items()
+    return one.parts > 1 and two.changes.items() <= one.changes.items()

@@ -108,7 +108,7 @@ class Plan:
             raise EditError("the file holds no mapping")
         while True:
             entries = _entries(node, rest)
-            if entries and any(entry.key.path for entry in entries):
+            if any(entry.key.path and entry.key.path != self.document.path for entry in entries):
                 raise EditError(f"{rest} stands in another file")
             if entries:
                 return Place(node, parent, entries, [], [*path, rest])
@@ -153,7 +153,8 @@ class Plan:
                 raise EditError("the file holds no mapping")
             return block_edit.fill(self.document, values)
         gone = {id(entry.key) for _, entries in self.removed.values() for entry in entries}
-        entries = [entry for entry in own(mapping) if id(entry.key) not in gone]
+        here = (None, "", self.document.path)
+        entries = [entry for entry in own(mapping) if id(entry.key) not in gone and entry.key.path in here]
         if own(mapping) and not entries:
             raise EditError("every key of the mapping is to be removed")
         holding = [entry for entry in entries if _takes_followers(self.document, entry)]

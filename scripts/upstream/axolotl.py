@@ -18,23 +18,28 @@ REPLACEMENTS = {
     "noisy_embedding_alpha": "neftune_noise_alpha",
     "dpo_beta": "rl_beta",
     "evaluation_strategy": "eval_strategy",
-    "eval_table_size": "generate_samples",
     "eval_max_new_tokens": "generation_max_new_tokens",
     "dataset_processes": "dataset_num_proc",
     "gc_steps": "torch_empty_cache_steps",
     "pretrain_multipack_buffer_size": "streaming_multipack_buffer_size",
-    "fsdp": "fsdp_config",
     "fsdp_final_state_dict_type": "fsdp_config.final_state_dict_type",
     "sequence_parallel_degree": "context_parallel_size",
     "flash_attn_d512": "large_head_attention",
-    "xformers_attention": "attn_implementation",
-    "sdp_attention": "attn_implementation",
-    "flex_attention": "attn_implementation",
-    "flash_attention": "attn_implementation",
-    "sage_attention": "attn_implementation",
-    "eager_attention": "attn_implementation",
 }
-"""Old key -> the key that the warnings of `schemas/deprecated.py`, `config.py` and `validation.py` name."""
+"""Old key -> the key that takes its value now, as the warnings of `schemas/deprecated.py` and `validation.py` say."""
+
+INSTEAD = {
+    "fsdp": "`fsdp_config` alone turns FSDP on",
+    "eval_table_size": "`generate_samples: true` and `num_generation_samples` say it now",
+    "rope_scaling": "say it in `overrides_of_model_config`",
+    "xformers_attention": "`attn_implementation: xformers` says it now",
+    "sdp_attention": "`attn_implementation: sdpa` says it now",
+    "flex_attention": "`attn_implementation: flex_attention` says it now",
+    "flash_attention": "`attn_implementation: flash_attention_2` says it now",
+    "sage_attention": "`attn_implementation: sage` says it now",
+    "eager_attention": "`attn_implementation: eager` says it now",
+}
+"""Old key -> what says it now, where that takes another value."""
 
 REFUSED = {
     "max_packed_sequence_len", "rope_scaling", "dpo_use_logits_to_keep", "dpo_generate_during_eval", "dpo_norm_loss",
@@ -42,11 +47,15 @@ REFUSED = {
 }  # fmt: skip
 """Keys whose validator in `schemas/deprecated.py` raises."""
 
-UNSLOTH = (
-    "unsloth_cross_entropy_loss", "unsloth_lora_mlp", "unsloth_lora_qkv", "unsloth_lora_o", "unsloth_rms_norm",
-    "unsloth_rope",
-)  # fmt: skip
-"""Keys that `check_deprecated_unsloth_fields` refuses."""
+UNSLOTH_NOW = {
+    "unsloth_cross_entropy_loss": "the plugin cut_cross_entropy or liger does it now",
+    "unsloth_lora_mlp": "`lora_mlp_kernel` does it now",
+    "unsloth_lora_qkv": "`lora_qkv_kernel` does it now",
+    "unsloth_lora_o": "`lora_o_kernel` does it now",
+    "unsloth_rms_norm": "the plugin liger does it now: `liger_rms_norm`",
+    "unsloth_rope": "the plugin liger does it now: `liger_rope`",
+}
+"""Keys that `check_deprecated_unsloth_fields` refuses -> what does their work now."""
 
 READ_BY_HAND: Json = {
     "beta": {"type": ["number", "null"]},
@@ -63,10 +72,12 @@ def axolotl(source: Source) -> Json:
         properties.setdefault(key, value)
     for key, replacement in REPLACEMENTS.items():
         properties[key] = {**properties[key], "deprecated": True, "x-replacement": replacement}
+    for key, words in INSTEAD.items():
+        properties[key] = {**properties[key], "deprecated": True, "x-instead": words}
     for key in REFUSED:
-        properties[key] = {**properties[key], **_refused("no longer supported")}
-    for key in UNSLOTH:
-        properties[key] = {**_refused("removed"), "x-replacement": "lora_mlp_kernel"}
+        properties[key] = {**properties[key], **_refused("its validator stops the run")}
+    for key in UNSLOTH_NOW:
+        properties[key] = {**_refused("its validator stops the run"), "x-instead": UNSLOTH_NOW[key]}
     properties["fsdp"] = {**properties["fsdp"], "type": ["array", "string", "null"]}
     fsdp = classes.definitions["FSDPConfig"]["properties"]
     prefixed = {

@@ -110,8 +110,12 @@ class Classes:
         extra = _mapping(keyword.value) if keyword.arg == "json_schema_extra" else {}
         if "deprecated" not in extra:
             return {}
-        replacement = {"x-replacement": self.value(extra["new_param"])} if "new_param" in extra else {}
-        return {"deprecated": True, **replacement}
+        if "new_param" not in extra:
+            return {"deprecated": True}
+        successor = str(self.value(extra["new_param"]))
+        if "new_param_fn" in extra or " " in successor:
+            return {"deprecated": True, "x-instead": f"`{'` or `'.join(successor.split(' or '))}` says it now"}
+        return {"deprecated": True, "x-replacement": successor}
 
     def names(self, node: ast.expr) -> list[str]:
         """The strings of an alias or of `AliasChoices(...)`."""
@@ -248,7 +252,7 @@ def _plain_part(schema: JsonObject) -> JsonObject:
 
 
 def _annotations(schema: JsonObject) -> JsonObject:
-    return {key: value for key, value in schema.items() if key == "deprecated" or key.startswith("x-replacement")}
+    return {key: value for key, value in schema.items() if key in ("deprecated", "x-replacement", "x-instead")}
 
 
 def _is_plain(value: object) -> bool:

@@ -78,4 +78,4 @@ def test_a_family_that_is_not_read_is_said_to_be_assumed(oracle_rows):
     assert unread
     for config in unread:
         job = oracle_rows.job_of({"point": DATA["settings"]["B"], "config": config})
-        assert [note.field for note in gaps(job, resolve(config))] == ["model.layers"]
+        assert [note.field for note in gaps(job, resolve(config), 0)] == ["model.layers"]

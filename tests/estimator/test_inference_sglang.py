@@ -13,11 +13,11 @@ from gpulint.units import GIB
 from .llama import LLAMA_8B
 
 
-def estimate(gpu="h100-80gb", tensor=1, **fields):
+def estimate(gpu="h100-80gb", tensor=1, attention=None, **fields):
     job = Job.validate(
         {
             "kind": "inference",
-            "parallelism": {"tensor": tensor},
+            "parallelism": {"tensor": tensor, "attention_tensor": attention},
             "hardware": {"gpus": tensor},
             "inference": {"engine": "sglang", **fields},
         }
@@ -74,7 +74,7 @@ def test_the_cache_is_the_static_share_without_the_weights():
 def test_a_share_below_the_weights_is_refused():
     found = estimate(gpu_memory_utilization=0.15)
     assert found.verdict == "exceeds"
-    assert "leave nothing" in found.refusal
+    assert found.refusal.startswith("nothing is left for the KV cache: of the static 11.8 GiB")
 
 
 def test_a_larger_share_holds_more_tokens():
@@ -84,3 +84,29 @@ def test_a_larger_share_holds_more_tokens():
 
 def test_without_a_card_there_is_no_verdict():
     assert estimate(gpu=None).verdict == "unknown"
+
+
+def test_data_parallel_attention_repeats_attention_its_cache_and_the_embedding():
+    """8 ranks of two groups: 4 that share attention, of which each holds twice what it holds of 8."""
+    together, apart = estimate(tensor=8), estimate(tensor=8, attention=4)
+    model = resolve(LLAMA_8B)
+    roles = ("q", "k", "v", "o", "embedding")
+    size = sum(2 * len(t.layers or (0,)) * t.shape[0] * t.shape[1] for t in model.tensors if t.role in roles)
+    more = apart.phases[0].components["weights"] - together.phases[0].components["weights"]
+    assert more == size // 8
+    assert apart.kv_cache.bytes_per_token == 2 * together.kv_cache.bytes_per_token
+
+
+@pytest.mark.parametrize(
+    ("attention", "sizes", "reserve_mib"),
+    [
+        (None, [1, 2, 3000], 2 * 3000),
+        (1, [256], 256 * (2 + 3 * 8)),
+        (1, [400], 400 * (2 + 4.5 * 8)),
+    ],
+)
+def test_captured_batches_and_groups_make_the_share_smaller(attention, sizes, reserve_mib):
+    found = estimate(tensor=8, attention=attention, cudagraph_capture_sizes=sizes)
+    told = {item.field: item.value for item in found.assumptions}
+    share = 1 - (512 + 1.5 * 8192 + 1024 + reserve_mib) * 1024 * 1024 / find("h100-80gb").total
+    assert float(told["inference.gpu_memory_utilization"]) == pytest.approx(share, abs=1e-3)

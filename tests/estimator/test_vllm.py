@@ -15,9 +15,10 @@ from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.inference import estimate_inference
 from gpulint.estimator.kv_cache import layer_caches
 from gpulint.estimator.paged_cache import paged_cache
+from gpulint.estimator.vllm_activations import profile_run
 from gpulint.estimator.vllm_settings import captured_sizes, derived_length, graphs, profile, settings
 from gpulint.hardware.catalogue import find
-from gpulint.job import Job
+from gpulint.job import Inference, Job, Weights
 from gpulint.models.model import UnknownModel
 from gpulint.models.resolve import resolve
 from gpulint.units import GIB
@@ -423,3 +424,19 @@ def test_weights_of_logged_engines_are_met(shared_data):
         assert load.allocated / GIB == pytest.approx(row["measured_gib"], rel=0.05), row["id"]
         seen += 1
     assert seen >= 14
+
+
+@pytest.mark.parametrize(("requests", "verdict"), [(1, "fits"), (128, "tight")])
+def test_an_image_for_every_request_may_fill_the_card(requests, verdict):
+    """Mllama's encoder took 36.6 GiB for 128 requests (vllm pull 12126): not derived, but within the bound."""
+    model = resolve("meta-llama/Llama-3.2-11B-Vision")
+    inference = Inference(
+        engine="vllm", version="0.6.6", max_num_seqs=requests, max_model_len=65536, enforce_eager=True
+    )
+    plan = Job(kind="inference", weights=Weights(dtype="bfloat16"), inference=inference)
+    chosen = settings(plan, model, None)
+    run = profile_run(model, chosen, 2.0, 1)
+    assert run.low <= run.total <= run.high
+    assert estimate_inference(plan, model, find("h100-80gb")).verdict == verdict
+    if requests == 128:
+        assert run.high > 36.63 * GIB

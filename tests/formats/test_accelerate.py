@@ -134,7 +134,7 @@ def test_not_distributed_is_one_gpu(acc):
 
 def test_unknown_keys_at_the_top_stop_the_launch_and_below_have_no_effect(acc):
     text = DEEPSPEED.replace("zero3_init_flag", "zero3_init_flg") + "num_proceses: 2\n"
-    assert [(p.key, p.values["treatment"], p.values["suggestion"]) for p in acc.problems(text, "unknown-key")] == [
+    assert [(p.key, p.values["treatment"], p.values["spelling"]) for p in acc.problems(text, "unknown-key")] == [
         ("deepspeed_config.zero3_init_flg", "ignored", "zero3_init_flag"),
         ("num_proceses", "refused", "num_processes"),
     ]
@@ -171,9 +171,10 @@ def test_fsdp2_edits_write_the_switch(acc):
 @pytest.mark.parametrize(
     ("text", "changes"),
     [
-        (FSDP, {"parallelism.zero.stage": 3}),
+        (FSDP, {"parallelism.zero.offload_optimizer.device": "cpu"}),
         (DEEPSPEED, {"micro_batch_size": 1}),
-        (DEEPSPEED, {"parallelism.fsdp.sharding": "full_shard"}),
+        (DEEPSPEED, {"parallelism.fsdp.sharding": "hybrid_shard"}),
+        ("distributed_type: TPU\nnum_processes: 8\n", {"parallelism.zero.stage": 3}),
         (
             "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  deepspeed_config_file: a.json\n",
             {"parallelism.zero.stage": 3},

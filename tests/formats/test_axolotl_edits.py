@@ -156,13 +156,7 @@ def test_offload_from_the_stage_that_is_there(ax):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"parallelism.zero.stage": 2},
         {"parallelism.zero.stage": 3, "parallelism.zero.offload_parameters.device": "nvme"},
-        {
-            "parallelism.zero.stage": 3,
-            "parallelism.zero.offload_optimizer.device": "cpu",
-            "parallelism.zero.offload_parameters.device": "none",
-        },
         {"parallelism.fsdp.sharding": "hybrid_shard"},
         {"inference.max_model_len": 4096},
         {"method": "lora", "weights.quantization.method": "gptq"},

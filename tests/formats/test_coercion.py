@@ -68,4 +68,6 @@ def test_values(value, integer, number, boolean):
 
 
 def test_type_text_names_every_choice_once():
-    assert type_text([{"enum": ["auto"]}, {"type": ["boolean", "null"]}]) == "one of auto or true or false"
+    assert type_text([{"enum": ["auto"]}, {"type": ["boolean", "null"]}]) == "auto or true or false"
+    assert type_text([{"enum": [1, 2, None]}]) == "one of 1, 2"
+    assert type_text([{"type": "object", "properties": dict.fromkeys("abcdefg")}]) == "a mapping (a, b, c, d, e, ...)"

@@ -67,8 +67,8 @@ def test_offload_objects_and_their_defaults():
 def test_old_offload_switches_still_count():
     job, problems = applied({"zero_optimization": {"stage": 2, "cpu_offload": True}})
     assert job.parallelism.zero.offload_optimizer.device == "cpu"
-    assert [(item.kind, item.key, item.values["replacement"]) for item in problems] == [
-        ("deprecated-key", "zero_optimization.cpu_offload", "offload_optimizer")
+    assert [(item.kind, item.key, item.values["instead"]) for item in problems] == [
+        ("deprecated-key", "zero_optimization.cpu_offload", "`offload_optimizer` says it now")
     ]
 
 

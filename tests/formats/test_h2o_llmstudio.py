@@ -61,7 +61,7 @@ def test_other_problems(h2o):
 
 def test_keys(h2o):
     (problem,) = h2o.problems(CONFIG.replace("batch_size", "batchsize"), "unknown-key")
-    assert (problem.values["suggestion"], problem.values["treatment"], problem.span.line) == (
+    assert (problem.values["spelling"], problem.values["treatment"], problem.span.line) == (
         "batch_size",
         "ignored",
         14,

@@ -105,7 +105,7 @@ class TestErrors:
 
     def test_unknown_keys_are_problems(self, job):
         found = job.problems(PLAN + "micro_batch: 2\nparallelism:\n  zero: {stagee: 3}\n", "unknown-key")
-        assert [(item.key, item.values["suggestion"]) for item in found] == [
+        assert [(item.key, item.values["spelling"]) for item in found] == [
             ("micro_batch", "micro_batch_size"),
             ("parallelism.zero.stagee", "stage"),
         ]

@@ -43,7 +43,8 @@ def test_a_key_of_another_section_is_found_there():
 
 def test_nested_sections_have_their_own_keys():
     ((kind, key, values),) = found("base_model: m\ntrl:\n  num_generation: 8\n")
-    assert (kind, key, values["suggestion"]) == ("unknown-key", "trl.num_generation", "num_generations")
+    assert (kind, key, values["suggestion"]) == ("unknown-key", "trl.num_generation", "trl.num_generations")
+    assert values["spelling"] == "num_generations"
 
 
 def test_deepspeed_refuses_inside_zero_and_ignores_at_the_top():
@@ -51,7 +52,7 @@ def test_deepspeed_refuses_inside_zero_and_ignores_at_the_top():
         '{"zero_optimization": {"stage": 3, "offload_parm": {}}, "zero_optimisation": {}}', "deepspeed", "json"
     )
     assert [(key, values["treatment"], values["suggestion"]) for _, key, values in problems] == [
-        ("zero_optimization.offload_parm", "refused", "offload_param"),
+        ("zero_optimization.offload_parm", "refused", "zero_optimization.offload_param"),
         ("zero_optimisation", "ignored", "zero_optimization"),
     ]
 
@@ -80,6 +81,37 @@ def test_a_list_where_a_mapping_belongs():
 @pytest.mark.parametrize("blank", ["${BATCH}", "'{{ batch }}'", ""])
 def test_blanks_are_no_wrong_type(blank):
     assert found(f"base_model: m\nmicro_batch_size: {blank}\n") == []
+
+
+def test_a_key_of_another_section_is_named_but_not_renamed():
+    ((_, _, values),) = found('{"zero_optimization": {"stage": 3}, "overlap_comm": true}', "deepspeed", "json")
+    assert (values["suggestion"], values["spelling"]) == ("zero_optimization.overlap_comm", "")
+
+
+def test_a_misspelt_old_key_leads_to_the_new_one():
+    ((_, key, values),) = found("base_model: m\nevaluation_stratgy: steps\n")
+    assert (key, values["suggestion"]) == ("evaluation_stratgy", "eval_strategy")
+
+
+def test_a_removed_key_is_never_suggested():
+    ((_, _, values),) = found("base_model: m\nmax_packed_sequence_length: 8\n")
+    assert values["suggestion"] != "max_packed_sequence_len"
+
+
+def test_an_old_key_whose_successor_takes_another_value_is_not_renamed():
+    ((kind, _, values),) = found("base_model: m\nflash_attention: true\n")
+    assert (kind, values["replacement"], values["spelling"]) == ("deprecated-key", "", "")
+    assert "attn_implementation" in values["instead"]
+
+
+def test_a_renamed_key_of_a_section_stays_there():
+    ((_, _, values),) = found("base_model: m\nfsdp_config: {fsdp_offload_params: true}\n")
+    assert (values["replacement"], values["spelling"]) == ("fsdp_config.offload_params", "offload_params")
+
+
+@pytest.mark.parametrize("key", ["'{{ key }}'", "'${KEY}'", "__KEY__"])
+def test_a_key_that_is_filled_in_is_not_unknown(key):
+    assert found(f"base_model: m\n{key}: 1\n") == []
 
 
 def test_old_keys_name_their_successor():

@@ -82,7 +82,7 @@ def test_mixed_precision_is_the_default():
 
 def test_a_misspelt_key_is_refused():
     problems = read(QLORA.replace("lora_key", "lora_kye").replace("micro_batch_size", "micro_batchsize")).problems
-    found = {item.key: (item.span.line, item.values["suggestion"], item.values["treatment"]) for item in problems}
+    found = {item.key: (item.span.line, item.values["spelling"], item.values["treatment"]) for item in problems}
     assert found == {
         "lora_kye": (6, "lora_key", "refused"),
         "train.micro_batchsize": (9, "micro_batch_size", "refused"),

@@ -99,7 +99,7 @@ def test_another_optimizer_takes_the_switches_out(lf):
     [
         {"loss.kernel": "cut_cross_entropy"},
         {"parallelism.zero.stage": 1},
-        {"parallelism.fsdp.sharding": "full_shard"},
+        {"parallelism.fsdp.sharding": "hybrid_shard"},
         {"adapter.r": 4},
     ],
     ids=str,

@@ -102,7 +102,7 @@ def test_packing_and_frozen_towers(automodel):
 def test_keys(automodel):
     text = RECIPE.replace("local_batch_size", "local_batch_sise").replace("tp_size", "tp_sise")
     found = {item.key: item for item in automodel.problems(text, "unknown-key")}
-    assert found["step_scheduler.local_batch_sise"].values["suggestion"] == "local_batch_size"
+    assert found["step_scheduler.local_batch_sise"].values["spelling"] == "local_batch_size"
     assert found["distributed.tp_sise"].values["treatment"] == "refused"
     assert found["distributed.tp_sise"].span.line == 11
     assert automodel.problems(RECIPE, "unknown-key") == []

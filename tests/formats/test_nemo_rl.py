@@ -99,7 +99,7 @@ def test_keys(nemo):
     text = GRPO.replace("train_micro_batch_size", "train_micro_batchsize")
     (problem,) = nemo.problems(text, "unknown-key")
     assert (problem.key, problem.span.line) == ("policy.train_micro_batchsize", 6)
-    assert problem.values["suggestion"] == "train_micro_batch_size"
+    assert problem.values["spelling"] == "train_micro_batch_size"
     assert nemo.problems(GRPO, "unknown-key") == []
 
 

@@ -59,7 +59,7 @@ def test_programs_have_their_own_defaults(opened):
 
 def test_an_unknown_flag_is_refused(opened):
     (problem,) = opened(SFT.replace("zero_stage", "zero_stge")).reading.problems
-    assert (problem.values["suggestion"], problem.values["treatment"], problem.span.line) == (
+    assert (problem.values["spelling"], problem.values["treatment"], problem.span.line) == (
         "zero_stage",
         "refused",
         3,

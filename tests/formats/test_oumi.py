@@ -90,7 +90,7 @@ def test_no_job(oumi, engine):
 
 def test_keys(oumi):
     (problem,) = oumi.problems(TRAIN.replace("  optimizer:", "  optimiser:"), "unknown-key")
-    assert (problem.values["treatment"], problem.values["suggestion"], problem.span.line) == ("refused", "optimizer", 9)
+    assert (problem.values["treatment"], problem.values["spelling"], problem.span.line) == ("refused", "optimizer", 9)
     assert oumi.problems(TRAIN + LORA.partition("\n")[2].partition("\n")[2], "unknown-key") == []
 
 

@@ -76,6 +76,25 @@ def test_gpus_are_the_product_of_the_degrees(sglang, text, gpus, data):
     assert (job.hardware.gpus, job.parallelism.data) == (gpus, data)
 
 
+def test_data_parallel_attention_lies_within_the_ranks(sglang):
+    job = sglang.job("model-path: a/b\ntp-size: 8\ndp-size: 4\nenable-dp-attention: true\n")
+    assert (job.parallelism.tensor, job.parallelism.attention_tensor) == (8, 2)
+    assert sglang.job("model-path: a/b\ntp-size: 8\ndp-size: 4\n").parallelism.attention_tensor is None
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("cuda-graph-bs: [1, 2, 160]\n", [1, 2, 160]),
+        ("cuda-graph-max-bs: 64\n", [64]),
+        ("cuda-graph-max-bs-decode: 64\n", [64]),
+        ("", None),
+    ],
+)
+def test_captured_batches(sglang, text, sizes):
+    assert sglang.job("model-path: a/b\ntp-size: 1\n" + text).inference.cudagraph_capture_sizes == sizes
+
+
 def test_a_prefill_that_is_not_cut(sglang):
     job = sglang.job("model-path: a/b\ntp-size: 1\nchunked-prefill-size: -1\n")
     assert job.inference.max_num_batched_tokens == 16384

@@ -133,7 +133,7 @@ def test_optimizer_in_backward_stops_with_accumulation():
 def test_a_misspelt_parameter_is_refused_and_a_misspelt_key_ignored():
     text = LORA.replace("lora_rank", "lora_rnak").replace("activation_checkpointing", "activation_checkpoint")
     found = {item.key: item for item in read(text).problems if item.kind == "unknown-key"}
-    assert found["model.lora_rnak"].values["suggestion"] == "lora_rank"
+    assert found["model.lora_rnak"].values["suggestion"] == "model.lora_rank"
     assert found["model.lora_rnak"].values["treatment"] == "refused"
     assert found["model.lora_rnak"].span.line == 11
     assert found["enable_activation_checkpoint"].values["suggestion"] == "enable_activation_checkpointing"

@@ -167,7 +167,7 @@ def test_a_misspelt_key_is_refused(name, old, new, suggestion):
     text = TEXTS[name].replace(old, new)
     line = next(number for number, row in enumerate(text.splitlines(), 1) if new in row)
     (problem,) = [item for item in read(name, text).problems if item.kind == "unknown-key"]
-    assert (problem.span.line, problem.values["suggestion"]) == (line, suggestion)
+    assert (problem.span.line, problem.values["spelling"]) == (line, suggestion)
     assert problem.values["treatment"] == "refused"
 
 

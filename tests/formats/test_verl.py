@@ -91,7 +91,7 @@ def test_a_part_is_no_job(verl):
 
 def test_misspelt_keys_of_a_file(verl):
     (problem,) = verl.problems(GRPO.replace("gpu_memory_utilization", "gpu_memory_utilisation"), "unknown-key")
-    assert (problem.values["suggestion"], problem.span.line) == ("gpu_memory_utilization", 17)
+    assert (problem.values["spelling"], problem.span.line) == ("gpu_memory_utilization", 17)
     assert verl.problems(GRPO + "my_section: {a: 1}\n", "unknown-key") == []
 
 

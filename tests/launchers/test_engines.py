@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from gpulint.check import check
 from gpulint.formats.registry import find
 from gpulint.launchers.images import elsewhere, entrypoint, versions
 from gpulint.rules.change import change_job
 from gpulint.rules.facts import Facts
+from gpulint.settings import Settings
 from gpulint.source.edit import apply
 
 COMPOSE = """services:
@@ -93,6 +95,14 @@ def test_a_config_file_of_tensorrt_llm(jobs_of):
     assert (job.model, job.inference.gpu_memory_utilization, job.inference.kv_cache_dtype) == ("org/model", 0.7, "fp8")
 
 
+def test_the_file_of_tensorrt_llm_wins_over_its_flags(jobs_of):
+    """Under the options' other names too (tensorrt_llm/commands/serve.py update_llm_args_with_extra_dict)."""
+    command = "trtllm-serve org/model --config extra.yaml --tp_size 1 --max_num_tokens 4096"
+    text = service("nvcr.io/nvidia/tensorrt-llm/release:1.0.0", command)
+    (job,) = jobs_of(text, files={"extra.yaml": "tensor_parallel_size: 2\ncuda_graph_config: {}\n"})
+    assert (job.parallelism.tensor, job.inference.max_num_batched_tokens) == (2, 4096)
+
+
 def test_a_config_file_of_sglang_under_its_flags(jobs_of):
     text = service("lmsysorg/sglang:v0.5.4-cu126", "python3 -m sglang.launch_server --config s.yaml --tp 2")
     (job,) = jobs_of(text, files={"s.yaml": "model-path: org/model\ntp-size: 1\nmem-fraction-static: 0.7\n"})
@@ -121,6 +131,51 @@ def test_a_change_is_written_into_the_launcher(launched, image, command, before,
     assert changed is not None
     assert apply(text, list(changed.edits)) == text.replace(before, after)
     assert changed.facts.job.parallelism.tensor == 2
+
+
+TRT = "nvcr.io/nvidia/tensorrt-llm/release:1.0.0"
+
+
+@pytest.mark.parametrize(
+    ("image", "command", "gpu", "wanted"),
+    [
+        (
+            "lmsysorg/sglang:v0.5.4",
+            "python3 -m sglang.launch_server --model Qwen/Qwen2.5-32B-Instruct --mem-fraction-static 0.7",
+            "h100-80gb",
+            "mem-fraction-static: 0.85",
+        ),
+        (
+            "lmsysorg/sglang:v0.5.4",
+            "python3 -m sglang.launch_server --model Qwen/Qwen2.5-32B-Instruct --mem-fraction-static 0.99",
+            "h100-80gb",
+            "mem-fraction-static: 0.95",
+        ),
+        (
+            TGI,
+            "--model-id meta-llama/Llama-3.1-8B-Instruct --num-shard 1 --max-batch-prefill-tokens 65536",
+            "l4",
+            "max-batch-prefill-tokens: 16384",
+        ),
+        (
+            TRT,
+            "trtllm-serve meta-llama/Llama-3.1-8B-Instruct --max_num_tokens 65536",
+            "l4",
+            "max_num_tokens: 32768",
+        ),
+        (
+            "openmmlab/lmdeploy:v0.9",
+            "lmdeploy serve api_server Qwen/Qwen2.5-14B-Instruct --cache-max-entry-count 0.99",
+            "a100-40gb",
+            "cache-max-entry-count: 0.88",
+        ),
+    ],
+)
+def test_each_engine_is_told_in_its_own_words(tmp_path, image, command, gpu, wanted):
+    (tmp_path / "compose.yaml").write_text(service(image, command))
+    report = check([str(tmp_path)], Settings(gpu=gpu, gpus=1, select=("GPU203", "GPU209"), root=str(tmp_path)))
+    (finding,) = report.findings
+    assert wanted in [item.text for item in finding.suggestions]
 
 
 def test_docker_run_starts_the_entrypoint_of_its_image(jobs_of):

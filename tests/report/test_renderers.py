@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from gpulint.finding import Edit, FileResult, Finding, Location, Report, Suggestion
-from gpulint.report import full, github, json_estimate, json_report, registry, sarif, text_estimate
+from gpulint.report import full, github, json_estimate, json_report, registry, sarif, svg, text_estimate
 from gpulint.rules.load import RuleText
 from gpulint.source.node import Span
 
@@ -42,7 +42,7 @@ def test_github(report, golden):
 
 @pytest.mark.parametrize("name", ["concise", "grouped", "json-lines", "rdjson", "gitlab", "junit", "azure", "markdown"])
 def test_other_formats(report, golden, name):
-    golden(f"report.{name}", registry.render(name, report, colour=False, version="0.1.0", rules=lambda: RULES))
+    golden(f"report.{name}", rendered(name, report))
 
 
 def test_estimate_text(estimate, golden):
@@ -63,6 +63,14 @@ def test_derivation_as_json(estimate):
 
 def test_estimate_json(estimate, golden):
     golden("estimate.json", json_estimate.render([("train.yaml", estimate)]))
+
+
+def test_estimate_svg(estimate, golden):
+    golden("estimate.svg", svg.render([("train.yaml", estimate)]))
+
+
+def test_svg_holds_hostile_names(estimate):
+    ET.fromstring(svg.render([('<a onload="x">\x1b&', estimate), ("b", replace(estimate, capacity=None))]))
 
 
 def test_no_output_format_lets_a_workflow_command_or_escape_through(report):
@@ -95,7 +103,7 @@ def test_an_empty_report_renders(name):
 
 
 def rendered(name: str, report: Report) -> str:
-    return registry.render(name, report, colour=False, version="0.1.0", rules=lambda: RULES)
+    return registry.render(name, report, registry.Context("0.1.0", False, lambda: RULES, list))
 
 
 def hostile(text: str) -> Report:

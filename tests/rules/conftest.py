@@ -41,6 +41,16 @@ class Checked(NamedTuple):
         return [finding.rule for finding in self.findings]
 
 
+def facts_of_text(text, gpu=None, gpus=None, *, name="config.yaml"):
+    """The facts of one config."""
+    from gpulint.rules.facts import Facts
+
+    document = parse(text, name, "json" if name.endswith(".json") else "yaml")
+    card = find(gpu) if gpu else None
+    project = Project(".", card, gpus, None, lambda *_: None)
+    return Facts(recognise(document).read(document, project), project, card)
+
+
 def check_text(text, gpu=None, gpus=None, *, name="config.yaml", files=None, selection=None):
     """The findings of one config; `files` are what it may name."""
     files = files or {}
@@ -69,6 +79,12 @@ def edited(text, suggestion):
 def axolotl():
     """A clean full fine-tune of an 8 B model, as text."""
     return AXOLOTL
+
+
+@pytest.fixture
+def facts_of():
+    """`facts_of_text`."""
+    return facts_of_text
 
 
 @pytest.fixture

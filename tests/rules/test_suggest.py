@@ -79,16 +79,14 @@ def test_a_suggestion_that_would_make_another_error_is_not_shown(check, axolotl)
             assert "adamw_8bit" not in suggestion.text
 
 
-def test_the_search_stays_within_its_estimates(check, axolotl, monkeypatch):
-    from gpulint.rules import suggest
+def test_the_search_ends_soon_after_its_steps(facts_of, axolotl):
+    from gpulint.estimator import effort
+    from gpulint.rules.load import load_rules
+    from gpulint.rules.search import Search
 
-    seen = []
-    original = suggest.Bench.candidate
-
-    def counted(bench, *arguments):
-        seen.append(bench.estimates)
-        return original(bench, *arguments)
-
-    monkeypatch.setattr(suggest.Bench, "candidate", counted)
-    check(axolotl.replace("8B", "405B"), "t4", 1)
-    assert max(seen) <= suggest.MAX_ESTIMATES
+    facts = facts_of(axolotl.replace("8B", "405B"), "t4", 8)
+    search = Search(facts, load_rules().recipes, steps=30_000)
+    before = effort.spent()
+    list(search.combined(search.saving(), lambda _: True))
+    assert search.exhausted
+    assert effort.spent() - before < 30_000 + 100_000

@@ -1,0 +1,100 @@
+"""The jobs behind a report, with their estimates and what other settings would need: what the HTML page shows."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .whatif import Grid, grid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .estimator.estimate import Estimate
+    from .finding import Report
+    from .job import Job
+    from .reading import Opened
+    from .settings import Settings
+    from .settings_layers import Layers
+
+MAX_GRIDS = 3
+"""Jobs of one page whose alternatives are worked out; each takes some hundred estimates."""
+
+
+class Field(NamedTuple):
+    """One Job field as it was understood, and where it comes from."""
+
+    path: str
+    value: str
+    origin: str
+
+
+class Card(NamedTuple):
+    """One job of a report; without an estimate `reason` says why there is none."""
+
+    path: str
+    part: str
+    format: str
+    kind: str
+    fields: tuple[Field, ...]
+    estimate: Estimate | None
+    reason: str
+    grid: Grid | None
+
+
+def cards(report: Report, settings: Settings | Layers) -> list[Card]:
+    """A card for each job of the checked files, read again."""
+    from .reading import open_jobs, recognise_file
+    from .source.document import SourceError
+
+    made: list[Card] = []
+    for file in report.files:
+        if file.status != "checked":
+            continue
+        try:
+            jobs = open_jobs(recognise_file(file.path), settings.of(file.path))
+        except SourceError:  # changed since it was checked
+            continue
+        for opened in jobs.opened:
+            wanted = sum(card.grid is not None for card in made) < MAX_GRIDS
+            made.append(_card(file.path, opened, wanted=wanted))
+    return made
+
+
+def _card(path: str, opened: Opened, *, wanted: bool) -> Card:
+    from .estimator import estimate_job
+    from .estimator.estimate import NotEstimable
+    from .models.lora import NotAdaptable
+    from .models.model import UnknownModel
+    from .models.resolve import resolve
+
+    job, config = opened.reading.job, opened.reading.config.path
+    head = (path, opened.part, opened.reading.format, job.kind, tuple(_fields(job)))
+    if job.model is None:
+        return Card(*head, None, "the config names no model", None)
+    try:
+        model = resolve(job.model, os.path.dirname(os.path.abspath(config)), opened.project.root)
+        estimate = estimate_job(job, model, opened.gpu)
+    except (UnknownModel, NotEstimable, NotAdaptable) as error:
+        return Card(*head, None, str(error), None)
+    return Card(*head, estimate, "", grid(job, model, opened.gpu) if wanted else None)
+
+
+def _fields(job: Job) -> Iterator[Field]:
+    """What the files, the launcher or the command line decided, then what defaults did."""
+    told = [(path, origin) for path, origin in job.origins.items() if origin.kind != "default"]
+    rest = [(path, origin) for path, origin in job.origins.items() if origin.kind == "default"]
+    for path, origin in (*sorted(told), *sorted(rest)):
+        value = job.get(path)
+        if value is not None:
+            yield Field(path, _word(value), str(origin))
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "inline config.json"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return str(value)

@@ -1,0 +1,119 @@
+"""Sharding is changed where it is said: the accelerate config that starts a run, or the DeepSpeed file it names."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gpulint.formats.registry import find
+from gpulint.reading import open_jobs, recognise_file
+from gpulint.rules.change import reread
+from gpulint.settings import Settings
+
+TRAIN = """model_name_or_path: meta-llama/Llama-3.1-8B
+per_device_train_batch_size: 1
+learning_rate: 1.0e-5
+output_dir: o
+bf16: true
+"""
+PLAIN = "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nmixed_precision: bf16\nnum_processes: 8\n"
+SCRIPT = "accelerate launch --config_file acc.yaml train.py --config train.yaml\n"
+OPTIONS = "--model_name_or_path m --learning_rate 1e-5 --output_dir o --bf16 true\n"
+FLAGS = f"accelerate launch --config_file acc.yaml train.py {OPTIONS}"
+ZERO3 = {"parallelism.zero.stage": 3}
+
+
+@pytest.fixture
+def started(tmp_path):
+    """The one job of a script; `files` lie beside it."""
+
+    def read(script, **files):
+        for name, text in {"run.sh": script, **files}.items():
+            (tmp_path / name.replace("__", ".")).write_text(text)
+        (opened,) = open_jobs(recognise_file(str(tmp_path / "run.sh")), Settings(root=str(tmp_path), gpu="h100")).opened
+        return opened
+
+    return read
+
+
+def changed(opened, changes):
+    """The name of the file that is edited, its words, and the job afterwards."""
+    reading = opened.reading
+    form = find(reading.format)
+    edits = form.edits(reading, changes)
+    assert edits
+    after = reread(reading, opened.project, edits)
+    assert after is not None
+    return {edit.path.rpartition("/")[2] for edit in edits}, form.describe(reading, changes), after.job
+
+
+@pytest.mark.parametrize("script", [SCRIPT, FLAGS])
+def test_the_accelerate_file_becomes_a_deepspeed_one(started, script):
+    opened = started(script, acc__yaml=PLAIN, train__yaml=TRAIN)
+    paths, words, job = changed(opened, {**ZERO3, "parallelism.zero.offload_optimizer.device": "cpu"})
+    assert paths == {"acc.yaml"}
+    assert words.startswith("distributed_type: DEEPSPEED")
+    assert words.endswith(" in acc.yaml")
+    assert (job.parallelism.zero.stage, job.parallelism.zero.offload_optimizer.device) == (3, "cpu")
+
+
+def test_the_accelerate_file_becomes_an_fsdp_one(started):
+    paths, _, job = changed(
+        started(SCRIPT, acc__yaml=PLAIN, train__yaml=TRAIN), {"parallelism.fsdp.sharding": "full_shard"}
+    )
+    assert paths == {"acc.yaml"}
+    assert (job.parallelism.fsdp.version, job.parallelism.fsdp.sharding) == (2, "full_shard")
+
+
+def test_fsdp_makes_room_for_deepspeed(started):
+    fsdp = PLAIN.replace("MULTI_GPU", "FSDP") + "fsdp_config:\n  fsdp_version: 2\n"
+    _, words, job = changed(started(SCRIPT, acc__yaml=fsdp, train__yaml=TRAIN), ZERO3)
+    assert "no fsdp_config" in words
+    assert job.parallelism.fsdp is None
+
+
+def test_what_else_changes_stays_in_the_training_file(started):
+    opened = started(SCRIPT, acc__yaml=PLAIN, train__yaml=TRAIN)
+    paths, words, job = changed(opened, {**ZERO3, "activation_checkpointing": "full"})
+    assert paths == {"acc.yaml", "train.yaml"}
+    assert words.startswith("gradient_checkpointing: true; ")
+    assert (job.parallelism.zero.stage, job.activation_checkpointing) == (3, "full")
+
+
+@pytest.mark.parametrize("named", ["launch", "train"])
+def test_the_deepspeed_file_that_is_named(started, named):
+    stage2 = json.dumps({"zero_optimization": {"stage": 2}, "bf16": {"enabled": True}})
+    if named == "launch":
+        acc = PLAIN.replace("MULTI_GPU", "DEEPSPEED").replace("mixed_precision: bf16\n", "")
+        opened = started(
+            SCRIPT,
+            acc__yaml=acc + "deepspeed_config:\n  deepspeed_config_file: ds.json\n",
+            train__yaml=TRAIN,
+            ds__json=stage2,
+        )
+    else:
+        opened = started(
+            "deepspeed --num_gpus 8 train.py --config train.yaml\n",
+            train__yaml=TRAIN + "deepspeed: ds.json\n",
+            ds__json=stage2,
+        )
+    paths, words, job = changed(opened, ZERO3)
+    assert paths == {"ds.json"}
+    assert words == "zero_optimization.stage: 3 in ds.json"
+    assert job.parallelism.zero.stage == 3
+
+
+def test_a_command_takes_deepspeed_as_json(started):
+    flags = f"torchrun --nproc_per_node 8 train.py {OPTIONS}"
+    paths, _, job = changed(started(flags), ZERO3)
+    assert paths == {"run.sh"}
+    assert job.parallelism.zero.stage == 3
+
+
+def test_trl_names_a_config_that_it_ships(started):
+    train = TRAIN + "accelerate_config: multi_gpu\n"
+    opened = started("trl sft --config train.yaml\n", train__yaml=train)
+    _, words, job = changed(opened, {"parallelism.zero.stage": 2})
+    assert words == "accelerate_config: zero2"
+    assert job.parallelism.zero.stage == 2
