@@ -8,7 +8,7 @@ import click
 
 from . import __version__
 
-COMMANDS = ("check", "estimate", "plan", "explain", "rules", "gpus", "models", "config")
+COMMANDS = ("check", "estimate", "plan", "explain", "rules", "gpus", "models", "config", "lsp")
 
 
 class _Commands(click.Group):
