@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 from ..formats.key_help import NO_DEFAULT, folded, help_of, keys_at
@@ -33,33 +34,40 @@ def complete(read: Read | None, path: str, text: str, offset: int, syntax: str) 
     comment = within_comment(text, offset)
     if comment is not None:
         return Completion(comment)
-    spot = scan(text, offset, syntax)
+    flags = syntax == "shell" or _in_flag(text, offset)
+    spot = scan(text, offset, "shell" if flags else syntax)
     if read is None or spot is None:
         return Completion([])
-    held = _flags(read, path, offset) if syntax == "shell" else _held(read, path, spot.steps)
+    held = _flags(read, path, offset) if flags else _held(read, path, spot.steps, offset)
     if spot.key:
         return _values(read, path, text, held, spot, syntax)
     if held is None:
         return Completion([])
-    if syntax == "shell":
-        return Completion([*_options(held[0], spot)])
-    return Completion([*_keys(held, spot, syntax)])
+    return Completion([*(_options(held[0], spot, syntax) if flags else _keys(held, spot, syntax))])
 
 
 _Place = tuple["Held", "tuple[Step, ...]"]
 
 
-def _held(read: Read, path: str, steps: Sequence[Step]) -> _Place | None:
-    """The innermost mapping around the cursor that a schema tells, and the way from there."""
+def _in_flag(text: str, offset: int) -> bool:
+    """Whether a flag is written: in a command or in a list of arguments, whatever the file."""
+    return re.search(r"""(^|[\s"'\[,])--[\w.-]*$""", text[text.rfind("\n", 0, offset) + 1 : offset]) is not None
+
+
+def _held(read: Read, path: str, steps: Sequence[Step], offset: int) -> _Place | None:
+    """The innermost mapping around the cursor that a schema tells, and the way from there.
+
+    Of several YAML documents that of the cursor; a mapping in a string of the file is no step of its tree.
+    """
     found: _Place | None = None
-    longest = -1
+    best: tuple[bool, int] = (False, -1)
     for held in read.held:
         prefix = held.prefix.split(".") if held.prefix else []
-        if os.path.abspath(held.path) != path or len(prefix) < longest:
-            continue
-        rest = _below(prefix, steps)
-        if rest is not None:
-            found, longest = (held, rest), len(prefix)
+        inner = held.syntax == "flags" or (held.syntax == "yaml" and not prefix and held.node.span.column > 1)
+        rest = _below(prefix, steps) if not inner and os.path.abspath(held.path) == path else None
+        rank = held.node.span.start <= offset <= held.node.span.end, len(prefix)
+        if rest is not None and rank >= best:
+            found, best = (held, rest), rank
     return found
 
 
@@ -80,7 +88,7 @@ def _flags(read: Read, path: str, offset: int) -> _Place | None:
     """The command whose flags stand closest before the cursor."""
     best: tuple[int, Held] | None = None
     for held in read.held:
-        if os.path.abspath(held.path) == path:
+        if held.syntax == "flags" and os.path.abspath(held.path) == path:
             starts = [held.node.span.start, *(entry.key.span.start for entry in held.node.entries())]
             start = max((start for start in starts if start <= offset), default=None)
             if start is not None and (best is None or start >= best[0]):
@@ -110,15 +118,17 @@ def _key_text(key: KeyHelp, spot: Spot, syntax: str) -> str:
     return f"{key.name} = " if syntax == "toml" else f"{key.name}: "
 
 
-def _options(held: Held, spot: Spot) -> Iterator[Item]:
+def _options(held: Held, spot: Spot, syntax: str) -> Iterator[Item]:
     """The flags that a command lacks, in the spelling that it uses."""
-    names = [str(entry.key.value) for entry in held.node.entries()]
+    here = [entry for entry in held.node.entries() if not spot.start <= entry.key.span.start <= spot.end]
+    names = [str(entry.key.value) for entry in here]
     dashes = sum("-" in name for name in names) > sum("_" in name for name in names)
     taken = set(map(folded, names))
     for key in keys_at(held, ()):
         if folded(key.name) not in taken:
             name = key.name.replace("_", "-") if dashes else key.name
-            yield _key_item(key, f"--{name} ", spot)._replace(label=f"--{name}")
+            text = f"--{name} " if syntax == "shell" else f"--{name}"
+            yield _key_item(key, text, spot)._replace(label=f"--{name}")
 
 
 def _values(read: Read, path: str, text: str, held: _Place | None, spot: Spot, syntax: str) -> Completion:
@@ -135,6 +145,10 @@ def _values(read: Read, path: str, text: str, held: _Place | None, spot: Spot, s
     if key.default is not NO_DEFAULT and not isinstance(key.default, dict | list) and key.default is not None:
         default = str(key.default).lower() if isinstance(key.default, bool) else key.default
         values = list(dict.fromkeys([default, *values]))
+    if "optimizer.name" in fields:
+        from ..estimator.optimizer import names
+
+        values = list(dict.fromkeys([*values, *sorted(names())]))
     booleans = key.values[-2:] == ("true", "false")
     return Completion(
         [

@@ -248,7 +248,7 @@ def _shell(text: str, offset: int) -> Spot | None:
         start = offset - len(value[3] or "")
         end = offset + len(re.match(r"""[^\s"'\\]*""", text[offset:])[0])  # type: ignore[index]
         return Spot((), value[1], start, end, frozenset(), bare=False)
-    flag = re.search(r"(?:^|\s)(--?[A-Za-z]?[\w.\-]*)$", before)
+    flag = re.search(r"""(?:^|[\s"'\[,])(--?[A-Za-z]?[\w.\-]*)$""", before)
     if not flag:
         return None
     end = offset + len(re.match(r"[\w.\-]*", text[offset:])[0])  # type: ignore[index]

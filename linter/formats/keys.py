@@ -48,10 +48,11 @@ MAX_KEY_LENGTH = 80
 class Held(NamedTuple):
     """A mapping that was held against a schema: the file and dotted place where it stands, and what tells its keys.
 
-    `part` is the object of `schema` that describes the mapping.
+    `syntax` is that of its document; `part` is the object of `schema` that describes the mapping.
     """
 
     path: str
+    syntax: str
     node: Node
     schema: JsonObject
     part: JsonObject
@@ -133,7 +134,8 @@ def key_problems(
     root = node if node is not None else document.root
     if root.is_mapping:
         if _watching is not None:
-            _watching.append(Held(path or root.path or document.path, root, schema, part, prefix, walk.upstream))
+            where = path or root.path or document.path
+            _watching.append(Held(where, document.syntax, root, schema, part, prefix, walk.upstream))
         walk.mapping(root, part, prefix, top=True)
     return walk.problems
 
