@@ -31,7 +31,7 @@ class Hover(NamedTuple):
 
 def hover(read: Read, path: str, text: str, offset: int) -> Hover | None:
     """The help at an offset: of a key and its value; at the model and on a first line without keys, the estimate."""
-    key = key_at(read, path, offset)
+    key = key_at(read, path, _behind_dashes(text, offset))
     if key is not None:
         return Hover("\n\n".join(_about(read, path, key)), key.start, key.end)
     first = text.find("\n")
@@ -39,6 +39,13 @@ def hover(read: Read, path: str, text: str, offset: int) -> Hover | None:
         estimates = "\n\n".join(_estimates(read.jobs))
         return Hover(estimates, 0, first if first >= 0 else len(text)) if estimates else None
     return None
+
+
+def _behind_dashes(text: str, offset: int) -> int:
+    """Where the name of a flag begins, for an offset at its dashes."""
+    if text.startswith("--", offset):
+        return offset + 2
+    return offset + 1 if offset and text.startswith("--", offset - 1) else offset
 
 
 def describe(key: KeyHelp) -> str:

@@ -32,6 +32,8 @@ class Spot(NamedTuple):
 
 def scan(text: str, offset: int, syntax: str) -> Spot | None:
     """The place of an offset; None where nothing can be completed (a comment, a text)."""
+    if syntax == "yaml" and text.lstrip().startswith("{"):
+        syntax = "json"
     scanner = {"yaml": _yaml, "json": _json, "toml": _toml, "shell": _shell}.get(syntax)
     return scanner(text, offset) if scanner is not None else None
 

@@ -103,7 +103,8 @@ class Workspace:
             lines = buffer.text.split("\n")
             if line < len(lines):
                 lines[line] = ""
-            with instead({**self.texts(), os.path.realpath(path): "\n".join(lines)}):
+            left = re.sub(r",(\s*[}\]])", r"\1", "\n".join(lines))  # a comma that nothing follows now
+            with instead({**self.texts(), os.path.realpath(path): left}):
                 read = read_file(path, Layers())
             if read.held:
                 self._understood[path] = read
