@@ -69,7 +69,7 @@ def test_compare_says_what_makes_the_difference():
     change = found["differences"][0]
     assert (change["field"], change["before"], change["after"]) == ("micro_batch_size", 1, 4)
     process = [found[side]["per_gpu"]["process"] for side in ("before", "after")]
-    assert change["alone"] == process[1] - process[0] > 0
+    assert 0.9 * (process[1] - process[0]) < change["alone"] <= process[1] - process[0]  # evaluation takes the rest
     assert "micro_batch_size  1       4" in run("compare", "a.yaml", "b.yaml").stdout
 
 
