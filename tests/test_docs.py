@@ -58,7 +58,8 @@ class Shell:
             (name,) = words
             return Path(name).read_text(encoding="utf-8")
         assert program == "gpulint", f"a block of its own language for what is not shown: {command}"
-        done = CliRunner().invoke(main, words, input=Path(given).read_text(encoding="utf-8") if given else None)
+        text = Path(given).read_text(encoding="utf-8") if given else None
+        done = CliRunner().invoke(main, words, input=text, prog_name="gpulint")
         self.code = done.exit_code
         return done.output
 
