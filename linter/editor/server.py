@@ -30,6 +30,8 @@ from .workspace import Workspace, syntax_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..settings_layers import Layers
+
 Answer = TypeVar("Answer")
 
 DELAY = 0.2
@@ -42,19 +44,14 @@ TRIGGERS = ["=", "[", ":", " ", '"', "-", "/"]
 """Characters after which an editor asks for completion unasked."""
 
 
-def serve() -> None:
-    """Speak the protocol on standard input and output until the editor ends the session."""
-    Session().server.start_io()
-
-
 class Session:
-    """One editor's session."""
+    """One editor's session. `layers` reads the settings anew."""
 
-    def __init__(self) -> None:
+    def __init__(self, layers: Callable[[], Layers]) -> None:
         self.server = LanguageServer(
             "gpulint", __version__, text_document_sync_kind=types.TextDocumentSyncKind.Full, max_workers=2
         )
-        self.workspace = Workspace()
+        self.workspace = Workspace(layers)
         self.translator = Translator(self.lines, self.uri)
         self.worker = ThreadPoolExecutor(1, "gpulint")
         self.uris: dict[str, str] = {}
@@ -62,6 +59,10 @@ class Session:
         self.waiting: asyncio.TimerHandle | None = None
         self.tasks: set[asyncio.Task[None]] = set()
         self._register()
+
+    def serve(self) -> None:
+        """Speak the protocol on standard input and output until the editor ends the session."""
+        self.server.start_io()
 
     def _register(self) -> None:
         """Tell pygls who answers what; it marks the functions, which methods do not bear and partials do."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpulint.editor import workspace as module
+from gpulint.editor.workspace import Workspace
+from gpulint.settings_file import Value
+from gpulint.settings_layers import Layers
 
 from .texts import AXOLOTL, DEEPSPEED
 
@@ -98,3 +101,11 @@ def test_texts_that_are_no_configs_are_silent(workspace, opened, text):
     assert workspace.check().findings == []
     assert workspace.troubles == []
     assert workspace.understood(path, 0) is None
+
+
+def test_options_win_over_settings(tmp_path):
+    layers = Layers({"ignore": Value(("unknown-key-ignored",), "--ignore")})
+    workspace = Workspace(lambda: layers)
+    path = str(tmp_path / "a.yaml")
+    workspace.put(path, AXOLOTL.replace("lora_r:", "lora_rank:"), 1)
+    assert "unknown-key-ignored" not in rules(workspace, path)
