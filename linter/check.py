@@ -10,7 +10,7 @@ from .settings import Settings, project_root
 from .walk import find_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from .finding import Status
     from .reading import Jobs
@@ -23,18 +23,32 @@ INTERNAL_ERROR = "internal error"
 """How the reason of a file begins on which gpulint itself failed."""
 
 
-def check(paths: Iterable[str], settings: Settings | Layers | None = None) -> Report:
+def check(
+    paths: Iterable[str],
+    settings: Settings | Layers | None = None,
+    *,
+    jobs: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> Report:
     """Check files and folders and return everything found, files in the order they were met.
 
     A file that cannot be read becomes a FileResult of status `error` and never stops the others. A file of no
     known format is `skipped` when a folder was walked, an `error` when it was named (unless
     `settings.skip_unknown`). A config that a checked launcher starts is reported as that launcher starts it.
     Findings of the baseline are counted, not reported; a comment that silences nothing is a finding.
+    `jobs` processes share the files; `progress` is told how many of how many are done.
     Raises rules.RuleError for a rule file that cannot be used, SettingsError for settings that cannot be followed.
     """
     layers = settings or Settings()
     run = Run(layers)
-    return run.report([run.outcome(found) for found in find_files(paths, layers)])
+    run.rules(layers.of(os.curdir))  # a rule file that cannot be used is told before any file is read
+    found = [*find_files(paths, layers)]
+    outcomes: list[Outcome] = []
+    for outcome in run.outcomes(found, jobs):
+        outcomes.append(outcome)
+        if progress is not None:
+            progress(len(outcomes), len(found))
+    return run.report(outcomes)
 
 
 class Run:
@@ -48,6 +62,14 @@ class Run:
         """What comes of one file."""
         settings = self.layers.of(found.path)
         return _check_file(found, settings, self.rules(settings))
+
+    def outcomes(self, found: Sequence[Found], jobs: int) -> Iterable[Outcome]:
+        """What comes of each file, in order."""
+        if jobs > 1 and len(found) > 1:
+            from . import parallel
+
+            return parallel.outcomes(self.layers, found, jobs)
+        return (self.outcome(item) for item in found)
 
     def report(self, outcomes: Sequence[Outcome]) -> Report:
         """The outcomes of files as one report; a finding that two files lead to counts once."""
@@ -125,8 +147,10 @@ def _check_file(found: Found, settings: Settings, rules: Selection) -> Outcome:
     from .formats.format import NoJobError
     from .reading import UnrecognisedError, open_jobs, recognise_file
     from .source.document import SourceError
+    from .source.read import UnknownKindError
 
     path = found.path
+    named = found.named and not settings.skip_unknown
     kind: str | None = None
     try:
         recognised = recognise_file(path)
@@ -134,13 +158,15 @@ def _check_file(found: Found, settings: Settings, rules: Selection) -> Outcome:
         settings = _rooted(settings, path)
         return _findings(path, open_jobs(recognised, settings), rules, settings)
     except UnrecognisedError:
-        refused = found.named and not settings.skip_unknown
-        status, reason = ("error", "not a config of a known format") if refused else ("skipped", "unknown format")
+        status, reason = ("error", "not a config of a known format") if named else ("skipped", "unknown format")
         return Outcome(FileResult(path, None, status, reason), [], {})  # type: ignore[arg-type]
     except NoJobError as error:
         return Outcome(FileResult(path, kind, "skipped", error.reason), [], {})
+    except UnknownKindError as error:
+        status, reason = ("error", error.reason) if named else ("skipped", "unknown kind of file")
+        return Outcome(FileResult(path, None, status, reason), [], {})  # type: ignore[arg-type]
     except SourceError as error:
-        if not found.named and kind is None and _is_template(path):
+        if not named and kind is None and _is_template(path):
             return Outcome(FileResult(path, None, "skipped", "template"), [], {})
         reason = error.reason if error.path == path else str(error)
         return Outcome(FileResult(path, kind, "error", reason, error.line, error.column), [], {})

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from importlib import import_module
 
 import click
 
 from . import __version__
+from .commands.console import wanted_colour
 
-COMMANDS = ("check", "estimate", "plan", "explain", "rules", "gpus", "models", "config", "lsp")
+COMMANDS = (
+    "check", "estimate", "plan", "explain", "rules", "gpus", "models", "compare", "config", "init", "lsp",
+    "completion",
+)  # fmt: skip
 
 
 class _Commands(click.Group):
@@ -18,15 +23,26 @@ class _Commands(click.Group):
         """Every command, in the order of COMMANDS."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name."""
         if cmd_name not in COMMANDS:
+            near = get_close_matches(cmd_name, COMMANDS, 1, 0.5)
+            if near and not ctx.resilient_parsing:
+                ctx.fail(f"No such command '{cmd_name}'; did you mean {near[0]}?")
             return None
         command: click.Command = import_module(f".commands.{cmd_name}", __package__).command
-        for parameter in command.params:
-            if isinstance(parameter, click.Option):
-                parameter.envvar = _variable(parameter)
+        _name_variables(command)
         return command
+
+
+def _name_variables(command: click.Command) -> None:
+    """Let every option of a command, and of those below it, be set in the environment."""
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            parameter.envvar = _variable(parameter)
+    if isinstance(command, click.Group):
+        for inner in command.commands.values():
+            _name_variables(inner)
 
 
 def _variable(option: click.Option) -> str:
@@ -35,9 +51,18 @@ def _variable(option: click.Option) -> str:
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    envvar="GPULINT_COLOR",
+    help="When to colour. [default: auto: on a terminal, unless NO_COLOR is set]",
+)
 @click.version_option(__version__, prog_name="gpulint", message="%(prog)s %(version)s")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context, color: str) -> None:
     """Find what will run out of GPU memory, what is a mistake and what is waste, in the configs that start the jobs.
 
     Needs no GPU, no torch and no network. Every option can be set in the environment, too: GPULINT_GPU for --gpu.
     """
+    context.color = wanted_colour(color)

@@ -289,13 +289,12 @@ def _known_gpu(resources: Resources) -> str | None:
 def _counted(launch: Launch) -> int | None:
     """The GPUs that the job uses: one a process; all that were asked for where training starts its own processes. A
     server uses what its parallel degrees say."""
+    from .formats.registry import find
+
     resources = launch.resources
-    if launch.format in _SERVERS:
+    if find(launch.format).serves:
         return None
     return resources.processes or resources.gpus
-
-
-_SERVERS = frozenset({"vllm", "sglang", "tgi", "trtllm", "lmdeploy"})
 
 
 class _Hardware(NamedTuple):
@@ -323,9 +322,11 @@ def _project(
     document: Document, settings: Settings, hardware: _Hardware, line: int, launch: Launch | None = None
 ) -> Project:
     from .formats.format import Project
+    from .models.resolve import declare
 
     root = settings.root or os.path.dirname(os.path.abspath(document.path))
     gpu = _find_gpu(hardware.gpu, document, Span(line, 1, line, 1, 0, 0) if line else None, settings.headroom)
+    declare(root, settings.models)
 
     def open_reference(reference: str, from_path: str) -> Document | None:
         return _open_reference(reference, from_path, root)

@@ -39,6 +39,11 @@ class Layers:
             self._settings[key] = self._combined(file, chosen, project_root(folder))
         return self._settings[key]
 
+    def forget(self) -> None:
+        """Read the settings files again when they are next asked for."""
+        self._files.clear()
+        self._settings.clear()
+
     def values(self, path: str) -> dict[str, Value]:
         """Each setting that is not its default, by key, with who set it; options under the name of their field."""
         folder = path if os.path.isdir(path) else os.path.dirname(os.path.abspath(path))

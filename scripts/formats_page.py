@@ -100,6 +100,12 @@ def _properties(part: Any) -> Iterator[dict[str, Any]]:
 
 def _writes(name: str) -> bool:
     """Whether the format has edits of its own: a module `<name>_edits`, or edits beside the reader."""
+    from importlib import import_module
     from importlib.util import find_spec
 
-    return find_spec(f"gpulint.formats.{name}_edits") is not None
+    module = import_module(f"gpulint.formats.{name}")
+    return (
+        hasattr(module, "VOCABULARY")
+        or hasattr(module, "_WORDS")
+        or find_spec(f"gpulint.formats.{name}_edits") is not None
+    )

@@ -263,3 +263,26 @@ def test_outputs_that_cannot_be_are_refused(arguments):
     result = gpulint("check", "good.yaml", *arguments)
     assert result.exit_code == 2
     assert result.stderr.count("\n") == 1
+
+
+def test_plan_prints_the_table_and_why_recipes_are_not_in_it():
+    done = gpulint("plan", "bad.yaml", "--gpu", "rtx-4090", "--isolated")
+    assert done.exit_code == 0
+    assert "does not fit 1 x RTX 4090" in done.stdout
+    assert "adapter: qlora" in done.stdout
+    assert "not in the table" in done.stdout
+
+
+def test_plan_as_json_is_sorted_and_has_edits():
+    done = gpulint("plan", "bad.yaml", "--gpu", "rtx-4090", "--format", "json", "--sort", "memory", "--isolated")
+    (plan,) = json.loads(done.stdout)["plans"]
+    needs = [row["per_gpu"]["process"] for row in plan["rows"]]
+    assert needs == sorted(needs)
+    assert any(row["edits"] for row in plan["rows"])
+
+
+def test_plan_of_a_bad_file_says_so_and_plans_the_others():
+    done = gpulint("plan", "nothing.yaml", "good.yaml", "--isolated")
+    assert done.exit_code == 2
+    assert "nothing.yaml" in done.stderr
+    assert "it fits on" in done.stdout

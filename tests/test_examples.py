@@ -6,6 +6,7 @@ import shutil
 from collections import defaultdict
 
 from gpulint.check import check
+from gpulint.reading import open_jobs, recognise_file
 from gpulint.settings import Settings
 from gpulint.source.edit import apply
 
@@ -35,7 +36,21 @@ def test_a_full_fine_tune_of_8b_on_one_h100_gets_the_seed_finding(root, tmp_path
 
 
 def test_the_other_examples_are_clean(root):
-    names = ("llama3-8b-qlora.yaml", "serve-llama3-70b.yaml", "pretrain-1b.job.yaml")
+    names = (
+        "llama3-8b-qlora.yaml", "serve-llama3-70b.yaml", "pretrain-1b.job.yaml", "slurm-trl", "kubernetes",
+        "llamafactory", "torchtitan",
+    )  # fmt: skip
     report = check([str(root / "examples" / name) for name in names])
-    assert report.count("checked") == len(names)
+    assert report.count("checked") == len(report.files) == 10
     assert [(item.location.path, item.rule) for item in report.findings] == []
+
+
+def test_a_launcher_ties_its_files_together(root):
+    """The Slurm script's GPUs, the accelerate file's sharding and the YAML's training are one job."""
+    found = recognise_file(str(root / "examples" / "slurm-trl" / "train.sbatch"))
+    (opened,) = open_jobs(found, Settings(root=str(root / "examples"))).opened
+    job = opened.reading.job
+    assert (job.hardware.gpu, job.hardware.gpus, job.hardware.nodes) == ("h100-80gb", 8, 1)
+    assert (job.parallelism.fsdp.version, job.sequence_length) == (2, 4096)
+    files = {document.path.rpartition("/")[2] for document in opened.reading.references.values()}
+    assert {"train.sbatch", "accelerate.yaml"} <= files

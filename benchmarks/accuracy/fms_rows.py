@@ -7,7 +7,8 @@ runs without it are pure bf16. NF4 is quantised twice, and stored in the dtype o
 prepares for k-bit training and takes embeddings and head back to bfloat16 (`peft_module_casting_to_bf16`), but not
 where FSDP shards the base (sft_trainer.py, `is_sharded_qlora`). The `foak` runs put Unsloth's cross entropy in the
 place of torch's (kernels/unsloth/cross_entropy_loss.py): the loss of transformers is otherwise as it was. Their
-RMSNorm, RoPE and LoRA fused into QKV and MLP a Job cannot name, so that they are a group apart.
+RMSNorm, RoPE and LoRA fused into QKV and MLP a Job cannot name, so that they are a group apart. Their accelerate.yaml
+does not state `fsdp_use_orig_params`, which `accelerate launch` then sets to true (commands/launch.py 1.0.1).
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def job_of(row: Row) -> Job:
     hardware(job, row)
     if row["sharding"]:
         job.parallelism.fsdp = Fsdp(
-            version=1, wrap="transformer", backward_prefetch="backward_pre", use_orig_params=False,
+            version=1, wrap="transformer", backward_prefetch="backward_pre",
             upcast_trainable=job.precision.autocast is not None,
         )  # fmt: skip
     job.versions = versions(row["framework_version"])

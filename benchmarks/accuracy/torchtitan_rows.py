@@ -1,7 +1,8 @@
 """torchtitan's tables as Jobs: float32 shards, bf16 in compute, gradients reduced in float32 (FSDP2's policy).
 
 Until June 2024 the loop named the logits through backward (#391 deletes them), until October the model made them
-float32.
+float32. `--training.compile` was about the model: the loss stayed eager (train.py at 83c879f18 and 2271b6386) until
+#1033 of April 2025. The chunked loss of #996 cuts the whole 16-bit logits (components/loss.py at e23bb707d).
 
 Early 2024 it took `AdamW(foreach=True)`, later `fused=True`; from October 2024 on run_train.sh sets
 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. Tensor parallelism comes with sequence parallelism.
@@ -17,6 +18,11 @@ from .figures import COUNTERS
 CHUNKS = 8
 FOREACH = "titan-165"
 """The rows of pull request 165 (March 2024, a nightly of torch 2.4), before `fused` was an option."""
+
+CAPTURED = "titan-2570"
+CAPTURE = (
+    "the commit is of graph_trainer: whether its eager run with checkpointing was captured as a graph is not stated"
+)
 
 
 def cases(row: Row) -> list[Case]:
@@ -35,6 +41,8 @@ def cases(row: Row) -> list[Case]:
     job = training(row)
     figure = "resident" if row["category"] == "train_init" else COUNTERS[row["counter_class"]]
     found = [Case(row["id"], row["source_group"], job, figure, measured_bytes(row), None, True, row["confidence"])]
+    if row["id"].startswith(CAPTURED):
+        found[0] = found[0]._replace(unknown=CAPTURE)
     reserved = (row["extra_measurements"] or {}).get("peak_reserved_GiB")
     if reserved:
         found.append(Case(f"{row['id']}-reserved", row["source_group"], job, "reserved", reserved * GIB))

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from .. import check
 from ..report.registry import FORMATS
-from ..settings import FAIL_ON, Settings
+from ..settings import FAIL_ON
 from .console import COULD_NOT, Refused, complain
+from .fixes import finish, offer_fixes
 from .options import hardware_options, layers_of, selection_options
-from .outputs import Outputs, complaints
+from .outputs import Outputs, complaints, exit_code
+from .progress import Progress
+
+FEW = 16
+"""Named files from which several processes are worth their start."""
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..finding import Report
     from ..fixing import Fixes
     from ..settings_layers import Layers
@@ -50,6 +59,12 @@ if TYPE_CHECKING:
 @click.option("--unsafe-fixes", is_flag=True, help="Count fixes in that change what the job computes.")
 @click.option("--fix-only", is_flag=True, help="Apply fixes and report nothing; implies --fix.")
 @click.option("--diff", "diffing", is_flag=True, help="Print the fixes as a patch, write nothing; implies --fix-only.")
+@click.option("--statistics", is_flag=True, help="Print how often each rule fired instead of the findings.")
+@click.option("--watch", "watching", is_flag=True, help="Check again whenever a file changes, until interrupted.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Processes to check with. [default: one a CPU]")
+@click.option("--stdin-filename", metavar="PATH", help="What the file on standard input, named -, is called.")
+@click.option("-q", "--quiet", is_flag=True, help="Print findings and nothing else.")
+@click.option("-v", "--verbose", is_flag=True, help="Say which files were skipped, and why.")
 @click.option("--skip-unknown", is_flag=True, help="Skip named files of no known format instead of failing.")
 def command(
     paths: tuple[str, ...],
@@ -63,6 +78,12 @@ def command(
     unsafe_fixes: bool,
     fix_only: bool,
     diffing: bool,
+    statistics: bool,
+    watching: bool,
+    jobs: int | None,
+    stdin_filename: str | None,
+    quiet: bool,
+    verbose: bool,
     **options: Any,
 ) -> None:
     """Check config files, and the folders below which they lie.
@@ -70,89 +91,108 @@ def command(
     Exit code 0: nothing at or above --fail-on is left. 1: findings; with --diff, that there is something to fix.
     2: something could not be read, understood or written; the other files are still checked.
     """
-    from ..rules.rule import RuleError
-    from ..settings import SettingsError
-
-    outputs = Outputs.chosen(formats, files)
+    outputs = Outputs.chosen(formats, files, statistics=statistics, quiet=quiet, verbose=verbose)
     layers = layers_of(config, isolated=isolated, options={**options, **({"baseline": None} if write_baseline else {})})
-    fixes = None
-    try:
-        if fixing or fix_only or diffing:
-            from ..fixing import fix
-
-            fixes = fix(paths, layers, unsafe=unsafe_fixes)
-        report = fixes.report if fixes is not None else check(paths, layers)
-    except (RuleError, SettingsError) as error:
-        raise Refused(str(error)) from None
-    if not report.files:
-        raise Refused(f"no config or launcher (.yaml, .yml, .json, .toml, .sh, .slurm) in {', '.join(paths)}")
-    settings = layers.of(os.curdir)
+    changing = fixing or fix_only or diffing
+    if "-" in paths:
+        if changing or watching or write_baseline or add_ignore is not None:
+            raise Refused("a file on standard input can be checked, and nothing else")
+        paths = tuple(stdin_filename or "stdin.yaml" if path == "-" else path for path in paths)
+        with _standard_input(stdin_filename or "stdin.yaml"):
+            report = _checked(paths, layers, 1)
+        outputs.write(report, layers)
+        sys.exit(exit_code(report, layers.of(os.curdir)))
+    if watching:
+        _watch(paths, layers, outputs, jobs)
+    if changing:
+        fixes = _fixed(paths, layers, unsafe=unsafe_fixes)
+        mode = "diff" if diffing else "fix-only" if fix_only else "fix"
+        sys.exit(finish(fixes, mode, outputs, layers, unsafe=unsafe_fixes))
+    report = _checked(paths, layers, jobs)
     if write_baseline:
         _write_baseline(report, write_baseline)
     if add_ignore is not None:
         _add_ignores(report, add_ignore)
-    if fixes is not None:
-        mode = "diff" if diffing else "fix-only" if fix_only else "fix"
-        sys.exit(_fix(fixes, mode, outputs, layers, unsafe=unsafe_fixes))
     outputs.write(report, layers)
     if outputs.for_people:
-        _offer(report)
-    sys.exit(_exit_code(report, settings))
+        offer_fixes(report)
+    sys.exit(exit_code(report, layers.of(os.curdir)))
 
 
-def _fix(fixes: Fixes, mode: str, outputs: Outputs, layers: Layers, *, unsafe: bool) -> int:
-    """Write or show the fixes, then what is left; the exit code."""
-    from ..report.fixes import diff, totals
+def _checked(paths: tuple[str, ...], layers: Layers, jobs: int | None) -> Report:
+    """The report of a run; refuses rule files and settings that cannot be used, and paths without any config."""
+    from ..rules.rule import RuleError
+    from ..settings import SettingsError
 
-    failed = False
-    if mode == "fix":
-        failed = _write(fixes)
-        outputs.write(fixes.report, layers)
-    else:
-        failed = complaints(fixes.report)
-        if mode == "diff":
-            click.echo(diff(fixes.changes), nl=False)
-        else:
-            failed = _write(fixes) or failed
-    _tell_held(fixes)
-    click.echo(
-        totals(fixes, unsafe=unsafe, written=mode != "diff"),
-        err=mode == "diff" or (mode == "fix" and not outputs.for_people),
-    )
-    if failed:
-        return COULD_NOT
-    if mode == "fix":
-        return _exit_code(fixes.report, layers.of(os.curdir))
-    return int(mode == "diff" and bool(fixes.changes))
+    if jobs is None:
+        many = any(os.path.isdir(path) for path in paths) or len(paths) > FEW
+        jobs = (os.cpu_count() or 1) if many else 1
+    progress = Progress()
+    try:
+        report = check(paths, layers, jobs=jobs, progress=progress)
+    except (RuleError, SettingsError) as error:
+        raise Refused(str(error)) from None
+    finally:
+        progress.end()
+    return _something(report, paths)
 
 
-def _write(fixes: Fixes) -> bool:
-    """Write what the fixes changed; whether something could not be written."""
-    from ..fixing import write
+def _fixed(paths: tuple[str, ...], layers: Layers, *, unsafe: bool) -> Fixes:
+    from ..fixing import fix
+    from ..rules.rule import RuleError
+    from ..settings import SettingsError
 
-    failed = write(fixes)
-    for path, reason in failed:
-        complain(f"{path}: not written: {reason}")
-    return bool(failed)
-
-
-def _tell_held(fixes: Fixes) -> None:
-    """Say on standard error which fixes were held back, and why."""
-    from ..report.printable import printable
-
-    for finding, reason in fixes.held:
-        span = finding.location.span
-        place = f"{finding.location.path}:{span.line}:{span.column}"
-        click.echo(printable(f"{place}: {finding.rule} is not fixed: {reason}"), err=True)
+    try:
+        fixes = fix(paths, layers, unsafe=unsafe)
+    except (RuleError, SettingsError) as error:
+        raise Refused(str(error)) from None
+    _something(fixes.report, paths)
+    return fixes
 
 
-def _offer(report: Report) -> None:
-    """Say what --fix could do."""
-    from ..report.fixes import offer
+def _something(report: Report, paths: tuple[str, ...]) -> Report:
+    """The report, refused where no path led to a file."""
+    if not report.files:
+        raise Refused(f"no config or launcher (.yaml, .yml, .json, .toml, .sh, .slurm) in {', '.join(paths)}")
+    return report
 
-    text = offer(report.findings)
-    if text:
-        click.echo(text)
+
+@contextmanager
+def _standard_input(path: str) -> Iterator[None]:
+    """While it lasts, the file at `path` reads as what comes from standard input."""
+    from ..source.overlay import instead
+
+    data = sys.stdin.buffer.read()
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Refused(f"{path}: standard input is not UTF-8") from None
+    with instead({os.path.realpath(path): text}):
+        yield
+
+
+def _watch(paths: tuple[str, ...], layers: Layers, outputs: Outputs, jobs: int | None) -> NoReturn:
+    """Check now and after every change, until interrupted."""
+    from ..models.resolve import forget
+    from ..watch import changes
+
+    referenced: set[str] = set()
+    try:
+        for _ in chain([None], changes(paths, layers, referenced)):
+            layers.forget()
+            forget()
+            click.clear()
+            try:
+                report = _checked(paths, layers, jobs)
+            except Refused as refused:
+                refused.show()
+                continue
+            referenced.update(report.texts)
+            outputs.write(report, layers)
+            click.echo("watching for changes; interrupt to end", err=True)
+    except KeyboardInterrupt:
+        sys.exit(0)
+    raise AssertionError("changes never end")
 
 
 def _write_baseline(report: Report, path: str) -> NoReturn:
@@ -180,10 +220,3 @@ def _add_ignores(report: Report, reason: str) -> NoReturn:
 
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _exit_code(report: Report, settings: Settings) -> int:
-    if report.count("error"):
-        return COULD_NOT
-    serious = FAIL_ON[: FAIL_ON.index(settings.fail_on) + 1] if settings.fail_on != "never" else ()
-    return int(any(finding.severity in serious for finding in report.findings))

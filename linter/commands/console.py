@@ -33,7 +33,15 @@ def complain(message: str) -> bool:
 
 
 def colour() -> bool:
-    """Whether standard output takes colour: a terminal, unless NO_COLOR; FORCE_COLOR anywhere."""
+    """Whether standard output takes colour: what --color or the environment says, else whether it is a terminal."""
+    wanted = click.get_current_context().color
+    return sys.stdout.isatty() if wanted is None else wanted
+
+
+def wanted_colour(word: str) -> bool | None:
+    """What `--color` asks for, NO_COLOR and FORCE_COLOR where it is `auto`; None to look at the terminal."""
+    if word != "auto":
+        return word == "always"
     if os.environ.get("NO_COLOR"):
         return False
-    return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
+    return True if os.environ.get("FORCE_COLOR") else None

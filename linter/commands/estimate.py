@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..check import internal_error
-from .console import COULD_NOT, colour, complain
+from ..settings import SettingsError
+from .changes import changes_of
+from .console import COULD_NOT, Refused, colour, complain
 from .options import hardware_options, layers_of
 
 if TYPE_CHECKING:
@@ -23,9 +25,18 @@ if TYPE_CHECKING:
 @click.option(
     "--format", "output_format", type=click.Choice(["text", "json", "svg"]), default="text", help="Output format."
 )
+@click.option(
+    "--set", "sets", multiple=True, metavar="FIELD=VALUE", help="Change a field of the job, such as micro_batch_size=4."
+)
 @click.option("--explain", is_flag=True, help="Print the derivation of each component as arithmetic.")
 def command(
-    files: tuple[str, ...], config: str | None, isolated: bool, output_format: str, explain: bool, **options: Any
+    files: tuple[str, ...],
+    config: str | None,
+    isolated: bool,
+    output_format: str,
+    sets: tuple[str, ...],
+    explain: bool,
+    **options: Any,
 ) -> None:
     """Print the memory each config needs on its fullest GPU, component by component."""
     from ..estimator.estimate import NotEstimable
@@ -34,10 +45,14 @@ def command(
     from ..source.document import SourceError
 
     layers = layers_of(config, isolated=isolated, options=options)
+    try:
+        changes = changes_of(sets) if sets else {}
+    except SettingsError as error:
+        raise Refused(str(error)) from None
     done, failed = [], False
     for file in files:
         try:
-            done += _estimate_file(file, layers.of(file), explain=explain)
+            done += _estimate_file(file, layers.of(file), changes, explain=explain)
         except UnrecognisedError:
             failed = complain(f"{file}: not a config of a known format")
         except SourceError as error:
@@ -68,7 +83,9 @@ def command(
     sys.exit(COULD_NOT if failed else 0)
 
 
-def _estimate_file(file: str, settings: Settings, *, explain: bool) -> list[tuple[str, Any, str]]:
+def _estimate_file(
+    file: str, settings: Settings, changes: dict[str, Any], *, explain: bool
+) -> list[tuple[str, Any, str]]:
     """The estimates of a file's jobs: what to call each, the estimate, and GPUs that it fits where none is given."""
     from ..estimator.estimate import NotEstimable
     from ..reading import open_jobs, recognise_file
@@ -80,18 +97,19 @@ def _estimate_file(file: str, settings: Settings, *, explain: bool) -> list[tupl
     return [
         (
             file if single or not opened.part else f"{file} ({opened.part})",
-            *_estimate_job(opened, jobs.kind, explain=explain),
+            *_estimate_job(opened, jobs.kind, changes, explain=explain),
         )
         for opened in jobs.opened
     ]
 
 
-def _estimate_job(opened: Opened, kind: str, *, explain: bool) -> tuple[Any, str]:
+def _estimate_job(opened: Opened, kind: str, changes: dict[str, Any], *, explain: bool) -> tuple[Any, str]:
     from ..estimator import estimate_job
     from ..estimator.estimate import NotEstimable
     from ..models.resolve import resolve
 
     job, path = opened.reading.job, opened.reading.config.path
+    job = job.with_changes(changes) if changes else job
     if job.model is None:
         raise NotEstimable(f"a {kind} file names no model; estimate the config that uses it")
     model = resolve(job.model, os.path.dirname(os.path.abspath(path)), opened.project.root)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from .. import __version__
-from .console import Refused, colour, complain
+from ..settings import FAIL_ON
+from .console import COULD_NOT, Refused, colour, complain
 
 if TYPE_CHECKING:
     from ..finding import Report
+    from ..settings import Settings
     from ..settings_layers import Layers
 
 
@@ -20,9 +23,12 @@ class Outputs(NamedTuple):
 
     formats: tuple[str, ...]
     files: tuple[str, ...]
+    statistics: bool = False
+    quiet: bool = False
+    verbose: bool = False
 
     @classmethod
-    def chosen(cls, formats: tuple[str, ...], files: tuple[str, ...]) -> Outputs:
+    def chosen(cls, formats: tuple[str, ...], files: tuple[str, ...], **ways: bool) -> Outputs:
         """What the options say. Refuses more files than formats, and two formats for standard output."""
         if not formats:
             here = os.environ
@@ -32,12 +38,13 @@ class Outputs(NamedTuple):
             raise Refused("each --output-file needs an --output-format of its own")
         if len(formats) - len(files) > 1:
             raise Refused("only one --output-format can go to standard output; the others need an --output-file")
-        return cls(formats, files)
+        return cls(formats, files, **ways)
 
     @property
     def for_people(self) -> bool:
-        """Whether standard output is read by people."""
-        return len(self.formats) > len(self.files) and self.formats[0] in ("full", "text")
+        """Whether standard output is read by people, who want more than the findings."""
+        shown = len(self.formats) > len(self.files) and self.formats[0] in ("full", "text")
+        return shown and not self.quiet and not self.statistics
 
     def write(self, report: Report, layers: Layers) -> None:
         """Print the report, or write it to the files."""
@@ -47,17 +54,36 @@ class Outputs(NamedTuple):
         from ..rules.load import rule_texts
 
         complaints(report)
+        if self.verbose:
+            _skipped(report)
+        if self.statistics:
+            from ..report import statistics
+
+            click.echo(statistics.as_json(report) if "json" in self.formats else statistics.render(report))
+            return
         settings = layers.of(os.curdir)
-        context = Context(__version__, False, lambda: rule_texts(settings), lambda: cards(report, layers))
+        context = Context(
+            __version__, False, self.quiet, 0, False, lambda: rule_texts(settings), lambda: cards(report, layers)
+        )
         targets = [None] * (len(self.formats) - len(self.files)) + [*self.files]
         for name, file in zip(self.formats, targets, strict=True):
-            text = render(name, report, context._replace(colour=colour() and file is None))
+            text = render(name, report, context._replace(**(_terminal() if file is None else {})))
             if file is None:
                 click.echo(text, nl=bool(text))
-                if name in ("github", "azure"):
+                if name in ("github", "azure") and not self.quiet:
                     click.echo(summary(report))
             else:
                 _write(file, text)
+
+
+def _terminal() -> dict[str, Any]:
+    """What standard output can show: colour, and on a terminal its width and links."""
+    import shutil
+
+    here = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if here or os.environ.get("COLUMNS") else 0
+    coloured = colour()
+    return {"colour": coloured, "width": width, "links": here and coloured}
 
 
 def _write(file: str, text: str) -> None:
@@ -68,6 +94,12 @@ def _write(file: str, text: str) -> None:
         raise Refused(f"{file}: cannot be written: {error.strerror}") from None
 
 
+def _skipped(report: Report) -> None:
+    for file in report.files:
+        if file.status == "skipped":
+            complain(f"{file.path}: skipped: {file.reason}")
+
+
 def complaints(report: Report) -> bool:
     """Say on standard error which files could not be checked; whether there were any."""
     failed = False
@@ -76,3 +108,11 @@ def complaints(report: Report) -> bool:
             place = f":{file.line}:{file.column}" if file.line else ""
             failed = complain(f"{file.path}{place}: {file.reason}")
     return failed
+
+
+def exit_code(report: Report, settings: Settings) -> int:
+    """0, 1 where something is as serious as `--fail-on`, 2 where something could not be read."""
+    if report.count("error"):
+        return COULD_NOT
+    serious = FAIL_ON[: FAIL_ON.index(settings.fail_on) + 1] if settings.fail_on != "never" else ()
+    return int(any(finding.severity in serious for finding in report.findings))

@@ -116,7 +116,8 @@ def _model(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tens
         block = Layer(s, layer, base, slice_of(base.extra, s))
         mode = s.checkpointing(layer) if tape.recording else "none"
         if mode != "none":
-            h = tape.checkpoint(block, h, mode, reentrant(s.job) and mode in ("full", "offload"))
+            again = reentrant(s.job) and mode in ("full", "offload")
+            h = tape.checkpoint(block, h, mode, again, sums=bool(s.compiled) and not s.traits.norms[3])
         else:
             h = block(h)
         del block

@@ -64,13 +64,14 @@ def enveloped(job: Job, found: Estimate, estimate: Callable[[Job], Estimate]) ->
     if len(largest) > 1:
         others.append(estimate(known.with_changes({item.path: item.value for item in largest.values()})))
     tiers = found.per_gpu
+    told = (item for item in found.assumptions if item.field not in largest)
     low = min(tiers.low, *(other.per_gpu.low for other in others))
     high = max(tiers.high, *(other.per_gpu.high for other in others))
     return replace(
         found,
         per_gpu=replace(tiers, low=low, high=high),
         verdict=envelope(found.verdict, *(other.verdict for other in others)),
-        assumptions=(*found.assumptions, *(_moved(job, found, path, tried) for path in largest)),
+        assumptions=(*told, *(_moved(job, found, path, tried) for path in largest)),
     )
 
 

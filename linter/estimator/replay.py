@@ -53,8 +53,15 @@ class Plan(NamedTuple):
     sharding: Sharding | None = None
 
 
-def reserved(found: Trace, plan: Plan, policy: Policy, allocated: int = 0, limit: int | None = None) -> int:
-    """Bytes reserved at most over two steps. Raises OutOfMemory where they pass `limit`.
+class Run(NamedTuple):
+    """Bytes reserved: `most` over two steps, `first` after the first one."""
+
+    most: int
+    first: int
+
+
+def reserved(found: Trace, plan: Plan, policy: Policy, allocated: int = 0, limit: int | None = None) -> Run:
+    """Bytes reserved over two steps. Raises OutOfMemory where they pass `limit`.
 
     What an estimate of `allocated` bytes knows of and the replay does not (other micro batches in flight in a
     pipeline, an evaluation) is added.
@@ -69,6 +76,7 @@ def reserved(found: Trace, plan: Plan, policy: Policy, allocated: int = 0, limit
         memory.give(block)
     small += sum(size * count for size, count in plan.states if size <= SMALL_REQUEST)
     grown = any(size > SMALL_REQUEST for size, _ in [*plan.states, *plan.temporary, *plan.gradients])
+    first = 0
     for step in range(STEPS if grown else 1):
         gradients = [] if plan.gradients and step == 0 else _take(memory, plan.gradients)
         gradients += _micro_step(memory, found, plan)
@@ -81,8 +89,27 @@ def reserved(found: Trace, plan: Plan, policy: Policy, allocated: int = 0, limit
             memory.give(block)
         for block in gradients:
             memory.give(block)
-    placed = memory.most + small + found.small
-    return memory.peak + segments(small + found.small + max(0, allocated - placed))
+        first = first or memory.reserved
+    rest = segments(small + found.small + max(0, allocated - memory.most - small - found.small))
+    return Run(memory.peak + rest, first + rest)
+
+
+def uncut(found: Trace, plan: Plan) -> int:
+    """Most bytes at once of the step's tensors that are larger than every piece of the optimizer's states.
+
+    In the first step the states are cut from what its pass has freed. Where they took the largest blocks, the next pass
+    opens these anew: no more bytes than the states have.
+    """
+    piece = max((size for size, _ in plan.states), default=0)
+    if piece <= SMALL_REQUEST:
+        return 0
+    alive = most = 0
+    for event in found.events:
+        size = found.sizes[event if event >= 0 else ~event]
+        if size > piece:
+            alive += size if event >= 0 else -size
+            most = max(most, alive)
+    return min(most, sum(size * count for size, count in plan.states))
 
 
 def _micro_step(memory: Allocator, found: Trace, plan: Plan) -> list[int]:

@@ -59,7 +59,7 @@ class Held(NamedTuple):
         if self.found is None or self.plan is None or self.low > limit:
             return None
         try:
-            return max(self.low, replay.reserved(self.found, self.plan, self.rules, self.low, limit))
+            return max(self.low, replay.reserved(self.found, self.plan, self.rules, self.low, limit).most)
         except OutOfMemory:
             return None
 
@@ -79,11 +79,15 @@ def reserved(job: Job, found: Trace, plan: Plan, allocated: int, transient: int)
 
     low        `allocated` in whole 2 MiB segments: every freed block is used again
     expected   two steps replayed through the allocator's rules (replay.py)
-    high       DEVIATION of what comes and goes above it: 97.5 % of the oracle's runs reserve less
+    high       DEVIATION of what comes and goes above it: 97.5 % of the oracle's runs reserve less; or, without
+               expandable segments, what the first step reserves with the second one's largest tensors beside it
     """
     rules = policy(job)
     low = segments(allocated)
-    expected = max(low, replay.reserved(found, plan, rules, allocated))
+    run = replay.reserved(found, plan, rules, allocated)
+    expected = max(low, run.most)
+    cut = 0 if rules.expandable else replay.uncut(found, plan)
     margin = int(DEVIATION * max(0, transient))
     twins = low + segments(max(0, transient))
-    return Held(expected, low, expected + margin, twins, margin, found, plan, rules)
+    high = max(expected + margin, run.first + cut if cut else 0)
+    return Held(expected, low, high, twins, margin, found, plan, rules)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from .parameter import Parameter
 
 COPIES_IN_FROM = "2.5"
-"""The torch whose version 2 makes the input of the reduce-scatter among the computation's blocks; before, it belongs to
-the reduction's stream (pytorch/pytorch#129721, June 2024)."""
+"""The torch whose version 2 makes the input of the reduce-scatter among the computation's blocks
+(pytorch/pytorch#129721, June 2024); before, it belongs to the reduction's stream."""
 
 IN_FLIGHT = 2
 """Units whose end the host does not wait for: `_FreeEventQueue._max_num_inflight_all_gathers` of version 1."""

@@ -158,13 +158,16 @@ class Tape(Ledger):
 
         x.node = Node(self._seq, self._segment, (), back, 1)
 
-    def checkpoint(self, layer: Callable[[Tensor], Tensor], x: Tensor, mode: str, reentrant: bool = False) -> Tensor:
+    def checkpoint(
+        self, layer: Callable[[Tensor], Tensor], x: Tensor, mode: str, reentrant: bool = False, *, sums: bool = False
+    ) -> Tensor:
         """Run `layer` keeping only its input, and again when backward reaches it.
 
         `mode` is `full`, `offload` (the input waits in main memory), `attention` (the outputs of attention kernels are
         kept as well) or `every_second_matmul` (those and every second product's, torchtitan activation_checkpoint.py).
         The input lives until the layer's backward is done. A non-reentrant recomputation stops after the last tensor
-        that backward needs; a reentrant one keeps its output too (torch/utils/checkpoint.py).
+        that backward needs; a reentrant one keeps its output too (torch/utils/checkpoint.py). `sums`: the layer is
+        compiled and only adds the last product's output to something, so that no graph of backward asks for it.
         """
         recording, before = self.recording, self._saved
         self.recording = False
@@ -174,6 +177,8 @@ class Tape(Ledger):
         first = 0 if mode == "every_second_matmul" else None
         self._outputs, self._products = outputs, first
         y = layer(x)
+        if sums and outputs and self._products is not None and self._products % 2:
+            outputs[-1] = Tensor(self.nothing, outputs[-1].n, outputs[-1].e)
         self._kept = self._outputs = self._products = None
         saves, trail = self._saved - before, self._trail
         self.recording = recording

@@ -196,7 +196,7 @@ def _marks(phases: Sequence[Phase], plan: Layout, fixed: dict[str, int], found: 
 
 
 def _optimizer_step(plan: Layout, fixed: dict[str, int]) -> Phase:
-    gradients = 0 if plan.in_backward else plan.gradients
+    gradients = plan.largest_gradient if plan.in_backward else plan.gradients
     split = {
         **fixed,
         "gradients": gradients + plan.step_gradients,

@@ -125,6 +125,7 @@ class AccelerateLaunch:
     def apply(self, builder: JobBuilder, values: AutoValues, word: str) -> None:
         """`parallelism` as it says; `word` is accelerate's for the mixed precision that the training runs in."""
         before = dict(builder.job.origins)
+        self._precision(word)
         if self.kind == "DEEPSPEED":
             builder.default("parallelism.fsdp", None)
             self._deepspeed(builder, values)
@@ -158,6 +159,15 @@ class AccelerateLaunch:
             self.reading.problems.append(
                 Problem("contradiction", steps.key, steps.entry.value.span, words, steps.entry.key.path)
             )
+
+    def _precision(self, word: str) -> None:
+        """Report a `mixed_precision` that the training arguments overrule (`ACCELERATE_MIXED_PRECISION`)."""
+        given = self.precision
+        if given is None or word == "no" or given.value.lower() in (word, "fp8"):
+            return
+        words = {"value": given.value, "other": word, "upstream": "transformers 5.23.0"}
+        place = given.entry.key.path
+        self.reading.problems.append(Problem("overruled", given.key, given.entry.value.span, words, place))
 
     def _set_compile(self, builder: JobBuilder) -> None:
         backend = self.keys.mapping("dynamo_config").text("dynamo_backend")

@@ -97,6 +97,7 @@ class Format(NamedTuple):
     edits       the edits that make a Job change in this format's own words; None where it cannot say it
     describe    the same change in the format's words for people: "adapter: qlora, load_in_4bit: true"
     hardware    where its files say the GPUs, for the docs
+    serves      whether it starts a server, which uses as many GPUs as its parallel degrees say
     """
 
     name: str
@@ -107,6 +108,7 @@ class Format(NamedTuple):
     describe: Describe
     edits: Edits
     hardware: str = "not in the file"
+    serves: bool = False
 
 
 class JobBuilder:

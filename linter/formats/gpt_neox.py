@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ..source.node import Entry, Node, Span
 from .deepspeed_config import apply
 from .deepspeed_values import AutoValues
-from .format import Format, NoJobError, Problem, Reading, written_by
-from .keys import load, nearest, unknown_key
+from .flat_keys import unknown_flat_keys
+from .format import Format, NoJobError, Reading, written_by
 from .megatron_model import GPT2_VOCABULARY, Sizes, config_of, feed_forward, padded
 from .native import NativeConfig
 from .world_size import Stated, set_hardware
@@ -81,7 +81,7 @@ def read(document: Document, project: Project) -> Reading:
     else:
         builder.default("attention", "eager", "attention-config global: default of gpt-neox")
     config.fill()
-    config.reading.problems[:0] = _key_problems(document)
+    config.reading.problems[:0] = unknown_flat_keys(document, NAME, UPSTREAM, lambda key, *_: key.startswith("_"))
     return config.reading
 
 
@@ -188,21 +188,6 @@ def _set_checkpointing(config: NativeConfig) -> None:
     note = f"one checkpoint every {layers.value} layers, counted as one a layer" if layers and layers.value > 1 else ""
     config.put("activation_checkpointing", given, mode, note)
     config.builder.derived("reentrant", True, "DeepSpeed's checkpoint function", "activation_checkpointing")
-
-
-def _key_problems(document: Document) -> list[Problem]:
-    """Keys that NeoXArgs does not have: it stops at them."""
-    properties = load(NAME)["properties"]
-    found = []
-    for entry in document.root.entries():
-        written = str(entry.key.value)
-        name = _name(written)
-        if name in properties or name.startswith("_"):
-            continue
-        close = nearest(name, properties)
-        spelled = close.replace("_", "-") if "-" in written else close
-        found.append(unknown_key(entry, written, spelled, "refused", UPSTREAM))
-    return found
 
 
 describe, edits = written_by("gpt_neox_edits")

@@ -114,4 +114,5 @@ def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
 FORMAT = Format(
     ENGINE.name, "LMDeploy api_server flags", ENGINE.upstream, recognise, read, describe, edits,
     "tensor x data parallel size",
+    serves=True,
 )  # fmt: skip

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..source.node import Entry, Node
-from .format import Format, NoJobError, Problem, Reading, written_by
-from .keys import load, nearest, unknown_key
+from .flat_keys import unknown_flat_keys
+from .format import Format, NoJobError, Reading, written_by
 from .megatron_model import GPT2_VOCABULARY, VOCABULARIES, Sizes, config_of, feed_forward, padded
 from .megatron_plan import (
     set_accumulation,
@@ -23,6 +23,8 @@ from .model_facts import find_model
 from .native import NativeConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ..source.document import Document
     from .format import Project
 
@@ -103,7 +105,7 @@ def read(document: Document, project: Project) -> Reading:
     else:
         builder.default("attention", "flash_attention_2", "attention_backend auto: Transformer Engine takes flash")
     config.fill()
-    config.reading.problems[:0] = _key_problems(config)
+    config.reading.problems[:0] = unknown_flat_keys(config.document, NAME, UPSTREAM, _passes)
     return config.reading
 
 
@@ -253,21 +255,10 @@ def _set_optimizer(config: NativeConfig) -> None:
         config.put("parallelism.zero.offload_optimizer.device", offload, "cpu")
 
 
-def _key_problems(config: NativeConfig) -> list[Problem]:
-    """Options that no release had and that look like one that is; scripts of one's own add options freely."""
-    properties = load(NAME)["properties"]
-    found = []
-    for entry in config.document.root.entries():
-        written = str(entry.key.value)
-        name = written.replace("-", "_")
-        if name in properties or name.removeprefix("no_") in properties or f"no_{name}" in properties:
-            continue
-        close = nearest(name, properties)
-        if close and any(known.startswith(name) for known in properties):
-            continue  # argparse takes the beginning of an option for it
-        if close:
-            found.append(unknown_key(entry, written, close.replace("_", "-"), "refused", UPSTREAM))
-    return found
+def _passes(key: str, close: str, known: Collection[str]) -> bool:
+    """Scripts of one's own add options freely; argparse takes the beginning of an option for it."""
+    negated = key.removeprefix("no_") in known or f"no_{key}" in known
+    return negated or not close or any(option.startswith(key) for option in known)
 
 
 describe, edits = written_by("megatron_edits")

@@ -64,6 +64,7 @@ _TOP_KEYS: dict[str, frozenset[str]] = {
     "trtllm": frozenset({"kv_cache_config", "cuda_graph_config", "moe_config", "enable_attention_dp"}),
     "tgi": frozenset(),
     "lmdeploy": frozenset(),
+    "llama_cpp": frozenset(),
     "vllm": frozenset(
         {
             "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "max_model_len", "max_num_seqs",

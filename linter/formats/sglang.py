@@ -174,4 +174,5 @@ def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
 FORMAT = Format(
     ENGINE.name, "SGLang server arguments", ENGINE.upstream, recognise, read, describe, edits,
     "tensor x pipeline x data parallel size",
+    serves=True,
 )  # fmt: skip

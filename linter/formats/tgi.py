@@ -170,4 +170,5 @@ def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
 FORMAT = Format(
     ENGINE.name, "text-generation-launcher flags and variables", ENGINE.upstream, recognise, read, describe, edits,
     "shards: num_shard, else all that the server sees",
+    serves=True,
 )  # fmt: skip

@@ -152,4 +152,5 @@ def _words(reading: Reading) -> Words:
 FORMAT = Format(
     ENGINE.name, "TensorRT-LLM server", ENGINE.upstream, recognise, read, describe, edits,
     "tensor x pipeline x context parallel size",
+    serves=True,
 )  # fmt: skip

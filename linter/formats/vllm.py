@@ -129,5 +129,13 @@ describe, edits = written_by("vllm_edits")
 
 
 FORMAT = Format(
-    NAME, "vLLM server config", UPSTREAM, recognise, read, describe, edits, "tensor x pipeline x data parallel size"
+    NAME,
+    "vLLM server config",
+    UPSTREAM,
+    recognise,
+    read,
+    describe,
+    edits,
+    "tensor x pipeline x data parallel size",
+    serves=True,
 )

@@ -8,11 +8,11 @@ from ..formats.coercion import as_integer
 from .container import Container, environment, jobs_of_container
 from .launch import Launch, Launcher, Resources, Started
 from .manifest import text
+from .pod import listed, mappings
 
 if TYPE_CHECKING:
     from ..formats.format import Problem, Project
     from ..source.document import Document
-    from ..source.node import Node
 
 NAME = "beaker"
 
@@ -41,11 +41,11 @@ def launches(document: Document, project: Project) -> Started:
                 resources.state(name, as_integer(entry.value.value), document.path, key, entry.value.span)
         container = Container(
             text(task, "image.beaker") or text(task, "image.docker"),
-            _items(task.get("command")) or None,
-            _items(task.get("arguments")),
+            listed(task.get("command")) or None,
+            listed(task.get("arguments")),
             environment([
                 (str(name.value), document, value)
-                for item in _items(task.get("envVars"))
+                for item in mappings(task.get("envVars"))
                 for name, value in ((item.get("name"), item.get("value")),)
                 if item.is_mapping and name is not None and value is not None
             ]),
@@ -56,10 +56,6 @@ def launches(document: Document, project: Project) -> Started:
         problems += started.problems
         reason = reason or started.reason
     return Started(found, problems, "" if found else reason or "holds no task")
-
-
-def _items(node: Node | None) -> list[Node]:
-    return node.items() if node is not None else []
 
 
 LAUNCHER = Launcher(NAME, "Beaker experiment", "Beaker v2", recognise, launches, "`resources.gpuCount` x `replicas`")

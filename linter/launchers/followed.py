@@ -136,7 +136,7 @@ def _from_here(launch: Launch, number: int, script: Document, started: Callable[
         launches = started(parse(text, script.path, script.syntax)).launches
         return launches[number].config if number < len(launches) else None
 
-    return launch._replace(part=part, config=launch.config._replace(reread=reread))
+    return launch._replace(part=part, config=launch.config._replace(reread=reread, comments=script.comments))
 
 
 _SCRIPT = "script "

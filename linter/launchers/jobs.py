@@ -104,6 +104,7 @@ def jobs_of_commands(
                 continue
             own = resources.copy()
             tell(own, program, inner.variables, file)
+            own.told["program"] = (named(program), Origin("derived", "the command line"))
             _processes(own, program, file, project)
             if own.processes is None:
                 _visible(own, inner.variables)
@@ -145,7 +146,7 @@ def jobs_of_commands(
 def _below(launch: Launch, file: Document, part: str) -> Launch:
     """A launch of a script that `file` starts."""
     where = f"{part}, {launch.part}" if part else launch.part
-    return launch._replace(part=where, files={**launch.files, f"started by {file.path}": file})
+    return launch._replace(part=where, files={f"script {file.path}": file, **launch.files, "launcher": file})
 
 
 def _leaves(program: Unwrapped) -> bool:
@@ -154,6 +155,15 @@ def _leaves(program: Unwrapped) -> bool:
 
 
 _PIN = re.compile(r"([A-Za-z][\w-]*)(?:\[[\w,-]*\])?==(\d+(?:\.\d+)*)")
+
+
+def pinned(script: Script, file: Document) -> dict[str, str]:
+    """Versions of packages that a script installs."""
+    found: dict[str, str] = {}
+    for command in commands(script):
+        for _, program in unwrap(command, file):
+            found |= _pinned(program)
+    return found
 
 
 def _pinned(program: Unwrapped) -> dict[str, str]:

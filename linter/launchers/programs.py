@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ..formats.format import Project
     from ..source.document import Document
+    from ..source.node import Span
     from .shell import Word
     from .wrappers import Unwrapped
 
@@ -213,6 +214,7 @@ def _with_file(
         values = {"reference": path, "path": path, "reason": reason, "assumption": "nothing"}
         problem = Problem("unresolved-reference", "config", span, values, file.path)
         return Begun(format_, flags, None, (problem,))
+    flags = _without(flags, span)
     laid = _unsaid(format_, flags, document) if under else flags
     config = overlaid(document, laid)._replace(reread=_again(document, format_, flags, under=under))
     return Begun(format_, config, document)
@@ -239,6 +241,14 @@ def _unsaid(format_: str, flags: Document, file: Document) -> Document:
 
     told = {option(str(key)) for key in list(file.root.keys())}
     entries = [item for item in flags.root.entries() if option(str(item.key.value)) not in told]
+    return flags._replace(roots=[Node("mapping", entries, flags.root.span, flags.root.raw)])
+
+
+def _without(flags: Document, named: Span) -> Document:
+    """The flags without the one whose value stands at `named`: it names the config, and is no key of it."""
+    from ..source.node import Node
+
+    entries = [entry for entry in flags.root.entries() if entry.value.span != named]
     return flags._replace(roots=[Node("mapping", entries, flags.root.span, flags.root.raw)])
 
 

@@ -10,6 +10,7 @@ from ..formats.format import Problem
 from ..source.document import SourceError
 from .launch import Launch, Launcher, Resources, Started
 from .manifest import accelerator, inside, renamed, text
+from .pod import listed, mappings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +31,7 @@ def recognise(document: Document) -> bool:
         return True
     if root.get("engine_config") is not None and (root.get("deployment_config") or root.get("scaling_config")):
         return True
-    return any(app.is_mapping and app.get("import_path") is not None for app in _items(root.get("applications")))
+    return any(app.get("import_path") is not None for app in mappings(root.get("applications")))
 
 
 def launches(document: Document, project: Project) -> Started:
@@ -57,14 +58,13 @@ def _models(
     if root.get("applications") is None and root.get("llm_configs") is None:
         yield root, document
         return
-    listed = [root, *(app.get("args") for app in _items(root.get("applications")) if app.is_mapping)]
-    for arguments in listed:
+    for arguments in (root, *(app.get("args") for app in mappings(root.get("applications")))):
         if arguments is None or not arguments.is_mapping:
             continue
         if arguments.get("embedding_models") is not None:
             reasons.append("serves embedding models, which gpulint does not estimate")
         for key in ("llm_configs", "models", "trtllm_models", "vllm_base_models"):
-            for item in _items(arguments.get(key))[:MAX_MODELS]:
+            for item in listed(arguments.get(key))[:MAX_MODELS]:
                 if item.is_mapping:
                     yield item, document
                 elif isinstance(item.value, str):
@@ -148,10 +148,6 @@ def _former(model: Node, engine: Node, document: Document, resources: Resources)
 def _arguments(node: Node) -> list[Entry]:
     arguments = node.get("engine_kwargs")
     return list(arguments.entries()) if arguments is not None else []
-
-
-def _items(node: Node | None) -> list[Node]:
-    return node.items() if node is not None else []
 
 
 LAUNCHER = Launcher(

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from ..formats.blanks import is_blank
 from ..formats.coercion import as_integer
 from .container import listed_environment
-from .jobs import jobs_of
+from .jobs import jobs_of, pinned
 from .launch import Launch, Launcher, Resources, Started
+from .pod import mappings
 from .quantities import size
 from .script import of_scalar
 
@@ -78,7 +79,7 @@ def launches(document: Document, project: Project) -> Started:
         setup = root.get("setup")
         versions: dict[str, str] = {}
         if setup is not None and isinstance(setup.value, str):
-            versions = _pins(setup.value)
+            versions = pinned(of_scalar(document, setup), document)
         name = root.get("name")
         part = f"task {name.value}" if name is not None and isinstance(name.value, str) else "run"
         started = jobs_of(of_scalar(document, run), document, project, resources, variables, part, versions)
@@ -95,7 +96,7 @@ def _read_resources(root: Node, document: Document, resources: Resources) -> Non
     section = root.get("resources")
     if section is None or not section.is_mapping:
         return
-    chosen = [section, *(item for key in ("any_of", "ordered") for item in _items(section.get(key)))]
+    chosen = [section, *(item for key in ("any_of", "ordered") for item in mappings(section.get(key)))]
     for part in chosen:
         _accelerators(part, document, resources)
         memory = part.entry("memory")
@@ -160,20 +161,6 @@ def _variables(root: Node, resources: Resources, document: Document) -> dict[str
     stated = listed_environment(document, root.get("envs"))
     variables.update({name: word for name, word in stated.items() if not is_blank(word.text)})
     return variables
-
-
-_PIN = re.compile(
-    r"\b(vllm|sglang|transformers|torch|trl|peft|deepspeed|accelerate|axolotl|bitsandbytes)==(\d+(?:\.\d+)*)"
-)
-
-
-def _pins(script: str) -> dict[str, str]:
-    """Versions that the set-up installs."""
-    return {match[1]: match[2] for match in _PIN.finditer(script)}
-
-
-def _items(node: Node | None) -> list[Node]:
-    return [item for item in node.items() if item.is_mapping] if node is not None else []
 
 
 LAUNCHER = Launcher(

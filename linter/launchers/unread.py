@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _ENGINES = {
     "sglang.launch_server": "SGLang", "sglang": "SGLang", "text-generation-launcher": "text-generation-inference",
-    "trtllm-serve": "TensorRT-LLM", "tritonserver": "Triton", "ollama": "Ollama", "llama-server": "llama.cpp",
+    "trtllm-serve": "TensorRT-LLM", "tritonserver": "Triton", "ollama": "Ollama",
     "lmdeploy": "LMDeploy", "tune": "torchtune", "text-embeddings-router": "text-embeddings-inference",
     "infinity_emb": "Infinity", "mii": "DeepSpeed-MII", "faster-whisper-server": "faster-whisper",
 }  # fmt: skip

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from ..finding import Finding, Report
 
 
-def render(report: Report, *, colour: bool = False) -> str:
+def render(report: Report, *, colour: bool = False, totals: bool = True) -> str:
     """`path:line:column: severity ID name: message` for each finding, then the totals."""
     style = Style(colour)
-    return "\n".join([*(line(finding, style) for finding in report.findings), summary(report, colour=colour)])
+    end = [summary(report, colour=colour)] if totals else []
+    return "\n".join([*(line(finding, style) for finding in report.findings), *end])
 
 
 def line(finding: Finding, style: Style) -> str:

@@ -28,11 +28,12 @@ _PHASES = {
 }
 
 
-def render(report: Report, *, colour: bool = False) -> str:
-    """The whole report as text that ends with a line of totals."""
-    style = Style(colour)
+def render(report: Report, *, colour: bool = False, totals: bool = True, width: int = 0, links: bool = False) -> str:
+    """The whole report as text; `totals` ends it with a line of them; messages break at `width`, 0 for never."""
+    style = Style(colour, width, links)
     blocks = ["\n".join(_finding(finding, report, style)) for finding in report.findings]
-    blocks.append(summary(report, colour=colour))
+    if totals:
+        blocks.append(summary(report, colour=colour))
     return "\n\n".join(blocks)
 
 
@@ -45,7 +46,7 @@ def _finding(finding: Finding, report: Report, style: Style) -> list[str]:
     span = finding.location.span
     path = printable(finding.location.path)
     head = (
-        f"{style.bold(f'{path}:{span.line}:{span.column}')}: "
+        f"{style.place(f'{path}:{span.line}:{span.column}', finding.location.path)}: "
         f"{style.severity(finding.severity, f'{finding.severity} {finding.rule}')} {finding.name}"
     )
     text = report.texts.get(finding.location.path, "")
@@ -75,18 +76,24 @@ def _peak(estimate: Estimate) -> list[str]:
     ]
 
 
+SUGGESTION = 120
+"""Characters of a suggestion that are shown; `--diff` and JSON have the rest."""
+
+
 def _suggestions(finding: Finding, style: Style) -> list[str]:
     if not finding.suggestions:
         return []
     measured = [suggestion for suggestion in finding.suggestions if suggestion.per_gpu is not None]
     lines = ["  = help, each estimated again:" if measured else "  = help:"]
     width = max(len(printable(suggestion.text)) for suggestion in finding.suggestions)
-    lines.extend(f"    {_suggestion(suggestion, min(width, 100), style)}" for suggestion in finding.suggestions)
+    lines.extend(f"    {_suggestion(suggestion, min(width, 64), style)}" for suggestion in finding.suggestions)
     return lines
 
 
 def _suggestion(suggestion: Suggestion, width: int, style: Style) -> str:
     text = printable(suggestion.text)
+    if len(text) > SUGGESTION:
+        text = text[: SUGGESTION - 1] + "…"
     if suggestion.per_gpu is None:
         return text
     cost = style.dim(f"  ({printable(suggestion.cost)})") if suggestion.cost else ""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..finding import Report
 
 
-def render(report: Report, *, colour: bool = False) -> str:
+def render(report: Report, *, colour: bool = False, totals: bool = True) -> str:
     """A block a file, then the totals."""
     style = Style(colour)
     blocks = []
@@ -28,4 +28,4 @@ def render(report: Report, *, colour: bool = False) -> str:
             kind = style.severity(severity, f"{severity:<{widths[1]}}")
             lines.append(f"  {place:>{widths[0]}}  {kind}  {name:<{widths[2]}}  {printable(item.message)}")
         blocks.append("\n".join(lines))
-    return "\n\n".join([*blocks, summary(report, colour=colour)])
+    return "\n\n".join([*blocks, *([summary(report, colour=colour)] if totals else [])])

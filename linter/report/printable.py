@@ -17,7 +17,10 @@ _NOT_SECRET = re.compile(
 )
 """Keys that hold the word token and no secret."""
 
-_SECRET_VALUE = re.compile(r"\b(?:hf_|sk-|ghp_|github_pat_|glpat-|xox[bap]-|AKIA)[A-Za-z0-9_\-]{8,}")
+_SECRET_VALUE = re.compile(
+    r"\b(?:hf_|api_org_|sk-|gh[pousr]_|github_pat_|glpat-|xox[abprs]-|AKIA|AIza|nvapi-)[A-Za-z0-9_\-]{8,}"
+    r"|(?i:(?<=wandb login )\S{8,})"
+)
 
 
 def printable(text: str) -> str:

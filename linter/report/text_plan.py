@@ -17,8 +17,8 @@ CHANGE, REASON, COST = 44, 36, 48
 """Columns of the change, of why it is enough or not, and of what it costs; longer ones go on in the next line."""
 
 _TITLES = {
-    "room": "fits with room to spare; what would fit too",
-    "change": "changes, least first",
+    "room": "what would fit too",
+    "change": "changes that save memory, least first",
     "combination": "together",
     "hardware": "other hardware, the config as it is",
 }
@@ -46,8 +46,13 @@ def _now(plan: Plan, style: Style) -> list[str]:
     now, gpu = plan.now, plan.facts.gpu
     count = plan.facts.job.world_size
     each = " on each" if count > 1 else ""
-    peak = f"needs {bytes_text(now.needed)} ({bytes_text(now.per_gpu.low)} to {bytes_text(now.per_gpu.high)}){each}"
-    lines = [f"  {printable(now.model_id)}: {peak}, {phase_text(now.peak_phase)}"]
+    job = plan.facts.job
+    if job.kind == "training" and not (job.micro_batch_size and job.sequence_length):
+        peak = f"weights and states alone need {bytes_text(now.needed)}{each}; batch or length is not stated"
+    else:
+        span = f"{bytes_text(now.per_gpu.low)} to {bytes_text(now.per_gpu.high)}"
+        peak = f"needs {bytes_text(now.needed)} ({span}){each}, {phase_text(now.peak_phase)}"
+    lines = [f"  {printable(now.model_id)}: {peak}"]
     if now.refusal:
         lines.append(f"  {style.error('refuses to start')}: {printable(now.refusal)}")
     if gpu is not None:

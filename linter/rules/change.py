@@ -48,7 +48,7 @@ def change_job(facts: Facts, changes: dict[str, Any], words: str = "") -> Change
         return None
     reading = facts.reading
     form = format_of(reading)
-    text = form.describe(reading, changes) or words or _plain_text(changes)
+    text = form.describe(reading, changes) or words or plain_text(changes)
     edits = form.edits(reading, changes)
     if edits:
         after = reread(reading, facts.project, edits)
@@ -178,7 +178,8 @@ def completed(facts: Facts, changes: dict[str, Any]) -> dict[str, Any]:
     return changes
 
 
-def _plain_text(changes: dict[str, Any]) -> str:
+def plain_text(changes: dict[str, Any]) -> str:
+    """Job fields for people, where neither the format nor a recipe has words."""
     return ", ".join(f"{path}: {_word(value)}" for path, value in changes.items())
 
 

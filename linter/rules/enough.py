@@ -19,14 +19,17 @@ GPU_COUNTS = (2, 4, 8, 16, 32, 64, 128)
 MAX_TRIED = 2
 """Cards below the one that surely holds a job that are tried as well."""
 
+HOLDS = ("fits", "unknown")
+"""Verdicts of hardware that is enough; `unknown` of a job whose batch or length is not stated: its states fit."""
+
 HEAVY = 40_000
 """Steps of the job's own estimate (`effort`) from which hardware is judged without a replay."""
 
 
 class Enough(NamedTuple):
-    """Hardware on which a job fits; `way` says what else has to change."""
+    """Hardware on which a job fits; `number` of them, `way` says what else has to change."""
 
-    gpus: int
+    number: int
     gpu: Gpu
     estimate: Estimate
     way: str = ""
@@ -34,7 +37,7 @@ class Enough(NamedTuple):
     @property
     def text(self) -> str:
         """`8 x H100 80GB with ZeRO-3`."""
-        return f"{self.gpus} x {self.gpu.title}{self.way}"
+        return f"{self.number} x {self.gpu.title}{self.way}"
 
 
 def smallest_hardware(facts: Facts) -> list[Enough]:
@@ -62,7 +65,7 @@ def larger_gpu(facts: Facts, now: Gpu) -> Enough | None:
         if anywhere is None:
             return None
         sure = [gpu for gpu in larger if gpu.usable >= anywhere.per_gpu.high]
-        open_ = [gpu for gpu in larger if anywhere.per_gpu.low <= gpu.usable < anywhere.per_gpu.high]
+        open_ = [gpu for gpu in larger if anywhere.per_gpu.allocated < gpu.usable < anywhere.per_gpu.high]
         larger = [*([] if heavy else open_[-MAX_TRIED:]), *sure[:1]]
         if heavy and sure:
             return Enough(count, sure[0], anywhere)
@@ -71,13 +74,13 @@ def larger_gpu(facts: Facts, now: Gpu) -> Enough | None:
         larger = [gpu for gpu in larger if gpu.usable > weights]
     for gpu in larger:
         found = _estimate(facts, _on(job, gpu, count), gpu, replay=True)
-        if found is not None and found.verdict == "fits":
+        if found is not None and found.verdict in HOLDS:
             return Enough(count, gpu, found)
     return None
 
 
 def _is_heavy(facts: Facts) -> bool:
-    """Whether a replay of the job takes so long that its bounds have to do; they say `fits` where it surely does."""
+    """Whether a replay takes so long that its bounds have to do; they say `fits` only where it surely does."""
     return facts.steps > HEAVY
 
 
@@ -140,7 +143,7 @@ def _states_fit(facts: Facts, job: Job, gpu: Gpu) -> bool:
 def _fitting(facts: Facts, job: Job, gpu: Gpu) -> Estimate | None:
     """The estimate of a job that fits."""
     found = _estimate(facts, job, gpu, replay=not _is_heavy(facts))
-    return found if found is not None and found.verdict == "fits" else None
+    return found if found is not None and found.verdict in HOLDS else None
 
 
 def _estimate(facts: Facts, job: Job, gpu: Gpu | None, *, replay: bool) -> Estimate | None:

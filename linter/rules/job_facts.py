@@ -149,15 +149,9 @@ def _model_type(facts: Facts) -> Any:
 @fact("model.max_positions", "tokens")
 def _max_positions(facts: Facts) -> Any:
     """Longest sequence that the model's config.json states; a default of the architecture's class does not count."""
-    if facts.model is None:
-        return UNKNOWN
-    config = facts.model.config
-    nested = config.get("text_config")
-    for source in (config, nested if isinstance(nested, dict) else {}):
-        for key in ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length"):
-            if isinstance(source.get(key), int):
-                return source[key]
-    return UNKNOWN
+    shape = facts.model.shape if facts.model is not None else None
+    known = shape is not None and shape.positions_stated and shape.max_positions is not None
+    return shape.max_positions if shape is not None and known else UNKNOWN
 
 
 @fact("model.rope_scaling")

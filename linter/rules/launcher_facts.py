@@ -54,6 +54,7 @@ def _host_fact(name: str, meaning: str) -> None:
 
 _host_fact("load", "Main memory of one node that the ranks take while the model is loaded.")
 _host_fact("train", "Main memory of one node that offload takes while training.")
+_host_fact("save", "Main memory of one node while a whole checkpoint is put together, with what offload holds.")
 _host_fact("high", "The most main memory of one node that the job may take.")
 
 

@@ -29,10 +29,6 @@ def _most(name: str) -> Any:
     return lambda estimate: max(phase.components.get(name, 0) for phase in (*estimate.phases, estimate.peak))
 
 
-def _host(name: str) -> Any:
-    return lambda estimate: getattr(estimate.host_memory, name) if estimate.host_memory is not None else None
-
-
 _ABOUT = {
     "weights": "the base weights", "adapter": "adapter weights", "gradients": "gradients",
     "optimizer": "optimizer states", "activations": "saved activations", "logits": "logits and the loss",
@@ -51,13 +47,6 @@ _estimate_fact("estimate.allocated", "Bytes that torch allocates at the peak.", 
 _estimate_fact("estimate.low", "The low end of the interval that holds the peak.", lambda e: e.per_gpu.low)
 _estimate_fact("estimate.high", "The high end of that interval.", lambda e: e.per_gpu.high)
 _estimate_fact("estimate.host", "Main memory per node that offload takes.", lambda e: e.host)
-for _name, _when in (
-    ("load", "while the weights are read"),
-    ("train", "from the first step on"),
-    ("save", "while a whole checkpoint is put together"),
-    ("peak", "at the worst of loading, training and saving"),
-):
-    _estimate_fact(f"estimate.host.{_name}", f"Main memory per node {_when}.", _host(_name))
 _estimate_fact("estimate.phase", "The instant of the peak.", lambda e: e.peak_phase, "")
 _estimate_fact("estimate.verdict", "fits, tight, exceeds or unknown.", lambda e: e.verdict, "")
 _estimate_fact("estimate.refusal", "Why the engine would not start, in its own terms.", lambda e: e.refusal, "")

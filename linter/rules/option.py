@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import job_facts, memory_facts  # noqa: F401  (conditions name their facts)
-from .change import resolved
+from .change import plain_text, resolved
 from .message import filled
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ class Option(NamedTuple):
 
     rank      how much of the run they change;  words  say them where the format cannot;  costs  what they cost
     families  of the parts;  excludes  families that do not go with them;  parts  how many recipes they are made of
+    own       whether a rule itself suggests it, and no recipe
     """
 
     changes: dict[str, Any]
@@ -31,6 +32,7 @@ class Option(NamedTuple):
     families: frozenset[str] = frozenset()
     excludes: frozenset[str] = frozenset()
     parts: int = 1
+    own: bool = False
 
     @property
     def key(self) -> tuple[tuple[str, str], ...]:
@@ -59,7 +61,7 @@ class Ladder(NamedTuple):
 
 def ladder(name: str, advice: Advice, facts: Facts) -> Ladder:
     """The ladder of a recipe; without options where it does not apply to the job."""
-    return Ladder(name, advice, tuple(_options(advice, facts)))
+    return Ladder(name, advice, tuple(option._replace(own=not name) for option in _options(advice, facts)))
 
 
 def _options(advice: Advice, facts: Facts) -> Iterator[Option]:
@@ -89,7 +91,7 @@ def joined(parts: Sequence[Option]) -> Option:
         changes,
         "safe" if all(part.fix == "safe" for part in parts) else "unsafe",
         sum(part.rank for part in parts) + 100 * len(parts),
-        ", ".join(part.words for part in parts) if all(part.words for part in parts) else "",
+        ", ".join(part.words or plain_text(part.changes) for part in parts),
         tuple(cost for part in parts for cost in part.costs),
         frozenset().union(*(part.families for part in parts)),
         frozenset().union(*(part.excludes for part in parts)),

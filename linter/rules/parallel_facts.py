@@ -22,7 +22,7 @@ _GLOBAL_BATCH = {
 """Format -> the keys of its global batch size, in samples."""
 
 
-@fact("batch.global", type="whole number")
+@fact("batch.stated", type="whole number")
 def _global(facts: Facts) -> Any:
     """The global batch size that the config states, in samples."""
     for key in _GLOBAL_BATCH.get(facts.reading.format, ()):

@@ -126,7 +126,7 @@ class _Planner:
             else:
                 found += self.tried(item)
         yield from found
-        if not any(row.verdict == "fits" for row in found):
+        if not any(row.verdict in ("fits", "unknown") for row in found):
             yield from self.combinations()
         yield from self.hardware(enough=fits)
 
@@ -147,14 +147,14 @@ class _Planner:
             if error:
                 refused = error
                 continue
-            if shown is None or candidate.verdict == "fits" or candidate.needed < shown.needed:
+            if shown is None or candidate.settles or candidate.needed < shown.needed:
                 shown = candidate
-            if candidate.verdict == "fits":
+            if candidate.settles:
                 break
         if shown is None:
             self.absent.append(Absent(item.name, refused or "its memory cannot be derived"))
             return
-        if item.advice.room and shown.verdict != "fits":
+        if item.advice.room and not shown.settles:
             self.absent.append(Absent(item.name, f"no room: {why(shown.changed.estimate)}"))
             return
         yield self.row("room" if item.advice.room else "change", shown, item.name)
@@ -183,9 +183,9 @@ class _Planner:
         found: list[Candidate] = []
         for candidate in self.search.combined(self.search.saving(), lambda item: not self.new_error(item)):
             found.append(candidate)
-            if sum(item.verdict == "fits" for item in found) >= 6:
+            if sum(item.settles for item in found) >= 6:
                 break
-        fitting = [item for item in found if item.verdict == "fits"]
+        fitting = [item for item in found if item.settles]
         for candidate in chosen(fitting) or chosen(found):
             yield self.row("combination", candidate)
 
@@ -214,7 +214,17 @@ class _Planner:
         for item in found:
             if item is not None:
                 cost = "each step takes longer" if enough else "other hardware"
-                yield Row("hardware", item.text, "", item.estimate, "fits", why(item.estimate), cost, 1000, None)
+                yield Row(
+                    "hardware",
+                    item.text,
+                    "",
+                    item.estimate,
+                    item.estimate.verdict,
+                    why(item.estimate),
+                    cost,
+                    1000,
+                    None,
+                )
 
 
 def why(estimate: Estimate | None) -> str:
@@ -227,7 +237,7 @@ def why(estimate: Estimate | None) -> str:
     if estimate.verdict == "tight":
         return f"may need up to {bytes_text(estimate.per_gpu.high)} of {bytes_text(usable)}"
     if estimate.verdict == "unknown":
-        return "the batch or the length is not known"
+        return "weights and states; batch or length unknown"
     most = max(estimate.components, key=lambda name: estimate.components[name])
-    over = f"{bytes_text(max(0, estimate.per_gpu.low - usable))} too much"
+    over = f"{bytes_text(max(0, estimate.needed - usable))} too much"
     return f"{over}; {most.replace('_', ' ')} {bytes_text(estimate.components[most])}"

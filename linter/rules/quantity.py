@@ -100,6 +100,6 @@ def _number_text(value: float, unit: str) -> str:
     return f"{value:.3g}"
 
 
-def clipped(text: str) -> str:
-    """At most MAX_TEXT characters of a config's own text."""
-    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+def clipped(text: str, most: int = MAX_TEXT) -> str:
+    """At most `most` characters of a config's own text."""
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -23,6 +23,9 @@ class RuleError(Exception):
         self.line = line
         self.column = column
 
+    def __reduce__(self) -> tuple[type[RuleError], tuple[str, str, int, int]]:
+        return RuleError, (self.path, self.reason, self.line, self.column)
+
     def __str__(self) -> str:
         place = f":{self.line}:{self.column}" if self.line else ""
         return f"{self.path}{place}: {self.reason}"

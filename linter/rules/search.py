@@ -63,6 +63,11 @@ class Candidate(NamedTuple):
         return self.estimate.verdict if self.estimate is not None else "unknown"
 
     @property
+    def settles(self) -> bool:
+        """Whether nothing stronger need be tried: it fits, or its states do and its batch or length is not known."""
+        return self.verdict in ("fits", "unknown")
+
+    @property
     def needed(self) -> int:
         """Bytes one GPU needs after the change."""
         return self.estimate.needed if self.estimate is not None else 0
@@ -71,6 +76,14 @@ class Candidate(NamedTuple):
     def host(self) -> int:
         """Bytes of main memory a node needs after the change."""
         return self.estimate.host if self.estimate is not None else 0
+
+
+class _Part(NamedTuple):
+    """A recipe at its strongest, and the bytes it saves alone."""
+
+    ladder: Ladder
+    strongest: Option
+    saved: int
 
 
 class Search:
@@ -133,11 +146,16 @@ class Search:
             return None
 
     def may_fit(self, option: Option) -> bool:
-        """Whether a look does not rule the option out; what was not looked at before the steps ran out is."""
+        """Whether a look does not rule the option out; what was not looked at before the steps ran out is.
+
+        What a rule itself suggests is not ruled out by a look: its format may make more of it than the Job says.
+        """
+        if option.own:
+            return not self.exhausted
         if self.exhausted and option.key not in self._looks:
             return False
         found = self.look(option)
-        return found is not None and found.verdict in ("fits", "tight") and found.host <= MAX_HOST
+        return found is not None and found.verdict != "exceeds" and found.host <= MAX_HOST
 
     def carried_out(self, option: Option) -> Candidate | None:
         """The option carried out, once; None where it cannot be, or its offload needs more than nodes have."""
@@ -168,10 +186,10 @@ class Search:
             if self.exhausted:
                 return
             candidate = self.carried_out(option)
-            if candidate is None or candidate.verdict not in ("fits", "tight") or not accept(candidate):
+            if candidate is None or candidate.verdict == "exceeds" or not accept(candidate):
                 continue
             yield candidate
-            if candidate.verdict == "fits":
+            if candidate.settles:
                 return
 
     def rungs(self, item: Ladder) -> tuple[Option, ...]:
@@ -187,38 +205,44 @@ class Search:
 
         Each recipe takes part at its strongest; where that is more than is needed, a weaker rung takes its place.
         """
-        now, gpu = self.facts.estimate, self.facts.gpu
-        if now is None or gpu is None:
-            return
-        parts = self._saving(ladders, now)
+        parts = self._parts(ladders)
         for size in range(2, MAX_PARTS + 1):
             fits = False
-            for group in sorted(subsets(parts, size), key=lambda group: sum(option.rank for _, option, _ in group)):
+            for group in sorted(subsets(parts, size), key=lambda group: sum(part.strongest.rank for part in group)):
                 if self.exhausted:
                     return
-                if now.per_gpu.low - sum(saved for _, _, saved in group) > PROMISE * gpu.usable:
+                option = self._together(group)
+                if option is None:
                     continue
-                if any(one.clashes(two) for (_, one, _), (_, two, _) in subsets(group, 2)):
-                    continue
-                option = joined([option for _, option, _ in group])
-                if not self.may_fit(option):
-                    continue
-                for candidate in self.climbed(self._relaxed([item for item, _, _ in group], option), accept):
-                    fits = fits or candidate.verdict == "fits"
+                for candidate in self.climbed(self._relaxed([part.ladder for part in group], option), accept):
+                    fits = fits or candidate.settles
                     yield candidate
             if fits:
                 return
 
-    def _saving(self, ladders: Iterable[Ladder], now: Estimate) -> list[tuple[Ladder, Option, int]]:
-        """Each ladder whose strongest option saves memory, with that option and the bytes it saves."""
-        parts = []
+    def _parts(self, ladders: Iterable[Ladder]) -> list[_Part]:
+        """The recipes that save something at their strongest."""
+        now = self.facts.estimate
+        parts: list[_Part] = []
         for item in ladders:
-            if self.exhausted:
+            if self.exhausted or now is None:
                 break
             found = self.look(item.options[-1])
-            if found is not None and found.host <= MAX_HOST and found.per_gpu.low < now.per_gpu.low:
-                parts.append((item, item.options[-1], now.per_gpu.low - found.per_gpu.low))
+            if found is not None and found.host <= MAX_HOST and found.needed < now.needed:
+                parts.append(_Part(item, item.options[-1], now.needed - found.needed))
         return parts
+
+    def _together(self, group: tuple[_Part, ...]) -> Option | None:
+        """Several recipes as one option; None where they clash or cannot be enough."""
+        now, gpu = self.facts.estimate, self.facts.gpu
+        if now is None or gpu is None:
+            return None
+        if now.needed - sum(part.saved for part in group) > PROMISE * gpu.usable:
+            return None
+        if any(one.strongest.clashes(two.strongest) for one, two in subsets(group, 2)):
+            return None
+        option = joined([part.strongest for part in group])
+        return option if self.may_fit(option) else None
 
     def _relaxed(self, group: list[Ladder], strongest: Option) -> Iterator[Option]:
         """The combination with ever stronger rungs of its one ladder that has several, the strongest at last."""

@@ -97,6 +97,13 @@ for _name, _key, _meaning in (
     _speculative_fact(_name, _key, _meaning)
 
 
+@fact("speculative.mixed_vocabularies")
+def _mixed(facts: Facts) -> Any:
+    """Whether `speculative-config` allows a draft of another vocabulary (`use_heterogeneous_vocab`)."""
+    found = _speculative(facts)
+    return bool(found and found.get("use_heterogeneous_vocab"))
+
+
 @fact("speculative.draft_vocabulary", type="whole number")
 def _draft_vocabulary(facts: Facts) -> Any:
     """Vocabulary size of the draft model."""

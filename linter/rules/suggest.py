@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 MAX_SHOWN = 4
 
+MAX_WORDS = 600
+"""Characters of a suggestion: several keys, each of which may be a list."""
+
 MENTIONED_HOST = 64 << 30
 """Main memory from which a suggestion names it."""
 
@@ -58,7 +61,9 @@ def hardware_suggestions(facts: Facts, *, exhausted: bool = False) -> tuple[Sugg
     found = smallest_hardware(facts)
     if not found:
         return (Suggestion(f"{nothing}, and no GPU of the catalogue holds it"),)
-    return tuple(Suggestion(f"{nothing}; it fits on {item.text}", item.estimate.needed) for item in found)
+    alone = facts.job.kind == "training" and not (facts.job.micro_batch_size and facts.job.sequence_length)
+    it = "its weights and states alone fit" if alone else "it fits"
+    return tuple(Suggestion(f"{nothing}; {it} on {item.text}", item.estimate.needed) for item in found)
 
 
 class Bench:
@@ -88,7 +93,7 @@ class Bench:
         kept, tight = self._singles(ladders)
         if not kept and self.searching:
             for item in self.search.combined(ladders, self.holds):
-                (kept if item.verdict == "fits" else tight).append(item)
+                (kept if item.settles else tight).append(item)
                 if sum(bool(each.changed.edits) for each in kept) >= MAX_SHOWN:
                     break
         return chosen(kept) or chosen(tight)
@@ -104,7 +109,7 @@ class Bench:
                     rung for rung in search.rungs(item) if search.may_fit(rung) and search.writable(rung) == written
                 )
                 for candidate in search.climbed(rungs, self.holds):
-                    (kept if candidate.verdict == "fits" else tight).append(candidate)
+                    (kept if candidate.settles else tight).append(candidate)
                 if len(kept) > MAX_SHOWN:
                     return kept, tight
             if kept:
@@ -224,9 +229,9 @@ def suggestion(item: Candidate, facts: Facts) -> Suggestion:
 
 def text_of(item: Candidate) -> str:
     """The change in the format's words, with the main memory it takes."""
-    tight = " (tight)" if item.verdict == "tight" else ""
+    doubt = {"tight": " (tight)", "unknown": " (weights and states alone)"}.get(item.verdict, "")
     host = f" (and {bytes_text(item.host)} of main memory)" if item.host >= MENTIONED_HOST else ""
-    return clipped(item.changed.text) + host + tight
+    return clipped(item.changed.text, MAX_WORDS) + host + doubt
 
 
 def _says_more(item: Candidate, other: Candidate) -> bool:

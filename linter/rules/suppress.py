@@ -57,6 +57,8 @@ class Silence:
         self.documents = {item.path: item for item in (*reading.references.values(), reading.config)}
         self.settings = settings
         self.own = opened.directives
+        launcher = reading.references.get("launcher")
+        self.checked = launcher.path if launcher is not None else reading.config.path
         self.gpu = opened.gpu is not None
         self.used: set[Use] = set()
         self.known: dict[str, Directives] = {}
@@ -92,8 +94,8 @@ class Silence:
 
     def _directives(self, path: str) -> Directives:
         document = self.documents.get(path)
-        if document is None or document.reread is not None:  # a part of the launcher, whose comments are `own`
-            return self.own
+        if document is None or (document.reread is not None and path == self.checked):
+            return self.own  # a part of the launcher
         if path not in self.known:
             try:
                 self.known[path] = read_directives(document)

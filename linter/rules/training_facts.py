@@ -15,6 +15,9 @@ _FAMILIES = {
 }  # fmt: skip
 """The Job's attention -> the family that a Transformers class says it supports."""
 
+_NARROW_ROLES = ("router", "other")
+"""Roles of matrices that are narrow by nature: one output an expert, one gate for a shared expert."""
+
 _ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
@@ -45,6 +48,13 @@ def _refused_attention(facts: Facts) -> Any:
     if row is None or facts.job.framework is not None:
         return UNKNOWN
     return family is not None and family in row["refuses"]
+
+
+@fact("model.refused_attention", type="list of text")
+def _refusals(facts: Facts) -> Any:
+    """Attention kernels that Transformers' classes of the model refuse: `sdpa`, `flash_attention`."""
+    row = _modeling().get(facts.model.model_type) if facts.model is not None else None
+    return UNKNOWN if row is None else row["refuses"]
 
 
 @fact("fsdp.foreign_layers", type="list of text")
@@ -101,7 +111,9 @@ def _scores(facts: Facts) -> Any:
 
 @fact("adapter.narrowest", type="whole number")
 def _narrowest(facts: Facts) -> Any:
-    """The smaller side of the smallest matrix that the adapter is added to: no update of it has a higher rank."""
+    """The smaller side of the smallest matrix that the adapter is added to, but for routers and gates of one output:
+    no update of it has a higher rank.
+    """
     if facts.model is None or facts.job.adapter is None:
         return UNKNOWN
     from ..models.lora import NotAdaptable, adapted
@@ -110,7 +122,8 @@ def _narrowest(facts: Facts) -> Any:
         modules = adapted(facts.model, facts.job.adapter)
     except NotAdaptable:
         return UNKNOWN
-    return min(min(module.in_features, module.out_features) for module in modules)
+    sides = [min(module.in_features, module.out_features) for module in modules if module.role not in _NARROW_ROLES]
+    return min(sides, default=UNKNOWN)
 
 
 @fact("gpus.per_node", type="whole number")

@@ -17,6 +17,7 @@ PROBLEM_KINDS = {
     "unresolved-reference": "a file that the config names and that cannot be read",
     "contradiction": "two places that must agree and do not",
     "auto-unfilled": "an `auto` that nothing fills in",
+    "overruled": "a setting of the launcher that the config decides otherwise",
     "secret": "a text that looks like a key, a token or a password",
     "unused-suppression": "a comment that silences nothing",
     "suppression-without-reason": "a comment that silences and does not say why",
@@ -26,8 +27,8 @@ PROBLEM_KINDS = {
 ITEM_VALUES = {
     "key": "the dotted key that the problem is about",
     "suggestion": "the known key that was probably meant",
-    "spelling": "the value as the tool spells it",
-    "instead": "the key to use instead",
+    "spelling": "the name to give the key in its place, where it need not move",
+    "instead": "what to write instead of a removed key",
     "treatment": "what the tool does about it: `ignored`, `refused` or `accepted`",
     "upstream": "the tool and version that reads the key",
     "plugin": "the plugin that would understand the key",

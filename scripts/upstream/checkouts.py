@@ -55,6 +55,8 @@ def prime_rl(source: Source) -> Json:
     classes = Classes(source.texts(own), "refused")
     trained = {"trainer": classes.reference("TrainerConfig"), **classes.object("SFTConfig")["properties"]}
     whole_run = Classes(source.texts(["configs/rl.py"]), "refused").object("RLConfig")["properties"]
+    # a validator takes true for the section
+    classes.definitions["ModelConfig"]["properties"]["full_offload"] = {}
     properties: Json = {key: {} for key in (*whole_run, *trained)}
     properties |= {key: trained[key] for key in ("trainer", "optim", "data")}
     return whole("prime-rl config", properties, "refused", definitions=classes.definitions)

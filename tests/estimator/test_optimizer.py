@@ -217,3 +217,11 @@ def test_a_stand_in_is_known_but_not_exact():
     assert specification("flash_adamw").known
     assert not specification("flash_adamw").exact
     assert specification("adamw_8bit").exact
+
+
+def test_a_step_before_torch_2_loops_over_tensors():
+    def spec(**versions):
+        return of_job(Job(optimizer=Optimizer("adamw_torch"), versions=versions))
+
+    assert spec(torch="1.13").foreach == 0
+    assert spec(torch="2.0").foreach == spec().foreach == 1

@@ -8,7 +8,7 @@ import pytest
 
 from gpulint.estimator import estimate_job, runtime
 from gpulint.estimator.allocator import Policy
-from gpulint.estimator.replay import Plan, reserved
+from gpulint.estimator.replay import Plan, reserved, uncut
 from gpulint.estimator.slack import Held
 from gpulint.estimator.trace import Trace
 from gpulint.hardware.catalogue import find
@@ -22,27 +22,38 @@ NOTHING = Plan([], 0, [], [], [], [], True)
 def test_a_step_reserves_what_is_alive_at_once():
     """30 and 50 MiB together, then 70 MiB, which neither of the two freed segments holds."""
     found = Trace([0, 1, ~0, ~1, 2, ~2], [30 * MIB, 50 * MIB, 70 * MIB], frozenset(), 0)
-    assert reserved(found, NOTHING, Policy()) == 150 * MIB
+    assert reserved(found, NOTHING, Policy()).most == 150 * MIB
 
 
 def test_states_take_the_blocks_that_the_first_step_freed():
     """The step's 64 MiB hold the state after it; the second step opens them anew."""
     found = Trace([0, ~0], [64 * MIB], frozenset(), 0)
-    assert reserved(found, NOTHING._replace(states=[(64 * MIB, 1)]), Policy()) == 128 * MIB
-    assert reserved(found, NOTHING._replace(states=[(32 * MIB, 1)]), Policy()) == 64 * MIB + 64 * MIB
+    assert reserved(found, NOTHING._replace(states=[(64 * MIB, 1)]), Policy()).most == 128 * MIB
+    assert reserved(found, NOTHING._replace(states=[(32 * MIB, 1)]), Policy()).most == 64 * MIB + 64 * MIB
 
 
 def test_gradients_stay_until_the_step():
     found = Trace([0, 1, ~1, ~0], [40 * MIB, 40 * MIB], frozenset({1}), 0)
     plan = NOTHING._replace(temporary=[(40 * MIB, 2)])
-    assert reserved(found, plan, Policy()) == 120 * MIB
-    assert reserved(found, plan._replace(keeps=False), Policy()) == 80 * MIB
+    assert reserved(found, plan, Policy()).most == 120 * MIB
+    assert reserved(found, plan._replace(keeps=False), Policy()).most == 80 * MIB
 
 
 def test_what_loading_freed_is_used_again():
     found = Trace([0, ~0], [40 * MIB], frozenset(), 0)
-    assert reserved(found, NOTHING._replace(load=[(60 * MIB, 1)]), Policy()) == 60 * MIB
-    assert reserved(found, NOTHING._replace(load=[(20 * MIB, 3)]), Policy()) == 100 * MIB
+    assert reserved(found, NOTHING._replace(load=[(60 * MIB, 1)]), Policy()).most == 60 * MIB
+    assert reserved(found, NOTHING._replace(load=[(20 * MIB, 3)]), Policy()).most == 100 * MIB
+
+
+def test_the_largest_tensors_may_find_their_blocks_cut_up():
+    """70 and 30 MiB are larger than the states' pieces and alive at once; no more of them is lost than states take."""
+    found = Trace([0, 1, 2, ~2, ~1, ~0], [70 * MIB, 30 * MIB, 10 * MIB], frozenset(), 0)
+    assert uncut(found, NOTHING._replace(states=[(20 * MIB, 9)])) == 100 * MIB
+    assert uncut(found, NOTHING._replace(states=[(40 * MIB, 9)])) == 70 * MIB
+    assert uncut(found, NOTHING._replace(states=[(20 * MIB, 2)])) == 40 * MIB
+    assert uncut(found, NOTHING) == 0
+    run = reserved(found, NOTHING._replace(states=[(64 * MIB, 1)]), Policy())
+    assert run.first == 110 * MIB <= run.most
 
 
 def test_a_small_card_makes_torch_give_free_segments_back():

@@ -46,3 +46,11 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path):
     return lambda format_name, suffix="yaml": Bench(format_name, suffix, str(tmp_path))
+
+
+def read_as(name, text, gpus=None, suffix="yaml"):
+    """The reading of a text that must be of a format, on `gpus` GPUs, alone in its project."""
+    document = parse(text, f"config.{suffix}", suffix)
+    form = find(name)
+    assert form.recognise(document)
+    return form.read(document, Project("/nowhere", None, gpus, None, lambda *_: None))

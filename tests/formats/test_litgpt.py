@@ -12,6 +12,8 @@ from gpulint.source.document import Document
 from gpulint.source.edit import apply
 from gpulint.source.read import parse
 
+from .conftest import read_as
+
 QLORA = """checkpoint_dir: checkpoints/meta-llama/Llama-3.2-1B
 precision: bf16-true
 quantize: bnb.nf4
@@ -30,9 +32,7 @@ optimizer:
 
 
 def read(text, gpus=None):
-    document = parse(text, "config.yaml", "yaml")
-    assert FORMAT.recognise(document)
-    return FORMAT.read(document, Project("/nowhere", None, gpus, None, lambda *_: None))
+    return read_as("litgpt", text, gpus)
 
 
 def test_qlora_on_one_device():

@@ -112,5 +112,7 @@ def test_the_engine(lf):
     chat = "model_name_or_path: a/b\ntemplate: llama3\ninfer_backend: vllm\n"
     _, job = lf.change(chat, {"inference.max_model_len": 1024, "inference.gpu_memory_utilization": 0.8})
     assert (job.inference.max_model_len, job.inference.gpu_memory_utilization) == (1024, 0.8)
-    assert lf.change(chat, {"inference.max_num_seqs": 8}) is None
+    text, job = lf.change(chat, {"inference.max_num_seqs": 8})
+    assert (job.inference.max_num_seqs, "vllm_config:\n  max_num_seqs: 8" in text) == (8, True)
+    assert lf.change(chat, {"parallelism.tensor": 2}) is None
     assert lf.change(chat.replace("vllm", "huggingface"), {"inference.max_model_len": 8}) is None

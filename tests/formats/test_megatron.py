@@ -5,10 +5,11 @@ import json
 import pytest
 
 from gpulint.formats import gpt_neox, megatron, nemo
-from gpulint.formats.format import NoJobError, Project
+from gpulint.formats.format import NoJobError
 from gpulint.formats.megatron_model import Sizes, config_of, feed_forward, padded
 from gpulint.source.edit import apply
-from gpulint.source.read import parse
+
+from .conftest import read_as
 
 MEGATRON = """ENV_VARS:
   CUDA_DEVICE_MAX_CONNECTIONS: 1
@@ -83,10 +84,7 @@ FORMATS = {"megatron": megatron.FORMAT, "nemo": nemo.FORMAT, "gpt_neox": gpt_neo
 TEXTS = {"megatron": MEGATRON, "nemo": NEMO, "gpt_neox": NEOX}
 
 
-def read(name, text, gpus=None):
-    document = parse(text, "config.yaml", "yaml")
-    assert FORMATS[name].recognise(document)
-    return FORMATS[name].read(document, Project("/nowhere", None, gpus, None, lambda *_: None))
+read = read_as
 
 
 def test_megatron_options():

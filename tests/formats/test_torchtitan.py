@@ -2,10 +2,11 @@
 
 import pytest
 
-from gpulint.formats.format import NoJobError, Project
+from gpulint.formats.format import NoJobError
 from gpulint.formats.torchtitan import FORMAT
 from gpulint.source.edit import apply
-from gpulint.source.read import parse
+
+from .conftest import read_as
 
 NEW = """# NOTE: this toml config is a preset for 64 H100 GPUs.
 [job]
@@ -45,9 +46,7 @@ selective_ac_option = "op"
 
 
 def read(text, gpus=None):
-    document = parse(text, "run.toml", "toml")
-    assert FORMAT.recognise(document)
-    return FORMAT.read(document, Project("/nowhere", None, gpus, None, lambda *_: None))
+    return read_as("torchtitan", text, gpus, "toml")
 
 
 def test_a_preset():

@@ -3,9 +3,10 @@
 import pytest
 
 from gpulint.formats import llm_foundry, nanotron, olmo
-from gpulint.formats.format import NoJobError, Project
+from gpulint.formats.format import NoJobError
 from gpulint.source.edit import apply
-from gpulint.source.read import parse
+
+from .conftest import read_as
 
 FOUNDRY = """variables:
   length: 2048
@@ -95,10 +96,7 @@ FORMATS = {"llm_foundry": llm_foundry.FORMAT, "olmo": olmo.FORMAT, "nanotron": n
 TEXTS = {"llm_foundry": FOUNDRY, "olmo": OLMO, "nanotron": NANOTRON}
 
 
-def read(name, text, gpus=None):
-    document = parse(text, "config.yaml", "yaml")
-    assert FORMATS[name].recognise(document)
-    return FORMATS[name].read(document, Project("/nowhere", None, gpus, None, lambda *_: None))
+read = read_as
 
 
 def test_llm_foundry():

@@ -665,6 +665,33 @@ def test_labels_name_the_gpu(jobs, labels, gpu):
 )
 def test_a_malformed_resource_says_why(jobs, text):
     found = jobs(text)
-    assert found.opened == []
+    assert all(item.reading.job.model is None for item in found.opened)
+    assert {problem.kind for item in found.opened for problem in item.reading.problems} <= {"wrong-type", "unknown-key"}
     assert found.reason
     assert "\n" not in found.reason
+
+
+_KUBEAI = "apiVersion: kubeai.org/v1\nkind: Model\nspec:\n  url: hf://a/b\n  engine: VLLM\n"
+_KAITO = "apiVersion: kaito.sh/v1beta1\nkind: Workspace\nresource:\n  instanceType: x\n  labelSelector: {}\n"
+_TRAINER = "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nspec:\n  trainer:\n    image: a\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "key", "upstream"),
+    [
+        (_KUBEAI + "  arg: [--x]\n", "unknown-key", "spec.arg", "KubeAI"),
+        (_KUBEAI + "  args: {x: 1}\n", "wrong-type", "spec.args", "KubeAI"),
+        (_KAITO + "  cont: 2\n", "unknown-key", "resource.cont", "KAITO"),
+        (_TRAINER + "    numNode: 2\n", "unknown-key", "spec.trainer.numNode", "Kubeflow Trainer"),
+    ],
+)
+def test_fields_that_a_definition_lacks(jobs, text, kind, key, upstream):
+    problems = [problem for item in jobs(text).opened for problem in item.reading.problems]
+    (problem,) = [item for item in problems if item.kind == kind]
+    assert (problem.key, problem.span.line) == (key, 6)
+    assert problem.values["upstream"].startswith(upstream)
+
+
+def test_a_version_without_a_definition_is_left_alone(jobs):
+    text = "apiVersion: kubeai.org/v9\nkind: Model\nspec: {url: hf://a/b, engine: VLLM, arg: []}\n"
+    assert not [problem for item in jobs(text).opened for problem in item.reading.problems]

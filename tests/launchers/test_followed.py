@@ -79,6 +79,13 @@ def test_findings_stand_in_the_script_that_holds_the_mistake(tmp_path):
     assert found.location.span.line == 2
 
 
+def test_a_comment_in_the_script_silences_its_line(tmp_path):
+    (tmp_path / "run.sh").write_text("bash serve.sh\n")
+    (tmp_path / "serve.sh").write_text("vllm serve m --max-modle-len 8192  # gpulint: ignore[GPU001,GPU002]\n")
+    report = check([str(tmp_path / "run.sh")], Settings(root=str(tmp_path)))
+    assert not [item for item in report.findings if "max-modle-len" in item.message]
+
+
 def test_flags_of_a_followed_script_are_read_again_from_its_own_text(launched):
     from gpulint.formats.registry import find
 

@@ -16,14 +16,9 @@ AXOLOTL = "base_model: meta-llama/Llama-3.1-8B\ndatasets: []\nmicro_batch_size: 
 
 
 @pytest.fixture
-def jobs(tmp_path):
-    def read(script: str, files: dict[str, str] | None = None, name: str = "run.sh"):
-        for path, text in {name: script, **(files or {})}.items():
-            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / path).write_text(text)
-        return open_jobs(recognise_file(str(tmp_path / name)), Settings(root=str(tmp_path)))
-
-    return read
+def jobs(launched):
+    """What a script starts; `files` are others beside it."""
+    return lambda script, files=None, name="run.sh": launched(script, name, files)
 
 
 def test_flags_become_a_job(jobs):

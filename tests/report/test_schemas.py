@@ -19,7 +19,7 @@ def schema(root):
     return read
 
 
-@pytest.mark.parametrize("name", ["report", "estimate", "settings", "rule", "job"])
+@pytest.mark.parametrize("name", ["report", "estimate", "plan", "settings", "rule", "job"])
 def test_every_schema_is_one(schema, name):
     jsonschema.Draft202012Validator.check_schema(schema(name))
 
@@ -32,6 +32,25 @@ def test_the_estimate(schema, estimate):
     for explain in (False, True):
         made = json.loads(json_estimate.render([("train.yaml", estimate)], explain=explain))
         jsonschema.validate(made, schema("estimate"))
+
+
+def test_the_plan(schema, tmp_path):
+    from gpulint.reading import open_config
+    from gpulint.report import json_plan
+    from gpulint.rules.facts import Facts
+    from gpulint.rules.load import load_rules
+    from gpulint.rules.plan import plan_of
+    from gpulint.settings import Settings
+
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        "gpulint: job/v1\nkind: training\nmodel: meta-llama/Llama-3.1-8B\nweights: {dtype: bfloat16}\n"
+        "micro_batch_size: 4\nsequence_length: 2048\n"
+    )
+    for gpu in ("a100-80gb", "b300-288gb", None):
+        opened = open_config(str(path), Settings(gpu=gpu, root=str(tmp_path)))
+        plan = plan_of(Facts(opened.reading, opened.project, opened.gpu), load_rules())
+        jsonschema.validate(json.loads(json_plan.render([("job.yaml", plan)], "rank")), schema("plan"))
 
 
 def test_the_settings_file_has_the_keys_of_its_schema(schema):

@@ -11,6 +11,7 @@ from gpulint.formats.format import Project
 from gpulint.formats.registry import recognise
 from gpulint.hardware.catalogue import find
 from gpulint.rules.engine import run
+from gpulint.rules.facts import Facts
 from gpulint.rules.load import load_rules
 from gpulint.source.edit import apply
 from gpulint.source.read import parse
@@ -114,5 +115,23 @@ def own_rule(tmp_path):
         path = tmp_path / f"{keys.get('id', 'rule')}.yaml"
         path.write_text(json.dumps({**plain, **keys}))
         return select((read_rule_file(str(path)).rule,), bundled()[1])
+
+    return make
+
+
+@pytest.fixture
+def facts(axolotl):
+    """The facts of a config, `extra` lines added."""
+
+    def make(extra="", gpu=None, gpus=None, files=None, text=axolotl, name="c.yaml"):
+        files = files or {}
+        document = parse(text + extra, name, "json" if name.endswith("json") else "yaml")
+
+        def open_reference(reference, from_path):
+            return parse(files[reference], reference, "json") if reference in files else None
+
+        card = find(gpu) if gpu else None
+        project = Project(".", card, gpus, None, open_reference)
+        return Facts(recognise(document).read(document, project), project, card)
 
     return make

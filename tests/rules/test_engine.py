@@ -4,7 +4,8 @@ import pytest
 
 LORA = "adapter: lora\nlora_r: 16\nlora_target_linear: true\n"
 ZERO3 = (
-    '{"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3},'
+    '{"bf16": {"enabled": "auto"},'
+    ' "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true},'
     ' "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto"}'
 )
 
@@ -51,7 +52,7 @@ def test_an_ignored_rule_does_not_give_its_place_to_a_general_one(check, axolotl
 
 def test_a_finding_points_into_the_referenced_file(check, axolotl):
     text = axolotl.replace("8B", "70B") + "deepspeed: ds/zero2.json\n"
-    files = {"ds/zero2.json": ZERO3.replace("3}", "2}")}
+    files = {"ds/zero2.json": ZERO3.replace('"stage": 3', '"stage": 2')}
     finding = only(check(text, "h100-80gb", 8, files=files))
     assert "ds/zero2.json" in {place.path for place in (finding.location, *finding.related)}
 

@@ -2,31 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.formats.format import Project
-from gpulint.formats.registry import recognise
-from gpulint.hardware.catalogue import find
 from gpulint.rules.engine import problems
 from gpulint.rules.expression import UNKNOWN
-from gpulint.rules.facts import MAX_ESTIMATES, Facts, filled_at_launch
-from gpulint.source.read import parse
+from gpulint.rules.facts import MAX_ESTIMATES, filled_at_launch
 
 ZERO3 = '{"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3, "reduce_bucket_size": 1e6}}'
-
-
-@pytest.fixture
-def facts(axolotl):
-    def make(extra="", gpu=None, gpus=None, files=None, text=axolotl, name="c.yaml"):
-        files = files or {}
-        document = parse(text + extra, name, "json" if name.endswith("json") else "yaml")
-
-        def open_reference(reference, from_path):
-            return parse(files[reference], reference, "json") if reference in files else None
-
-        card = find(gpu) if gpu else None
-        project = Project(".", card, gpus, None, open_reference)
-        return Facts(recognise(document).read(document, project), project, card)
-
-    return make
 
 
 def test_job_fields_config_keys_and_origins(facts):

@@ -1,0 +1,66 @@
+"""`gpulint compare`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .console import Refused, colour
+from .options import hardware_options, layers_of
+
+if TYPE_CHECKING:
+    from ..comparison import Side
+    from ..settings_layers import Layers
+
+
+@click.command("compare")
+@click.argument("before", metavar="BEFORE")
+@click.argument("after", metavar="AFTER")
+@hardware_options
+@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", help="Output format.")
+def command(before: str, after: str, config: str | None, isolated: bool, output_format: str, **options: Any) -> None:
+    """Show what differs in memory between two configs, and which settings make the difference.
+
+    Each is a file, or a file at a git revision: `gpulint compare main:configs/x.yaml configs/x.yaml`.
+    """
+    from ..comparison import differences
+    from ..report import text_compare
+
+    layers = layers_of(config, isolated=isolated, options=options)
+    one, two = _side(before, layers), _side(after, layers)
+    found = differences(one, two)
+    if output_format == "json":
+        click.echo(text_compare.as_json(one, two, found))
+    else:
+        click.echo(text_compare.render(one, two, found, colour=colour()))
+
+
+def _side(word: str, layers: Layers) -> Side:
+    """The first job that a file starts, estimated."""
+    from ..comparison import Side
+    from ..estimator import estimate_job
+    from ..estimator.estimate import NotEstimable
+    from ..models.model import UnknownModel
+    from ..models.resolve import resolve
+    from ..reading import UnrecognisedError, open_config
+    from ..revision import RevisionError, as_of, split
+    from ..source.document import SourceError
+
+    revision, path = split(word)
+    try:
+        with as_of(revision, path):
+            opened = open_config(path, layers.of(path))
+            job = opened.reading.job
+            if job.model is None:
+                raise NotEstimable("it names no model")
+            folder = os.path.dirname(os.path.abspath(opened.reading.config.path))
+            model = resolve(job.model, folder, opened.project.root)
+            return Side(word, job, model, opened.gpu, estimate_job(job, model, opened.gpu))
+    except UnrecognisedError:
+        raise Refused(f"{word}: not a config of a known format") from None
+    except (NotEstimable, UnknownModel, RevisionError) as error:
+        raise Refused(f"{word}: {error}") from None
+    except SourceError as error:
+        raise Refused(str(error)) from None

@@ -1,0 +1,38 @@
+"""Many files over several processes."""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+from typing import TYPE_CHECKING
+
+from .check import Outcome, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from .settings import Settings
+    from .settings_layers import Layers
+    from .walk import Found
+
+CHUNK = 4
+"""Files that a process takes at once."""
+
+_run: list[Run] = []
+"""The run of a worker process."""
+
+
+def outcomes(layers: Settings | Layers, found: Sequence[Found], jobs: int) -> Iterator[Outcome]:
+    """What comes of each file, in order, from `jobs` processes."""
+    with ProcessPoolExecutor(jobs, initializer=_begin, initargs=(layers,)) as pool:
+        yield from pool.map(_outcome, found, chunksize=CHUNK)
+
+
+def _begin(layers: Settings | Layers) -> None:
+    _run[:] = [Run(layers)]
+
+
+def _outcome(found: Found) -> Outcome:
+    """An outcome that can be sent: of the files whose comments were read, only the text."""
+    outcome = _run[0].outcome(found)
+    seen = tuple(item._replace(document=item.document._replace(roots=[], reread=None)) for item in outcome.seen)
+    return outcome._replace(seen=seen)

@@ -1,0 +1,132 @@
+"""What makes a desk pleasant: one field changed, two configs compared, standard input, statistics, quiet and loud."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+from click.testing import CliRunner
+
+from gpulint.cli import main
+
+CONFIG = """base_model: NousResearch/Llama-3.2-1B
+datasets: [{path: tatsu-lab/alpaca, type: alpaca}]
+adapter: lora
+lora_r: 16
+lora_alpha: 32
+lora_target_linear: true
+sequence_len: 1024
+micro_batch_size: 1
+bf16: true
+optimizer: adamw_torch_fused
+gradient_checkpointing: true
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("GITHUB_ACTIONS", "TF_BUILD", "NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "a.yaml").write_text(CONFIG)
+    (tmp_path / "b.yaml").write_text(CONFIG.replace("micro_batch_size: 1", "micro_batch_size: 4"))
+    return tmp_path
+
+
+def run(*words: str, text: str | None = None):
+    return CliRunner().invoke(main, words, catch_exceptions=False, input=text)
+
+
+def process_bytes(*words: str) -> int:
+    done = run("estimate", "a.yaml", "--format", "json", *words)
+    return json.loads(done.stdout)["estimates"][0]["per_gpu"]["process"]
+
+
+def test_a_field_can_be_set(folder):
+    assert process_bytes("--set", "micro_batch_size=4") > process_bytes()
+    assert process_bytes("--set", "adapter.r=64", "--set", "loss.kernel=liger") != process_bytes()
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("micro_batch_sise=4", "did you mean micro_batch_size?"),
+        ("stage=3", "did you mean parallelism.zero.stage?"),
+        ("micro_batch_size=two", "is of the type whole number, not 'two'"),
+        ("micro_batch_size", "takes FIELD=VALUE"),
+    ],
+)
+def test_a_field_that_cannot_be_set(word, message):
+    done = run("estimate", "a.yaml", "--set", word)
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_compare_says_what_makes_the_difference():
+    found = json.loads(run("compare", "a.yaml", "b.yaml", "--format", "json").stdout)
+    change = found["differences"][0]
+    assert (change["field"], change["before"], change["after"]) == ("micro_batch_size", 1, 4)
+    process = [found[side]["per_gpu"]["process"] for side in ("before", "after")]
+    assert 0.9 * (process[1] - process[0]) < change["alone"] <= process[1] - process[0]  # evaluation takes the rest
+    assert "micro_batch_size  1       4" in run("compare", "a.yaml", "b.yaml").stdout
+
+
+def test_compare_with_itself_finds_nothing():
+    assert "no setting that counts for memory differs" in run("compare", "a.yaml", "a.yaml").stdout
+
+
+def test_compare_reads_a_revision(folder):
+    for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=x", "-c", "user.email=x@y", "commit", "-qm", "1"]):
+        subprocess.run(["git", *words], check=True)
+    (folder / "a.yaml").write_text(CONFIG.replace("sequence_len: 1024", "sequence_len: 4096"))
+    found = json.loads(run("compare", "HEAD:a.yaml", "a.yaml", "--format", "json").stdout)
+    assert [change["field"] for change in found["differences"]] == ["sequence_length"]
+    done = run("compare", "nowhere:a.yaml", "a.yaml")
+    assert (done.exit_code, done.stderr) == (2, "gpulint: nowhere:a.yaml: nowhere: unknown\n")
+
+
+def test_standard_input_has_a_name_and_its_folder(folder):
+    (folder / "gpulint.toml").write_text('ignore = ["GPU003"]\n')
+    twice = CONFIG + "micro_batch_size: 2\n"
+    assert run("check", "-", "--stdin-filename", "c.yaml", text=twice).stdout.startswith("No findings")
+    done = run("check", "-", "--stdin-filename", "c.json", text="{")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("gpulint: c.json:1:")
+    assert run("check", "-", "--fix", text=twice).exit_code == 2
+
+
+def test_statistics(folder):
+    (folder / "a.yaml").write_text(CONFIG + "micro_batch_sise: 2\nmicro_batch_size: 1\nlora_rr: 1\n")
+    lines = run("check", "a.yaml", "--statistics").stdout.splitlines()
+    assert lines[1].split() == ["2", "warning", "GPU001", "unknown-key-ignored", "1"]
+    rows = json.loads(run("check", "a.yaml", "--statistics", "--output-format", "json").stdout)
+    assert (rows[0]["findings"], rows[0]["rule"], rows[0]["files"]) == (2, "GPU001", 1)
+
+
+def test_quiet_prints_findings_alone_and_verbose_what_was_skipped(folder):
+    (folder / "other.yaml").write_text("a: 1\n")
+    assert run("check", ".", "-q").stdout == ""
+    assert "other.yaml: skipped: unknown format" in run("check", ".", "-v").stderr
+
+
+def test_several_processes_find_the_same(folder):
+    (folder / "c.yaml").write_text(CONFIG + "micro_batch_size: 2  # gpulint: ignore[unknown-key-ignored] x\n")
+    assert run("check", ".", "--jobs", "2").stdout == run("check", ".", "--jobs", "1").stdout
+
+
+def test_colour_is_chosen():
+    assert "\x1b[" in run("--color", "always", "check", "a.yaml").stdout
+    assert "\x1b[" not in run("--color", "never", "check", "a.yaml").stdout
+
+
+def test_a_misspelt_command_is_told_the_nearest():
+    done = run("chek", "a.yaml")
+    assert done.exit_code == 2
+    assert "did you mean check?" in done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell):
+    assert "_GPULINT_COMPLETE" in run("completion", shell).stdout
