@@ -48,7 +48,7 @@ def output(command: str) -> str:
         (name,) = words
         return Path(name).read_text(encoding="utf-8")
     assert program == "gpulint", f"a block of its own language for what is not shown: {command}"
-    return CliRunner().invoke(main, words).output
+    return CliRunner().invoke(main, words, prog_name="gpulint").output
 
 
 def renewed(block: re.Match[str]) -> str:

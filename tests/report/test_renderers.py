@@ -200,3 +200,15 @@ def test_a_long_report_fits_a_comment(report):
 
 def test_an_empty_sarif_log_has_results():
     assert json.loads(sarif.render(Report(), RULES, "0.1.0"))["runs"][0]["results"] == []
+
+
+def test_sarif_keeps_to_the_limits_of_code_scanning(report, monkeypatch):
+    monkeypatch.setattr(sarif, "MAX_RESULTS", 3)
+    monkeypatch.setattr(sarif, "MAX_LOCATIONS", 2)
+    first = replace(report.findings[0], related=report.findings[0].related * 5)
+    many = replace(report, findings=[*report.findings[1:] * 4, first])
+    (run,) = json.loads(sarif.render(many, RULES, "0.1.0"))["runs"]
+    assert [result["level"] for result in run["results"]] == ["error", "warning", "warning"]
+    assert len(run["results"][0]["relatedLocations"]) == 1
+    told = run["invocations"][0]["toolExecutionNotifications"]
+    assert told[-1]["message"]["text"] == "2 findings are more than 3 and left out"
