@@ -288,8 +288,8 @@ class Session:
 
     def lines(self, path: str) -> Lines:
         """The lines of a file in the code units that were agreed on."""
-        encoding = str(getattr(self.server.workspace.position_encoding, "value", None) or "utf-16")
-        return Lines(self.workspace.text(path) or "", encoding)
+        agreed = self.server.workspace.position_encoding or types.PositionEncodingKind.Utf16
+        return Lines(self.workspace.text(path) or "", str(getattr(agreed, "value", agreed)))
 
     def offset(self, path: str, position: types.Position) -> int:
         """The offset of a position."""
