@@ -261,7 +261,7 @@ class Session:
         """The memory of a file's jobs in a line each."""
 
         def answer() -> list[str]:
-            read = self.workspace.reading(self.path(uri))
+            read = self.workspace.last(self.path(uri))
             return lenses(read) if read is not None else []
 
         return await self.asked(answer, [])

@@ -114,6 +114,13 @@ class Workspace:
                 self._understood[path] = read
         return self._understood.get(path)
 
+    def last(self, path: str) -> Read | None:
+        """The reading of a file; while it cannot be read, the last one that came to something."""
+        read = self.reading(path)
+        outcome = self._outcomes.get(path)
+        broken = outcome is not None and outcome.file.status == "error"
+        return self._understood.get(path, read) if broken else read
+
     def findings(self, path: str) -> Iterator[Finding]:
         """The findings in one file."""
         return (item for item in self.check().findings if os.path.abspath(item.location.path) == path)

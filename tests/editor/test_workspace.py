@@ -63,6 +63,15 @@ def test_a_config_that_can_no_longer_be_read_says_where(workspace, opened):
     assert trouble.line > AXOLOTL.count("\n")
 
 
+def test_the_memory_stays_while_a_line_is_written(workspace, opened):
+    path = opened("a.yaml", AXOLOTL)
+    before = workspace.last(path).jobs[0].estimate
+    workspace.put(path, AXOLOTL + "lora_al", 2)
+    assert workspace.last(path).jobs[0].estimate == before
+    workspace.put(path, "words: 1\n", 3)
+    assert workspace.last(path).jobs == ()
+
+
 def test_broken_files_of_others_are_left_to_others(workspace, opened):
     opened("tsconfig.json", '{\n  // comment\n  "compilerOptions": {}\n}\n')
     opened("ansible.yaml", "- hosts: all\n  tasks: [\n")
