@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from .classes import Classes
-from .schema import section, whole
+from .schema import TEXT, section, whole
 
 if TYPE_CHECKING:
     from .schema import Json
@@ -63,7 +63,7 @@ def _open(properties: dict[str, Json]) -> None:
     for part in properties.values():
         if "properties" in part:
             part["properties"]["_target_"] = {}
-    properties["mixed_precision"]["type"] = ["object", "string", "null"]
+    properties["mixed_precision"] = {"anyOf": [properties["mixed_precision"], TEXT, {"type": "null"}]}
     properties["_target_"] = {}
 
 

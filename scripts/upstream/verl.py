@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from .classes import Classes
-from .schema import section, whole
+from .schema import TEXT, section, whole
 
 if TYPE_CHECKING:
     from .schema import Json
@@ -47,7 +47,7 @@ def verl_sft(source: Source, older: Source) -> Json:
         configs += [{group: dict.fromkeys(fields.properties(name), None)} for name in names]
     keys = _keys(configs)
     for group in _GROUPS:
-        keys[group]["type"] = ["object", "string"]
+        keys[group] = {"anyOf": [keys[group], TEXT]}
     for name in _OFTEN:
         keys["trainer"]["properties"][name] = {}
     return whole("verl SFT config", keys, "ignored")

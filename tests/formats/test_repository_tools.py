@@ -183,7 +183,7 @@ def test_megatron_bridge_without_a_model():
         (BRIDGE, "ddp.grad_reduce_in_fp23", "grad_reduce_in_fp32"),
         (BRIDGE, "model.sequence_paralel", "sequence_parallel"),
         (VERL_NEW, "data.max_token_len_per_gp", "max_token_len_per_gpu"),
-        (VERL_OLD, "data.micro_batch_size_per_gp", "micro_batch_size_per_gpu"),
+        (VERL_OLD, "model.enable_gradient_checkpoint", "enable_gradient_checkpointing"),
     ],
 )
 def test_a_misspelt_key_is_found(text, key, meant):
