@@ -104,3 +104,25 @@ def test_paths_are_relative_to_the_settings_file(project):
     assert settings.rules == (str(root / "own"),)
     assert settings.models == (str(root / "m"),)
     assert settings.baseline == str(root / "b.json")
+
+
+def test_models_of_the_team_are_found(project):
+    import json
+
+    from gpulint import check
+
+    root = project("gpulint.toml", 'models = ["team-models"]\n')
+    folder = root / "team-models" / "acme" / "tiny"
+    folder.mkdir(parents=True)
+    config = {
+        "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "vocab_size": 1000, "max_position_embeddings": 512,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+    path = root / "configs" / "x.yaml"
+    path.write_text(
+        "base_model: acme/tiny\ndatasets: [{path: a, type: alpaca}]\nmicro_batch_size: 1\nsequence_len: 64\n"
+    )
+    assert [item.name for item in check([str(path)], Layers()).findings if item.name == "unknown-model"] == []
+    (root / "gpulint.toml").write_text("")
+    assert [item.name for item in check([str(path)], Layers()).findings if item.name == "unknown-model"] != []

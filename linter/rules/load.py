@@ -102,6 +102,17 @@ class RuleFile(NamedTuple):
         return f"{kinds}: {', '.join(self.rule.formats)}" if self.rule.formats else kinds
 
     @property
+    def subject(self) -> str:
+        """The folder that the rule lies in."""
+        return os.path.basename(os.path.dirname(os.path.abspath(self.rule.file)))
+
+    @property
+    def fix(self) -> str:
+        """The best kind of fix that its suggestions may have: safe, unsafe or -; formats may not be able to say it."""
+        kinds = {item.fix for item in self.rule.suggest if item.recipe or item.set or item.config or item.rename}
+        return "safe" if "safe" in kinds else "unsafe" if kinds else "-"
+
+    @property
     def summary(self) -> str:
         """One sentence on what it finds."""
         text = " ".join(str(self.source.get("what") or self.rule.name.replace("-", " ")).split())
@@ -171,6 +182,14 @@ def find_rule(word: str, rules: Iterable[NamedRule]) -> NamedRule:
         if word == rule.name or word.upper() == rule.id:
             return rule
     raise RuleError(word, f"no rule is called {word}{_nearest(word, known)}")
+
+
+def rule_file(word: str, folders: Iterable[str] = ()) -> RuleFile:
+    """The one rule with that id or name, whole; raises RuleError with the nearest."""
+    rules, recipes = bundled()
+    own = {file.id: file for folder in folders for file in _own_rules(folder, rules, recipes)}
+    found = find_rule(word, (*rules, *(file.rule for file in own.values())))
+    return own.get(found.id) or read_rule_file(os.path.join(rules_folder(), found.file))
 
 
 @cache
