@@ -94,7 +94,8 @@ class Run:
         """The rules that settings choose."""
         from .rules.load import load_rules
 
-        chosen = (settings.select, settings.extend_select, settings.ignore, settings.rules, settings.preview)
+        words = (settings.select, settings.extend_select, settings.ignore, settings.rules)
+        chosen = (*words, settings.preview, settings.severity)
         if chosen not in self.selections:
             self.selections[chosen] = load_rules(settings)
         return self.selections[chosen]
@@ -148,8 +149,10 @@ def _check_file(found: Found, settings: Settings, rules: Selection) -> Outcome:
     from .formats.format import NoJobError
     from .reading import UnrecognisedError, open_jobs, recognise_file
     from .source.document import SourceError
+    from .source.read import UnknownKindError
 
     path = found.path
+    named = found.named and not settings.skip_unknown
     kind: str | None = None
     try:
         recognised = recognise_file(path)
@@ -157,13 +160,15 @@ def _check_file(found: Found, settings: Settings, rules: Selection) -> Outcome:
         settings = _rooted(settings, path)
         return _findings(path, open_jobs(recognised, settings), rules, settings)
     except UnrecognisedError:
-        refused = found.named and not settings.skip_unknown
-        status, reason = ("error", "not a config of a known format") if refused else ("skipped", "unknown format")
+        status, reason = ("error", "not a config of a known format") if named else ("skipped", "unknown format")
         return Outcome(FileResult(path, None, status, reason), [], {})  # type: ignore[arg-type]
     except NoJobError as error:
         return Outcome(FileResult(path, kind, "skipped", error.reason), [], {})
+    except UnknownKindError as error:
+        status, reason = ("error", error.reason) if named else ("skipped", "unknown kind of file")
+        return Outcome(FileResult(path, None, status, reason), [], {})  # type: ignore[arg-type]
     except SourceError as error:
-        if not found.named and kind is None and _is_template(path):
+        if not named and kind is None and _is_template(path):
             return Outcome(FileResult(path, None, "skipped", "template"), [], {})
         reason = error.reason if error.path == path else str(error)
         return Outcome(FileResult(path, kind, "error", reason, error.line, error.column), [], {})

@@ -10,7 +10,10 @@ import click
 from . import __version__
 from .commands.console import wanted_colour
 
-COMMANDS = ("check", "estimate", "plan", "explain", "rules", "gpus", "models", "compare", "config", "completion")
+COMMANDS = (
+    "check", "estimate", "plan", "explain", "rules", "gpus", "models", "compare", "config", "init", "lsp",
+    "completion",
+)  # fmt: skip
 
 
 class _Commands(click.Group):
@@ -28,10 +31,18 @@ class _Commands(click.Group):
                 ctx.fail(f"No such command '{cmd_name}'; did you mean {near[0]}?")
             return None
         command: click.Command = import_module(f".commands.{cmd_name}", __package__).command
-        for parameter in command.params:
-            if isinstance(parameter, click.Option):
-                parameter.envvar = _variable(parameter)
+        _name_variables(command)
         return command
+
+
+def _name_variables(command: click.Command) -> None:
+    """Let every option of a command, and of those below it, be set in the environment."""
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            parameter.envvar = _variable(parameter)
+    if isinstance(command, click.Group):
+        for inner in command.commands.values():
+            _name_variables(inner)
 
 
 def _variable(option: click.Option) -> str:

@@ -1,4 +1,4 @@
-"""`--add-ignore`: a comment above each finding that silences it."""
+"""A comment above each finding that silences it: `--add-ignore`, and what editors offer."""
 
 from __future__ import annotations
 
@@ -47,6 +47,12 @@ def add_ignores(report: Report, reason: str) -> Added:
             entry = f'[[suppressions]] with file = "{path}" and rules = [{names}]'
             refused.append((path, f"takes no comment there; gpulint.toml can say {entry}"))
     return Added(comments, files, refused)
+
+
+def commented(document: Document, findings: list[Finding], reason: str) -> str | None:
+    """The text of a file with a comment above each finding's line; None where one would not be read as a comment."""
+    changed = _commented(document.text, findings, reason)
+    return changed if _added(document, changed) else None
 
 
 def _added(document: Document, changed: str) -> int:

@@ -322,9 +322,11 @@ def _project(
     document: Document, settings: Settings, hardware: _Hardware, line: int, launch: Launch | None = None
 ) -> Project:
     from .formats.format import Project
+    from .models.resolve import declare
 
     root = settings.root or os.path.dirname(os.path.abspath(document.path))
     gpu = _find_gpu(hardware.gpu, document, Span(line, 1, line, 1, 0, 0) if line else None, settings.headroom)
+    declare(root, settings.models)
 
     def open_reference(reference: str, from_path: str) -> Document | None:
         return _open_reference(reference, from_path, root)

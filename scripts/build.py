@@ -57,7 +57,37 @@ def settings() -> Iterator[Generated]:
     yield "docs/settings.md", page((ROOT / "docs/settings.md").read_text(encoding="utf-8"))
 
 
-GENERATORS: tuple[Callable[[], Iterator[Generated]], ...] = (rules_index, rules_pages, formats_page, settings)
+def commands_page() -> Iterator[Generated]:
+    """`docs/commands.md`: every command with its options, as click knows them."""
+    sys.path.insert(0, str(ROOT / "scripts"))
+    from commands_page import page  # type: ignore[import-not-found]
+
+    yield "docs/commands.md", page()
+
+
+def accuracy_summary() -> Iterator[Generated]:
+    """The rows of `docs/accuracy.md` that sum it up, in `docs/estimate.md`."""
+    from re import DOTALL, sub
+
+    first = (ROOT / "docs/accuracy.md").read_text(encoding="utf-8").partition("| group / figure |")
+    head, rule, *rows = (first[1] + first[2]).partition("\n\n")[0].splitlines(keepends=True)
+    sums = ("| all published /", "| high confidence /", "| oracle /", "| axolotl /")
+    table = "".join([head, rule, *(row if row.endswith("\n") else row + "\n" for row in rows if row.startswith(sums))])
+    page = (ROOT / "docs/estimate.md").read_text(encoding="utf-8")
+    block = "<!-- accuracy -->\n" + table + "<!-- end of accuracy -->"
+    yield "docs/estimate.md", sub(r"<!-- accuracy -->.*<!-- end of accuracy -->", lambda _: block, page, flags=DOTALL)
+
+
+def gitlab_template() -> Iterator[Generated]:
+    """`ci/gitlab.yml`: the job that `gpulint init --ci gitlab` writes."""
+    from gpulint.commands.init import with_job
+
+    yield "ci/gitlab.yml", with_job(None)
+
+
+GENERATORS: tuple[Callable[[], Iterator[Generated]], ...] = (
+    rules_index, rules_pages, formats_page, settings, commands_page, accuracy_summary, gitlab_template,
+)  # fmt: skip
 """In order: what a later one reads, an earlier one has written."""
 
 

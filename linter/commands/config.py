@@ -44,8 +44,9 @@ def show(path: str, output_format: str, config: str | None, isolated: bool, **op
         return
     from ..report.listing import table
 
+    shown = [(name, os.path.relpath(value) if name == "root" else value, origin) for name, value, origin in rows]
     click.echo(f"settings file: {_shown(layers.file(path))}")
-    click.echo(table(("SETTING", "VALUE", "FROM"), [(name, _word(value), origin) for name, value, origin in rows]))
+    click.echo(table(("SETTING", "VALUE", "FROM"), [(name, _word(value), origin) for name, value, origin in shown]))
 
 
 def _rows(layers: Layers, path: str) -> list[tuple[str, Any, str]]:

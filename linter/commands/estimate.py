@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..check import internal_error
+from ..origin import Origin
 from ..settings import SettingsError
 from .changes import changes_of
 from .console import COULD_NOT, Refused, colour, complain
@@ -109,7 +110,9 @@ def _estimate_job(opened: Opened, kind: str, changes: dict[str, Any], *, explain
     from ..models.resolve import resolve
 
     job, path = opened.reading.job, opened.reading.config.path
-    job = job.with_changes(changes) if changes else job
+    if changes:
+        job = job.with_changes(changes)
+        job.origins.update({path: Origin("command line", "--set") for path in changes})
     if job.model is None:
         raise NotEstimable(f"a {kind} file names no model; estimate the config that uses it")
     model = resolve(job.model, os.path.dirname(os.path.abspath(path)), opened.project.root)

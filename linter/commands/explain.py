@@ -13,10 +13,10 @@ from .console import Refused
 def command(rule: str, rules: tuple[str, ...]) -> None:
     """Explain a rule: what it finds, why it matters, examples. RULE is an id or a name."""
     from ..rules.explain import page
-    from ..rules.load import all_rules, find_rule
+    from ..rules.load import rule_file
     from ..rules.rule import RuleError
 
     try:
-        click.echo(page(find_rule(rule, all_rules(rules))))
+        click.echo(page(rule_file(rule, rules)))
     except RuleError as error:
         raise Refused(str(error)) from None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -61,16 +62,28 @@ class Outputs(NamedTuple):
             click.echo(statistics.as_json(report) if "json" in self.formats else statistics.render(report))
             return
         settings = layers.of(os.curdir)
-        context = Context(__version__, False, self.quiet, lambda: rule_texts(settings), lambda: cards(report, layers))
+        context = Context(
+            __version__, False, self.quiet, 0, False, lambda: rule_texts(settings), lambda: cards(report, layers)
+        )
         targets = [None] * (len(self.formats) - len(self.files)) + [*self.files]
         for name, file in zip(self.formats, targets, strict=True):
-            text = render(name, report, context._replace(colour=colour() and file is None))
+            text = render(name, report, context._replace(**(_terminal() if file is None else {})))
             if file is None:
                 click.echo(text, nl=bool(text))
                 if name in ("github", "azure") and not self.quiet:
                     click.echo(summary(report))
             else:
                 _write(file, text)
+
+
+def _terminal() -> dict[str, Any]:
+    """What standard output can show: colour, and on a terminal its width and links."""
+    import shutil
+
+    here = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if here or os.environ.get("COLUMNS") else 0
+    coloured = colour()
+    return {"colour": coloured, "width": width, "links": here and coloured}
 
 
 def _write(file: str, text: str) -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -44,6 +45,35 @@ MAX_KEY_LENGTH = 80
 """A longer key gets no did-you-mean."""
 
 
+class Held(NamedTuple):
+    """A mapping that was held against a schema: the file and dotted place where it stands, and what tells its keys.
+
+    `syntax` is that of its document; `part` is the object of `schema` that describes the mapping.
+    """
+
+    path: str
+    syntax: str
+    node: Node
+    schema: JsonObject
+    part: JsonObject
+    prefix: str
+    upstream: str
+
+
+_watching: list[Held] | None = None
+
+
+@contextmanager
+def watched() -> Iterator[list[Held]]:
+    """Gather the mappings that readings hold against schemas while it lasts. Not for use by several threads."""
+    global _watching
+    before, _watching = _watching, []
+    try:
+        yield _watching
+    finally:
+        _watching = before
+
+
 @cache
 def load(name: str) -> JsonObject:
     """The schema of a format, read once. Raises FileNotFoundError for a name without one."""
@@ -64,7 +94,7 @@ def default(name: str, key: str) -> Any:
     schema = load(name)
     part = schema
     for step in key.split("."):
-        for branch in _branches(schema, part):
+        for branch in branches(schema, part):
             if step in branch.get("properties", {}):
                 part = branch["properties"][step]
                 break
@@ -98,11 +128,14 @@ def key_problems(
     schema = load(schema_name)
     part = schema["$defs"][definition] if definition else schema
     for step in section.split(".") if section else ():
-        part = next(b["properties"][step] for b in _branches(schema, part) if step in b.get("properties", {}))
+        part = next(b["properties"][step] for b in branches(schema, part) if step in b.get("properties", {}))
     walk = _Walk(schema, frozenset(known), plugins, path)
     walk.upstream = str(part.get("x-upstream", walk.upstream))
     root = node if node is not None else document.root
     if root.is_mapping:
+        if _watching is not None:
+            where = path or root.path or document.path
+            _watching.append(Held(where, document.syntax, root, schema, part, prefix, walk.upstream))
         walk.mapping(root, part, prefix, top=True)
     return walk.problems
 
@@ -141,7 +174,7 @@ class _Walk:
         self.places: dict[str, list[str]] | None = None
 
     def mapping(self, node: Node, part: JsonObject, prefix: str, *, top: bool = False) -> None:
-        shape = _object_shape(self.schema, part)
+        shape = object_shape(self.schema, part)
         for entry in node.entries():
             key = entry.key.value
             if not isinstance(key, str) or key == "<<" or node.entry(key) is not entry:
@@ -161,7 +194,7 @@ class _Walk:
             problem = unknown_key(entry, dotted, "", "ignored", self.upstream, self.path)
             self.problems.append(problem._replace(values={**problem.values, "plugin": plugin}))
             return
-        if _is_old(child) and not (entry.value.is_scalar and entry.value.value in child.get("x-harmless", (None,))):
+        if is_old(child) and not (entry.value.is_scalar and entry.value.value in child.get("x-harmless", (None,))):
             self.problems.append(old_key(entry, dotted, child, self.upstream, self.path))
             if "x-removed" in child:
                 return
@@ -170,19 +203,19 @@ class _Walk:
     def value(self, node: Node, part: JsonObject, dotted: str, key: str = "") -> None:
         if node.is_scalar and (node.value is None or node.value == self.placeholder or is_blank(node.value)):
             return
-        branches = list(_branches(self.schema, part))
-        if not any(accepts(branch, node, self.coercion) for branch in branches):
-            values = {"expected": type_text(branches), "found": _found(node), "upstream": self.upstream}
+        shapes = list(branches(self.schema, part))
+        if not any(accepts(branch, node, self.coercion) for branch in shapes):
+            values = {"expected": type_text(shapes), "found": _found(node), "upstream": self.upstream}
             self.problems.append(Problem("wrong-type", dotted or key, node.span, values, self.path))
             return
         if node.is_mapping:
             self.mapping(node, part, dotted)
         elif node.is_sequence:
-            items = next((branch["items"] for branch in branches if isinstance(branch.get("items"), dict)), None)
+            items = next((branch["items"] for branch in shapes if isinstance(branch.get("items"), dict)), None)
             for item in node.items() if items else ():
                 self.value(item, items or {}, dotted)
 
-    def unknown_key(self, entry: Entry, key: str, dotted: str, shape: _Shape) -> None:
+    def unknown_key(self, entry: Entry, key: str, dotted: str, shape: Shape) -> None:
         suggestion = ""
         if self.suggested < MAX_SUGGESTIONS:
             self.suggested += 1
@@ -194,13 +227,13 @@ class _Walk:
         if self.places is None:
             self.places = {}
             for place, part in _places(self.schema, self.schema, ""):
-                if not _is_old(part):
+                if not is_old(part):
                     self.places.setdefault(place.rpartition(".")[2], []).append(place)
         others = [place for place in self.places.get(key, ()) if place != dotted]
         return others[0] if len(others) == 1 else ""
 
 
-class _Shape(NamedTuple):
+class Shape(NamedTuple):
     """What an object schema says of keys: the known ones, the schema of all others, how unknown ones are treated."""
 
     properties: dict[str, JsonObject]
@@ -208,24 +241,24 @@ class _Shape(NamedTuple):
     unknown: str
 
 
-def _branches(schema: JsonObject, part: JsonObject) -> Iterator[JsonObject]:
+def branches(schema: JsonObject, part: JsonObject) -> Iterator[JsonObject]:
     """`part` with `$ref` followed and `anyOf` taken apart."""
     if "$ref" in part:
         part = {**schema["$defs"][part["$ref"].rpartition("/")[2]], **part}
         del part["$ref"]
     if "anyOf" in part:
         for branch in part["anyOf"]:
-            yield from _branches(schema, branch)
+            yield from branches(schema, branch)
     else:
         yield part
 
 
-def _object_shape(schema: JsonObject, part: JsonObject) -> _Shape:
+def object_shape(schema: JsonObject, part: JsonObject) -> Shape:
     """The union over the object branches of `part`; one open branch makes the whole open."""
     properties: dict[str, JsonObject] = {}
     values: JsonObject | None = None
     unknown: list[str] = []
-    for branch in _branches(schema, part):
+    for branch in branches(schema, part):
         if branch.get("type", "object") not in ("object", ["object", "null"]):
             continue
         for key, child in branch.get("properties", {}).items():
@@ -234,11 +267,11 @@ def _object_shape(schema: JsonObject, part: JsonObject) -> _Shape:
         if isinstance(more, dict):
             values = more
         unknown.append(branch.get("x-unknown-keys", ""))
-    return _Shape(properties, values, unknown[0] if unknown and all(unknown) else "")
+    return Shape(properties, values, unknown[0] if unknown and all(unknown) else "")
 
 
 def _places(schema: JsonObject, part: JsonObject, prefix: str) -> Iterator[tuple[str, JsonObject]]:
-    for branch in _branches(schema, part):
+    for branch in branches(schema, part):
         for key, child in branch.get("properties", {}).items():
             place = f"{prefix}.{key}" if prefix else key
             yield place, child
@@ -289,10 +322,10 @@ def meant(key: str, properties: JsonObject) -> str:
     """The property that an unknown key was probably meant to be, a renamed one by its new name; never a removed one."""
     for found in (
         nearest(key, properties),
-        nearest(key, [name for name in properties if not _is_old(properties[name])]),
+        nearest(key, [name for name in properties if not is_old(properties[name])]),
     ):
         part = properties.get(found, {})
-        if not _is_old(part):
+        if not is_old(part):
             return found
         if part.get("x-replacement") in properties:
             return str(part["x-replacement"])
@@ -313,7 +346,8 @@ def nearest(key: str, known: Collection[str]) -> str:
     return matches[0] if matches else ""
 
 
-def _is_old(child: JsonObject) -> bool:
+def is_old(child: JsonObject) -> bool:
+    """Whether a property is renamed or gone."""
     return bool(child.get("deprecated")) or "x-removed" in child
 
 

@@ -1,7 +1,8 @@
 """llama.cpp: the flags of `llama-server`.
 
-Facts from llama.cpp b6900 (common/arg.cpp, tools/server/README.md). The GGUF file says how its weights are packed; its
-name is read for that, as llama.cpp's own download option names it (`-hf repo:Q4_K_M`).
+Facts from llama.cpp 0c1e57098, which llama-cpp-python 0.3.36 carries (common/arg.cpp, tools/server/README.md). The GGUF
+file says how its weights are packed; its name is read for that, as llama.cpp's own download option names it
+(`-hf repo:Q4_K_M`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from .arguments import Arguments
 from .dotted_edits import Vocabulary, said_in
 from .format import Format, JobBuilder, Reading
+from .keys import key_problems, load
 from .model_facts import find_model
 from .sections import Filling
 from .world_size import set_hardware
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from .format import Project
 
 NAME = "llama_cpp"
-UPSTREAM = "llama.cpp b6900"
+UPSTREAM = "llama.cpp of llama-cpp-python 0.3.36"
 
 _PACKING = re.compile(r"(?<![a-z0-9])(i?q[1-8](?:_[0-9a-z]+)*|mxfp4)(?![a-z0-9])", re.IGNORECASE)
 _CACHE = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "q8_0": "q8_0", "q4_0": "q4_0"}
@@ -36,7 +38,7 @@ def recognise(document: Document) -> bool:  # noqa: ARG001
 def read(document: Document, project: Project) -> Reading:
     """The Job of a server; all its layers are on GPUs, as `--n-gpu-layers` has it by default."""
     builder = JobBuilder(document, UPSTREAM)
-    filling, flags = Filling(builder), Arguments(document.root, dashes=True)
+    filling, flags = Filling(builder), _options(document)
     builder.derived("kind", "inference", "a server")
     builder.derived("inference.engine", "llama.cpp", "llama-server", "kind")
     named = flags.text("hf-repo", "model", "model-url")
@@ -58,7 +60,20 @@ def read(document: Document, project: Project) -> Reading:
     filling.fill("inference.kv_cache_dtype", value, "float16")
     for path in ("parallelism.tensor", "parallelism.pipeline"):
         builder.default(path, 1, "split by layer over the GPUs that it sees")
-    return Reading(NAME, UPSTREAM, document, builder.job)
+    spelled = {str(key) for key in document.root.keys() if str(key).replace("_", "-") in load(NAME)["properties"]}  # noqa: SIM118
+    reading = Reading(NAME, UPSTREAM, document, builder.job)
+    reading.problems = key_problems(document, NAME, known=spelled)
+    return reading
+
+
+def _options(document: Document) -> Arguments:
+    """The flags, each under the name that stands for all its spellings, too."""
+    flags, known = Arguments(document.root, dashes=True), load(NAME)["properties"]
+    for name, entry in list(flags.entries.items()):
+        option = known.get(name.replace("_", "-"), {}).get("x-option")
+        if option:
+            flags.entries[option.replace("-", "_")] = entry
+    return flags
 
 
 def _model(named: Given, document: Document, project: Project) -> str:

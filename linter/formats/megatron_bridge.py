@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from .format import Format, Reading, written_by
 from .interpolation import interpolated
+from .keys import key_problems
 from .megatron_model import Sizes, config_of, feed_forward
 from .megatron_plan import set_accumulation, set_chunks, set_degrees, set_gpus, set_recomputation, set_sixteen_bits
 from .native import NativeConfig
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from .format import Project
 
 NAME = "megatron_bridge"
-UPSTREAM = "Megatron-Bridge 0.5"
+UPSTREAM = "Megatron-Bridge 0.7.0"
 
 _SECTIONS = frozenset({"ddp", "dist", "rng", "scheduler", "logger", "checkpoint", "dataset", "peft", "mixed_precision"})
 """Sections of ConfigContainer beside `train`, `model` and `optimizer`."""
@@ -61,6 +62,7 @@ def read(document: Document, project: Project) -> Reading:
     _set_precision(config)
     _set_adapter(config)
     config.fill()
+    config.reading.problems += key_problems(document, NAME)
     return config.reading
 
 

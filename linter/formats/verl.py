@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .format import Format, JobBuilder, NoJobError, Problem, Reading, written_by
+from .format import Format, JobBuilder, NoJobError, Reading, written_by
 from .inheritance import based_on
 from .interpolation import interpolated
-from .keys import key_problems
 from .rollout import RolloutKeys, set_rollout_job
 from .sections import Filling, Sections
 from .verl_actor import set_actor
 from .verl_filling import VerlFilling
+from .verl_keys import verl_problems
 from .verl_rollout import set_others, set_rollout
 from .verl_sizes import set_sizes
 
@@ -30,9 +30,6 @@ UPSTREAM = "verl 0.10.0.dev"
 FSDP = "verl/trainer/config/ppo_trainer.yaml"
 MEGATRON = "verl/trainer/config/ppo_megatron_trainer.yaml"
 """The shipped configs, put together as hydra does it."""
-
-CLOSE = 0.9
-"""How alike an unknown key of a YAML file must be to a known one to be reported: forks have keys of their own."""
 
 
 def recognise(document: Document) -> bool:
@@ -75,7 +72,7 @@ def read(document: Document, project: Project) -> Reading:
     set_rollout(filling, values)
     set_others(filling, values)
     builder.default("evaluation.micro_batch_size", None, "validation generates; it keeps nothing for a backward pass")
-    reading.problems = _key_problems(document)
+    reading.problems = verl_problems(document, NAME)
     return reading
 
 
@@ -105,34 +102,6 @@ def _base_name(document: Document) -> str:
     if asked or (strategy is not None and strategy.value.value == "megatron"):
         return MEGATRON
     return FSDP
-
-
-def _key_problems(document: Document) -> list[Problem]:
-    """Hydra refuses overrides of keys that the config lacks, unless `+` adds them; files may add what they like."""
-    problems = key_problems(document, NAME, known=("config-name", "config-path", "config_name", "config_path"))
-    if document.syntax == "flags":
-        kept = []
-        for item in problems:
-            if item.kind == "unknown-key":
-                start = item.span.start
-                while start > 0 and not document.text[start - 1].isspace():
-                    start -= 1
-                if document.text[start : start + 1] == "+":
-                    continue
-                item = item._replace(values={**item.values, "treatment": "refused"})
-            kept.append(item)
-        return kept
-    return [item for item in problems if item.kind != "unknown-key" or _misspelt(document, item)]
-
-
-def _misspelt(document: Document, item: Problem) -> bool:
-    from difflib import SequenceMatcher
-
-    suggestion = item.values.get("suggestion", "").rpartition(".")[2]
-    written = item.key.rpartition(".")[2]
-    section = item.key.rpartition(".")[0]
-    taken = document.root.find(f"{section}.{suggestion}" if section else suggestion) is not None
-    return bool(suggestion) and not taken and SequenceMatcher(None, written, suggestion).ratio() >= CLOSE
 
 
 describe, edits = written_by("verl_edits")

@@ -1,8 +1,9 @@
 """verl's supervised fine-tuning: `sft_trainer.yaml` of `fsdp_sft_trainer.py`, and `sft_trainer_engine.yaml`.
 
-Facts from verl 0.10.0.dev (trainer/fsdp_sft_trainer.py, trainer/sft_trainer.py, trainer/config/sft_trainer*.yaml,
-trainer/config/engine/fsdp.yaml), read statically. The older trainer names its model in `model.partial_pretrain`; the
-newer one has an `engine` section and says its GPUs.
+Facts from verl 0.10.0.dev (trainer/sft_trainer.py, trainer/config/sft_trainer_engine.yaml, trainer/config/engine/)
+and, for the older trainer, from 0.7.0, the last that has it (trainer/fsdp_sft_trainer.py, trainer/config/
+sft_trainer.yaml), read statically. The older one names its model in `model.partial_pretrain`; the newer one has an
+`engine` section and says its GPUs.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from .format import Format, Reading, written_by
 from .interpolation import interpolated
 from .native import NativeConfig
 from .sections import DTYPES, Filling, Sections
+from .verl_keys import verl_problems
 from .world_size import Stated, set_hardware
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ def read(document: Document, project: Project) -> Reading:
     _set_batches(filling, values, newer=newer)
     checkpointing = values.flag("model.enable_gradient_checkpointing")
     offload = values.is_on("model.enable_activation_offload")
-    on = checkpointing.value if checkpointing else newer
+    on = checkpointing is None or checkpointing.value
     mode = ("offload" if offload else "full") if on else "none"
     if checkpointing:
         filling.put("activation_checkpointing", checkpointing, mode)
@@ -71,6 +73,7 @@ def read(document: Document, project: Project) -> Reading:
     elif fused and fused.value:
         filling.put("loss.kernel", fused, "chunked")
     config.fill()
+    config.reading.problems += verl_problems(document, NAME)
     return config.reading
 
 
@@ -90,7 +93,8 @@ def _set_sharding(filling: Filling, values: Sections, *, newer: bool) -> None:
         return
     strategy = values.text("engine.strategy", "model.strategy")
     fsdp = "parallelism.fsdp."
-    filling.fill(f"{fsdp}version", strategy._replace(value=2 if "2" in strategy.value else 1) if strategy else None, 1)
+    stated = strategy._replace(value=2 if "2" in strategy.value else 1) if strategy else None
+    filling.fill(f"{fsdp}version", stated, 1 if newer else 2)
     for name, value in (("sharding", "full_shard"), ("wrap", "transformer")):
         builder.default(f"{fsdp}{name}", value)
     builder.default(f"{fsdp}mixed_precision.param_dtype", "bfloat16")

@@ -16,23 +16,6 @@ _VLLM = {
 
 _TRTLLM = ("extra_llm_api_options", "config")
 
-_LLAMA_CPP = {
-    "m": "model",
-    "hf": "hf-repo",
-    "hfr": "hf-repo",
-    "hff": "hf-file",
-    "c": "ctx-size",
-    "np": "parallel",
-    "b": "batch-size",
-    "ub": "ubatch-size",
-    "ngl": "n-gpu-layers",
-    "ctk": "cache-type-k",
-    "ctv": "cache-type-v",
-    "fa": "flash-attn",
-    "ts": "tensor-split",
-    "sm": "split-mode",
-}
-
 PROGRAMS: tuple[Program, ...] = (
     Program(
         "vllm",
@@ -73,7 +56,7 @@ PROGRAMS: tuple[Program, ...] = (
         ("lmdeploy serve api_server", "lmdeploy serve gradio", "lmdeploy chat", "-m lmdeploy serve api_server"),
         Manner(positionals=("model-path",)),
     ),
-    Program("llama_cpp", ("llama-server",), Manner(short=_LLAMA_CPP)),
+    Program("llama_cpp", ("llama-server",), variables=True, exact=True),
     Program(
         "axolotl",
         (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..formats.format import Problem
 from ..formats.registry import find, recognise
@@ -150,8 +150,9 @@ def named(program: Unwrapped) -> str:
 
 def _with_options(row: Program) -> Manner:
     """The manner, with what the format's schema says of its options where the table says nothing."""
-    properties = _properties(row.format)
-    manner = row.manner
+    whole = _schema(row.format)
+    properties: Mapping[str, dict[str, object]] = whole.get("properties", {})
+    manner = row.manner._replace(short={**whole.get("x-short", {}), **row.manner.short})
     if manner.switches is None:
         names = {_plain(key) for key, schema in properties.items() if schema.get("type") == "boolean"}
         manner = manner._replace(switches=names.__contains__)
@@ -161,14 +162,13 @@ def _with_options(row: Program) -> Manner:
     return manner
 
 
-def _properties(format_: str) -> Mapping[str, dict[str, object]]:
+def _schema(format_: str) -> dict[str, Any]:
     from ..formats.keys import load
 
     try:
-        properties: Mapping[str, dict[str, object]] = load(format_)["properties"]
+        return load(format_)
     except FileNotFoundError:
         return {}
-    return properties
 
 
 def _plain(key: str) -> str:
@@ -234,7 +234,7 @@ def _unsaid(format_: str, flags: Document, file: Document) -> Document:
     """The flags whose option the file does not set, under whatever name."""
     from ..source.node import Node
 
-    known = _properties(format_)
+    known = _schema(format_).get("properties", {})
 
     def option(name: str) -> object:
         return known.get(name, {}).get("x-option", name)

@@ -1,7 +1,8 @@
 """Finding the model that a config names.
 
-In this order: an inline mapping; a path; the project's `models` folder; the Hugging Face cache on disk; the
-catalogue. Nothing is fetched. A path that a config names is followed only inside the project's root.
+In this order: an inline mapping; a path; the project's `models` folder and those that its settings name; the Hugging
+Face cache on disk; the catalogue. Nothing is fetched. A path that a config names is followed only inside the project's
+root.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ MAX_CONFIG_BYTES = 8 << 20
 """Largest `config.json` that is read."""
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+
+_folders: dict[str, tuple[str, ...]] = {}
+"""Folders with models of a project's own, by its root."""
 
 _known: dict[tuple[str, str | None, str | None], Model | str] = {}
 
@@ -49,6 +53,13 @@ def resolve(reference: str | dict[str, Any], directory: str | None = None, root:
 def forget() -> None:
     """Drop what is remembered, for programs that live longer than the files they read."""
     _known.clear()
+
+
+def declare(root: str, folders: tuple[str, ...]) -> None:
+    """Look for the models of the project at `root` in these folders, too, as its settings say."""
+    if _folders.get(root, ()) != folders:
+        _folders[root] = folders
+        forget()
 
 
 def _resolve(reference: str | dict[str, Any], directory: str | None, root: str | None) -> Model:
@@ -170,15 +181,16 @@ def _outside(reference: str, directory: str | None, root: str | None) -> str:
 def _project_configs(reference: str, root: str | None) -> list[str | None]:
     if root is None:
         return []
-    folder = os.path.join(os.path.realpath(root), "models")
     found: list[str | None] = []
-    for path in (
-        os.path.join(folder, *reference.split("/"), "config.json"),
-        os.path.join(folder, reference.replace("/", "--") + ".json"),
-    ):
-        real = os.path.realpath(path)
-        if os.path.isfile(real) and os.path.commonpath((folder, real)) == folder:
-            found.append(real)
+    for named in (os.path.join(root, "models"), *_folders.get(root, ())):
+        folder = os.path.realpath(named)
+        for path in (
+            os.path.join(folder, *reference.split("/"), "config.json"),
+            os.path.join(folder, reference.replace("/", "--") + ".json"),
+        ):
+            real = os.path.realpath(path)
+            if os.path.isfile(real) and os.path.commonpath((folder, real)) == folder:
+                found.append(real)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from ..source.places import lines as lines_of
@@ -33,16 +34,36 @@ def frame(text: str, locations: list[Location], style: Style, message: str = "")
         location = locations[index]
         source = lines[line - 1] if 0 < line <= len(lines) else ""
         if line != previous:
-            out.append(f"{style.dim(f'{line:>{gutter}} |')} {_visible(source)[:WIDTH]}".rstrip())
+            cut = min(WIDTH, style.width - gutter - 3) if style.width else WIDTH
+            out.append(f"{style.dim(f'{line:>{gutter}} |')} {_visible(source)[:cut]}".rstrip())
         label = message if index == 0 else location.label
         mark = "^" if index == 0 else "-"
         paint = style.error if index == 0 else style.note
-        out.append(
-            f"{style.dim(' ' * gutter + ' |')} {_under(source, location, mark, paint)} {printable(label)}".rstrip()
+        out += _told(
+            f"{style.dim(' ' * gutter + ' |')} ", source, location, mark, paint, label, style.width - gutter - 3
         )
         previous = line
     out.append(style.dim(" " * gutter + " |"))
     return out
+
+
+NARROWEST = 40
+"""Columns for a message below which it stands under its carets instead of beside them."""
+
+
+def _told(
+    head: str, source: str, location: Location, mark: str, paint: Callable[[str], str], label: str, width: int
+) -> list[str]:
+    """The carets and what is said of them, broken at `width` columns where that is more than 0."""
+    carets, text = _under(source, location, mark, paint), printable(label)
+    beside = len(_under(source, location, mark, str)) + 1
+    if width <= 0 or beside + len(text) <= width:
+        return [f"{head}{carets} {text}".rstrip()]
+    indent = beside if width - beside >= NARROWEST else 0
+    lines = wrap(text, max(width - indent, 20))
+    if not indent:
+        return [head + carets, *(head + line for line in lines)]
+    return [f"{head}{carets} {lines[0]}", *(head + " " * indent + line for line in lines[1:])]
 
 
 def _visible(source: str) -> str:

@@ -28,9 +28,9 @@ _PHASES = {
 }
 
 
-def render(report: Report, *, colour: bool = False, totals: bool = True) -> str:
-    """The whole report as text; `totals` ends it with a line of them."""
-    style = Style(colour)
+def render(report: Report, *, colour: bool = False, totals: bool = True, width: int = 0, links: bool = False) -> str:
+    """The whole report as text; `totals` ends it with a line of them; messages break at `width`, 0 for never."""
+    style = Style(colour, width, links)
     blocks = ["\n".join(_finding(finding, report, style)) for finding in report.findings]
     if totals:
         blocks.append(summary(report, colour=colour))
@@ -46,7 +46,7 @@ def _finding(finding: Finding, report: Report, style: Style) -> list[str]:
     span = finding.location.span
     path = printable(finding.location.path)
     head = (
-        f"{style.bold(f'{path}:{span.line}:{span.column}')}: "
+        f"{style.place(f'{path}:{span.line}:{span.column}', finding.location.path)}: "
         f"{style.severity(finding.severity, f'{finding.severity} {finding.rule}')} {finding.name}"
     )
     text = report.texts.get(finding.location.path, "")

@@ -21,8 +21,11 @@ def rules(known: Sequence[RuleFile], output_format: str) -> str:
     if output_format == "json":
         return json.dumps({"schema": "gpulint-rules/1", "rules": [rule.source for rule in known]}, indent=2)
     return table(
-        ("RULE", "NAME", "SEVERITY", "STATUS", "APPLIES TO"),
-        [(rule.id, rule.name, rule.severity, rule.status, rule.applies_text) for rule in known],
+        ("RULE", "NAME", "SUBJECT", "SEVERITY", "STATUS", "FIX", "APPLIES TO"),
+        [
+            (rule.id, rule.name, rule.subject, rule.severity, rule.status, rule.fix, rule.applies_text)
+            for rule in sorted(known, key=lambda rule: (rule.subject, rule.id))
+        ],
     )
 
 

@@ -38,6 +38,8 @@ class Context(NamedTuple):
     version: str
     colour: bool
     quiet: bool
+    width: int
+    links: bool
     rules: Callable[[], Sequence[RuleText]]
     cards: Callable[[], Sequence[Card]]
 
@@ -46,8 +48,12 @@ def render(name: str, report: Report, context: Context) -> str:
     """The report in one format."""
     name = "full" if name == "text" else name
     module = import_module(f".{FORMATS[name]}", __package__)
-    if name in _FOR_PEOPLE:
-        text: str = module.render(report, colour=context.colour, totals=not context.quiet)
+    if name == "full":
+        text: str = module.render(
+            report, colour=context.colour, totals=not context.quiet, width=context.width, links=context.links
+        )
+    elif name in _FOR_PEOPLE:
+        text = module.render(report, colour=context.colour, totals=not context.quiet)
     elif name == "sarif":
         text = module.render(report, context.rules(), context.version)
     elif name == "html":

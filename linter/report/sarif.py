@@ -6,18 +6,33 @@ import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from ..finding import SEVERITIES
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..finding import Edit, Finding, Location, Report, Suggestion
     from ..rules.load import RuleText
 
+MAX_RESULTS = 25_000
+"""GitHub refuses a run with more (docs.github.com, SARIF support for code scanning)."""
+
+MAX_LOCATIONS = 1_000
+"""And a result with more locations."""
+
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 
 
 def render(report: Report, rules: Sequence[RuleText], version: str) -> str:
-    """The report as SARIF text: one run, the rules that fired, `results` present when empty."""
-    fired = {finding.rule for finding in report.findings}
+    """The report as SARIF text: one run, the rules that fired, `results` present when empty.
+
+    Of more results than code scanning takes, the most serious are kept, and a notification says how many are not.
+    """
+    findings = report.findings
+    if len(findings) > MAX_RESULTS:
+        findings = sorted(findings, key=lambda finding: -SEVERITIES.index(finding.severity))[:MAX_RESULTS]
+    left_out = len(report.findings) - len(findings)
+    fired = {finding.rule for finding in findings}
     listed = [rule for rule in rules if rule.id in fired]
     index = {rule.id: number for number, rule in enumerate(listed)}
     log = {
@@ -44,10 +59,17 @@ def render(report: Report, rules: Sequence[RuleText], version: str) -> str:
                             }
                             for file in report.files
                             if file.status == "error"
-                        ],
+                        ]
+                        + [
+                            {
+                                "level": "warning",
+                                "message": {"text": f"{left_out} findings are more than {MAX_RESULTS} and left out"},
+                            }
+                        ]
+                        * bool(left_out),
                     }
                 ],
-                "results": [_result(finding, index, report.texts) for finding in report.findings],
+                "results": [_result(finding, index, report.texts) for finding in findings],
             }
         ],
     }
@@ -80,7 +102,7 @@ def _result(finding: Finding, index: dict[str, int], texts: dict[str, str]) -> d
     if finding.related:
         result["relatedLocations"] = [
             {**_location(location), **({"message": {"text": location.label}} if location.label else {})}
-            for location in finding.related
+            for location in finding.related[: MAX_LOCATIONS - 1]
         ]
     fixes = [_fix(item, texts) for item in finding.suggestions if item.edits]
     fixes = [fix for fix in fixes if fix]

@@ -80,7 +80,7 @@ def larger_gpu(facts: Facts, now: Gpu) -> Enough | None:
 
 
 def _is_heavy(facts: Facts) -> bool:
-    """Whether a replay takes so long that its bounds have to do: they say `fits` only where the job surely does."""
+    """Whether a replay takes so long that its bounds have to do; they say `fits` only where it surely does."""
     return facts.steps > HEAVY
 
 

@@ -17,7 +17,7 @@ def page(file: RuleFile, outcomes: Sequence[Outcome] = ()) -> str:
     blocks = [
         f"# {file.id} {file.name}",
         ", ".join((file.severity, f"confidence {file.rule.confidence}", file.status, f"since {file.rule.since}"))
-        + f"; applies to {file.applies_text}",
+        + f"; {_FIXES[file.fix]}; applies to {file.applies_text}",
     ]
     for title, key in (("What it finds", "what"), ("Why it matters", "why"), ("Limits", "limits")):
         if source.get(key):
@@ -36,24 +36,41 @@ def page(file: RuleFile, outcomes: Sequence[Outcome] = ()) -> str:
 
 
 def index_page(files: Sequence[RuleFile]) -> str:
-    """The table of all rules."""
-    rows = [
-        f"| [{file.id}]({file.id}.md) | {file.name} | {file.severity} | {file.status} | {file.summary} |"
-        for file in files
+    """The tables of all rules, one a subject."""
+    subjects: dict[str, list[RuleFile]] = {}
+    for file in files:
+        subjects.setdefault(file.subject, []).append(file)
+    stable = sum(file.status == "stable" for file in files)
+    blocks = [
+        "# Rules",
+        f"{len(files)} rules, {stable} of them stable. {_ABOUT}",
+        " | ".join(f"[{_title(name)}](#{_title(name).lower().replace(' ', '-')})" for name in sorted(subjects)),
     ]
-    return "\n".join(
-        [
-            "# Rules",
-            "",
-            f"{len(files)} rules. Stable rules run by default; one in preview runs with `--preview` or when selected",
-            "by id or name. [What rules may speak of](facts.md).",
-            "",
-            "| id | name | severity | status | what it finds |",
-            "|---|---|---|---|---|",
-            *rows,
-            "",
+    for name in sorted(subjects):
+        rows = [
+            f"| [{file.id}]({file.id}.md) | {file.name} | {file.severity} | {_status(file.status)} | {file.fix}"
+            f" | {file.summary} |"
+            for file in subjects[name]
         ]
-    )
+        head = "| id | name | severity | status | fix | what it finds |\n|---|---|---|---|---|---|"
+        blocks += [f"## {_title(name)}", "\n".join([head, *rows])]
+    return "\n\n".join(blocks) + "\n"
+
+
+_ABOUT = """Stable rules run by default; one in preview runs with `--preview` or
+when selected by id or name. A safe fix is applied by `--fix`, an unsafe one with `--unsafe-fixes`.
+[What rules can name](facts.md), [how to write one](../writing-rules.md)."""
+
+_FIXES = {"safe": "safe fix", "unsafe": "unsafe fix", "-": "no fix"}
+
+
+def _title(subject: str) -> str:
+    """A folder of rules as a heading."""
+    return {"fsdp": "FSDP", "zero": "ZeRO", "rl": "RL"}.get(subject, subject.replace("-", " ").capitalize())
+
+
+def _status(status: str) -> str:
+    return status if status != "stable" else ""
 
 
 def _example(example: dict[str, Any], outcome: Outcome | None) -> str:

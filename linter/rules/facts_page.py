@@ -94,7 +94,9 @@ def fact_rows() -> list[Row]:
 def job_rows() -> list[Row]:
     """The fields of the Job, in its order."""
     meanings = job_meanings()
-    return [Row(path, type_text(kind), unit_of_fact(path), meanings[path]) for path, kind in job_types().items()]
+    return [
+        Row(path, type_text(kind), unit_of_fact(path), meanings.get(path, "")) for path, kind in job_types().items()
+    ]
 
 
 def page() -> str:

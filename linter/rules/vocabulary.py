@@ -27,8 +27,8 @@ PROBLEM_KINDS = {
 ITEM_VALUES = {
     "key": "the dotted key that the problem is about",
     "suggestion": "the known key that was probably meant",
-    "spelling": "the value as the tool spells it",
-    "instead": "the key to use instead",
+    "spelling": "the name to give the key in its place, where it need not move",
+    "instead": "what to write instead of a removed key",
     "treatment": "what the tool does about it: `ignored`, `refused` or `accepted`",
     "upstream": "the tool and version that reads the key",
     "plugin": "the plugin that would understand the key",

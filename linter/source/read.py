@@ -20,6 +20,10 @@ SUFFIXES = {
 """The syntax of a file by its suffix."""
 
 
+class UnknownKindError(SourceError):
+    """A file whose name and first line do not say what it is."""
+
+
 def read(path: str) -> Document:
     """Read a regular file of UTF-8 text with a known suffix or a shell's `#!`. Raises SourceError with one reason."""
     syntax = SUFFIXES.get(os.path.splitext(path)[1].lower())
@@ -30,7 +34,7 @@ def read(path: str) -> Document:
     if syntax is None and data.startswith(b"#!") and _SHELL.match(data):
         syntax = "shell"
     if syntax is None:
-        raise SourceError(path, "unknown kind of file: the name must end in " + ", ".join(SUFFIXES))
+        raise UnknownKindError(path, "unknown kind of file: the name must end in " + ", ".join(SUFFIXES))
     return parse(_decode(data, path), path, syntax)
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-READ = (".py", ".json", ".yaml", ".yml", ".rs", ".go", ".txt", ".toml")
+READ = (".py", ".json", ".yaml", ".yml", ".rs", ".go", ".txt", ".toml", ".md")
 """The endings of what generators read."""
 
 

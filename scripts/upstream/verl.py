@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from .schema import section, whole
+from .classes import Classes
+from .schema import TEXT, section, whole
 
 if TYPE_CHECKING:
     from .schema import Json
@@ -27,23 +28,53 @@ def verl_configs(source: Source) -> dict[str, Any]:
 
 def verl(source: Source) -> Json:
     """The keys of verl's configs put together, and of those that build on them."""
-
-    def properties(values: list[Any]) -> dict[str, Json]:
-        out: dict[str, Json] = {}
-        for key in dict.fromkeys(key for value in values for key in value):
-            inner = [value[key] for value in values if isinstance(value.get(key), dict)]
-            is_open = _OPEN.fullmatch(key) is not None or any(not value for value in inner)
-            if inner and not is_open:
-                out[key] = section(properties(inner), "ignored")
-            else:
-                scalars = {type(value[key]) for value in values if key in value}
-                kind = {int: "integer", float: "number"}.get(next(iter(scalars))) if len(scalars) == 1 else None
-                out[key] = {"type": "number"} if kind and not is_open else {}
-        return out
-
     configs = [value for value in verl_configs(source).values() if isinstance(value, dict)]
-    whole_ones = [value for value in configs if "actor_rollout_ref" in value]
-    return whole("verl config", properties(whole_ones), "ignored")
+    return whole("verl config", _keys([value for value in configs if "actor_rollout_ref" in value]), "ignored")
+
+
+def verl_sft(source: Source, older: Source) -> Json:
+    """The keys of `sft_trainer_engine.yaml` with every group that it chooses from, and of the older trainer's."""
+    configs: list[dict[str, Any]] = []
+    for each in (source, older):
+        configs += [yaml.safe_load(each.need(path)) for path in each.below(_CONFIGS, ".yaml") if _SFT.search(path)]
+        for group in _GROUPS:
+            parts = [yaml.safe_load(each.need(path)) for path in each.below(f"{_CONFIGS}{group}/", ".yaml")]
+            configs += [{group: part} for part in parts]
+    fields = Classes(source.texts(source.below("verl/workers/config/")))
+    named = {"model": _MODELS, "engine": "EngineConfig", "optim": "OptimizerConfig"}
+    for group, base in named.items():
+        names = [name for name in fields.classes if name.endswith(base)]
+        configs += [{group: dict.fromkeys(fields.properties(name), None)} for name in names]
+    keys = _keys(configs)
+    for group in _GROUPS:
+        keys[group] = {"anyOf": [keys[group], TEXT]}
+    for name in _OFTEN:
+        keys["trainer"]["properties"][name] = {}
+    return whole("verl SFT config", keys, "ignored")
+
+
+_CONFIGS = "verl/trainer/config/"
+_SFT = re.compile(r"/sft_trainer(_engine)?\.yaml$")
+_MODELS = "HFModelConfig"
+_GROUPS = ("model", "engine", "optim", "profiler")
+"""Sections that a command may choose whole: `engine=megatron`."""
+_OFTEN = ("save_freq", "test_freq")
+"""A number of steps, or `after_each_epoch`."""
+
+
+def _keys(values: list[Any]) -> dict[str, Json]:
+    """The keys of several configs laid over each other; a mapping that is empty or free anywhere is open."""
+    out: dict[str, Json] = {}
+    for key in dict.fromkeys(key for value in values for key in value):
+        inner = [value[key] for value in values if isinstance(value.get(key), dict)]
+        is_open = _OPEN.fullmatch(key) is not None or any(not value for value in inner)
+        if inner and not is_open:
+            out[key] = section(_keys(inner), "ignored")
+        else:
+            scalars = {type(value[key]) for value in values if key in value}
+            kind = {int: "integer", float: "number"}.get(next(iter(scalars))) if len(scalars) == 1 else None
+            out[key] = {"type": "number"} if kind and not is_open else {}
+    return out
 
 
 _KEEP = re.compile(

@@ -19,7 +19,19 @@ FILES = 200
 LEAST_LENGTH = 8
 """Of a key that is broken: from a shorter one a dropped letter makes a word of its own too easily."""
 
-FLAGS = {"tgi", "lmdeploy", "openrlhf", "ms_swift", "verl", "megatron", "sglang", "trtllm", "vllm", "prime_rl"}
+FLAGS = {
+    "tgi",
+    "lmdeploy",
+    "openrlhf",
+    "ms_swift",
+    "verl",
+    "megatron",
+    "sglang",
+    "trtllm",
+    "vllm",
+    "prime_rl",
+    "llama_cpp",
+}
 """Formats that are mostly written as flags of a command."""
 
 PROJECT = Project("", None, None, None, lambda *_: None)
@@ -225,6 +237,7 @@ COMMANDS = {
     " --micro-batch-size 4 --max-position-embeddings 1024",
     "vllm": "vllm serve Qwen/Qwen2.5-7B --max-model-len 4096",
     "sglang": "python -m sglang.launch_server --model-path Qwen/Qwen2.5-7B --mem-fraction-static 0.8",
+    "llama_cpp": "llama-server --model qwen2.5-7b.Q4_K_M.gguf --ctx-size 4096 --parallel 2",
     "tgi": "text-generation-launcher --model-id Qwen/Qwen2.5-7B --max-total-tokens 4096",
 }
 """A command of each format that is written as flags."""

@@ -177,10 +177,29 @@ def test_megatron_bridge_without_a_model():
     assert job(whole).model["hidden_size"] == 2048
 
 
+@pytest.mark.parametrize(
+    ("text", "key", "meant"),
+    [
+        (BRIDGE, "ddp.grad_reduce_in_fp23", "grad_reduce_in_fp32"),
+        (BRIDGE, "model.sequence_paralel", "sequence_parallel"),
+        (VERL_NEW, "data.max_token_len_per_gp", "max_token_len_per_gpu"),
+        (VERL_OLD, "model.enable_gradient_checkpoint", "enable_gradient_checkpointing"),
+    ],
+)
+def test_a_misspelt_key_is_found(text, key, meant):
+    problems = read(text.replace(meant, key.rpartition(".")[2]))[1].problems
+    assert [(item.key, item.values["suggestion"].rpartition(".")[2]) for item in problems] == [(key, meant)]
+
+
+@pytest.mark.parametrize("text", [BRIDGE, VERL_OLD, VERL_NEW])
+def test_keys_of_upstream_are_known(text):
+    assert read(text)[1].problems == []
+
+
 def test_both_trainers_of_verl():
     old, new = job(VERL_OLD, gpus=4), job(VERL_NEW)
     assert (old.weights.dtype, old.micro_batch_size, old.gradient_accumulation_steps) == ("float32", 4, 16)
-    assert (old.activation_checkpointing, old.padded, old.parallelism.fsdp.version) == ("none", True, 1)
+    assert (old.activation_checkpointing, old.padded, old.parallelism.fsdp.version) == ("none", True, 2)
     assert (new.hardware.gpus, new.weights.dtype, new.micro_batch_size) == (16, "bfloat16", 4)
     assert (new.activation_checkpointing, new.packing, new.parallelism.fsdp.version) == ("full", True, 2)
 

@@ -105,7 +105,7 @@ def test_hostile_text_stays_text(report, estimate, text):
 
 def test_secrets_are_masked(report, estimate):
     assert "hf_abc" not in registry.render(
-        "html", report, registry.Context("0", False, False, list, lambda: [card_of(estimate)])
+        "html", report, registry.Context("0", False, False, 0, False, list, lambda: [card_of(estimate)])
     )
 
 

@@ -28,6 +28,21 @@ def test_text_in_colour_is_the_same_text(report):
     assert plain == full.render(report)
 
 
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_messages_break_at_the_width_of_the_terminal(report, width):
+    lines = full.render(report, width=width).splitlines()
+    framed = [line for line in lines if " | " in line and "GiB)" not in line and "->" not in line]
+    assert max(map(len, framed)) <= width
+    words = " ".join(" ".join(line.split("|", 1)[1].strip(" ^-") for line in framed).split())
+    assert report.findings[0].message in words
+
+
+def test_links_lead_to_the_file_and_show_the_same(report):
+    linked = full.render(report, links=True)
+    assert "\x1b]8;;file:///" in linked
+    assert re.sub(r"\x1b\]8;;[^\x1b]*\x1b\\", "", linked) == full.render(report)
+
+
 def test_json(report, golden):
     golden("report.json", json_report.render(report))
 
@@ -103,7 +118,7 @@ def test_an_empty_report_renders(name):
 
 
 def rendered(name: str, report: Report) -> str:
-    return registry.render(name, report, registry.Context("0.1.0", False, False, lambda: RULES, list))
+    return registry.render(name, report, registry.Context("0.1.0", False, False, 0, False, lambda: RULES, list))
 
 
 def hostile(text: str) -> Report:
@@ -185,3 +200,15 @@ def test_a_long_report_fits_a_comment(report):
 
 def test_an_empty_sarif_log_has_results():
     assert json.loads(sarif.render(Report(), RULES, "0.1.0"))["runs"][0]["results"] == []
+
+
+def test_sarif_keeps_to_the_limits_of_code_scanning(report, monkeypatch):
+    monkeypatch.setattr(sarif, "MAX_RESULTS", 3)
+    monkeypatch.setattr(sarif, "MAX_LOCATIONS", 2)
+    first = replace(report.findings[0], related=report.findings[0].related * 5)
+    many = replace(report, findings=[*report.findings[1:] * 4, first])
+    (run,) = json.loads(sarif.render(many, RULES, "0.1.0"))["runs"]
+    assert [result["level"] for result in run["results"]] == ["error", "warning", "warning"]
+    assert len(run["results"][0]["relatedLocations"]) == 1
+    told = run["invocations"][0]["toolExecutionNotifications"]
+    assert told[-1]["message"]["text"] == "2 findings are more than 3 and left out"

@@ -18,7 +18,7 @@ from scripts.upstream.source import Source, Upstream
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUTS = refresh.outputs()
 
-OWN = {"estimate", "job", "report", "rule", "settings"}
+OWN = {"estimate", "job", "plan", "report", "rule", "settings"}
 """Schemas of gpulint's own files."""
 
 

@@ -6,6 +6,7 @@ import zipfile
 import pytest
 
 from gpulint.formats.keys import load
+from scripts.upstream.llama_cpp import options
 from scripts.upstream.lmdeploy import added
 from scripts.upstream.sglang import field_options
 from scripts.upstream.source import Source, Upstream
@@ -21,13 +22,14 @@ from scripts.upstream.tgi import tgi
         ("lmdeploy", "cache-max-entry-count", 0.8),
         ("lmdeploy", "max-prefill-token-num", 8192),
         ("trtllm", "max_num_tokens", 8192),
+        ("llama_cpp", "batch-size", 2048),
     ],
 )
 def test_defaults_of_the_named_version(name, key, value):
     assert load(name)["properties"][key]["default"] == value
 
 
-@pytest.mark.parametrize("name", ["sglang", "tgi", "lmdeploy", "trtllm"])
+@pytest.mark.parametrize("name", ["sglang", "tgi", "lmdeploy", "trtllm", "llama_cpp"])
 def test_spellings_of_one_option_lead_to_one_that_exists(name):
     properties = load(name)["properties"]
     assert len(properties) > 50
@@ -71,3 +73,16 @@ def test_options_of_tgi_name_their_variables(tmp_path):
         "num-shard": {"type": "integer", "x-variable": "NUM_SHARD"},
         "env": {"type": "boolean"},
     }
+
+
+def test_rows_of_llama_cpp():
+    properties, short, opposites = options(
+        "| `-c, --ctx-size N` | size (default: 0, 0 = model)<br/>(env: LLAMA_ARG_CTX_SIZE) |\n"
+        "| `-kvo, --kv-offload, -nkvo, --no-kv-offload` | offload (default: enabled) |\n"
+        "| `--draft, --draft-max N` | the argument has been removed. use --spec-draft-n-max |\n"
+    )
+    assert properties["ctx-size"] == {"default": 0, "x-option": "ctx-size", "x-variable": "LLAMA_ARG_CTX_SIZE"}
+    assert short == {"c": "ctx-size", "kvo": "kv-offload", "nkvo": "no-kv-offload"}
+    assert (properties["kv-offload"]["type"], opposites) == ("boolean", ["kv-offload"])
+    assert properties["draft"]["x-removed"] == "removed; use --spec-draft-n-max"
+    assert properties["draft"]["x-option"] == "draft-max"

@@ -1,0 +1,59 @@
+"""One file as an editor needs it: its jobs with their estimates, and which schema tells the keys of which mapping."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ..estimator.estimate import Estimate
+    from ..formats.keys import Held
+    from ..reading import Opened
+    from ..settings import Settings
+    from ..settings_layers import Layers
+
+
+class Plan(NamedTuple):
+    """A job and its estimate; `reason` says why there is none."""
+
+    opened: Opened
+    estimate: Estimate | None
+    reason: str = ""
+
+
+class Read(NamedTuple):
+    """What a file holds: the jobs, and every mapping that was held against a schema, inner ones later."""
+
+    kind: str = ""
+    jobs: tuple[Plan, ...] = ()
+    held: tuple[Held, ...] = ()
+
+
+def read_file(path: str, layers: Settings | Layers) -> Read:
+    """The jobs of a file; nothing where it cannot be read."""
+    from ..formats.keys import watched
+    from ..reading import open_jobs, recognise_file
+
+    with watched() as held:
+        try:
+            found = open_jobs(recognise_file(path), layers.of(path))
+            return Read(found.kind, tuple(map(_planned, found.opened)), tuple(held))
+        except Exception:  # unreadable, no config, or a defect; the check of the file says which
+            return Read("", (), tuple(held))
+
+
+def _planned(opened: Opened) -> Plan:
+    from ..estimator import estimate_job
+    from ..estimator.estimate import NotEstimable
+    from ..models.lora import NotAdaptable
+    from ..models.model import UnknownModel
+    from ..models.resolve import resolve
+
+    job, config = opened.reading.job, opened.reading.config.path
+    if job.model is None:
+        return Plan(opened, None, "names no model")
+    try:
+        model = resolve(job.model, os.path.dirname(os.path.abspath(config)), opened.project.root)
+        return Plan(opened, estimate_job(job, model, opened.gpu))
+    except (UnknownModel, NotEstimable, NotAdaptable) as error:
+        return Plan(opened, None, str(error))
