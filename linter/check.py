@@ -123,7 +123,8 @@ def _in_order(path: str, findings: list[Finding]) -> list[Finding]:
 def _tell(report: Report, findings: Iterable[Finding], told: set[tuple[object, ...]]) -> None:
     """Add findings to the report, each once."""
     for item in findings:
-        same = (item.rule, item.location, item.message)
+        place = item.location
+        same = (item.rule, os.path.realpath(place.path), place.span, place.label, item.message)
         if same not in told:
             told.add(same)
             report.findings.append(item)

@@ -337,16 +337,25 @@ def _project(
 
 
 def _open_reference(reference: str, from_path: str, root: str) -> Document | None:
-    """The file a config names, next to it or below the project root; never outside the root, never absolute."""
+    """The file a config names, from its folder or any above it up to the project root, as commands are started from any
+    of them; never outside the root, never absolute."""
     if os.path.isabs(reference) or "\0" in reference or len(reference) > 1024:
         return None
     folder = os.path.dirname(os.path.abspath(from_path))
     inside = [os.path.realpath(root) + os.sep, os.path.realpath(folder) + os.sep]
-    for base in dict.fromkeys((folder, root)):
+    for base in dict.fromkeys((*_upward(folder, root), root)):
         path = os.path.join(base, reference)
         if os.path.isfile(path) and os.path.realpath(path).startswith(tuple(inside)):
             return read(shown_path(path))
     return None
+
+
+def _upward(folder: str, root: str) -> list[str]:
+    """The folder and those above it, the nearest first, below the root; alone where it is not below."""
+    if not os.path.realpath(folder).startswith(os.path.join(os.path.realpath(root), "")):
+        return [folder]
+    depth = os.path.relpath(os.path.realpath(folder), os.path.realpath(root)).count(os.sep) + 1
+    return [os.path.normpath(os.path.join(folder, *[os.pardir] * above)) for above in range(depth)]
 
 
 def shown_path(path: str) -> str:

@@ -65,6 +65,18 @@ def write(source: dict[str, Any], folder: Path, additions: Rows, corrections: Ro
     print(f"{len(lines)} ids, {len(rows)} configs, {counted} with a published count, {disagreeing} disagree")
 
 
+def _with(config: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
+    """A config with fields set; `text_config.top_k_experts` is one of a section."""
+    config = dict(config)
+    for name, value in fields.items():
+        section, _, inner = name.rpartition(".")
+        if section:
+            config[section] = {**config[section], inner: value}
+        else:
+            config[name] = value
+    return config
+
+
 def completed(source: Rows, additions: Rows, corrections: Rows) -> Rows:
     """The rows of `source` mended, the added ones, and the dtypes that their kin state."""
     rows = {name: {**row, "config": dict(row["config"])} for name, row in source.items()}
@@ -73,7 +85,7 @@ def completed(source: Rows, additions: Rows, corrections: Rows) -> Rows:
         if "like" in change:
             other = source[change["like"]]
             row.update({key: other[key] for key in ("config", "auto_class") if key in other})
-        config = {**row["config"], **change.get("set", {})}
+        config = _with(row["config"], change.get("set", {}))
         row["config"] = {key: value for key, value in config.items() if key not in change.get("drop", ())}
         row.pop("parameters", None)
         if "torch_dtype" in change:

@@ -167,7 +167,8 @@ def _optimizer(writer: Writer) -> None:
 def _batch(writer: Writer) -> None:
     """Micro batch and accumulation: the client's where it has them, else the file's and its arithmetic.
 
-    train_batch_size = micro batch x accumulation x GPUs (`_set_batch_related_parameters`).
+    train_batch_size = micro batch x accumulation x GPUs (`_set_batch_related_parameters`), where the GPUs of one
+    sequence count once (`world_size / sequence_parallel_size`).
     """
     values = writer.values
     micro = _size(writer, "train_micro_batch_size_per_gpu", "micro_batch_size", values.micro_batch_size)
@@ -178,6 +179,7 @@ def _batch(writer: Writer) -> None:
     total, world = as_integer(scalar(entry)), values.world_size
     if entry is None or not total or not world:
         return
+    world = max(1, world // (as_integer(scalar(writer.root.entry("sequence_parallel_size"))) or 1))
     if micro and steps:
         if micro * steps * world != total:
             product = f"{micro} x {steps} x {world}"

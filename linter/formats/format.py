@@ -69,9 +69,9 @@ class Project(NamedTuple):
     """What a format knows besides its own file: the hardware it was given, and how to reach other files.
 
     `gpu`, `gpus` and `nodes` come from the command line, a comment or the settings; None where nobody said.
-    `open(reference, from_path)` reads the file that a config names, trying the folder of the naming file and
-    the project root; it raises SourceError when the file is there but cannot be read, returns None when it is
-    not there or lies outside the project root.
+    `open(reference, from_path)` reads the file that a config names, trying the folder of the naming file and those
+    above it up to the project root; it raises SourceError when the file is there but cannot be read, returns None
+    when it is not there or lies outside the project root.
     `launcher` holds the options of the `accelerate launch`, `torchrun` or `deepspeed` that starts the config, as flags;
     `program` is what reads it: "trl dpo", the path of a script, a module; "" where no launcher says.
     `versions` are those of packages that the launcher or the settings state; `asked` is the number of GPUs that the

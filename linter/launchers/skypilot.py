@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from typing import TYPE_CHECKING
 
@@ -82,11 +83,22 @@ def launches(document: Document, project: Project) -> Started:
             versions = pinned(of_scalar(document, setup), document)
         name = root.get("name")
         part = f"task {name.value}" if name is not None and isinstance(name.value, str) else "run"
-        started = jobs_of(of_scalar(document, run), document, project, resources, variables, part, versions)
+        there = _from_workdir(project, root.get("workdir"))
+        started = jobs_of(of_scalar(document, run), document, there, resources, variables, part, versions)
         found += started.launches
         problems += started.problems
         reason = started.reason or reason
     return Started(found, problems, "" if found else reason or "has no `run` script")
+
+
+def _from_workdir(project: Project, workdir: Node | None) -> Project:
+    """A project whose files are first looked for in the folder that the task copies and starts in."""
+    folder = workdir.value if workdir is not None else None
+    if not isinstance(folder, str) or folder in ("", "."):
+        return project
+    return project._replace(
+        open=lambda name, beside: project.open(posixpath.join(folder, name), beside) or project.open(name, beside)
+    )
 
 
 def _read_resources(root: Node, document: Document, resources: Resources) -> None:
