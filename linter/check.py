@@ -94,7 +94,8 @@ class Run:
         """The rules that settings choose."""
         from .rules.load import load_rules
 
-        chosen = (settings.select, settings.extend_select, settings.ignore, settings.rules, settings.preview)
+        words = (settings.select, settings.extend_select, settings.ignore, settings.rules)
+        chosen = (*words, settings.preview, settings.severity)
         if chosen not in self.selections:
             self.selections[chosen] = load_rules(settings)
         return self.selections[chosen]

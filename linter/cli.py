@@ -11,7 +11,8 @@ from . import __version__
 from .commands.console import wanted_colour
 
 COMMANDS = (
-    "check", "estimate", "plan", "explain", "rules", "gpus", "models", "compare", "config", "init", "lsp", "completion",
+    "check", "estimate", "plan", "explain", "rules", "gpus", "models", "compare", "config", "init", "lsp",
+    "completion",
 )  # fmt: skip
 
 

@@ -104,7 +104,7 @@ class _Fixer:
         before = Counter(map(_what, self.report.findings))
         tries: Counter[_Key] = Counter()
         while True:
-            finding = next((item for item in self.report.findings if self.is_open(item, tries)), None)
+            finding = next((item for item in _in_order(self.report.findings) if self.is_open(item, tries)), None)
             if finding is None:
                 break
             tries[_key(finding)] += 1
@@ -191,6 +191,11 @@ def _harm(before: Report, after: Report, cured: Finding) -> str:
         if finding.severity != "info" and room[finding.rule, finding.severity] < 0:
             return f"it would bring {finding.rule} {finding.name}"
     return ""
+
+
+def _in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """What stands wrong in the file first, memory after it: a misspelt key may be what the memory lacks."""
+    return sorted(findings, key=lambda finding: finding.estimate is not None)
 
 
 def _what(finding: Finding) -> tuple[str, str]:

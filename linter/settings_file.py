@@ -7,6 +7,7 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .finding import SEVERITIES
 from .globs import anchored
 from .settings import SETTINGS_NAMES, SettingsError, Suppression
 from .settings_keys import KEYS, Key
@@ -154,6 +155,8 @@ class _Reader:
         return Value(self._placed(plain, key), self.place(entry).rsplit(":", 1)[0])
 
     def _placed(self, plain: Any, key: Key) -> Any:
+        if key.kind == "severities":
+            return tuple(plain.items())
         if key.kind == "globs":
             return tuple((anchored(glob, self.folder), tuple(rules)) for glob, rules in plain.items())
         if key.kind == "strings":
@@ -232,6 +235,7 @@ _FITS: dict[str, Callable[[Any], bool]] = {
     "strings": _is_strings,
     "versions": lambda value: isinstance(value, dict) and all(isinstance(item, str) for item in value.values()),
     "globs": lambda value: isinstance(value, dict) and all(_is_strings(item) for item in value.values()),
+    "severities": lambda value: isinstance(value, dict) and all(item in SEVERITIES for item in value.values()),
 }
 _TAKES = {
     "string": "a string",
@@ -241,4 +245,5 @@ _TAKES = {
     "strings": "a list of strings",
     "versions": 'a table of strings, such as transformers = "4.57"',
     "globs": 'a table of lists, such as "old/**" = ["GPU401"]',
+    "severities": 'a table of error, warning or info, such as memory-tight = "error"',
 }

@@ -13,7 +13,7 @@ class Key(NamedTuple):
     """One key: what it takes and means.
 
     kind      `string`, `size` ("2 GiB" or "5%"), `count` (a whole number from 1), `flag`, `strings`, `versions`
-              (package -> version) or `globs` (glob -> rules)
+              (package -> version), `globs` (glob -> rules) or `severities` (rule -> severity)
     field     the field of Settings that it sets
     layered   whether `[[overrides]]` may set it for some paths only
     adds      whether its strings add to those of the field that an earlier layer set, instead of replacing them
@@ -41,6 +41,7 @@ _ALL = (
     Key("ignore", "strings", "ignore", "Rules to leave out.", layered=True),
     Key("extend-ignore", "strings", "ignore", "Rules to leave out besides those.", layered=True, adds=True),
     Key("per-file-ignores", "globs", "per_file_ignores", "Rules to leave out in the files of a glob.", paths=True),
+    Key("severity", "severities", "severity", "Severity of rules, by id or name, in place of their own.", layered=True),
     Key("preview", "flag", "preview", "Whether rules in preview run, too.", layered=True),
     Key("fail-on", "string", "fail_on", "Least severity that makes the exit code 1.", choices=FAIL_ON),
     Key("exclude", "strings", "exclude", "Globs of paths that are not checked.", paths=True),

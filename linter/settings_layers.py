@@ -118,7 +118,7 @@ def _merged(layers: Iterable[Layer]) -> Layer:
             before = merged.get(name)
             if before is not None and KEYS[name].kind == "versions":
                 value = Value({**before.value, **value.value}, f"{before.origin}, {value.origin}")
-            elif before is not None and (KEYS[name].adds or KEYS[name].kind == "globs"):
+            elif before is not None and (KEYS[name].adds or KEYS[name].kind in ("globs", "severities")):
                 value = Value((*before.value, *value.value), f"{before.origin}, {value.origin}")
             merged[name] = value
     return merged

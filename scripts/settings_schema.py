@@ -17,6 +17,7 @@ _KINDS: dict[str, dict[str, Any]] = {
     "strings": _STRINGS,
     "versions": {"type": "object", "additionalProperties": {"type": "string"}},
     "globs": {"type": "object", "additionalProperties": _STRINGS},
+    "severities": {"type": "object", "additionalProperties": {"enum": ["error", "warning", "info"]}},
 }
 _WORDS = {
     "string": "string",
@@ -26,6 +27,7 @@ _WORDS = {
     "strings": "list of strings",
     "versions": "table of strings",
     "globs": "table of lists",
+    "severities": "table of severities",
 }
 MARK = re.compile(r"(<!-- keys -->\n).*?(<!-- end of keys -->)", re.DOTALL)
 

@@ -97,7 +97,7 @@ def test_actions_of_others_are_named_by_commit(root, name):
 
 def test_the_job_for_gitlab_writes_its_report(checkout, program):
     script = init.job()["script"][-1]
-    variables = {**init.job()["variables"], "GPULINT_PATHS": "examples", "GPULINT_GPU": "h100-80gb"}
+    variables = {**init.job()["variables"], "GPULINT_PATHS": "examples/llama3-8b-full.yaml", "GPULINT_GPU": "h100-80gb"}
     done = shell(script, checkout, **variables, PATH=f"{program.parent}:{os.environ['PATH']}", GITLAB_CI="true")
     assert done.returncode == 1, done.stderr
     assert "error GPU101 optimizer-states-exceed-gpu" in done.stdout

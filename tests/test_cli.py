@@ -286,3 +286,22 @@ def test_plan_of_a_bad_file_says_so_and_plans_the_others():
     assert done.exit_code == 2
     assert "nothing.yaml" in done.stderr
     assert "it fits on" in done.stdout
+
+
+def test_skip_unknown_skips_files_that_are_no_configs_at_all(in_a_folder):
+    (in_a_folder / "README.md").write_text("# hi\n")
+    (in_a_folder / "chart.yaml").write_text("a: {{ .Values.a }}\n{{- if .b }}\n")
+    refused = gpulint("check", "README.md", "good.yaml")
+    assert refused.exit_code == 2
+    assert "README.md: unknown kind of file" in refused.output
+    passed = gpulint("check", "README.md", "chart.yaml", "good.yaml", "--skip-unknown")
+    assert passed.exit_code == 0, passed.output
+    assert "No findings in 1 file checked, 2 skipped" in passed.output
+
+
+def test_options_of_commands_below_commands_are_read_from_the_environment(monkeypatch):
+    monkeypatch.setenv("GPULINT_GPU", "t4")
+    shown = gpulint("config", "show", ".")
+    assert [line.split() for line in shown.output.splitlines() if line.startswith("gpu ")] == [
+        ["gpu", "t4", "GPULINT_GPU"]
+    ]

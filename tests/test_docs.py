@@ -1,8 +1,8 @@
 """The README and the pages of docs/ are true: every `$ gpulint ...` block shows what the command prints.
 
 A page's blocks run in order in a folder that holds a copy of `examples/`. A fenced block with a `title="PATH"` is a
-file of that name from there on. `cat FILE` is the only other command; tests/test_pre_commit.py checks what pre-commit
-prints.
+file of that name from there on. `cat FILE` and `echo $?` are the only other commands; tests/test_pre_commit.py checks
+what pre-commit prints.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import shlex
 import shutil
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -21,7 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(
     str(path.relative_to(ROOT))
     for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))
-    if "```console" in path.read_text(encoding="utf-8") or 'title="' in path.read_text(encoding="utf-8")
+    if path.name != "writing-rules.md"  # tests/rules/test_writing_rules.py: its files are made from one another
+    and re.search('```console|title="', path.read_text(encoding="utf-8"))
 )
 BLOCK = re.compile(
     r"^```(?:console\n(?P<console>.*?)|\w+ title=\"(?P<name>[^\"]+)\"\n(?P<text>.*?))^```$", re.MULTILINE | re.DOTALL
@@ -41,17 +43,28 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def output(command: str) -> str:
-    """What a command prints, both streams."""
-    program, *words = shlex.split(command)
-    if program == "cat":
-        (name,) = words
-        return Path(name).read_text(encoding="utf-8")
-    assert program == "gpulint", f"a block of its own language for what is not shown: {command}"
-    return CliRunner().invoke(main, words, prog_name="gpulint").output
+class Shell:
+    """What the pages' commands need of one: the last exit code, and a file as standard input."""
+
+    code = 0
+
+    def output(self, command: str) -> str:
+        """What a command prints, both streams."""
+        if command == "echo $?":
+            return f"{self.code}\n"
+        command, _, given = command.partition(" < ")
+        program, *words = shlex.split(command)
+        if program == "cat":
+            (name,) = words
+            return Path(name).read_text(encoding="utf-8")
+        assert program == "gpulint", f"a block of its own language for what is not shown: {command}"
+        text = Path(given).read_text(encoding="utf-8") if given else None
+        done = CliRunner().invoke(main, words, input=text, prog_name="gpulint")
+        self.code = done.exit_code
+        return done.output
 
 
-def renewed(block: re.Match[str]) -> str:
+def renewed(block: re.Match[str], shell: Shell) -> str:
     """The block with what its commands print now."""
     if block["name"]:
         path = Path(block["name"])
@@ -63,7 +76,7 @@ def renewed(block: re.Match[str]) -> str:
     commands = re.findall(r"^\$ (.*)$", block["console"], re.MULTILINE)
     if commands[0].startswith(ELSEWHERE):
         return block[0]
-    shown = [f"$ {command}\n{output(command)}".rstrip("\n") + "\n" for command in commands]
+    shown = [f"$ {command}\n{shell.output(command)}".rstrip("\n") + "\n" for command in commands]
     return "```console\n" + "".join(shown) + "```"
 
 
@@ -71,10 +84,27 @@ def renewed(block: re.Match[str]) -> str:
 def test_what_a_page_shows_is_what_the_command_prints(request, folder, page):
     path = ROOT / page
     text = path.read_text(encoding="utf-8")
-    now = BLOCK.sub(renewed, text)
+    shell = Shell()
+    now = BLOCK.sub(lambda block: renewed(block, shell), text)
     if request.config.getoption("--update-golden"):
         path.write_text(now, encoding="utf-8")
     assert now == path.read_text(encoding="utf-8")
+
+
+WRITTEN = re.compile(r"(?:`|^ {4}|^\$ )(?:\.venv/bin/)?gpulint ([a-z][\w-]*(?: [a-z][\w-]*)*)([^`\n]*)", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", ["README.md", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/*.md"))])
+def test_commands_and_options_that_a_page_names_exist(page):
+    for words, rest in WRITTEN.findall((ROOT / page).read_text(encoding="utf-8")):
+        command, context = main, click.Context(main)
+        for word in words.split():
+            if isinstance(command, click.Group):
+                command = command.get_command(context, word.replace("chek", "check"))  # a page shows what that prints
+                assert command is not None, f"{page}: gpulint {words}"
+        known = {option for item in command.params for option in (*item.opts, *item.secondary_opts)} | {"--help", "-h"}
+        named = set(re.findall(r"(?<!\S)(--[a-z][\w-]*)", f"{words} {rest}"))
+        assert named <= known, f"{page}: gpulint {words}{rest}"
 
 
 def test_pages_are_found():

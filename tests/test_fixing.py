@@ -405,3 +405,18 @@ def test_fixing_changes_the_intended_keys_alone_and_twice_is_once(project, order
     assert changed == sum(expected[key] != values[key] for key in values)
     again = fixing.fix([str(path)], options, unsafe=True)
     assert (again.fixed, again.held, again.changes) == (0, [], {})
+
+
+def test_a_misspelt_key_is_mended_before_memory_is_sought_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (
+        "base_model: NousResearch/Meta-Llama-3-8B\n"
+        "adapter: lora\nlora_r: 16\nlora_alpha: 32\nlora_target_linear: true\n"
+        "datasets: [{path: tatsu-lab/alpaca, type: alpaca}]\nsequence_len: 2048\nsample_packing: true\n"
+        "attn_implementation: flash_attention_2\nmicro_batch_size: 1\noptimizer: adamw_torch_fused\nbf16: true\n"
+        "gradient_checkpointng: true\n"
+    )
+    (tmp_path / "x.yaml").write_text(text)
+    fixes = fixing.fix(["x.yaml"], Settings(gpu="rtx-4090", gpus=1), unsafe=True)
+    assert fixes.changes["x.yaml"].after == text.replace("checkpointng", "checkpointing")
+    assert fixes.report.findings == []

@@ -126,3 +126,38 @@ def test_models_of_the_team_are_found(project):
     assert [item.name for item in check([str(path)], Layers()).findings if item.name == "unknown-model"] == []
     (root / "gpulint.toml").write_text("")
     assert [item.name for item in check([str(path)], Layers()).findings if item.name == "unknown-model"] != []
+
+
+TWICE = "base_model: acme/tiny\ndatasets: [{path: a, type: alpaca}]\nmicro_batch_size: 1\nmicro_batch_size: 2\n"
+
+
+def found(root, text: str) -> dict[str, str]:
+    from gpulint import check
+
+    path = root / "configs" / "x.yaml"
+    path.write_text(text)
+    return {item.name: item.severity for item in check([str(path)], Layers()).findings}
+
+
+def test_extend_select_adds_preview_rules(project):
+    text = TWICE + "trust_remote_code: true\n"
+    root = project("gpulint.toml", "")
+    assert "remote-code-unpinned" not in found(root, text)
+    project("gpulint.toml", 'extend-select = ["GPU75"]\n')
+    assert {"remote-code-unpinned", "duplicate-key"} <= set(found(root, text))
+    project("gpulint.toml", 'select = ["GPU003"]\nextend-select = ["GPU751"]\n')
+    assert set(found(root, text)) == {"remote-code-unpinned", "duplicate-key"}
+
+
+def test_severities_are_the_users(project):
+    root = project("gpulint.toml", '[severity]\nduplicate-key = "error"\n')
+    assert found(root, TWICE)["duplicate-key"] == "error"
+
+
+@pytest.mark.parametrize("text", ['extend-select = ["duplicate-kye"]\n', '[severity]\nduplicate-kye = "error"\n'])
+def test_a_rule_that_is_not_there_is_told(project, text):
+    from gpulint.rules.rule import RuleError
+
+    root = project("gpulint.toml", text)
+    with pytest.raises(RuleError, match="did you mean duplicate-key"):
+        found(root, TWICE)

@@ -26,15 +26,15 @@ def command(before: str, after: str, config: str | None, isolated: bool, output_
     Each is a file, or a file at a git revision: `gpulint compare main:configs/x.yaml configs/x.yaml`.
     """
     from ..comparison import differences
-    from ..report import text_compare
+    from ..report import compare
 
     layers = layers_of(config, isolated=isolated, options=options)
     one, two = _side(before, layers), _side(after, layers)
     found = differences(one, two)
     if output_format == "json":
-        click.echo(text_compare.as_json(one, two, found))
+        click.echo(compare.as_json(one, two, found))
     else:
-        click.echo(text_compare.render(one, two, found, colour=colour()))
+        click.echo(compare.render(one, two, found, colour=colour()))
 
 
 def _side(word: str, layers: Layers) -> Side:

@@ -17,8 +17,6 @@ from .console import Refused
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..settings import Settings
-
 
 def hardware_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of every command that reads configs: hardware, versions, settings file."""
@@ -57,6 +55,17 @@ _LISTS = ("select", "extend_select", "ignore")
 
 def layers_of(config: str | None, *, isolated: bool, options: dict[str, Any]) -> Layers:
     """The settings of a run: files, then options. Refuses what cannot be followed, an unknown GPU included."""
+    layers = optional_layers(config, isolated=isolated, options=options)
+    try:
+        settings = layers.of(os.curdir)
+    except SettingsError as error:
+        raise Refused(str(error)) from None
+    _known_gpu(settings.configured_gpu)
+    return layers
+
+
+def optional_layers(config: str | None, *, isolated: bool, options: dict[str, Any]) -> Layers:
+    """The same, where the settings of the folder are not looked at yet."""
     context = click.get_current_context()
     sources = {
         parameter.name: f"{parameter.opts[0]}"
@@ -67,16 +76,15 @@ def layers_of(config: str | None, *, isolated: bool, options: dict[str, Any]) ->
     try:
         given = {"given_versions": _versions(options.pop("set_version", ())), **options}
         given = {name: _read(name, value) for name, value in given.items() if value not in (None, (), {}, "")}
-        origins = {"given_versions": sources.get("set_version", "")}
-        layers = Layers(
-            {name: Value(value, origins.get(name) or sources.get(name, "")) for name, value in given.items()},
-            config,
-            isolated=isolated,
-        )  # fmt: skip
-        _known_gpu(layers.of(os.curdir))
     except SettingsError as error:
         raise Refused(str(error)) from None
-    return layers
+    _known_gpu(given.get("gpu"))
+    origins = {"given_versions": sources.get("set_version", "")}
+    return Layers(
+        {name: Value(value, origins.get(name) or sources.get(name, "")) for name, value in given.items()},
+        config,
+        isolated=isolated,
+    )
 
 
 def _read(name: str, value: Any) -> Any:
@@ -101,13 +109,12 @@ def _versions(words: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _known_gpu(settings: Settings) -> None:
+def _known_gpu(name: str | None) -> None:
     """Refuse an unknown GPU of the command line or the settings once, before any file is read."""
     from ..hardware.catalogue import UnknownGpu, find
 
-    for name in (settings.gpu, settings.configured_gpu):
-        if name is not None:
-            try:
-                find(name)
-            except UnknownGpu as error:
-                raise Refused(str(error)) from None
+    if name is not None:
+        try:
+            find(name)
+        except UnknownGpu as error:
+            raise Refused(str(error)) from None

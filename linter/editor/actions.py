@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..finding import Edit
 from ..ignoring import commented
 from ..report.printable import printable
-from ..settings_layers import Layers
 from ..source.document import SourceError
 from ..source.overlay import instead
 from ..source.read import read
@@ -79,7 +78,7 @@ def fix_all(workspace: Workspace, path: str) -> tuple[Edit, ...]:
     from ..fixing import fix
 
     with instead(workspace.texts()):
-        changes = fix([path], Layers()).changes
+        changes = fix([path], workspace.layers()).changes
     return tuple(
         edit for name, change in changes.items() for edit in between(os.path.abspath(name), change.before, change.after)
     )
@@ -108,7 +107,7 @@ def _touches(workspace: Workspace, path: str, finding: Finding, start: int, end:
 
 def _writable(workspace: Workspace, path: str, suggestion: Suggestion) -> bool:
     """Whether every file of the edits is open, or one that may be written."""
-    root = Layers().of(path).root
+    root = workspace.layers().of(path).root
     names = {os.path.abspath(edit.path) for edit in suggestion.edits}
     return all(
         name in workspace.buffers or (not refusal(name, root) and workspace.text(name) is not None) for name in names
@@ -135,7 +134,7 @@ def _silence(workspace: Workspace, path: str, finding: Finding) -> Action | None
 
 def _setting(workspace: Workspace, path: str, finding: Finding) -> Action:
     """An entry in the settings file that counts for a file, or in a new one at the root of its project."""
-    layers = Layers()
+    layers = workspace.layers()
     known = layers.file(path)
     file = os.path.abspath(known or os.path.join(layers.of(path).root, "gpulint.toml"))
     text = workspace.text(file) or (_content(file) if known else "")

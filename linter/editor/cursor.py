@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ..formats.key_help import KeyHelp, Step
+    from ..origin import Origin
     from ..source.node import Entry, Node, Span
     from .reading import Plan, Read
 
@@ -25,7 +26,6 @@ class Key(NamedTuple):
     start: int
     end: int
     help: KeyHelp | None
-    key_start: int
 
 
 def key_at(read: Read, path: str, offset: int) -> Key | None:
@@ -36,21 +36,23 @@ def key_at(read: Read, path: str, offset: int) -> Key | None:
         if entry is None or os.path.abspath(entry.key.path or held.path) != path:
             continue
         dotted = ".".join([held.prefix] * bool(held.prefix) + [step for step in steps if isinstance(step, str)])
-        key = Key(dotted, *_extent(entry), help_of(held, steps), entry.key.span.start)
+        key = Key(dotted, *_extent(entry), help_of(held, steps))
         if found is None or key.help is not None or found.help is None:
             found = key
     if found is not None:
         return found
-    for plan in read.jobs:
-        for origin in plan.opened.reading.job.origins.values():
-            span = origin.span or origin.key_span
-            if origin.file is None or span is None or os.path.abspath(origin.file) != path:
-                continue
-            spans = [span, *([origin.key_span] if origin.key_span else [])]
-            if any(_inside(item, offset) for item in spans) and origin.kind != "comment":
-                first = spans[-1].start
-                return Key(origin.key or "", first, max(item.end for item in spans), None, first)
-    return None
+    origins = (origin for plan in read.jobs for origin in plan.opened.reading.job.origins.values())
+    return next(filter(None, (_of_origin(origin, path, offset) for origin in origins)), None)
+
+
+def _of_origin(origin: Origin, path: str, offset: int) -> Key | None:
+    """The key that an origin names, if it stands there: of a format whose keys no schema tells."""
+    if origin.kind == "comment" or origin.file is None or os.path.abspath(origin.file) != path:
+        return None
+    spans = [span for span in (origin.key_span, origin.span) if span is not None and span.line == span.end_line]
+    if not any(_inside(span, offset) for span in spans):
+        return None
+    return Key(origin.key or "", min(span.start for span in spans), max(span.end for span in spans), None)
 
 
 def fields_at(plan: Plan, path: str, key: Key) -> Iterator[str]:

@@ -33,7 +33,8 @@ def hover(read: Read, path: str, text: str, offset: int) -> Hover | None:
     """The help at an offset: of a key and its value; at the model and on a first line without keys, the estimate."""
     key = key_at(read, path, _behind_dashes(text, offset))
     if key is not None:
-        return Hover("\n\n".join(_about(read, path, key)), key.start, key.end)
+        about = [*_about(read, path, key)]
+        return Hover("\n\n".join([f"**{code(key.dotted)}**", *about]), key.start, key.end) if about else None
     first = text.find("\n")
     if offset <= (first if first >= 0 else len(text)):
         estimates = "\n\n".join(_estimates(read.jobs))
@@ -77,7 +78,6 @@ def plain(text: str) -> str:
 
 
 def _about(read: Read, path: str, key: Key) -> Iterator[str]:
-    yield f"**{code(key.dotted)}**"
     if key.help is not None:
         yield describe(key.help)
     fields = list(dict.fromkeys(name for plan in read.jobs for name in fields_at(plan, path, key)))
@@ -95,7 +95,7 @@ def _about(read: Read, path: str, key: Key) -> Iterator[str]:
             yield part + cost
 
 
-MAX_FIELDS, MAX_JOBS = 6, 4
+MAX_FIELDS, MAX_JOBS = 4, 4
 """Job fields and jobs that one key's help goes through."""
 
 
@@ -136,19 +136,24 @@ def _estimates(jobs: Sequence[Plan]) -> Iterator[str]:
             if plan.opened.reading.job.model is not None:
                 yield plain(f"{name}: no estimate: {plan.reason}")
             continue
-        yield f"{_fenced(render(name, plan.estimate, fitting=fitting(plan.estimate)))}"
+        yield _fenced(render(name, plan.estimate, fitting=_fitting_text(plan.estimate)))
 
 
-def fitting(estimate: Estimate) -> str:
-    """The GPUs that a job fits on where none is named, the smallest first."""
-    if estimate.capacity is not None:
-        return ""
+def fitting(estimate: Estimate) -> list[str]:
+    """The GPUs of the catalogue that a job fits on where none is named, the smallest first."""
     from ..hardware.catalogue import gpus
 
-    found = sorted((gpu for gpu in gpus() if estimate.per_gpu.high <= gpu.usable), key=lambda gpu: gpu.usable)
-    names = [gpu.name for gpu in found]
+    if estimate.capacity is not None:
+        return []
+    found = [gpu for gpu in gpus() if estimate.per_gpu.high <= gpu.usable]
+    return [gpu.name for gpu in sorted(found, key=lambda gpu: gpu.usable)]
+
+
+def _fitting_text(estimate: Estimate) -> str:
+    names = fitting(estimate)
     more = f" and {len(names) - MAX_GPUS} more" if len(names) > MAX_GPUS else ""
-    return ", ".join(names[:MAX_GPUS]) + more or "no single GPU of the catalogue"
+    nothing = "no single GPU of the catalogue" if estimate.capacity is None else ""
+    return ", ".join(names[:MAX_GPUS]) + more or nothing
 
 
 MAX_GPUS = 6

@@ -31,7 +31,8 @@ def _line(plan: Plan) -> str:
         return printable(f"no estimate: {plan.reason}") if plan.opened.reading.job.model is not None else ""
     needed = bytes_text(estimate.needed)
     if estimate.capacity is None:
-        return f"{needed} per GPU; fits on {fitting(estimate)}"
+        smallest = next(iter(fitting(estimate)), None)
+        return f"{needed} per GPU; {f'fits on {smallest} and larger' if smallest else 'no GPU is as large'}"
     title, usable = find(estimate.capacity.gpu).title, bytes_text(estimate.capacity.usable)
     verdict = f"refuses to start: {printable(estimate.refusal)}" if estimate.refusal else _VERDICTS[estimate.verdict]
     return f"{needed} of {usable} on {title}: {verdict}"

@@ -30,6 +30,8 @@ from .workspace import Workspace, syntax_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..settings_layers import Layers
+
 Answer = TypeVar("Answer")
 
 DELAY = 0.2
@@ -42,19 +44,14 @@ TRIGGERS = ["=", "[", ":", " ", '"', "-", "/"]
 """Characters after which an editor asks for completion unasked."""
 
 
-def serve() -> None:
-    """Speak the protocol on standard input and output until the editor ends the session."""
-    Session().server.start_io()
-
-
 class Session:
-    """One editor's session."""
+    """One editor's session. `layers` reads the settings anew."""
 
-    def __init__(self) -> None:
+    def __init__(self, layers: Callable[[], Layers]) -> None:
         self.server = LanguageServer(
             "gpulint", __version__, text_document_sync_kind=types.TextDocumentSyncKind.Full, max_workers=2
         )
-        self.workspace = Workspace()
+        self.workspace = Workspace(layers)
         self.translator = Translator(self.lines, self.uri)
         self.worker = ThreadPoolExecutor(1, "gpulint")
         self.uris: dict[str, str] = {}
@@ -62,6 +59,10 @@ class Session:
         self.waiting: asyncio.TimerHandle | None = None
         self.tasks: set[asyncio.Task[None]] = set()
         self._register()
+
+    def serve(self) -> None:
+        """Speak the protocol on standard input and output until the editor ends the session."""
+        self.server.start_io()
 
     def _register(self) -> None:
         """Tell pygls who answers what; it marks the functions, which methods do not bear and partials do."""
@@ -260,7 +261,7 @@ class Session:
         """The memory of a file's jobs in a line each."""
 
         def answer() -> list[str]:
-            read = self.workspace.reading(self.path(uri))
+            read = self.workspace.last(self.path(uri))
             return lenses(read) if read is not None else []
 
         return await self.asked(answer, [])
@@ -287,8 +288,8 @@ class Session:
 
     def lines(self, path: str) -> Lines:
         """The lines of a file in the code units that were agreed on."""
-        encoding = str(getattr(self.server.workspace.position_encoding, "value", None) or "utf-16")
-        return Lines(self.workspace.text(path) or "", encoding)
+        agreed = self.server.workspace.position_encoding or types.PositionEncodingKind.Utf16
+        return Lines(self.workspace.text(path) or "", str(getattr(agreed, "value", agreed)))
 
     def offset(self, path: str, position: types.Position) -> int:
         """The offset of a position."""

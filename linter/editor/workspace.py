@@ -20,7 +20,7 @@ from ..walk import find_files
 from .reading import Read, read_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ..check import Outcome
     from ..finding import Finding
@@ -47,9 +47,13 @@ class Trouble(NamedTuple):
 
 
 class Workspace:
-    """The open files by path, what came of each when it was last checked, and how it was last read."""
+    """The open files by path, what came of each when it was last checked, and how it was last read.
 
-    def __init__(self) -> None:
+    `layers` reads the settings anew: they may change between two checks.
+    """
+
+    def __init__(self, layers: Callable[[], Layers] = Layers) -> None:
+        self.layers = layers
         self.buffers: dict[str, Buffer] = {}
         self.report = Report()
         self.troubles: list[Trouble] = []
@@ -90,7 +94,7 @@ class Workspace:
         self.check()
         if path not in self._readings:
             with instead(self.texts()):
-                self._readings[path] = read_file(path, Layers())
+                self._readings[path] = read_file(path, self.layers())
             if self._readings[path].held or self._readings[path].jobs:
                 self._understood[path] = self._readings[path]
         return self._readings[path]
@@ -105,10 +109,17 @@ class Workspace:
                 lines[line] = ""
             left = re.sub(r",(\s*[}\]])", r"\1", "\n".join(lines))  # a comma that nothing follows now
             with instead({**self.texts(), os.path.realpath(path): left}):
-                read = read_file(path, Layers())
+                read = read_file(path, self.layers())
             if read.held:
                 self._understood[path] = read
         return self._understood.get(path)
+
+    def last(self, path: str) -> Read | None:
+        """The reading of a file; while it cannot be read, the last one that came to something."""
+        read = self.reading(path)
+        outcome = self._outcomes.get(path)
+        broken = outcome is not None and outcome.file.status == "error"
+        return self._understood.get(path, read) if broken else read
 
     def findings(self, path: str) -> Iterator[Finding]:
         """The findings in one file."""
@@ -138,7 +149,7 @@ class Workspace:
 
     def _check(self, dirty: set[str]) -> None:
         """Each file that changed, alone, so that none stops the others."""
-        run = Run(Layers())
+        run = Run(self.layers())
         for path in self.buffers:
             if path in dirty:
                 self._readings.pop(path, None)

@@ -22,11 +22,11 @@ ROUNDING = 2 * MIB
 ADDRESS = 44
 MASK = (1 << ADDRESS) - 1
 LARGE_BASE = 1 << ADDRESS - 1
-"""Addresses have 44 bits, of which the large pool has the upper half: 8 TiB each, more than a run ever opens."""
+"""Addresses have 44 bits, of which the large pool has the upper half: 8 TiB each, more than a run on any card opens."""
 
 
 class OutOfMemory(Exception):  # noqa: N818  (torch's name)
-    """The driver has no room for a segment, with every free one given back."""
+    """The driver has no room for a segment, with every free one given back, or the pool no address."""
 
 
 class Policy(NamedTuple):
@@ -53,13 +53,14 @@ class Pool:
     """The free blocks of one pool, a stretch of a segment each; neighbours that are both free are one block.
 
     order    size and address in one number, ascending;  begins  size by address;  ends  address by the end
-    edge     the first address that no segment has had yet
+    edge     the first address that no segment has had yet;  last  where the pool's addresses end
     """
 
-    __slots__ = ("begins", "edge", "ends", "order")
+    __slots__ = ("begins", "edge", "ends", "last", "order")
 
     def __init__(self, base: int) -> None:
         self.edge = base
+        self.last = base + LARGE_BASE
         self.order: list[int] = []
         self.begins: dict[int, int] = {}
         self.ends: dict[int, int] = {}
@@ -186,6 +187,8 @@ class Allocator:
                 raise OutOfMemory
         address = pool.edge
         pool.edge += segment + ROUNDING
+        if pool.edge > pool.last:
+            raise OutOfMemory
         self._segments[address] = segment
         self.reserved += segment
         self.peak = max(self.peak, self.reserved)
@@ -209,6 +212,8 @@ class Allocator:
         if spare:
             pool.remove(address, spare)
         pool.edge += more
+        if pool.edge > pool.last:
+            raise OutOfMemory
         return address, spare + more
 
 

@@ -29,6 +29,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..units import DTYPE_BYTES
+from .estimate import NotEstimable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,9 +38,16 @@ if TYPE_CHECKING:
 
 _CACHE_DTYPES = {
     "fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "fp8_inc": 1.0, "float8": 1.0, "int8": 1.0, "int4": 0.5,
-    "fp4_e2m1": 0.5625,
+    "fp4_e2m1": 0.5625, "nvfp4": 0.5625, "nvfp4_4over6": 0.5625, "fp8_ds_mla": 1.0,
+    "nvfp4_ds_mla": 0.5625,
+    "int4_per_token_head": 0.5, "int8_per_token_head": 1.0, "fp8_per_token_head": 1.0,
 }  # fmt: skip
-"""fp4_e2m1 has a scale of one byte for 16 elements."""
+"""fp4_e2m1 and nvfp4 have a scale of one byte for 16 elements (vllm 0.33 utils/torch_utils.py
+`nvfp4_kv_cache_full_dim`). What the two of DeepSeek pack into a latent is in vllm_weights.py."""
+
+_HEAD_SCALE = 4
+"""Bytes of the scale of each key and each value of a head in `*_per_token_head` (vllm v1/attention/backends/
+triton_attn.py)."""
 
 
 class LayerCache(NamedTuple):
@@ -100,15 +108,19 @@ def layer_caches(model: Model) -> tuple[LayerCache, ...]:
     return tuple(_layer_cache(model.shape, layer) for layer in layers)
 
 
-def cache_bytes(dtype: str | None, weights_dtype: str) -> float:
+def cache_bytes(dtype: str | None, weights_dtype: str, head: int = 0) -> float:
     """Bytes of one cached element for a `kv_cache_dtype`; `auto` and None follow the model's dtype.
 
-    Raises KeyError for a dtype that no engine has.
+    `head` is the elements of key and value of one head, over which the scales of a head are spread.
+    Raises NotEstimable for a dtype whose width is not known: TurboQuant and others keep some layers in 16 bits.
     """
     name = (dtype or "auto").lower()
     if name == "auto":
         return max(DTYPE_BYTES[weights_dtype], 2.0)
-    return _CACHE_DTYPES[name] if name in _CACHE_DTYPES else DTYPE_BYTES[name]
+    width = _CACHE_DTYPES.get(name, DTYPE_BYTES.get(name))
+    if width is None:
+        raise NotEstimable(f"the size of a KV cache of dtype {name} is not known")
+    return width + 2 * _HEAD_SCALE / head if head and name.endswith("_per_token_head") else width
 
 
 def bytes_per_token(caches: Iterable[LayerCache], element: float, tensor: int = 1, pipeline: int = 1) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from . import effort
 from .ops import to
 from .tensor import Parameter, Tensor
 
@@ -88,6 +89,7 @@ def log_probabilities(logits: Tensor, sequences: int, tape: Tape) -> Tensor:
 
     if e == 4:
         ends.append(_end(tape, (logits,), lambda _, _kept=source: (vocabulary_wide(n),)))
+    effort.bounded(sequences)
     unbound = tape.node((logits,), stack_back, saves=0, slots=sequences)
     for slot in range(sequences):
         part = Tensor(source, row, e, view=True)

@@ -78,7 +78,7 @@ def linear(x: Tensor, weight: Parameter, rows: int, bias: Parameter | None = Non
     w = tape.cast(weight, e)
     b = None if bias is None else tape.cast(bias, e)
     inner = to(x, e)
-    out = weight.n // (x.n // rows)
+    out = weight.n // _columns(x.n, rows)
     y = tape.product(rows * out, e)
     needs_x, xn = x.node is not None, x.n
     wn, trainable = weight.n, weight.trainable
@@ -122,7 +122,7 @@ def linear_wide(x: Tensor, weight: Tensor, rows: int) -> Tensor:
     e = tape.autocast or x.e
     w, inner = to(weight, e), to(x, e)
     n, wn = inner.n, w.n
-    y = tape.new(rows * (wn // (n // rows)), e)
+    y = tape.new(rows * (wn // _columns(n, rows)), e)
     gx, gw = inner.node is not None, w.node is not None
     kept = (inner.storage if gw else None, w.storage if gx else None)
 
@@ -144,7 +144,7 @@ def grouped_linear(x: Tensor, weight: Tensor | Parameter, rows: int, bias: Tenso
     tape, e = x.storage.tape, weight.e
     inner = to(x, e)
     n, wn, trainable, needed = inner.n, weight.n, needs_gradient(weight), inner.node is not None
-    y = tape.new(rows * (wn // weight.groups // (n // rows)), e)
+    y = tape.new(rows * (wn // weight.groups // _columns(n, rows)), e)
     kept = (tape.operand(inner) if trainable else None, weight if needed else None)
 
     def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, ...]:
@@ -153,3 +153,8 @@ def grouped_linear(x: Tensor, weight: Tensor | Parameter, rows: int, bias: Tenso
 
     y = made(y, tape.node((inner, weight), back))
     return y if bias is None else add_to(y, bias)
+
+
+def _columns(n: int, rows: int) -> int:
+    """Columns of `n` elements in `rows` rows; 1 where more ranks share a dimension than it has."""
+    return max(1, n // rows)

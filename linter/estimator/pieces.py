@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from . import effort
 from .adapters import project
 from .indexing import split
 from .ops import add, to
@@ -121,6 +122,7 @@ def lengths(rows: int, s: Setting) -> list[int]:
     """Tokens of each piece: `loss.chunk`, the last one what is left."""
     chunk = min(rows, s.job.loss.chunk or rows)
     whole, rest = divmod(rows, chunk)
+    effort.bounded(whole)
     return [chunk] * whole + ([rest] if rest else [])
 
 

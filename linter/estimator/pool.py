@@ -72,16 +72,20 @@ def pooled(
     *,
     refusal: str | None = None,
     cannot: bool = False,
+    doubtful: bool = False,
+    least: int = 0,
     absorbs: float = 0.0,
     terms: tuple[Term, ...] = (),
     assumptions: tuple[Assumption, ...] = (),
 ) -> Estimate:
-    """The Estimate with a cache of `pool` bytes; of one request's where the card is not known or the engine refuses.
+    """The Estimate with a cache of `pool` bytes; of one request's where the card is not known.
 
-    `cannot` says of a refusal that no reading of the card avoids it: the verdict is then `exceeds`, else `tight`.
+    An engine that refuses needs `least` bytes of cache to start, which the estimate then holds. `cannot` says of a
+    refusal that no reading of the card avoids it: the verdict is then `exceeds`, else `tight`; `doubtful` of an engine
+    that starts that some reading of the card makes it refuse.
     `absorbs` is the part of a larger CUDA context and NCCL by which the engine makes its cache smaller.
     """
-    size = held.request if pool is None or refusal else max(0, pool)
+    size = held.request if pool is None else least if refusal else max(0, pool)
     fixed = {"weights": held.weights, "buffers": held.workspace}
     serve = Phase("serve", {**fixed, "kv_cache": size, "activations": held.activations, "logits": held.logits})
     process, overhead = serve.allocated + held.overhead.total, held.overhead
@@ -91,6 +95,8 @@ def pooled(
     outcome = verdict(per_gpu, gpu)
     if refusal is not None and gpu is not None:
         outcome = "exceeds" if cannot else "tight"
+    elif doubtful and outcome == "fits":
+        outcome = "tight"
     tokens = max(0, held.request if pool is None else pool)
     run = f"one step of the widest layer; {held.length:,} tokens a request at most"
     return Estimate(

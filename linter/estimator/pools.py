@@ -62,7 +62,7 @@ def estimate_pool(job: Job, model: Model, gpu: Gpu | None, engine: str) -> Estim
     term = Term("kv_cache", f"{share:g} of {_SHARED[row['of']]}", max(0, pool), row["source"])
     absorbs = 1.0 if row["of"] == "total" else share
     return pooled(
-        job, model, gpu, held, pool, refusal=refusal, cannot=most < least, absorbs=absorbs, terms=(term,),
+        job, model, gpu, held, pool, refusal=refusal, cannot=most < least, least=least, absorbs=absorbs, terms=(term,),
         assumptions=told,
     )  # fmt: skip
 

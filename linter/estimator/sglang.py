@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from ..job import Job
     from ..models.model import Model
 
+_REFUSES = "Not enough memory. Please try to increase --mem-fraction-static."
+"""What it stops with, in all versions from 0.4.6 to 0.5.23."""
+
 _STATE_RATIO = 0.9
 """Recurrent states over cached tokens in a hybrid model's pool (server_args.py `mamba_full_memory_ratio`)."""
 
@@ -23,9 +26,11 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     """The Estimate of one SGLang rank.
 
     cache = memory free before loading x mem_fraction_static - weights; the rest is for the activations of one chunk
-    and CUDA graphs. A hybrid model's pool is divided, 0.9 to 1, between states and tokens. `refusal` is that nothing
-    is left for the cache. Requests longer than the pool are no reason to refuse. The graphs of the prefill phase and
-    multimodal reservations of recent versions are not modelled. `max_total_tokens` makes the pool smaller.
+    and CUDA graphs. A hybrid model's pool is divided, 0.9 to 1, between states and tokens. `refusal` is that what is
+    left holds no token (0.5.23 srt/model_executor/pool_configurator.py `MemoryPoolConfig`): the verdict is `exceeds`
+    where even the most free memory leaves none, `tight` where only the least does. Requests longer than the pool are
+    no reason to refuse. The graphs of the prefill phase and multimodal reservations of recent versions are not
+    modelled. `max_total_tokens` makes the pool smaller.
     Source: sglang 0.5.23 srt/mem_cache/kv_cache_configurator.py `_profile_available_bytes`, the same in 0.4.6
     srt/model_executor/model_runner.py `profile_max_num_token`.
     """
@@ -37,13 +42,17 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     told = inference_assumptions(job, model, chosen.defaulted, f"SGLang {version}")
     if gpu is None:
         return pooled(job, model, gpu, held, None, assumptions=told)
-    free = gpu.usable - held.overhead.context - held.overhead.nccl
-    pool = round(free * chosen.fraction) - held.weights
+    overhead = held.overhead
+    taken = overhead.context + overhead.nccl
+    free = gpu.usable - taken
+    lowest, highest = free - (overhead.high - overhead.total), gpu.total - max(0, taken + overhead.low - overhead.total)
+    least, pool, most = (round(size * chosen.fraction) - held.weights for size in (lowest, free, highest))
+    needed = max(1, held.token)
     refusal = None
-    if pool <= 0:
+    if pool < needed:
         refusal = (
             f"nothing is left for the KV cache: of the static {bytes_text(free * chosen.fraction)} the weights take"
-            f" {bytes_text(held.weights)}"
+            f' {bytes_text(held.weights)} ("{_REFUSES}")'
         )
     elif any(model.shape.recurrent_states):
         held = held._replace(token=round(held.token * (1 + _STATE_RATIO)))
@@ -52,5 +61,7 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     term = Term(
         "kv_cache", f"{chosen.fraction:g} x free memory - weights", max(0, pool), "sglang kv_cache_configurator.py"
     )
-    cannot = gpu.total * chosen.fraction < held.weights
-    return pooled(job, model, gpu, held, pool, refusal=refusal, cannot=cannot, terms=(term,), assumptions=told)
+    return pooled(
+        job, model, gpu, held, pool, refusal=refusal, cannot=most < needed, doubtful=least < needed, least=needed,
+        terms=(term,), assumptions=told,
+    )  # fmt: skip

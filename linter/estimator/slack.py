@@ -81,10 +81,15 @@ def reserved(job: Job, found: Trace, plan: Plan, allocated: int, transient: int)
     expected   two steps replayed through the allocator's rules (replay.py)
     high       DEVIATION of what comes and goes above it: 97.5 % of the oracle's runs reserve less; or, without
                expandable segments, what the first step reserves with the second one's largest tensors beside it
+
+    A run that opens more segments than a pool has addresses fits no card; it gets the bounds of `packed`.
     """
     rules = policy(job)
     low = segments(allocated)
-    run = replay.reserved(found, plan, rules, allocated)
+    try:
+        run = replay.reserved(found, plan, rules, allocated)
+    except OutOfMemory:
+        return packed(allocated, transient)
     expected = max(low, run.most)
     cut = 0 if rules.expandable else replay.uncut(found, plan)
     margin = int(DEVIATION * max(0, transient))

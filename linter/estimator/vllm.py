@@ -151,10 +151,13 @@ def _parts(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> _Parts:
     element = max(2.0, dtype_bytes(dtype))
     rotary = rotary_cache(model, element)
     plan = job.parallelism
-    width = cache_bytes(given.kv_cache_dtype, dtype)
+    width = cache_bytes(given.kv_cache_dtype, dtype, model.shape.head_dim + model.shape.v_head_dim)
     version = given.version or job.versions.get("vllm")
     added = latent_copies(served, model, version, element) + expert_padding(target, served, model, gpu)
-    caches = tuple(_latent_as_stored(cache, model, width, version) for cache in layer_caches(model)) + draft_caches
+    caches = (
+        tuple(_latent_as_stored(cache, model, width, version, given.kv_cache_dtype) for cache in layer_caches(model))
+        + draft_caches
+    )
     if not chosen.hybrid_cache and any(cache.grows and cache.window is None for cache in caches):
         caches = tuple(cache._replace(window=None) for cache in caches)
     return _Parts(
@@ -182,12 +185,14 @@ def _parts(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> _Parts:
     )
 
 
-def _latent_as_stored(cache: LayerCache, model: Model, width: float, version: str | None) -> LayerCache:
+def _latent_as_stored(
+    cache: LayerCache, model: Model, width: float, version: str | None, dtype: str | None
+) -> LayerCache:
     """The latent of a token in cache elements, as vLLM pads and packs it."""
     if not cache.latent:
         return cache
     index = max(0, cache.latent - model.shape.kv_lora_rank - model.shape.qk_rope_head_dim)
-    size = cached_latent(model, cache.latent - index, index, width, version)
+    size = cached_latent(model, cache.latent - index, index, width, version, dtype)
     return cache._replace(latent=math.ceil(size / width))
 
 

@@ -31,6 +31,9 @@ _INDEX_SCALE = 4
 _SPARSE_FP8 = 656
 """Bytes of a token's fp8 latent under sparse attention: 512 fp8, 4 scales, 64 of 16 bits (`fp8_ds_mla`)."""
 
+_PACKED_LATENTS = {"fp8_ds_mla": _SPARSE_FP8, "nvfp4_ds_mla": 352}
+"""Bytes of a token's latent where the dtype packs it (0.33 mla_attention.py); nvfp4: 512 fp4, 64 fp8, 32 scales."""
+
 
 def latent_copies(job: Job, model: Model, version: str | None, element: float) -> int:
     """Bytes on one rank of what latent attention multiplies with instead of the up-projections, for the whole stage.
@@ -64,7 +67,9 @@ def _query_width(model: Model) -> int:
     return next(found, model.shape.hidden)
 
 
-def cached_latent(model: Model, latent: int, index: int, element: float, version: str | None) -> float:
+def cached_latent(
+    model: Model, latent: int, index: int, element: float, version: str | None, dtype: str | None = None
+) -> float:
     """Bytes of one layer and token for `latent` cached elements and, beside them, `index` of a sparse indexer's key.
 
     An indexer's key is fp8 with its scales, whatever the cache's dtype.
@@ -74,6 +79,7 @@ def cached_latent(model: Model, latent: int, index: int, element: float, version
         size = -(-size // _CACHE_ALIGNMENT) * _CACHE_ALIGNMENT
     if model.shape.index_head_dim and element == 1 and model.shape.kv_lora_rank == 512:
         size = _SPARSE_FP8
+    size = _PACKED_LATENTS.get((dtype or "").lower(), size)
     return size + index + index // 128 * _INDEX_SCALE
 
 

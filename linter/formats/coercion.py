@@ -93,12 +93,18 @@ def as_number(value: Any) -> float | None:
     return None
 
 
+_WIDEST = 1 << 63
+
+
 def as_integer(value: Any) -> int | None:
-    """The whole number that a scalar stands for; None where it is none (`1e9` is one, as DeepSpeed reads it)."""
+    """The whole number that a scalar stands for; None where it is none (`1e9` is one, as DeepSpeed reads it).
+
+    One beyond 64 bits is none: no tensor has such a size.
+    """
     number = as_number(value)
     if number is None or isinstance(value, bool) or number != number or abs(number) == float("inf"):
         return None
-    return int(number) if number == int(number) else None
+    return int(number) if number == int(number) and abs(number) < _WIDEST else None
 
 
 def as_boolean(value: Any) -> bool | None:

@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from .blanks import is_blank
+from .coercion import as_integer, as_number
 from .native import decoder, multiple
 
 if TYPE_CHECKING:
@@ -130,13 +131,14 @@ def set_adapter(config: NativeConfig, arguments: Arguments, call: dict[str, Any]
     builder.derived("adapter.type", "dora" if call.get("use_dora") is True else "lora", "use_dora", "model")
     if dora:
         config.put("adapter.type", dora, "dora" if dora.value else "lora")
-    for part in ("rank", "alpha", "dropout"):
+    for part, default in (("rank", 8), ("alpha", 16), ("dropout", 0.0)):
         field, name = ("adapter.r" if part == "rank" else f"adapter.{part}"), f"lora_{part}"
         given = arguments.number(name)
         if given:
             config.put(field, given, int(given.value) if name == "lora_rank" else given.value)
         else:
-            builder.default(field, call.get(name))
+            stated = as_integer(call.get(name)) if part == "rank" else as_number(call.get(name))
+            builder.default(field, default if stated is None else stated)
     named = arguments.words("lora_attn_modules")
     if named:
         config.put("adapter.targets", named, targets_of(call))

@@ -27,6 +27,8 @@ _VERDICTS = {
     "exceeds": "does not fit",
     "unknown": "no verdict",
 }
+_REFUSED = {"tight": "tight: it may or may not start", "exceeds": "does not start"}
+"""Of an engine that looks before it takes memory; what it needs may be less than the card has."""
 
 
 def render(file: str, estimate: Estimate, *, colour: bool = False, explain: bool = False, fitting: str = "") -> str:
@@ -103,7 +105,8 @@ def _totals(estimate: Estimate, style: Style) -> list[str]:
             f"  KV cache     {cache.tokens:>10,}  tokens of {cache.bytes_per_token:,} B;"
             f" {cache.max_concurrency:.2f} requests of the longest length at once"
         )
-    verdict = style.severity(estimate.verdict, _VERDICTS[estimate.verdict])
+    words = {**_VERDICTS, **_REFUSED} if estimate.refusal else _VERDICTS
+    verdict = style.severity(estimate.verdict, words[estimate.verdict])
     if estimate.capacity:
         share = tiers.process / estimate.capacity.usable
         lines.append(

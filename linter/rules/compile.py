@@ -161,6 +161,7 @@ class _Compiler:
             excludes=_strings(get("excludes")),
             text=self.template(text) if text else None,
             kind=_value(get("kind")) or "",
+            between=bool(_value(get("between"))),
             room=bool(_value(get("room"))),
             cost=_value(get("cost")) or "",
             otherwise=_value(get("otherwise")) or "",

@@ -30,6 +30,14 @@ class RuleSettings(Protocol):
         """Ids, names or id prefixes to run; empty for all stable rules."""
 
     @property
+    def extend_select(self) -> tuple[str, ...]:
+        """Ids, names or id prefixes to run besides, also of preview."""
+
+    @property
+    def severity(self) -> tuple[tuple[str, str], ...]:
+        """Ids or names, and the severity that they are to have."""
+
+    @property
     def ignore(self) -> tuple[str, ...]:
         """Ids, names or id prefixes not to report."""
 
@@ -131,7 +139,16 @@ def load_rules(settings: RuleSettings | None = None) -> Selection:
         return select(rules, recipes)
     for folder in settings.rules:
         rules = (*rules, *(file.rule for file in _own_rules(folder, rules, recipes)))
-    return select(rules, recipes, settings.select, settings.ignore, preview=settings.preview)
+    rules = _weighed(rules, settings.severity)
+    return select(rules, recipes, settings.select, settings.ignore, settings.extend_select, preview=settings.preview)
+
+
+def _weighed(rules: tuple[Rule, ...], severities: tuple[tuple[str, str], ...]) -> tuple[Rule, ...]:
+    """The rules with the severities that the settings give them. Raises RuleError for a word that is no rule."""
+    for word, severity in severities:
+        found = find_rule(word, rules)
+        rules = tuple(rule._replace(severity=severity) if rule is found else rule for rule in rules)  # type: ignore[arg-type]
+    return rules
 
 
 def select(
@@ -139,20 +156,22 @@ def select(
     recipes: dict[str, Advice],
     wanted: Iterable[str] = (),
     ignored: Iterable[str] = (),
+    extended: Iterable[str] = (),
     *,
     preview: bool = False,
 ) -> Selection:
     """The rules to run. A word is an id, a name, or the beginning of ids (`GPU1`).
 
     Without `wanted` all stable rules run, with `preview` also those in preview; a preview rule also runs when
-    its id or name is wanted in full. Deprecated rules run only so. Raises RuleError for a word of `wanted` that
-    fits no rule.
+    its id or name is wanted in full, or a word of `extended` fits it, which adds to all others. Deprecated rules run
+    only when wanted in full. Raises RuleError for a word of `wanted` or `extended` that fits no rule.
     """
-    wanted, ignored = tuple(wanted), tuple(ignored)
-    for word in wanted:
+    wanted, ignored, extended = tuple(wanted), tuple(ignored), tuple(extended)
+    for word in (*wanted, *extended):
         if not any(_fits(rule, word) for rule in rules):
             raise RuleError("select", f"no rule is called {word}{_nearest(word, rules)}")
-    chosen = sorted((rule for rule in rules if _chosen(rule, wanted, preview=preview)), key=lambda rule: rule.order)
+    on = [rule for rule in rules if _chosen(rule, wanted, preview=preview) or _added(rule, extended)]
+    chosen = sorted(on, key=lambda rule: rule.order)
     muted = frozenset(rule.id for rule in chosen if any(_fits(rule, word) for word in ignored))
     return Selection(tuple(rule for rule in chosen if rule.group or rule.id not in muted), recipes, muted)
 
@@ -162,6 +181,11 @@ def _chosen(rule: Rule, wanted: tuple[str, ...], *, preview: bool) -> bool:
         return True
     on = rule.status == "stable" or (preview and rule.status == "preview")
     return on and (not wanted or any(_fits(rule, word) for word in wanted))
+
+
+def _added(rule: Rule, extended: tuple[str, ...]) -> bool:
+    named = rule.id in extended or rule.name in extended
+    return named or (rule.status != "deprecated" and any(_fits(rule, word) for word in extended))
 
 
 def _fits(rule: Rule, word: str) -> bool:

@@ -53,6 +53,7 @@ class Advice(NamedTuple):
     excludes families that it does not go together with in one combination
     text     what to print; None for the format's own words
     kind     `training` or `inference` where it is for one of them only (recipes)
+    between  whether its strongest factor need not help where a weaker one does: too little is as wrong as too much
     room     whether it uses memory that is left over instead of saving some; its last factor that fits counts
     cost     what it costs the run, in words
     otherwise  what it needs, in words, for where it does not apply
@@ -70,6 +71,7 @@ class Advice(NamedTuple):
     excludes: tuple[str, ...] = ()
     text: Template | None = None
     kind: str = ""
+    between: bool = False
     room: bool = False
     cost: str = ""
     otherwise: str = ""

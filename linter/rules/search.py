@@ -193,10 +193,13 @@ class Search:
                 return
 
     def rungs(self, item: Ladder) -> tuple[Option, ...]:
-        """The options of a ladder worth trying: none where even the strongest is too much for the GPU."""
+        """The options of a ladder worth trying: none where even the strongest is too much for the GPU.
+
+        That says nothing of a ladder whose help lies between: the smallest share leaves no room for the weights.
+        """
         if item.advice.room:
             return item.options[::-1]
-        if len(item.options) > 2 and not self.may_fit(item.options[-1]):
+        if len(item.options) > 2 and not item.advice.between and not self.may_fit(item.options[-1]):
             return ()
         return item.options
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+import re
 
-from gpulint.editor.hover import components_of, hover
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpulint.editor.hover import code, components_of, hover
 from gpulint.editor.lens import lenses
 from gpulint.estimator.estimate import COMPONENTS
+from gpulint.hardware.catalogue import find, gpus
 from gpulint.rules.job_types import job_types
 
 from .texts import AXOLOTL, DEEPSPEED, SCRIPT
@@ -67,9 +72,16 @@ def test_a_comment_has_no_help(helped):
     assert helped("a.yaml", AXOLOTL, "gpulint:") is None
 
 
-def test_a_key_cannot_write_markdown(helped):
-    text, _ = helped("a.yaml", AXOLOTL + '"a`b**c](x)": 1\n', "a`b")
-    assert text == "**``a`b**c](x)``**"
+def test_a_key_that_nothing_is_known_of_has_no_help(helped):
+    assert helped("a.yaml", AXOLOTL + "nobody_knows: 1\n", "nobody_knows") is None
+
+
+@given(st.text(st.sampled_from("ab`*[](\\_\n"), min_size=1, max_size=12))
+def test_no_text_ends_its_code_span(text):
+    span = code(text)
+    fence = re.match("`+", span)[0]
+    assert span.endswith(fence)
+    assert fence not in re.findall("`+", span[len(fence) : -len(fence)])
 
 
 def test_the_line_above_the_file(workspace, opened):
@@ -82,7 +94,10 @@ def test_the_line_above_the_file(workspace, opened):
 def test_without_a_gpu_it_says_which_would_do(workspace, opened):
     path = opened("a.yaml", AXOLOTL.replace("# gpulint: gpu=h100-80gb gpus=1\n", ""))
     (line,) = lenses(workspace.reading(path))
-    assert " per GPU; fits on " in line
+    needed = workspace.reading(path).jobs[0].estimate.per_gpu
+    name = re.fullmatch(r"[\d.]+ GiB per GPU; fits on (\S+) and larger", line)[1]
+    smaller = [gpu for gpu in gpus() if gpu.usable < find(name).usable]
+    assert find(name).usable >= needed.high > max(gpu.usable for gpu in smaller)
 
 
 def test_an_unknown_model_has_a_reason_instead(workspace, opened):

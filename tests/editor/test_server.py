@@ -180,7 +180,8 @@ def test_a_script(tmp_path):
     session(story, tmp_path)
 
 
-def test_characters_beyond_the_first_plane_take_two_units(tmp_path):
+@pytest.mark.parametrize(("encoding", "more"), [("utf-16", 2), ("utf-8", 6), ("utf-32", 0)])
+def test_columns_count_the_units_that_were_agreed_on(tmp_path, encoding, more):
     text = DEEPSPEED.replace('"stage": 2', '"😀": "😀", "stagee": 2')
 
     async def story(editor):
@@ -188,9 +189,10 @@ def test_characters_beyond_the_first_plane_take_two_units(tmp_path):
         line = line_of(text, "stagee")
         before = text.split("\n")[line].index('"stagee"')
         starts = {item.range.start.character for item in await editor.diagnostics("ds.json")}
-        assert before + 2 in starts
+        assert before + more in starts
 
-    session(story, tmp_path)
+    general = types.GeneralClientCapabilities(position_encodings=[encoding])
+    session(story, tmp_path, types.ClientCapabilities(general=general))
 
 
 def test_every_safe_fix_is_worked_out_when_it_is_chosen(tmp_path):

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpulint.editor import workspace as module
+from gpulint.editor.workspace import Workspace
+from gpulint.settings_file import Value
+from gpulint.settings_layers import Layers
 
 from .texts import AXOLOTL, DEEPSPEED
 
@@ -60,6 +63,15 @@ def test_a_config_that_can_no_longer_be_read_says_where(workspace, opened):
     assert trouble.line > AXOLOTL.count("\n")
 
 
+def test_the_memory_stays_while_a_line_is_written(workspace, opened):
+    path = opened("a.yaml", AXOLOTL)
+    before = workspace.last(path).jobs[0].estimate
+    workspace.put(path, AXOLOTL + "lora_al", 2)
+    assert workspace.last(path).jobs[0].estimate == before
+    workspace.put(path, "words: 1\n", 3)
+    assert workspace.last(path).jobs == ()
+
+
 def test_broken_files_of_others_are_left_to_others(workspace, opened):
     opened("tsconfig.json", '{\n  // comment\n  "compilerOptions": {}\n}\n')
     opened("ansible.yaml", "- hosts: all\n  tasks: [\n")
@@ -98,3 +110,11 @@ def test_texts_that_are_no_configs_are_silent(workspace, opened, text):
     assert workspace.check().findings == []
     assert workspace.troubles == []
     assert workspace.understood(path, 0) is None
+
+
+def test_options_win_over_settings(tmp_path):
+    layers = Layers({"ignore": Value(("unknown-key-ignored",), "--ignore")})
+    workspace = Workspace(lambda: layers)
+    path = str(tmp_path / "a.yaml")
+    workspace.put(path, AXOLOTL.replace("lora_r:", "lora_rank:"), 1)
+    assert "unknown-key-ignored" not in rules(workspace, path)

@@ -201,3 +201,13 @@ def test_what_is_held_for_good_is_what_requests_would_reserve(size, count):
         other.take(size)
     assert one.allocated <= one.reserved
     assert abs(one.reserved - other.reserved) <= 20 * MIB
+
+
+@pytest.mark.parametrize("expandable", [False, True])
+def test_a_pool_without_an_address_left_is_out_of_memory(expandable):
+    """Beyond 8 TiB a block's address would run into its size."""
+    memory = Allocator(policy=Policy(expandable))
+    for block in [memory.take(3 << 40), memory.take(3 << 40)]:
+        memory.give(block)
+    with pytest.raises(OutOfMemory):
+        memory.take(9 << 40)

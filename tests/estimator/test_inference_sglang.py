@@ -77,6 +77,23 @@ def test_a_share_below_the_weights_is_refused():
     assert found.refusal.startswith("nothing is left for the KV cache: of the static 11.8 GiB")
 
 
+def test_a_refused_engine_is_not_said_to_need_a_request_of_the_longest_length():
+    """SGLang starts with a cache of any size: what it lacks is a token, not 128 Ki of them."""
+    found = estimate(gpu_memory_utilization=0.15)
+    assert found.components["kv_cache"] == 131_072
+    assert found.needed < find("h100-80gb").usable
+    assert "Please try to increase --mem-fraction-static" in found.refusal
+
+
+def test_around_the_share_of_the_weights_the_verdict_goes_by_what_may_be_free():
+    """The free memory lies between what torch reports at least and nvidia-smi's figure, both less the context."""
+    weights = 2 * 8_030_261_248
+    shares = [weights / find("h100-80gb").usable * (1 + part / 1000) for part in (-15, 3, 8, 40)]
+    found = [estimate(gpu_memory_utilization=share) for share in shares]
+    assert [item.verdict for item in found] == ["exceeds", "tight", "tight", "fits"]
+    assert [item.refusal is None for item in found] == [False, False, True, True]
+
+
 def test_a_larger_share_holds_more_tokens():
     small, large = (estimate(gpu_memory_utilization=share).kv_cache.tokens for share in (0.5, 0.9))
     assert small < large

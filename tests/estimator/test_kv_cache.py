@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.kv_cache import bytes_per_token, cache_bytes, layer_caches, sequence_bytes
 from gpulint.models.resolve import resolve
 
@@ -225,10 +226,23 @@ def test_pipeline_stages_keep_their_own_layers():
         ("fp8", "bfloat16", 1),
         ("fp8_e5m2", "float16", 1),
         ("bfloat16", "float32", 2),
+        ("nvfp4", "bfloat16", 1 / 2 + 1 / 16),
+        ("nvfp4_4over6", "bfloat16", 1 / 2 + 1 / 16),
     ],
 )
 def test_the_cache_has_the_stated_dtype_or_the_models(cache, weights, size):
     assert cache_bytes(cache, weights) == size
+
+
+@pytest.mark.parametrize(("name", "size"), [("int8", 128), ("fp8", 128), ("int4", 64)])
+def test_scales_of_a_head_are_four_bytes_for_key_and_value_each(name, size):
+    assert 256 * cache_bytes(f"{name}_per_token_head", "bfloat16", 256) == 2 * (size + 4)
+
+
+@pytest.mark.parametrize("name", ["turboquant_k8v4", "ultraquant_4bit", "fp3"])
+def test_a_dtype_of_unknown_width_is_said_to_be_unknown(name):
+    with pytest.raises(NotEstimable, match=name):
+        cache_bytes(name, "bfloat16")
 
 
 @given(

@@ -8,6 +8,8 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.activations import instants
+from gpulint.estimator.effort import PARTS, bounded
+from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.pieces import lengths
 from gpulint.estimator.release import release
 from gpulint.estimator.setting import Setting
@@ -158,3 +160,9 @@ class TestLogProbabilities:
         found = instants(job, llama_8b)
         assert max(i.logits for i in found if i.phase == "loss") == (2 + 4) * 4 * S * V
         assert max(i.logits for i in found if i.phase == "backward") == 12 * 4 * S * V
+
+
+def test_a_loss_in_more_parts_than_can_be_laid_out_is_not_estimated(llama_8b):
+    bounded(PARTS)
+    with pytest.raises(NotEstimable, match="parts"):
+        lengths(1 << 40, Setting(Job(micro_batch_size=1, sequence_length=1 << 40, loss=Loss(chunk=1)), llama_8b))

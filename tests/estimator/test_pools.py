@@ -68,6 +68,14 @@ def test_weights_beyond_the_card_are_refused(engine):
 def test_tgi_refuses_a_cache_smaller_than_one_prefill_step():
     found = estimate("tgi", gpu="rtx-4090", max_num_batched_tokens=65536)
     assert found.verdict == "exceeds"
+    found = estimate("tgi", gpu="rtx-4090", max_num_batched_tokens=30000)
+    assert found.refusal.startswith("the KV cache")
+
+
+def test_after_a_refusal_the_estimate_holds_the_cache_that_was_missing():
+    """One prefill step, not a request of the longest length."""
+    found = estimate("tgi", gpu="rtx-4090", max_num_batched_tokens=30000)
+    assert found.components["kv_cache"] == 30000 * TOKEN
 
 
 def test_names_of_engines_have_their_spellings():

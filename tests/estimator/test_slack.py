@@ -96,3 +96,20 @@ def test_against_a_replay_of_the_allocator(shared_data, oracle_rows):
     assert abs(mean(errors)) < 0.005
     assert below == 0
     assert above <= 0.025 * len(errors)
+
+
+def test_a_run_beyond_every_card_is_bounded_instead_of_replayed():
+    """19 TB of activations are more than the replayed allocator has addresses for."""
+    job = Job.validate(
+        {
+            "kind": "training",
+            "model": "Qwen/Qwen2.5-0.5B-Instruct",
+            "method": "full",
+            "precision": {"autocast": "bfloat16"},
+            "micro_batch_size": 2935,
+            "sequence_length": 2048,
+        }
+    )
+    found = estimate_job(job, resolve("Qwen/Qwen2.5-0.5B-Instruct"), None).per_gpu
+    assert found.allocated > 16 << 40
+    assert found.allocated <= found.reserved < found.high

@@ -90,6 +90,11 @@ def test_a_latent_token_was_aligned_to_256_bytes(version, elements):
     assert estimate(LATENT, version=version).kv_cache.bytes_per_token == 4 * 2 * elements
 
 
+@pytest.mark.parametrize(("dtype", "size"), [("fp8", 576), ("fp8_ds_mla", 656), ("nvfp4_ds_mla", 352)])
+def test_a_latent_token_is_packed_as_its_dtype_says(dtype, size):
+    assert estimate(LATENT, kv_cache_dtype=dtype).kv_cache.bytes_per_token == 4 * size
+
+
 def test_marlin_pads_mxfp4_experts_and_triton_does_not_here():
     """2,880 becomes 2,944 and 3,072: 32 experts x 2 layers x 3 matrices, 4 bits and a scale for each 32."""
     added = 2 * 32 * 3 * (2944 * 3072 - 2880 * 2880) * 17 // 32

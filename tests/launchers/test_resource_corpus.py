@@ -25,6 +25,10 @@ KINDS = {
 }
 
 TRUE_ERRORS = {
+    (
+        "vllm-runtime.yaml",
+        "GPU002",
+    ),  # fields that no VLLMRuntime of the CRD has; kubectl refuses them
     ("deploy-llm.yaml", "GPU201"),  # an 8B model with 32,768 tokens on one L4 and vLLM 0.8.5
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -41,3 +42,37 @@ def test_odd_values_anywhere_are_survived(check, data):
         raise
     except (SourceError, LookupError):
         return
+
+
+TORCHTUNE = """\
+tokenizer: {_component_: torchtune.models.llama3.llama3_tokenizer}
+checkpointer: {_component_: torchtune.training.FullModelHFCheckpointer}
+optimizer: {_component_: torch.optim.AdamW}
+loss: {_component_: torchtune.modules.loss.LinearCrossEntropyLoss}
+dataset: {_component_: torchtune.datasets.alpaca_dataset}
+batch_size: 2
+"""
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_name_or_path": "Qwen/Qwen2.5-0.5B", "stage": "sft", "finetuning_type": "lora", "lora_rank": "1e308"},
+        {
+            "gpulint": "job/v1",
+            "kind": "training",
+            "model": "Qwen/Qwen3-30B-A3B",
+            "micro_batch_size": 1,
+            "sequence_length": 512,
+            "parallelism": {"tensor": 1 << 60},
+        },
+    ],
+)
+def test_numbers_beyond_all_measure_are_survived(check, config):
+    """A rank beyond 64 bits is no number; ranks beyond what a model has leave each one column."""
+    check(json.dumps(config), None, 1)
+
+
+def test_a_rank_that_is_no_number_is_the_builders_default(facts_of):
+    text = "model:\n  _component_: torchtune.models.llama3_1.lora_llama3_1_8b\n  lora_rank: []\n"
+    assert facts_of(text + TORCHTUNE).job.adapter.r == 8

@@ -77,3 +77,14 @@ def test_the_same_job_takes_the_same_steps(search_of):
         list(search.combined(search.saving(), lambda _: True))
         taken.append(effort.spent() - before)
     assert taken[0] == taken[1] > 0
+
+
+def test_the_smallest_share_says_nothing_of_those_between(facts_of):
+    """A share of 0.5 leaves no room for the weights, one of 0.98 none for a step; 0.92 has both."""
+    text = "model-path: Qwen/Qwen2.5-32B-Instruct\nmem-fraction-static: 0.98\nchunked-prefill-size: 16384\n"
+    search = Search(facts_of(text, "h100-80gb", 1), load_rules().recipes, 2_000_000)
+    item = search.ladders["smaller-share"]
+    assert not search.may_fit(item.options[-1])
+    *_, last = search.climbed(search.rungs(item), lambda _: True)
+    assert last.verdict == "fits"
+    assert last.option.changes["inference.gpu_memory_utilization"] < 0.98

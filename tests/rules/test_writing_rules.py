@@ -26,6 +26,7 @@ def test_the_outputs_of_the_page_are_real(request, root, tmp_path, monkeypatch):
         (tmp_path / folder / "long-rows.yaml").write_text(rule.replace(old, new, 1) if old else rule)
     (tmp_path / "train.yaml").write_text(yaml.safe_load(rule)["examples"][0]["config"])
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
 
     def run(match):
