@@ -41,12 +41,14 @@ class Weights:
 
     `trainable_dtype` is the dtype of base weights that are trained, where the tool upcasts only those; None is `dtype`.
     `float32` are parts of names of parameters that the tool keeps in float32 (`norm`, `embed_tokens`).
+    `layers_offloaded`: frozen weights of decoder layers wait in main memory for their turn (axolotl).
     """
 
     dtype: Dtype | None = None
     trainable_dtype: Dtype | None = None
     quantization: Quantization | None = None
     float32: list[str] = field(default_factory=list)
+    layers_offloaded: bool = False
 
 
 @dataclass(slots=True)
@@ -95,6 +97,7 @@ class Optimizer:
 
     `embeddings_32bit`: 8-bit bitsandbytes optimizers keep fp32 states for nn.Embedding, as the Transformers Trainer
     arranges with `GlobalOptimManager`. Formats that run through the Trainer set it.
+    `between_steps_offloaded`: states wait in main memory and are on the GPU for the step alone (prime-rl).
     """
 
     name: str = "adamw_torch_fused"
@@ -103,6 +106,7 @@ class Optimizer:
     in_backward: bool = False
     rank: int | None = None
     embeddings_32bit: bool = False
+    between_steps_offloaded: bool = False
 
 
 @dataclass(slots=True)

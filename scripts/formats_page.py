@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,7 +26,22 @@ finding.
 def page() -> str:
     """The whole page."""
     return _HEAD + "\n".join(
-        [*_formats(), "", "## Launchers", "", *_launchers(), "", "## Programs", "", *_programs(), ""]
+        [
+            *_formats(),
+            "",
+            "## Launchers",
+            "",
+            *_launchers(),
+            "",
+            "## Programs",
+            "",
+            *_programs(),
+            "",
+            "## Versions",
+            "",
+            *_versions(),
+            "",
+        ]
     )
 
 
@@ -61,6 +78,31 @@ def _programs() -> Iterator[str]:
         heads.setdefault(program.format, []).extend(program.heads)
     for name, listed in heads.items():
         yield _row(name, ", ".join(f"`{head}`" for head in listed))
+
+
+def _versions() -> Iterator[str]:
+    """What `releases.json` and the engine profiles of vLLM say of older releases."""
+    from gpulint.estimator import vllm_settings
+    from gpulint.formats import releases
+
+    yield "Defaults that moved memory between releases. The newest release counts unless `[versions]` of the settings,"
+    yield "`--set-version NAME=VERSION`, an image's tag or a `pip install NAME==VERSION` beside the command states one."
+    yield ""
+    yield "| package | release | what its defaults are |"
+    yield "| --- | --- | --- |"
+    rows = json.loads((Path(releases.__file__).parent / "releases.json").read_text(encoding="utf-8"))
+    for package in ("transformers", "trl"):
+        for row in rows[package]:
+            told = ", ".join(f"{key} {json.dumps(value)}" for key, value in row["defaults"].items())
+            yield _row(package, f"before {row['before']}", told)
+    engines = json.loads((Path(vllm_settings.__file__).parent / "vllm.json").read_text(encoding="utf-8"))
+    told = ""
+    for row in engines["profiles"]:
+        tiers = "; ".join(f"{seqs} requests, {tokens} tokens from {gib} GiB on" for gib, seqs, tokens in row["tiers"])
+        now = f"gpu_memory_utilization {row['utilization']}; {tiers}"
+        if now != told:
+            yield _row("vllm", "from the first on" if row["since"] == "0" else f"from {row['since']} on", now)
+            told = now
 
 
 def _row(*cells: object) -> str:

@@ -38,6 +38,39 @@ def unstated(job: Job, optimizer: int) -> list[Assumption]:
     return [Assumption("optimizer.name", job.optimizer.name, note, optimizer, optimizer)]
 
 
+def waiting(job: Job, found: Sequence[Parameter], phases: Sequence[Phase], optimizer: int) -> list[Assumption]:
+    """What waits in main memory for its turn, counted as if it stayed: the run may need less by what that saves.
+
+    states    `optimizer` bytes that are on the GPU for the step alone (prime-rl trainer/optim/state_offload.py)
+    layers    frozen weights of decoder layers, of which three are on the GPU at once: the one that computes, the one
+              that is fetched ahead and the one that is sent back (axolotl core/trainers/mixins/layer_offloading.py)
+    """
+    assumed = []
+    if job.optimizer.between_steps_offloaded and optimizer:
+        less = _less(phases, optimizer, ("load", "optimizer_step", "save"))
+        note = "states wait in main memory between steps; counted as if they stayed"
+        assumed.append(Assumption("optimizer.between_steps_offloaded", "True", note, less, 0))
+    if job.weights.layers_offloaded:
+        frozen: dict[int, int] = {}
+        for item in found:
+            for layer in item.layers or ():
+                if not item.trainable and item.part == "base":
+                    frozen[layer] = frozen.get(layer, 0) + item.allocated // max(1, item.copies)
+        away = min(sum(sorted(frozen.values())[:-_LAYERS_AT_ONCE]), phases[0].components["weights"])
+        note = "frozen layers wait in main memory for their turn; counted as if they stayed"
+        assumed.append(Assumption("weights.layers_offloaded", "True", note, _less(phases, away, ("load",)), 0))
+    return [item for item in assumed if item.low]
+
+
+_LAYERS_AT_ONCE = 3
+
+
+def _less(phases: Sequence[Phase], away: int, but: tuple[str, ...]) -> int:
+    """By how much the peak falls where `away` bytes are gone from every phase `but` some."""
+    peak = max(phase.allocated for phase in phases)
+    return peak - max(phase.allocated - (0 if phase.name in but else away) for phase in phases)
+
+
 def while_loading(job: Job, found: Sequence[Parameter], load: int, high: int) -> list[Assumption]:
     """Whether weights are read faster than they are packed: loading, of `load` bytes, may then pass the run's `high`.
 

@@ -47,6 +47,9 @@ def set_precision(config: AxolotlConfig) -> None:
         config.put("precision.compute", eight, "float8", "torchao's float8 linear layers (core/fp8.py)")
     else:
         builder.default("precision.compute", None)
+    offloaded = keys.flag("layer_offloading")
+    if offloaded:
+        config.put("weights.layers_offloaded", offloaded, offloaded.value)
 
 
 def _from(config: AxolotlConfig, dtype: str, given: Given | None, autocast: str | None, automatic: bool) -> None:

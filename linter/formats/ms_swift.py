@@ -45,10 +45,14 @@ DEFAULTS: dict[str, Any] = {
     "vllm_gpu_memory_utilization": 0.9, "grpo_beta": 0.04, "max_prompt_length": None,
 }  # fmt: skip
 
-_TRAINING = frozenset({"sft", "pt", "rlhf"})
+TRAINING = frozenset({"sft", "pt", "rlhf"})
+"""Its commands that train."""
+
 _TYPES = {"dpo": "dpo", "orpo": "orpo", "simpo": "simpo", "kto": "kto", "cpo": "cpo", "rm": "reward", "ppo": "ppo",
           "grpo": "grpo", "gkd": "sft"}  # fmt: skip
-_SIGNS = frozenset({"tuner_type", "train_type", "rlhf_type", "sft_type"})
+SIGNS = frozenset({"tuner_type", "train_type", "rlhf_type", "sft_type"})
+"""Keys that say how a model is tuned, as no other tool does."""
+
 _OTHERS = frozenset({"stage", "finetuning_type", "template", "base_model", "model_name_or_path", "recipe"})
 
 
@@ -72,7 +76,7 @@ def recognise(document: Document) -> bool:
     model = root.get("model")
     if document.syntax not in ("yaml", "json") or keys & _OTHERS or model is None:
         return False
-    return model.is_scalar and not _SIGNS.isdisjoint(keys)
+    return model.is_scalar and not SIGNS.isdisjoint(keys)
 
 
 def read(document: Document, project: Project) -> Reading:
@@ -81,12 +85,12 @@ def read(document: Document, project: Project) -> Reading:
     reading = Reading(NAME, UPSTREAM, document, builder.job)
     arguments = SwiftArguments(document.root)
     command = arguments.text("command")
-    if command and command.value not in _TRAINING:
+    if command and command.value not in TRAINING:
         raise NoJobError(document.path, f"swift {command.value} is not a training command")
     run = Run(builder, arguments, project, reading, DEFAULTS)
     builder.derived("kind", "training", "a training command")
     set_versions(run, VERSIONS, f"what {UPSTREAM} runs on")
-    objective = _set_objective(run, command)
+    objective = set_objective(run, command)
     set_precision(run)
     set_model_and_adapter(run)
     set_optimizer(run)
@@ -95,8 +99,8 @@ def read(document: Document, project: Project) -> Reading:
     set_loss(run, _Plain, objective)  # type: ignore[arg-type]
     _set_rows(run)
     trl.set_rl(builder, arguments, DEFAULTS, objective)
-    _set_rollout(run)
-    _set_lengths(run, objective)
+    set_rollout(run)
+    set_lengths(run, objective)
     set_sharding_of(run)
     reading.problems = key_problems(document, NAME, known=("command", "config")) + reading.problems
     return reading
@@ -109,7 +113,8 @@ class _Plain:
     name = "ms-swift"
 
 
-def _set_objective(run: Run, command: Given | None) -> str:
+def set_objective(run: Run, command: Given | None) -> str:
+    """Fill `objective` from the command and `rlhf_type`, and return it."""
     kind = run.arguments.text("rlhf_type")
     if kind and (command is None or command.value == "rlhf"):
         objective = _TYPES.get(kind.value, "dpo")
@@ -147,7 +152,7 @@ def _set_rows(run: Run) -> None:
     run.builder.derived("evaluation.keeps_logits", False, "only the loss is kept")
 
 
-def _set_rollout(run: Run) -> None:
+def set_rollout(run: Run) -> None:
     """`sleep_level` gives the engine's share back; `offload_model` and `offload_optimizer` make room for it."""
     if run.builder.job.rl.vllm != "colocate":
         return
@@ -163,7 +168,7 @@ def _set_rollout(run: Run) -> None:
         run.builder.default("rl.policy_offload", False)
 
 
-def _set_lengths(run: Run, objective: str) -> None:
+def set_lengths(run: Run, objective: str) -> None:
     """`max_length` of a row, or of the prompt of online objectives; without it the model's own maximum cuts."""
     builder = run.builder
     length = run.arguments.integer("max_length", least=1)

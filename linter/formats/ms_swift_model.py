@@ -17,8 +17,8 @@ _ATTENTION = {
 }  # fmt: skip
 
 
-def set_model_and_adapter(run: Run) -> None:
-    """LoRA on all linear layers unless `tuner_type` (once `train_type`, `sft_type`) says otherwise."""
+def set_model_and_adapter(run: Run, usual: str = "lora") -> None:
+    """`tuner_type` (once `train_type`, `sft_type`), or the `usual` one; LoRA is on all linear layers."""
     set_model(run)
     set_dtype(run)
     attention = run.arguments.text("attn_impl")
@@ -27,12 +27,12 @@ def set_model_and_adapter(run: Run) -> None:
     else:
         run.builder.default("attention", "sdpa", "what Transformers picks")
     kind = run.arguments.text("tuner_type", "train_type", "sft_type")
-    word = kind.value if kind else "lora"
+    word = kind.value if kind else usual
     method = "full" if word == "full" else "lora"
     if kind:
         run.put("method", kind, method)
     else:
-        run.builder.default("method", "lora")
+        run.builder.default("method", method)
     _set_quantization(run)
     set_adapter(run)
     regex = run.arguments.text("target_regex")

@@ -111,7 +111,13 @@ def _set_sharding(filling: Filling, values: Sections, section: str) -> None:
     builder.default(f"{fsdp}mixed_precision.param_dtype", "bfloat16")
     filling.fill(f"{fsdp}mixed_precision.reduce_dtype", reduced, "float32")
     filling.fill(f"{fsdp}reshard_after_forward", values.flag(f"{section}.reshard_after_forward"), True)
-    filling.fill(f"{fsdp}offload", values.flag(f"{section}.fsdp_cpu_offload"), False)
+    whole = values.flag(f"{section}.fsdp_cpu_offload")
+    filling.fill(f"{fsdp}offload", whole, False)
+    waits = values.flag(f"{section}.optim_cpu_offload")
+    if whole and whole.value:
+        builder.derived("optimizer.between_steps_offloaded", False, "fsdp_cpu_offload", f"{fsdp}offload")
+    else:
+        filling.fill("optimizer.between_steps_offloaded", waits, True)
 
 
 def _set_adapter(filling: Filling, values: Sections, section: str) -> None:

@@ -35,6 +35,7 @@ _TOP_KEYS: dict[str, frozenset[str]] = {
     "nemo_automodel": frozenset({"step_scheduler", "model"}),
     "nemo_rl": frozenset({"policy", "generation", "defaults"}),
     "openrlhf": frozenset(),
+    "megatron_swift": frozenset({"micro_batch_size", "global_batch_size", "tensor_model_parallel_size"}),
     "ms_swift": frozenset({"tuner_type", "train_type", "rlhf_type", "sft_type"}),
     "h2o_llmstudio": frozenset({"llm_backbone"}),
     "prime_rl": frozenset({"env", "orchestrator", "data"}),

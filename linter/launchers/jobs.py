@@ -192,9 +192,10 @@ def _visible(resources: Resources, variables: Mapping[str, object]) -> None:
     processes = getattr(variables.get("NPROC_PER_NODE"), "text", "")
     if processes.isdigit() and 0 < int(processes) <= MAX_PROCESSES:
         nodes = getattr(variables.get("NNODES"), "text", "")
-        resources.processes = int(processes) * (
-            int(nodes) if nodes.isdigit() and 0 < int(nodes) <= MAX_PROCESSES else 1
-        )
+        count = int(nodes) if nodes.isdigit() and 0 < int(nodes) <= MAX_PROCESSES else 1
+        resources.processes = int(processes) * count
+        if count > 1 and resources.nodes is None:
+            resources.nodes = count
     named = next((variables[name] for name in _VISIBLE if name in variables), None)
     listed = [part for part in getattr(named, "text", "").split(",") if part.strip()]
     if resources.gpus_per_node is None and listed and all(part.strip().isdigit() for part in listed):

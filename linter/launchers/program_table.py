@@ -219,6 +219,12 @@ PROGRAMS: tuple[Program, ...] = (
         config=("config",),
     ),
     Program(
+        "megatron_swift",
+        ("megatron", "-m swift.cli._megatron.main"),
+        Manner(positionals=("command",)),
+        config=("config",),
+    ),
+    Program(
         "openrlhf",
         (
             "-m openrlhf.cli.train_sft",

@@ -23,19 +23,38 @@ MODULES = (
 
 def ms_swift(source: Source) -> Json:
     """The argument classes of training; those of the Transformers Trainer are as `hf_trainer.json` has them."""
-    properties: dict[str, Json] = {}
-    for place in MODULES:
-        for path in source.below(place):
-            for cls in source.classes(path).values():
-                for key, value in fields(cls, {}).items():
-                    properties.setdefault(key, kind_only(value))
+    properties = _arguments(source, MODULES)
     trainer = json.loads((SCHEMAS / "hf_trainer.json").read_text(encoding="utf-8"))["properties"]
     for key, value in trainer.items():
         if "x-removed" not in value:
             properties.setdefault(key, {} if "x-classes" in value else kind_only(value))
-    for former, now in (("train_type", "tuner_type"), ("sft_type", "tuner_type"), ("model_id_or_path", "model")):
-        properties[former] = {"deprecated": True, "x-replacement": now}
-    return whole("ms-swift arguments", properties, "refused")
+    return whole("ms-swift arguments", properties | _former(), "refused")
+
+
+def megatron_swift(source: Source) -> Json:
+    """The argument classes of its Megatron trainer, over those of all its commands.
+
+    A flag `--no_save_optim` without a value reaches a schema as `save_optim`.
+    """
+    properties = _arguments(source, ("megatron/arguments/", MODULES[0])) | _former()
+    for name in [name for name in properties if name.startswith("no_")]:
+        properties.setdefault(name[3:], {})
+    return whole("Megatron-SWIFT arguments", properties, "refused")
+
+
+def _arguments(source: Source, places: tuple[str, ...]) -> dict[str, Json]:
+    properties: dict[str, Json] = {}
+    for place in places:
+        for path in source.below(place):
+            for cls in source.classes(path).values():
+                for key, value in fields(cls, {}).items():
+                    properties.setdefault(key, kind_only(value))
+    return properties
+
+
+def _former() -> dict[str, Json]:
+    former = (("train_type", "tuner_type"), ("sft_type", "tuner_type"), ("model_id_or_path", "model"))
+    return {name: {"deprecated": True, "x-replacement": now} for name, now in former}
 
 
 def ms_swift_shipped(source: Source) -> Json:

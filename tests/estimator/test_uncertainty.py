@@ -110,3 +110,29 @@ def test_weights_may_be_read_faster_than_they_are_packed(version, ahead):
     assert bool(moved(found, "versions.transformers")) is ahead
     assert (found.per_gpu.high > 2 * model.parameters) is ahead
     assert found.per_gpu.process < 2 * model.parameters
+
+
+def test_states_that_wait_in_main_memory_may_save_them_but_at_the_step():
+    usual = estimate(job())
+    found = estimate(job(optimizer={"between_steps_offloaded": True}))
+    (waiting,) = moved(found, "optimizer.between_steps_offloaded")
+    step = next(phase.allocated for phase in found.phases if phase.name == "optimizer_step")
+    states = found.peak.components["optimizer"]
+    rest = max(phase.allocated - states for phase in found.phases if phase.name not in ("load", "optimizer_step"))
+    assert 0 < waiting.low == found.peak.allocated - max(step, rest)
+    assert waiting.high == 0
+    assert found.per_gpu.process == usual.per_gpu.process
+    assert usual.per_gpu.low - found.per_gpu.low == waiting.low
+
+
+def test_frozen_layers_that_wait_in_main_memory():
+    adapter = {"method": "lora", "adapter": {"type": "lora", "r": 8, "targets": "all-linear"}}
+    found = estimate(job(**adapter, weights={"dtype": "bfloat16", "layers_offloaded": True}))
+    (waiting,) = moved(found, "weights.layers_offloaded")
+    assert 0 < waiting.low < found.peak.components["weights"]
+    assert not moved(estimate(job(**adapter)), "weights.layers_offloaded")
+
+
+def test_layers_that_are_trained_do_not_wait():
+    found = estimate(job(weights={"dtype": "bfloat16", "layers_offloaded": True}))
+    assert not moved(found, "weights.layers_offloaded")

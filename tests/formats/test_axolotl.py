@@ -427,3 +427,8 @@ class TestWorldSize:
 
     def test_context_parallelism_under_its_old_name(self, ax):
         assert ax.job(BASE + "sequence_parallel_degree: 2\n").parallelism.context == 2
+
+
+def test_layer_offloading_is_a_fact_of_the_weights(ax):
+    assert ax.job(BASE + "adapter: lora\nlayer_offloading: true\n").weights.layers_offloaded is True
+    assert ax.job(BASE + "adapter: lora\n").weights.layers_offloaded is False

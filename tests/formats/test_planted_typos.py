@@ -24,6 +24,7 @@ FLAGS = {
     "lmdeploy",
     "openrlhf",
     "ms_swift",
+    "megatron_swift",
     "verl",
     "megatron",
     "sglang",
@@ -237,6 +238,7 @@ COMMANDS = {
     " --micro-batch-size 4 --max-position-embeddings 1024",
     "vllm": "vllm serve Qwen/Qwen2.5-7B --max-model-len 4096",
     "sglang": "python -m sglang.launch_server --model-path Qwen/Qwen2.5-7B --mem-fraction-static 0.8",
+    "megatron_swift": "megatron sft --model Qwen/Qwen2.5-7B --tuner_type full --micro_batch_size 1 --max_length 2048",
     "llama_cpp": "llama-server --model qwen2.5-7b.Q4_K_M.gguf --ctx-size 4096 --parallel 2",
     "tgi": "text-generation-launcher --model-id Qwen/Qwen2.5-7B --max-total-tokens 4096",
 }

@@ -167,6 +167,15 @@ def test_prime_rl():
     assert (name, reading.job.objective, reading.job.sequence_length) == ("prime_rl", "sft", 4096)
 
 
+@pytest.mark.parametrize(
+    ("lines", "waits", "offload"),
+    [("", True, False), ("optim_cpu_offload = false", False, False), ("fsdp_cpu_offload = true", False, True)],
+)
+def test_states_of_prime_rl_wait_in_main_memory_by_default(lines, waits, offload):
+    found = job(PRIME_SFT.replace("[model]", f"[model]\n{lines}", 1), "toml")
+    assert (found.optimizer.between_steps_offloaded, found.parallelism.fsdp.offload) == (waits, offload)
+
+
 def test_megatron_bridge_without_a_model():
     found = job(BRIDGE, gpus=8)
     assert found.model is None

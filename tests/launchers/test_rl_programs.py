@@ -65,3 +65,15 @@ def test_an_override_is_added_behind_the_last(tmp_path):
     edits = FORMAT.edits(opened.reading, {"rl.vllm_gpu_memory_utilization": 0.4})
     added = " \\\n    actor_rollout_ref.rollout.gpu_memory_utilization=0.4\n"
     assert apply(text, edits) == text.removesuffix("\n") + added
+
+
+def test_megatron_swift_on_two_nodes(launched):
+    text = (
+        "NNODES=2 NODE_RANK=0 NPROC_PER_NODE=4 CUDA_VISIBLE_DEVICES=0,1,2,3 \\\n"
+        "megatron sft --model Qwen/Qwen2.5-7B --tensor_model_parallel_size 4 --micro_batch_size 1 \\\n"
+        "  --global_batch_size 16 --max_length 2048 --no_save_optim\n"
+    )
+    (opened,) = launched(text, "train.sh").opened
+    job = opened.reading.job
+    assert (opened.reading.format, job.hardware.gpus, job.hardware.nodes) == ("megatron_swift", 8, 2)
+    assert (job.gradient_accumulation_steps, opened.reading.problems) == (8, [])

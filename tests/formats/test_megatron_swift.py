@@ -1,0 +1,101 @@
+"""Megatron-SWIFT: flags and YAML of ms-swift's Megatron trainer."""
+
+import pytest
+
+from gpulint.formats.format import NoJobError
+from gpulint.formats.registry import recognise
+from gpulint.source.read import parse
+
+from .origins import TRAINING, missing
+
+SFT = """\
+model: Qwen/Qwen2.5-7B-Instruct
+tuner_type: full
+tensor_model_parallel_size: 2
+sequence_parallel: true
+micro_batch_size: 2
+global_batch_size: 64
+recompute_granularity: full
+recompute_method: uniform
+recompute_num_layers: 1
+max_length: 4096
+"""
+
+
+FSDP = "use_megatron_fsdp: true\ndata_parallel_sharding_strategy"
+
+
+@pytest.fixture
+def swift(bench):
+    return bench("megatron_swift")
+
+
+def test_full_fine_tune(swift):
+    assert recognise(parse(SFT, "a.yaml", "yaml")).name == "megatron_swift"
+    job = swift.job(SFT, gpus=8)
+    assert (job.model, job.method, job.framework, job.objective) == (
+        "Qwen/Qwen2.5-7B-Instruct",
+        "full",
+        "megatron",
+        "sft",
+    )
+    assert (job.parallelism.tensor, job.parallelism.sequence, job.parallelism.zero.stage) == (2, True, 1)
+    assert (job.micro_batch_size, job.gradient_accumulation_steps, job.sequence_length) == (2, 8, 4096)
+    assert (job.weights.dtype, job.precision.master_weights, job.precision.gradients) == ("bfloat16", True, "float32")
+    assert (job.activation_checkpointing, job.packing, job.hardware.gpus) == ("full", True, 8)
+    assert missing(job, TRAINING) == []
+
+
+def test_defaults(swift):
+    job = swift.job("model: a/b\nmicro_batch_size: 1\nglobal_batch_size: 16\ntuner_type: full\n")
+    assert (job.activation_checkpointing, job.checkpoint_policy) == ("selective", "core_attention")
+    assert (job.parallelism.zero.stage, job.optimizer.name, job.attention) == (
+        1, "adamw_torch_fused", "flash_attention_2",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "path", "value"),
+    [
+        ("fp16: true", "precision.gradients", "float16"),
+        ("bf16: true\nmain_grads_dtype: bf16", "precision.gradients", "bfloat16"),
+        ("optimizer: dist_muon", "parallelism.zero.stage", 0),
+        ("optimizer_cpu_offload: true", "parallelism.zero.offload_optimizer.device", "cpu"),
+        (f"{FSDP}: optim_grads", "parallelism.fsdp.sharding", "shard_grad_op"),
+        ("packing: true\npacking_length: 8192", "sequence_length", 8192),
+        ("padding_free: false", "packing", False),
+    ],
+)  # fmt: skip
+def test_arguments(swift, line, path, value):
+    assert swift.job(f"{SFT}{line}\n", gpus=8).get(path) == value
+
+
+@pytest.mark.parametrize(
+    ("words", "targets"),
+    [
+        ("[all-linear, all-router]", "all-linear"),
+        ("[linear_qkv, linear_fc2]", ["q_proj", "k_proj", "v_proj", "down_proj"]),
+    ],
+)
+def test_targets_are_megatron_layers(swift, words, targets):
+    job = swift.job(SFT.replace("full\nt", "lora\nt") + f"target_modules: {words}\nlora_rank: 16\n")
+    assert (job.method, job.adapter.r, job.adapter.targets) == ("lora", 16, targets)
+
+
+def test_other_commands_and_ray_runs_are_no_jobs(swift):
+    for text in ("command: export\n", "train: {gpus: 4}\n"):
+        with pytest.raises(NoJobError):
+            swift.job(SFT + text)
+
+
+def test_keys(swift):
+    problems = swift.problems(SFT + "recompute_granularty: full\nno_save_optim: true\n", "unknown-key")
+    assert [(item.key, item.values["suggestion"]) for item in problems] == [
+        ("recompute_granularty", "recompute_granularity")
+    ]
+
+
+def test_changes_are_written_in_its_words(swift):
+    text, job = swift.change(SFT, {"micro_batch_size": 1, "activation_checkpointing": "none"}, gpus=8)
+    assert "micro_batch_size: 1" in text
+    assert (job.micro_batch_size, job.activation_checkpointing) == (1, "none")
