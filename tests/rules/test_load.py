@@ -24,7 +24,9 @@ examples: []
 
 
 def settings(**values):
-    return SimpleNamespace(**{"select": (), "ignore": (), "rules": (), "preview": False, **values})
+    return SimpleNamespace(
+        **{"select": (), "extend_select": (), "severity": (), "ignore": (), "rules": (), "preview": False, **values}
+    )
 
 
 @pytest.fixture
