@@ -84,7 +84,7 @@ def _named(
     except SourceError as error:
         found, reason = None, str(error)
     if found is None or not found.root.is_mapping:
-        values = {"reference": path, "path": path, "reason": reason, "assumption": "nothing"}
+        values = {"reference": path, "path": path, "reason": reason, "assumption": "nothing in its place"}
         problems.append(Problem("unresolved-reference", "models", item.span, values))
         reasons.append(f"its model {path} is {reason}")
         return None
