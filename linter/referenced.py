@@ -36,14 +36,14 @@ def open_referenced(reference: str, from_path: str, root: str) -> Document | Non
         return None
     folder = os.path.dirname(os.path.abspath(from_path))
     inside = [os.path.realpath(root) + os.sep, os.path.realpath(folder) + os.sep]
-    for base in dict.fromkeys((*_upward(folder, root), root)):
+    for base in dict.fromkeys((*upward(folder, root), root)):
         path = os.path.join(base, reference)
         if os.path.isfile(path) and os.path.realpath(path).startswith(tuple(inside)):
             return read(shown_path(path))
     return None
 
 
-def _upward(folder: str, root: str) -> list[str]:
+def upward(folder: str, root: str) -> list[str]:
     """The folder and those above it, the nearest first, below the root; alone where it is not below."""
     if not os.path.realpath(folder).startswith(os.path.join(os.path.realpath(root), "")):
         return [folder]

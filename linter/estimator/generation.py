@@ -73,9 +73,14 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     if tails:
         lines.append(Term("weights", "rests of up to 1 MiB of the 2 MiB segments", tails, "CUDACachingAllocator.cpp"))
     if encodes:
-        lines += seq2seq_generation.terms(model, peak, batch, prompt, answer, element, width)
+        lines += seq2seq_generation.cache_terms(model, peak, batch, prompt, element, width)
+        read = seq2seq_generation.source_tokens(model, prompt)
+        passed = f"{batch} x {read:,} positions read and {answer:,} tokens written"
+        lines += _terms(peak, passed, "estimator/seq2seq_generation.py", "cuBLAS workspace")
     else:
-        lines += _terms(split, peak, batch, prompt, answer, prompt + answer)
+        lines += _cache_terms(split, peak, batch, prompt, prompt + answer)
+        passed = f"{batch} x {prompt:,} prompt tokens and {answer:,} new ones"
+        lines += _terms(peak, passed, "estimator/prefill.py", "cuBLAS workspace and rotary tables")
     return Estimate(
         kind="inference",
         model_id=model.id,
@@ -309,8 +314,8 @@ def _tiers(
     return PerGpu(peak.allocated, held.expected, process, low, max(high, process)), overhead.total
 
 
-def _terms(split: _Cache, peak: Phase, batch: int, prompt: int, answer: int, tokens: int) -> list[Term]:
-    """The arithmetic of what is not weights, at the peak."""
+def _cache_terms(split: _Cache, peak: Phase, batch: int, prompt: int, tokens: int) -> list[Term]:
+    """The arithmetic of the cache, at the peak."""
     length = tokens if peak.name == "decode" else prompt
     lines = []
     if peak.components.get("kv_cache"):
@@ -322,13 +327,17 @@ def _terms(split: _Cache, peak: Phase, batch: int, prompt: int, answer: int, tok
             + (", windows and states as kept" if any(c.window or c.recurrent for c in split.caches) else "")
         )
         lines.append(Term("kv_cache", formula, peak.components["kv_cache"], "transformers cache_utils.py"))
-    for name in ("activations", "logits"):
-        if peak.components.get(name):
-            what = f"the widest point of {peak.name}, {batch} x {prompt:,} prompt tokens and {answer:,} new ones"
-            lines.append(Term(name, what, peak.components[name], "estimator/prefill.py"))
-    buffers = peak.components["buffers"]
-    lines.append(Term("buffers", "cuBLAS workspace and rotary tables", buffers, "CublasHandlePool.cpp"))
     return lines
+
+
+def _terms(peak: Phase, passed: str, source: str, buffers: str) -> list[Term]:
+    """The arithmetic of what is neither weights nor cache, at the peak, in words for what `passed`."""
+    lines = [
+        Term(name, f"the widest point of {peak.name}, {passed}", peak.components[name], source)
+        for name in ("activations", "logits")
+        if peak.components.get(name)
+    ]
+    return [*lines, Term("buffers", buffers, peak.components["buffers"], "CublasHandlePool.cpp")]
 
 
 def _unstated(job: Job) -> list[Assumption]:

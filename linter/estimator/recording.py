@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 WIDTHS = {8: "64-bit", 4: "float32", 2: "16-bit"}
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
-_PLUMBING = frozenset({"tape", "tensor", "recording"})
+_PLUMBING = frozenset({"autograd", "tape", "tensor", "recording"})
 
 
 class Label(NamedTuple):

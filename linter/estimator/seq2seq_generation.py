@@ -93,22 +93,17 @@ def phases(
     return [Phase("prefill", {**fixed, "activations": activations, "kv_cache": 0, "logits": 0}), decode]
 
 
-def terms(model: Model, peak: Phase, batch: int, prompt: int, answer: int, element: float, width: float) -> list[Term]:
-    """The arithmetic of what is not weights, at the peak."""
+def cache_terms(model: Model, peak: Phase, batch: int, prompt: int, element: float, width: float) -> list[Term]:
+    """The arithmetic of the caches, at the peak."""
     found = sizes(model, batch, prompt, element, width)
-    source = source_tokens(model, prompt)
     lines = []
     if peak.components.get("kv_cache"):
         inner = model.shape.kv_heads * (model.shape.head_dim + model.shape.v_head_dim)
         each = f"{width:g} B x {inner:,} elements x {found.layers} layers x {batch}"
-        lines.append(Term("kv_cache", f"{each} x {source:,} positions of the encoder", found.cross, SOURCE))
+        lines.append(
+            Term("kv_cache", f"{each} x {source_tokens(model, prompt):,} positions of the encoder", found.cross, SOURCE)
+        )
         written = peak.components["kv_cache"] - found.cross
         if written:
             lines.append(Term("kv_cache", f"{each} x {written // found.token:,} tokens", written, SOURCE))
-    for name in ("activations", "logits"):
-        if peak.components.get(name):
-            what = f"the widest point of {peak.name}, {batch} x {source:,} positions read and {answer:,} tokens written"
-            lines.append(Term(name, what, peak.components[name], "estimator/seq2seq_generation.py"))
-    buffers = peak.components["buffers"]
-    lines.append(Term("buffers", "cuBLAS workspace", buffers, "CublasHandlePool.cpp"))
     return lines

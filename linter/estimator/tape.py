@@ -3,20 +3,17 @@
 A `Tensor` here is a size and a storage; the layers of `layers.py` are written over it as the modelling code of
 Transformers is written over torch. A storage lives exactly as long as something refers to it: a local variable of
 the layer, a backward function that saved it, a gradient waiting in the engine. That is CPython's reference count in
-torch too, so a layer's temporaries die here where they die there. `Tape.backward` orders the backward functions as
-torch's engine does (latest made first, gradients of leaves at once) and adds gradients in place only where torch may.
+torch too, so a layer's temporaries die here where they die there. What is recorded is run backward by autograd.py.
 
 Sizes are bytes; `e` is bytes per element (4 for float32, 2 for 16-bit, 1 for bool, 8 for int64).
-Source: torch/csrc/autograd/engine.cpp, input_buffer.cpp, accumulate_grad.cpp (2.13).
 """
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from .ledger import Ledger
+from .autograd import Engine
 from .release import Packed
 from .tensor import Edge, Node, Parameter, Storage, Tensor
 
@@ -26,8 +23,8 @@ if TYPE_CHECKING:
     from .tensor import Backward, Operand
 
 
-class Tape(Ledger):
-    """The graph that backward will run, over a ledger of what it keeps alive.
+class Tape(Engine):
+    """The graph that backward will run, as operations record it.
 
     `returned` are the probabilities that eager attention hands back, where the layer's code has a name for them.
     `inputs_of_softmax`: softmax saves its input beside its result.
@@ -42,7 +39,6 @@ class Tape(Ledger):
         self.operands = 0
         self.packed = Packed()
         self.lasting: dict[int, int] = {}
-        self.accumulated = False
         self.inputs_of_softmax = False
         self.caching = False
         self.muted = False
@@ -56,7 +52,6 @@ class Tape(Ledger):
         self._outputs: list[Tensor] | None = None
         self._products: int | None = None
         self._casts: list[Parameter] = []
-        self._leaves: list[Storage] = []
         self.nothing = Storage(self, 0, False)
 
     @property
@@ -68,8 +63,6 @@ class Tape(Ledger):
     def again(self) -> bool:
         """Whether a checkpointed layer is being run again."""
         return self._recomputing
-
-    # -- tensors
 
     def new(self, n: int, e: int, logits: bool = False) -> Tensor:
         """A fresh tensor of `n` elements of `e` bytes."""
@@ -119,8 +112,6 @@ class Tape(Ledger):
             return self.new(n, e)
         self._products += 1
         return self.kernel_output(n, e) if self._products % 2 else self.new(n, e)
-
-    # -- recording
 
     def node(
         self, inputs: tuple[Operand, ...], back: Backward, saves: int = 1, slots: int = 1, makes: int = 0
@@ -269,133 +260,3 @@ class Tape(Ledger):
         for weight in self._casts:
             weight.cast = None
         self._casts.clear()
-
-    # -- backward
-
-    def backward(self, root: Tensor, gradient: Tensor) -> None:
-        """Run the graph below `root`, whose gradient is handed over."""
-        if root.node is None:
-            return
-        ready: list[tuple[int, Node]] = []
-        _count(root.node)
-        self.enter(root.node.segment, backward=True)
-        self._deliver(root.node, root.slot, gradient)
-        heappush(ready, (-root.node.seq, root.node))
-        del root, gradient
-        while ready:
-            node = heappop(ready)[1]
-            node.queued = False
-            if node.segment != -1 and node.segment != self._segment:
-                self.enter(node.segment, backward=True)
-            if isinstance(node, Parameter):
-                self._accumulate(node)
-            elif node.expand is not None:
-                self._expand(node, ready)
-            else:
-                self._run(node, ready)
-        self._leaves.clear()
-
-    def _run(self, node: Node, ready: list[tuple[int, Node]]) -> None:
-        buffers, node.buffers = node.buffers, None
-        assert buffers is not None
-        for x in buffers:
-            if x is not None:
-                x.storage.holders -= 1
-        assert node.back is not None
-        results = list(node.back(*buffers))
-        if node.recomputed:
-            node.back = None
-        self._fit(results, node.edges)
-        buffers.clear()
-        node.back = None
-        for i, edge in enumerate(node.edges):
-            if edge is None:
-                continue
-            other = edge.node
-            x, results[i] = results[i], None
-            if x is not None:
-                self._deliver(other, edge.slot, x)
-            x = None
-            other.pending -= 1
-            if other.pending == 0 and other.buffers is not None and not other.queued:
-                other.queued = True
-                heappush(ready, (-other.seq, other))
-        node.edges = ()
-
-    def _fit(self, results: list[Tensor | None], edges: tuple[Edge | None, ...]) -> None:
-        """Gradients summed to the size and cast to the width of what they belong to (engine.cpp validate_outputs)."""
-        for i, edge in enumerate(edges):
-            x = results[i]
-            if edge is None:
-                results[i] = None
-            elif x is not None:
-                if x.n > edge.n:
-                    x = self.new(edge.n, x.e)
-                if x.e != edge.e:
-                    x = self.new(edge.n, edge.e)
-                results[i] = x
-
-    def _deliver(self, node: Node, slot: int, gradient: Tensor) -> None:
-        """Put a gradient into a node's input buffer; a second one is added, in place where torch owns the first."""
-        if node.buffers is None:
-            node.buffers = [None] * node.slots
-        old = node.buffers[slot]
-        if old is None:
-            if node.segment == 0:
-                self._outside += gradient.storage.size
-            node.buffers[slot] = gradient
-            gradient.storage.holders += 1
-            return
-        if old.view or old.storage.holders > 1:
-            total = self.new(old.n, old.e)
-            total.storage.holders += 1
-            old.storage.holders -= 1
-            node.buffers[slot] = total
-
-    def _accumulate(self, leaf: Parameter) -> None:
-        buffers, leaf.buffers = leaf.buffers, None
-        assert buffers is not None
-        gradient = buffers.pop()
-        assert gradient is not None
-        if self.accumulated or leaf.summed:
-            return
-        self._close()
-        storage = gradient.storage
-        storage.holders -= 1
-        self.live -= storage.size
-        storage.size = 0
-        self.gradients += leaf.n
-        self._peak = self.live
-
-    def _expand(self, node: Node, ready: list[tuple[int, Node]]) -> None:
-        assert node.expand is not None
-        root = node.expand()
-        node.expand = None
-        top, slot = root.node, root.slot
-        del root
-        assert top is not None
-        for edge in node.edges:
-            if edge is not None:
-                edge.node.pending -= 1
-        _count(top)
-        buffers, node.buffers = node.buffers, None
-        assert buffers is not None
-        gradient = buffers.pop()
-        assert gradient is not None
-        gradient.storage.holders -= 1
-        self._deliver(top, slot, gradient)
-        heappush(ready, (-top.seq, top))
-
-
-def _count(root: Node) -> None:
-    """Count for every node under `root` how many gradients it will get; what was counted before is not gone into."""
-    root.counted = True
-    stack = [root]
-    while stack:
-        for edge in stack.pop().edges:
-            if edge is not None:
-                node = edge.node
-                node.pending += 1
-                if not node.counted:
-                    node.counted = True
-                    stack.append(node)

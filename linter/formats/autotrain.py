@@ -108,9 +108,8 @@ def read(document: Document, project: Project) -> Reading:
     arguments = whole if flags else Arguments(section if section and section.is_mapping else None, "params")
     given = _translated(arguments, seq2seq=objective == "seq2seq")
     versions = {**VERSIONS, **{name: stated for name, stated in project.versions.items() if stated}}
-    trained = flavour("trl")._replace(versions=VERSIONS)
     language = parameters == "LLMTrainingParams"
-    defaults = released(trained._replace(versions={}), versions).defaults | _defaults(parameters, given)
+    defaults = released(flavour("trl")._replace(versions={}), versions).defaults | _defaults(parameters, given)
     run = Run(builder, given, project, reading, defaults)
     builder.derived("kind", "training", "AutoTrain trains")
     set_versions(run, VERSIONS, "requirements.txt of AutoTrain")

@@ -8,8 +8,10 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from ..referenced import upward
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from ..source.document import Document
     from .format import Problem
@@ -37,8 +39,6 @@ SOURCES: dict[str, tuple[str, ...]] = {
 
 SEVERAL = 3
 """Keys of one file that a tool does not know, and that are no slips, from which on the file is another release's."""
-
-MAX_LEVELS = 8
 
 MAX_SOURCE = 16 << 20
 """Characters of a tool's source that are read; of a larger one nothing is said."""
@@ -71,8 +71,8 @@ def own_source(upstream: str, path: str, root: str) -> str | None:
     folders = SOURCES.get(upstream.partition(" ")[0])
     if not folders:
         return None
-    levels = _levels(os.path.dirname(os.path.realpath(path)), root)
-    return next((found for level in levels if (found := _package(level, folders)) is not None), None)
+    levels = upward(os.path.dirname(os.path.abspath(path)), root)
+    return next((found for level in (*levels, root) if (found := _package(level, folders)) is not None), None)
 
 
 def may_name(package: str, key: str) -> bool:
@@ -84,15 +84,6 @@ def may_name(package: str, key: str) -> bool:
 def _meant(problem: Problem) -> bool:
     """Whether a refused word is probably another one misspelt."""
     return problem.kind == "wrong-value" and bool(problem.values.get("suggestion"))
-
-
-def _levels(folder: str, root: str) -> Iterable[str]:
-    top = os.path.realpath(root)
-    for _ in range(MAX_LEVELS):
-        yield folder
-        if folder == top or not folder.startswith(top + os.sep):
-            return
-        folder = os.path.dirname(folder)
 
 
 @lru_cache(maxsize=4096)

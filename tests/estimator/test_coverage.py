@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulint import estimate
-from gpulint.estimator.coverage import tower
+from gpulint.estimator.bounds import tower
 from gpulint.estimator.estimate import NotEstimable
 from gpulint.job import Job
 from gpulint.models.resolve import resolve

@@ -6,6 +6,8 @@ import pytest
 
 from gpulint.formats.format import Project
 from gpulint.formats.registry import find
+from gpulint.reading import open_jobs, recognise_file
+from gpulint.settings import Settings
 from gpulint.source.edit import apply
 from gpulint.source.read import parse
 
@@ -54,3 +56,16 @@ def read_as(name, text, gpus=None, suffix="yaml"):
     form = find(name)
     assert form.recognise(document)
     return form.read(document, Project("/nowhere", None, gpus, None, lambda *_: None))
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """The one job that a file of that name and text starts."""
+
+    def run(name: str, text: str):
+        path = tmp_path / name
+        path.write_text(text)
+        (found,) = open_jobs(recognise_file(str(path)), Settings(root=str(tmp_path))).opened
+        return found
+
+    return run

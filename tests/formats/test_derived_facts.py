@@ -6,20 +6,7 @@ import pytest
 
 from gpulint.check import check
 from gpulint.formats.format import NoJobError
-from gpulint.reading import open_jobs, recognise_file
 from gpulint.settings import Settings
-
-
-@pytest.fixture
-def opened(tmp_path):
-    def run(name: str, text: str):
-        path = tmp_path / name
-        path.write_text(text)
-        (found,) = open_jobs(recognise_file(str(path)), Settings(root=str(tmp_path))).opened
-        return found
-
-    return run
-
 
 MEGATRON = """MODEL_ARGS:
   --num-layers: 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulint.check import check
-from gpulint.reading import UnrecognisedError, open_jobs, recognise_file
+from gpulint.reading import UnrecognisedError, recognise_file
 from gpulint.settings import Settings
 
 
@@ -111,25 +111,23 @@ def test_a_config_of_the_oumi_package_is_not_missed(found):
     assert found("job.sh", "oumi train -c oumi://configs/recipes/smollm/sft/135m/train.yaml") == []
 
 
-def test_a_task_runs_the_server_of_its_image(tmp_path):
-    path = tmp_path / "task.yaml"
-    path.write_text(
+def test_a_task_runs_the_server_of_its_image(opened):
+    text = (
         "resources: {accelerators: 'H100:1', image_id: 'docker:vllm/vllm-openai:v0.11.0'}\n"
         "run: vllm serve Qwen/Qwen2.5-0.5B\n"
     )
-    (opened,) = open_jobs(recognise_file(str(path)), Settings(root=str(tmp_path))).opened
-    assert opened.reading.job.versions["vllm"] == "0.11.0"
+    found = opened("task.yaml", text)
+    assert found.reading.job.versions["vllm"] == "0.11.0"
 
 
-def test_devices_that_only_the_run_knows_are_no_count(tmp_path):
-    path = tmp_path / "run.sh"
-    path.write_text(
+def test_devices_that_only_the_run_knows_are_no_count(opened):
+    text = (
         'DEVICES=""\ndeepspeed --include localhost:${DEVICES} train.py --model_name_or_path Qwen/Qwen2.5-0.5B'
         " --per_device_train_batch_size 1 --deepspeed zero3.json\n"
     )
-    (opened,) = open_jobs(recognise_file(str(path)), Settings(root=str(tmp_path))).opened
-    assert opened.reading.job.hardware.gpus == 8
-    assert opened.reading.job.origins["hardware.gpus"].kind == "assumed"
+    found = opened("run.sh", text)
+    assert found.reading.job.hardware.gpus == 8
+    assert found.reading.job.origins["hardware.gpus"].kind == "assumed"
 
 
 def test_autos_that_axolotl_does_not_take_are_filled_in_by_another_program(found):
@@ -139,17 +137,13 @@ def test_autos_that_axolotl_does_not_take_are_filled_in_by_another_program(found
 
 
 @pytest.mark.parametrize(("devices", "gpus"), [("0,1,2", 3), ("GPU-00d31b08-e71c,GPU-d2c7640f-db52", 2), ("$MINE", 1)])
-def test_visible_devices_are_counted(tmp_path, devices, gpus):
-    path = tmp_path / "run.sh"
-    path.write_text(f"CUDA_VISIBLE_DEVICES={devices} vllm serve Qwen/Qwen2.5-0.5B --tensor-parallel-size $N\n")
-    (opened,) = open_jobs(recognise_file(str(path)), Settings(root=str(tmp_path))).opened
-    assert opened.reading.job.hardware.gpus == gpus
+def test_visible_devices_are_counted(opened, devices, gpus):
+    found = opened("run.sh", f"CUDA_VISIBLE_DEVICES={devices} vllm serve Qwen/Qwen2.5-0.5B --tensor-parallel-size $N\n")
+    assert found.reading.job.hardware.gpus == gpus
 
 
 @pytest.mark.parametrize(("mode", "gpus", "stages"), [("", 2, 2), (" --split-mode none", 1, 1)])
-def test_llama_cpp_spreads_layers_over_the_gpus_that_it_sees(tmp_path, mode, gpus, stages):
-    path = tmp_path / "run.sh"
-    path.write_text(f"CUDA_VISIBLE_DEVICES=0,1 llama-server -m model.gguf{mode}\n")
-    (opened,) = open_jobs(recognise_file(str(path)), Settings(root=str(tmp_path))).opened
-    job = opened.reading.job
+def test_llama_cpp_spreads_layers_over_the_gpus_that_it_sees(opened, mode, gpus, stages):
+    found = opened("run.sh", f"CUDA_VISIBLE_DEVICES=0,1 llama-server -m model.gguf{mode}\n")
+    job = found.reading.job
     assert (job.hardware.gpus, job.parallelism.pipeline) == (gpus, stages)
