@@ -1,4 +1,4 @@
-"""Figures of our own search (`fresh.json`, `fresh2.json`): sources that no table of `../shared/data` holds, each
+"""Figures of our own search (`fresh*.json`, a file a round): sources that no table of `../shared/data` holds, each
 estimated before it was looked at.
 
 A row holds its source, a short quote, and either a Job or the command that ran with the flags that decide its memory.
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
     from .scores import Score
 
-PATHS = [Path(__file__).with_name(name) for name in ("fresh.json", "fresh2.json")]
+PATHS = sorted(Path(__file__).parent.glob("fresh*.json"))
 
 
 def rows() -> list[Row]:
-    """The rows of both rounds."""
+    """The rows of all rounds."""
     return [row for path in PATHS for row in json.loads(path.read_text(encoding="utf-8"))["rows"]]
 
 
