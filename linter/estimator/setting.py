@@ -52,7 +52,7 @@ class Setting:
         shape = model.shape
         plan = job.parallelism
         self.job = job
-        self.config = text_config(model.config)
+        self.config = {**model.defaults, **text_config(model.config)}
         self.traits = traits(model.model_type, self.config, shape.norm)
         self.framework = framework(job)
         if self.framework.norm and self.traits.norm in ("rms", "gemma"):

@@ -65,6 +65,7 @@ def build(config: dict[str, Any], name: str, source: str, auto_class: str | None
         tensors=tuple(tensors),
         shape=shape,
         exact=exact and not table.get("approximate", False),
+        defaults=part.text_part.table.get("defaults", {}),
     )
 
 
