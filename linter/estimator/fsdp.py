@@ -324,14 +324,15 @@ def shards(job: Job, found: Sequence[Parameter]) -> list[optimizer.Item]:
 def _load(found: Sequence[Parameter], fsdp: Fsdp, over: Ranks, job: Job, model: Model) -> int:
     """What sharding the weights takes on the GPU.
 
-    Packed weights are on every rank whole before they are sharded. Version 1 moves a unit there and concatenates its
-    tensors to a flat parameter, twice its size, before it keeps its shard (torch 2.13 fsdp/_init_utils.py
-    `_move_module_to_device`, _flat_param.py `flatten_tensors`), the root last. Version 2 moves a unit
-    (`_move_states_to_device`), or with `cpu_ram_efficient_loading` one tensor after the other.
+    Packed weights are on every rank whole before those that can be are sharded. Version 1 moves a unit there and
+    concatenates its tensors to a flat parameter, twice its size, before it keeps its shard (torch 2.13
+    fsdp/_init_utils.py `_move_module_to_device`, _flat_param.py `flatten_tensors`), the root last. Version 2 moves a
+    unit (`_move_states_to_device`), or with `cpu_ram_efficient_loading` one tensor after the other.
     """
     packed = [item for item in found if item.packed]
     if packed and not fsdp.cpu_ram_efficient_loading:
-        return allocated(packed) - over.size(packed) + loading(found, job)
+        sharded = [item for item in packed if not _stays_whole(item, job)]
+        return allocated(sharded) - over.size(sharded) + loading(found, job)
     if fsdp.version == 2 and fsdp.cpu_ram_efficient_loading:
         return max((int(item.size * item.element_bytes) for item in found if not item.packed), default=0)
     made = units(fsdp, model, [item for item in found if not item.packed and item.part != "buffer"], Policy(None, None))

@@ -271,3 +271,16 @@ def test_scales_of_a_packed_base_stay_whole(llama_8b):
     codes, scales = 6_979_321_856 / 2, 6_979_321_856 / 64 * (1 + 4 / 256)
     rest = 2 * (8_030_261_248 - 6_979_321_856)
     assert layout(plan, llama_8b).weights == pytest.approx((codes + rest) / 8 + scales, rel=1e-3)
+
+
+@pytest.mark.parametrize("storage", ["uint8", "bfloat16"])
+def test_packed_weights_are_whole_once_while_they_are_loaded(llama_8b, storage):
+    """In bytes they stay whole, as bfloat16 they are sharded then: with more ranks no rank holds more of them."""
+
+    def while_loading(gpus):
+        plan = job(gpus)
+        plan.weights.quantization = Quantization("bnb-nf4", 4, storage_dtype=storage)
+        found = layout(plan, llama_8b)
+        return found.weights + found.load
+
+    assert while_loading(16) <= while_loading(8)
