@@ -287,7 +287,7 @@ class Stack:
 
 
 def peaks(events: list[Event]) -> dict[tuple[int, bool], list[Event]]:
-    """The events of each segment that no other one outweighs, with gradients of 0 to 4 bytes an element."""
+    """The events of each segment that no other one outweighs, with 0 to `MOST_GRADIENT` bytes a gradient element."""
     found: dict[tuple[int, bool], list[Event]] = {}
     for e in events:
         kept = found.setdefault((e.segment, e.backward), [])
@@ -298,5 +298,9 @@ def peaks(events: list[Event]) -> dict[tuple[int, bool], list[Event]]:
     return found
 
 
+MOST_GRADIENT = 16
+"""Bytes that a gradient's element takes at the most: under FSDP whole, flattened, accumulated and in the reduction."""
+
+
 def _outweighs(a: Event, b: Event) -> bool:
-    return a.live >= b.live and a.live + 4 * a.gradients >= b.live + 4 * b.gradients
+    return a.live >= b.live and a.live + MOST_GRADIENT * a.gradients >= b.live + MOST_GRADIENT * b.gradients
