@@ -120,8 +120,9 @@ class Loss:
     backward before the next is made, `passes` (torchtitan). `compiled`: torch.compile over upcast and cross entropy,
     None where `compile` says so.
     `upcast` is where 16-bit logits become float32, None as Transformers does at its version. `kept`: the training loop
-    names the logits until the next step's are there. `parallel`: under tensor parallelism each rank has the logits of
-    its part of the vocabulary only (Megatron, torchtitan); else the head gathers them.
+    names the logits until the next step's are there (true), or to the end of its `step`. `parallel`: under tensor
+    parallelism each rank has the logits of its part of the vocabulary only (Megatron, torchtitan); else the head
+    gathers them.
     """
 
     kernel: str = "torch"
@@ -129,7 +130,7 @@ class Loss:
     logits: Literal["tiles", "whole", "pieces", "passes"] = "tiles"
     compiled: bool | None = None
     upcast: Literal["loss", "model", "never"] | None = None
-    kept: bool = False
+    kept: Literal["step"] | bool = False
     parallel: bool = True
 
 
@@ -188,6 +189,8 @@ class Fsdp:
     the layers belongs to the `root` unit, or embedding and head are `separate` units (torchtune's
     `custom_sharded_layers`, torchtitan). `wrap_adapters`: adapter modules are units of their own, as PEFT's
     `fsdp_auto_wrap_policy` arranges; version 1 without it flattens them together with the frozen weights.
+    `checkpoints_inside`: a unit holds a checkpointed layer (torch's `checkpoint_wrapper` put on after FSDP, as
+    accelerate does), where a checkpoint by Transformers' model code holds a unit, which is entered again in backward.
     """
 
     version: Literal[1, 2] = 1
@@ -208,6 +211,7 @@ class Fsdp:
     shard_size: int | None = None
     upcast_trainable: bool = False
     sync_each_batch: bool = False
+    checkpoints_inside: bool = False
 
 
 @dataclass(slots=True)

@@ -128,7 +128,7 @@ def _replay(s: Setting, kinds: list[int], tape: Tape) -> Tape:
     outside = s.modules(None)
     tape.enter(0)
     ids, labels = tape.new(s.rows, 8), tape.new(s.rows, 8)
-    if s.job.loss.kept:
+    if s.job.loss.kept is True:
         s.remember([last_logits(outside, s, tape)])
     h = _model(tape, s, kinds, outside, ids)
     loss = loss_of(h, outside, s, tape, len(kinds) + 2)

@@ -14,6 +14,7 @@ from .parameters import parameters
 from .recall import Recall
 from .storage import dtype_bytes
 from .streams import Gathering, sharding
+from .wrapping import stay, wrap, wrapping
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from .parameter import Parameter
     from .streams import Sharding
     from .trace import Trace
+    from .wrapping import Wrapped
 
 STEPS = 2
 """The optimizer's states exist from the second step on; what the first one freed has to hold them. Where they are small
@@ -42,6 +44,7 @@ class Plan(NamedTuple):
     gradients    sizes of the gradients that stay from micro step to micro step; empty where each step makes its own
     keeps        whether a parameter's gradient stays as it was made until the step
     sharding     how FSDP gathers and reduces around the computation
+    wrapped      the units that FSDP 1 makes of the weights before the first step
     """
 
     resident: list[tuple[int, int]]
@@ -52,6 +55,7 @@ class Plan(NamedTuple):
     gradients: list[tuple[int, int]]
     keeps: bool
     sharding: Sharding | None = None
+    wrapped: Sequence[Wrapped] = ()
 
 
 class Run(NamedTuple):
@@ -91,6 +95,7 @@ def _steps(found: Trace, plan: Plan, policy: Policy, allocated: int, limit: int 
     memory = Allocator(limit, policy)
     memory.hold(plan.lump)
     small = _hold(memory, plan.resident)
+    wrap(memory, plan.wrapped)
     for block in _take(memory, plan.load):
         memory.give(block)
     small += sum(size * count for size, count in plan.states if size <= SMALL_REQUEST)
@@ -190,15 +195,18 @@ def plan_of(job: Job, model: Model, layout: Layout, phases: Sequence[Phase]) -> 
     step_optimizer = max(phase.components.get("optimizer", 0) for phase in phases) - layout.optimizer
     if type(layout) is not Layout or job.parallelism.zero is not None:
         lump = sum(most[name] for name in ("weights", "adapter", "gradients", "kv_cache", "buffers"))
-        load = _unsharded(job, found, layout)
-        if job.parallelism.fsdp is None or job.parallelism.fsdp.offload:
+        wrapped = wrapping(job, found, layout.plan) if isinstance(layout, ShardedLayout) else []
+        load = [] if wrapped else _unsharded(job, found, layout)
+        lump = max(0, lump - stay(wrapped))
+        fsdp = job.parallelism.fsdp
+        if fsdp is None:
             return Plan([], lump + layout.optimizer, load, [], [(step_optimizer, 1)], [], False)
-        pieces = shards(job, found)
+        pieces = [] if fsdp.offload else shards(job, found)
         states, temporary = optimizer.state_blocks(pieces, spec, job), optimizer.step_blocks(pieces, spec)
         how = sharding(job, layout, found) if isinstance(layout, ShardedLayout) else None
         if how is not None:
             lump += min(phase.components.get("buffers", 0) for phase in phases) - most["buffers"] + how.other
-        return Plan([], lump, load, states, temporary, [], False, how)
+        return Plan([], lump, load, states, temporary, [], False, how, wrapped)
     trained = [item for item in found if item.trainable]
     tensors = optimizer.items(trained)
     masters = [(4 * item.size, item.copies) for item in trained if job.precision.master_weights]

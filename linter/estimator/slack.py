@@ -79,8 +79,9 @@ def reserved(job: Job, found: Trace, plan: Plan, allocated: int, transient: int)
 
     low        `allocated` in whole 2 MiB segments: every freed block is used again
     expected   two steps replayed through the allocator's rules (replay.py)
-    high       DEVIATION of what comes and goes above it: 97.5 % of the oracle's runs reserve less; or, without
-               expandable segments, what the first step reserves with the second one's largest tensors beside it
+    high       DEVIATION of what comes and goes above it: 97.5 % of the oracle's runs reserve less; with what other
+               streams may hold longer; or, without expandable segments, what the first step reserves with the
+               second one's largest tensors beside it
 
     A run that opens more segments than a pool has addresses fits no card; it gets the bounds of `packed`.
     """
@@ -92,7 +93,8 @@ def reserved(job: Job, found: Trace, plan: Plan, allocated: int, transient: int)
         return packed(allocated, transient)
     expected = max(low, run.most)
     cut = 0 if rules.expandable else replay.uncut(found, plan)
-    margin = int(DEVIATION * max(0, transient))
+    later = plan.sharding.later if plan.sharding is not None else 0
+    margin = int(DEVIATION * max(0, transient)) + later
     twins = low + segments(max(0, transient))
     high = max(expected + margin, run.first + cut if cut else 0)
     return Held(expected, low, high, twins, margin, found, plan, rules)

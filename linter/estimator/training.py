@@ -310,10 +310,12 @@ def _tiers(
     if not bounded:
         return PerGpu(peak.allocated, held.low, low, low, low), overhead.total
     if gpu is not None and low <= gpu.usable:
-        expected = held.within(gpu.usable - overhead.total) or expected
+        expected = held.within(gpu.usable - overhead.total) or held.within(gpu.usable - overhead.low) or expected
         if high > gpu.usable and held.within(gpu.usable - overhead.high - held.margin) is not None:
             high = gpu.usable
     process = expected + overhead.total
+    if gpu is not None and expected + overhead.low <= gpu.usable:
+        process = min(process, gpu.usable)
     if plan.paged:
         room = max(0, gpu.usable - process) if gpu is not None else plan.paged
         process += min(plan.paged, room)
