@@ -191,6 +191,7 @@ class Fsdp:
     `fsdp_auto_wrap_policy` arranges; version 1 without it flattens them together with the frozen weights.
     `checkpoints_inside`: a unit holds a checkpointed layer (torch's `checkpoint_wrapper` put on after FSDP, as
     accelerate does), where a checkpoint by Transformers' model code holds a unit, which is entered again in backward.
+    `shards_packed`: bitsandbytes weights are sharded whatever they are stored as.
     """
 
     version: Literal[1, 2] = 1
@@ -212,6 +213,7 @@ class Fsdp:
     upcast_trainable: bool = False
     sync_each_batch: bool = False
     checkpoints_inside: bool = False
+    shards_packed: bool = False
 
 
 @dataclass(slots=True)

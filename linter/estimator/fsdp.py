@@ -283,9 +283,9 @@ def group(job: Job, fsdp: Fsdp) -> int | None:
 
 
 def whole_on_each(item: Parameter, job: Job) -> bool:
-    """Whether a packed weight is stored in bytes, which cannot be sharded."""
-    quantization = job.weights.quantization
-    if not item.packed:
+    """Whether a packed weight is stored in bytes, which only a patched FSDP shards."""
+    quantization, fsdp = job.weights.quantization, job.parallelism.fsdp
+    if not item.packed or (fsdp is not None and fsdp.shards_packed):
         return False
     return quantization is None or (quantization.storage_dtype or "uint8") in ("uint8", "int8")
 
@@ -331,15 +331,17 @@ def shards(job: Job, found: Sequence[Parameter]) -> list[optimizer.Item]:
 def _load(found: Sequence[Parameter], fsdp: Fsdp, over: Ranks, job: Job, model: Model) -> int:
     """What sharding the weights takes on the GPU.
 
-    Packed weights are on every rank whole before those that can be are sharded. Version 1 moves a unit there and
-    concatenates its tensors to a flat parameter, twice its size, before it keeps its shard (torch 2.13
+    Packed weights are on every rank whole before those that can be are sharded, and under accelerate's version 2 beside
+    all shards: `fsdp2_prepare_model` holds a state dict of the whole model to its end (1.6 to 1.15). Version 1 moves a
+    unit there and concatenates its tensors to a flat parameter, twice its size, before it keeps its shard (torch 2.13
     fsdp/_init_utils.py `_move_module_to_device`, _flat_param.py `flatten_tensors`), the root last. Version 2 moves a
     unit (`_move_states_to_device`), or with `cpu_ram_efficient_loading` one tensor after the other.
     """
     packed = [item for item in found if item.packed]
     if packed and not fsdp.cpu_ram_efficient_loading:
-        sharded = [item for item in packed if not _stays_whole(item, job)]
-        return allocated(sharded) - over.size(sharded) + loading(found, job)
+        sharded = [item for item in packed if not whole_on_each(item, job)]
+        beside = fsdp.version == 2 and job.framework is None
+        return allocated(sharded) - (0 if beside else over.size(sharded)) + loading(found, job)
     if fsdp.version == 2 and fsdp.cpu_ram_efficient_loading:
         return max((int(item.size * item.element_bytes) for item in found if not item.packed), default=0)
     made = units(fsdp, model, [item for item in found if not item.packed and item.part != "buffer"], Policy(None, None))

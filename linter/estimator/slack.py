@@ -74,8 +74,11 @@ def packed(allocated: int, transient: int) -> Held:
     return Held(low, low, twins, twins)
 
 
-def reserved(job: Job, found: Trace, plan: Plan, allocated: int, transient: int) -> Held:
-    """What torch.cuda.max_memory_reserved() reports for a peak of `allocated` bytes, `transient` of which come and go.
+def reserved(job: Job, found: Trace, plan: Plan, allocated: int, static: int, transient: int) -> Held:
+    """What torch.cuda.max_memory_reserved() reports for a peak of `allocated` bytes.
+
+    `static` bytes stay. In a step `transient` ones come and go, which is less than `allocated` - `static` where loading
+    is the peak.
 
     low        `allocated` in whole 2 MiB segments: every freed block is used again
     expected   two steps replayed through the allocator's rules (replay.py)
@@ -94,7 +97,7 @@ def reserved(job: Job, found: Trace, plan: Plan, allocated: int, transient: int)
     expected = max(low, run.most)
     cut = 0 if rules.expandable else replay.uncut(found, plan)
     later = plan.sharding.later if plan.sharding is not None else 0
-    margin = int(DEVIATION * max(0, transient)) + later
+    margin = int(DEVIATION * max(0, allocated - static)) + later
     twins = low + segments(max(0, transient))
     high = max(expected + margin, run.first + cut if cut else 0)
     return Held(expected, low, high, twins, margin, found, plan, rules)

@@ -285,15 +285,16 @@ def _held(
     steps = [phase for phase in marks if phase.name in STEP]
     static = min(sum(phase.components.get(name, 0) for name in RESIDENT) for phase in steps) + plan.optimizer
     allocated = max(phase.allocated for phase in phases)
+    moving = max(phase.allocated for phase in phases if phase.name != "load") - static
     if (
         not bounded
         or not replay
         or (gpu is not None and allocated + runtime.process_overhead(gpu, job).low > gpu.usable)
     ):
-        return slack.packed(allocated, allocated - static if bounded else 0)
+        return slack.packed(allocated, moving if bounded else 0)
     stay = isinstance(plan, ShardedLayout) and plan.kept > 0
     found = trace(job, stage.whole, inputs_stay=stay, head=stage.last)
-    return slack.reserved(job, found, plan_of(job, stage.own, plan, steps), allocated, allocated - static)
+    return slack.reserved(job, found, plan_of(job, stage.own, plan, steps), allocated, static, moving)
 
 
 def _tiers(

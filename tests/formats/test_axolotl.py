@@ -379,6 +379,12 @@ class TestSharding:
         assert (fsdp.mixed_precision.param_dtype, fsdp.mixed_precision.reduce_dtype) == ("bfloat16", "bfloat16")
         assert (job.parallelism.zero, job.hardware.gpus, job.precision.autocast) == (None, 4, "bfloat16")
 
+    def test_fsdp2_shards_packed_weights_from_015_on(self, ax):
+        text = BASE + "fsdp_version: 2\nfsdp_config: {offload_params: false}\n"
+        assert ax.job(text).parallelism.fsdp.shards_packed
+        assert not ax.job(text.replace("version: 2", "version: 1")).parallelism.fsdp.shards_packed
+        assert not ax.job(text, versions={"axolotl": "0.14.0"}).parallelism.fsdp.shards_packed
+
     def test_fsdp2(self, ax):
         text = BASE + "fsdp_version: 2\nfsdp_config: {reshard_after_forward: false, activation_checkpointing: true}\n"
         job = ax.job(text)
