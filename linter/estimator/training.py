@@ -13,6 +13,7 @@ from .fsdp import ShardedLayout
 from .imbalance import dropless, unbalanced
 from .layout import Layout
 from .layouts import layout
+from .loading import warmed
 from .parameters import elements, parameters
 from .replay import plan_of
 from .saving import saving
@@ -83,6 +84,7 @@ def _up_to_longest(job: Job, model: Model, gpu: Gpu | None, found: Estimate) -> 
 def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, replay: bool) -> Estimate:
     """The Estimate of the ranks of one pipeline stage."""
     plan = layout(stage.job, stage.own)
+    plan.load = max(plan.load, warmed(parameters(stage.job, stage.own), stage.job, gpu) - plan.weights)
     extra = reference.frozen_models(stage.job, stage.own)
     narrow = low_precision.workspace(job, model)
     fixed = _fixed(job, plan, extra, gpu)
