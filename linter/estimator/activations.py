@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -51,13 +52,20 @@ def replayed(job: Job, model: Model) -> tuple[tuple[Instant, ...], Held]:
 def _replayed(job: Job, model: Model) -> tuple[tuple[Instant, ...], Held]:
     s = setting(job, model)
     kinds, assigned = layer_kinds(s)
-    try:
+    with unread(model):
         tape = replay(s, kinds)
+    return tuple(found.instant for found in placed(s, tape, kinds, assigned)), _held(tape, kinds, assigned)
+
+
+@contextmanager
+def unread(model: Model) -> Iterator[None]:
+    """Raises NotEstimable where a replay stumbles over modules of a model whose code is not read."""
+    try:
+        yield
     except (AssertionError, KeyError) as error:
         if derived(model):
             raise
         raise NotEstimable(f"how {model.model_type} computes is not read, and its modules are not llama's") from error
-    return tuple(found.instant for found in placed(s, tape, kinds, assigned)), _held(tape, kinds, assigned)
 
 
 class Held(NamedTuple):
@@ -130,7 +138,7 @@ def _replay(s: Setting, kinds: list[int], tape: Tape) -> Tape:
     ids, labels = tape.new(s.rows, 8), tape.new(s.rows, 8)
     if s.job.loss.kept:
         s.remember([last_logits(outside, s, tape)])
-    h = _model(tape, s, kinds, outside, ids)
+    h = modelled(tape, s, kinds, outside, ids, segments=True)
     loss = loss_of(h, outside, s, tape, len(kinds) + 2)
     del h
     tape.clear_casts()
@@ -159,13 +167,14 @@ def _converted(s: Setting, tape: Tape, segment: int) -> None:
     s.returned.clear()
 
 
-def _model(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tensor) -> Tensor:
+def modelled(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tensor, *, segments: bool) -> Tensor:
+    """The last hidden states of a forward pass; `segments`: each layer begins one."""
     if isinstance(s, Pair):
-        return both(tape, s, kinds, outside, ids)
+        return both(tape, s, kinds, outside, ids, segments=segments)
     base = stem(tape, s, outside, ids)
     h = base.hidden
     for segment, layer in enumerate(kinds, 1):
-        if tape.recording:
+        if segments:
             tape.enter(segment)
         block = Layer(s, layer, base, slice_of(base.extra, s))
         mode = s.checkpointing(layer) if tape.recording else "none"
@@ -175,7 +184,7 @@ def _model(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tens
         else:
             h = block(h)
         del block
-    if tape.recording:
+    if segments:
         tape.enter(len(kinds) + 1)
     if s.order == "altup":
         h = joined(h, s)
@@ -189,7 +198,7 @@ def _model(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tens
 def _reference(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tensor) -> None:
     """A forward pass without gradients, while what the policy saved is alive."""
     tape.recording = False
-    h = _model(tape, s, kinds, outside, ids)
+    h = modelled(tape, s, kinds, outside, ids, segments=False)
     loss = loss_of(h, outside, s, tape, len(kinds) + 3)
     del h, loss
     s.cache.clear()

@@ -145,6 +145,10 @@ class Setting:
         value = self.config.get(field[0], field[1]) if field[0] else 0.0
         return float(value or 0.0)
 
+    def still(self) -> None:
+        """Without dropout: outside of training it does nothing."""
+        self.attention_dropout = self.residual_dropout = self.embedding_dropout = self.activation_dropout = 0.0
+
     def at(self, layer: int) -> Heads:
         """The sizes of a layer's attention call."""
         kv_heads, head_dim, value_dim = self.kv_heads, self.head_dim, self.value_dim

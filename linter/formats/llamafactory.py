@@ -123,7 +123,9 @@ def _read_training(run: Run) -> None:
     _set_loss(run, objective)
     _set_lengths(run, objective)
     set_rl(run, objective)
-    set_evaluation(run)
+    measured, generated = run.arguments.flag("compute_accuracy"), run.arguments.flag("predict_with_generate")
+    accuracy = bool(measured and measured.value) and not (generated and generated.value)
+    set_evaluation(run, metrics=accuracy, trainers=())
     set_sharding(run, run.launch)
     if is_megatron(run.arguments):
         set_megatron(run)
