@@ -122,6 +122,9 @@ class Loss:
     `upcast` is where 16-bit logits become float32, None as Transformers does at its version. `kept`: the training loop
     names the logits until the next step's are there. `parallel`: under tensor parallelism each rank has the logits of
     its part of the vocabulary only (Megatron, torchtitan); else the head gathers them.
+    `log_softmax` is how preference trainers come by log-probabilities: `rows` of the batch one at a time (TRL from 0.15
+    on), the `whole` at once (TRL before), or the whole in `float32`, whose logits are named until the loss is there
+    (LLaMA-Factory). `idle_logits`: the model makes logits that its loss does not use (TRL's value head).
     """
 
     kernel: str = "torch"
@@ -131,6 +134,8 @@ class Loss:
     upcast: Literal["loss", "model", "never"] | None = None
     kept: bool = False
     parallel: bool = True
+    log_softmax: Literal["rows", "whole", "float32"] = "rows"
+    idle_logits: bool = False
 
 
 @dataclass(slots=True)

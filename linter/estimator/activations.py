@@ -17,6 +17,7 @@ from .layers import Layer
 from .ledger import END
 from .logits import last_logits, loss_of
 from .norms import normed
+from .objectives import UNPAIRED
 from .ops import gathered
 from .recall import recalled
 from .release import reentrant
@@ -147,6 +148,7 @@ def _replay(s: Setting, kinds: list[int], tape: Tape) -> Tape:
     if s.objective.reference:
         tape.enter(len(kinds) + 3)
         _reference(tape, s, kinds, outside, ids)
+    s.named.clear()
     del ids, labels
     tape.backward(loss, tape.new(1, 4))
     tape.enter(END, backward=True)
@@ -196,13 +198,17 @@ def modelled(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Te
 
 
 def _reference(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tensor) -> None:
-    """A forward pass without gradients, while what the policy saved is alive."""
+    """A forward pass without gradients, while what the policy saved is alive.
+
+    Unpaired answers are followed by a pass over mismatched ones, beside logits that are still named.
+    """
     tape.recording = False
-    h = modelled(tape, s, kinds, outside, ids, segments=False)
-    loss = loss_of(h, outside, s, tape, len(kinds) + 3)
-    del h, loss
-    s.cache.clear()
-    tape.clear_casts()
+    for _ in range(2 if s.named and s.job.objective in UNPAIRED else 1):
+        h = modelled(tape, s, kinds, outside, ids, segments=False)
+        loss = loss_of(h, outside, s, tape, len(kinds) + 3)
+        del h, loss
+        s.cache.clear()
+        tape.clear_casts()
     tape.recording = True
 
 

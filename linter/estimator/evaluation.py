@@ -63,6 +63,9 @@ def _forward(job: Job, model: Model) -> tuple[Instant, ...]:
         del h
         s.cache.clear()
         tape.clear_casts()
+        if s.named and s.objective.reference:
+            loss_of(modelled(tape, s, kinds, outside, ids, segments=False), outside, s, tape, end)
+            tape.clear_casts()
         tape.scratch(sum(4 * x.n for x in s.returned if x.e < 4) if s.autocast else 0)
         s.returned.clear()
         del ids, labels, loss

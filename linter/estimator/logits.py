@@ -33,6 +33,8 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
     if s.objective.loss in TASKS:
         return task_loss(h, outside, s, tape, segment)
     if s.objective.loss == "score":
+        if s.job.loss.idle_logits:
+            to(head(h, outside.role("head") or outside.need("embedding"), outside, s.rows, s), 4)
         tape.enter(segment)
         return score(h, s, tape)
     rows = s.scored
@@ -62,8 +64,13 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
     s.remember([logits])
     tape.enter(segment)
     if s.objective.loss == "log_probabilities":
-        if s.autocast:
+        how = s.job.loss.log_softmax
+        if s.autocast or how == "float32":
             logits = to(logits, 4)
+        if how == "float32":
+            s.named.append(logits.storage)
+        if how != "rows":
+            return losses.whole_log_probabilities(logits, s.batch, tape)
         return losses.log_probabilities(logits, s.batch, tape)
     loss = of_whole(logits, rows, s, tape) if kernel == "chunked" else causal(logits, s, tape)
     if s.autocast and logits.e == 2:

@@ -197,6 +197,12 @@ def _set_loss(run: Run, objective: str) -> None:
         run.put("loss.kernel", liger, "liger")
     else:
         run.builder.default("loss.kernel", "torch")
+    if objective in ("dpo", "kto", "orpo", "simpo"):
+        note = "the log-softmax of all logits in float32 (train/trainer_utils.py `get_batch_logps`)"
+        run.builder.derived("loss.log_softmax", "float32", note, "objective")
+    if objective == "reward":
+        note = "TRL's value head stands beside lm_head, whose logits are made all the same"
+        run.builder.derived("loss.idle_logits", True, note, "objective")
 
 
 def _set_lengths(run: Run, objective: str) -> None:
