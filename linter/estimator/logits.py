@@ -64,18 +64,23 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
     s.remember([logits])
     tape.enter(segment)
     if s.objective.loss == "log_probabilities":
-        how = s.job.loss.log_softmax
-        if s.autocast or how == "float32":
+        if s.autocast or s.job.loss.log_softmax == "float32":
             logits = to(logits, 4)
-        if how == "float32":
-            s.named.append(logits.storage)
-        if how != "rows":
-            return losses.whole_log_probabilities(logits, s.batch, tape)
-        return losses.log_probabilities(logits, s.batch, tape)
+        return _log_probabilities(logits, s, tape)
     loss = of_whole(logits, rows, s, tape) if kernel == "chunked" else causal(logits, s, tape)
     if s.autocast and logits.e == 2:
         tape.scratch(4 * logits.n)
     return loss
+
+
+def _log_probabilities(logits: Tensor, s: Setting, tape: Tape) -> Tensor:
+    """Log-probabilities of given answers, as `Loss.log_softmax` says."""
+    how = s.job.loss.log_softmax
+    if how == "float32":
+        s.named.append(logits.storage)
+    if how != "rows":
+        return losses.whole_log_probabilities(logits, s.batch, tape)
+    return losses.log_probabilities(logits, s.batch, tape)
 
 
 def _own_pairs(s: Setting) -> bool:
