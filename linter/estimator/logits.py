@@ -33,8 +33,7 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
     if s.objective.loss in TASKS:
         return task_loss(h, outside, s, tape, segment)
     if s.objective.loss == "score":
-        if s.job.loss.idle_logits:
-            to(head(h, outside.role("head") or outside.need("embedding"), outside, s.rows, s), 4)
+        _unused(h, outside, s)
         tape.enter(segment)
         return score(h, s, tape)
     rows = s.scored
@@ -136,6 +135,12 @@ def causal(logits: Tensor, s: Setting, tape: Tape) -> Tensor:
     loss = liger.cross_entropy(wide, tape) if s.loss in IN_PLACE else cross_entropy(wide, labels, tape)
     del held
     return loss
+
+
+def _unused(h: Tensor, outside: Modules, s: Setting) -> None:
+    """Logits and their float32 copy beside a value head (trl 0.18 models/modeling_value_head.py), dropped at once."""
+    if s.job.loss.idle_logits:
+        to(head(h, outside.role("head") or outside.need("embedding"), outside, s.rows, s), 4)
 
 
 def score(h: Tensor, s: Setting, tape: Tape) -> Tensor:
