@@ -20,6 +20,7 @@ from .norms import normed
 from .objectives import UNPAIRED
 from .ops import gathered
 from .recall import recalled
+from .reference import wants_gradients
 from .release import reentrant
 from .seq2seq import Pair, both, setting
 from .sharing import slice_of
@@ -169,8 +170,17 @@ def _converted(s: Setting, tape: Tape, segment: int) -> None:
     s.returned.clear()
 
 
-def modelled(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tensor, *, segments: bool) -> Tensor:
-    """The last hidden states of a forward pass; `segments`: each layer begins one."""
+def modelled(
+    tape: Tape,
+    s: Setting,
+    kinds: list[int],
+    outside: Modules,
+    ids: Tensor,
+    *,
+    segments: bool,
+    lives: list[int] | None = None,
+) -> Tensor:
+    """The last hidden states of a forward pass; `segments`: each layer begins one; `lives`: bytes alive after each."""
     if isinstance(s, Pair):
         return both(tape, s, kinds, outside, ids, segments=segments)
     base = stem(tape, s, outside, ids)
@@ -186,6 +196,8 @@ def modelled(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Te
         else:
             h = block(h)
         del block
+        if lives is not None:
+            lives.append(tape.live)
     if segments:
         tape.enter(len(kinds) + 1)
     if s.order == "altup":
@@ -200,16 +212,26 @@ def modelled(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Te
 def _reference(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tensor) -> None:
     """A forward pass without gradients, while what the policy saved is alive.
 
-    Unpaired answers are followed by a pass over mismatched ones, beside logits that are still named.
+    Unpaired answers are followed by a pass over mismatched ones, beside logits that are still named. A reference that
+    wants gradients has autocast's copies of its weights until the pass ends, those of the layers that are not replayed
+    too.
     """
     tape.recording = False
     for _ in range(2 if s.named and s.job.objective in UNPAIRED else 1):
-        h = modelled(tape, s, kinds, outside, ids, segments=False)
+        lives: list[int] = []
+        h = modelled(tape, s, kinds, outside, ids, segments=False, lives=lives)
+        copies = tape.new(_others(lives, layer_kinds(s)[1]) if wants_gradients(s.job) else 0, 1)
         loss = loss_of(h, outside, s, tape, len(kinds) + 3)
-        del h, loss
+        del h, loss, copies
         s.cache.clear()
         tape.clear_casts()
     tape.recording = True
+
+
+def _others(lives: list[int], assigned: list[int]) -> int:
+    """What the layers that are not replayed leave, each as the one of its kind; `lives` after each replayed one."""
+    left = [max(0, after - before) for before, after in zip([*lives[:1], *lives], lives, strict=False)]
+    return sum(left[kind] for kind in assigned if kind < len(left)) - sum(left)
 
 
 def final_norm(outside: Modules, s: Setting) -> Linear | None:
