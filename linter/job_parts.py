@@ -123,6 +123,9 @@ class Loss:
     names the logits until the next step's are there (true), or to the end of its `step`. `parallel`: under tensor
     parallelism each rank has the logits of its part of the vocabulary only (Megatron, torchtitan); else the head
     gathers them.
+    `log_softmax` is how preference trainers come by log-probabilities: `rows` of the batch one at a time (TRL from 0.15
+    on), the `whole` at once (TRL before), or the whole in `float32`, whose logits are named until the loss is there
+    (LLaMA-Factory). `idle_logits`: the model makes logits that its loss does not use (TRL's value head).
     """
 
     kernel: str = "torch"
@@ -132,6 +135,8 @@ class Loss:
     upcast: Literal["loss", "model", "never"] | None = None
     kept: Literal["step"] | bool = False
     parallel: bool = True
+    log_softmax: Literal["rows", "whole", "float32"] = "rows"
+    idle_logits: bool = False
 
 
 @dataclass(slots=True)

@@ -33,6 +33,7 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
     if s.objective.loss in TASKS:
         return task_loss(h, outside, s, tape, segment)
     if s.objective.loss == "score":
+        _unused(h, outside, s)
         tape.enter(segment)
         return score(h, s, tape)
     rows = s.scored
@@ -62,13 +63,23 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
     s.remember([logits])
     tape.enter(segment)
     if s.objective.loss == "log_probabilities":
-        if s.autocast:
+        if s.autocast or s.job.loss.log_softmax == "float32":
             logits = to(logits, 4)
-        return losses.log_probabilities(logits, s.batch, tape)
+        return _log_probabilities(logits, s, tape)
     loss = of_whole(logits, rows, s, tape) if kernel == "chunked" else causal(logits, s, tape)
     if s.autocast and logits.e == 2:
         tape.scratch(4 * logits.n)
     return loss
+
+
+def _log_probabilities(logits: Tensor, s: Setting, tape: Tape) -> Tensor:
+    """Log-probabilities of given answers, as `Loss.log_softmax` says."""
+    how = s.job.loss.log_softmax
+    if how == "float32":
+        s.named.append(logits.storage)
+    if how != "rows":
+        return losses.whole_log_probabilities(logits, s.batch, tape)
+    return losses.log_probabilities(logits, s.batch, tape)
 
 
 def _own_pairs(s: Setting) -> bool:
@@ -124,6 +135,12 @@ def causal(logits: Tensor, s: Setting, tape: Tape) -> Tensor:
     loss = liger.cross_entropy(wide, tape) if s.loss in IN_PLACE else cross_entropy(wide, labels, tape)
     del held
     return loss
+
+
+def _unused(h: Tensor, outside: Modules, s: Setting) -> None:
+    """Logits and their float32 copy beside a value head (trl 0.18 models/modeling_value_head.py), dropped at once."""
+    if s.job.loss.idle_logits:
+        to(head(h, outside.role("head") or outside.need("embedding"), outside, s.rows, s), 4)
 
 
 def score(h: Tensor, s: Setting, tape: Tape) -> Tensor:

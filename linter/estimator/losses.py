@@ -106,6 +106,28 @@ def log_probabilities(logits: Tensor, sequences: int, tape: Tape) -> Tensor:
     return _end(tape, tuple(ends), lambda g: (g,) * len(ends))
 
 
+def whole_log_probabilities(logits: Tensor, sequences: int, tape: Tape) -> Tensor:
+    """`logits[:, :-1].log_softmax(-1).gather(...)` of older preference trainers, all sequences at once.
+
+    The slice of several sequences is laid out anew for the kernel (ATen/native/cuda/SoftMax.cu `host_softmax`).
+    Saved: the log-softmax. Backward: the gather's zeros and the softmax's gradient, which the slice lays into zeros.
+    Source: LLaMA-Factory 0.9.5 train/trainer_utils.py `get_batch_logps`; trl 0.9 to 0.14 trainer/dpo_trainer.py.
+    """
+    n, e = logits.n, logits.e
+
+    def vocabulary_wide() -> Tensor:
+        return tape.new(n, e, logits=True)
+
+    part = Tensor(logits.storage, n, e, view=True)
+    part.node = tape.node((logits,), lambda _: (vocabulary_wide(),), saves=0)
+    laid = vocabulary_wide() if sequences > 1 else part
+    softmax = vocabulary_wide()
+    del laid
+    kept = softmax.storage
+    softmax.node = tape.node((part,), lambda _, _kept=kept: (vocabulary_wide(),))
+    return _end(tape, (softmax,), lambda _, _kept=kept: (vocabulary_wide(),))
+
+
 def _end(tape: Tape, inputs: tuple[Tensor, ...], back: Backward) -> Tensor:
     result = tape.new(1, 4)
     result.node = tape.node(inputs, back)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..job import Job
+from ..job import Job, Loss
 from ..units import DTYPE_BYTES
 from . import storage
 from .adapter import adapter_of, adapter_parameters, saved_copies
@@ -43,7 +43,7 @@ def _storing(job: Job) -> Job:
     stored = Job(
         kind=job.kind, weights=job.weights, method=job.method, adapter=job.adapter, trainable=job.trainable,
         objective=job.objective, precision=job.precision, parallelism=job.parallelism, inference=job.inference,
-        framework=job.framework, versions=job.versions,
+        framework=job.framework, versions=job.versions, loss=Loss(idle_logits=job.loss.idle_logits),
     )  # fmt: skip
     if job.parallelism.device_map:
         stored.hardware = job.hardware
@@ -56,7 +56,7 @@ def _parameters(job: Job, model: Model) -> tuple[Parameter, ...]:
     quantization = effective_quantization(job, model)
     found: list[Parameter] = []
     for tensor in model.tensors:
-        if tensor.role == "head" and job.objective == "reward":
+        if tensor.role == "head" and job.objective == "reward" and not job.loss.idle_logits:
             continue
         shape, layers = divided(tensor, job, model)
         if layers is not None and not layers:
@@ -75,14 +75,19 @@ INDEXER = ".indexer."
 
 
 def _idle(items: list[Parameter], job: Job, model: Model) -> list[Parameter]:
-    """Trainable parameters of modules that run without autograd, which get neither gradient nor optimizer state.
+    """Trainable parameters that no loss reaches, which get neither gradient nor optimizer state.
 
-    ZeRO flattens them with the others, and frameworks with code of their own may train them.
+    Modules that run without autograd, and a head whose logits nobody uses. ZeRO flattens them with the others, and
+    frameworks with code of their own may train them.
     """
-    if not model.shape.indexer_layers or job.framework is not None or job.parallelism.zero is not None:
+    unused = job.loss.idle_logits
+    if not (model.shape.indexer_layers or unused) or job.framework is not None or job.parallelism.zero is not None:
         return items
     return [
-        item._replace(trainable=False, idle=True) if item.trainable and INDEXER in item.name else item for item in items
+        item._replace(trainable=False, idle=True)
+        if item.trainable and (INDEXER in item.name or (unused and item.role == "head"))
+        else item
+        for item in items
     ]
 
 

@@ -143,8 +143,9 @@ def _micro_step(memory: Allocator, found: Trace, plan: Plan) -> list[int]:
     alive = [0] * len(sizes)
 
     def run(begin: int, end: int | None, left: Container[int]) -> list[int]:
-        effort.spend(len(found.events))
-        return memory.run(found.events[begin:end], sizes, alive, left)
+        events = found.events[begin:end]
+        effort.spend(len(events))
+        return memory.run(events, sizes, alive, left)
 
     if plan.sharding is None:
         return run(0, None, found.gradients if plan.keeps else ())

@@ -44,8 +44,8 @@ class Setting:
     """Sizes, widths and switches of one micro step on one rank.
 
     `rows` are the tokens of a micro batch on this rank: context parallelism divides the sequence. `cache` is what a
-    model that caches keys in training holds until its loss is there; `outputs` the logits that the training loop holds,
-    `returned` those that the forward function hands to it.
+    model that caches keys in training holds until its loss is there; `outputs` the logits that the training loop
+    holds, `returned` those that the forward function hands to it, `named` those that the loss's function holds.
     """
 
     def __init__(self, job: Job, model: Model, stack: str = "") -> None:
@@ -82,6 +82,7 @@ class Setting:
         self.cache: list[Storage] = []
         self.outputs: list[Storage] = []
         self.returned: list[Tensor] = []
+        self.named: list[Storage] = []
         self.loss = _loss(job.loss.kernel, self.traits)
         self.fused = frozenset(self.traits.liger) if job.liger_kernels else frozenset()
         self.hidden = shape.hidden
@@ -144,6 +145,10 @@ class Setting:
         """A dropout probability: the config's, else the class's default."""
         value = self.config.get(field[0], field[1]) if field[0] else 0.0
         return float(value or 0.0)
+
+    def still(self) -> None:
+        """Without dropout: outside of training it does nothing."""
+        self.attention_dropout = self.residual_dropout = self.embedding_dropout = self.activation_dropout = 0.0
 
     def at(self, layer: int) -> Heads:
         """The sizes of a layer's attention call."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from . import effort
 from .allocator import SMALL_REQUEST, segments
 from .fsdp import ShardedLayout, group
 from .parameters import gathered_dtype
@@ -173,7 +174,9 @@ class Gathering:
         self._give(gradients)
 
     def _take(self, sizes: Iterable[int]) -> list[int]:
-        return [self.memory.take(size) for size in sizes if size > SMALL_REQUEST]
+        blocks = [self.memory.take(size) for size in sizes if size > SMALL_REQUEST]
+        effort.spend(2 * len(blocks))
+        return blocks
 
     def _give(self, blocks: Iterable[int]) -> None:
         for block in blocks:

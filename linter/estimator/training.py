@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..job import Parallelism
-from . import assumptions, evaluation, host, low_precision, reference, rollout, runtime, slack, uncertainty
+from . import assumptions, host, low_precision, reference, rollout, runtime, slack, uncertainty
 from .coverage import gaps
 from .estimate import Assumption, Estimate, NotEstimable, PerGpu, Phase, Term
 from .fsdp import ShardedLayout
@@ -93,8 +93,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, replay: boo
     found = [*found, *(plan.later() if bounded else ())]
     phases = [_load(plan, fixed), *_step_phases(plan, fixed, found), _optimizer_step(plan, fixed)]
     if stage.last:
-        evaluated = evaluation.phase(stage.job, stage.whole, _between(plan, fixed, phases))
-        phases += [evaluated] if evaluated is not None else []
+        phases += _evaluation(stage, plan, fixed)
     tensors = parameters(stage.job, stage.own)
     written = saving(stage.job, stage.own, tensors)
     if written.device:
@@ -125,6 +124,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, replay: boo
     judged = verdict(per_gpu, gpu, bounded=bounded)
     if bounded:
         moving = [*uncertainty.at_run_time(job, tensors, phases, held), *dropless(stage.job, stage.own)]
+        moving += _kept_logits(stage)
         per_gpu = uncertainty.capped(uncertainty.widened(per_gpu, moving), gpu, judged)
         unknown += moving
     return Estimate(
@@ -188,12 +188,32 @@ def _fixed(job: Job, plan: Layout, extra: reference.Frozen, gpu: Gpu | None) -> 
     }
 
 
-def _between(plan: Layout, fixed: dict[str, int], phases: Sequence[Phase]) -> dict[str, int]:
-    """What an evaluation finds: gradients that are never freed, and there the parameters that a pass gathers."""
-    if not plan.lasting:
-        return fixed
-    gathered = (phase.components["buffers"] for phase in phases if phase.name in ("forward", "loss"))
-    return {**fixed, "gradients": plan.gradients, "buffers": max(gathered, default=fixed["buffers"])}
+def _evaluation(stage: Stage, plan: Layout, fixed: dict[str, int]) -> list[Phase]:
+    """The instant of an evaluation step with most memory; none where none is configured.
+
+    It finds the states, the gradients that are never freed, and gathers parameters as a forward pass does.
+    """
+    if not stage.job.evaluation.micro_batch_size:
+        return []
+    from .evaluation import gathered_logits, instants
+
+    before, joined = gathered_logits(stage.job, stage.whole)
+    gradients = plan.gradients if plan.lasting else 0
+    phases = []
+    for item in instants(stage.job, stage.whole):
+        found = _instant(plan, fixed, item).components
+        phases.append(Phase("evaluation", {**found, "gradients": gradients, "logits": found["logits"] + before}))
+    if phases and joined:
+        phases.append(Phase("evaluation", {**fixed, "gradients": gradients, "logits": joined}))
+    return sorted(phases, key=lambda phase: phase.allocated)[-1:]
+
+
+def _kept_logits(stage: Stage) -> list[Assumption]:
+    if not stage.last or not stage.job.evaluation.micro_batch_size:
+        return []
+    from .evaluation import further_logits
+
+    return uncertainty.kept_logits(stage.job, further_logits(stage.job, stage.whole))
 
 
 def _load(plan: Layout, fixed: dict[str, int]) -> Phase:
@@ -258,11 +278,11 @@ def _trainable(job: Job, model: Model) -> int:
 
 def _instant_terms(peak: Phase, job: Job, gpu: Gpu | None) -> list[Term]:
     lines = []
+    rows = job.evaluation.micro_batch_size if peak.name == "evaluation" else job.micro_batch_size
     for name in ("activations", "logits"):
         if peak.components.get(name):
             formula = (
-                f"what the forward pass of {job.micro_batch_size} x {job.sequence_length} tokens leaves alive"
-                f" at the peak ({peak.name})"
+                f"what the forward pass of {rows} x {job.sequence_length} tokens leaves alive at the peak ({peak.name})"
             )
             lines.append(Term(name, formula, peak.components[name], "estimator/activations.py"))
     workspace = runtime.allocated_workspace(job, gpu)

@@ -127,6 +127,14 @@ def _evaluated(job: Job, phases: Sequence[Phase], held: Held) -> list[Assumption
     return [Assumption("evaluation.unfused", "True", note, 0, more)]
 
 
+def kept_logits(job: Job, more: int) -> list[Assumption]:
+    """Logits that a script's own metric may keep, or that nothing moves: `more` bytes of two steps, the least."""
+    if not more:
+        return []
+    note = "every step's logits stay on the GPU until the evaluation ends or `eval_accumulation_steps` moves them"
+    return [Assumption("evaluation.keeps_logits", str(job.evaluation.keeps_logits), note, 0, more)]
+
+
 def varies(job: Job) -> bool:
     """Whether the length of a batch is up to the data, as in the trainers of Transformers and TRL.
 

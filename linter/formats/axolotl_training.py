@@ -232,6 +232,9 @@ def set_evaluation(config: AxolotlConfig) -> None:
         "gradient_accumulation_steps",
     )
     builder.default("evaluation.keeps_logits", False, "no metrics: only the loss is kept")
+    if builder.job.loss.kernel == "liger" and builder.job.objective in ("sft", "pretrain"):
+        note = "Liger's models make the logits outside of training, and axolotl does not tell the Trainer of Liger"
+        builder.derived("evaluation.unfused", True, note, "loss.kernel")
 
 
 def _evaluation_batch(config: AxolotlConfig, data: Given) -> None:

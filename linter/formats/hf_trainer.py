@@ -16,7 +16,7 @@ from .format import Format, JobBuilder, NoJobError, Problem, Reading, written_by
 from .frozen_parts import set_trainable
 from .keys import key_problems, load
 from .peft_arguments import set_adapter, set_dtype, set_method, set_quantization
-from .releases import released
+from .releases import older, released
 from .spelling import slip
 from .training_arguments import (
     Run,
@@ -31,7 +31,7 @@ from .training_arguments import (
     set_versions,
 )
 from .training_sharding import set_sharding
-from .trl import set_lengths, set_objective, set_rl
+from .trl import PREFERENCE, set_lengths, set_objective, set_rl
 from .unfilled import settle
 from .usual_launch import UsualLaunch
 
@@ -113,7 +113,8 @@ def read(document: Document, project: Project) -> Reading:
     _set_packing(run, flavour)
     set_rl(builder, run.arguments, flavour.defaults, objective)
     set_lengths(builder, run.arguments, flavour.defaults, objective)
-    set_evaluation(run)
+    best = flavour.name in ("run-clm", "run-mlm")
+    set_evaluation(run, metrics=best, trainers=("transformers", "trl") if flavour.trl else ("transformers",))
     set_sharding(run, _launch(run, flavour))
     _force_reentrant(run, flavour)
     settle(builder, run.arguments)
@@ -186,6 +187,14 @@ def _set_loss(run: Run, flavour: Flavour, objective: str) -> None:
         run.put("loss.kernel", liger, "liger")
     else:
         builder.default("loss.kernel", "torch")
+    trl = builder.job.versions.get("trl")
+    if flavour.name != "transformers" and trl and older(trl, ROWS_FROM) and objective in PREFERENCE:
+        note = f"trl {trl} takes the log-softmax of all logits at once"
+        builder.derived("loss.log_softmax", "whole", note, "versions.trl")
+
+
+ROWS_FROM = "0.15"
+"""The first TRL whose preference trainers go row by row (`selective_log_softmax`, trainer/utils.py)."""
 
 
 def _former_trl_key(run: Run) -> Given | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from gpulint.estimator import estimate_job
 from gpulint.estimator.activations import instants
 from gpulint.estimator.effort import PARTS, bounded
 from gpulint.estimator.estimate import NotEstimable
@@ -160,6 +161,42 @@ class TestLogProbabilities:
         found = instants(job, llama_8b)
         assert max(i.logits for i in found if i.phase == "loss") == (2 + 4) * 4 * S * V
         assert max(i.logits for i in found if i.phase == "backward") == 12 * 4 * S * V
+
+
+class TestWholeLogSoftmax:
+    """`logits[:, :-1].log_softmax(-1).gather(...)`, bytes an element of the logits of both answers.
+
+    LLaMA-Factory's step, written down again on the memory oracle's fake GPU, had 12.0 at the end of its backward pass
+    and 16.0 in the reference's pass, where the CUDA kernel lays the slice out anew (4 more).
+    """
+
+    @staticmethod
+    def of(model, how, phase, **fields) -> float:
+        loss = Loss(log_softmax=how)
+        job = Job(micro_batch_size=B, sequence_length=S, weights=Weights("bfloat16"), loss=loss, **fields)
+        return max(i.logits for i in instants(job, model) if i.phase == phase) / (2 * TV)
+
+    def test_float32_logits_stay_named_through_the_pass_of_the_reference(self, llama_8b):
+        assert self.of(llama_8b, "float32", "forward", objective="dpo") == 4 + 4 + 4 + 4 + 4
+        assert self.of(llama_8b, "float32", "backward", objective="dpo") == 12
+        assert self.of(llama_8b, "float32", "backward", objective="orpo") == 12
+        assert self.of(llama_8b, "float32", "loss", objective="orpo") == 4 + 4 + 4
+
+    def test_unpaired_answers_have_one_pass_more(self, llama_8b):
+        assert self.of(llama_8b, "float32", "forward", objective="kto") == (8 + 4 + 12) / 2
+
+    def test_older_releases_of_trl_take_them_in_their_own_width(self, llama_8b):
+        assert self.of(llama_8b, "whole", "backward", objective="orpo") == 6
+        assert self.of(llama_8b, "rows", "backward", objective="orpo") < 6
+
+    def test_a_value_head_stands_beside_a_head_that_nobody_uses(self, llama_8b):
+        job = Job(objective="reward", micro_batch_size=B, sequence_length=S, weights=Weights("bfloat16"))
+        idle = job.with_changes({"loss.idle_logits": True})
+        assert not any(i.logits for i in instants(job, llama_8b))
+        assert max(i.logits for i in instants(idle, llama_8b)) == (2 + 4) * 2 * TV
+        plain, more = (estimate_job(item, llama_8b, None).components for item in (job, idle))
+        assert more["weights"] - plain["weights"] == 2 * V * 4096
+        assert more["optimizer"] == plain["optimizer"]
 
 
 def test_a_loss_in_more_parts_than_can_be_laid_out_is_not_estimated(llama_8b):

@@ -174,7 +174,6 @@ def test_a_length_that_nobody_states_reaches_up_to_the_model_s_positions():
 def test_logits_of_an_evaluation_lie_beside_what_a_fused_loss_left():
     fused = {"loss": {"kernel": "liger"}, "evaluation": {"micro_batch_size": 8}, "micro_batch_size": 1}
     made = {**fused, "evaluation": {"micro_batch_size": 8, "unfused": True}}
-    assert "evaluation" not in {phase.name for phase in estimate(job(**fused)).phases if phase.components["logits"]}
     found = estimate(job(**made))
     logits = next(phase for phase in found.phases if phase.name == "evaluation").components["logits"]
     assert logits == 10 * 8 * 1024 * 50257
