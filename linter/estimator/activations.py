@@ -17,6 +17,7 @@ from .ledger import END
 from .logits import last_logits, loss_of
 from .norms import normed
 from .ops import gathered
+from .projector import deepened
 from .recall import recalled
 from .release import reentrant
 from .seq2seq import Pair, both, setting
@@ -143,6 +144,7 @@ def _replay(s: Setting, kinds: list[int], tape: Tape) -> Tape:
     tape.backward(loss, tape.new(1, 4))
     tape.enter(END, backward=True)
     s.outputs.clear()
+    s.pixels.clear()
     effort.spend(effort.NODE * tape.nodes)
     return tape
 
@@ -175,6 +177,8 @@ def _model(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tens
         else:
             h = block(h)
         del block
+        if layer < len(base.deep):
+            h = deepened(h, base.deep[layer], s)
     if tape.recording:
         tape.enter(len(kinds) + 1)
     if s.order == "altup":
