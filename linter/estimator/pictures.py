@@ -57,12 +57,14 @@ class Reader(NamedTuple):
     tower       the tower's row; "" for the one of the vision config's own model type
     layer       which layer's output is read, from the end; 0 for what the tower returns
     masks       whether images see all of themselves, so that every layer has a mask
+    returned    whether the images' features are among the model's outputs
     """
 
     projector: str
     tower: str = ""
     layer: int = 0
     masks: bool = False
+    returned: bool = False
 
 
 class Pictures(NamedTuple):
@@ -130,6 +132,16 @@ def pictures(job: Job, model: Model, batch: int) -> Pictures | None:
         side = max(1, isqrt(job.image_pixels or PIXELS) // (patch * merged)) * merged
     patches = side * side
     return Pictures(batch * count, patches + first, patches // merged**2, side, patches * channels)
+
+
+def deep_layers(model: Model) -> tuple[int, ...]:
+    """The layers of the tower whose outputs the decoder's first layers get (Qwen3-VL); () without such a thing."""
+    found = reader(model)
+    kind = tower(model, found) if found is not None else None
+    if kind is None or not kind.resampled:
+        return ()
+    stated = vision(model).get("deepstack_visual_indexes")
+    return tuple(stated) if isinstance(stated, list) else (8, 16, 24)
 
 
 def _pooled(model: Model, side: int) -> int:

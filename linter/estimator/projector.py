@@ -42,6 +42,9 @@ def see(tape: Tape, s: Setting, embeds: Tensor) -> Seen:
     pooled = PROJECTORS[s.reader.projector](layers, found)
     features = to(cat((pooled,)), embeds.e) if s.reader.projector != "gemma3" else to(pooled, embeds.e)
     mask = tape.new(s.rows, 1)
+    if s.reader.returned:
+        s.cache.append(features.storage)
+        s.returned.append(features)
     deep = tuple(cat((x,)) for x in found.deep)
     return Seen(scattered_into(embeds, features, mask), (*found.held, pooled, features, mask), deep)
 

@@ -12,7 +12,7 @@ from .kernels import Heads
 from .modules import Modules, Packing
 from .objectives import objective
 from .parameters import parameters
-from .pictures import pictures, reader
+from .pictures import deep_layers, pictures, reader
 from .quantization import effective_quantization
 from .release import REMOTE, packed, release
 from .tape import Tape
@@ -69,6 +69,7 @@ class Setting:
         self.rows = self.batch * self.length
         self.reader = reader(model)
         self.pictures = pictures(job, model, self.batch)
+        self.deep = len(deep_layers(model)) if self.pictures is not None else 0
         self.scored = self.batch * -(-max(1, self.objective.scored) // max(1, plan.context))
         self.autocast = 2 if job.precision.autocast else 0
         self.fp16 = "float16" in (job.precision.autocast, job.weights.dtype)
@@ -282,6 +283,7 @@ class Setting:
             self.checkpointing(layer),
             self.sparsity(layer),
             self._block(layer)[1],
+            layer if layer < self.deep else -1,
         )
 
     def sparsity(self, layer: int) -> bool:

@@ -16,7 +16,7 @@ from .kernels import Heads, attend
 from .matmuls import linear
 from .norms import NORMS
 from .ops import add, contiguous, leaf, mul, relayout, summed, to
-from .pictures import tower, vision
+from .pictures import deep_layers, tower, vision
 from .release import reentrant
 from .rope import Table, half_wide
 from .versions import older
@@ -65,7 +65,7 @@ class Layers:
         self.heads = int(fields.get("num_heads") or fields.get("num_attention_heads") or kind.heads)
         self.merge = int(fields.get("spatial_merge_size") or 2)
         self.whole = tuple(fields.get("fullatt_block_indexes") or (7, 15, 23, 31)) if kind.window else ()
-        self.deep = tuple(fields.get("deepstack_visual_indexes") or (8, 16, 24)) if kind.resampled else ()
+        self.deep = deep_layers(model)
         self.activation = str(fields.get("hidden_act") or kind.activation)
         self.window = _windows(kind, seen, fields)
 
@@ -78,7 +78,7 @@ class Layers:
         read = h
         deep: list[Tensor] = []
         mode = self.s.job.activation_checkpointing
-        last = self.count + self.found.layer
+        last = self.count + self.found.layer + 1
         for number in range(self.count):
             if self.found.layer and number == last:
                 read = h
