@@ -8,8 +8,10 @@ from . import delta, ssm
 from .activation import XIELU
 from .bounds import divergence, tower
 from .estimate import Assumption
+from .pictures import reader
 from .setting import text_config
 from .traits import known, traits
+from .unseen import images
 
 if TYPE_CHECKING:
     from ..job import Job
@@ -50,7 +52,9 @@ def gaps(job: Job, model: Model, activations: int) -> list[Assumption]:
     if not derived(model):
         note = f"how {model.model_type} computes is not read; its layers are taken to be llama's with its own modules"
         found.append(Assumption(LAYERS, model.model_type, note, less, more))
-    elif any(tensor.role in TOWERS for tensor in model.tensors):
+    elif reader(model) is not None:
+        found.extend(images(job, model))
+    elif job.images != 0 and any(tensor.role in TOWERS for tensor in model.tensors):
         note = "activations of vision, audio and projector modules are not counted, only the text decoder's"
         more = max(int(activations * AGAIN), tower(job, model))
         found.append(Assumption(OTHERS, model.model_type, note, 0, more))

@@ -43,7 +43,7 @@ def _storing(job: Job) -> Job:
     stored = Job(
         kind=job.kind, weights=job.weights, method=job.method, adapter=job.adapter, trainable=job.trainable,
         objective=job.objective, precision=job.precision, parallelism=job.parallelism, inference=job.inference,
-        framework=job.framework, versions=job.versions,
+        framework=job.framework, versions=job.versions, images=job.images,
     )  # fmt: skip
     if job.parallelism.device_map:
         stored.hardware = job.hardware
@@ -75,14 +75,19 @@ INDEXER = ".indexer."
 
 
 def _idle(items: list[Parameter], job: Job, model: Model) -> list[Parameter]:
-    """Trainable parameters of modules that run without autograd, which get neither gradient nor optimizer state.
+    """Trainable parameters of modules that run without autograd or not at all: no gradient, no optimizer state.
 
     ZeRO flattens them with the others, and frameworks with code of their own may train them.
     """
-    if not model.shape.indexer_layers or job.framework is not None or job.parallelism.zero is not None:
+    if job.framework is not None or job.parallelism.zero is not None:
         return items
+    unused = () if job.images != 0 else ("vision", "projector")
+    indexed = bool(model.shape.indexer_layers)
     return [
-        item._replace(trainable=False, idle=True) if item.trainable and INDEXER in item.name else item for item in items
+        item._replace(trainable=False, idle=True)
+        if item.trainable and (item.role in unused or (indexed and INDEXER in item.name))
+        else item
+        for item in items
     ]
 
 

@@ -54,14 +54,14 @@ class Reader(NamedTuple):
     """How a model reads what its tower makes.
 
     projector   a name of `projector.PROJECTORS`
-    tower       the tower's row; "" for the one of the vision config's own model type
+    tower       the tower's row where the vision config has no model type, or that with something behind it
     layer       which layer's output is read, from the end; 0 for what the tower returns
     masks       whether images see all of themselves, so that every layer has a mask
     returned    whether the images' features are among the model's outputs
     """
 
     projector: str
-    tower: str = ""
+    tower: str
     layer: int = 0
     masks: bool = False
     returned: bool = False
@@ -71,7 +71,8 @@ class Pictures(NamedTuple):
     """The images of a micro batch.
 
     images      of all sequences;  patches of each;  tokens of each in the decoder
-    side        patches along each side;  pixel values of each
+    side        patches along each side;  pixel values of each;  patch pixels along each side of a patch
+    fixed       whether all images have the size that the model's table of positions is for
     """
 
     images: int
@@ -79,6 +80,8 @@ class Pictures(NamedTuple):
     tokens: int
     side: int
     pixels: int
+    patch: int
+    fixed: bool
 
     @property
     def rows(self) -> int:
@@ -103,8 +106,8 @@ def reader(model: Model) -> Reader | None:
 
 def tower(model: Model, found: Reader) -> Tower | None:
     """The tower of a model; None where it is not written down here."""
-    name = found.tower or str(vision(model).get("model_type"))
-    row = _tables()["towers"].get(name)
+    stated, rows = str(vision(model).get("model_type") or found.tower), _tables()["towers"]
+    row = rows.get(stated) or (rows.get(found.tower) if stated.startswith(found.tower) else None)
     return None if row is None or not _patches(model) else Tower(**row)
 
 
@@ -131,14 +134,12 @@ def pictures(job: Job, model: Model, batch: int) -> Pictures | None:
         merged = int(vision(model).get("spatial_merge_size") or MERGED)
         side = max(1, isqrt(job.image_pixels or PIXELS) // (patch * merged)) * merged
     patches = side * side
-    return Pictures(batch * count, patches + first, patches // merged**2, side, patches * channels)
+    return Pictures(batch * count, patches + first, patches // merged**2, side, patches * channels, patch, bool(table))
 
 
 def deep_layers(model: Model) -> tuple[int, ...]:
     """The layers of the tower whose outputs the decoder's first layers get (Qwen3-VL); () without such a thing."""
-    found = reader(model)
-    kind = tower(model, found) if found is not None else None
-    if kind is None or not kind.resampled:
+    if not any("deepstack_merger_list." in tensor.name for tensor in model.tensors):
         return ()
     stated = vision(model).get("deepstack_visual_indexes")
     return tuple(stated) if isinstance(stated, list) else (8, 16, 24)
