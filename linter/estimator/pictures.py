@@ -108,7 +108,20 @@ def tower(model: Model, found: Reader) -> Tower | None:
     """The tower of a model; None where it is not written down here."""
     stated, rows = str(vision(model).get("model_type") or found.tower), _tables()["towers"]
     row = rows.get(stated) or (rows.get(found.tower) if stated.startswith(found.tower) else None)
-    return None if row is None or not _patches(model) else Tower(**row)
+    return None if row is None or not _patches(model) or not stacks(model) else Tower(**row)
+
+
+MERGERS = "deepstack_merger_list."
+"""The list of Qwen3-VL's further mergers, which is no stack of layers."""
+
+
+def stacks(model: Model) -> dict[str, int]:
+    """The tower's stacks by their names before the number, with the layers of each; {} on a pipeline's later stages."""
+    counts: dict[str, int] = {}
+    for tensor in model.tensors:
+        if tensor.role == "vision" and tensor.layers and MERGERS not in tensor.stack:
+            counts[tensor.stack] = max(counts.get(tensor.stack, 0), len(tensor.layers))
+    return counts
 
 
 def vision(model: Model) -> dict[str, Any]:
@@ -139,7 +152,7 @@ def pictures(job: Job, model: Model, batch: int) -> Pictures | None:
 
 def deep_layers(model: Model) -> tuple[int, ...]:
     """The layers of the tower whose outputs the decoder's first layers get (Qwen3-VL); () without such a thing."""
-    if not any("deepstack_merger_list." in tensor.name for tensor in model.tensors):
+    if not any(MERGERS in tensor.name for tensor in model.tensors):
         return ()
     stated = vision(model).get("deepstack_visual_indexes")
     return tuple(stated) if isinstance(stated, list) else (8, 16, 24)

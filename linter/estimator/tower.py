@@ -16,7 +16,7 @@ from .kernels import Heads, attend
 from .matmuls import linear
 from .norms import NORMS
 from .ops import add, contiguous, leaf, mul, relayout, summed, to
-from .pictures import deep_layers, tower, vision
+from .pictures import MERGERS, deep_layers, stacks, tower, vision
 from .release import reentrant
 from .rope import Table, half_wide
 from .versions import older
@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from .setting import Setting
     from .tape import Tape
     from .tensor import Tensor
-
-MERGERS = "deepstack_merger_list."
-"""The list of Qwen3-VL's further mergers, which is no stack of layers."""
-
 
 class Features(NamedTuple):
     """What a tower makes.
@@ -61,7 +57,7 @@ class Layers:
         self.found = found
         self.kind: Tower = kind
         self.outside: Modules = s.towers()
-        self.prefix, self.count = _stack(model)
+        self.prefix, self.count = max(stacks(model).items(), key=lambda item: item[1])
         self.heads = int(fields.get("num_heads") or fields.get("num_attention_heads") or kind.heads)
         self.merge = int(fields.get("spatial_merge_size") or 2)
         self.whole = tuple(fields.get("fullatt_block_indexes") or (7, 15, 23, 31)) if kind.window else ()
@@ -216,15 +212,6 @@ def _one(modules: Modules, *names: str) -> Linear:
     if found is None:
         raise KeyError(names[0])
     return found
-
-
-def _stack(model: Model) -> tuple[str, int]:
-    """The name before the number of the tower's layers, and how many there are."""
-    counts: dict[str, int] = {}
-    for tensor in model.tensors:
-        if tensor.role == "vision" and tensor.layers and MERGERS not in tensor.stack:
-            counts[tensor.stack] = max(counts.get(tensor.stack, 0), len(tensor.layers))
-    return max(counts.items(), key=lambda item: item[1])
 
 
 def _windows(kind: Tower, seen: Pictures, fields: dict[str, Any]) -> tuple[int, int] | None:
