@@ -52,7 +52,7 @@ def gaps(job: Job, model: Model, activations: int) -> list[Assumption]:
     if not derived(model):
         note = f"how {model.model_type} computes is not read; its layers are taken to be llama's with its own modules"
         found.append(Assumption(LAYERS, model.model_type, note, less, more))
-    elif reader(model) is not None:
+    elif reader(model) is not None and job.framework is None:
         found.extend(images(job, model))
     elif job.images != 0 and any(tensor.role in TOWERS for tensor in model.tensors):
         note = "activations of vision, audio and projector modules are not counted, only the text decoder's"

@@ -131,10 +131,10 @@ def vision(model: Model) -> dict[str, Any]:
 
 
 def pictures(job: Job, model: Model, batch: int) -> Pictures | None:
-    """The images of `batch` sequences; None for text alone or where the model's tower is not written down."""
+    """The images of `batch` sequences; None for text alone, and where a tower or a framework is not written down."""
     found = reader(model)
     count = IMAGES if job.images is None else job.images
-    if found is None or not count or not _patches(model):
+    if found is None or not count or job.framework is not None:
         return None
     patch = _patches(model)[0].shape[-1]
     channels = _patches(model)[0].elements // _patches(model)[0].shape[0]

@@ -130,7 +130,7 @@ class Setting:
         """Whether what makes the layers' inputs is trained: a tower, a projector, a part that the inventory lacks."""
         graded = [item for item in self.items if item.graded]
         outside = self.job.trainable is not None and not graded
-        return outside or (self.reader is None and any(item.role in ("vision", "projector") for item in graded))
+        return outside or (self.pictures is None and any(item.role in ("vision", "projector") for item in graded))
 
     def _activation(self) -> str:
         gated = str(self.config.get("feed_forward_proj") or "").rpartition("gated-")[2]
