@@ -225,7 +225,10 @@ class Setting:
         items = [
             item
             for item in self.items
-            if item.layers is not None and layer in item.layers and item.name.startswith(stack) and item.part != "buffer"
+            if item.layers is not None
+            and layer in item.layers
+            and item.name.startswith(stack)
+            and item.part != "buffer"
         ]
         return self._modules(items)
 

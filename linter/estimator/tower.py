@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .tape import Tape
     from .tensor import Tensor
 
+
 class Features(NamedTuple):
     """What a tower makes.
 

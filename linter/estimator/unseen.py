@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .activations import replayed
 from .estimate import Assumption
 from .pictures import IMAGES, PIXELS, pictures
 
@@ -34,7 +35,7 @@ def images(job: Job, model: Model) -> list[Assumption]:
 def _filled(job: Job, counted: Pictures) -> Job:
     """The job with as many image tokens as its sequences have places."""
     places = job.sequence_length or 0
-    if counted.fixed:
+    if counted.fixed or job.image_pixels is not None:
         return job.with_changes({"images": max(counted.images, places // max(1, counted.tokens))})
     share = counted.patches * places // max(1, counted.tokens * counted.images)
     return job.with_changes({"images": counted.images, "image_pixels": share * counted.patch**2})
@@ -42,6 +43,4 @@ def _filled(job: Job, counted: Pictures) -> Job:
 
 def _kept(job: Job, model: Model) -> int:
     """The most bytes of activations and logits of a micro step."""
-    from .activations import instants
-
-    return max(item.activations + item.logits for item in instants(job, model))
+    return max(item.activations + item.logits for item in replayed(job, model)[0])
