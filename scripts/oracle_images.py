@@ -58,14 +58,11 @@ def given(torch: Any, model: Any, images: int, pixels: int, sequences: int, leng
         side = pixels // vision.patch_size
         _sized(torch, kind, images, side, vision, length, sequences)
         width = vision.in_channels * vision.temporal_patch_size * vision.patch_size**2
-        found = {
-            "pixel_values": torch.zeros((images * side**2, width), device=device),
-            "image_grid_thw": Grid(images, side),
-        }
-        return found
-    side = vision.image_size
+        pixels = torch.zeros((images * side**2, width), device=device)
+        return {"pixel_values": pixels, "image_grid_thw": Grid(images, side)}
+    side = vision.image_size if isinstance(vision.image_size, int) else vision.image_size[0]
     found = {"pixel_values": torch.zeros((images, 3, side, side), device=device)}
-    if kind == "gemma3":
+    if kind in ("gemma3", "paligemma"):
         found["token_type_ids"] = torch.zeros((sequences, length), dtype=torch.long, device=device)
     return found
 
@@ -105,10 +102,10 @@ def _sized(torch: Any, kind: str, images: int, side: int, vision: Any, length: i
     for name, function in replaced.items():
         if hasattr(module, name):
             setattr(module, name, function)
-    text = next((value for name, value in vars(module).items() if name.endswith("VLTextModel")), None)
+    text: Any = next((value for name, value in vars(module).items() if name.endswith("VLTextModel")), None)
     if hasattr(text, "_deepstack_process"):
-        text._deepstack_process = _deepstack
-    whole = next(value for name, value in vars(module).items() if name.endswith("VLModel"))
+        text._deepstack_process = _deepstack  # noqa: SLF001
+    whole = next(value for name, value in vars(module).items() if name.endswith(("VLModel", "Qwen3_5Model")))
     whole.compute_3d_position_ids = lambda *_a, **_k: zeros(3, sequences, length)
 
 

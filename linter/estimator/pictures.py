@@ -29,13 +29,16 @@ MERGED = 2
 class Tower(NamedTuple):
     """How a vision tower is written.
 
-    block       `clip`: a norm before each of two branches;  `qwen`: the same over all images' patches in one row
+    block       `clip`: a norm before each of two branches;  `qwen`: the same over all images' patches in one row;
+                `scaled`: each branch times a vector
     heads, activation   the class's defaults
     norm        a name of `norms.NORMS`
     before, after   last names of the norms around the layers;  pooled the norm of the first token of each image
     turned      whether a rotary embedding turns queries and keys in float32
     window      pixels along each side of what a layer attends to, but for `fullatt_block_indexes`; 0 for all
     resampled   whether positions are mixed from four rows of a table for each patch
+    scores      eager attention's softmax, as in `traits.Traits`
+    leaves      whether checkpointing of an adapter's base makes patches want a gradient (`_input_embed_layer`)
     """
 
     block: str = "clip"
@@ -48,6 +51,8 @@ class Tower(NamedTuple):
     turned: bool = False
     window: int = 0
     resampled: bool = False
+    scores: str = "float32"
+    leaves: bool = True
 
 
 class Reader(NamedTuple):
@@ -58,6 +63,7 @@ class Reader(NamedTuple):
     layer       which layer's output is read, from the end; 0 for what the tower returns
     masks       whether images see all of themselves, so that every layer has a mask
     returned    whether the images' features are among the model's outputs
+    listed      whether features come image by image, and are joined by a copy
     """
 
     projector: str
@@ -65,6 +71,7 @@ class Reader(NamedTuple):
     layer: int = 0
     masks: bool = False
     returned: bool = False
+    listed: bool = False
 
 
 class Pictures(NamedTuple):
@@ -138,10 +145,10 @@ def pictures(job: Job, model: Model, batch: int) -> Pictures | None:
         return None
     patch = _patches(model)[0].shape[-1]
     channels = _patches(model)[0].elements // _patches(model)[0].shape[0]
-    table = _named(model, "position_embedding.weight")
-    first = 1 if _named(model, "class_embedding") else 0
+    table = _named(model, "position_embedding.weight") or _named(model, "position_embeddings")
+    first = 1 if _named(model, "class_embedding") or _named(model, "cls_token") else 0
     if table:
-        side = isqrt(table[0].shape[0] - first)
+        side = isqrt(table[0].shape[-2] - first)
         merged = _pooled(model, side)
     else:
         merged = int(vision(model).get("spatial_merge_size") or MERGED)
@@ -159,14 +166,18 @@ def deep_layers(model: Model) -> tuple[int, ...]:
 
 
 def _pooled(model: Model, side: int) -> int:
-    """Patches along each side that are averaged to one token (Gemma 3)."""
+    """Patches along each side of what makes one token: averaged (Gemma 3), side by side (InternVL), or one."""
+    ratio = model.config.get("downsample_ratio", 0.5 if model.model_type == "internvl" else 1)
+    if isinstance(ratio, float):
+        return round(1 / ratio)
     tokens = model.config.get("mm_tokens_per_image")
     stated = isinstance(tokens, int) or model.model_type == "gemma3"
     return side // isqrt(tokens if isinstance(tokens, int) else 256) if stated else 1
 
 
 def _patches(model: Model) -> list[Tensor]:
-    return _named(model, "patch_embed.proj.weight") or _named(model, "patch_embedding.weight")
+    ends = ("patch_embed.proj.weight", "patch_embedding.weight", "patch_embeddings.projection.weight")
+    return next((found for end in ends if (found := _named(model, end))), [])
 
 
 def _named(model: Model, end: str) -> list[Tensor]:

@@ -12,7 +12,7 @@ from .adapters import project
 from .indexing import cat, gather, window
 from .matmuls import linear
 from .norms import NORMS
-from .ops import contiguous, made, to
+from .ops import contiguous, copied, made, to
 from .tensor import Tensor
 from .tower import Layers
 
@@ -40,7 +40,7 @@ def see(tape: Tape, s: Setting, embeds: Tensor) -> Seen:
     layers = Layers(s, s.model, s.reader, s.pictures)
     found = layers.run(tape)
     pooled = PROJECTORS[s.reader.projector](layers, found)
-    features = to(cat((pooled,)), embeds.e) if s.reader.projector != "gemma3" else to(pooled, embeds.e)
+    features = to(cat((pooled,)) if s.reader.listed else pooled, embeds.e)
     mask = tape.new(s.rows, 1)
     if s.reader.returned:
         s.cache.append(features.storage)
@@ -103,4 +103,21 @@ def gemma3(layers: Layers, found: Features) -> Tensor:
     return linear(h, layers.outside.require("mm_input_projection_weight").weight, rows)
 
 
-PROJECTORS: dict[str, Callable[[Layers, Features], Tensor]] = {"merger": merger, "llava": llava, "gemma3": gemma3}
+def linear_alone(layers: Layers, found: Features) -> Tensor:
+    """PaliGemma: one projection of each patch."""
+    return project(found.read, layers.outside.require("linear"), layers.rows)
+
+
+def shuffled(layers: Layers, found: Features) -> Tensor:
+    """InternVL: the patches of each token side by side, by two copies; a norm and two projections."""
+    rows = layers.seen.images * layers.seen.tokens
+    h = window(found.read, found.read.n // layers.rows * (layers.rows - layers.seen.images))
+    h = copied(copied(h))
+    h = NORMS["layer"](h, layers.outside.require("layer_norm"), rows)
+    h = project(h, layers.outside.require("linear_1"), rows)
+    h = activation(str(layers.s.model.config.get("projector_hidden_act") or "gelu"))(h)
+    return project(h, layers.outside.require("linear_2"), rows)
+
+
+PROJECTORS: dict[str, Callable[[Layers, Features], Tensor]] = {"merger": merger, "llava": llava, "gemma3": gemma3,
+    "linear": linear_alone, "shuffled": shuffled}  # fmt: skip

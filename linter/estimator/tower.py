@@ -80,10 +80,8 @@ class Layers:
             if self.found.layer and number == last:
                 read = h
             block = Block(self, number, table)
-            if mode in ("full", "offload"):
-                h = tape.checkpoint(block, h, mode, reentrant(self.s.job))
-            else:
-                h = block(h)
+            again = mode in ("full", "offload")
+            h = tape.checkpoint(block, h, mode, reentrant(self.s.job)) if again else block(h)
             del block
             if number in self.deep:
                 deep.append(self.merged(h, self.s.part(f"model.visual.{MERGERS}", self.deep.index(number))))
@@ -111,20 +109,24 @@ class Layers:
     def _embedded(self, tape: Tape) -> Tensor:
         """Pixels, in the width of the weights, through the convolution that cuts them into patches; then positions."""
         s, seen = self.s, self.seen
-        patch = _one(self.outside, "patch_embed.proj", "patch_embedding")
+        patch = _one(self.outside, "patch_embed.proj", "patch_embedding", "patch_embeddings.projection")
         given = tape.new(seen.images * seen.pixels, 4)
         s.pixels.append(given.storage)
         pixels = to(given, patch.weight.e)
         rows = seen.images * seen.side**2
         h = linear(pixels, patch.weight, rows, patch.bias)
         width = h.n // rows
-        if s.leaf_inputs and h.node is None and not older(s.job.versions.get("transformers"), "5"):
+        asked = s.leaf_inputs and self.kind.leaves and not older(s.job.versions.get("transformers"), "5")
+        if asked and h.node is None:
             tape.source(h)
-        first, where = self.outside.leaf("class_embedding"), self.outside.leaf("position_embedding")
+        first = self.outside.leaf("class_embedding") or self.outside.leaf("cls_token")
+        where, whole = self.outside.leaf("position_embedding"), self.outside.leaf("position_embeddings")
         if first is not None:
             h = cat((expand(leaf(tape, first.weight), seen.images * width), h))
         if where is not None:
             h = add(h, embedding(tape, seen.patches, where.weight, width, tape.new(seen.patches, 8)))
+        if whole is not None:
+            h = add(h, leaf(tape, whole.weight))
         if self.kind.resampled:
             h = add(h, self._resampled(tape, rows, width, h.e))
         if self.kind.before:
@@ -159,10 +161,18 @@ class Block:
     def __call__(self, x: Tensor) -> Tensor:
         """The layer's output: attention, then the MLP, each behind a norm and added to its input."""
         layers = self.layers
-        first, second = _one(self.modules, "norm1", "layer_norm1"), _one(self.modules, "norm2", "layer_norm2")
+        first = _one(self.modules, "norm1", "layer_norm1", "layernorm_before")
+        second = _one(self.modules, "norm2", "layer_norm2", "layernorm_after")
         if layers.kind.block == "qwen":
             h = add(x, self.joint_attention(layers.norm(x, first, self.rows)))
             return add(h, self.mlp(layers.norm(h, second, self.rows)))
+        if layers.kind.block == "scaled":
+            branch = self.attention(layers.norm(x, first, self.rows))
+            branch = mul(branch, self.modules.require("lambda_1").weight)
+            x = add(branch, x)
+            h = self.mlp(layers.norm(x, second, self.rows))
+            h = mul(h, self.modules.require("lambda_2").weight)
+            return add(h, x)
         residual = x
         h = layers.norm(x, first, self.rows)
         h = self.attention(h)
@@ -175,11 +185,11 @@ class Block:
     def attention(self, x: Tensor) -> Tensor:
         """Every image attends to itself."""
         modules, heads = self.modules, self.layers.heads
-        q, k, v = (project(x, modules.require(f"self_attn.{name}_proj"), self.rows) for name in "qkv")
+        q, k, v = (project(x, modules.require(f"{name}_proj"), self.rows) for name in "qkv")
         size = q.n // self.rows // heads
-        at = Heads(self.pieces, self.length, heads, heads, size, size)
+        at = Heads(self.pieces, self.length, heads, heads, size, size, kind=self.layers.kind.scores)
         y = attend(self.layers.s.attention, q, k, v, None, at)
-        return project(y, modules.require("self_attn.out_proj"), self.rows)
+        return project(y, _one(modules, "out_proj", "projection_layer"), self.rows)
 
     def joint_attention(self, x: Tensor) -> Tensor:
         """Every piece of the row attends to itself in a call of its own; a copy joins what the calls made."""

@@ -1,4 +1,4 @@
-"""Images that no config tells of: by how many bytes the most and the fewest that a sequence can hold move an estimate."""
+"""Images that no config tells of: how far the most and the fewest that a sequence can hold move an estimate."""
 
 from __future__ import annotations
 

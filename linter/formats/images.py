@@ -23,10 +23,12 @@ def axolotl(config: AxolotlConfig) -> None:
         config.builder.derived("images", 0, "no processor_type: samples are text", "model")
         return
     size = config.keys.raw("image_size")
-    value = size.value if size else None
-    sides = value if isinstance(value, list) and len(value) == 2 else [value, value]
-    if size and all(isinstance(side, int) and side > 0 for side in sides):
-        config.put("image_pixels", size, sides[0] * sides[1])
+    if size is None:
+        return
+    sides = size.value if isinstance(size.value, list) else [size.value, size.value]
+    lengths = [side for side in sides if isinstance(side, int) and side > 0]
+    if len(lengths) == len(sides) == 2:
+        config.put("image_pixels", size, lengths[0] * lengths[1])
 
 
 def at_most(run: Run, key: str, default: int | None = None) -> None:
