@@ -19,6 +19,7 @@ from .logits import last_logits, loss_of
 from .norms import normed
 from .objectives import UNPAIRED
 from .ops import gathered
+from .projector import deepened
 from .recall import recalled
 from .reference import wants_gradients
 from .release import reentrant
@@ -154,6 +155,7 @@ def _replay(s: Setting, kinds: list[int], tape: Tape) -> Tape:
     tape.backward(loss, tape.new(1, 4))
     tape.enter(END, backward=True)
     s.outputs.clear()
+    s.pixels.clear()
     effort.spend(effort.NODE * tape.nodes)
     return tape
 
@@ -196,6 +198,8 @@ def modelled(
         else:
             h = block(h)
         del block
+        if layer < len(base.deep):
+            h = deepened(h, base.deep[layer], s)
         if lives is not None:
             lives.append(tape.live)
     if segments:

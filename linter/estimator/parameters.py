@@ -43,7 +43,7 @@ def _storing(job: Job) -> Job:
     stored = Job(
         kind=job.kind, weights=job.weights, method=job.method, adapter=job.adapter, trainable=job.trainable,
         objective=job.objective, precision=job.precision, parallelism=job.parallelism, inference=job.inference,
-        framework=job.framework, versions=job.versions, loss=Loss(idle_logits=job.loss.idle_logits),
+        framework=job.framework, versions=job.versions, loss=Loss(idle_logits=job.loss.idle_logits), images=job.images,
     )  # fmt: skip
     if job.parallelism.device_map:
         stored.hardware = job.hardware
@@ -80,12 +80,13 @@ def _idle(items: list[Parameter], job: Job, model: Model) -> list[Parameter]:
     Modules that run without autograd, and a head whose logits nobody uses. ZeRO flattens them with the others, and
     frameworks with code of their own may train them.
     """
-    unused = job.loss.idle_logits
-    if not (model.shape.indexer_layers or unused) or job.framework is not None or job.parallelism.zero is not None:
+    if job.framework is not None or job.parallelism.zero is not None:
         return items
+    unused = (*(() if job.images != 0 else ("vision", "projector")), *(("head",) if job.loss.idle_logits else ()))
+    indexed = bool(model.shape.indexer_layers)
     return [
         item._replace(trainable=False, idle=True)
-        if item.trainable and (INDEXER in item.name or (unused and item.role == "head"))
+        if item.trainable and (item.role in unused or (indexed and INDEXER in item.name))
         else item
         for item in items
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from . import images
 from .coercion import as_boolean
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def set_batch(config: AxolotlConfig) -> None:
     else:
         builder.default("packing", False)
     _padding(config)
+    images.axolotl(config)
 
 
 def _padding(config: AxolotlConfig) -> None:

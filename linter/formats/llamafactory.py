@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from . import images
 from .accelerate_launch import launch_of
 from .arguments import Arguments
 from .format import Format, JobBuilder, Problem, Reading, written_by
-from .keys import key_problems
+from .keys import default, key_problems
 from .llamafactory_inference import read_inference
 from .llamafactory_megatron import is_megatron, set_megatron
 from .llamafactory_method import set_base, set_low_rank, set_method, set_rl
@@ -122,6 +123,7 @@ def _read_training(run: Run) -> None:
     set_compile(run)
     _set_loss(run, objective)
     _set_lengths(run, objective)
+    images.at_most(run, "image_max_pixels", default(NAME, "image_max_pixels"))
     set_rl(run, objective)
     measured, generated = run.arguments.flag("compute_accuracy"), run.arguments.flag("predict_with_generate")
     accuracy = bool(measured and measured.value) and not (generated and generated.value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import trl
+from . import images, trl
 from .arguments import Arguments
 from .format import Format, JobBuilder, NoJobError, Reading, written_by
 from .hf_trainer import _set_loss as set_loss
@@ -105,6 +105,7 @@ def read(document: Document, project: Project) -> Reading:
     trl.set_rl(builder, arguments, DEFAULTS, objective)
     set_rollout(run)
     set_lengths(run, objective)
+    images.at_most(run, "max_pixels")
     set_sharding_of(run)
     reading.problems = key_problems(document, NAME, known=("command", "config")) + reading.problems
     return reading

@@ -438,3 +438,22 @@ class TestWorldSize:
 def test_layer_offloading_is_a_fact_of_the_weights(ax):
     assert ax.job(BASE + "adapter: lora\nlayer_offloading: true\n").weights.layers_offloaded is True
     assert ax.job(BASE + "adapter: lora\n").weights.layers_offloaded is False
+
+
+@pytest.mark.parametrize(
+    ("extra", "images", "pixels"),
+    [
+        ("", 0, None),
+        ("processor_type: AutoProcessor\n", None, None),
+        ("processor_type: AutoProcessor\nimage_size: 512\n", None, 512 * 512),
+        ("processor_type: AutoProcessor\nimage_size: [448, 224]\n", None, 448 * 224),
+    ],
+)
+def test_images_of_a_model_that_reads_them(ax, extra, images, pixels):
+    job = ax.job(f"base_model: Qwen/Qwen2.5-VL-7B-Instruct\ndatasets: [{{path: x, type: chat_template}}]\n{extra}")
+    assert (job.images, job.image_pixels) == (images, pixels)
+
+
+def test_images_of_a_model_of_text_are_nobody_s_matter(ax):
+    job = ax.job("base_model: NousResearch/Meta-Llama-3-8B\ndatasets: [{path: x, type: alpaca}]\n")
+    assert "images" not in job.origins
