@@ -49,6 +49,8 @@ class Settings(NamedTuple):
     moe_workspace: bool
     sampler_bytes: int
     sampler_least: int
+    by_driver: bool
+    sums_held: bool
     defaulted: tuple[tuple[str, str], ...]
 
 
@@ -88,6 +90,8 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
         batched = tier_tokens
         if not _chunks(given, row, max_model_len, given.version or job.versions.get("vllm")):
             batched = max(batched, max_model_len)
+        elif row["chunk"] is not None:
+            batched = row["chunk"]
         batched = min(batched, max_num_seqs * max_model_len)
         defaulted.append(("inference.max_num_batched_tokens", str(batched)))
     if given.max_num_seqs is None:
@@ -120,6 +124,8 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
         moe_workspace=row["moe_workspace"],
         sampler_bytes=_table()["sampler_bytes"][_sampler(job, row)]["bytes"],
         sampler_least=_table()["sampler_bytes"][_sampler(job, row) if known else row["sampler_may_be"]]["bytes"],
+        by_driver=row["by_driver"],
+        sums_held=row["sums_held"],
         defaulted=tuple(defaulted),
     )
 
