@@ -1,4 +1,4 @@
-"""What torch's allocator adds to the weights that vLLM makes, tensor by tensor, on an empty GPU.
+"""What torch's allocator adds to the weights that vLLM or SGLang makes, tensor by tensor, on an empty GPU.
 
 A tensor of 10 MiB or more opens a segment rounded up to 2 MiB, and what is left of it is split off only where it is
 more than 1 MiB; else the tensor's block has it, and torch counts it as allocated. vLLM makes queries, keys and values
@@ -29,11 +29,16 @@ _MERGED = {"q": "qkv", "k": "qkv", "v": "qkv", "gate": "gate_up", "up": "gate_up
 
 def block_rounding(found: Iterable[Parameter], rules: Policy) -> int:
     """Bytes of the weights' blocks above the bytes of the weights, in the order in which the layers are made."""
-    return _rounding(tuple(found), rules)
+    return _rounding(tuple(found), rules)[0]
+
+
+def segment_rounding(found: Iterable[Parameter], rules: Policy) -> int:
+    """Bytes of the weights' segments above the bytes of the weights: what the driver gave for them."""
+    return _rounding(tuple(found), rules)[1]
 
 
 @lru_cache(maxsize=64)
-def _rounding(found: tuple[Parameter, ...], rules: Policy) -> int:
+def _rounding(found: tuple[Parameter, ...], rules: Policy) -> tuple[int, int]:
     memory = Allocator(policy=rules)
     requested = 0
     for stack in _stacks(found):
@@ -41,7 +46,7 @@ def _rounding(found: tuple[Parameter, ...], rules: Policy) -> int:
             for size in _tensors(item for item in stack if index < item.copies):
                 requested += size
                 memory.take(size)
-    return memory.allocated - requested
+    return memory.allocated - requested, memory.reserved - requested
 
 
 def _stacks(found: Iterable[Parameter]) -> Iterator[list[Parameter]]:
