@@ -136,7 +136,7 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
         slots=lora_slots(job, model, element),
         run=run,
         unused=max(0, (opened or 0) - run.total),
-        graphs=graphs(model, chosen.graph_sizes),
+        graphs=graphs(model, chosen.graph_sizes, plan.tensor),
         overhead=runtime.process_overhead(gpu, job),
         settings=chosen,
         cache=compressed_pool(model, plan.pipeline)

@@ -179,11 +179,12 @@ def captured_sizes(given: Inference, row: dict[str, Any], max_num_seqs: int) -> 
     return sum(size <= largest for size in (1, 2, 4)) + fine // 8 + max(0, largest - fine) // 16
 
 
-def graphs(model: Model, sizes: int) -> Graphs:
+def graphs(model: Model, sizes: int, ranks: int = 1) -> Graphs:
     """Bytes that captured graphs take: measured KiB for each layer and captured batch size."""
     row = _table()["graphs"]
     pieces = model.shape.layers * sizes * KIB
-    return Graphs(row["expected_kib"] * pieces, row["low_kib"] * pieces, row["high_kib"] * pieces, row["source"])
+    most = row["ranks_high_kib" if ranks > 1 else "high_kib"]
+    return Graphs(row["expected_kib"] * pieces, row["low_kib"] * pieces, most * pieces, row["source"])
 
 
 def sampler_source(job: Job, gpu: Gpu | None) -> str:
