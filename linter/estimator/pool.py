@@ -14,6 +14,7 @@ from .parameters import allocated, base_dtype, parameters
 from .storage import dtype_bytes
 from .verdict import capacity, verdict
 from .vllm_activations import layer_bytes, padded_vocabulary
+from .vllm_blocks import offloaded
 
 if TYPE_CHECKING:
     from ..hardware.gpu import Gpu
@@ -52,7 +53,7 @@ def rank(job: Job, model: Model, gpu: Gpu | None, tokens: int, requests: int) ->
     ranks = attention_tensor(job)
     return Rank(
         found=found,
-        weights=max(0, allocated(found) - round(given.cpu_offload_gb * GIB)),
+        weights=allocated(found) - offloaded(found, round(given.cpu_offload_gb * GIB)),
         workspace=runtime.allocated_workspace(job, gpu),
         activations=layer_bytes(model, tokens, element, plan.tensor),
         logits=round((element + 4) * requests * padded_vocabulary(model)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..units import bytes_text
+from ..units import GIB, bytes_text
 from .estimate import Estimate, Term
 from .inference_assumptions import inference_assumptions
 from .pool import pooled, rank
@@ -55,8 +55,9 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     version = given.version or job.versions.get("sglang") or "0.5.23"
     chosen = share(job, model, gpu)
     held = rank(job, model, gpu, chosen.chunk, given.max_num_seqs or 1)
+    limit = round(given.cpu_offload_gb * GIB)
     rotary = 0 if model.model_type.startswith(_COMPUTED) else rotary_cache(model, _ROTARY_ELEMENT, multimodal=1)
-    loaded = held.weights + rotary + segment_rounding(held.found, policy(job))
+    loaded = held.weights + rotary + segment_rounding(held.found, policy(job), limit)
     held = held._replace(token=token_bytes(job, model, gpu, profile(version)), weights=loaded)
     told = inference_assumptions(job, model, chosen.defaulted, f"SGLang {version}")
     if gpu is None:

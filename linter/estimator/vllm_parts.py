@@ -16,7 +16,7 @@ from .parameters import allocated, base_dtype, parameters
 from .slack import policy
 from .storage import dtype_bytes
 from .vllm_activations import profile_run
-from .vllm_blocks import block_rounding
+from .vllm_blocks import block_rounding, offloaded
 from .vllm_draft import draft
 from .vllm_eager import reserved_run
 from .vllm_lora import lora_slots
@@ -124,12 +124,13 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
     )
     if not chosen.hybrid_cache and any(cache.grows and cache.window is None for cache in caches):
         caches = tuple(cache._replace(window=None) for cache in caches)
-    rounding = block_rounding([*made, *drafted], policy(job))
+    limit = round(given.cpu_offload_gb * GIB)
+    rounding = block_rounding([*made, *drafted], policy(job), limit)
     run = profile_run(model, chosen, element, plan.tensor, expert_tensor(job))
     opened = reserved_run(model, chosen, element, plan.tensor, policy(job)) if chosen.by_driver else None
     return Parts(
         found=found,
-        weights=max(0, allocated(found) - round(given.cpu_offload_gb * GIB)) + rotary + added + rounding,
+        weights=allocated(found) - offloaded(found, limit) + rotary + added + rounding,
         rotary=rotary,
         added=added,
         rounding=rounding,

@@ -262,7 +262,7 @@ def test_lora_slots_and_offload_move_bytes():
     assert slots.components["adapter"] == 2 * 64 * 2 * widths
     assert slots.kv_cache.tokens < plain.kv_cache.tokens
     offloaded = estimate(job(max_model_len=8192, cpu_offload_gb=8))
-    assert plain.components["weights"] - offloaded.components["weights"] == 8 * GIB
+    assert 0 <= plain.components["weights"] - offloaded.components["weights"] - 8 * GIB < 225 * MIB
     assert offloaded.host == 8 * GIB
 
 
