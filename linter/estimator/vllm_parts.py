@@ -20,7 +20,7 @@ from .vllm_blocks import block_rounding, offloaded
 from .vllm_draft import draft
 from .vllm_eager import reserved_run
 from .vllm_lora import lora_slots
-from .vllm_rotary import rotary_cache
+from .vllm_rotary import rotary_cache, tables
 from .vllm_settings import Graphs, graphs
 from .vllm_weights import cached_latent, latent_copies, padded_experts
 
@@ -112,10 +112,10 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
     drafted, draft_caches = draft(served, model)
     found = (*target, *drafted)
     element = max(2.0, dtype_bytes(dtype))
-    rotary = rotary_cache(model, element)
     plan = job.parallelism
     width = cache_bytes(given.kv_cache_dtype, dtype, model.shape.head_dim + model.shape.v_head_dim)
     version = given.version or job.versions.get("vllm")
+    rotary = rotary_cache(model, element) * tables(model, version)
     made = padded_experts(target, served, model, gpu)
     added = latent_copies(served, model, version, element) + allocated(made) - allocated(target)
     caches = (

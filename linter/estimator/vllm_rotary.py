@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .versions import older
+
 if TYPE_CHECKING:
     from ..models.model import Model
 
@@ -31,6 +33,11 @@ def rotary_cache(model: Model, element: float, multimodal: int = 4) -> int:
         for rope in _ropes(config, shape.windows)
     )
     return round(element * elements)
+
+
+def tables(model: Model, version: str | None) -> int:
+    """Tables of each kind on a rank: one, but one a layer for Gemma 2 before `get_rope` (vllm 0.5.4 models/gemma2.py)."""
+    return model.shape.layers if model.model_type == "gemma2" and older(version, "0.6.0") else 1
 
 
 def _ropes(config: dict[str, Any], windows: tuple[int | None, ...]) -> list[dict[str, Any]]:
