@@ -36,7 +36,7 @@ def rotary_cache(model: Model, element: float, multimodal: int = 4) -> int:
 
 
 def tables(model: Model, version: str | None) -> int:
-    """Tables of each kind on a rank: one, but one a layer for Gemma 2 before `get_rope` (vllm 0.5.4 models/gemma2.py)."""
+    """Tables of each kind: one, but one a layer for Gemma 2 before `get_rope` (vllm 0.5.4 models/gemma2.py)."""
     return model.shape.layers if model.model_type == "gemma2" and older(version, "0.6.0") else 1
 
 
