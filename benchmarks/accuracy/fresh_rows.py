@@ -57,7 +57,7 @@ def cases(given: Iterable[Row] | None = None) -> tuple[list[Case], list[Excluded
 
 def case(row: Row) -> Case:
     """One figure or outcome. Raises Inexpressible."""
-    job = Job.validate(row["job"]) if "job" in row else read_command(row["command"], row["gpus"], row.get("versions"))
+    job = Job.validate(row["job"]) if "job" in row else read_command(row["command"], row["gpus"], packages(row))
     job.hardware.gpu, job.hardware.gpus = row["gpu"], row["gpus"]
     if "release" in row:
         job.inference.version = row["release"]
@@ -75,6 +75,15 @@ def case(row: Row) -> Case:
         row.get("counted", True),
         row.get("rounded", 0.0),
     )
+
+
+def packages(row: Row) -> dict[str, str]:
+    """The releases that a row's command runs with, so that what it leaves out is filled in as they do."""
+    stated: dict[str, str] = row.get("versions") or {}
+    if "release" not in row:
+        return stated
+    engine = next((name for name in ("sglang", "text-generation") if name in row["command"]), "vllm")
+    return {engine.replace("text-generation", "tgi"): row["release"], **stated}
 
 
 class Blind(NamedTuple):

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..job import Job, Loss
+from ..models.layers import OTHER_PARTS
 from ..units import DTYPE_BYTES
 from . import storage
 from .adapter import adapter_of, adapter_parameters, saved_copies
@@ -125,12 +126,14 @@ def is_packed(tensor: Tensor, quantization: Quantization | None) -> bool:
 
     The output head stays as it is unless the quantisation's `head` says otherwise, and so does what `skip` names. Fused
     expert tensors are not nn.Linear: a method for `experts` (mxfp4) packs them alone, another one where the
-    quantisation's `experts` says so.
+    quantisation's `experts` says so. A method for the `decoder` (AWQ, GPTQ) leaves towers and projectors alone.
     """
     if quantization is None or tensor.buffer:
         return False
     expert = tensor.role.startswith("expert_") and len(tensor.shape) == 3
     layout = storage.packing(quantization)
+    if layout is not None and layout.what == "decoder" and tensor.role in OTHER_PARTS:
+        return False
     kind = (
         expert
         if layout is not None and layout.what == "experts"

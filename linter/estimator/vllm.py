@@ -50,7 +50,7 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     assert given is not None
     parts = parts_of(job, model, gpu, chosen)
     room = room_of(parts, gpu, given.kv_cache_memory_bytes)
-    refusal, outcome = _outcome(parts, gpu, room, given)
+    refusal, outcome = _outcome(parts, gpu, room, given, several=job.parallelism.tensor > 1)
     if not any(cache != LayerCache() for cache in layer_caches(model)):
         room = None
     pool = parts.request if room is None or refusal else max(0, room.expected)
@@ -75,8 +75,14 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     )
 
 
-def _outcome(parts: Parts, gpu: Gpu | None, room: Room | None, given: Inference) -> tuple[str | None, Verdict]:
-    """The reason for refusing to start, if any, and the verdict."""
+def _outcome(
+    parts: Parts, gpu: Gpu | None, room: Room | None, given: Inference, *, several: bool = False
+) -> tuple[str | None, Verdict]:
+    """The reason for refusing to start, if any, and the verdict.
+
+    Graphs beside the budget are taken at their most where `several` ranks share a layer: what NCCL keeps for each
+    collective of a captured graph depends on how the cards reach each other, which is not known.
+    """
     if gpu is None or room is None:
         return None, "unknown"
     below, above = parts.spread
@@ -95,7 +101,7 @@ def _outcome(parts: Parts, gpu: Gpu | None, room: Room | None, given: Inference)
         return _noroom_of(parts, room), "exceeds" if room.high < max(1, needed) else "tight"
     if given.kv_cache_memory_bytes is not None:
         return None, _beside(parts, gpu, given.kv_cache_memory_bytes)
-    graphs_beside = 0 if parts.settings.graphs_in_budget else parts.graphs.expected
+    graphs_beside = 0 if chosen.graphs_in_budget else parts.graphs.high if several else parts.graphs.expected
     if not chosen.length_known:
         needed = parts.cache.request_bytes(chosen.longest, chosen.in_flight)
     if parts.before + room.budget + graphs_beside + above > gpu.total or room.low < max(1, needed):

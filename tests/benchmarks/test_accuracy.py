@@ -204,6 +204,14 @@ def test_a_command_of_a_fresh_row_is_read_as_a_script_is():
         fresh_rows.read_command("echo nothing", 1)
 
 
+@pytest.mark.parametrize(("release", "share"), [("0.17.1", 0.9), ("0.20.0", 0.92)])
+def test_what_a_command_leaves_out_is_that_of_the_row_s_release(release, share):
+    command = "vllm serve Qwen/Qwen2-7B-Instruct --max-model-len 4096"
+    row = {"id": "a", "group": "b", "source": "", "gpu": "h100-80gb", "gpus": 1, "command": command}
+    job = fresh_rows.case({**row, "release": release, "figure": "kv_tokens", "measured": 1}).job
+    assert job.inference.gpu_memory_utilization in (None, share)
+
+
 def test_first_answers_are_scored_as_they_were():
     row = {"id": "a", "group": "fresh x", "figure": "weights", "measured": 100, "blind": {"value": 90}}
     held = {**row, "figure": "process", "blind": {"value": 110, "low": 95, "high": 120}}

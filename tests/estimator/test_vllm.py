@@ -158,6 +158,19 @@ def test_graphs_lie_beside_the_budget_before_0_21():
     assert old.per_gpu.process > new.per_gpu.process
 
 
+def test_graphs_of_several_ranks_may_hold_more_and_decide_the_verdict():
+    """Qwen3-30B-A3B on four A10 ran out while graphs were captured, and started without them (vLLM 0.8.5)."""
+    model = resolve("Qwen/Qwen3-30B-A3B")
+    alone, apart = graphs(model, 67), graphs(model, 67, 4)
+    assert alone.expected == apart.expected
+    assert (alone.high, apart.high) == (1080 * 48 * 67 * 1024, 1201 * 48 * 67 * 1024)
+    fields = {"version": "0.8.5", "tensor": 4, "max_model_len": 8192}
+    verdicts = [
+        estimate(job(**fields, enforce_eager=eager), "Qwen/Qwen3-30B-A3B", "a10").verdict for eager in (False, True)
+    ]
+    assert verdicts == ["tight", "fits"]
+
+
 def test_the_sampler_sorts_before_0_17():
     old, new = (estimate(job(max_model_len=8192, version=version)) for version in ("0.16.0", "0.17.0"))
     assert old.phases[1].components["logits"] == 1024 * 128256 * 38
@@ -249,7 +262,7 @@ def test_lora_slots_and_offload_move_bytes():
     assert slots.components["adapter"] == 2 * 64 * 2 * widths
     assert slots.kv_cache.tokens < plain.kv_cache.tokens
     offloaded = estimate(job(max_model_len=8192, cpu_offload_gb=8))
-    assert plain.components["weights"] - offloaded.components["weights"] == 8 * GIB
+    assert 0 <= plain.components["weights"] - offloaded.components["weights"] - 8 * GIB < 225 * MIB
     assert offloaded.host == 8 * GIB
 
 
