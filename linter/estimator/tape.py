@@ -27,8 +27,8 @@ class Tape(Engine):
     """The graph that backward will run, as operations record it.
 
     `returned` are the probabilities that eager attention hands back, where the layer's code has a name for them.
-    `inputs_of_softmax`: softmax saves its input beside its result. `loss_parallel`: each rank has the logits of its part
-    of the vocabulary, in torch's own cross entropy.
+    `inputs_of_softmax`: softmax saves its input beside its result. `loss_parallel`: each rank has the logits of its
+    part of the vocabulary, in torch's own cross entropy.
     """
 
     storage = Storage
