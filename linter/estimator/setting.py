@@ -211,6 +211,7 @@ class Setting:
         tape.operands = low_precision.saved(self.job)
         tape.packed = packed(self.job)
         tape.inputs_of_softmax = older(self.job.versions.get("torch"), "1.11")
+        tape.loss_parallel = self.job.parallelism.tensor > 1 and self.job.loss.parallel
         tape.accumulated = accumulating(self.job) and not _units_reduce(self.job)
         tape.accumulated = tape.accumulated and not self.job.longest_first
         return tape

@@ -188,20 +188,30 @@ def test_fresh_rows_say_where_they_come_from_and_what_was_first_answered():
         assert row["source"].startswith("https://"), row["id"]
         assert row["quote"], row["id"]
         assert ("job" in row) != ("command" in row), row["id"]
-        assert ("value" in row["blind"]) == (row["measured"] is not None), row["id"]
+        said = "value" in row["blind"] or "reason" in row["blind"]
+        assert said == (row["measured"] is not None or "reason" in row["blind"]), row["id"]
 
 
 def test_fresh_rows_are_read():
     cases, excluded = fresh_rows.cases()
-    assert not excluded
+    unread = {row["id"] for row in fresh_rows.rows() if "reason" in row["blind"]}
+    assert {row.id for row in excluded} <= unread
     assert {case.group for case in cases} == {row["group"] for row in fresh_rows.rows()}
 
 
 def test_a_command_of_a_fresh_row_is_read_as_a_script_is():
-    read = fresh_rows.read_command("vllm serve Qwen/Qwen2-7B-Instruct --max-model-len 4096 -tp 2", 2)
+    serve = "vllm serve Qwen/Qwen2-7B-Instruct --max-model-len 4096 -tp 2"
+    read = fresh_rows.read_command({"command": serve, "gpus": 2})
     assert (read.inference.engine, read.inference.max_model_len, read.parallelism.tensor) == ("vllm", 4096, 2)
     with pytest.raises(Inexpressible):
-        fresh_rows.read_command("echo nothing", 1)
+        fresh_rows.read_command({"command": "echo nothing", "gpus": 1})
+
+
+def test_a_command_of_a_fresh_row_is_read_beside_its_files():
+    config = "base_model: Qwen/Qwen2-7B\nsequence_len: 4096\nmicro_batch_size: 3\noptimizer: adamw_torch\n"
+    row = {"command": "axolotl train configs/c.yml", "files": {"configs/c.yml": config}, "gpus": 1}
+    read = fresh_rows.read_command(row)
+    assert (read.model, read.sequence_length, read.micro_batch_size) == ("Qwen/Qwen2-7B", 4096, 3)
 
 
 @pytest.mark.parametrize(("release", "share"), [("0.17.1", 0.9), ("0.20.0", 0.92)])

@@ -14,7 +14,7 @@ from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.pieces import lengths
 from gpulint.estimator.release import release
 from gpulint.estimator.setting import Setting
-from gpulint.job import Job, Loss, Precision, Weights
+from gpulint.job import Job, Loss, Parallelism, Precision, Weights
 
 B, S, V = 2, 256, 128256
 TV = B * S * V
@@ -47,6 +47,16 @@ def test_the_loss_of_each_release(llama_8b, version, model_type, bytes_per_eleme
 def test_the_first_qwens_own_code_never_widens_logits(decoder):
     model = decoder(layers=2, kv_channels=128, no_bias=True)
     assert logits(model, "loss", versions={"transformers": "5.0"}) == (2 + 2 + 2) * TV
+
+
+def test_torch_s_loss_over_a_part_of_the_vocabulary_takes_one_copy_more(llama_8b):
+    divided = {"framework": "torchtitan", "parallelism": Parallelism(tensor=8, sequence=True)}
+    whole = {"framework": "torchtitan"}
+    assert logits(llama_8b, "loss", **whole) == (2 + 4 + 4) * TV
+    assert logits(llama_8b, "backward", **whole) == (4 + 4 + 4) * TV
+    # the logits, less their maximum, and the result; backward: result, targets, exponential or product, and sum
+    assert logits(llama_8b, "loss", **divided) == (2 + 4 + 4 + 4) * TV // 8
+    assert logits(llama_8b, "backward", **divided) == (4 + 4 + 4 + 4) * TV // 8
 
 
 def test_autocast_widens_a_narrow_family_in_the_loss_itself(llama_8b):
