@@ -244,7 +244,7 @@ class Inference:
     """A generation or serving run. None fields are the engine's own defaults for its version and GPU.
 
     `max_total_tokens` is the most tokens that the cache of a rank holds (SGLang, TensorRT-LLM). `flashinfer_sampler` is
-    vLLM's VLLM_USE_FLASHINFER_SAMPLER.
+    vLLM's VLLM_USE_FLASHINFER_SAMPLER. `speculative_algorithm` is SGLang's word (EAGLE, NEXTN, STANDALONE, NGRAM).
     """
 
     engine: str = "transformers"
@@ -268,6 +268,7 @@ class Inference:
     max_loras: int | None = None
     max_lora_rank: int | None = None
     speculative_model: str | None = None
+    speculative_algorithm: str | None = None
     cudagraph_capture_sizes: list[int] | None = None
     chunked_prefill: bool | None = None
     flashinfer_sampler: bool | None = None
