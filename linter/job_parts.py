@@ -148,7 +148,8 @@ class Zero:
 
     `library` is `megatron` where Megatron's DistributedDataParallel divides (stage 1, its distributed optimizer) or
     does not (stage 0): a gradient buffer instead of DeepSpeed's buckets. `replicas`: so many groups of ranks hold the
-    divided states each (Megatron's `num_distributed_optimizer_instances`).
+    divided states each (Megatron's `num_distributed_optimizer_instances`). `immediate_gradients` is `bf16`'s
+    `immediate_grad_update`: a 16-bit gradient is added to the float32 ones as soon as there is one.
     """
 
     stage: int = 0
@@ -165,6 +166,7 @@ class Zero:
     overlap_comm: bool | None = None
     contiguous_gradients: bool = True
     round_robin_gradients: bool = False
+    immediate_gradients: bool = False
     gather_16bit_weights_on_save: bool = False
     hpz_partition_size: int = 1
     replicas: int = 1

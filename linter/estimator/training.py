@@ -191,7 +191,7 @@ def _between(plan: Layout, fixed: dict[str, int], phases: Sequence[Phase]) -> di
     if not plan.lasting:
         return fixed
     gathered = (phase.components["buffers"] for phase in phases if phase.name in ("forward", "loss"))
-    return {**fixed, "gradients": plan.gradients, "buffers": max(gathered, default=fixed["buffers"])}
+    return {**fixed, "gradients": plan.gradient_bytes(0), "buffers": max(gathered, default=fixed["buffers"])}
 
 
 def _load(plan: Layout, fixed: dict[str, int]) -> Phase:
