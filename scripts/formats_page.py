@@ -97,7 +97,7 @@ def _versions() -> Iterator[str]:
     yield "| package | release | what its defaults are |"
     yield "| --- | --- | --- |"
     rows = json.loads((Path(releases.__file__).parent / "releases.json").read_text(encoding="utf-8"))
-    for package in ("transformers", "trl", "accelerate", "deepspeed", "llamafactory", "ms-swift"):
+    for package in ("transformers", "trl", "accelerate", "deepspeed", "llamafactory", "ms-swift", "nemo-automodel"):
         for row in rows[package]:
             told = ", ".join(f"{key} {json.dumps(value)}" for key, value in row["defaults"].items())
             yield _row(package, f"before {row['before']}", told)
