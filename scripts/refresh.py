@@ -127,7 +127,7 @@ def newest_of(upstream: Upstream) -> tuple[str, str]:
     if upstream.repository:
         words = ["git", "ls-remote", f"https://github.com/{upstream.repository}", "HEAD"]
         commit = _answer(words, r"^([0-9a-f]+)")
-    package = upstream.package or upstream.index
+    package = upstream.package or upstream.released_as
     if package and not commit:
         release = _answer([sys.executable, "-m", "pip", "index", "versions", package], r"\(([^)]+)\)")
     return commit, release

@@ -26,7 +26,7 @@ class Upstream(NamedTuple):
     repository `owner/name` on GitHub, at `revision`
     version    what the stamp says
     listed     whether a person wrote down what it has, and nothing is read
-    index      the package that a repository is released as: it says which release is the newest where git cannot
+    released_as   the package of a repository, which says what the newest release is where git cannot
     fixed      whether the version is the last of its kind, whatever came later
     """
 
@@ -37,7 +37,7 @@ class Upstream(NamedTuple):
     revision: str = ""
     root: str = ""
     listed: bool = False
-    index: str = ""
+    released_as: str = ""
     fixed: bool = False
 
     @property
