@@ -154,7 +154,8 @@ class Zero:
 
     `library` is `megatron` where Megatron's DistributedDataParallel divides (stage 1, its distributed optimizer) or
     does not (stage 0): a gradient buffer instead of DeepSpeed's buckets. `replicas`: so many groups of ranks hold the
-    divided states each (Megatron's `num_distributed_optimizer_instances`).
+    divided states each (Megatron's `num_distributed_optimizer_instances`). `immediate_gradients` is `bf16`'s
+    `immediate_grad_update`: a 16-bit gradient is added to the float32 ones as soon as there is one.
     """
 
     stage: int = 0
@@ -171,6 +172,7 @@ class Zero:
     overlap_comm: bool | None = None
     contiguous_gradients: bool = True
     round_robin_gradients: bool = False
+    immediate_gradients: bool = False
     gather_16bit_weights_on_save: bool = False
     hpz_partition_size: int = 1
     replicas: int = 1
@@ -255,7 +257,7 @@ class Inference:
     """A generation or serving run. None fields are the engine's own defaults for its version and GPU.
 
     `max_total_tokens` is the most tokens that the cache of a rank holds (SGLang, TensorRT-LLM). `flashinfer_sampler` is
-    vLLM's VLLM_USE_FLASHINFER_SAMPLER.
+    vLLM's VLLM_USE_FLASHINFER_SAMPLER. `speculative_algorithm` is SGLang's word (EAGLE, NEXTN, STANDALONE, NGRAM).
     """
 
     engine: str = "transformers"
@@ -279,6 +281,7 @@ class Inference:
     max_loras: int | None = None
     max_lora_rank: int | None = None
     speculative_model: str | None = None
+    speculative_algorithm: str | None = None
     cudagraph_capture_sizes: list[int] | None = None
     chunked_prefill: bool | None = None
     flashinfer_sampler: bool | None = None

@@ -199,7 +199,7 @@ def _evaluation(stage: Stage, plan: Layout, fixed: dict[str, int]) -> list[Phase
     from .evaluation import gathered_logits, instants
 
     before, joined = gathered_logits(stage.job, stage.whole)
-    gradients = plan.gradients if plan.lasting else 0
+    gradients = plan.gradient_bytes(0) if plan.lasting else 0
     phases = []
     for item in instants(stage.job, stage.whole):
         found = _instant(plan, fixed, item).components

@@ -1,6 +1,6 @@
 """ms-swift: `swift sft|pt|rlhf --flags`, and the same arguments in YAML.
 
-Facts from ms-swift 4.6.0.dev0 (`arguments/*.py`, `trainers/arguments.py`, `rlhf_trainers/args_mixin.py`), read
+Facts from ms-swift 4.6.0 (`arguments/*.py`, `trainers/arguments.py`, `rlhf_trainers/args_mixin.py`), read
 statically. It builds on the Transformers Trainer and TRL, whose arguments it takes under their names
 (`training_arguments.py`, `trl.py`).
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .format import Project
 
 NAME = "ms_swift"
-UPSTREAM = "ms-swift 4.6.0.dev0"
+UPSTREAM = "ms-swift 4.6.0"
 VERSIONS = {"transformers": "5.23.0", "trl": "1.16.0", "peft": "0.21.2", "accelerate": "1.15.0", "vllm": "0.21.0"}
 
 _ALIASES = {

@@ -238,13 +238,7 @@ def set_attention(run: Run) -> None:
 
 def set_versions(run: Run, versions: dict[str, str], note: str) -> None:
     """The package versions whose behaviour is assumed."""
-    stated = run.project.versions
-    for name, version in {**versions, **stated}.items():
-        if name in stated:
-            run.builder.derived(f"versions.{name}", version, "the version that the launcher or the settings state")
-        else:
-            run.builder.default(f"versions.{name}", version, note)
-    run.builder.default("versions", run.builder.job.versions, note)
+    run.builder.versions(versions, run.project.versions, note)
 
 
 def set_model(run: Run) -> None:

@@ -31,9 +31,9 @@ def estimate(gpu="h100-80gb", tensor=1, attention=None, **fields):
 @pytest.mark.parametrize(
     ("gpu", "chunk", "reserve_mib"),
     [
-        ("h100-80gb", 8192, 512 + 1.5 * 8192 + 1024 / 8 + 2 * 256),
-        ("a100-40gb", 4096, 512 + 1.5 * 4096 + 1024 / 8 + 2 * 32),
-        ("t4", 2048, 512 + 1.5 * 2048 + 1024 / 8 + 2 * 8),
+        ("h100-80gb", 8192, 512 + 1.5 * 8192 + 1024 / 8 + 2 * 256 + 8 * 58),
+        ("a100-40gb", 4096, 512 + 1.5 * 4096 + 1024 / 8 + 2 * 32 + 8 * 50),
+        ("t4", 2048, 512 + 1.5 * 2048 + 1024 / 8 + 2 * 8 + 8 * 42),
     ],
 )
 def test_the_default_share_leaves_room_for_activations_and_graphs(gpu, chunk, reserve_mib):
@@ -46,12 +46,21 @@ def test_the_default_share_leaves_room_for_activations_and_graphs(gpu, chunk, re
 @pytest.mark.parametrize(
     ("version", "gpu", "tensor", "share", "chunk"),
     [
+        ("0.3.5", "l4", 8, 0.83, 8192),
+        ("0.3.6", "l4", 8, 0.82, 2048),
+        ("0.4.4", "h200-141gb", 8, 0.81, 8192),
         ("0.4.6", "h100-80gb", 1, 0.88, 8192),
+        ("0.4.6", "h200-141gb", 8, 1 - 13 / (143771 / 1024), 8192),
+        ("0.4.6.post2", "h200-141gb", 8, 1 - 18 / (143771 / 1024), 8192),
         ("0.4.6", "h100-80gb", 8, 0.81, 8192),
         ("0.4.7", "b200", 1, 0.79, 16384),
         ("0.4.9", "h100-80gb", 2, 1 - (9.5 + 2 / 2) / (81559 / 1024), 8192),
+        ("0.4.7.post1", "h100-80gb", 2, 1 - (9.5 + 2 / 2) / (81559 / 1024), 8192),
         ("0.5.2", "t4", 1, 1 - (2.8 + 1 / 10) / 15, 2048),
-        ("0.5.4", "rtx-4090", 1, 1 - (512 + 3072 + 128 + 32) / 24564, 2048),
+        ("0.5.3", "rtx-4090", 1, 1 - (512 + 3072 + 128 + 32) / 24564, 2048),
+        ("0.5.4.post1", "rtx-4090", 1, 1 - (512 + 3072 + 128 + 48) / 24564, 2048),
+        ("0.5.10", "rtx-4090", 1, 1 - (512 + 3072 + 128 + 48 + 8 * 42) / 24564, 2048),
+        ("0.5.20", "rtx-4090", 1, 1 - (512 + 6144 + 128 + 96 + 8 * 50) / 24564, 4096),
     ],
 )
 def test_the_default_share_follows_the_version(version, gpu, tensor, share, chunk):
@@ -153,9 +162,9 @@ def test_data_parallel_attention_repeats_attention_its_cache_and_the_embedding()
 @pytest.mark.parametrize(
     ("attention", "sizes", "reserve_mib"),
     [
-        (None, [1, 2, 3000], 2 * 3000),
-        (1, [256], 256 * (2 + 3 * 8)),
-        (1, [400], 400 * (2 + 4.5 * 8)),
+        (None, [1, 2, 3000], 2 * 3000 + 8 * 58),
+        (1, [256], 256 * (2 + 3 * 8) + 8 * 58),
+        (1, [400], 400 * (2 + 4.5 * 8) + 8 * 58),
     ],
 )
 def test_captured_batches_and_groups_make_the_share_smaller(attention, sizes, reserve_mib):
@@ -163,6 +172,75 @@ def test_captured_batches_and_groups_make_the_share_smaller(attention, sizes, re
     told = {item.field: item.value for item in found.assumptions}
     share = 1 - (512 + 1.5 * 8192 + 1024 + reserve_mib) * 1024 * 1024 / find("h100-80gb").total
     assert float(told["inference.gpu_memory_utilization"]) == pytest.approx(share, abs=1e-3)
+
+
+STEP = 90
+"""MiB of an H100 that lie between two shares of three digits, and a little."""
+
+
+def shared(model=LLAMA_8B, gpu="h100-80gb", plan=None, **fields):
+    """The defaulted share of a server, as MiB that it leaves of an H100."""
+    job = Job.validate(
+        {"kind": "inference", "parallelism": plan or {}, "inference": {"engine": "sglang", **fields}, "hardware": {}}
+    )
+    told = {item.field: item.value for item in estimate_inference(job, resolve(model), find(gpu)).assumptions}
+    return (1 - float(told["inference.gpu_memory_utilization"])) * find(gpu).total / MIB
+
+
+@pytest.mark.parametrize(
+    ("version", "algorithm", "more"),
+    [
+        ("0.4.6", "EAGLE", 0),
+        ("0.4.9", "EAGLE", 2048),
+        ("0.5.2", "STANDALONE", 6144),
+        ("0.5.4", "STANDALONE", 6144),
+        ("0.5.4", "NGRAM", 0),
+        ("0.5.4", "eagle3", 2048),
+        ("0.5.10", "NEXTN", 4096 - 8 * 58),
+        ("0.5.14", "NEXTN", 0),
+        (None, "EAGLE", 0),
+    ],
+)
+def test_speculation_makes_the_share_smaller_in_some_versions(version, algorithm, more):
+    """From 0.5.10 to 0.5.13 it turns the capture of prefill steps off, too."""
+    without, beside = (shared(version=version, speculative_algorithm=name) for name in (None, algorithm))
+    assert beside - without == pytest.approx(more, abs=STEP)
+
+
+def test_speculation_takes_a_twentieth_of_small_cards_and_two_gib_of_large_ones_in_0_4_7():
+    assert shared(version="0.4.7", speculative_algorithm="EAGLE") == pytest.approx((1 - 0.88 * 0.95) * 81559, abs=STEP)
+    large = [shared(gpu="h200-141gb", version="0.4.7", speculative_algorithm=name) for name in (None, "EAGLE")]
+    assert large == pytest.approx([18 * 1024, 20 * 1024], abs=STEP)
+
+
+@pytest.mark.parametrize(
+    ("version", "fields", "less"),
+    [
+        ("0.5.9", {"enforce_eager": True}, 0),
+        ("0.5.10", {"enforce_eager": True}, 0),
+        ("0.5.10", {"enable_lora": True}, 8 * 58),
+        ("0.5.14", {"enforce_eager": True}, 8 * 58),
+        ("0.5.15", {"enforce_eager": True}, 8 * 58 + 2 * 256),
+        ("0.5.15", {"enable_lora": True}, 8 * 58),
+        ("0.5.16", {"enable_lora": True}, 0),
+        ("0.5.21", {"max_num_seqs": 8}, 0),
+        ("0.5.22", {"max_num_seqs": 8}, 2 * 248),
+    ],
+)
+def test_graphs_that_are_not_captured_leave_the_share_larger(version, fields, less):
+    assert shared(version=version) - shared(version=version, **fields) == pytest.approx(less, abs=STEP)
+
+
+@pytest.mark.parametrize(("version", "more"), [("0.5.9", 0), ("0.5.10", 1536), ("0.5.16", 0), ("0.5.18", 1536)])
+def test_latent_attention_keeps_more_for_captured_prefill_steps(version, more):
+    plain = 512 + 1.5 * 8192 + 128 + 2 * 256
+    assert shared("deepseek-ai/DeepSeek-V2-Lite", version=version) - plain == pytest.approx(more, abs=STEP)
+
+
+def test_a_pipeline_captures_no_prefill_steps():
+    plain = 512 + 1.5 * 8192 + 256 + 2 * 256
+    assert shared(plan={"pipeline": 2}, version="0.5.18") - plain == pytest.approx(8 * 58, abs=STEP)
+    assert shared(plan={"pipeline": 2}) - plain == pytest.approx(0, abs=STEP)
 
 
 def cached(model, gpu="h200-141gb", tensor=1, **fields):
@@ -178,7 +256,8 @@ def cached(model, gpu="h200-141gb", tensor=1, **fields):
 
 
 @pytest.mark.parametrize(
-    ("version", "sliding"), [("0.4.9", 1), ("0.5.4", 0.8), ("0.5.10", 0.8), ("0.5.23", 0.8), (None, 0.8)]
+    ("version", "sliding"),
+    [("0.4.9", 1), ("0.4.10", 0.8), ("0.5.7", 1), ("0.5.8", 0.8), ("0.5.10", 0.8), ("0.5.23", 0.8), (None, 0.8)],
 )
 def test_sliding_layers_keep_fewer_tokens_where_they_have_a_pool(version, sliding):
     """gpt-oss-20b: 12 of 24 layers slide; 8 heads of 64, key and value, two bytes."""
@@ -187,15 +266,16 @@ def test_sliding_layers_keep_fewer_tokens_where_they_have_a_pool(version, slidin
 
 
 def test_the_types_with_a_pool_of_their_own_follow_the_version():
-    """Gemma 3's windows had one from 0.5.2 to 0.5.4, Gemma 4's have since 0.5.12; a Llama has none."""
+    """Gemma 3's windows had one from 0.4.9.post3 to 0.4.10, Gemma 4's have since 0.5.11; a Llama has none."""
 
     def shrinks(model, version):
         return cached(model, version=version).kv_cache.bytes_per_token < plain[model]
 
     models = ("google/gemma-3-4b-it", "google/gemma-4-12B-it")
     plain = {model: cached(model, version="0.4.9").kv_cache.bytes_per_token for model in models}
-    assert [shrinks(models[0], version) for version in ("0.5.2", "0.5.4", "0.5.10", None)] == [True, True, False, False]
-    assert [shrinks(models[1], version) for version in ("0.5.10", "0.5.12", None)] == [False, True, True]
+    gemma3 = ("0.4.9.post2", "0.4.9.post3", "0.4.10", "0.5.1", "0.5.4", "0.5.10", None)
+    assert [shrinks(models[0], version) for version in gemma3] == [False, True, True, False, False, False, False]
+    assert [shrinks(models[1], version) for version in ("0.5.10", "0.5.11", None)] == [False, True, True]
 
 
 def test_sparse_attention_caches_fp8_on_blackwell():
