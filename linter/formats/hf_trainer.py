@@ -88,6 +88,8 @@ def read(document: Document, project: Project) -> Reading:
     """The Job of a training config, every memory field with its origin."""
     if Arguments(document.root).is_on("do_predict") and _is_off(Arguments(document.root).flag("do_train")):
         raise NoJobError(document.path, "trains nothing: `do_train` is false, and it predicts")
+    if Arguments(document.root).integer("pre_seq_len", least=1):
+        raise NoJobError(document.path, "P-Tuning v2 of ChatGLM (`pre_seq_len`): gpulint does not know its prefixes")
     flavour = released(flavour_of(document, project.program), project.versions)
     builder = JobBuilder(document, flavour.upstream)
     reading = Reading(NAME, flavour.upstream, document, builder.job, program=project.program)

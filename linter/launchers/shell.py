@@ -38,7 +38,7 @@ class Command(NamedTuple):
     """A simple command: its words, the variables set so far and before it, and what is written to it or by it.
 
     `exported` names the variables that a program which the command starts would see. `background` is `&` behind it;
-    commands of one `stretch` run in one go (`Stretches`).
+    commands of one `stretch` run in one go (`Stretches`); `reads` is the file that is its standard input.
     """
 
     words: tuple[Word, ...]
@@ -48,6 +48,7 @@ class Command(NamedTuple):
     exported: frozenset[str] = frozenset()
     background: bool = False
     stretch: object | None = None
+    reads: str = ""
 
 
 def commands(
@@ -85,6 +86,7 @@ class _Reader(Words):
         self.patterns: list[Word] | None = None
         self.waiting: list[tuple[str, bool, bool]] = []
         self.input: Word | None = None
+        self.reads = ""
 
     def commands(self) -> Iterator[Command]:
         while self.here < len(self.text):
@@ -114,7 +116,7 @@ class _Reader(Words):
             scope = {**self.variables, **own} if own else dict(self.variables)
             visible = frozenset(self.exported.union(own))
             read = self.input if has_input else None
-            yield Command(tuple(words), scope, read, output, visible, background, self.stretches.current)
+            yield Command(tuple(words), scope, read, output, visible, background, self.stretches.current, self.reads)
             if words[0].text in ("source", ".") and len(words) > 1:
                 self.take_over(words[1].text)
             elif words[0].text == "read" and has_input and self.input is not None:
@@ -202,7 +204,7 @@ class _Reader(Words):
         """The words up to a separator, the file that output goes to, and assignments in front."""
         words: list[Word] = []
         own: dict[str, Word] = {}
-        output = ""
+        output = self.reads = ""
         while self.here < len(self.text):
             char = self.text[self.here]
             if char in _BLANK:
@@ -250,6 +252,8 @@ class _Reader(Words):
         while self.here < len(self.text) and self.text[self.here] in _BLANK:
             self.here += 1
         target = self.fields() if self.here < len(self.text) and self.text[self.here] not in END else []
+        if kind == "<" and target and target[0].known:
+            self.reads = target[0].text
         return target[0].text if target and ">" in kind and "&" not in kind and not kind.startswith("2") else ""
 
     def here_document(self) -> None:

@@ -42,7 +42,10 @@ _OWN_FOLDER = re.compile(
 """`$(dirname "$0")` and `$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)` without their quotes."""
 
 
-_PRINTS = re.compile(r"\s*(?:basename|dirname|which|command)\s")
+_PRINTS = re.compile(r"\s*(?:basename|dirname|which|command|cd)\s")
+
+_ENTERS = re.compile(r"(\s*cd\s[^;&|<>]+?)\s*(?:&?>\s*/dev/null\s*(?:2>&1\s*)?)?&&\s*pwd(?:\s+-P)?\s*")
+"""`cd FOLDER && pwd`, which prints the folder."""
 
 
 class Word(NamedTuple):
@@ -295,6 +298,8 @@ class Words:
         """`$(basename "$MODEL")` and its like, where every word is known."""
         if self.depth >= MAX_NESTING or not _PRINTS.match(self.text, start, end):
             return None
+        entered = _ENTERS.fullmatch(self.text, start, end)
+        end = entered.end(1) if entered else end
         part = Script(self.text[start:end], self.script.at[start:end])
         reader = Words(part, self.variables, self.depth + 1)
         reader.arrays = self.arrays

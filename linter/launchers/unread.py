@@ -39,7 +39,7 @@ def reason(programs: Iterable[Unwrapped]) -> str:
         if engine is not None:
             return f"starts {engine}, whose flags are not read"
         joins = joins or program.head in _JOINS
-        if program.head in _TOOLS:
+        if program.head in _TOOLS or not program.name.text.strip() or program.name.text[0] in "-*$":
             continue
         if program.launchers or program.module or program.head.endswith(".py") or _parallel(program):
             scripts.append(program)
