@@ -96,7 +96,10 @@ _ALONE = Allocation("fsdp", 1, 1, 1, 1, 1, None, False)
 
 
 def _set_sizes(filling: Filling, values: Sections, section: str, project: Project) -> Allocation:
-    """The GPUs that train, and the degrees between them; a server has GPUs of its own."""
+    """The GPUs that train, and the degrees between them; a server has GPUs of its own.
+
+    The degrees that the config states hold whatever the cluster has: more GPUs are the server's.
+    """
     builder = filling.builder
     given = values.text(f"{section}.backend") or values.text("allocation_mode")
     plan = training_part(given.value) if given else None
@@ -109,6 +112,8 @@ def _set_sizes(filling: Filling, values: Sections, section: str, project: Projec
     for name in ("tensor", "pipeline", "context", "expert", "expert_tensor"):
         value = getattr(plan, name) if plan else None if name == "expert_tensor" else 1
         _put(filling, f"parallelism.{name}", given if plan else None, value)
+    if plan and given:
+        _put(filling, "parallelism.data", given, plan.data * plan.context)
     builder.default("parallelism.sequence", bool(plan and plan.tensor > 1), "sequence parallel over tensor ranks")
     return plan or _ALONE
 

@@ -34,7 +34,7 @@ def set_batches(filling: Filling, values: Sections, section: str) -> None:
         length = None
         builder.assumed("sequence_length", None, "no key bounds the length of a row")
     plan = job.parallelism
-    ranks = max(1, (job.hardware.gpus or 1) // (plan.tensor * plan.pipeline * plan.context))
+    ranks = max(1, job.data_parallel // plan.context)
     rows = _rows_of_step(values, section)
     if tokens and length:
         filling.put("micro_batch_size", tokens, max(1, tokens.value // length), "rows of full length in its tokens")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..source.node import Entry, Node
 from .axolotl_config import NAME, UPSTREAM, AxolotlConfig
 from .axolotl_parallel import set_parallelism
 from .axolotl_rl import set_objective, set_rl
@@ -47,7 +48,8 @@ def recognise(document: Document) -> bool:
 
 def read(document: Document, project: Project) -> Reading:
     """The Job of an axolotl config, every memory field with its origin."""
-    config = AxolotlConfig(document, project)
+    template = _to_be_filled(document)
+    config = AxolotlConfig(template or document, project)
     builder = config.builder
     builder.derived("kind", "training", "an axolotl config")
     builder.versions(VERSIONS, project.versions, f"what {UPSTREAM} pins")
@@ -70,14 +72,17 @@ def read(document: Document, project: Project) -> Reading:
     set_parallelism(config)
     set_upcast(config)
     settle(builder, config.keys)
-    config.reading.problems[:0] = _key_problems(config)
+    config.reading.problems[:0] = _key_problems(config, filled=template is not None)
     return config.reading
 
 
-def _key_problems(config: AxolotlConfig) -> list[Problem]:
-    """Unknown, mistyped and old keys. A plugin that is not axolotl's may bring any top key, so then none is unknown."""
+def _key_problems(config: AxolotlConfig, *, filled: bool) -> list[Problem]:
+    """Unknown, mistyped and old keys. A plugin that is not axolotl's may bring any top key, so then none is unknown;
+    what fills a template in makes its values axolotl's own."""
     plugins = config.own_plugins()
-    problems = _without_autos(key_problems(config.document, NAME, plugins=plugins))
+    problems = key_problems(config.document, NAME, plugins=plugins)
+    if filled:
+        problems = [item for item in problems if item.kind not in ("wrong-type", "wrong-value")]
     if plugins is None:
         return [item for item in problems if item.kind != "unknown-key" or "." in item.key]
     return problems
@@ -86,10 +91,29 @@ def _key_problems(config: AxolotlConfig) -> list[Problem]:
 AUTOS = 3
 """Keys that axolotl takes no "auto" for, from which on another program fills the file in (TrueFoundry's template)."""
 
+_LEFT = "bf16"
+"""The key whose "auto" is axolotl's own word."""
 
-def _without_autos(problems: list[Problem]) -> list[Problem]:
-    autos = [item for item in problems if item.kind == "wrong-type" and item.values["found"] == "auto"]
-    return [item for item in problems if len(autos) < AUTOS or item not in autos]
+
+def _to_be_filled(document: Document) -> Document | None:
+    """A template with every "auto" as a value that is filled in when the job starts; None for any other file."""
+    root = document.root
+    if not root.is_mapping or sum(entry.value.value == "auto" for entry in root.value) < AUTOS:
+        return None
+    refused = [
+        item for item in key_problems(document, NAME) if item.kind == "wrong-type" and item.values["found"] == "auto"
+    ]
+    if len(refused) < AUTOS:
+        return None
+    filled = Node(root.kind, [], root.span, root.raw)
+    filled.merged, filled.path = root.merged, root.path
+    for entry in root.value:
+        value = entry.value
+        if value.value == "auto" and entry.key.value != _LEFT:
+            value = Node("scalar", "${auto}", value.span, value.raw)
+            value.path = entry.value.path
+        filled.value.append(Entry(entry.key, value))
+    return document._replace(roots=[filled, *document.roots[1:]])
 
 
 describe, edits = written_by("axolotl_edits")

@@ -76,6 +76,8 @@ def set_quantization(config: AxolotlConfig) -> None:
     four, eight = keys.flag("load_in_4bit"), keys.flag("load_in_8bit")
     named = keys.text("model_quantization_config")
     builder.default("weights.quantization", None)
+    if four is None and name == "qlora":
+        four = keys.blank("load_in_4bit")
     if four and four.value and name == "qlora":
         kwargs = keys.mapping("bnb_config_kwargs")
         kind, double = kwargs.text("bnb_4bit_quant_type"), kwargs.flag("bnb_4bit_use_double_quant")

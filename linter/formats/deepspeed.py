@@ -28,7 +28,7 @@ _BATCH = frozenset({"train_batch_size", "train_micro_batch_size_per_gpu", "gradi
 _OTHERS = frozenset(
     {
         "model_name_or_path", "base_model", "compute_environment", "distributed_type", "output_dir", "num-layers",
-        "num_layers", "hidden-size", "hidden_size", "pipe-parallel-size", "pipe_parallel_size",
+        "num_layers", "hidden-size", "hidden_size", "pipe-parallel-size", "pipe_parallel_size", "extends",
     }
 )  # fmt: skip
 """Keys of configs that hold a DeepSpeed config, or share its words (gpt-neox)."""

@@ -52,7 +52,7 @@ _PART = frozenset(
 def recognise(document: Document) -> bool:
     """`num-layers` beside parallel sizes or NeoX's batch key; a part of a run has its training keys and DeepSpeed's."""
     names = {_name(key) for key in document.root.keys()}  # noqa: SIM118
-    if document.syntax != "yaml":
+    if document.syntax != "yaml" or names & {"extends", "tensor_model_parallel_size"}:
         return False
     if "num_layers" not in names:
         return len(names & _PART) >= 3 and bool(names & {"zero_optimization", "train_micro_batch_size_per_gpu"})

@@ -16,7 +16,7 @@ from .format import Format, JobBuilder, NoJobError, Problem, Reading, written_by
 from .frozen_parts import set_trainable
 from .keys import key_problems, load
 from .peft_arguments import set_adapter, set_dtype, set_method, set_quantization
-from .releases import older, released
+from .releases import default_of, older, released
 from .spelling import slip
 from .training_arguments import (
     Run,
@@ -88,6 +88,8 @@ def read(document: Document, project: Project) -> Reading:
     """The Job of a training config, every memory field with its origin."""
     if Arguments(document.root).is_on("do_predict") and _is_off(Arguments(document.root).flag("do_train")):
         raise NoJobError(document.path, "trains nothing: `do_train` is false, and it predicts")
+    if Arguments(document.root).integer("pre_seq_len", least=1):
+        raise NoJobError(document.path, "P-Tuning v2 of ChatGLM (`pre_seq_len`): gpulint does not know its prefixes")
     flavour = released(flavour_of(document, project.program), project.versions)
     builder = JobBuilder(document, flavour.upstream)
     reading = Reading(NAME, flavour.upstream, document, builder.job, program=project.program)
@@ -111,7 +113,7 @@ def read(document: Document, project: Project) -> Reading:
     set_compile(run)
     _set_loss(run, flavour, objective)
     _set_packing(run, flavour)
-    set_rl(builder, run.arguments, flavour.defaults, objective)
+    set_rl(builder, run.arguments, _online_defaults(run, flavour), objective)
     set_lengths(builder, run.arguments, flavour.defaults, objective)
     best = flavour.name in ("run-clm", "run-mlm")
     set_evaluation(run, metrics=best, trainers=("transformers", "trl") if flavour.trl else ("transformers",))
@@ -176,7 +178,7 @@ def _set_loss(run: Run, flavour: Flavour, objective: str) -> None:
     if chunked and smoothing and smoothing.value > 0 and objective == "sft":
         run.put("loss.kernel", smoothing, "torch", "label smoothing needs the whole logits")
     elif former:
-        version = load(NAME)["properties"][former.key]["x-removed"].removeprefix("last known to ").partition(";")[0]
+        version = _last_known(former)
         run.put("loss.kernel", former, "torch", f"{former.key} is {version}'s, which holds the whole logits")
         run.put("versions.trl", former, version.removeprefix("trl "), f"{former.key} was last known to it")
     elif chunked:
@@ -195,6 +197,21 @@ def _set_loss(run: Run, flavour: Flavour, objective: str) -> None:
 
 ROWS_FROM = "0.15"
 """The first TRL whose preference trainers go row by row (`selective_log_softmax`, trainer/utils.py)."""
+
+
+def _online_defaults(run: Run, flavour: Flavour) -> dict[str, Any]:
+    """The flavour's defaults; where vLLM runs as the release has it that last knew a key of the file."""
+    former = _former_trl_key(run) if flavour.trl else None
+    if former is None:
+        return flavour.defaults
+    last = _last_known(former).removeprefix("trl ")
+    version = flavour.versions["trl"] if older(flavour.versions["trl"], last) else last
+    return {**flavour.defaults, "vllm_mode": default_of("trl", version, "vllm_mode", flavour.defaults.get("vllm_mode"))}
+
+
+def _last_known(former: Given) -> str:
+    """The last release that knew a key: `trl 0.24.0`."""
+    return str(load(NAME)["properties"][former.key]["x-removed"]).removeprefix("last known to ").partition(";")[0]
 
 
 def _former_trl_key(run: Run) -> Given | None:

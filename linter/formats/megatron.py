@@ -19,6 +19,7 @@ from .megatron_plan import (
     set_gpus,
     set_recomputation,
     set_sixteen_bits,
+    set_states,
 )
 from .model_facts import find_model
 from .native import NativeConfig
@@ -250,6 +251,7 @@ def _set_optimizer(config: NativeConfig) -> None:
         config.put("optimizer.name", given, name[given.value])
     else:
         builder.default("optimizer.name", "adamw_torch_fused", "adam: the fused one of Transformer Engine or apex")
+    set_states(config, keys)
     for key in ("use_torch_fsdp2", "use_megatron_fsdp", "use_custom_fsdp"):
         fsdp = keys.flag(key)
         if fsdp and fsdp.value:

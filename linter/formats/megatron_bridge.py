@@ -12,7 +12,15 @@ from .format import Format, Reading, written_by
 from .interpolation import interpolated
 from .keys import key_problems
 from .megatron_model import Sizes, config_of, feed_forward
-from .megatron_plan import set_accumulation, set_chunks, set_degrees, set_gpus, set_recomputation, set_sixteen_bits
+from .megatron_plan import (
+    set_accumulation,
+    set_chunks,
+    set_degrees,
+    set_gpus,
+    set_recomputation,
+    set_sixteen_bits,
+    set_states,
+)
 from .native import NativeConfig
 
 if TYPE_CHECKING:
@@ -48,7 +56,7 @@ def read(document: Document, project: Project) -> Reading:
     builder.derived(
         "objective", "sft" if tuned else "pretrain", "a pretrained checkpoint or an adapter" if tuned else ""
     )
-    builder.derived("packing", not tuned, "pretraining cuts rows out of a stream", "objective")
+    _set_packing(config, tuned=tuned)
     replica = set_degrees(config, model)
     _set_model(config, model)
     ranks = set_gpus(config, replica, None)
@@ -64,6 +72,27 @@ def read(document: Document, project: Project) -> Reading:
     config.fill()
     config.reading.problems += key_problems(document, NAME)
     return config.reading
+
+
+def _set_packing(config: NativeConfig, *, tuned: bool) -> None:
+    """Packed offline to `packed_sequence_size` tokens or in each batch; pretraining cuts rows out of a stream."""
+    dataset = config.keys.mapping("dataset")
+    size = next(
+        (
+            given
+            for name in ("offline_packing_specs", "packed_sequence_specs")
+            if (given := dataset.mapping(name).integer("packed_sequence_size", least=1))
+        ),
+        None,
+    )
+    together = dataset.flag("enable_in_batch_packing", "pack_sequences_in_batch")
+    if size:
+        config.put("packing", size, value=True)
+    elif together and together.value:
+        config.put("packing", together)
+    else:
+        note = "rows of their own" if tuned else "pretraining cuts rows out of a stream"
+        config.builder.derived("packing", not tuned, note, "objective")
 
 
 def _set_model(config: NativeConfig, model: Arguments) -> None:
@@ -108,6 +137,7 @@ def _set_precision(config: NativeConfig) -> None:
         builder.default("parallelism.zero.stage", 1, "use_distributed_optimizer: what the recipes ask for")
     builder.derived("parallelism.zero.library", "megatron", "Megatron's gradient buffer", "parallelism.zero.stage")
     builder.default("optimizer.name", "adamw_torch_fused", "adam: the fused one of Transformer Engine")
+    set_states(config, config.keys.mapping("optimizer"))
 
 
 def _set_adapter(config: NativeConfig) -> None:

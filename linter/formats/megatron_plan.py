@@ -21,6 +21,12 @@ _DEGREES = {
 }  # fmt: skip
 """Job field -> the key of Megatron and NeMo."""
 
+_MOMENTS = {
+    "fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8",
+    "float32": "float32", "bfloat16": "bfloat16", "float16": "float16", "uint8": "float8",
+}  # fmt: skip
+"""What `exp_avg_dtype` may be, as a flag and as a dtype of torch; uint8 is the store of fp8 moments."""
+
 
 def set_degrees(config: NativeConfig, keys: Arguments) -> int:
     """The parallel degrees; returns the GPUs of one model replica."""
@@ -66,6 +72,17 @@ def set_sixteen_bits(config: NativeConfig, given: Given, dtype: str, gradients: 
     builder.derived("precision.master_weights", True, "Megatron keeps fp32 main parameters", "weights.dtype")
     builder.derived("precision.gradients", gradients, "the dtype of Megatron's gradient buffer", "weights.dtype")
     builder.derived("precision.autocast", None, "Megatron casts its weights instead", "weights.dtype")
+
+
+def set_states(config: NativeConfig, keys: Arguments) -> None:
+    """The precision-aware optimizer keeps its two moments in the dtypes that are asked for; without it in fp32."""
+    if not keys.is_on("use_precision_aware_optimizer"):
+        return
+    first, second = (keys.text(name) for name in ("exp_avg_dtype", "exp_avg_sq_dtype"))
+    dtypes = {_MOMENTS.get(given.value.removeprefix("torch.")) if given else "float32" for given in (first, second)}
+    dtype = dtypes.pop() if len(dtypes) == 1 else None
+    if first and dtype:
+        config.put("optimizer.state_dtype", first, dtype)
 
 
 def set_accumulation(config: NativeConfig, given: Given | None, ranks: int, *, certain: bool = True) -> None:

@@ -20,6 +20,7 @@ from .megatron_plan import (
     set_fusion,
     set_gpus,
     set_sixteen_bits,
+    set_states,
 )
 from .ms_swift_model import set_model_and_adapter
 from .native import NativeConfig
@@ -38,7 +39,6 @@ VERSIONS = {"megatron": "0.16", "transformers": "5.23.0", "peft": "0.15"}
 _SIGNS = frozenset({"micro_batch_size", "global_batch_size", "tensor_model_parallel_size", "recompute_granularity"})
 _DTYPES = {"bfloat16": "bfloat16", "float16": "float16", "float32": "float32"}
 _OPTIMIZERS = {"adam": "adamw_torch_fused", "sgd": "sgd", "muon": "muon", "dist_muon": "muon"}
-_MOMENTS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8"}
 _STRATEGIES = {"no_shard": "no_shard", "optim_grads": "shard_grad_op", "optim_grads_params": "full_shard"}
 
 
@@ -186,17 +186,7 @@ def _set_optimizer(config: NativeConfig) -> None:
         config.put("parallelism.zero.offload_optimizer.device", offload, "cpu")
         if share:
             config.put("parallelism.zero.offload_optimizer.ratio", share, float(min(1, share.value)))
-    _set_states(config)
-
-
-def _set_states(config: NativeConfig) -> None:
-    """The precision-aware optimizer keeps its two moments in the dtypes that are asked for; without it in fp32."""
-    keys = config.keys
-    if not keys.is_on("use_precision_aware_optimizer"):
-        return
-    first, second = keys.text("exp_avg_dtype"), keys.text("exp_avg_sq_dtype")
-    if first and second and first.value == second.value and first.value in _MOMENTS:
-        config.put("optimizer.state_dtype", first, _MOMENTS[first.value])
+    set_states(config, keys)
 
 
 def _set_recomputation(config: NativeConfig) -> None:

@@ -21,9 +21,11 @@ def set_model_and_adapter(run: Run, usual: str = "lora") -> None:
     """`tuner_type` (once `train_type`, `sft_type`), or the `usual` one; LoRA is on all linear layers."""
     set_model(run)
     set_dtype(run)
-    attention = run.arguments.text("attn_impl")
+    attention, former = run.arguments.text("attn_impl"), run.arguments.flag("use_flash_attn")
     if attention:
         run.put("attention", attention, _ATTENTION.get(attention.value, attention.value))
+    elif former and former.value:
+        run.put("attention", former, "flash_attention_2", "as ms-swift 2 says it")
     else:
         run.builder.default("attention", "sdpa", "what Transformers picks")
     kind = run.arguments.text("tuner_type", "train_type", "sft_type")

@@ -39,14 +39,29 @@ def set_sharding_of(run: Run) -> None:
         if fsdp:
             _set_fsdp(run)
         return
-    shipped = shipped_configs().get(deepspeed.value) if isinstance(deepspeed.value, str) else None
+    shipped = _shipped(deepspeed.value) if isinstance(deepspeed.value, str) else None
     if shipped is None:
         set_deepspeed(run, deepspeed)
         return
-    reference = Reference(deepspeed.entry, deepspeed.key, f"{deepspeed.value} as {builder.upstream} ships it")
+    ships = f"{builder.upstream} ships" if deepspeed.value not in _FORMER else "ms-swift 2.5.0 shipped"
+    reference = Reference(deepspeed.entry, deepspeed.key, f"{deepspeed.value} as {ships} it")
     run.reading.problems += apply(
         builder, plain_document(shipped, deepspeed.value), auto_values(run), reference=reference
     )
+
+
+_FORMER = {"default-zero2": "zero2", "default-zero3": "zero3"}
+"""Names of ms-swift 1 and 2 (v2.5.0 `llm/utils/argument.py` `handle_deepspeed`) -> the short names of today."""
+
+
+def _shipped(name: str) -> dict[str, Any] | None:
+    """A DeepSpeed config that ms-swift ships; those of ms-swift 2 overlap communication and name DeepSpeed's AdamW
+    (v2.5.0 `llm/ds_config/*.json`)."""
+    found = shipped_configs().get(_FORMER.get(name, name))
+    if found is None or name not in _FORMER:
+        return found
+    adam = {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}}
+    return {**found, "optimizer": adam, "zero_optimization": {**found["zero_optimization"], "overlap_comm": True}}
 
 
 def _set_batches(run: Run) -> None:

@@ -168,6 +168,8 @@ def set_adapter(run: Run) -> None:
 
 def _set_targets(run: Run) -> None:
     given = run.arguments.words("lora_target_modules", "lora_target", "target_modules")
+    if given is None and "lora_rank" in run.arguments:
+        given = run.arguments.words("trainable")  # Chinese-LLaMA-Alpaca run_clm_sft_with_peft.py
     internvl = next((g for name in _INTERNVL if (g := run.arguments.integer(name, least=1))), None)
     if given is None and internvl:
         run.put("adapter.targets", internvl, "all-linear", "attention and MLP of what it adapts")

@@ -104,6 +104,7 @@ def _set_megatron(filling: VerlFilling, values: Sections) -> None:
     filling.fill(
         "parallelism.zero.stage", distributed._replace(value=int(distributed.value)) if distributed else None, 1
     )
+    _set_cpu_optimizer(filling, values)
     recompute = values.text(f"{section}.override_transformer_config.recompute_granularity")
     if recompute and recompute.value in ("full", "selective"):
         filling.put("activation_checkpointing", recompute)
@@ -112,6 +113,19 @@ def _set_megatron(filling: VerlFilling, values: Sections) -> None:
     else:
         builder.default("activation_checkpointing", "none")
     builder.default("optimizer.name", "fused_adam", "Megatron's FusedAdam")
+
+
+def _set_cpu_optimizer(filling: VerlFilling, values: Sections) -> None:
+    """Megatron's optimizer in main memory, whole or by `optimizer_offload_fraction`."""
+    section = f"{ACTOR}.optim.override_optimizer_config"
+    offload, share = (
+        values.flag(f"{section}.optimizer_cpu_offload"),
+        values.number(f"{section}.optimizer_offload_fraction"),
+    )
+    if offload and offload.value and (share is None or share.value > 0):
+        filling.put("parallelism.zero.offload_optimizer.device", offload, "cpu")
+        if share:
+            filling.put("parallelism.zero.offload_optimizer.ratio", share, float(min(1, share.value)))
 
 
 def _set_adapter(filling: VerlFilling, values: Sections) -> None:

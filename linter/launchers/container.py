@@ -49,7 +49,8 @@ def jobs_of_container(
     words = [item for item in words if item.text or item.at]
     if not words or why_alone(container.image):
         return Started([], [], why_alone(container.image) or "its command is the image's own")
-    if not container.command and words[0].at and container.image and resources.gpus_per_node is not None:
+    asks = resources.gpus_per_node is not None or words[0].text == "serve"
+    if not container.command and words[0].at and container.image and asks:
         words = [*(Word(text, words[0].at[:1] * len(text)) for text in called(words)), *words]
     anchor = next((item.at for item in words if item.at), (0,))
     placed = [item if item.at else item._replace(at=anchor[:1] * len(item.text)) for item in words]
@@ -79,6 +80,8 @@ _TGI_FLAGS = frozenset(
 def called(words: Sequence[Word]) -> tuple[str, ...]:
     """The server whose flags stand alone as the arguments of an image that nobody knows; empty where they tell none."""
     flags = {word.text[2:].partition("=")[0].replace("_", "-") for word in words if word.text.startswith("--")}
+    if words[0].text == "serve" and not flags.isdisjoint(_VLLM_FLAGS):
+        return ("vllm",)
     if not words[0].text.startswith("--"):
         return ()
     if "model" in flags and not flags.isdisjoint(_VLLM_FLAGS):

@@ -41,7 +41,12 @@ class _Pod(NamedTuple):
 
 def recognise(document: Document) -> bool:
     """Whether an object of a group of its own, which no module reads, holds a pod."""
-    return any(next(_pods(item.root), None) is not None for item in objects(document) if others(item))
+    return any(holds_pod(item.root) for item in objects(document) if others(item))
+
+
+def holds_pod(root: Node) -> bool:
+    """Whether a pod stands anywhere in a tree."""
+    return next(_pods(root), None) is not None
 
 
 def read(item: Object, manifests: Manifests) -> Started:

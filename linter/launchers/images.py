@@ -48,6 +48,11 @@ def versions(image: str) -> dict[str, str]:
     With packages beside it that decide about memory, where a program does not require them.
     """
     stated, name = tag(image), repository(image)
+    for row in _rows("ships"):
+        if stated and re.search(row["image"], name):
+            whole = f"{stated}."
+            found = next((version for start, version in row["releases"].items() if whole.startswith(start)), None)
+            return {row["program"]: found} if found else {}
     for row in _rows("versions"):
         match = re.search(row["image"], name)
         if match is None:

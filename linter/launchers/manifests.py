@@ -49,6 +49,10 @@ _KINDS: dict[str, dict[str, tuple[str, ...]]] = {
         "inference.llmaz.io": ("Playground", "Service", "BackendRuntime"),
     },
     "production_stack": {"production-stack.vllm.ai": ("VLLMRuntime",)},
+    "gitops": {
+        "helm.toolkit.fluxcd.io": ("HelmRelease",), "argoproj.io": ("Application",), "helm.cattle.io": ("HelmChart",),
+    },
+    "nim": {"apps.nvidia.com": ("NIMService", "NIMPipeline")},
     "aibrix": {"orchestration.aibrix.ai": ("StormService", "RoleSet", "PodSet", "RayClusterFleet")},
 }  # fmt: skip
 """Module -> API group -> kinds that it reads."""
@@ -116,6 +120,11 @@ def objects(document: Document) -> Iterator[Object]:
             name = item.find("metadata.name")
             label = str(name.value.value) if name is not None and name.value.is_scalar else ""
             yield Object(kind, group, label, item)
+
+
+def readers(item: Object) -> str:
+    """The module that reads an object; empty where none does."""
+    return _READERS.get((item.group, item.kind), "")
 
 
 def recogniser(module: str) -> Callable[[Document], bool]:

@@ -13,6 +13,7 @@ from ..source.document import SourceError
 from ..source.read import parse
 from .flags import Manner, overlaid, read_flags
 from .program_table import PROGRAMS
+from .written import CONFIG_SUFFIXES, MadeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,7 +39,6 @@ class Begun(NamedTuple):
     foreign: bool = False
 
 
-CONFIG_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 _CONFIG_FLAGS = ("config", "config_file", "cfg", "config_path", "c")
 _PLACEHOLDER = re.compile(r"[$<{]")
 
@@ -197,6 +197,8 @@ def _with_file(
     reason = "not found"
     try:
         document = project.open(path, file.path)
+    except MadeError:
+        return None
     except SourceError as error:
         document, reason = None, str(error)
     if document is None and (os.path.isabs(path) or _shipped(path, format_)):

@@ -36,6 +36,7 @@ _KINDS: dict[str, _Sign] = {
     "vllm_recipe": _Sign(keys=frozenset({"variants", "deploy_type"})),
     "production_stack_values": _Sign(keys=frozenset({"servingEngineSpec", "routerSpec", "cacheserverSpec", "suite"})),
     "llm_d_values": _Sign(keys=frozenset({"modelArtifacts"})),
+    "app_template": _Sign(keys=frozenset({"controllers"})),
     "ray_serve": _Sign(
         keys=frozenset({"applications", "llm_configs", "model_loading_config", "engine_config", "llm_engine"})
     ),

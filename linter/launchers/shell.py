@@ -2,9 +2,9 @@
 
 The grammar is POSIX sh with the parts of bash that launch scripts use: quotes, line continuations, comments, `;` `&&`
 `||` `|` `&`, redirections, here-documents, assignments, arrays, `${NAME:-default}`, whole-number arithmetic. Branches
-and loops are read straight through: each command is listed once, with what is known when the reader passes it. What the
-script does not set (the environment, command substitutions, positional parameters) stays as written, and the word that
-holds it is not `known`.
+and loops are read straight through: each command is listed once, with what is known when the reader passes it; what a
+branch sets that is known not to run counts for nothing. What the script does not set (the environment, most command
+substitutions, positional parameters) stays as written, and the word that holds it is not `known`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from .branches import Branches
+from .conditions import matches, verdict
 from .options import given, reads_options
 from .script import Script
 from .shell_words import END, MAX_FILLED, MAX_NESTING, MAX_WORD, Builder, Word, Words
@@ -37,7 +38,7 @@ class Command(NamedTuple):
     """A simple command: its words, the variables set so far and before it, and what is written to it or by it.
 
     `exported` names the variables that a program which the command starts would see. `background` is `&` behind it;
-    commands of one `stretch` run in one go (`Stretches`).
+    commands of one `stretch` run in one go (`Stretches`); `reads` is the file that is its standard input.
     """
 
     words: tuple[Word, ...]
@@ -47,6 +48,7 @@ class Command(NamedTuple):
     exported: frozenset[str] = frozenset()
     background: bool = False
     stretch: object | None = None
+    reads: str = ""
 
 
 def commands(
@@ -81,9 +83,10 @@ class _Reader(Words):
         self.stretches = Stretches()
         self.bodies: list[dict[str, Word]] | None = None
         self.ended = False
-        self.patterns: list[str] | None = None
+        self.patterns: list[Word] | None = None
         self.waiting: list[tuple[str, bool, bool]] = []
         self.input: Word | None = None
+        self.reads = ""
 
     def commands(self) -> Iterator[Command]:
         while self.here < len(self.text):
@@ -103,6 +106,7 @@ class _Reader(Words):
                 continue
             if self.option(words, closing):
                 continue
+            self.branches.test(verdict(words), closing)
             self.stretches.command([word.text for word in words])
             if words[0].text == "for" and len(words) > 1:
                 self.loop(words)
@@ -112,7 +116,7 @@ class _Reader(Words):
             scope = {**self.variables, **own} if own else dict(self.variables)
             visible = frozenset(self.exported.union(own))
             read = self.input if has_input else None
-            yield Command(tuple(words), scope, read, output, visible, background, self.stretches.current)
+            yield Command(tuple(words), scope, read, output, visible, background, self.stretches.current, self.reads)
             if words[0].text in ("source", ".") and len(words) > 1:
                 self.take_over(words[1].text)
             elif words[0].text == "read" and has_input and self.input is not None:
@@ -128,6 +132,8 @@ class _Reader(Words):
             self.branches.keyword("case", self.variables)
             if self.branches.case is not None:
                 self.branches.case.options = reads_options(written)
+                if words[1].known and not self.branches.case.options:
+                    self.branches.case.subject = words[1].text
             self.patterns = []
             if self.option(behind, closing):
                 return True
@@ -136,20 +142,32 @@ class _Reader(Words):
         return opens
 
     def option(self, words: list[Word], closing: str) -> bool:
-        """Whether the words name a branch of the script's own options: `-n|--nodes)`. In it `$2` is what was given."""
+        """Whether the words name a branch whose subject is known, or of the script's own options: `-n|--nodes)`.
+
+        In one of the latter `$2` is what was given.
+        """
         case = self.branches.case
-        if case is None or not case.options or self.patterns is None or len(words) != 1 or closing not in ("|", ")"):
+        if case is None or self.patterns is None or len(words) != 1 or closing not in ("|", ")"):
             return False
-        self.patterns.append(words[0].text)
+        if not case.options and case.subject is None:
+            return False
+        self.patterns.append(words[0])
         if closing == ")":
             patterns, self.patterns = self.patterns, None
-            if "@" in self.arrays and "*" not in patterns:
-                found = given(patterns, self.arrays["@"])
-                case.runs = found is not None
-                if found is not None:
-                    self.variables["1"] = found.name
-                    self.variables["2"] = found.value or Word("", ())
-            elif "*" in patterns:
+            names = [pattern.text for pattern in patterns]
+            if case.subject is not None:
+                found = [matches(case.subject, pattern) for pattern in patterns]
+                if not case.settled:
+                    case.runs = True if True in found else None if None in found else False
+                if "*" in names:
+                    self.branches.keyword("*", self.variables)
+            elif "@" in self.arrays and "*" not in names:
+                asked = given(names, self.arrays["@"])
+                case.runs = asked is not None
+                if asked is not None:
+                    self.variables["1"] = asked.name
+                    self.variables["2"] = asked.value or Word("", ())
+            elif "*" in names:
                 return False
         return True
 
@@ -186,7 +204,7 @@ class _Reader(Words):
         """The words up to a separator, the file that output goes to, and assignments in front."""
         words: list[Word] = []
         own: dict[str, Word] = {}
-        output = ""
+        output = self.reads = ""
         while self.here < len(self.text):
             char = self.text[self.here]
             if char in _BLANK:
@@ -234,6 +252,8 @@ class _Reader(Words):
         while self.here < len(self.text) and self.text[self.here] in _BLANK:
             self.here += 1
         target = self.fields() if self.here < len(self.text) and self.text[self.here] not in END else []
+        if kind == "<" and target and target[0].known:
+            self.reads = target[0].text
         return target[0].text if target and ">" in kind and "&" not in kind and not kind.startswith("2") else ""
 
     def here_document(self) -> None:
@@ -276,6 +296,8 @@ class _Reader(Words):
         if self.text.startswith("(", self.here):
             self.here += 1
             items = self.array()
+            if self.branches.skipped:
+                return True
             self.arrays[name] = [*self.arrays.get(name, []), *items] if plus else items
             return True
         value = Builder()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .arithmetic import whole_number
 from .script import Script
+from .substitutions import output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +40,12 @@ _OWN_FOLDER = re.compile(
     r"(?(cd)\)(?P<up>(?:/\.\.)*)/?\s*(?:>\s*/dev/null\s*(?:2>&1\s*)?)?&&\s*pwd(?:\s+-P)?\s*)\)"
 )
 """`$(dirname "$0")` and `$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)` without their quotes."""
+
+
+_PRINTS = re.compile(r"\s*(?:basename|dirname|which|command|cd)\s")
+
+_ENTERS = re.compile(r"(\s*cd\s[^;&|<>]+?)\s*(?:&?>\s*/dev/null\s*(?:2>&1\s*)?)?&&\s*pwd(?:\s+-P)?\s*")
+"""`cd FOLDER && pwd`, which prints the folder."""
 
 
 class Word(NamedTuple):
@@ -234,7 +241,9 @@ class Words:
         if text.startswith("$(", here):
             self.here = _closing(text, here + 1, "(", ")")
             own = _OWN_FOLDER.fullmatch(text[here : min(self.here, here + 200)].replace('"', ""))
-            return [Word(f".{own['up'] or ''}", (-1,) * (1 + len(own["up"] or "")))] if own else None
+            if own:
+                return [Word(f".{own['up'] or ''}", (-1,) * (1 + len(own["up"] or "")))]
+            return self.substitution(here + 2, self.here - 1)
         if text.startswith("${", here):
             self.here = _closing(text, here + 1, "{", "}")
             return self.braces(here + 2, self.here - 1)
@@ -263,7 +272,7 @@ class Words:
         return [Word(text, (-1,) * len(text))]
 
     def braces(self, start: int, end: int) -> list[Word] | None:
-        """`${NAME}`, `${NAME[@]}`, `${NAME:-default}`, `${NAME:=default}`."""
+        """`${NAME}`, `${NAME[@]}`, `${NAME:-default}`, and `${NAME:=default}`, which sets the variable, too."""
         match = _NAME.match(self.text, start, end)
         if match is None:
             return None
@@ -279,8 +288,31 @@ class Words:
                     return own
                 if self.depth >= MAX_NESTING:
                     return None
-                return [self.default(match.end() + len(mark), end)]
+                value = self.default(match.end() + len(mark), end)
+                if "=" in mark:
+                    self.variables[name] = value
+                return [value]
         return None
+
+    def substitution(self, start: int, end: int) -> list[Word] | None:
+        """`$(basename "$MODEL")` and its like, where every word is known."""
+        if self.depth >= MAX_NESTING or not _PRINTS.match(self.text, start, end):
+            return None
+        entered = _ENTERS.fullmatch(self.text, start, end)
+        end = entered.end(1) if entered else end
+        part = Script(self.text[start:end], self.script.at[start:end])
+        reader = Words(part, self.variables, self.depth + 1)
+        reader.arrays = self.arrays
+        words: list[Word] = []
+        while reader.here < len(part.text):
+            if part.text[reader.here] in " \t":
+                reader.here += 1
+            elif part.text[reader.here] in END:
+                return None
+            else:
+                words += reader.fields()
+        printed = output([word.text for word in words]) if all(word.known for word in words) else None
+        return [Word(printed, (-1,) * len(printed))] if printed is not None else None
 
     def default(self, start: int, end: int) -> Word:
         """The text behind `:-`, with its own variables filled in."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from .images import elsewhere
@@ -23,6 +24,9 @@ _ENGINES = {
 _TOOLS = frozenset({"venv", "pip", "ensurepip", "http.server", "json.tool", "virtualenv"})
 _JOINS = frozenset({"ray", "sshd", "dynamo"})
 _PARALLEL = frozenset({"mpirun", "srun"})
+_NAMED = re.compile(r"[^-*$\[\]\s]|\$.*\.py$")
+"""How the name of a program begins: not as an option, a pattern, or a variable that may hold anything."""
+
 NOTHING = "starts no program that gpulint knows"
 
 
@@ -39,7 +43,7 @@ def reason(programs: Iterable[Unwrapped]) -> str:
         if engine is not None:
             return f"starts {engine}, whose flags are not read"
         joins = joins or program.head in _JOINS
-        if program.head in _TOOLS:
+        if program.head in _TOOLS or not _NAMED.match(program.name.text):
             continue
         if program.launchers or program.module or program.head.endswith(".py") or _parallel(program):
             scripts.append(program)

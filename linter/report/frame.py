@@ -33,14 +33,14 @@ def frame(text: str, locations: list[Location], style: Style, message: str = "")
             out.append(style.dim("." * gutter + " |"))
         location = locations[index]
         source = lines[line - 1] if 0 < line <= len(lines) else ""
+        cut = max(1, min(WIDTH, style.width - gutter - 3)) if style.width else WIDTH
         if line != previous:
-            cut = min(WIDTH, style.width - gutter - 3) if style.width else WIDTH
             out.append(f"{style.dim(f'{line:>{gutter}} |')} {_visible(source)[:cut]}".rstrip())
         label = message if index == 0 else location.label
         mark = "^" if index == 0 else "-"
         paint = style.error if index == 0 else style.note
         out += _told(
-            f"{style.dim(' ' * gutter + ' |')} ", source, location, mark, paint, label, style.width - gutter - 3
+            f"{style.dim(' ' * gutter + ' |')} ", source, location, mark, paint, label, style.width - gutter - 3, cut
         )
         previous = line
     out.append(style.dim(" " * gutter + " |"))
@@ -52,11 +52,12 @@ NARROWEST = 40
 
 
 def _told(
-    head: str, source: str, location: Location, mark: str, paint: Callable[[str], str], label: str, width: int
+    head: str, source: str, location: Location, mark: str, paint: Callable[[str], str], label: str, width: int, cut: int
 ) -> list[str]:
-    """The carets and what is said of them, broken at `width` columns where that is more than 0."""
-    carets, text = _under(source, location, mark, paint), printable(label)
-    beside = len(_under(source, location, mark, str)) + 1
+    """The carets and what is said of them, broken at `width` columns where that is more than 0; the line above them
+    ends at `cut`."""
+    carets, text = _under(source, location, mark, paint, cut), printable(label)
+    beside = len(_under(source, location, mark, str, cut)) + 1
     if width <= 0 or beside + len(text) <= width:
         return [f"{head}{carets} {text}".rstrip()]
     indent = beside if width - beside >= NARROWEST else 0
@@ -70,12 +71,13 @@ def _visible(source: str) -> str:
     return printable(without_secrets(source))
 
 
-def _under(source: str, location: Location, mark: str, paint: Callable[[str], str]) -> str:
+def _under(source: str, location: Location, mark: str, paint: Callable[[str], str], cut: int) -> str:
+    """The carets; what lies behind the cut of its line is marked by one caret at the last column that is shown."""
     span = location.span
     start = min(span.column - 1, len(source))
     end = span.end_column - 1 if span.end_line == span.line else len(source.rstrip())
     blanks = len(_visible(source[:start]))
     width = max(1, len(printable(source[start:end])))
-    if blanks >= WIDTH:
-        blanks, width = WIDTH, 1
-    return " " * blanks + paint(mark * min(width, max(1, WIDTH - blanks)))
+    if blanks >= cut and len(_visible(source)) > cut:
+        blanks, width = cut - 1, 1
+    return " " * blanks + paint(mark * min(width, max(1, cut - blanks)))

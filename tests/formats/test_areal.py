@@ -75,6 +75,14 @@ def test_the_reference_is_where_its_section_says(old, new, reference):
     assert read(GRPO.replace(old, new)).job.rl.reference_model is reference
 
 
+def test_degrees_that_are_stated_hold_on_any_number_of_gpus():
+    alone, among = read(GRPO).job, read(GRPO, gpus=16).job
+    assert (among.data_parallel, among.micro_batch_size) == (alone.data_parallel, alone.micro_batch_size) == (4, 5)
+    assert among.gradient_accumulation_steps == alone.gradient_accumulation_steps
+    free = read(GRPO.replace('backend: "fsdp:d4p1t1"\n', "experiment: one\n"), gpus=16).job
+    assert free.data_parallel == 16
+
+
 def test_a_server_on_the_same_gpus_takes_its_share():
     text = GRPO.replace("max_concurrent_rollouts: 256", "scheduling_strategy: {type: colocation, target: actor}")
     job = read(text + "enable_offload: true\n").job

@@ -457,3 +457,33 @@ def test_images_of_a_model_that_reads_them(ax, extra, images, pixels):
 def test_images_of_a_model_of_text_are_nobody_s_matter(ax):
     job = ax.job("base_model: NousResearch/Meta-Llama-3-8B\ndatasets: [{path: x, type: alpaca}]\n")
     assert "images" not in job.origins
+
+
+TEMPLATE = """\
+base_model: org/model
+adapter: qlora
+load_in_4bit: auto
+bf16: auto
+flash_attention: auto
+float16: auto
+optimizer: auto
+lora_modules_to_save: auto
+special_tokens: auto
+gradient_checkpointing: unsloth
+micro_batch_size: 2
+sequence_len: 2048
+"""
+
+
+def test_what_another_program_fills_in_is_not_known(ax):
+    reading = ax.read(TEMPLATE)
+    job = reading.job
+    assert job.weights.quantization.method == "bnb-nf4"  # all that QLoRA may be
+    assert not job.adapter.modules_to_save
+    assert (job.optimizer.name, job.origins["optimizer.name"].kind) == ("adamw_torch_fused", "assumed")
+    assert [item.kind for item in reading.problems if item.kind.startswith("wrong")] == []
+
+
+def test_one_auto_too_many_is_still_a_wrong_value(ax):
+    problems = ax.read(BASE + "float16: auto\n").problems
+    assert [item.key for item in problems if item.kind == "wrong-type"] == ["float16"]

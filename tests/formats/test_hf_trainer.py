@@ -1,6 +1,7 @@
 import pytest
 
 from gpulint.formats import training_sharding
+from gpulint.formats.format import NoJobError
 from gpulint.formats.registry import recognise
 from gpulint.source.read import parse
 
@@ -373,3 +374,13 @@ def test_switches_of_widely_copied_scripts(hf, on, bits, expected):
 def test_words_that_many_scripts_have_do_not_say_trl(hf):
     text = "model_name_or_path: m/x\nper_device_train_batch_size: 1\ntrain_data: d\n"
     assert hf.read(text + "temperature: 0.02\npad_to_multiple_of: 8\n").upstream.startswith("transformers")
+
+
+def test_prefixes_of_chatglm_are_no_full_fine_tune(hf):
+    with pytest.raises(NoJobError, match="P-Tuning"):
+        hf.job(PLAIN + "pre_seq_len: 128\nquantization_bit: 4\n")
+
+
+def test_targets_as_chinese_llama_names_them(hf):
+    job = hf.job(PLAIN + "lora_rank: 8\ntrainable: q_proj,v_proj,up_proj\n")
+    assert job.adapter.targets == ["q_proj", "v_proj", "up_proj"]

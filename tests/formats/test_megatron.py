@@ -311,3 +311,13 @@ def test_megatron_s_own_attention_is_not_fused(line, attention):
 def test_replicas_of_the_distributed_optimizer():
     job = read("megatron", MEGATRON + "  --num-distributed-optimizer-instances: 2\n").job
     assert job.parallelism.zero.replicas == 2
+
+
+def test_the_precision_aware_optimizer_keeps_its_moments_in_sixteen_bits():
+    flags = "  --use-precision-aware-optimizer: true\n  --exp-avg-dtype: bf16\n  --exp-avg-sq-dtype: bf16\n"
+    job = read_as("megatron", MEGATRON + flags).job
+    assert job.optimizer.state_dtype == "bfloat16"
+    assert (
+        read_as("megatron", MEGATRON + flags.replace("sq-dtype: bf16", "sq-dtype: fp8")).job.optimizer.state_dtype
+        is None
+    )

@@ -162,3 +162,14 @@ def test_distillation_has_a_teacher(swift):
 )
 def test_weighed_tokens_leave_liger_s_loss_out(swift, line, kernel):
     assert swift.job(SFT + "use_liger_kernel: true\n" + line).loss.kernel == kernel
+
+
+def test_ms_swift_2(swift):
+    job = swift.job(
+        "model_id_or_path: Qwen/Qwen2-0.5B\nsft_type: full\nbatch_size: 4\nuse_flash_attn: true\ndeepspeed: default-zero3\n",
+        gpus=2,
+    )
+    assert (job.method, job.micro_batch_size, job.attention) == ("full", 4, "flash_attention_2")
+    zero = job.parallelism.zero
+    assert (zero.stage, zero.overlap_comm, zero.sub_group_size, job.optimizer.name) == (3, True, 10**9, "fused_adam")
+    assert "2.5.0" in job.origins["parallelism.zero.stage"].note or job.origins["parallelism.zero.stage"].kind != "file"

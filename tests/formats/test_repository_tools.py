@@ -176,6 +176,25 @@ def test_states_of_prime_rl_wait_in_main_memory_by_default(lines, waits, offload
     assert (found.optimizer.between_steps_offloaded, found.parallelism.fsdp.offload) == (waits, offload)
 
 
+def test_megatron_bridge_packed_rows_and_sixteen_bit_states():
+    text = BRIDGE.replace(
+        "dataset: {", "dataset: {packed_sequence_specs: {packed_sequence_size: 4096}, rewrite: false, "
+    )
+    text = text.replace(
+        "optimizer: {",
+        "checkpoint: {pretrained_checkpoint: /c}\noptimizer: {use_precision_aware_optimizer: true, "
+        "exp_avg_dtype: torch.bfloat16, exp_avg_sq_dtype: torch.bfloat16, ",
+    )
+    _, reading, _ = read(text)
+    assert (reading.job.objective, reading.job.packing, reading.job.optimizer.state_dtype) == ("sft", True, "bfloat16")
+    assert reading.job.origins["packing"].key == "dataset.packed_sequence_specs.packed_sequence_size"
+    assert not reading.problems
+    loose = text.replace("packed_sequence_specs: {packed_sequence_size: 4096}, ", "")
+    assert job(loose).packing is False
+    assert job(loose.replace("dataset: {", "dataset: {enable_in_batch_packing: true, ")).packing is True
+    assert job(text.replace("use_precision_aware_optimizer: true, ", "")).optimizer.state_dtype is None
+
+
 def test_megatron_bridge_without_a_model():
     found = job(BRIDGE, gpus=8)
     assert found.model is None

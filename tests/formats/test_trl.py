@@ -112,3 +112,10 @@ class TestPreference:
     def test_trainers_outside_the_stable_ones_make_whole_logits(self, hf):
         assert hf.job(TRL + "loss_type: orpo\n").loss.kernel == "torch"
         assert hf.job(TRL + "center_rewards_coefficient: 0.01\n").loss.kernel == "torch"
+
+
+def test_where_vllm_runs_is_what_the_release_of_a_former_key_says(hf):
+    online = TRL + "num_generations: 4\nuse_vllm: true\n"
+    assert hf.job(online).rl.vllm == "colocate"
+    assert hf.job(online + "max_prompt_length: 300\n").rl.vllm == "server"
+    assert hf.job(online + "max_prompt_length: 300\nvllm_mode: colocate\n").rl.vllm == "colocate"

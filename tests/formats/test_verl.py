@@ -74,6 +74,15 @@ def test_dynamic_batches_and_sequence_parallel(verl):
     assert (job.parallelism.context, job.micro_batch_size) == (2, 16384 * 2 // 4096)
 
 
+def test_megatron_with_its_optimizer_in_main_memory(verl):
+    actor = (
+        "  actor:\n    strategy: megatron\n    optim: {override_optimizer_config: {optimizer_cpu_offload: true, "
+        "optimizer_offload_fraction: 0.5}}\n"
+    )
+    offload = verl.job(GRPO.replace("  actor:\n", actor)).parallelism.zero.offload_optimizer
+    assert (offload.device, offload.ratio) == ("cpu", 0.5)
+
+
 def test_megatron(verl):
     text = GRPO.replace(
         "  actor:\n", "  actor:\n    strategy: megatron\n    megatron: {tensor_model_parallel_size: 4}\n"

@@ -30,6 +30,20 @@ def test_the_program_of_an_image(image, command):
     assert entrypoint(image) == command
 
 
+@pytest.mark.parametrize(
+    ("image", "found"),
+    [
+        ("nvcr.io/nvidia/ai-dynamo/vllm-runtime:0.8.1", {"vllm": "0.12.0"}),
+        ("nvcr.io/nvidia/ai-dynamo/sglang-runtime:0.9.0", {"sglang": "0.5.8"}),
+        ("nvcr.io/nvidia/ai-dynamo/vllm-runtime:0.2.0", {}),
+        ("registry.redhat.io/rhaiis/vllm-cuda-rhel9:3.0.0", {"vllm": "0.8.4"}),
+        ("registry.redhat.io/rhaiis/vllm-cuda-rhel9:3.3.0", {}),
+    ],
+)
+def test_the_version_that_another_product_ships(image, found):
+    assert versions(image) == found
+
+
 def test_a_microservice_of_nvidia_says_why_it_is_no_job(launched):
     image = "nvcr.io/nim/meta/llama3-8b-instruct:1.0.3"
     assert not upstream(image)
@@ -44,6 +58,7 @@ def test_a_microservice_of_nvidia_says_why_it_is_no_job(launched):
     [
         ("--model, org/model, --max-model-len, '8192'", "vllm", "org/model"),
         ("--model-id=org/model, --num-shard=1", "tgi", "org/model"),
+        ("serve, --model, org/model, --max-model-len, '8192'", "vllm", "org/model"),
     ],
 )
 def test_arguments_tell_the_server_of_an_unknown_image(launched, args, engine, model):

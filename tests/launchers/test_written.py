@@ -8,7 +8,7 @@ from gpulint.launchers.container import written
 from gpulint.launchers.manifest import scalar_at
 from gpulint.launchers.registry import recognise
 from gpulint.launchers.script import place
-from gpulint.reading import Recognised, open_jobs
+from gpulint.reading import Recognised, open_jobs, recognise_file
 from gpulint.settings import Settings
 from gpulint.source.places import places_of
 from gpulint.source.read import parse
@@ -33,10 +33,28 @@ def test_a_here_document_is_the_file_that_it_is_written_to(write):
     assert not [item for item in found.reading.problems if item.kind == "unresolved-reference"]
 
 
-@pytest.mark.parametrize("write", ["cat > b.yaml <<EOF\n", "python - > a.yaml <<EOF\n"])
-def test_another_file_is_still_missing(write):
-    found = opened(f"{write}{CONFIG}EOF\naxolotl train a.yaml\n")
+def test_another_file_is_still_missing():
+    found = opened(f"cat > b.yaml <<EOF\n{CONFIG}EOF\naxolotl train a.yaml\n")
     assert "unresolved-reference" in {item.kind for job in found for item in job.reading.problems}
+
+
+@pytest.mark.parametrize("write", ["python - > a.yaml <<EOF\n1\nEOF\n", "sed -e s/1/2/ base.yaml > ./a.yaml\n"])
+def test_a_file_that_a_program_makes_is_nobodys_mistake(write):
+    assert opened(f"{write}axolotl train a.yaml\n") == []
+
+
+@pytest.mark.parametrize(
+    "write", ["envsubst < conf/t.yaml > a.yaml", "cp conf/t.yaml a.yaml", "cat conf/t.yaml > a.yaml"]
+)
+def test_a_copy_of_a_file_is_read_as_that_file(write, tmp_path):
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "t.yaml").write_text(CONFIG)
+    script = tmp_path / "run.sh"
+    script.write_text(f"{write}\naxolotl train a.yaml\n")
+    (found,) = open_jobs(recognise_file(str(script)), Settings(root=str(tmp_path))).opened
+    job = found.reading.job
+    assert (job.model, job.micro_batch_size) == ("Qwen/Qwen2.5-7B-Instruct", None)
+    assert job.origins["model"].file.endswith("t.yaml")
 
 
 @pytest.mark.parametrize("value", [123456, "longer than the node"])
