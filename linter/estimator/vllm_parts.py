@@ -126,7 +126,7 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
         caches = tuple(cache._replace(window=None) for cache in caches)
     limit = round(given.cpu_offload_gb * GIB)
     rounding = block_rounding([*made, *drafted], policy(job), limit)
-    run = profile_run(model, chosen, element, plan.tensor, expert_tensor(job))
+    run = profile_run(model, chosen, element, plan.tensor, expert_tensor(job), plan.data or 1)
     opened = reserved_run(model, chosen, element, plan.tensor, policy(job)) if chosen.by_driver else None
     return Parts(
         found=found,
