@@ -12,7 +12,7 @@ from .kv_cache import LayerCache, layer_caches
 from .verdict import capacity
 from .vllm_activations import encoder_bytes, padded_vocabulary
 from .vllm_blocks import SOURCE as BLOCKS_SOURCE
-from .vllm_draft import draft_model
+from .vllm_draft import draft_model, is_head
 from .vllm_parts import parts_of, room_of
 from .vllm_rotary import SOURCE as ROTARY_SOURCE
 from .vllm_settings import sampler_source, settings
@@ -182,7 +182,8 @@ def _assumptions(job: Job, model: Model, chosen: Settings) -> tuple[Assumption, 
     if encoder_bytes(model, 1, 2.0):
         found.append(Assumption("model", model.id, "its vision encoder's profile run is not derived, only bounded"))
     if job.inference is not None and job.inference.speculative_model and draft_model(job, model) is None:
-        note = "its weights and cache are not counted"
+        known = "taken for one layer of the model that it drafts for" if is_head(job, model) else "not counted"
+        note = f"its weights and cache are {known}"
         found.append(Assumption("inference.speculative_model", job.inference.speculative_model, note))
     return tuple(found)
 

@@ -301,6 +301,16 @@ def test_a_draft_model_takes_weights_and_cache():
     assert "inference.speculative_model" in {item.field for item in unknown.assumptions}
 
 
+@pytest.mark.parametrize(("name", "states"), [("yuhuili/EAGLE-LLaMA3.1-Instruct-8B", 2), ("nobody/eagle3-of-it", 3)])
+def test_an_eagle_head_that_is_not_known_is_a_layer_like_the_target_s(name, states):
+    """Llama-3.1-8B with one keeps 33 layers in the cache (vllm-project/vllm issue 19996)."""
+    alone, drafted = (estimate(job(max_model_len=4096, speculative_model=draft)) for draft in (None, name))
+    layer = 2 * 4096 * 4096 + 2 * 1024 * 4096 + 3 * 14336 * 4096 + 2 * 4096
+    added = drafted.components["weights"] - alone.components["weights"]
+    assert added == pytest.approx(2 * (layer + states * 4096**2), rel=1e-2)
+    assert drafted.kv_cache.bytes_per_token / alone.kv_cache.bytes_per_token == pytest.approx(33 / 32)
+
+
 def test_data_parallel_ranks_share_experts_but_not_attention():
     config = {
         "model_type": "mixtral", "hidden_size": 1024, "intermediate_size": 3584, "num_hidden_layers": 12,
