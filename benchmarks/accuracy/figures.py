@@ -57,7 +57,7 @@ def interval(case: Case, estimate: Estimate) -> tuple[int, int] | None:
             return None
         if case.figure == "kv_tokens":
             return cache.low, cache.high
-        each = estimate.components["kv_cache"] / max(1, cache.tokens)
+        each = estimate.components["kv_cache"] / cache.tokens if cache.tokens else cache.bytes_per_token
         return int(cache.low * each), int((cache.high + 1) * each)
     if case.figure not in ("process", "reserved"):
         return None

@@ -10,6 +10,7 @@ from .inference_assumptions import inference_assumptions
 from .pool import pooled, rank
 from .sglang_cache import token_bytes
 from .sglang_settings import profile, share
+from .sglang_weights import SOURCE, added
 from .slack import policy
 from .vllm_blocks import segment_rounding
 from .vllm_rotary import rotary_cache
@@ -57,7 +58,9 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     held = rank(job, model, gpu, chosen.chunk, given.max_num_seqs or 1)
     limit = round(given.cpu_offload_gb * GIB)
     rotary = 0 if model.model_type.startswith(_COMPUTED) else rotary_cache(model, _ROTARY_ELEMENT, multimodal=1)
-    loaded = held.weights + rotary + segment_rounding(held.found, policy(job), limit)
+    more = added(model, held.found, gpu)
+    made = rotary + more.sure + more.scales
+    loaded = held.weights + made + segment_rounding(held.found, policy(job), limit)
     held = held._replace(token=token_bytes(job, model, gpu, profile(version)), weights=loaded)
     told = inference_assumptions(job, model, chosen.defaulted, f"SGLang {version}")
     if gpu is None:
@@ -67,6 +70,7 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     free = gpu.usable - taken
     lowest, highest = free - (overhead.high - overhead.total), gpu.total - overhead.context_range[0]
     least, pool, most = (round(size * chosen.fraction) - held.weights for size in (lowest, free, highest))
+    most += more.scales
     needed = max(1, held.token)
     refusal = None
     if pool < needed:
@@ -84,10 +88,11 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     term = Term(
         "kv_cache", f"{chosen.fraction:g} x free memory - weights", max(0, pool), "sglang kv_cache_configurator.py"
     )
+    loads = Term("weights", "rotary tables, unpacked projections, float32 scales", made, SOURCE)
     found = Term("buffers", "tokens of each request, 4 bytes a position", table, "sglang mem_cache/memory_pool.py")
     return pooled(
         job, model, gpu, held, pool, refusal=refusal, cannot=most < needed, doubtful=least < needed, least=needed,
-        between=(least, most), terms=(term, found), assumptions=told,
+        between=(least, most), terms=(loads, term, found), assumptions=told,
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from .vllm_draft import draft
 from .vllm_eager import reserved_run
 from .vllm_lora import lora_slots
 from .vllm_rotary import rotary_cache, tables
-from .vllm_settings import Graphs, graphs
+from .vllm_settings import Graphs, captures_nccl, graphs
 from .vllm_weights import cached_latent, latent_copies, padded_experts
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
         caches = tuple(cache._replace(window=None) for cache in caches)
     limit = round(given.cpu_offload_gb * GIB)
     rounding = block_rounding([*made, *drafted], policy(job), limit)
-    run = profile_run(model, chosen, element, plan.tensor, expert_tensor(job))
+    run = profile_run(model, chosen, element, plan.tensor, expert_tensor(job), plan.data or 1)
     opened = reserved_run(model, chosen, element, plan.tensor, policy(job)) if chosen.by_driver else None
     return Parts(
         found=found,
@@ -137,7 +137,7 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
         slots=lora_slots(job, model, element),
         run=run,
         unused=max(0, (opened or 0) - run.total),
-        graphs=graphs(model, chosen.graph_sizes, plan.tensor),
+        graphs=graphs(model, chosen.graph_sizes, nccl=captures_nccl(job, gpu)),
         overhead=runtime.process_overhead(gpu, job),
         settings=chosen,
         cache=compressed_pool(model, plan.pipeline)

@@ -179,11 +179,23 @@ def captured_sizes(given: Inference, row: dict[str, Any], max_num_seqs: int) -> 
     return sum(size <= largest for size in (1, 2, 4)) + fine // 8 + max(0, largest - fine) // 16
 
 
-def graphs(model: Model, sizes: int, ranks: int = 1) -> Graphs:
+_LINKED = (7.0, 8.0, 9.0, 10.0, 10.3)
+"""Compute capabilities of the cards that are sold with NVLink between all of a machine's."""
+
+
+def captures_nccl(job: Job, gpu: Gpu | None) -> bool:
+    """Whether graphs hold NCCL's collectives: more than two cards without NVLink between all of them.
+
+    Others reduce with vLLM's own kernel (distributed/device_communicators/custom_all_reduce.py).
+    """
+    return job.parallelism.tensor > 2 and gpu is not None and gpu.compute_capability not in _LINKED
+
+
+def graphs(model: Model, sizes: int, *, nccl: bool = False) -> Graphs:
     """Bytes that captured graphs take: measured KiB for each layer and captured batch size."""
     row = _table()["graphs"]
     pieces = model.shape.layers * sizes * KIB
-    most = row["ranks_high_kib" if ranks > 1 else "high_kib"]
+    most = row["nccl_high_kib" if nccl else "high_kib"]
     return Graphs(row["expected_kib"] * pieces, row["low_kib"] * pieces, most * pieces, row["source"])
 
 
