@@ -11,9 +11,13 @@ from gpulint.estimator import estimate_job
 from gpulint.estimator.activations import instants
 from gpulint.estimator.effort import PARTS, bounded
 from gpulint.estimator.estimate import NotEstimable
+from gpulint.estimator.ledger import END
+from gpulint.estimator.losses import tiled
 from gpulint.estimator.pieces import lengths
 from gpulint.estimator.release import release
 from gpulint.estimator.setting import Setting
+from gpulint.estimator.tape import Tape
+from gpulint.estimator.tensor import Parameter
 from gpulint.job import Job, Loss, Precision, Weights
 
 B, S, V = 2, 256, 128256
@@ -161,6 +165,25 @@ class TestLogProbabilities:
         found = instants(job, llama_8b)
         assert max(i.logits for i in found if i.phase == "loss") == (2 + 4) * 4 * S * V
         assert max(i.logits for i in found if i.phase == "backward") == 12 * 4 * S * V
+
+
+def test_parts_of_a_float32_head_are_cast_for_every_tile_of_trls_fused_head():
+    """8192 tokens in tiles of 4096 and 32768 words; the backward pass names two parts of the head at once."""
+    rows, width = 8192, 64
+    peaks = {}
+    for e in (2, 4):
+        tape = Tape()
+        tape.autocast = 2
+        tape.enter(0)
+        h = tape.new(rows * width, 2)
+        tape.source(h)
+        loss = tiled(h, Parameter(V * width, e, trainable=False), rows, tape, 4096)
+        tape.backward(loss, tape.new(1, 4))
+        tape.enter(END, backward=True)
+        peaks[e] = {backward: max(x.live for x in tape.events if x.backward == backward) for backward in (False, True)}
+    part = 2 * 32768 * width
+    assert peaks[4][False] - peaks[2][False] == part
+    assert peaks[4][True] - peaks[2][True] == 2 * part
 
 
 class TestWholeLogSoftmax:
