@@ -124,7 +124,8 @@ class Loss:
     its part of the vocabulary only (Megatron, torchtitan); else the head gathers them.
     `log_softmax` is how preference trainers come by log-probabilities: `rows` of the batch one at a time (TRL from 0.15
     on), the `whole` at once (TRL before), or the whole in `float32`, whose logits are named until the loss is there
-    (LLaMA-Factory). `idle_logits`: the model makes logits that its loss does not use (TRL's value head).
+    (LLaMA-Factory). `idle_logits`: the model makes logits that its loss does not use (TRL's value head). `deferred`
+    micro batches of a step leave the gradients of their logits for the head's weight gradient at its end (Megatron).
     """
 
     kernel: str = "torch"
@@ -136,6 +137,7 @@ class Loss:
     parallel: bool = True
     log_softmax: Literal["rows", "whole", "float32"] = "rows"
     idle_logits: bool = False
+    deferred: int = 0
 
 
 @dataclass(slots=True)

@@ -13,11 +13,12 @@ from .fsdp import ShardedLayout
 from .imbalance import dropless, unbalanced
 from .layout import Layout
 from .layouts import layout
-from .parameters import elements, parameters
+from .parameters import base_dtype, elements, parameters
 from .replay import plan_of
 from .saving import saving
 from .setting import text_config
 from .stage import pipeline
+from .storage import dtype_bytes
 from .trace import trace
 from .verdict import capacity, verdict
 
@@ -166,11 +167,27 @@ def on_stage(item: Instant, stage: Stage, held: Held) -> Instant | None:
     first = stage.job.parallelism.pipeline_schedule == "gpipe"
     others = int((stage.held - 1) * (held.all if stage.last and first else held.layers))
     if stage.last:
-        return item._replace(activations=item.activations + others)
+        waiting, inputs = deferred(stage)
+        return item._replace(activations=item.activations + others + inputs, logits=item.logits + waiting)
     if item.layer is None:
         return None
     done = max(0, item.gradient_elements - held.head)
     return item._replace(activations=item.activations + others, gradient_elements=done)
+
+
+def deferred(stage: Stage) -> tuple[int, int]:
+    """Bytes that wait on the last stage for the head's weight gradient: gradients of logits, and the head's inputs.
+
+    e T V/t and e T h for each micro batch before the one in flight. Source: megatron/core/tensor_parallel/layers.py
+    `LinearWithGradAccumulationAndAsyncCommunication`, `embedding_activation_buffer`.
+    """
+    job, shape = stage.job, stage.whole.shape
+    count = min(job.loss.deferred, job.gradient_accumulation_steps - 1)
+    if count < 1 or stage.of <= 1:
+        return 0, 0
+    each = count * (job.micro_batch_size or 0) * (job.sequence_length or 0) // max(1, job.parallelism.context)
+    width = int(dtype_bytes(base_dtype(job, stage.whole)))
+    return width * each * -(-shape.vocabulary // job.parallelism.tensor), width * each * shape.hidden
 
 
 def _fixed(job: Job, plan: Layout, extra: reference.Frozen, gpu: Gpu | None) -> dict[str, int]:

@@ -101,6 +101,15 @@ def set_recomputation(config: NativeConfig, keys: Arguments, prefix: str) -> Non
         config.builder.default("activation_checkpointing", "none")
 
 
+def set_deferral(config: NativeConfig, keys: Arguments) -> None:
+    """`defer_embedding_wgrad_compute` of a pipeline, for all micro batches of a step or `wgrad_deferral_limit`."""
+    given, limit = keys.flag("defer_embedding_wgrad_compute"), keys.integer("wgrad_deferral_limit", least=1)
+    job = config.builder.job
+    if given and given.value and job.parallelism.pipeline > 1:
+        steps = job.gradient_accumulation_steps
+        config.put("loss.deferred", given, min(steps, limit.value) if limit else steps, "micro batches of a step")
+
+
 def set_fusion(config: NativeConfig, keys: Arguments, *, usual: bool) -> None:
     """`cross_entropy_loss_fusion`: compiled in its `native` form, a kernel of Transformer Engine's in its `te` one."""
     fusion, form = keys.flag("cross_entropy_loss_fusion"), keys.text("cross_entropy_fusion_impl")
