@@ -118,6 +118,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, replay: boo
         resident = plan.weights + plan.gradients + plan.optimizer
         unknown += uncertainty.further_heads(job, stage.own.shape.layers, resident, phases)
     unknown += uncertainty.waiting(stage.job, tensors, phases, plan.optimizer)
+    unknown += _made_again(stage, plan, fixed, phases) if bounded else []
     unknown += uncertainty.while_loading(stage.job, tensors, phases[0].allocated, held.high)
     per_gpu = uncertainty.widened(per_gpu, unknown)
     judged = verdict(per_gpu, gpu, bounded=bounded)
@@ -221,6 +222,19 @@ def _evaluation(stage: Stage, plan: Layout, fixed: dict[str, int]) -> list[Phase
     if phases and joined:
         phases.append(Phase("evaluation", {**fixed, "gradients": gradients, "logits": joined}))
     return sorted(phases, key=lambda phase: phase.allocated)[-1:]
+
+
+def _made_again(stage: Stage, plan: Layout, fixed: dict[str, int], phases: Sequence[Phase]) -> list[Assumption]:
+    """Modules that are made again one by one, or offloaded: at best the inputs of layers stay, or not even those."""
+    unstated = {"activation_checkpointing": "offload", "checkpoint_policy": "full"}
+    field = next((field for field in unstated if field in stage.job.unstated), None)
+    if field is None:
+        return []
+    fewest = instants_of(replace(stage.job, activation_checkpointing=unstated[field]), stage.whole, stage)[0]
+    least = [*_step_phases(plan, fixed, fewest), *(phase for phase in phases if phase.name not in MICRO_STEP)]
+    less = max(phase.allocated for phase in phases) - max(phase.allocated for phase in least)
+    note = "modules are made again or offloaded one by one, which is not counted, only bounded by whole layers"
+    return [Assumption(field, str(getattr(stage.job, field)), note, less, 0)] if less > 0 else []
 
 
 def _kept_logits(stage: Stage) -> list[Assumption]:

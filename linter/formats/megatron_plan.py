@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 from .native import NativeConfig
@@ -99,6 +100,23 @@ def set_recomputation(config: NativeConfig, keys: Arguments, prefix: str) -> Non
         config.builder.derived("checkpoint_policy", "core_attention", note, "activation_checkpointing")
     else:
         config.builder.default("activation_checkpointing", "none")
+    note_modules(config, keys)
+
+
+def note_modules(config: NativeConfig, keys: Arguments) -> None:
+    """Modules besides attention's inside that are made again, and modules whose activations wait in main memory.
+
+    How much each saves is not derived: the interval reaches down to a run that makes whole layers again, and whose
+    inputs wait in main memory, too.
+    """
+    named = keys.raw("recompute_modules")
+    selective = config.builder.job.activation_checkpointing == "selective"
+    listed = str(named.value) if named is not None and named.value and selective else ""
+    modules = set(re.findall(r"[a-z_]+", listed)) - {"core_attn"}
+    if keys.is_on("fine_grained_activation_offloading"):
+        config.builder.job.unstated.append("activation_checkpointing")
+    elif modules:
+        config.builder.job.unstated.append("checkpoint_policy")
 
 
 def set_deferral(config: NativeConfig, keys: Arguments) -> None:
