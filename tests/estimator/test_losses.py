@@ -208,9 +208,25 @@ class TestWholeLogSoftmax:
     def test_unpaired_answers_have_one_pass_more(self, llama_8b):
         assert self.of(llama_8b, "float32", "forward", objective="kto") == (8 + 4 + 12) / 2
 
+    def test_logits_of_trls_policy_are_named_while_the_reference_runs(self, llama_8b):
+        """16 bits: the saved log-softmax of every row, the reference's logits and one row of theirs, and since 0.29
+        the policy's own logits."""
+        before, since = (
+            self.of(llama_8b, "rows", "forward", objective="dpo", versions={"trl": trl}) for trl in ("0.28.0", "0.29.0")
+        )
+        assert (before, since) == (2 + 2 + 2 / 4, 2 + 2 + 2 + 2 / 4)
+
+    def test_orpo_takes_the_likelihood_of_the_chosen_answers_too(self, llama_8b):
+        """As the steps of trl 1.16 on the memory oracle's fake GPU: 5 bytes, and 14 of float32 logits (and 4 that only
+        fake tensors have, whose scatter_add is not in place)."""
+        wide = {"precision": Precision("bfloat16")}
+        assert self.of(llama_8b, "rows", "backward", objective="orpo") == 5
+        assert self.of(llama_8b, "rows", "loss", objective="orpo") == 5
+        assert self.of(llama_8b, "rows", "backward", objective="orpo", **wide) == 14
+
     def test_older_releases_of_trl_take_them_in_their_own_width(self, llama_8b):
-        assert self.of(llama_8b, "whole", "backward", objective="orpo") == 6
-        assert self.of(llama_8b, "rows", "backward", objective="orpo") < 6
+        assert self.of(llama_8b, "whole", "backward", objective="dpo") == 6
+        assert self.of(llama_8b, "rows", "backward", objective="dpo") < 6
 
     def test_a_value_head_stands_beside_a_head_that_nobody_uses(self, llama_8b):
         job = Job(objective="reward", micro_batch_size=B, sequence_length=S, weights=Weights("bfloat16"))
