@@ -286,6 +286,8 @@ class Rl:
 
     `value_model` of PPO: a `model` of its own that is trained beside the policy (TRL), or a `head` on it
     (LLaMA-Factory). `teacher`: the frozen model whose distribution a student is trained on, hub id or path.
+    `reference_apart`: the reference is loaded as a model of its own, whose weights want gradients, and runs while the
+    policy's outputs have a name (TRL's DPO and KTO from 0.29 on); else a frozen copy runs when the logits are gone.
     """
 
     reference_model: bool | None = None
@@ -300,6 +302,7 @@ class Rl:
     teacher: str | None = None
     value_model: Literal["model", "head", "apart"] = "model"
     policy_offload: bool = False
+    reference_apart: bool = False
 
 
 @dataclass(slots=True)

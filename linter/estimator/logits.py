@@ -12,7 +12,6 @@ from .objectives import PAIRED, TASKS, UNPAIRED
 from .ops import add, contiguous, to
 from .output_head import head
 from .pieces import compiled, cross_entropy, heads, in_passes, of_list, of_whole
-from .reference import names_outputs
 from .tensor import mark
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def _log_probabilities(logits: Tensor, s: Setting, tape: Tape) -> Tensor:
     `concatenated_forward`, `get_batch_logps`).
     """
     how = s.job.loss.log_softmax
-    if how == "float32" or (tape.recording and names_outputs(s.job)):
+    if how == "float32" or (tape.recording and s.job.rl.reference_apart):
         s.named.append(logits.storage)
     elif s.job.objective == "simpo":
         return _log_softmax(window(logits, logits.n), how, s, tape)

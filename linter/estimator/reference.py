@@ -10,7 +10,6 @@ from .gradients import gradient_bytes
 from .optimizer import items, of_job, states
 from .parameters import allocated, base_dtype, elements, parameters
 from .storage import dtype_bytes
-from .versions import older
 
 if TYPE_CHECKING:
     from ..job import Job
@@ -97,21 +96,9 @@ def needs_reference(job: Job) -> bool:
     return job.objective in WITH_REFERENCE
 
 
-REWRITTEN_IN = "0.29"
-"""The first TRL whose DPO and KTO load the reference as a model of its own (`create_model_from_path`), whose weights
-want gradients, and name the policy's outputs while it runs (`_compute_loss`); before, `create_reference_model` froze a
-copy, and the logits were gone with `concatenated_forward`."""
-
-
 def wants_gradients(job: Job) -> bool:
     """Whether the reference's weights want gradients, so that autocast keeps its copies of float32 ones."""
-    return names_outputs(job) and bool(job.precision.autocast) and needs_reference(job)
-
-
-def names_outputs(job: Job) -> bool:
-    """Whether the policy's logits are there until the loss is, beside what was saved of them."""
-    trl = job.versions.get("trl")
-    return trl is not None and not older(trl, REWRITTEN_IN) and job.objective in ("dpo", "kto")
+    return job.rl.reference_apart and bool(job.precision.autocast) and needs_reference(job)
 
 
 def _ranks(job: Job) -> int:

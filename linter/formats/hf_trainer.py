@@ -191,10 +191,18 @@ def _set_loss(run: Run, flavour: Flavour, objective: str) -> None:
     if flavour.name != "transformers" and trl and older(trl, ROWS_FROM) and objective in PREFERENCE:
         note = f"trl {trl} takes the log-softmax of all logits at once"
         builder.derived("loss.log_softmax", "whole", note, "versions.trl")
+    if flavour.name != "transformers" and trl and not older(trl, REWRITTEN_IN) and objective in ("dpo", "kto"):
+        note = "loaded as a model of its own, beside the policy's outputs"
+        builder.derived("rl.reference_apart", True, note, "versions.trl")
 
 
 ROWS_FROM = "0.15"
 """The first TRL whose preference trainers go row by row (`selective_log_softmax`, trainer/utils.py)."""
+
+REWRITTEN_IN = "0.29"
+"""The first TRL whose DPO and KTO load the reference by `create_model_from_path` and name the policy's outputs while it
+runs (`_compute_loss`); before, `create_reference_model` froze a copy, and the logits were gone with
+`concatenated_forward`."""
 
 
 def _former_trl_key(run: Run) -> Given | None:

@@ -18,7 +18,7 @@ from gpulint.estimator.release import release
 from gpulint.estimator.setting import Setting
 from gpulint.estimator.tape import Tape
 from gpulint.estimator.tensor import Parameter
-from gpulint.job import Job, Loss, Precision, Weights
+from gpulint.job import Job, Loss, Precision, Rl, Weights
 
 B, S, V = 2, 256, 128256
 TV = B * S * V
@@ -209,10 +209,11 @@ class TestWholeLogSoftmax:
         assert self.of(llama_8b, "float32", "forward", objective="kto") == (8 + 4 + 12) / 2
 
     def test_logits_of_trls_policy_are_named_while_the_reference_runs(self, llama_8b):
-        """16 bits: the saved log-softmax of every row, the reference's logits and one row of theirs, and since 0.29
-        the policy's own logits."""
+        """16 bits: the saved log-softmax of every row, the reference's logits and one row of theirs, and the policy's
+        own logits."""
         before, since = (
-            self.of(llama_8b, "rows", "forward", objective="dpo", versions={"trl": trl}) for trl in ("0.28.0", "0.29.0")
+            self.of(llama_8b, "rows", "forward", objective="dpo", rl=Rl(reference_apart=apart))
+            for apart in (False, True)
         )
         assert (before, since) == (2 + 2 + 2 / 4, 2 + 2 + 2 + 2 / 4)
 
