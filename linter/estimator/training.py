@@ -225,19 +225,15 @@ def _evaluation(stage: Stage, plan: Layout, fixed: dict[str, int]) -> list[Phase
 
 
 def _made_again(stage: Stage, plan: Layout, fixed: dict[str, int], phases: Sequence[Phase]) -> list[Assumption]:
-    """Modules that are made again one by one, or offloaded: at best the inputs of layers stay, or not even those."""
+    """Modules that are made again or offloaded one by one: at best not even the inputs of layers stay."""
     job = stage.job
-    if "activation_checkpointing" in job.unstated:
-        field, least_job = "activation_checkpointing", replace(job, activation_checkpointing="offload")
-    elif "checkpoint_policy" in job.unstated:
-        field, least_job = "checkpoint_policy", replace(job, activation_checkpointing="full")
-    else:
+    if "checkpoint_policy" not in job.unstated:
         return []
-    fewest = instants_of(least_job, stage.whole, stage)[0]
+    fewest = instants_of(replace(job, activation_checkpointing="offload"), stage.whole, stage)[0]
     least = [*_step_phases(plan, fixed, fewest), *(phase for phase in phases if phase.name not in MICRO_STEP)]
     less = max(phase.allocated for phase in phases) - max(phase.allocated for phase in least)
     note = "modules are made again or offloaded one by one, which is not counted, only bounded by whole layers"
-    return [Assumption(field, str(getattr(job, field)), note, less, 0)] if less > 0 else []
+    return [Assumption("checkpoint_policy", str(job.checkpoint_policy), note, less, 0)] if less > 0 else []
 
 
 def _kept_logits(stage: Stage) -> list[Assumption]:

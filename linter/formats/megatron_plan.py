@@ -113,9 +113,7 @@ def note_modules(config: NativeConfig, keys: Arguments) -> None:
     selective = config.builder.job.activation_checkpointing == "selective"
     listed = str(named.value) if named is not None and named.value and selective else ""
     modules = set(re.findall(r"[a-z_]+", listed)) - {"core_attn"}
-    if keys.is_on("fine_grained_activation_offloading"):
-        config.builder.job.unstated.append("activation_checkpointing")
-    elif modules:
+    if modules or keys.is_on("fine_grained_activation_offloading"):
         config.builder.job.unstated.append("checkpoint_policy")
 
 

@@ -277,7 +277,7 @@ def test_gradients_of_logits_wait_for_the_end_of_the_step(lines, waiting):
         ("  --recompute-granularity: selective\n", []),
         ("  --recompute-granularity: selective\n  --recompute-modules: '[core_attn]'\n", []),
         ("  --recompute-granularity: selective\n  --recompute-modules: '[mlp moe_act]'\n", ["checkpoint_policy"]),
-        ("  --fine-grained-activation-offloading: true\n", ["activation_checkpointing"]),
+        ("  --fine-grained-activation-offloading: true\n", ["checkpoint_policy"]),
     ],
 )
 def test_modules_that_are_made_again_or_offloaded_lower_the_interval(lines, open_):
