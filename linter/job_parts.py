@@ -125,7 +125,8 @@ class Loss:
     gathers them.
     `log_softmax` is how preference trainers come by log-probabilities: `rows` of the batch one at a time (TRL from 0.15
     on), the `whole` at once (TRL before), or the whole in `float32`, whose logits are named until the loss is there
-    (LLaMA-Factory). `idle_logits`: the model makes logits that its loss does not use (TRL's value head).
+    (LLaMA-Factory). `idle_logits`: the model makes logits that its loss does not use (TRL's value head). `deferred`
+    micro batches of a step leave the gradients of their logits for the head's weight gradient at its end (Megatron).
     """
 
     kernel: str = "torch"
@@ -137,6 +138,7 @@ class Loss:
     parallel: bool = True
     log_softmax: Literal["rows", "whole", "float32"] = "rows"
     idle_logits: bool = False
+    deferred: int = 0
 
 
 @dataclass(slots=True)
@@ -293,6 +295,8 @@ class Rl:
 
     `value_model` of PPO: a `model` of its own that is trained beside the policy (TRL), or a `head` on it
     (LLaMA-Factory). `teacher`: the frozen model whose distribution a student is trained on, hub id or path.
+    `reference_apart`: the reference is loaded as a model of its own, whose weights want gradients, and runs while the
+    policy's outputs have a name (TRL's DPO and KTO from 0.29 on); else a frozen copy runs when the logits are gone.
     """
 
     reference_model: bool | None = None
@@ -307,6 +311,7 @@ class Rl:
     teacher: str | None = None
     value_model: Literal["model", "head", "apart"] = "model"
     policy_offload: bool = False
+    reference_apart: bool = False
 
 
 @dataclass(slots=True)

@@ -221,7 +221,7 @@ def _reference(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: 
     too.
     """
     tape.recording = False
-    for _ in range(2 if s.named and s.job.objective in UNPAIRED else 1):
+    for _ in range(2 if s.job.loss.log_softmax == "float32" and s.job.objective in UNPAIRED else 1):
         lives: list[int] = []
         h = modelled(tape, s, kinds, outside, ids, segments=False, lives=lives)
         copies = tape.new(_others(lives, layer_kinds(s)[1]) if wants_gradients(s.job) else 0, 1)

@@ -9,7 +9,7 @@ from .heads import task_loss
 from .indexing import window
 from .native import LOSSES
 from .objectives import PAIRED, TASKS, UNPAIRED
-from .ops import contiguous, to
+from .ops import add, contiguous, to
 from .output_head import head
 from .pieces import compiled, cross_entropy, heads, in_passes, of_list, of_whole
 from .tensor import mark
@@ -73,10 +73,27 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
 
 
 def _log_probabilities(logits: Tensor, s: Setting, tape: Tape) -> Tensor:
-    """Log-probabilities of given answers, as `Loss.log_softmax` says."""
+    """Log-probabilities of given answers, as `Loss.log_softmax` says.
+
+    TRL's ORPO and CPO take the cross entropy of the chosen answers' logits besides, of a copy without each sequence's
+    last, and both with SimPO read the log-probabilities off a slice (trl/experimental/orpo/orpo_trainer.py
+    `concatenated_forward`, `get_batch_logps`).
+    """
     how = s.job.loss.log_softmax
-    if how == "float32":
+    if how == "float32" or (tape.recording and s.job.rl.reference_apart):
         s.named.append(logits.storage)
+    elif s.job.objective == "simpo":
+        return _log_softmax(window(logits, logits.n), how, s, tape)
+    elif s.job.objective in ("orpo", "cpo"):
+        chosen = contiguous(window(window(logits, logits.n // 2), logits.n // 2))
+        mark(chosen)
+        likelihood = cross_entropy(chosen, None, tape)
+        del chosen
+        return add(likelihood, _log_softmax(window(logits, logits.n), how, s, tape))
+    return _log_softmax(logits, how, s, tape)
+
+
+def _log_softmax(logits: Tensor, how: str, s: Setting, tape: Tape) -> Tensor:
     if how != "rows":
         return losses.whole_log_probabilities(logits, s.batch, tape)
     return losses.log_probabilities(logits, s.batch, tape)

@@ -10,7 +10,6 @@ from .gradients import gradient_bytes
 from .optimizer import items, of_job, states
 from .parameters import allocated, base_dtype, elements, parameters
 from .storage import dtype_bytes
-from .versions import older
 
 if TYPE_CHECKING:
     from ..job import Job
@@ -97,16 +96,9 @@ def needs_reference(job: Job) -> bool:
     return job.objective in WITH_REFERENCE
 
 
-UNFROZEN_FROM = "0.29"
-"""The first TRL whose DPO and KTO load the reference as a model of its own (`create_model_from_path`), whose weights
-want gradients; before, `create_reference_model` froze a copy."""
-
-
 def wants_gradients(job: Job) -> bool:
     """Whether the reference's weights want gradients, so that autocast keeps its copies of float32 ones."""
-    trl = job.versions.get("trl")
-    known = trl is not None and not older(trl, UNFROZEN_FROM) and job.objective in ("dpo", "kto")
-    return known and bool(job.precision.autocast) and needs_reference(job)
+    return job.rl.reference_apart and bool(job.precision.autocast) and needs_reference(job)
 
 
 def _ranks(job: Job) -> int:

@@ -14,11 +14,12 @@ from .imbalance import dropless, unbalanced
 from .layout import Layout
 from .layouts import layout
 from .loading import warmed
-from .parameters import elements, parameters
+from .parameters import base_dtype, elements, parameters
 from .replay import plan_of
 from .saving import saving
 from .setting import text_config
 from .stage import pipeline
+from .storage import dtype_bytes
 from .trace import trace
 from .verdict import capacity, verdict
 
@@ -120,6 +121,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, replay: boo
         resident = plan.weights + plan.gradients + plan.optimizer
         unknown += uncertainty.further_heads(job, stage.own.shape.layers, resident, phases)
     unknown += uncertainty.waiting(stage.job, tensors, phases, plan.optimizer)
+    unknown += _made_again(stage, plan, fixed, phases) if bounded else []
     unknown += uncertainty.while_loading(stage.job, tensors, phases[0].allocated, held.high)
     per_gpu = uncertainty.widened(per_gpu, unknown)
     judged = verdict(per_gpu, gpu, bounded=bounded)
@@ -169,11 +171,27 @@ def on_stage(item: Instant, stage: Stage, held: Held) -> Instant | None:
     first = stage.job.parallelism.pipeline_schedule == "gpipe"
     others = int((stage.held - 1) * (held.all if stage.last and first else held.layers))
     if stage.last:
-        return item._replace(activations=item.activations + others)
+        waiting, inputs = deferred(stage)
+        return item._replace(activations=item.activations + others + inputs, logits=item.logits + waiting)
     if item.layer is None:
         return None
     done = max(0, item.gradient_elements - held.head)
     return item._replace(activations=item.activations + others, gradient_elements=done)
+
+
+def deferred(stage: Stage) -> tuple[int, int]:
+    """Bytes that wait on the last stage for the head's weight gradient: gradients of logits, and the head's inputs.
+
+    e T V/t and e T h for each micro batch before the one in flight. Source: megatron/core/tensor_parallel/layers.py
+    `LinearWithGradAccumulationAndAsyncCommunication`, `embedding_activation_buffer`.
+    """
+    job, shape = stage.job, stage.whole.shape
+    count = min(job.loss.deferred, job.gradient_accumulation_steps - 1)
+    if count < 1 or stage.of <= 1:
+        return 0, 0
+    each = count * (job.micro_batch_size or 0) * (job.sequence_length or 0) // max(1, job.parallelism.context)
+    width = int(dtype_bytes(base_dtype(job, stage.whole)))
+    return width * each * -(-shape.vocabulary // job.parallelism.tensor), width * each * shape.hidden
 
 
 def _fixed(job: Job, plan: Layout, extra: reference.Frozen, gpu: Gpu | None) -> dict[str, int]:
@@ -207,6 +225,18 @@ def _evaluation(stage: Stage, plan: Layout, fixed: dict[str, int]) -> list[Phase
     if phases and joined:
         phases.append(Phase("evaluation", {**fixed, "gradients": gradients, "logits": joined}))
     return sorted(phases, key=lambda phase: phase.allocated)[-1:]
+
+
+def _made_again(stage: Stage, plan: Layout, fixed: dict[str, int], phases: Sequence[Phase]) -> list[Assumption]:
+    """Modules that are made again or offloaded one by one: at best not even the inputs of layers stay."""
+    job = stage.job
+    if "checkpoint_policy" not in job.unstated:
+        return []
+    fewest = instants_of(replace(job, activation_checkpointing="offload"), stage.whole, stage)[0]
+    least = [*_step_phases(plan, fixed, fewest), *(phase for phase in phases if phase.name not in MICRO_STEP)]
+    less = max(phase.allocated for phase in phases) - max(phase.allocated for phase in least)
+    note = "modules are made again or offloaded one by one, which is not counted, only bounded by whole layers"
+    return [Assumption("checkpoint_policy", str(job.checkpoint_policy), note, less, 0)] if less > 0 else []
 
 
 def _kept_logits(stage: Stage) -> list[Assumption]:

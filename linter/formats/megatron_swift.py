@@ -14,6 +14,7 @@ from .format import Format, NoJobError, Reading, written_by
 from .keys import key_problems
 from .megatron_model import MODULES
 from .megatron_plan import (
+    note_modules,
     set_accumulation,
     set_chunks,
     set_degrees,
@@ -198,6 +199,7 @@ def _set_recomputation(config: NativeConfig) -> None:
         config.builder.default("activation_checkpointing", "selective", "recompute_granularity selective")
     note = "recompute_modules core_attn"
     config.builder.derived("checkpoint_policy", "core_attention", note, "activation_checkpointing")
+    note_modules(config, config.keys)
 
 
 describe, edits = written_by("megatron_swift_edits")

@@ -11,10 +11,14 @@ from gpulint.estimator import estimate_job
 from gpulint.estimator.activations import instants
 from gpulint.estimator.effort import PARTS, bounded
 from gpulint.estimator.estimate import NotEstimable
+from gpulint.estimator.ledger import END
+from gpulint.estimator.losses import tiled
 from gpulint.estimator.pieces import lengths
 from gpulint.estimator.release import release
 from gpulint.estimator.setting import Setting
-from gpulint.job import Job, Loss, Parallelism, Precision, Weights
+from gpulint.estimator.tape import Tape
+from gpulint.estimator.tensor import Parameter
+from gpulint.job import Job, Loss, Parallelism, Precision, Rl, Weights
 
 B, S, V = 2, 256, 128256
 TV = B * S * V
@@ -173,6 +177,25 @@ class TestLogProbabilities:
         assert max(i.logits for i in found if i.phase == "backward") == 12 * 4 * S * V
 
 
+def test_parts_of_a_float32_head_are_cast_for_every_tile_of_trls_fused_head():
+    """8192 tokens in tiles of 4096 and 32768 words; the backward pass names two parts of the head at once."""
+    rows, width = 8192, 64
+    peaks = {}
+    for e in (2, 4):
+        tape = Tape()
+        tape.autocast = 2
+        tape.enter(0)
+        h = tape.new(rows * width, 2)
+        tape.source(h)
+        loss = tiled(h, Parameter(V * width, e, trainable=False), rows, tape, 4096)
+        tape.backward(loss, tape.new(1, 4))
+        tape.enter(END, backward=True)
+        peaks[e] = {backward: max(x.live for x in tape.events if x.backward == backward) for backward in (False, True)}
+    part = 2 * 32768 * width
+    assert peaks[4][False] - peaks[2][False] == part
+    assert peaks[4][True] - peaks[2][True] == 2 * part
+
+
 class TestWholeLogSoftmax:
     """`logits[:, :-1].log_softmax(-1).gather(...)`, bytes an element of the logits of both answers.
 
@@ -195,9 +218,26 @@ class TestWholeLogSoftmax:
     def test_unpaired_answers_have_one_pass_more(self, llama_8b):
         assert self.of(llama_8b, "float32", "forward", objective="kto") == (8 + 4 + 12) / 2
 
+    def test_logits_of_trls_policy_are_named_while_the_reference_runs(self, llama_8b):
+        """16 bits: the saved log-softmax of every row, the reference's logits and one row of theirs, and the policy's
+        own logits."""
+        before, since = (
+            self.of(llama_8b, "rows", "forward", objective="dpo", rl=Rl(reference_apart=apart))
+            for apart in (False, True)
+        )
+        assert (before, since) == (2 + 2 + 2 / 4, 2 + 2 + 2 + 2 / 4)
+
+    def test_orpo_takes_the_likelihood_of_the_chosen_answers_too(self, llama_8b):
+        """As the steps of trl 1.16 on the memory oracle's fake GPU: 5 bytes, and 14 of float32 logits (and 4 that only
+        fake tensors have, whose scatter_add is not in place)."""
+        wide = {"precision": Precision("bfloat16")}
+        assert self.of(llama_8b, "rows", "backward", objective="orpo") == 5
+        assert self.of(llama_8b, "rows", "loss", objective="orpo") == 5
+        assert self.of(llama_8b, "rows", "backward", objective="orpo", **wide) == 14
+
     def test_older_releases_of_trl_take_them_in_their_own_width(self, llama_8b):
-        assert self.of(llama_8b, "whole", "backward", objective="orpo") == 6
-        assert self.of(llama_8b, "rows", "backward", objective="orpo") < 6
+        assert self.of(llama_8b, "whole", "backward", objective="dpo") == 6
+        assert self.of(llama_8b, "rows", "backward", objective="dpo") < 6
 
     def test_a_value_head_stands_beside_a_head_that_nobody_uses(self, llama_8b):
         job = Job(objective="reward", micro_batch_size=B, sequence_length=S, weights=Weights("bfloat16"))

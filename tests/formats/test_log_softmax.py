@@ -36,6 +36,18 @@ def test_trl_goes_row_by_row_since_0_15(trl, how):
     assert (found.objective, found.loss.kernel, found.loss.log_softmax) == ("dpo", "torch", how)
 
 
+@pytest.mark.parametrize(("trl", "apart"), [("0.28.0", False), ("0.29.0", True), ("1.9.0", True)])
+def test_trl_loads_the_reference_as_a_model_of_its_own_since_0_29(trl, apart):
+    assert job("hf_trainer", DPO, trl=trl).rl.reference_apart is apart
+
+
+def test_axolotl_has_trls_trainer_and_ms_swift_its_own():
+    text = "base_model: meta-llama/Llama-3.1-8B\ndatasets: []\nrl: dpo\nmicro_batch_size: 1\n"
+    assert job("axolotl", text).rl.reference_apart
+    text = "model: Qwen/Qwen2.5-0.5B\nrlhf_type: dpo\ntrain_type: lora\ndataset: a\n"
+    assert not job("ms_swift", text).rl.reference_apart
+
+
 @pytest.mark.parametrize(
     ("stage", "how", "idle"),
     [("dpo", "float32", False), ("kto", "float32", False), ("rm", "rows", True), ("sft", "rows", False)],
