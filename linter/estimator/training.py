@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..job import Parallelism
-from . import assumptions, evaluation, host, low_precision, reference, rollout, runtime, slack, uncertainty
+from . import assumptions, effort, evaluation, host, low_precision, reference, rollout, runtime, slack, uncertainty
 from .coverage import gaps
 from .estimate import Assumption, Estimate, NotEstimable, PerGpu, Phase, Term
 from .fsdp import ShardedLayout
@@ -15,7 +15,7 @@ from .layout import Layout
 from .layouts import layout
 from .loading import warmed
 from .parameters import elements, parameters
-from .replay import plan_of
+from .replay import growing, plan_of
 from .saving import saving
 from .setting import text_config
 from .stage import pipeline
@@ -281,7 +281,9 @@ def _held(
 ) -> slack.Held:
     """What torch reserves over the run: two steps replayed, and never less than any phase allocates.
 
-    A run that cannot fit is not replayed: it fails before it has grown so far.
+    A run that cannot fit is not replayed: it fails before it has grown so far. Batches that get longer widen the
+    interval on a card alone, which they may fill: nothing of what they leave is needed, and a search that counts steps
+    does not pay for them.
     """
     job = stage.job
     steps = [phase for phase in marks if phase.name in STEP]
@@ -295,7 +297,16 @@ def _held(
         return slack.packed(allocated, allocated - static if bounded else 0)
     stay = isinstance(plan, ShardedLayout) and plan.kept > 0
     found = trace(job, stage.whole, inputs_stay=stay, head=stage.last)
-    return slack.reserved(job, found, plan_of(job, stage.own, plan, steps), allocated, allocated - static)
+    how = plan_of(job, stage.own, plan, steps)
+    held = slack.reserved(job, found, how, allocated, allocated - static)
+    if gpu is None or not uncertainty.varies(job):
+        return held
+    before = effort.spent()
+    shorter = [job.with_changes({"sequence_length": length}) for length in uncertainty.records(job)]
+    traces = [trace(other, stage.whole, inputs_stay=stay, head=stage.last) for other in shorter]
+    grown = growing([*traces, found], how, slack.policy(job), allocated)
+    effort.spend(before - effort.spent())
+    return held._replace(growing=grown)
 
 
 def _tiers(
