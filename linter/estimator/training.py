@@ -63,20 +63,26 @@ def by_stage(job: Job, model: Model, gpu: Gpu | None, *, replay: bool = True) ->
 
 
 def _up_to_longest(job: Job, model: Model, gpu: Gpu | None, found: Estimate) -> Estimate:
-    """Where only the batch is known: `high` is that of rows as long as the model's positions, or what the card has."""
+    """Where only the batch is known: `high` is that of rows as long as the model's positions, or what the card has.
+
+    A config that names no positions leaves the card alone as a bound.
+    """
     config = text_config(model.config)
     longest = config.get("max_position_embeddings", config.get("n_positions"))
-    if job.sequence_length or not job.micro_batch_size or not isinstance(longest, int) or longest < 1:
+    if job.sequence_length or not job.micro_batch_size:
         return found
-    try:
-        most = estimate_training(job.with_changes({"sequence_length": longest}), model, gpu, replay=False).per_gpu.high
-    except NotEstimable:
-        return found
+    most = gpu.usable if gpu is not None else 0
+    if isinstance(longest, int) and longest > 0:
+        try:
+            longer = job.with_changes({"sequence_length": longest})
+            most = estimate_training(longer, model, gpu, replay=False).per_gpu.high
+        except NotEstimable:
+            return found
     more = (most if gpu is None else min(most, gpu.usable)) - found.per_gpu.high
     if more <= 0:
         return found
     note = "no length is stated: the estimate is a lower bound, and rows may be as long as the model's positions"
-    unknown = Assumption("sequence_length", f"up to {longest}", note, 0, more)
+    unknown = Assumption("sequence_length", f"up to {longest}" if longest else "any", note, 0, more)
     widened = uncertainty.widened(found.per_gpu, [unknown])
     return replace(found, per_gpu=widened, assumptions=(*found.assumptions, unknown))
 

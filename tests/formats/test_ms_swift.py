@@ -1,6 +1,8 @@
 import pytest
 
+from gpulint.estimator.parameters import parameters
 from gpulint.formats.registry import recognise
+from gpulint.models.resolve import resolve
 from gpulint.reading import open_jobs, recognise_file
 from gpulint.settings import Settings
 from gpulint.source.read import parse
@@ -162,3 +164,16 @@ def test_distillation_has_a_teacher(swift):
 )
 def test_weighed_tokens_leave_liger_s_loss_out(swift, line, kernel):
     assert swift.job(SFT + "use_liger_kernel: true\n" + line).loss.kernel == kernel
+
+
+def test_lisa_trains_some_layers_at_a_time(swift):
+    """`lisa_activated_layers` of a random choice: their number is what counts."""
+    full = SFT.replace("tuner_type: lora", "tuner_type: full")
+    plain, some = swift.job(full), swift.job(full + "lisa_activated_layers: 2\n")
+    model = resolve("Qwen/Qwen2.5-7B-Instruct")
+    trained = [
+        sum(item.elements for item in parameters(job, model) if item.trainable and item.layers) for job in (plain, some)
+    ]
+    outside = [item.elements for item in parameters(some, model) if item.trainable and not item.layers]
+    assert trained[1] * model.shape.layers == trained[0] * 2
+    assert sum(outside) == sum(item.elements for item in parameters(plain, model) if not item.layers)
