@@ -85,13 +85,25 @@ _runs = Recall(8)
 
 
 def _reserved(found: Trace, plan: Plan, policy: Policy, allocated: int, limit: int | None) -> Run | None:
+    grown = any(size > SMALL_REQUEST for size, _ in [*plan.states, *plan.temporary, *plan.gradients])
     try:
-        return _steps(found, plan, policy, allocated, limit)
+        return _steps([found] * (STEPS if grown else 1), plan, policy, allocated, limit)
     except OutOfMemory:
         return None
 
 
-def _steps(found: Trace, plan: Plan, policy: Policy, allocated: int, limit: int | None) -> Run:
+def growing(found: Sequence[Trace], plan: Plan, policy: Policy, allocated: int) -> int:
+    """Bytes reserved over a step of each of `found`, batches that get longer and longer; 0 where no pool has room.
+
+    What a shorter batch has freed is too small for the longer one's largest tensors, which open segments anew.
+    """
+    try:
+        return _steps(found, plan, policy, allocated, None).most
+    except OutOfMemory:
+        return 0
+
+
+def _steps(passes: Sequence[Trace], plan: Plan, policy: Policy, allocated: int, limit: int | None) -> Run:
     memory = Allocator(limit, policy)
     memory.hold(plan.lump)
     small = _hold(memory, plan.resident)
@@ -99,9 +111,8 @@ def _steps(found: Trace, plan: Plan, policy: Policy, allocated: int, limit: int 
     for block in _take(memory, plan.load):
         memory.give(block)
     small += sum(size * count for size, count in plan.states if size <= SMALL_REQUEST)
-    grown = any(size > SMALL_REQUEST for size, _ in [*plan.states, *plan.temporary, *plan.gradients])
     first = 0
-    for step in range(STEPS if grown else 1):
+    for step, found in enumerate(passes):
         gradients = [] if plan.gradients and step == 0 else _take(memory, plan.gradients)
         gradients += _micro_step(memory, found, plan)
         if plan.gradients and step == 0:
@@ -114,6 +125,7 @@ def _steps(found: Trace, plan: Plan, policy: Policy, allocated: int, limit: int 
         for block in gradients:
             memory.give(block)
         first = first or memory.reserved
+    found = passes[-1]
     rest = segments(small + found.small + max(0, allocated - memory.most - small - found.small))
     return Run(memory.peak + rest, first + rest)
 

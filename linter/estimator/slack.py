@@ -35,6 +35,7 @@ class Held(NamedTuple):
     """Bytes reserved over a run, whatever the card: `expected`, `low`, `high`; and what a smaller card leaves of them.
 
     twins                the bytes where all that comes and goes has a free twin that is too scattered to serve it
+    growing              the bytes where the longest batch comes after shorter ones, 0 where none does
     found, plan, rules   what was replayed, None where nothing could be
     margin               bytes by which the replay may be too low
     """
@@ -47,6 +48,7 @@ class Held(NamedTuple):
     found: Trace | None = None
     plan: Plan | None = None
     rules: Policy = Policy()
+    growing: int = 0
 
     def within(self, limit: int) -> int | None:
         """Bytes reserved where the driver has no more than `limit`; None where the run fails then.

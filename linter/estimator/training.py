@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..job import Parallelism
-from . import assumptions, host, low_precision, reference, rollout, runtime, slack, uncertainty, unseen
+from . import assumptions, effort, host, low_precision, reference, rollout, runtime, slack, uncertainty, unseen
 from .coverage import gaps
 from .estimate import Assumption, Estimate, NotEstimable, PerGpu, Phase, Term
 from .fsdp import ShardedLayout
@@ -15,7 +15,7 @@ from .layout import Layout
 from .layouts import layout
 from .loading import warmed
 from .parameters import base_dtype, elements, parameters
-from .replay import plan_of
+from .replay import growing, plan_of
 from .saving import saving
 from .setting import text_config
 from .stage import pipeline
@@ -64,20 +64,26 @@ def by_stage(job: Job, model: Model, gpu: Gpu | None, *, replay: bool = True) ->
 
 
 def _up_to_longest(job: Job, model: Model, gpu: Gpu | None, found: Estimate) -> Estimate:
-    """Where only the batch is known: `high` is that of rows as long as the model's positions, or what the card has."""
+    """Where only the batch is known: `high` is that of rows as long as the model's positions, or what the card has.
+
+    A config that names no positions leaves the card alone as a bound.
+    """
     config = text_config(model.config)
     longest = config.get("max_position_embeddings", config.get("n_positions"))
-    if job.sequence_length or not job.micro_batch_size or not isinstance(longest, int) or longest < 1:
+    if job.sequence_length or not job.micro_batch_size:
         return found
-    try:
-        most = estimate_training(job.with_changes({"sequence_length": longest}), model, gpu, replay=False).per_gpu.high
-    except NotEstimable:
-        return found
+    most = gpu.usable if gpu is not None else 0
+    if isinstance(longest, int) and longest > 0:
+        try:
+            longer = job.with_changes({"sequence_length": longest})
+            most = estimate_training(longer, model, gpu, replay=False).per_gpu.high
+        except NotEstimable:
+            return found
     more = (most if gpu is None else min(most, gpu.usable)) - found.per_gpu.high
     if more <= 0:
         return found
     note = "no length is stated: the estimate is a lower bound, and rows may be as long as the model's positions"
-    unknown = Assumption("sequence_length", f"up to {longest}", note, 0, more)
+    unknown = Assumption("sequence_length", f"up to {longest}" if longest else "any", note, 0, more)
     widened = uncertainty.widened(found.per_gpu, [unknown])
     return replace(found, per_gpu=widened, assumptions=(*found.assumptions, unknown))
 
@@ -332,7 +338,9 @@ def _held(
 ) -> slack.Held:
     """What torch reserves over the run: two steps replayed, and never less than any phase allocates.
 
-    A run that cannot fit is not replayed: it fails before it has grown so far.
+    A run that cannot fit is not replayed: it fails before it has grown so far. Batches that get longer widen the
+    interval on a card alone, which they may fill: nothing of what they leave is needed, and a search that counts steps
+    does not pay for them.
     """
     job = stage.job
     steps = [phase for phase in marks if phase.name in STEP]
@@ -347,7 +355,16 @@ def _held(
         return slack.packed(allocated, moving if bounded else 0)
     stay = isinstance(plan, ShardedLayout) and plan.kept > 0
     found = trace(job, stage.whole, inputs_stay=stay, head=stage.last)
-    return slack.reserved(job, found, plan_of(job, stage.own, plan, steps), allocated, static, moving)
+    how = plan_of(job, stage.own, plan, steps)
+    held = slack.reserved(job, found, how, allocated, static, moving)
+    if gpu is None or not uncertainty.varies(job):
+        return held
+    before = effort.spent()
+    shorter = [job.with_changes({"sequence_length": length}) for length in uncertainty.records(job)]
+    traces = [trace(other, stage.whole, inputs_stay=stay, head=stage.last) for other in shorter]
+    grown = growing([*traces, found], how, slack.policy(job), allocated)
+    effort.spend(before - effort.spent())
+    return held._replace(growing=grown)
 
 
 def _tiers(

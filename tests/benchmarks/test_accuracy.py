@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from benchmarks.accuracy import (
@@ -75,6 +77,18 @@ def test_only_the_process_has_an_interval():
     inside = process.estimate.per_gpu.low <= 70 * GIB <= process.estimate.per_gpu.high
     assert process.covered is inside
     assert scores.score_all([case(70 * GIB)])[0][0].covered is None
+
+
+def test_what_is_reserved_on_a_full_card_leaves_room_for_the_least_overhead():
+    given = case(1, figure="reserved")
+    estimate = figures.run(given.job)
+    outside = figures.process_overhead(figures.gpu(given.job), given.job)
+    card = replace(estimate.capacity, usable=estimate.per_gpu.high)
+    open_, full = (figures.interval(given, replace(estimate, capacity=found)) for found in (estimate.capacity, card))
+    assert estimate.per_gpu.high < estimate.capacity.usable
+    assert (open_[0], full[0]) == (estimate.per_gpu.low - outside.low,) * 2
+    assert open_[1] == estimate.per_gpu.high - outside.high
+    assert full[1] == estimate.per_gpu.high - outside.low
 
 
 def test_what_the_estimator_refuses_is_listed_with_its_reason():

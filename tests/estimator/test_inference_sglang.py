@@ -115,9 +115,7 @@ def test_a_table_of_the_tokens_of_each_request_lies_beside_the_share():
     assert request_table(None, 8192, 40_000) == 2500 * 8196 * 4
     assert request_table(None, 8192, 10**6) == 4096 * 8196 * 4
     assert request_table(64, 8192, 10**6) == 64 * 8196 * 4
-    few, many = (
-        estimate(max_num_seqs=count, max_model_len=131072, gpu_memory_utilization=0.8) for count in (8, 2048)
-    )
+    few, many = (estimate(max_num_seqs=count, max_model_len=131072, gpu_memory_utilization=0.8) for count in (8, 2048))
     assert many.components["buffers"] - few.components["buffers"] == 2040 * 131076 * 4
     assert few.kv_cache == many.kv_cache
 

@@ -127,7 +127,10 @@ def test_an_unknown_length_leaves_a_lower_bound(decoder):
     found = estimate_job(job(length=None), decoder(layers=8), CARD)
     assert {phase.name for phase in found.phases} == {"load", "optimizer_step"}
     assert found.verdict == "unknown"
-    assert [item.field for item in found.assumptions] == ["sequence_length"]
+    assert {item.field for item in found.assumptions} == {"sequence_length"}
+    assert found.per_gpu.high == CARD.usable
+    anywhere = estimate_job(job(length=None), decoder(layers=8), None).per_gpu
+    assert anywhere.high == anywhere.low
     assert estimate_job(job(batch=None), decoder(layers=60), CARD).verdict == "exceeds"
 
 

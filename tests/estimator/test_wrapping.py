@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator import estimate_job
+from gpulint.estimator import estimate_job, runtime
 from gpulint.estimator.allocator import Allocator
 from gpulint.estimator.layouts import layout
 from gpulint.estimator.parameters import parameters
 from gpulint.estimator.wrapping import BUCKET, Wrapped, _buckets, stay, wrap, wrapping
+from gpulint.hardware.catalogue import find
 from gpulint.job import Job
 from gpulint.models.resolve import resolve
 from gpulint.units import GIB, MIB
@@ -36,6 +37,7 @@ def job(quantization=None, fields=None, **fsdp) -> Job:
     )
 
 
+ALL_BUT_OUTPUT = ["k_proj", "q_proj", "v_proj", "up_proj", "down_proj", "gate_proj"]
 NF4 = {"method": "bnb-nf4", "bits": 4, "storage_dtype": "bfloat16"}
 
 
@@ -121,3 +123,22 @@ def test_logits_that_a_loop_names_to_the_end_of_its_step_live_through_backward()
     dropped, held = (job(fields={**plain, "loss": {"kept": kept}}) for kept in (False, "step"))
     more = estimate_job(held, model, None).per_gpu.allocated - estimate_job(dropped, model, None).per_gpu.allocated
     assert more == pytest.approx(4 * 2048 * 32000, rel=0.02)
+
+
+def test_a_run_that_fits_with_the_least_overhead_is_not_said_to_pass_the_card():
+    """fsdp_qlora on two RTX 4090: 12 rows of 2,048 tokens with offload reserve 22.4 of the 23.5 GiB that a card has."""
+    model, card = resolve(MODEL), find("rtx-4090")
+    fields = {
+        "micro_batch_size": 12,
+        "sequence_length": 2048,
+        "reentrant": True,
+        "loss": {"kept": "step"},
+        "adapter": {"r": 64, "dropout": 0.1, "targets": ALL_BUT_OUTPUT, "dtype": "bfloat16"},
+        "versions": {"transformers": "4.38.2", "torch": "2.2.0", "bitsandbytes": "0.42.0"},
+    }
+    plan = job(NF4, fields=fields, offload=True, checkpoints_inside=True)
+    found = estimate_job(plan, model, card)
+    most = runtime.process_overhead(card, plan)
+    assert estimate_job(plan, model, None).per_gpu.reserved + most.low > card.usable
+    assert found.per_gpu.reserved + most.total > card.usable >= found.per_gpu.reserved + most.low
+    assert found.per_gpu.process == card.usable
