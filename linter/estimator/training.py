@@ -89,7 +89,11 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, replay: boo
     fixed["buffers"] += narrow.size
     found, bounded = instants_of(stage.job, stage.whole, stage)
     found = [*found, *(plan.later() if bounded else ())]
-    phases = [_load(plan, fixed), *_step_phases(plan, fixed, found), _optimizer_step(plan, fixed)]
+    phases = [
+        _load(plan, fixed),
+        *_step_phases(plan, fixed, found),
+        _optimizer_step(plan, fixed, _left(stage, bounded)),
+    ]
     if stage.last:
         evaluated = evaluation.phase(stage.job, stage.whole, _between(plan, fixed, phases))
         phases += [evaluated] if evaluated is not None else []
@@ -238,12 +242,22 @@ def _marks(phases: Sequence[Phase], plan: Layout, fixed: dict[str, int], found: 
     return [*phases, *(_instant(plan, fixed, instant) for instant in most)]
 
 
-def _optimizer_step(plan: Layout, fixed: dict[str, int]) -> Phase:
+def _left(stage: Stage, bounded: bool) -> int:
+    """Bytes of activations that a backward pass leaves until the next forward pass."""
+    if not bounded or not stage.last:
+        return 0
+    from .activations import replayed
+
+    return replayed(stage.job, stage.whole)[1].pinned
+
+
+def _optimizer_step(plan: Layout, fixed: dict[str, int], left: int) -> Phase:
     gradients = plan.largest_gradient if plan.in_backward else plan.gradients
     split = {
         **fixed,
         "gradients": gradients + plan.step_gradients,
         "optimizer": fixed["optimizer"] + plan.step_optimizer,
+        "activations": left,
         "buffers": fixed["buffers"] + plan.step_buffers,
     }
     return Phase("optimizer_step", split)
