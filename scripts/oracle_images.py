@@ -30,6 +30,20 @@ class Sizes:
         return self.values
 
 
+class Shapes:
+    """Height and width of each image."""
+
+    def __init__(self, sizes: list[tuple[int, int]]) -> None:
+        self.sizes = sizes
+
+    def __floordiv__(self, other: int) -> Shapes:
+        return Shapes([(height // other, width // other) for height, width in self.sizes])
+
+    def prod(self, **_: int) -> Sizes:
+        """Height times width."""
+        return Sizes([height * width for height, width in self.sizes])
+
+
 class Grid:
     """`image_grid_thw` of images of `side` x `side` patches."""
 
@@ -60,8 +74,15 @@ def given(torch: Any, model: Any, images: int, pixels: int, sequences: int, leng
         width = vision.in_channels * vision.temporal_patch_size * vision.patch_size**2
         pixels = torch.zeros((images * side**2, width), device=device)
         return {"pixel_values": pixels, "image_grid_thw": Grid(images, side)}
+    if vision.model_type == "pixtral":
+        torch.as_tensor = lambda sizes, **_: Shapes(sizes)
+        return {
+            "pixel_values": torch.zeros((images, 3, pixels, pixels), device=device),
+            "image_sizes": [(pixels, pixels)] * images,
+        }
     side = vision.image_size if isinstance(vision.image_size, int) else vision.image_size[0]
-    found = {"pixel_values": torch.zeros((images, 3, side, side), device=device)}
+    dtype = next(model.parameters()).dtype if kind == "llama4" else torch.float32
+    found = {"pixel_values": torch.zeros((images, 3, side, side), dtype=dtype, device=device)}
     if kind in ("gemma3", "paligemma"):
         found["token_type_ids"] = torch.zeros((sequences, length), dtype=torch.long, device=device)
     return found
