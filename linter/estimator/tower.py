@@ -124,10 +124,11 @@ class Layers:
         """Pixels, in the width of the weights, through the convolution that cuts them into patches; then positions."""
         s, seen = self.s, self.seen
         patch = _one(self.outside, *PATCHES)
-        given = tape.new(seen.images * seen.pixels, 4)
+        unfolded = self.outside.leaf("patch_embedding.linear") is not None
+        given = tape.new(seen.images * seen.pixels, patch.weight.e if unfolded else 4)
         s.pixels.append(given.storage)
         rows = seen.images * seen.side**2
-        if self.outside.leaf("patch_embedding.linear") is not None:
+        if unfolded:
             h = project(contiguous(tape.new(given.n, given.e)), patch, rows)
         else:
             pixels = to(given, patch.weight.e)

@@ -27,7 +27,7 @@ class Traits(NamedTuple):
     wide_table    whether cos and sin stay in float32;  tables  whether sliding layers have tables of their own
     rotary        the class's default for the part of a head that is turned
     scores        eager attention: softmax in `float32` and back, `native`, `plain` (never
-                  cast back), `upcast`, `biased`, `alibi`, `disentangled`
+                  cast back), `upcast`, `biased`, `alibi`, `disentangled`, `relative`
     mlp           for gate and up in one projection: `up_first` multiplies up by act(gate)
     positions     `table` (learned), `rows` (looked up for every sequence) or `none`
     embed_scale   where embeddings are multiplied by a number: in the `module`, in the `model` behind it, or nowhere
