@@ -142,7 +142,10 @@ def vision(model: Model) -> dict[str, Any]:
 
 
 def pictures(job: Job, model: Model, batch: int) -> Pictures | None:
-    """The images of `batch` sequences; None for text alone, and where a tower or a framework is not written down."""
+    """The images of `batch` sequences; None for text alone, and where a tower or a framework is not written down.
+
+    Images that nobody counts are no larger than a sequence has places for, and none where one of fixed size is.
+    """
     how = reader(model)
     count = IMAGES if job.images is None else job.images
     if how is None or not count or job.framework is not None:
@@ -158,9 +161,13 @@ def pictures(job: Job, model: Model, batch: int) -> Pictures | None:
         merged = _pooled(model, how, side)
     else:
         merged = int(vision(model).get("spatial_merge_size") or model.config.get("spatial_merge_size") or how.merge)
-        side = max(1, isqrt(job.image_pixels or PIXELS) // (patch * merged)) * merged
+        across = isqrt(job.image_pixels or PIXELS) // (patch * merged)
+        most = isqrt((job.sequence_length or 0) // count)
+        side = max(1, min(across, most) if most and job.images is None else across) * merged
     patches = side * side
     tokens, pixels = patches // merged**2, patches * channels
+    if table and job.images is None and job.sequence_length and tokens > job.sequence_length:
+        return None
     return Pictures(batch * count, patches + first, tokens, side, pixels, patch, bool(table), merged)
 
 

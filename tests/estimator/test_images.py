@@ -102,6 +102,15 @@ def test_an_image_is_as_many_tokens_as_its_model_says():
     assert all(item.images == 6 for item in found.values())
 
 
+def test_images_that_nobody_counts_fit_into_their_sequence():
+    job = Job(sequence_length=256)
+    found = {name: pictures(job, resolve(config), 1) for name, config in DATA["configs"].items()}
+    assert found["llava"] is None
+    assert found["qwen2_5_vl"].tokens == 256
+    job.images = 1
+    assert pictures(job, resolve(DATA["configs"]["llava"]), 1).tokens == 576
+
+
 def test_unknown_images_widen_the_interval():
     def tiers(images: int | None):
         job = Job(model=DATA["configs"]["qwen2_5_vl"], micro_batch_size=1, sequence_length=4096, images=images)
