@@ -13,21 +13,18 @@ from typing import Any
 WINDOWED = ("qwen2_5_vl",)
 
 
-class Sizes:
+class Sizes(list[int]):
     """A small tensor of sizes whose values are known."""
 
-    def __init__(self, values: list[int]) -> None:
-        self.values = values
-
-    def __getitem__(self, _: Any) -> Sizes:
-        return self
+    def __getitem__(self, key: Any) -> Any:
+        return self if isinstance(key, slice) else super().__getitem__(key)
 
     def __sub__(self, _: Any) -> Sizes:
         return self
 
     def tolist(self) -> list[int]:
         """The values themselves."""
-        return self.values
+        return list(self)
 
 
 class Shapes:
@@ -49,6 +46,9 @@ class Grid:
 
     def __init__(self, images: int, side: int) -> None:
         self.images, self.side = images, side
+
+    def __getitem__(self, key: Any) -> Any:
+        return key[0].clone()
 
     def prod(self, _: int) -> Grid:
         """Patches of each image."""
@@ -126,7 +126,9 @@ def _sized(torch: Any, kind: str, images: int, side: int, vision: Any, length: i
     text: Any = next((value for name, value in vars(module).items() if name.endswith("VLTextModel")), None)
     if hasattr(text, "_deepstack_process"):
         text._deepstack_process = _deepstack  # noqa: SLF001
-    whole = next(value for name, value in vars(module).items() if name.endswith(("VLModel", "Qwen3_5Model")))
+    whole = next(
+        value for name, value in vars(module).items() if name.endswith(("VLModel", "Qwen3_5Model", "Glm4vModel"))
+    )
     whole.compute_3d_position_ids = lambda *_a, **_k: zeros(3, sequences, length)
 
 

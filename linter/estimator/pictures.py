@@ -37,6 +37,7 @@ class Tower(NamedTuple):
     turned      a name of `rope.ROPES` for the rotary embedding of queries and keys
     window      pixels along each side of what a layer attends to, but for `fullatt_block_indexes`; 0 for all
     resampled   whether positions are mixed from four rows of a table for each patch
+    conv        whether a convolution joins the patches of each token, and positions are sampled from a table of any size
     scores      eager attention's softmax, as in `traits.Traits`
     leaves      whether checkpointing of an adapter's base makes patches want a gradient (`_input_embed_layer`)
     """
@@ -53,6 +54,7 @@ class Tower(NamedTuple):
     resampled: bool = False
     scores: str = "float32"
     leaves: bool = True
+    conv: bool = False
 
 
 class Reader(NamedTuple):
@@ -155,6 +157,8 @@ def pictures(job: Job, model: Model, batch: int) -> Pictures | None:
     patch = shape[-1] if len(shape) > MATRIX else int(vision(model).get("patch_size") or PATCH)
     names = ("position_embedding.weight", "position_embeddings", "positional_embedding_vlm")
     table = next((found for name in names if (found := _named(model, name))), [])
+    kind = tower(model, how)
+    table = [] if kind is not None and kind.conv else table
     first = 1 if _named(model, "class_embedding") or _named(model, "cls_token") else 0
     if table:
         side = isqrt(table[0].shape[-2] - first)

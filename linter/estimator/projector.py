@@ -12,7 +12,7 @@ from .adapters import project
 from .indexing import cat, gather, window
 from .matmuls import linear
 from .norms import NORMS
-from .ops import contiguous, copied, made, to
+from .ops import contiguous, copied, made, mul, to
 from .tensor import Tensor
 from .tower import Layers
 
@@ -142,5 +142,16 @@ def llama4(layers: Layers, found: Features) -> Tensor:
     return project(h, layers.outside.require("linear_1"), rows)
 
 
+def glm4v(layers: Layers, found: Features) -> Tensor:
+    """GLM-4V: a projection, a norm and GELU, then an MLP with a gate."""
+    rows, outside = layers.seen.images * layers.seen.tokens, layers.outside
+    h = project(found.read, outside.require("merger.proj"), rows)
+    h = activation("gelu")(NORMS["layer"](h, outside.require("post_projection_norm"), rows))
+    first = activation(layers.activation)(project(h, outside.require("merger.gate_proj"), rows))
+    inner = mul(first, project(h, outside.require("merger.up_proj"), rows))
+    del first
+    return project(inner, outside.require("merger.down_proj"), rows)
+
+
 PROJECTORS: dict[str, Callable[[Layers, Features], Tensor]] = {"merger": merger, "llava": llava, "gemma3": gemma3,
-    "linear": linear_alone, "shuffled": shuffled, "mistral3": mistral3, "llama4": llama4}  # fmt: skip
+    "linear": linear_alone, "shuffled": shuffled, "mistral3": mistral3, "llama4": llama4, "glm4v": glm4v}  # fmt: skip

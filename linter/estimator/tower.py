@@ -15,7 +15,7 @@ from .indexing import cat, embedding, expand, gather, split, window
 from .kernels import Heads, attend
 from .matmuls import linear
 from .norms import NORMS
-from .ops import add, contiguous, leaf, mul, relayout, summed, to
+from .ops import add, contiguous, leaf, made, mul, relayout, summed, to
 from .pictures import MERGERS, deep_layers, stacks, tower, vision
 from .release import reentrant
 from .rope import ROPES, Table, half_wide
@@ -99,6 +99,10 @@ class Layers:
             del block
             if number in self.deep:
                 deep.append(self.merged(h, self.s.part(f"model.visual.{MERGERS}", self.deep.index(number))))
+        if self.kind.conv:
+            h = self.norm(h, self.outside.require("post_layernorm"), self.rows)
+            joined = self.outside.require("downsample")
+            h = linear(h, joined.weight, self.rows // self.merge**2, joined.bias)
         if self.kind.after:
             h = self.norm(h, self.outside.require(self.kind.after), self.rows)
         if self.kind.pooled:
@@ -144,7 +148,10 @@ class Layers:
         whole = self.outside.leaf("position_embeddings") or self.outside.leaf("positional_embedding_vlm")
         if first is not None:
             h = cat((expand(leaf(tape, first.weight), seen.images * width), h))
-        if where is not None:
+        if self.kind.conv and where is not None:
+            h = self.norm(h, self.outside.require("post_conv_layernorm"), rows)
+            h = add(h, self._sampled(tape, where, h.n))
+        elif where is not None:
             h = add(h, embedding(tape, seen.patches, where.weight, width, tape.new(seen.patches, 8)))
         if whole is not None:
             h = add(h, leaf(tape, whole.weight))
@@ -159,6 +166,14 @@ class Layers:
         where = self.outside.require("pos_embed")
         y = embedding(tape, 4 * rows, where.weight, width, tape.new(4 * rows, 8))
         return to(summed(mul(y, tape.new(4 * rows, 4)), rows * width), e)
+
+    def _sampled(self, tape: Tape, where: Linear, n: int) -> Tensor:
+        """Positions sampled for each patch from a float32 copy of the table, back in the table's width."""
+        wide, grid = to(leaf(tape, where.weight), 4), tape.new(2 * self.rows, 4)
+        size = wide.n
+        kept = (wide.storage, grid)
+        y = made(tape.new(n, 4), tape.node((wide,), lambda _, _kept=kept: (tape.new(size, 4),)))
+        return to(y, where.weight.e)
 
     def _table(self, tape: Tape, h: Tensor) -> Table:
         """cos and sin of both directions, in float32 where they turn float32 copies."""
