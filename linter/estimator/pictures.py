@@ -37,7 +37,7 @@ class Tower(NamedTuple):
     turned      a name of `rope.ROPES` for the rotary embedding of queries and keys
     window      pixels along each side of what a layer attends to, but for `fullatt_block_indexes`; 0 for all
     resampled   whether positions are mixed from four rows of a table for each patch
-    conv        whether a convolution joins the patches of each token, and positions are sampled from a table of any size
+    conv        whether a convolution joins the patches of each token; positions are sampled from a table of any size
     scores      eager attention's softmax, as in `traits.Traits`
     leaves      whether checkpointing of an adapter's base makes patches want a gradient (`_input_embed_layer`)
     """

@@ -112,7 +112,8 @@ def _laid_out(
 def _table(tape: Tape, s: Setting, head_dim: int, wide: int) -> Table:
     part = rotary(s, head_dim)
     cell = 4 if s.traits.wide_table else wide
-    return Table(tape.new(s.length * part, cell), tape.new(s.length * part, cell), part, head_dim, s.rows)
+    rows = s.rows if s.traits.each_row else s.length
+    return Table(tape.new(rows * part, cell), tape.new(rows * part, cell), part, head_dim, s.rows)
 
 
 def vocabulary_rows(s: Setting) -> int:

@@ -101,8 +101,7 @@ class Layers:
                 deep.append(self.merged(h, self.s.part(f"model.visual.{MERGERS}", self.deep.index(number))))
         if self.kind.conv:
             h = self.norm(h, self.outside.require("post_layernorm"), self.rows)
-            joined = self.outside.require("downsample")
-            h = linear(h, joined.weight, self.rows // self.merge**2, joined.bias)
+            h = _joined(h, self.outside.require("downsample"), self.rows // self.merge**2)
         if self.kind.after:
             h = self.norm(h, self.outside.require(self.kind.after), self.rows)
         if self.kind.pooled:
@@ -262,6 +261,15 @@ def _one(modules: Modules, *names: str) -> Linear:
     if found is None:
         raise KeyError(names[0])
     return found
+
+
+def _joined(x: Tensor, module: Linear, rows: int) -> Tensor:
+    """A convolution without overlap. It saves its input for a frozen weight, too (derivatives.yaml `convolution`)."""
+    y = linear(x, module.weight, rows, module.bias)
+    if y.node is not None and y.node.back is not None and not module.weight.trainable:
+        back = y.node.back
+        y.node.back = lambda g, _kept=x.storage: back(g)
+    return y
 
 
 def _windows(kind: Tower, seen: Pictures, fields: dict[str, Any]) -> tuple[int, int] | None:
