@@ -124,6 +124,17 @@ def test_unknown_images_widen_the_interval():
     assert unknown.per_gpu.high > known.per_gpu.high
 
 
+def test_a_prompt_is_text_unless_images_are_stated():
+    from gpulint.job import Inference
+
+    sizes = {}
+    for images in (None, 0, 1):
+        job = Job(kind="inference", model=DATA["configs"]["qwen2_5_vl"], images=images, image_pixels=1792 * 1792)
+        job.inference = Inference(batch_size=1, prompt_length=4096, new_tokens=8)
+        sizes[images] = estimate(job).per_gpu.allocated
+    assert sizes[None] == sizes[0] < sizes[1]
+
+
 def test_a_tower_that_is_not_read_is_bounded():
     model = resolve("meta-llama/Llama-3.2-11B-Vision-Instruct")
     assert reader(model) is None
