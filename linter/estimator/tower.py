@@ -2,7 +2,8 @@
 
 All layers run here, before those of the text decoder: where neither the tower nor what feeds it wants a gradient,
 what a layer makes dies with it.
-Source: transformers 5.23 models/{clip,siglip,qwen2_vl,qwen2_5_vl,qwen3_vl}/modeling_*.py.
+Source: transformers 5.23 models/*/modeling_*.py of clip, siglip, internvl, pixtral, llama4, glm4v, qwen2_vl, qwen2_5_vl
+and qwen3_vl.
 """
 
 from __future__ import annotations
