@@ -1,7 +1,7 @@
 """From a vision tower's hidden states to rows of the text decoder's input.
 
-Source: transformers 5.23 models/*/modeling_*.py of llava, gemma3, paligemma, internvl, mistral3, llama4, glm4v, qwen2_5_vl
-and qwen3_vl.
+Source: transformers 5.23 models/*/modeling_*.py of llava, gemma3, paligemma, internvl, mistral3, llama4, glm4v,
+qwen2_5_vl and qwen3_vl.
 """
 
 from __future__ import annotations
