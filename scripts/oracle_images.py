@@ -13,21 +13,32 @@ from typing import Any
 WINDOWED = ("qwen2_5_vl",)
 
 
-class Sizes:
+class Sizes(list[int]):
     """A small tensor of sizes whose values are known."""
 
-    def __init__(self, values: list[int]) -> None:
-        self.values = values
-
-    def __getitem__(self, _: Any) -> Sizes:
-        return self
+    def __getitem__(self, key: Any) -> Any:
+        return self if isinstance(key, slice) else super().__getitem__(key)
 
     def __sub__(self, _: Any) -> Sizes:
         return self
 
     def tolist(self) -> list[int]:
         """The values themselves."""
-        return self.values
+        return list(self)
+
+
+class Shapes:
+    """Height and width of each image."""
+
+    def __init__(self, sizes: list[tuple[int, int]]) -> None:
+        self.sizes = sizes
+
+    def __floordiv__(self, other: int) -> Shapes:
+        return Shapes([(height // other, width // other) for height, width in self.sizes])
+
+    def prod(self, **_: int) -> Sizes:
+        """Height times width."""
+        return Sizes([height * width for height, width in self.sizes])
 
 
 class Grid:
@@ -35,6 +46,9 @@ class Grid:
 
     def __init__(self, images: int, side: int) -> None:
         self.images, self.side = images, side
+
+    def __getitem__(self, key: Any) -> Any:
+        return key[0].clone()
 
     def prod(self, _: int) -> Grid:
         """Patches of each image."""
@@ -60,8 +74,15 @@ def given(torch: Any, model: Any, images: int, pixels: int, sequences: int, leng
         width = vision.in_channels * vision.temporal_patch_size * vision.patch_size**2
         pixels = torch.zeros((images * side**2, width), device=device)
         return {"pixel_values": pixels, "image_grid_thw": Grid(images, side)}
+    if vision.model_type == "pixtral":
+        torch.as_tensor = lambda sizes, **_: Shapes(sizes)
+        return {
+            "pixel_values": torch.zeros((images, 3, pixels, pixels), device=device),
+            "image_sizes": [(pixels, pixels)] * images,
+        }
     side = vision.image_size if isinstance(vision.image_size, int) else vision.image_size[0]
-    found = {"pixel_values": torch.zeros((images, 3, side, side), device=device)}
+    dtype = next(model.parameters()).dtype if kind == "llama4" else torch.float32
+    found = {"pixel_values": torch.zeros((images, 3, side, side), dtype=dtype, device=device)}
     if kind in ("gemma3", "paligemma"):
         found["token_type_ids"] = torch.zeros((sequences, length), dtype=torch.long, device=device)
     return found
@@ -105,7 +126,9 @@ def _sized(torch: Any, kind: str, images: int, side: int, vision: Any, length: i
     text: Any = next((value for name, value in vars(module).items() if name.endswith("VLTextModel")), None)
     if hasattr(text, "_deepstack_process"):
         text._deepstack_process = _deepstack  # noqa: SLF001
-    whole = next(value for name, value in vars(module).items() if name.endswith(("VLModel", "Qwen3_5Model")))
+    whole = next(
+        value for name, value in vars(module).items() if name.endswith(("VLModel", "Qwen3_5Model", "Glm4vModel"))
+    )
     whole.compute_3d_position_ids = lambda *_a, **_k: zeros(3, sequences, length)
 
 

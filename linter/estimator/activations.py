@@ -76,11 +76,13 @@ class Held(NamedTuple):
 
     layers  by the layers alone;  all  at the start of backward, loss and logits included
     head    trainable elements whose gradients are made before those of the layers
+    pinned  bytes that a backward pass leaves until the next forward pass
     """
 
     layers: int
     all: int
     head: int
+    pinned: int = 0
 
 
 def _held(tape: Tape, kinds: list[int], assigned: list[int]) -> Held:
@@ -88,7 +90,8 @@ def _held(tape: Tape, kinds: list[int], assigned: list[int]) -> Held:
     mine, whole = Stack(tape, count, list(range(count))).kept[0][-1], Stack(tape, count, assigned).kept[0][-1]
     turn = next((bound.live for (_, backward), bound in tape.begins.items() if backward), 0)
     early = 0 if tape.accumulated else tape.begins.get((count, True), tape.begins[END, True]).gradients
-    return Held(whole, max(whole, turn - mine + whole), early)
+    pinned = sum(tape.pinned.get(kind + 1, 0) for kind in assigned)
+    return Held(whole, max(whole, turn - mine + whole), early, pinned)
 
 
 def computing(job: Job) -> Job:
@@ -154,6 +157,7 @@ def _replay(s: Setting, kinds: list[int], tape: Tape) -> Tape:
     del ids, labels
     tape.backward(loss, tape.new(1, 4))
     tape.enter(END, backward=True)
+    tape.unpin()
     s.outputs.clear()
     s.pixels.clear()
     effort.spend(effort.NODE * tape.nodes)
@@ -275,7 +279,7 @@ def placed(s: Setting, tape: Tape, kinds: list[int], assigned: list[int]) -> Ite
                 gradients = s.trainable if tape.accumulated else e.gradients + made - done
                 layer = place if 0 <= place < len(assigned) else None
                 fresh = e.gradients - tape.begins[segment, backward].gradients
-                old = kept if phase == "forward" else (0, 0)
+                old = (kept[0] + whole.above(place), kept[1]) if phase == "forward" else (0, 0)
                 size_here = e.live - e.logits + size - there + old[0]
                 instant = Instant(phase, size_here, e.logits + old[1], gradients, layer, fresh)
                 yield Placed(instant, e, here, place, old)
@@ -304,18 +308,25 @@ class Stack:
         self.assigned = assigned
         self.kept = [[0], [0]]
         self.made = [0]
+        self.pinned = [0]
         for kind in assigned:
+            pinned = tape.pinned.get(kind + 1, 0)
+            self.pinned.append(self.pinned[-1] + pinned)
             forward = begins[kind + 2, False].live - begins[kind + 1, False].live
             self.kept[0].append(self.kept[0][-1] + forward)
-            self.kept[1].append(self.kept[1][-1] + starts[kind + 1].live - starts[kind].live)
+            self.kept[1].append(self.kept[1][-1] + starts[kind + 1].live - starts[kind].live + pinned)
             self.made.append(self.made[-1] + starts[kind].gradients - starts[kind + 1].gradients)
 
+    def above(self, place: int) -> int:
+        """Bytes that backward has pinned in the layers above `place`; -1 is before the stack, its length behind."""
+        return self.pinned[-1] - self.pinned[min(place + 1, len(self.assigned))]
+
     def at(self, place: int, backward: bool) -> tuple[int, int]:
-        """Bytes kept below layer `place`, and gradients made above it; -1 is before the stack, its length behind."""
+        """Bytes kept below layer `place`, with those pinned above it, and gradients made above it."""
         kept = self.kept[backward][max(0, place)]
         if not backward or place >= len(self.assigned):
             return kept, 0
-        return kept, self.made[-1] - self.made[place + 1]
+        return kept + self.above(place), self.made[-1] - self.made[place + 1]
 
     def places(self, segment: int, backward: bool) -> list[int]:
         """The first and the last layer of a segment's kind, and those with most for gradients of 0, 2 and 4 B each."""

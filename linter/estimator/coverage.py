@@ -55,9 +55,6 @@ def gaps(job: Job, model: Model, activations: int) -> list[Assumption]:
         note = "activations of vision, audio and projector modules are not counted, only the text decoder's"
         more = max(int(activations * AGAIN), tower(job, model))
         found.append(Assumption(OTHERS, model.model_type, note, 0, more))
-    if job.activation_checkpointing != "none" and mixing(model) == "rglru":
-        note = "each recurrent block keeps the graph of its recomputed layer until the next step: it is not counted"
-        found.append(Assumption("activation_checkpointing", job.activation_checkpointing, note, 0, more))
     if job.rl.teacher is not None:
         note = "the divergence from the teacher's distribution is not replayed, only bounded by its tensors"
         found.append(Assumption("rl.teacher", job.rl.teacher, note, 0, divergence(job, model)))

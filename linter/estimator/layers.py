@@ -92,6 +92,10 @@ class Layer:
             from .disentangled import disentangled
 
             return disentangled(x, self.modules, self.s, self.shared)
+        if self.s.traits.scores == "relative":
+            from .relative import biased
+
+            return biased(x, self.modules, self.s, self.shared, self.mask)
         latent = self.modules.leaf("kv_a_proj_with_mqa") is not None
         if self.s.latent and latent:
             from .latent import latent_attention

@@ -22,21 +22,22 @@ PIXELS = 768 * 768
 IMAGES = 1
 """Images of a sequence where nobody states them."""
 
-MERGED = 2
-"""Patches along each side of what makes one token: the default of Qwen's towers (configuration_qwen2_5_vl.py)."""
+MATRIX, PATCH = 2, 14
+"""Dimensions of a patch embedding that is no convolution; pixels along each side of its patches (Llama 4's default)."""
 
 
 class Tower(NamedTuple):
     """How a vision tower is written.
 
     block       `clip`: a norm before each of two branches;  `qwen`: the same over all images' patches in one row;
-                `scaled`: each branch times a vector
+                `scaled`: each branch times a vector;  `packed`: all images' patches in one row under one mask
     heads, activation   the class's defaults
     norm        a name of `norms.NORMS`
     before, after   last names of the norms around the layers;  pooled the norm of the first token of each image
-    turned      whether a rotary embedding turns queries and keys in float32
+    turned      a name of `rope.ROPES` for the rotary embedding of queries and keys
     window      pixels along each side of what a layer attends to, but for `fullatt_block_indexes`; 0 for all
     resampled   whether positions are mixed from four rows of a table for each patch
+    conv        whether a convolution joins the patches of each token; positions are sampled from a table of any size
     scores      eager attention's softmax, as in `traits.Traits`
     leaves      whether checkpointing of an adapter's base makes patches want a gradient (`_input_embed_layer`)
     """
@@ -48,11 +49,12 @@ class Tower(NamedTuple):
     before: str = ""
     after: str = ""
     pooled: str = ""
-    turned: bool = False
+    turned: str = ""
     window: int = 0
     resampled: bool = False
     scores: str = "float32"
     leaves: bool = True
+    conv: bool = False
 
 
 class Reader(NamedTuple):
@@ -60,7 +62,8 @@ class Reader(NamedTuple):
 
     projector   a name of `projector.PROJECTORS`
     tower       the tower's row where the vision config has no model type, or that with something behind it
-    layer       which layer's output is read, from the end; 0 for what the tower returns
+    layer       which layer's output is read where the config does not say, from the end; 0 for what the tower returns
+    merge       patches along each side of what makes one token, where the config does not say
     masks       whether images see all of themselves, so that every layer has a mask
     returned    whether the images' features are among the model's outputs
     listed      whether features come image by image, and are joined by a copy
@@ -69,6 +72,7 @@ class Reader(NamedTuple):
     projector: str
     tower: str
     layer: int = 0
+    merge: int = 1
     masks: bool = False
     returned: bool = False
     listed: bool = False
@@ -80,6 +84,7 @@ class Pictures(NamedTuple):
     images      of all sequences;  patches of each;  tokens of each in the decoder
     side        patches along each side;  pixel values of each;  patch pixels along each side of a patch
     fixed       whether all images have the size that the model's table of positions is for
+    merge       patches along each side of what makes one token
     """
 
     images: int
@@ -89,6 +94,7 @@ class Pictures(NamedTuple):
     pixels: int
     patch: int
     fixed: bool
+    merge: int
 
     @property
     def rows(self) -> int:
@@ -138,23 +144,35 @@ def vision(model: Model) -> dict[str, Any]:
 
 
 def pictures(job: Job, model: Model, batch: int) -> Pictures | None:
-    """The images of `batch` sequences; None for text alone, and where a tower or a framework is not written down."""
-    found = reader(model)
+    """The images of `batch` sequences; None for text alone, and where a tower or a framework is not written down.
+
+    Images that nobody counts are no larger than a sequence has places for, and none where one of fixed size is.
+    """
+    how = reader(model)
     count = IMAGES if job.images is None else job.images
-    if found is None or not count or job.framework is not None:
+    if how is None or not count or job.framework is not None:
         return None
-    patch = _patches(model)[0].shape[-1]
-    channels = _patches(model)[0].elements // _patches(model)[0].shape[0]
-    table = _named(model, "position_embedding.weight") or _named(model, "position_embeddings")
+    shape = _patches(model)[0].shape
+    channels = _patches(model)[0].elements // shape[0]
+    patch = shape[-1] if len(shape) > MATRIX else int(vision(model).get("patch_size") or PATCH)
+    names = ("position_embedding.weight", "position_embeddings", "positional_embedding_vlm")
+    table = next((found for name in names if (found := _named(model, name))), [])
+    kind = tower(model, how)
+    table = [] if kind is not None and kind.conv else table
     first = 1 if _named(model, "class_embedding") or _named(model, "cls_token") else 0
     if table:
         side = isqrt(table[0].shape[-2] - first)
-        merged = _pooled(model, side)
+        merged = _pooled(model, how, side)
     else:
-        merged = int(vision(model).get("spatial_merge_size") or MERGED)
-        side = max(1, isqrt(job.image_pixels or PIXELS) // (patch * merged)) * merged
+        merged = int(vision(model).get("spatial_merge_size") or model.config.get("spatial_merge_size") or how.merge)
+        across = isqrt(job.image_pixels or PIXELS) // (patch * merged)
+        most = isqrt((job.sequence_length or 0) // count)
+        side = max(1, min(across, most) if most and job.images is None else across) * merged
     patches = side * side
-    return Pictures(batch * count, patches + first, patches // merged**2, side, patches * channels, patch, bool(table))
+    tokens, pixels = patches // merged**2, patches * channels
+    if table and job.images is None and job.sequence_length and tokens > job.sequence_length:
+        return None
+    return Pictures(batch * count, patches + first, tokens, side, pixels, patch, bool(table), merged)
 
 
 def deep_layers(model: Model) -> tuple[int, ...]:
@@ -165,18 +183,26 @@ def deep_layers(model: Model) -> tuple[int, ...]:
     return tuple(stated) if isinstance(stated, list) else (8, 16, 24)
 
 
-def _pooled(model: Model, side: int) -> int:
-    """Patches along each side of what makes one token: averaged (Gemma 3), side by side (InternVL), or one."""
-    ratio = model.config.get("downsample_ratio", 0.5 if model.model_type == "internvl" else 1)
-    if isinstance(ratio, float):
-        return round(1 / ratio)
+def _pooled(model: Model, found: Reader, side: int) -> int:
+    """Patches along each side of what makes one token: averaged (Gemma 3), side by side (InternVL, Llama 4), or one."""
+    for ratio in (model.config.get("downsample_ratio"), vision(model).get("pixel_shuffle_ratio")):
+        if isinstance(ratio, float):
+            return round(1 / ratio)
+    if found.projector != "gemma3":
+        return found.merge
     tokens = model.config.get("mm_tokens_per_image")
-    stated = isinstance(tokens, int) or model.model_type == "gemma3"
-    return side // isqrt(tokens if isinstance(tokens, int) else 256) if stated else 1
+    return side // isqrt(tokens if isinstance(tokens, int) else GEMMA_TOKENS)
+
+
+GEMMA_TOKENS = 256
+"""Tokens of an image, where Gemma 3's config does not say (configuration_gemma3.py `mm_tokens_per_image`)."""
 
 
 def _patches(model: Model) -> list[Tensor]:
-    ends = ("patch_embed.proj.weight", "patch_embedding.weight", "patch_embeddings.projection.weight")
+    ends = (
+        "patch_embed.proj.weight", "patch_embedding.weight", "patch_embeddings.projection.weight", "patch_conv.weight",
+        "patch_embedding.linear.weight",
+    )  # fmt: skip
     return next((found for end in ends if (found := _named(model, end))), [])
 
 

@@ -1,6 +1,7 @@
 """From a vision tower's hidden states to rows of the text decoder's input.
 
-Source: transformers 5.23 models/{llava,gemma3,qwen2_5_vl,qwen3_vl}/modeling_*.py.
+Source: transformers 5.23 models/*/modeling_*.py of llava, gemma3, paligemma, internvl, mistral3, llama4, glm4v,
+qwen2_5_vl and qwen3_vl.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from .adapters import project
 from .indexing import cat, gather, window
 from .matmuls import linear
 from .norms import NORMS
-from .ops import contiguous, copied, made, to
+from .ops import contiguous, copied, made, mul, to
 from .tensor import Tensor
 from .tower import Layers
 
@@ -86,7 +87,11 @@ def merger(layers: Layers, found: Features) -> Tensor:
 def llava(layers: Layers, found: Features) -> Tensor:
     """LLaVA: the patches without the class token through two projections."""
     rows = layers.seen.images * layers.seen.tokens
-    h = window(found.read, found.read.n // layers.rows * rows)
+    h = found.read if rows == layers.rows else window(found.read, found.read.n // layers.rows * rows)
+    return _two(layers, h, rows)
+
+
+def _two(layers: Layers, h: Tensor, rows: int) -> Tensor:
     h = project(h, layers.outside.require("linear_1"), rows)
     h = activation(str(layers.s.model.config.get("projector_hidden_act") or "gelu"))(h)
     return project(h, layers.outside.require("linear_2"), rows)
@@ -113,11 +118,41 @@ def shuffled(layers: Layers, found: Features) -> Tensor:
     rows = layers.seen.images * layers.seen.tokens
     h = window(found.read, found.read.n // layers.rows * (layers.rows - layers.seen.images))
     h = copied(copied(h))
-    h = NORMS["layer"](h, layers.outside.require("layer_norm"), rows)
-    h = project(h, layers.outside.require("linear_1"), rows)
-    h = activation(str(layers.s.model.config.get("projector_hidden_act") or "gelu"))(h)
-    return project(h, layers.outside.require("linear_2"), rows)
+    return _two(layers, NORMS["layer"](h, layers.outside.require("layer_norm"), rows), rows)
+
+
+def mistral3(layers: Layers, found: Features) -> Tensor:
+    """Mistral 3: a norm, the patches of each token side by side by two copies, and three projections."""
+    rows = layers.seen.images * layers.seen.tokens
+    h = NORMS["rms"](found.read, layers.outside.require("multi_modal_projector.norm"), layers.rows)
+    parts = copied(h)
+    h = cat((parts,))
+    h = project(h, layers.outside.require("merging_layer"), rows)
+    del parts
+    return _two(layers, h, rows)
+
+
+def llama4(layers: Layers, found: Features) -> Tensor:
+    """Llama 4: the patches of each token side by side by two copies, two projections with GELU and the projector's."""
+    rows = layers.seen.images * layers.seen.tokens
+    h = window(found.read, found.read.n // layers.rows * (layers.rows - layers.seen.images))
+    h = copied(copied(h))
+    act = activation("gelu")
+    h = act(project(h, layers.outside.require("mlp.fc1"), rows))
+    h = act(project(h, layers.outside.require("mlp.fc2"), rows))
+    return project(h, layers.outside.require("linear_1"), rows)
+
+
+def glm4v(layers: Layers, found: Features) -> Tensor:
+    """GLM-4V: a projection, a norm and GELU, then an MLP with a gate."""
+    rows, outside = layers.seen.images * layers.seen.tokens, layers.outside
+    h = project(found.read, outside.require("merger.proj"), rows)
+    h = activation("gelu")(NORMS["layer"](h, outside.require("post_projection_norm"), rows))
+    first = activation(layers.activation)(project(h, outside.require("merger.gate_proj"), rows))
+    inner = mul(first, project(h, outside.require("merger.up_proj"), rows))
+    del first
+    return project(inner, outside.require("merger.down_proj"), rows)
 
 
 PROJECTORS: dict[str, Callable[[Layers, Features], Tensor]] = {"merger": merger, "llava": llava, "gemma3": gemma3,
-    "linear": linear_alone, "shuffled": shuffled}  # fmt: skip
+    "linear": linear_alone, "shuffled": shuffled, "mistral3": mistral3, "llama4": llama4, "glm4v": glm4v}  # fmt: skip

@@ -52,7 +52,8 @@ def widest_encoder(job: Job, model: Model, batch: int, length: int) -> int:
 
 
 def _plain(job: Job, batch: int, length: int) -> Job:
-    """A training job of the same shapes, on whose tape nothing is recorded."""
+    """A training job of the same shapes, on whose tape nothing is recorded; prompts are text but for stated images."""
     plain = replace(job, kind="training", micro_batch_size=batch, sequence_length=length, adapter=None, method="full")
+    plain.images = job.images or 0
     precision = replace(job.precision, autocast=None)
     return replace(plain, precision=precision, objective="sft", parallelism=Parallelism())

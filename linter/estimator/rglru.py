@@ -56,6 +56,7 @@ def _recurrence(x: Tensor, modules: Modules, s: Setting) -> Tensor:
         state = mul(to(window(gate, part), 4), state)
         state = add(state, to(window(h, part), 4))
         out = assigned(out, to(state, h.e))
+    tape.pin(state)
     del laid, taken, exponent, square, gated, kept
     return out
 

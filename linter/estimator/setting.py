@@ -360,7 +360,7 @@ def attention_implementation(job: Job, found: Traits, config: dict[str, Any]) ->
     classes of GPT-J and GPT-Neo have none (`GPTJ_ATTENTION_CLASSES`).
     """
     stated = job.attention
-    written = found.sinks or found.scores == "upcast"
+    written = found.sinks or found.scores in ("upcast", "relative")
     if stated in ("sdpa", "flex") and ((found.softcap and config.get(found.softcap, True)) or written):
         return "eager"
     return stated

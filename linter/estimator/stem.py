@@ -11,6 +11,7 @@ from .encoder import encoder_stem
 from .indexing import embedding
 from .norms import NORMS
 from .ops import add, contiguous, dropout, scale, scattered
+from .relative import biases
 from .rope import Table
 from .sharing import layer_inputs
 
@@ -50,7 +51,8 @@ def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
         positions = tape.new(s.rows if s.traits.positions == "rows" else s.length, 8)
         h = encoder_stem(tape, s, outside, ids, positions)
         laid = _laid_out(tape, s, h, (h,) if s.order != "pre" else (), positions, None)
-        return laid._replace(shared=distances(tape, s, outside)) if s.traits.scores == "disentangled" else laid
+        made = {"disentangled": distances, "relative": biases}.get(s.traits.scores)
+        return laid if made is None else laid._replace(shared=made(tape, s, outside))
     weight = outside.need("embedding").weight
     embeds = embedding(tape, s.rows, weight, weight.n // vocabulary_rows(s), ids)
     if s.traits.embed_scale == "module":
@@ -110,7 +112,8 @@ def _laid_out(
 def _table(tape: Tape, s: Setting, head_dim: int, wide: int) -> Table:
     part = rotary(s, head_dim)
     cell = 4 if s.traits.wide_table else wide
-    return Table(tape.new(s.length * part, cell), tape.new(s.length * part, cell), part, head_dim, s.rows)
+    rows = s.rows if s.traits.each_row else s.length
+    return Table(tape.new(rows * part, cell), tape.new(rows * part, cell), part, head_dim, s.rows)
 
 
 def vocabulary_rows(s: Setting) -> int:

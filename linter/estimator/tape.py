@@ -15,7 +15,7 @@ from weakref import ref
 
 from .autograd import Engine
 from .release import Packed
-from .tensor import Edge, Node, Parameter, Storage, Tensor
+from .tensor import Edge, Node, Parameter, Storage, Tensor, saved_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +47,8 @@ class Tape(Engine):
         self.returned: Storage | None = None
         self._saved = 0
         self._stop: int | None = None
+        self.pinned: dict[int, int] = {}
+        self._pins: list[Backward] = []
         self._seq = 0
         self._trail = 0
         self._recomputing = False
@@ -225,6 +227,33 @@ class Tape(Engine):
         node.expand = expand
         y.node = node
         return y
+
+    def pin(self, x: Tensor) -> None:
+        """A module keeps x of a layer that is run again, and with it what the graph behind x has saved.
+
+        A non-reentrant checkpoint hands saved tensors to its own graph and to that of the second run, which dies with
+        the layer's output (torch/utils/checkpoint.py `_recomputation_hook`) but for what leads to x: those live until
+        the module lets go of x. `pinned` are their bytes by segment.
+        """
+        if not self._recomputing or x.node is None:
+            return
+        found: dict[int, Storage] = {}
+        waiting, known = [x.node], {id(x.node)}
+        while waiting:
+            node = waiting.pop()
+            if node.back is not None:
+                self._pins.append(node.back)
+                found.update((id(storage), storage) for storage in saved_by(node.back))
+            for edge in node.edges:
+                if edge is not None and edge.node.recomputed and id(edge.node) not in known:
+                    known.add(id(edge.node))
+                    waiting.append(edge.node)
+        size = sum(storage.size for storage in found.values())
+        self.pinned[self._segment] = self.pinned.get(self._segment, 0) + size
+
+    def unpin(self) -> None:
+        """The modules let go of what `pin` kept."""
+        self._pins.clear()
 
     def keep(self, storage: Storage) -> None:
         """What an operation holds outside the saved tensors: a non-reentrant checkpoint does not let it go.

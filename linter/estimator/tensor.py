@@ -115,6 +115,22 @@ class Parameter(Node):
         self.cast: Tensor | None = None
 
 
+def saved_by(back: Backward) -> list[Storage]:
+    """The storages that a backward function holds: those of its defaults and of what it closes over."""
+    found: list[Storage] = []
+    waiting: list[object] = [*(getattr(back, "__defaults__", None) or ())]
+    waiting += [cell.cell_contents for cell in getattr(back, "__closure__", None) or ()]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, Storage):
+            found.append(item)
+        elif isinstance(item, Tensor):
+            found.append(item.storage)
+        elif isinstance(item, (tuple, list)):
+            waiting.extend(item)
+    return found
+
+
 def mark(x: Tensor) -> None:
     """Count a tensor under logits from here on."""
     if not x.storage.logits:

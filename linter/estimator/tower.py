@@ -2,7 +2,8 @@
 
 All layers run here, before those of the text decoder: where neither the tower nor what feeds it wants a gradient,
 what a layer makes dies with it.
-Source: transformers 5.23 models/{clip,siglip,qwen2_vl,qwen2_5_vl,qwen3_vl}/modeling_*.py.
+Source: transformers 5.23 models/*/modeling_*.py of clip, siglip, internvl, pixtral, llama4, glm4v, qwen2_vl, qwen2_5_vl
+and qwen3_vl.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from .indexing import cat, embedding, expand, gather, split, window
 from .kernels import Heads, attend
 from .matmuls import linear
 from .norms import NORMS
-from .ops import add, contiguous, leaf, mul, relayout, summed, to
+from .ops import add, contiguous, leaf, made, mul, relayout, summed, to
 from .pictures import MERGERS, deep_layers, stacks, tower, vision
 from .release import reentrant
-from .rope import Table, half_wide
+from .rope import ROPES, Table, half_wide
 from .versions import older
 
 if TYPE_CHECKING:
@@ -30,6 +31,17 @@ if TYPE_CHECKING:
     from .setting import Setting
     from .tape import Tape
     from .tensor import Tensor
+
+
+PATCHES = (
+    "patch_embed.proj", "patch_embedding", "patch_embeddings.projection", "patch_conv", "patch_embedding.linear",
+)  # fmt: skip
+FIRST = ("norm1", "layer_norm1", "layernorm_before", "attention_norm", "input_layernorm")
+SECOND = ("norm2", "layer_norm2", "layernorm_after", "ffn_norm", "post_attention_layernorm")
+"""Last names of the patch embedding, and of the norms before attention and MLP."""
+
+MASKED = ("sdpa", "eager", "flex")
+"""Implementations under which images of one row are kept apart by a mask; the others are told their lengths."""
 
 
 class Features(NamedTuple):
@@ -60,7 +72,9 @@ class Layers:
         self.outside: Modules = s.towers()
         self.prefix, self.count = max(stacks(model).items(), key=lambda item: item[1])
         self.heads = int(fields.get("num_heads") or fields.get("num_attention_heads") or kind.heads)
-        self.merge = int(fields.get("spatial_merge_size") or 2)
+        self.merge = seen.merge
+        stated = model.config.get("vision_feature_layer")
+        self.layer = stated if found.layer and isinstance(stated, int) else found.layer
         self.whole = tuple(fields.get("fullatt_block_indexes") or (7, 15, 23, 31)) if kind.window else ()
         self.deep = deep_layers(model)
         self.activation = str(fields.get("hidden_act") or kind.activation)
@@ -75,22 +89,26 @@ class Layers:
         read = h
         deep: list[Tensor] = []
         mode = self.s.job.activation_checkpointing
-        last = self.count + self.found.layer + 1
+        last = self.count + self.layer + 1 if self.layer < 0 else self.layer
+        mask = tape.new(self.rows**2, h.e) if self.kind.block == "packed" and self.s.attention in MASKED else None
         for number in range(self.count):
-            if self.found.layer and number == last:
+            if self.layer and number == last:
                 read = h
-            block = Block(self, number, table)
+            block = Block(self, number, table, mask)
             again = mode in ("full", "offload")
             h = tape.checkpoint(block, h, mode, reentrant(self.s.job)) if again else block(h)
             del block
             if number in self.deep:
                 deep.append(self.merged(h, self.s.part(f"model.visual.{MERGERS}", self.deep.index(number))))
+        if self.kind.conv:
+            h = self.norm(h, self.outside.require("post_layernorm"), self.rows)
+            h = _joined(h, self.outside.require("downsample"), self.rows // self.merge**2)
         if self.kind.after:
             h = self.norm(h, self.outside.require(self.kind.after), self.rows)
         if self.kind.pooled:
             first = window(h, self.seen.images * (h.n // self.rows))
             pooled = self.norm(first, self.outside.require(self.kind.pooled), self.seen.images)
-            return Features(read, (h, read, pooled), tuple(deep))
+            return Features(h if last == self.count else read, (h, read, pooled))
         return Features(h, (h,), tuple(deep))
 
     def norm(self, x: Tensor, module: Linear, rows: int) -> Tensor:
@@ -109,21 +127,31 @@ class Layers:
     def _embedded(self, tape: Tape) -> Tensor:
         """Pixels, in the width of the weights, through the convolution that cuts them into patches; then positions."""
         s, seen = self.s, self.seen
-        patch = _one(self.outside, "patch_embed.proj", "patch_embedding", "patch_embeddings.projection")
-        given = tape.new(seen.images * seen.pixels, 4)
+        patch = _one(self.outside, *PATCHES)
+        unfolded = self.outside.leaf("patch_embedding.linear") is not None
+        given = tape.new(seen.images * seen.pixels, patch.weight.e if unfolded else 4)
         s.pixels.append(given.storage)
-        pixels = to(given, patch.weight.e)
         rows = seen.images * seen.side**2
-        h = linear(pixels, patch.weight, rows, patch.bias)
+        if unfolded:
+            h = project(contiguous(tape.new(given.n, given.e)), patch, rows)
+        else:
+            pixels = to(given, patch.weight.e)
+            h = linear(pixels, patch.weight, rows, patch.bias)
         width = h.n // rows
         asked = s.leaf_inputs and self.kind.leaves and not older(s.job.versions.get("transformers"), "5")
         if asked and h.node is None:
             tape.source(h)
+        if self.kind.block == "packed":
+            h = cat((h,))
         first = self.outside.leaf("class_embedding") or self.outside.leaf("cls_token")
-        where, whole = self.outside.leaf("position_embedding"), self.outside.leaf("position_embeddings")
+        where = self.outside.leaf("position_embedding")
+        whole = self.outside.leaf("position_embeddings") or self.outside.leaf("positional_embedding_vlm")
         if first is not None:
             h = cat((expand(leaf(tape, first.weight), seen.images * width), h))
-        if where is not None:
+        if self.kind.conv and where is not None:
+            h = self.norm(h, self.outside.require("post_conv_layernorm"), rows)
+            h = add(h, self._sampled(tape, where, h.n))
+        elif where is not None:
             h = add(h, embedding(tape, seen.patches, where.weight, width, tape.new(seen.patches, 8)))
         if whole is not None:
             h = add(h, leaf(tape, whole.weight))
@@ -139,21 +167,30 @@ class Layers:
         y = embedding(tape, 4 * rows, where.weight, width, tape.new(4 * rows, 8))
         return to(summed(mul(y, tape.new(4 * rows, 4)), rows * width), e)
 
+    def _sampled(self, tape: Tape, where: Linear, n: int) -> Tensor:
+        """Positions sampled for each patch from a float32 copy of the table, back in the table's width."""
+        wide, grid = to(leaf(tape, where.weight), 4), tape.new(2 * self.rows, 4)
+        size = wide.n
+        kept = (wide.storage, grid)
+        y = made(tape.new(n, 4), tape.node((wide,), lambda _, _kept=kept: (tape.new(size, 4),)))
+        return to(y, where.weight.e)
+
     def _table(self, tape: Tape, h: Tensor) -> Table:
-        """cos and sin of both directions, in float32."""
-        part = h.n // self.rows // self.heads
-        cos, sin = tape.new(self.rows * part, 4), tape.new(self.rows * part, 4)
+        """cos and sin of both directions, in float32 where they turn float32 copies."""
+        part, e = h.n // self.rows // self.heads, h.e if self.kind.turned == "half" else 4
+        cos, sin = tape.new(self.rows * part, e), tape.new(self.rows * part, e)
         return Table(cos, sin, part, part, self.rows)
 
 
 class Block:
     """One layer of a tower."""
 
-    def __init__(self, layers: Layers, number: int, table: Table | None) -> None:
+    def __init__(self, layers: Layers, number: int, table: Table | None, mask: Tensor | None) -> None:
         self.layers = layers
         self.rows = layers.rows
         self.modules = layers.s.part(layers.prefix, number)
         self.table = table
+        self.mask = mask
         windowed = layers.window is not None and number not in layers.whole
         seen = layers.seen
         self.pieces, self.length = layers.window if windowed and layers.window else (seen.images, seen.patches)
@@ -161,8 +198,7 @@ class Block:
     def __call__(self, x: Tensor) -> Tensor:
         """The layer's output: attention, then the MLP, each behind a norm and added to its input."""
         layers = self.layers
-        first = _one(self.modules, "norm1", "layer_norm1", "layernorm_before")
-        second = _one(self.modules, "norm2", "layer_norm2", "layernorm_after")
+        first, second = _one(self.modules, *FIRST), _one(self.modules, *SECOND)
         if layers.kind.block == "qwen":
             h = add(x, self.joint_attention(layers.norm(x, first, self.rows)))
             return add(h, self.mlp(layers.norm(h, second, self.rows)))
@@ -186,10 +222,13 @@ class Block:
         """Every image attends to itself."""
         modules, heads = self.modules, self.layers.heads
         q, k, v = (project(x, modules.require(f"{name}_proj"), self.rows) for name in "qkv")
-        size = q.n // self.rows // heads
-        at = Heads(self.pieces, self.length, heads, heads, size, size, kind=self.layers.kind.scores)
-        y = attend(self.layers.s.attention, q, k, v, None, at)
-        return project(y, _one(modules, "out_proj", "projection_layer"), self.rows)
+        if self.table is not None:
+            q, k = ROPES[self.layers.kind.turned](relayout(q), relayout(k), self.table)
+        size, one = q.n // self.rows // heads, self.mask is not None
+        pieces, length = (1, self.rows) if one else (self.pieces, self.length)
+        at = Heads(pieces, length, heads, heads, size, size, kind=self.layers.kind.scores)
+        y = attend(self.layers.s.attention, q, k, v, self.mask, at)
+        return project(y, _one(modules, "out_proj", "projection_layer", "o_proj"), self.rows)
 
     def joint_attention(self, x: Tensor) -> Tensor:
         """Every piece of the row attends to itself in a call of its own; a copy joins what the calls made."""
@@ -206,12 +245,12 @@ class Block:
     def mlp(self, x: Tensor) -> Tensor:
         """Two projections, or three with a gate."""
         act = activation(self.layers.activation)
-        gate = self.modules.leaf("mlp.gate_proj")
+        gate = self.modules.leaf("gate_proj")
         if gate is not None:
             first = act(project(x, gate, self.rows))
-            h = mul(first, project(x, self.modules.require("mlp.up_proj"), self.rows))
+            h = mul(first, project(x, self.modules.require("up_proj"), self.rows))
             del first
-            return project(h, self.modules.require("mlp.down_proj"), self.rows)
+            return project(h, self.modules.require("down_proj"), self.rows)
         h = project(x, _one(self.modules, "mlp.fc1", "mlp.linear_fc1"), self.rows)
         h = act(h)
         return project(h, _one(self.modules, "mlp.fc2", "mlp.linear_fc2"), self.rows)
@@ -223,6 +262,15 @@ def _one(modules: Modules, *names: str) -> Linear:
     if found is None:
         raise KeyError(names[0])
     return found
+
+
+def _joined(x: Tensor, module: Linear, rows: int) -> Tensor:
+    """A convolution without overlap. It saves its input for a frozen weight, too (derivatives.yaml `convolution`)."""
+    y = linear(x, module.weight, rows, module.bias)
+    if y.node is not None and y.node.back is not None and not module.weight.trainable:
+        back = y.node.back
+        y.node.back = lambda g, _kept=x.storage: back(g)
+    return y
 
 
 def _windows(kind: Tower, seen: Pictures, fields: dict[str, Any]) -> tuple[int, int] | None:

@@ -96,9 +96,13 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, replay: boo
     narrow = low_precision.workspace(job, model)
     fixed = _fixed(job, plan, extra, gpu)
     fixed["buffers"] += narrow.size
-    found, bounded = instants_of(stage.job, stage.whole, stage)
+    found, bounded, left = instants_of(stage.job, stage.whole, stage)
     found = [*found, *(plan.later() if bounded else ())]
-    phases = [_load(plan, fixed), *_step_phases(plan, fixed, found), _optimizer_step(plan, fixed)]
+    phases = [
+        _load(plan, fixed),
+        *_step_phases(plan, fixed, found),
+        _optimizer_step(plan, fixed, left),
+    ]
     if stage.last:
         phases += _evaluation(stage, plan, fixed)
     tensors = parameters(stage.job, stage.own)
@@ -121,7 +125,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, replay: boo
         per_gpu = replace(per_gpu, high=per_gpu.high + unbalanced(stage.job, stage.own))
     per_gpu = replace(per_gpu, low=max(0, per_gpu.low - narrow.slack))
     unknown = gaps(job, model, peak.components["activations"]) if bounded else []
-    unknown += unseen.images(stage.job, stage.whole) if bounded and stage.last else []
+    unknown += unseen.images(stage.job, stage.whole, stage.own) if bounded and stage.last else []
     unknown += uncertainty.unstated(job, plan.optimizer)
     if stage.last and bounded:
         resident = plan.weights + plan.gradients + plan.optimizer
@@ -155,21 +159,24 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, replay: boo
     )
 
 
-def instants_of(job: Job, model: Model, stage: Stage | None = None) -> tuple[Sequence[Instant], bool]:
+def instants_of(job: Job, model: Model, stage: Stage | None = None) -> tuple[Sequence[Instant], bool, int]:
     """The candidate peaks of one micro step; none, and False, where the batch or the length is unknown.
+
+    And bytes of activations that its backward pass leaves until the next forward pass.
 
     On a pipeline stage before the last the layers alone are looked at, and each further micro batch in flight keeps
     what a forward pass of the stage's layers leaves. On the last one the backward pass of a loss follows its forward
     pass, so that of those further micro batches none has come to the head, but where all forward passes come first.
     """
     if not job.micro_batch_size or not job.sequence_length:
-        return [], False
+        return [], False, 0
     from .activations import replayed
 
     found, held = replayed(job, model)
     if stage is None or stage.of <= 1:
-        return found, True
-    return [item for item in (on_stage(item, stage, held) for item in found) if item is not None], True
+        return found, True, held.pinned
+    left = held.pinned if stage.last else 0
+    return [item for item in (on_stage(item, stage, held) for item in found) if item is not None], True, left
 
 
 def on_stage(item: Instant, stage: Stage, held: Held) -> Instant | None:
@@ -296,12 +303,13 @@ def _marks(phases: Sequence[Phase], plan: Layout, fixed: dict[str, int], found: 
     return [*phases, *(_instant(plan, fixed, instant) for instant in most)]
 
 
-def _optimizer_step(plan: Layout, fixed: dict[str, int]) -> Phase:
+def _optimizer_step(plan: Layout, fixed: dict[str, int], left: int) -> Phase:
     gradients = plan.largest_gradient if plan.in_backward else plan.gradients
     split = {
         **fixed,
         "gradients": gradients + plan.step_gradients,
         "optimizer": fixed["optimizer"] + plan.step_optimizer,
+        "activations": left,
         "buffers": fixed["buffers"] + plan.step_buffers,
     }
     return Phase("optimizer_step", split)

@@ -25,9 +25,10 @@ class Traits(NamedTuple):
     rope          a name of `rope.ROPES`;  unturned `full`: none in full-attention layers beside sliding ones, `list`:
                   none in the layers that `no_rope_layers` names
     wide_table    whether cos and sin stay in float32;  tables  whether sliding layers have tables of their own
+    each_row      whether every sequence has a table of its own (positions of images in three directions)
     rotary        the class's default for the part of a head that is turned
     scores        eager attention: softmax in `float32` and back, `native`, `plain` (never
-                  cast back), `upcast`, `biased`, `alibi`, `disentangled`
+                  cast back), `upcast`, `biased`, `alibi`, `disentangled`, `relative`
     mlp           for gate and up in one projection: `up_first` multiplies up by act(gate)
     positions     `table` (learned), `rows` (looked up for every sequence) or `none`
     embed_scale   where embeddings are multiplied by a number: in the `module`, in the `model` behind it, or nowhere
@@ -72,6 +73,7 @@ class Traits(NamedTuple):
     unturned: str = ""
     wide_table: bool = False
     tables: bool = False
+    each_row: bool = False
     rotary: float = 1.0
     scores: str = "float32"
     mlp: str = "gate_first"

@@ -67,11 +67,14 @@ def test_a_family_with_modules_of_its_own_is_refused_in_words():
         estimate(job("rwkv"))
 
 
-def test_recomputed_recurrences_that_stay_are_said():
+def test_recomputed_recurrences_stay_until_the_next_step():
     plan = job("recurrent_gemma")
-    assert "activation_checkpointing" not in noted(estimate(plan))
-    plan.activation_checkpointing = "full"
-    assert "activation_checkpointing" in noted(estimate(plan))
+    steps = {}
+    for mode in ("none", "full"):
+        plan.activation_checkpointing = mode
+        steps[mode] = next(phase for phase in estimate(plan).phases if phase.name == "optimizer_step")
+    assert steps["none"].components["activations"] == 0
+    assert steps["full"].components["activations"] > 0
 
 
 def test_a_vision_tower_is_bounded_by_its_widths():

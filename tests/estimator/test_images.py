@@ -102,6 +102,15 @@ def test_an_image_is_as_many_tokens_as_its_model_says():
     assert all(item.images == 6 for item in found.values())
 
 
+def test_images_that_nobody_counts_fit_into_their_sequence():
+    job = Job(sequence_length=256)
+    found = {name: pictures(job, resolve(config), 1) for name, config in DATA["configs"].items()}
+    assert found["llava"] is None
+    assert found["qwen2_5_vl"].tokens == 256
+    job.images = 1
+    assert pictures(job, resolve(DATA["configs"]["llava"]), 1).tokens == 576
+
+
 def test_unknown_images_widen_the_interval():
     def tiers(images: int | None):
         job = Job(model=DATA["configs"]["qwen2_5_vl"], micro_batch_size=1, sequence_length=4096, images=images)
@@ -113,6 +122,17 @@ def test_unknown_images_widen_the_interval():
     assert not [note for note in known.assumptions if note.field == "images"]
     assert unknown.per_gpu.low < known.per_gpu.low
     assert unknown.per_gpu.high > known.per_gpu.high
+
+
+def test_a_prompt_is_text_unless_images_are_stated():
+    from gpulint.job import Inference
+
+    sizes = {}
+    for images in (None, 0, 1):
+        job = Job(kind="inference", model=DATA["configs"]["qwen2_5_vl"], images=images, image_pixels=1792 * 1792)
+        job.inference = Inference(batch_size=1, prompt_length=4096, new_tokens=8)
+        sizes[images] = estimate(job).per_gpu.allocated
+    assert sizes[None] == sizes[0] < sizes[1]
 
 
 def test_a_tower_that_is_not_read_is_bounded():

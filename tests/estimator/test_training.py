@@ -51,7 +51,7 @@ def simple_instants(job, model):
 @pytest.fixture
 def simple(monkeypatch):
     """Replace the activations by the ones above."""
-    monkeypatch.setattr(training, "instants_of", lambda job, model, stage=None: (simple_instants(job, model), True))
+    monkeypatch.setattr(training, "instants_of", lambda job, model, stage=None: (simple_instants(job, model), True, 0))
 
 
 def test_the_peak_is_the_largest_instant_and_not_a_sum(simple, llama_8b):
