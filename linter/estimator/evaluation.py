@@ -28,7 +28,7 @@ def phase(job: Job, model: Model, fixed: dict[str, int]) -> Phase | None:
     A trainer that keeps the logits for metrics adds 4 T V, each step more until it moves them to the CPU
     (`eval_accumulation_steps`). Fused losses and tiles need no vocabulary-wide tensor (Liger's where the trainer asks
     for it, as TRL does; by itself it skips logits in training alone, liger_kernel/transformers/model/llama.py:
-    `evaluation.unfused`).
+    `evaluation.unfused`). OpenRLHF scores rollouts so, and with flash-attn's cross entropy, which makes no log-softmax.
     Source: transformers 5.23 loss/loss_utils.py `ForCausalLMLoss`, trainer.py `evaluation_loop`; the layer's form is
     the prefill transient of the memory oracle.
     """
@@ -46,7 +46,7 @@ def phase(job: Job, model: Model, fixed: dict[str, int]) -> Phase | None:
     tiled = job.loss.kernel == "chunked" and job.loss.logits in ("tiles", "passes")
     fused = tiled or job.loss.kernel in ("liger", "cut_cross_entropy")
     if not headless and (not fused or job.evaluation.keeps_logits or job.evaluation.unfused):
-        logits = tokens * vocabulary * (8 if wide else 10)
+        logits = tokens * vocabulary * (8 if wide else 6 if job.framework == "openrlhf" else 10)
     if job.evaluation.keeps_logits and not headless:
         logits += tokens * vocabulary * 4
     widest = max(shape.intermediate, shape.moe_intermediate * shape.experts_per_token)
