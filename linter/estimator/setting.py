@@ -329,7 +329,7 @@ def attention_implementation(job: Job, model: Model, found: Traits, config: dict
     """
     stated = job.attention
     if stated == "sdpa" and of_transformers(job):
-        before = older(job.versions.get("torch"), "2.1.1")
+        before = older(job.versions.get("torch"), "2.1.1") and older(job.versions.get("transformers"), "5")
         if before or still("no_sdpa", job, model):
             return "eager"
     written = found.sinks or found.scores == "upcast"
