@@ -29,6 +29,7 @@ class Framework(NamedTuple):
     repeats_keys     keys and values are repeated for every query head before attention
     fuses_layers     norms, rotary embedding and gated activations are fused kernels, as those of `compiled`
     routes_rows      its own experts get only the rows that are routed to them, whatever the model type's code does
+    of_transformers  its models, and how they are loaded, are those of Transformers
     keeps_logits     the loop holds the float32 logits, and the graph, until the next forward pass has made new ones
     packs_head       bitsandbytes replaces the output head too
     unpacks_twice    4-bit weights are unpacked to float16, then cast to the compute dtype
@@ -49,6 +50,7 @@ class Framework(NamedTuple):
     packs_head: bool = False
     unpacks_twice: bool = False
     loads_shards: bool = False
+    of_transformers: bool = False
     adapters_inside: bool = False
 
 
@@ -74,6 +76,11 @@ def framework(job: Job) -> Framework:
         if older(version, limit):
             found.update(changes)
     return Framework(**found) if found else TRANSFORMERS
+
+
+def of_transformers(job: Job) -> bool:
+    """Whether the models are Transformers' own."""
+    return job.framework is None or framework(job).of_transformers
 
 
 def known() -> tuple[str, ...]:

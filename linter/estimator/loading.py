@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..units import GIB
+from .frameworks import of_transformers
 from .runtime import process_overhead
 from .versions import older
 
@@ -77,7 +78,7 @@ def read_ahead(found: Sequence[Parameter], job: Job) -> int:
     if quantization is None or not quantization.method.startswith(PACKED_ON_LOAD):
         return 0
     plan = job.parallelism
-    if job.framework is not None or plan.fsdp is not None or (plan.zero is not None and plan.zero.stage == 3):
+    if not of_transformers(job) or plan.fsdp is not None or (plan.zero is not None and plan.zero.stage == 3):
         return 0
     if not version or older(version, ASYNC_FROM) or not older(version, ASYNC_BEFORE):
         return 0

@@ -42,7 +42,7 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
     module = outside.role("head") or outside.need("embedding")
     kernel = s.loss
     own = LOSSES.get((s.framework.loss, kernel))
-    if own is not None and (s.objective.loss == "cross_entropy" or _own_pairs(s)):
+    if own is not None and (s.objective.loss == "cross_entropy" or _own_probabilities(s)):
         return own(h, module, s, tape, segment)
     if kernel in ("liger", "cut_cross_entropy") or (kernel == "chunked" and s.job.loss.logits in ("tiles", "passes")):
         tape.enter(segment)
@@ -99,11 +99,14 @@ def _log_softmax(logits: Tensor, how: str, s: Setting, tape: Tape) -> Tensor:
     return losses.log_probabilities(logits, s.batch, tape)
 
 
-def _own_pairs(s: Setting) -> bool:
-    """Whether log-probabilities of given answers are the framework's own loss per token, negated: Megatron-SWIFT's.
+def _own_probabilities(s: Setting) -> bool:
+    """Whether log-probabilities are the framework's own loss per token, negated: OpenRLHF's, and Megatron-SWIFT's of
+    given answers.
 
     Source: ms-swift 4.6 megatron/trainers/rlhf_mixin.py `get_logps`; online objectives have one of their own.
     """
+    if s.framework.loss == "openrlhf":
+        return s.objective.loss == "log_probabilities"
     offline = s.job.objective in PAIRED or s.job.objective in UNPAIRED
     return s.framework.loss == "megatron" and offline and s.objective.loss == "log_probabilities"
 

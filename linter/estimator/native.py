@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import litgpt, megatron, qwen
+from . import litgpt, megatron, openrlhf, qwen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +24,7 @@ LOSSES: dict[tuple[str, str], Loss] = {
     ("litgpt", "torch"): litgpt.loss,
     ("litgpt", "chunked"): litgpt.loss,
     ("megatron", "torch"): megatron.loss,
+    ("openrlhf", "torch"): openrlhf.loss,
     ("qwen", "torch"): qwen.loss,
 }
 """Head and loss by the framework's name of it and the job's kernel.

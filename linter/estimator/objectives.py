@@ -17,6 +17,9 @@ ONLINE = frozenset({"grpo", "rloo", "ppo", "online_dpo", "xpo", "nash_md", "gspo
 
 UNPAIRED = frozenset({"kto", "bco"})
 
+WHOLE = frozenset({"openrlhf"})
+"""Frameworks whose online objectives make the logits of the prompts too."""
+
 TASKS = frozenset({"classification", "token_classification", "question_answering", "masked_lm", "seq2seq"})
 """Objectives with a head or a loss of their own (`models/heads.json`)."""
 
@@ -51,7 +54,8 @@ def objective(job: Job) -> Objective:
     if name in ONLINE:
         completion = job.rl.completion_length or length
         length = max(length, (job.rl.prompt_length or 0) + completion)
-        return Objective(1, length, min(length, completion + 1), "log_probabilities", False)
+        scored = length if job.framework in WHOLE else min(length, completion + 1)
+        return Objective(1, length, scored, "log_probabilities", False)
     if name in TASKS:
         return Objective(1, length, length, name, False)
     if name == "reward":

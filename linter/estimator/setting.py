@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import low_precision
 from .estimate import NotEstimable
-from .frameworks import framework
+from .frameworks import framework, of_transformers
 from .gradients import accumulating
 from .kernels import Heads
+from .modeling import still
 from .modules import Modules, Packing
 from .objectives import objective
 from .parameters import parameters
@@ -101,7 +102,7 @@ class Setting:
         self.sparse = frozenset(shape.sparse_layers)
         self.layer_types = shape.layer_types
         self.state = max(shape.recurrent_states, default=0)
-        self.attention = attention_implementation(job, self.traits, self.config)
+        self.attention = attention_implementation(job, model, self.traits, self.config)
         self.activation = self._activation() or self.traits.activation or shape.activation
         self.attention_dropout = self.dropout(self.traits.attention_dropout)
         own = (self.framework.dropout, 0.0) if self.framework.dropout else None
@@ -355,11 +356,16 @@ def _first_qwen(config: dict[str, Any]) -> bool:
     return "kv_channels" in config and "no_bias" in config
 
 
-def attention_implementation(job: Job, found: Traits, config: dict[str, Any]) -> str:
-    """The kernel family that runs. With soft-capped scores Transformers refuses sdpa and falls back to eager, and the
-    classes of GPT-J and GPT-Neo have none (`GPTJ_ATTENTION_CLASSES`).
+def attention_implementation(job: Job, model: Model, found: Traits, config: dict[str, Any]) -> str:
+    """The kernel family that runs. With soft-capped scores Transformers refuses sdpa and falls back to eager, the
+    classes of GPT-J and GPT-Neo have none (`GPTJ_ATTENTION_CLASSES`), and those of older releases had none yet or
+    wanted torch 2.1.1 (utils/import_utils.py `is_torch_sdpa_available`).
     """
     stated = job.attention
+    if stated == "sdpa" and of_transformers(job):
+        before = older(job.versions.get("torch"), "2.1.1") and older(job.versions.get("transformers"), "5")
+        if before or still("no_sdpa", job, model):
+            return "eager"
     written = found.sinks or found.scores in ("upcast", "relative")
     if stated in ("sdpa", "flex") and ((found.softcap and config.get(found.softcap, True)) or written):
         return "eager"

@@ -16,7 +16,7 @@ from .keys import default, key_problems
 from .llamafactory_inference import read_inference
 from .llamafactory_megatron import is_megatron, set_megatron
 from .llamafactory_method import set_base, set_low_rank, set_method, set_rl
-from .releases import default_of
+from .releases import default_of, optimizer_at
 from .training_arguments import (
     ATTENTION,
     Run,
@@ -44,6 +44,10 @@ DEFAULTS: dict[str, Any] = {
     "cutoff_len": 2048,
 }  # fmt: skip
 """Defaults of `hparams` that `TrainingArguments` readers ask for by name."""
+
+FORMER_PROGRAM = "train_bash.py"
+FORMER_VERSIONS = {"llamafactory": "0.6.3", "transformers": "4.39.3", "peft": "0.10.0"}
+"""Up to 0.7.0 runs were started by `src/train_bash.py`: the last release before sdpa came back, and what it allowed."""
 
 _OWN = frozenset(
     {
@@ -76,8 +80,12 @@ def read(document: Document, project: Project) -> Reading:
     builder = JobBuilder(document, UPSTREAM)
     reading = Reading(NAME, UPSTREAM, document, builder.job)
     launch = launch_of(reading, project) if _trains(Arguments(document.root)) else None
-    run = Run(builder, Arguments(document.root), project, reading, DEFAULTS, launch)
-    set_versions(run, VERSIONS, f"what {UPSTREAM} allows")
+    former = FORMER_PROGRAM in document.text[: document.root.span.start]
+    versions = FORMER_VERSIONS if former else VERSIONS
+    transformers = project.versions.get("transformers", versions["transformers"])
+    defaults = {**DEFAULTS, "optim": optimizer_at(DEFAULTS["optim"], transformers)}
+    run = Run(builder, Arguments(document.root), project, reading, defaults, launch)
+    set_versions(run, versions, f"src/{FORMER_PROGRAM}: up to 0.7.0" if former else f"what {UPSTREAM} allows")
     set_model(run)
     if run.arguments.is_on("use_kt"):
         builder.assumed("model", None, "KTransformers keeps the experts in main memory, which is not estimated")
@@ -184,8 +192,17 @@ def _set_attention(run: Run) -> None:
         run.put("attention", given, ATTENTION[given.value])
     elif given:
         run.put("attention", given, "sdpa", "auto: what the model prefers")
+    elif switch := run.arguments.flag("flash_attn"):
+        run.put("attention", switch, "flash_attention_2" if switch.value else "eager", "a switch up to 0.6.3")
     else:
-        run.builder.default("attention", "sdpa", f"flash_attn auto: default of {UPSTREAM}")
+        version = _version(run)
+        kernel = default_of(NAME, version, "attention", run.defaults["attention"])
+        run.builder.default("attention", kernel, f"flash_attn: default of llamafactory {version}")
+
+
+def _version(run: Run) -> str:
+    """The release that is stated, else that of the program."""
+    return run.builder.job.versions[NAME]
 
 
 def _set_loss(run: Run, objective: str) -> None:
@@ -223,9 +240,9 @@ def _set_lengths(run: Run, objective: str) -> None:
     if given:
         run.put("sequence_length", given)
     else:
-        version = run.project.versions.get(NAME, "")
+        version = _version(run)
         length = default_of(NAME, version, "cutoff_len", run.defaults["cutoff_len"])
-        run.builder.default("sequence_length", length, f"default of llamafactory {version}" if version else "")
+        run.builder.default("sequence_length", length, f"default of llamafactory {version}")
     run.builder.default("padded", False, "rows are padded to the longest of a batch")
 
 

@@ -24,6 +24,7 @@ VERSIONS = {"transformers": "5.5.0", "deepspeed": "0.18.9", "vllm": "0.21.0", "p
 
 NAMES: dict[str, tuple[str, ...]] = {
     "model": ("actor.model_name_or_path", "model.model_name_or_path", "pretrain"),
+    "rollouts": ("rollout.micro_batch_size", "micro_rollout_batch_size"),
     "micro": ("train.micro_batch_size", "micro_train_batch_size"),
     "batch": ("train.batch_size", "train_batch_size"),
     "max_len": ("data.max_len", "max_len"),
@@ -83,6 +84,7 @@ def read(document: Document, project: Project) -> Reading:
     filling, values = Filling(builder), Renamed(document.root, NAMES)
     program = _program(document)
     builder.derived("kind", "training", "a training command")
+    builder.derived("framework", "openrlhf", "its own loss")
     builder.versions(VERSIONS, project.versions, f"what {UPSTREAM} runs on")
     estimator = values.text("estimator")
     if program == "ppo_ray" and estimator and estimator.value != "gae":
@@ -94,7 +96,7 @@ def read(document: Document, project: Project) -> Reading:
         filling.put("model", model)
     else:
         builder.assumed("model", None, "no flag names the model")
-    _set_weights(filling, values)
+    _set_weights(filling, values, program)
     _set_adapter(filling, values)
     set_parallelism(filling, values, project, program)
     _set_rows(filling, values, program)
@@ -110,7 +112,7 @@ def _program(document: Document) -> str:
     return found[-1][1] if found else "sft"
 
 
-def _set_weights(filling: Filling, values: Renamed) -> None:
+def _set_weights(filling: Filling, values: Renamed, program: str) -> None:
     """16-bit weights with DeepSpeed's float32 master weights; 4-bit ones are NF4 with double quantisation."""
     builder = filling.builder
     dtype, switch = values.text("dtype"), values.flag("bf16")
@@ -141,6 +143,8 @@ def _set_weights(filling: Filling, values: Renamed) -> None:
     filling.fill("liger_kernels", values.flag("liger"), False)
     builder.default("compile", False)
     builder.default("loss.kernel", "torch")
+    builder.derived("loss.upcast", "model", "openrlhf/models/actor.py: logits become float32")
+    builder.derived("loss.kept", program == "sft", "the loop of SFT names the output until the next is there")
     builder.default("optimizer.name", "fused_adam", "DeepSpeed's FusedAdam")
 
 
@@ -185,6 +189,10 @@ def _set_rows(filling: Filling, values: Renamed, program: str) -> None:
     if data and program != "ppo_ray":
         filling.put("evaluation.micro_batch_size", data, builder.job.micro_batch_size, "as in training")
         builder.derived("evaluation.keeps_logits", False, "only the loss is kept")
+    elif program == "ppo_ray":
+        rows = values.integer("rollouts", least=1)
+        filling.fill("evaluation.micro_batch_size", rows, 8 if values.root.find("pretrain") else 1, "rows of a rollout")
+        builder.derived("evaluation.keeps_logits", False, "only log-probabilities are kept")
     else:
         builder.default("evaluation.micro_batch_size", None, "no evaluation with a loss")
 

@@ -16,6 +16,7 @@ _SAID = {
     "parallelism.tensor": "tensor", "parallelism.context": "ring", "packing": "packing", "liger_kernels": "liger",
     "rl.vllm_gpu_memory_utilization": "share", "rl.vllm_sleep": "vllm_sleep", "rl.policy_offload": "ds_sleep",
     "rl.completion_length": "new_tokens", "rl.generations": "samples",
+    "evaluation.micro_batch_size": "rollouts",
 }  # fmt: skip
 """Job field -> what `openrlhf.NAMES` calls its flag."""
 

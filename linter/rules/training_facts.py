@@ -7,6 +7,7 @@ import os
 from functools import cache
 from typing import Any
 
+from ..estimator.frameworks import of_transformers
 from .expression import UNKNOWN
 from .facts import Facts, fact
 
@@ -48,7 +49,7 @@ def _refused_attention(facts: Facts) -> Any:
     """Whether Transformers' classes of the model refuse the attention kernel that the job names."""
     family = _FAMILIES.get(facts.job.attention)
     row = _modeling().get(facts.model.model_type) if facts.model is not None else None
-    if row is None or facts.job.framework is not None:
+    if row is None or not of_transformers(facts.job):
         return UNKNOWN
     return family is not None and family in row["refuses"]
 

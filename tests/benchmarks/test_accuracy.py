@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 
 import pytest
 
@@ -211,6 +211,20 @@ def test_fresh_rows_are_read():
     unread = {row["id"] for row in fresh_rows.rows() if "reason" in row["blind"]}
     assert {row.id for row in excluded} <= unread
     assert {case.group for case in cases} == {row["group"] for row in fresh_rows.rows()}
+
+
+def lacking(given, found, path=""):
+    """The keys of a Job that is written out that name no field."""
+    for key, value in given.items():
+        if not hasattr(found, key):
+            yield path + key
+        elif isinstance(value, dict) and is_dataclass(getattr(found, key)):
+            yield from lacking(value, getattr(found, key), f"{path}{key}.")
+
+
+def test_jobs_of_fresh_rows_name_fields_that_there_are():
+    jobs = {row["id"]: (row["job"], Job.validate(row["job"])) for row in fresh_rows.rows() if "job" in row}
+    assert {name: keys for name, both in jobs.items() if (keys := list(lacking(*both)))} == {}
 
 
 def test_a_command_of_a_fresh_row_is_read_as_a_script_is():

@@ -109,6 +109,27 @@ def test_eager_scores(llama_8b, sizes):
     assert saved_per_layer(llama_8b, attention="eager") == 16 * T * h + 8 * T + attention + 8 * T * f
 
 
+@pytest.mark.parametrize(
+    ("model_type", "versions", "fused"),
+    [
+        ("llama", {"transformers": "4.36.0"}, True),
+        ("llama", {"transformers": "4.35.2"}, False),
+        ("mistral", {"transformers": "4.36.0"}, False),
+        ("gpt2", {"transformers": "4.41.2"}, False),
+        ("gpt2", {"transformers": "4.42.0", "torch": "2.1.0"}, False),
+        ("gpt2", {"transformers": "4.42.0", "torch": "2.1.1"}, True),
+    ],
+)
+def test_classes_without_sdpa_yet_make_the_scores(llama_8b, model_type, versions, fused):
+    setting = Setting(Job(attention="sdpa", versions=versions), llama_8b._replace(model_type=model_type))
+    assert setting.attention == ("sdpa" if fused else "eager")
+
+
+def test_frameworks_with_models_of_their_own_call_sdpa_in_any_release(llama_8b):
+    job = Job(attention="sdpa", versions={"transformers": "4.35.2"}, framework="torchtune")
+    assert Setting(job, llama_8b).attention == "sdpa"
+
+
 def test_a_padded_batch_keeps_a_float_mask_and_repeated_keys(llama_8b, sizes):
     h, q, _, heads, f = sizes
     attention = 8 * T * q + 4 * B * heads * S + 2 * B * S * S

@@ -63,6 +63,18 @@ def test_torch_s_loss_over_a_part_of_the_vocabulary_takes_one_copy_more(llama_8b
     assert logits(llama_8b, "backward", **divided) == (4 + 4 + 4 + 4) * TV // 8
 
 
+@pytest.mark.parametrize(("objective", "sequences", "named"), [("sft", 1, 4), ("grpo", 1, 4), ("orpo", 2, 0)])
+def test_openrlhf_makes_the_logits_of_every_token_float32(llama_8b, objective, sequences, named):
+    """flash-attn's gradient lies beside what it saved; the layers go backward while the output has a name, or none."""
+    fields = {"framework": "openrlhf", "objective": objective, "rl": Rl(prompt_length=128, completion_length=128)}
+    tokens = sequences * TV
+    assert logits(llama_8b, "forward", **fields) == (2 + 4) * tokens
+    assert logits(llama_8b, "loss", **fields) == 4 * tokens
+    assert logits(llama_8b, "backward", **fields) == (4 + 4) * tokens
+    job = Job(micro_batch_size=B, sequence_length=S, weights=Weights("bfloat16"), **fields)
+    assert min(item.logits for item in instants(job, llama_8b) if item.phase == "backward") == named * tokens
+
+
 def test_autocast_widens_a_narrow_family_in_the_loss_itself(llama_8b):
     fields = {"versions": {"transformers": "4.48.1"}, "precision": Precision("bfloat16")}
     assert logits(llama_8b, "loss", "persimmon", **fields) == (2 + 2 + 4 + 4) * TV

@@ -2,6 +2,8 @@ import pytest
 
 from gpulint.formats import llamafactory_method, training_sharding
 from gpulint.formats.registry import recognise
+from gpulint.reading import open_jobs, recognise_file
+from gpulint.settings import Settings
 from gpulint.source.read import parse
 
 from .origins import ENGINE, INFERENCE, TRAINING, missing
@@ -266,3 +268,18 @@ def test_experts_in_main_memory_are_not_estimated(lf):
 def test_images_have_at_most_so_many_pixels(lf, extra, pixels):
     job = lf.job(TRAIN.replace("meta-llama/Llama-3.1-8B", "Qwen/Qwen2.5-VL-7B-Instruct") + extra)
     assert (job.images, job.image_pixels) == (None, pixels)
+
+
+def test_what_the_former_program_does_when_nothing_is_said(tmp_path):
+    """`src/train_bash.py` is of releases up to 0.7.0: unfused attention, 1,024 tokens, the optimizer of the time."""
+    words = "--stage sft --do_train --model_name_or_path x/y --finetuning_type lora --template llama2 --output_dir o"
+    found = {}
+    for program in ("src/train_bash.py", "src/train_bash.py --flash_attn", "src/train.py"):
+        (tmp_path / "run.sh").write_text(f"python {program} {words}\n")
+        (opened,) = open_jobs(recognise_file(str(tmp_path / "run.sh")), Settings(root=str(tmp_path))).opened
+        job = opened.reading.job
+        found[program] = (job.attention, job.sequence_length, job.optimizer.name, job.versions["transformers"])
+    former = (1024, "adamw_torch", "4.39.3")
+    assert found["src/train_bash.py"] == ("eager", *former)
+    assert found["src/train_bash.py --flash_attn"] == ("flash_attention_2", *former)
+    assert found["src/train.py"] == ("sdpa", 2048, "adamw_torch_fused", "5.6.0")

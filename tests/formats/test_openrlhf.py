@@ -80,3 +80,10 @@ def test_edits(opened, text, changes, written):
 
     edits = FORMAT.edits(opened(text).reading, changes)
     assert written in apply(text, edits)
+
+
+@pytest.mark.parametrize(("flags", "rows"), [("--pretrain x/y", 8), ("--pretrain x/y --micro_rollout_batch_size 4", 4),
+                                             ("--actor.model_name_or_path x/y", 1)])  # fmt: skip
+def test_rollouts_are_scored_in_batches_of_their_own(opened, flags, rows):
+    job = opened(f"python3 -m openrlhf.cli.train_ppo_ray {flags}\n").reading.job
+    assert (job.evaluation.micro_batch_size, job.evaluation.keeps_logits, job.framework) == (rows, False, "openrlhf")
