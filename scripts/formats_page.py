@@ -111,11 +111,14 @@ def _versions() -> Iterator[str]:
     yield "| package | release | what its defaults are |"
     yield "| --- | --- | --- |"
     rows = json.loads((Path(releases.__file__).parent / "releases.json").read_text(encoding="utf-8"))
-    for package in ("transformers", "trl", "accelerate", "deepspeed", "llamafactory", "ms-swift", "nemo-automodel"):
+    for package in (name for name, listed in rows.items() if isinstance(listed, list) and name != "beside"):
         for row in rows[package]:
             told = ", ".join(f"{key} {json.dumps(value)}" for key, value in row["defaults"].items())
             yield _row(package, f"before {row['before']}", told)
     yield _row("peft", "from 0.7 to 0.11", "adapters over unpacked 16-bit weights have their dtype, not float32")
+    sglang = json.loads((Path(vllm_settings.__file__).parent / "sglang.json").read_text(encoding="utf-8"))["profiles"]
+    told = "of mem_fraction_static, chunked_prefill_size, captured batches and pools of sliding layers"
+    yield _row("sglang", "from 0.3.0 to 0.5.23", f"{len(sglang)} sets {told} (`linter/estimator/sglang.json`)")
     engines = json.loads((Path(vllm_settings.__file__).parent / "vllm.json").read_text(encoding="utf-8"))
     told = ""
     for row in engines["profiles"]:
