@@ -96,5 +96,6 @@ describe, edits = written_by("axolotl_edits")
 
 
 FORMAT = Format(
-    NAME, "axolotl config", UPSTREAM, recognise, read, describe, edits, "`dp_shard_size`, `ray_num_workers`"
-)
+    NAME, "axolotl config", UPSTREAM, recognise, read, describe, edits,
+    "product of `dp_shard_size` and the other degrees, or `ray_num_workers`; else not in the file",
+)  # fmt: skip
