@@ -1,8 +1,13 @@
 """Defaults that moved between releases of accelerate, LLaMA-Factory, ms-swift, torchtune, verl and PEFT."""
 
+import json
+from pathlib import Path
+
 import pytest
 
-from gpulint.estimator import estimate
+from gpulint.estimator import estimate, sglang_settings
+from gpulint.estimator.versions import numbers
+from gpulint.formats import releases
 from gpulint.formats.format import Project
 from gpulint.formats.registry import find
 from gpulint.job import Job
@@ -76,6 +81,17 @@ def test_lengths_of_trl_s_trainers(program, version, lengths):
     project = Project("/nowhere", None, 8, None, lambda *_: None, None, {"trl": version}, f"trl {program}")
     found = find("hf_trainer").read(parse(text, "config.yaml", "yaml"), project).job
     assert (found.sequence_length, found.rl.prompt_length) == lengths
+
+
+@pytest.mark.parametrize(
+    ("table", "key"), [(releases, "before"), (sglang_settings, "since")], ids=["releases.json", "sglang.json"]
+)
+def test_rows_stand_in_the_order_of_releases(table, key):
+    name = "releases.json" if key == "before" else "sglang.json"
+    rows = json.loads((Path(table.__file__).parent / name).read_text(encoding="utf-8"))
+    for package, listed in rows.items():
+        if isinstance(listed, list) and package != "beside":
+            assert [row[key] for row in listed] == sorted((row[key] for row in listed), key=numbers), package
 
 
 def test_a_stated_value_is_that_of_every_release():
