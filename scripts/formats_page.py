@@ -19,8 +19,8 @@ _HEAD = """# Config formats
 
 A format is a file that says what one job computes. A launcher is a file that says what is started and on what: its
 command lines and inner mappings are read as the formats below, and the configs that they name are checked on the
-hardware that the launcher asks for. Keys are those of the named upstream version; a key that it does not know is a
-finding.
+hardware that the launcher asks for. Keys are those of the named upstream version at every depth; a key that it does not
+know is a finding.
 
 """
 
@@ -56,12 +56,14 @@ def page() -> str:
 def _formats() -> Iterator[str]:
     from gpulint.formats.registry import FORMAT_NAMES, find
 
-    yield "| format | upstream | recognised by | keys known | GPUs | suggestions as edits |"
-    yield "| --- | --- | --- | ---: | --- | --- |"
+    yield "| format | upstream | recognised by | keys known | where it says its GPUs |"
+    yield "| --- | --- | --- | ---: | --- |"
     for name in FORMAT_NAMES:
         form = find(name)
-        writes = "yes" if _writes(name) else "no"
-        yield _row(form.title, form.upstream, _sentence(form.recognise), _keys(name), form.hardware, writes)
+        yield _row(form.title, form.upstream, _sentence(form.recognise), _keys(name), form.hardware)
+    yield ""
+    silent = [find(name).title for name in FORMAT_NAMES if not _writes(name)]
+    yield "Suggestions are written as edits in " + (f"all but {', '.join(silent)}." if silent else "all of them.")
 
 
 def _by_hand() -> Iterator[str]:
@@ -79,7 +81,7 @@ def _by_hand() -> Iterator[str]:
 def _launchers() -> Iterator[str]:
     from gpulint.launchers.registry import LAUNCHER_NAMES, find
 
-    yield "| launcher | upstream | recognised by | GPUs |"
+    yield "| launcher | upstream | recognised by | where it says its GPUs |"
     yield "| --- | --- | --- | --- |"
     for name in LAUNCHER_NAMES:
         launcher = find(name)
@@ -111,11 +113,14 @@ def _versions() -> Iterator[str]:
     yield "| package | release | what its defaults are |"
     yield "| --- | --- | --- |"
     rows = json.loads((Path(releases.__file__).parent / "releases.json").read_text(encoding="utf-8"))
-    for package in ("transformers", "trl", "accelerate", "deepspeed", "llamafactory", "ms-swift", "nemo-automodel"):
+    for package in (name for name, listed in rows.items() if isinstance(listed, list) and name != "beside"):
         for row in rows[package]:
-            told = ", ".join(f"{key} {json.dumps(value)}" for key, value in row["defaults"].items())
+            told = ", ".join(f"{key} {_value(value)}" for key, value in row["defaults"].items())
             yield _row(package, f"before {row['before']}", told)
     yield _row("peft", "from 0.7 to 0.11", "adapters over unpacked 16-bit weights have their dtype, not float32")
+    sglang = json.loads((Path(vllm_settings.__file__).parent / "sglang.json").read_text(encoding="utf-8"))["profiles"]
+    told = "of mem_fraction_static, chunked_prefill_size, captured batches and pools of sliding layers"
+    yield _row("sglang", "from 0.3.0 to 0.5.23", f"{len(sglang)} sets {told} (`linter/estimator/sglang.json`)")
     engines = json.loads((Path(vllm_settings.__file__).parent / "vllm.json").read_text(encoding="utf-8"))
     told = ""
     for row in engines["profiles"]:
@@ -124,6 +129,13 @@ def _versions() -> Iterator[str]:
         if now != told:
             yield _row("vllm", "from the first on" if row["since"] == "0" else f"from {row['since']} on", now)
             told = now
+
+
+def _value(value: Any) -> str:
+    """A default, or one by objective: `(sft 1024, others 512)`."""
+    if not isinstance(value, dict):
+        return json.dumps(value)
+    return "(" + ", ".join(f"{name or 'others'} {json.dumps(part)}" for name, part in value.items()) + ")"
 
 
 def _row(*cells: object) -> str:

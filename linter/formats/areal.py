@@ -138,4 +138,6 @@ def _key_problems(document: Document) -> list[Problem]:
 describe, edits = written_by("areal_edits")
 
 
-FORMAT = Format(NAME, "AReaL config", UPSTREAM, recognise, read, describe, edits, "degrees of `actor.backend`")
+FORMAT = Format(
+    NAME, "AReaL config", UPSTREAM, recognise, read, describe, edits, "degrees of `actor.backend` or `allocation_mode`"
+)

@@ -52,7 +52,8 @@ def read(document: Document, project: Project) -> Reading:
     config = AxolotlConfig(template or document, project)
     builder = config.builder
     builder.derived("kind", "training", "an axolotl config")
-    builder.versions(VERSIONS, project.versions, f"what {UPSTREAM} pins")
+    builder.default("versions", dict(VERSIONS), f"what {UPSTREAM} pins")
+    builder.versions({}, project.versions, f"what {UPSTREAM} pins")
     builder.default("allocator.expandable_segments", True, "set_pytorch_cuda_alloc_conf in axolotl/utils/__init__.py")
     model = config.keys.raw("base_model")
     if model is not None and isinstance(model.value, str) and model.value:
@@ -120,5 +121,6 @@ describe, edits = written_by("axolotl_edits")
 
 
 FORMAT = Format(
-    NAME, "axolotl config", UPSTREAM, recognise, read, describe, edits, "`dp_shard_size`, `ray_num_workers`"
-)
+    NAME, "axolotl config", UPSTREAM, recognise, read, describe, edits,
+    "product of `dp_shard_size` and the other degrees, or `ray_num_workers`; else not in the file",
+)  # fmt: skip

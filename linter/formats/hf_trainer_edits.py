@@ -238,7 +238,9 @@ _SAY: dict[str, Say] = {
     "weights.quantization.method": _peft,
     "adapter.r": _rank,
     "parallelism.fsdp.sharding": _fsdp,
-    "parallelism.fsdp.offload": lambda words, value: trainer_offload(words.root, value),
+    "parallelism.fsdp.offload": lambda words, value: trainer_offload(
+        words.root, words.job.versions.get("transformers", ""), value
+    ),
     "evaluation.micro_batch_size": _evaluation,
     "rl.precompute_reference": _precompute,
     **{path: _rollout(path) for path in _ONLINE},

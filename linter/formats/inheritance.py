@@ -16,6 +16,8 @@ from ..source.node import Entry, Node
 from . import references
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..source.document import Document
     from .format import Problem, Project
 
@@ -155,10 +157,22 @@ class Base(NamedTuple):
     path: str
 
 
-def based_on(document: Document, format_: str, name: str) -> Base:
-    """`document` over the shipped config `name`, without looking at what it says it inherits."""
+def based_on(document: Document, format_: str, name: str, moved: Mapping[str, Any] | None = None) -> Base:
+    """`document` over the shipped config `name`, without looking at what it says it inherits.
+
+    `moved` are the values that an older release ships, by dotted key.
+    """
     facts = shipped_files(format_)
+    shipped = facts["files"][name]
+    for dotted, value in (moved or {}).items():
+        shipped = _with(shipped, dotted.split("."), value)
     path = f"{name} (as {facts['upstream']} ships it)"
     walk = _Walk(None, format_, "")  # type: ignore[arg-type]
-    root = walk.laid(walk.placed(references.plain_node(facts["files"][name]), path), document.root)
+    root = walk.laid(walk.placed(references.plain_node(shipped), path), document.root)
     return Base(document._replace(roots=[root, *document.roots[1:]]), path)
+
+
+def _with(mapping: dict[str, Any], keys: list[str], value: Any) -> dict[str, Any]:
+    """A copy of a mapping in which one nested value is another."""
+    inner = _with(mapping.get(keys[0], {}), keys[1:], value) if len(keys) > 1 else value
+    return {**mapping, keys[0]: inner}

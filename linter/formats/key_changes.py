@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .deepspeed_zero import spelled
+from .releases import older
 
 if TYPE_CHECKING:
     from ..finding import Edit
@@ -69,20 +70,20 @@ def present(document: Document, wanted: Keys) -> Keys:
     return {key: value for key, value in wanted.items() if value is not None or root.find(key) is not None}
 
 
-def trainer_offload(root: Node, value: bool) -> Keys | None:
+def trainer_offload(root: Node, release: str, value: bool) -> Keys | None:
     """FSDP's offload as TrainingArguments take it: `fsdp_config.cpu_offload`, or a word of `fsdp`; None without FSDP.
 
-    `fsdp_config` as a path belongs to another file.
+    Before transformers 5.10 (`release`) it is a word alone. `fsdp_config` as a path belongs to another file.
     """
     fsdp, config = root.get("fsdp"), root.get("fsdp_config")
     if fsdp is None or not fsdp.is_scalar or not fsdp.value or not value:
         return None
-    if config is not None and config.is_mapping:
+    if config is not None and config.is_mapping and not older(release, "5.10"):
         spelled = any(str(key).startswith("fsdp_") for key in config.keys())  # noqa: SIM118  (a Node)
         return {f"fsdp_config.{'fsdp_' if spelled else ''}cpu_offload": True}
     if isinstance(fsdp.value, str) and fsdp.value.lower() not in ("true", "1"):
         return {"fsdp": f"{fsdp.value} offload"}
-    return {"fsdp_config": {"cpu_offload": True}} if config is None else None
+    return {"fsdp_config": {"cpu_offload": True}} if config is None and not older(release, "5.10") else None
 
 
 def _decided(value: Any) -> Any:

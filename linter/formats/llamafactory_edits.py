@@ -186,7 +186,9 @@ _SAY: dict[str, Say] = {
     "precision.autocast": _autocast,
     "parallelism.fsdp.sharding": _sharding,
     "parallelism.fsdp.offload": lambda reading, changes: trainer_offload(
-        reading.config.root, changes["parallelism.fsdp.offload"]
+        reading.config.root,
+        reading.job.versions.get("transformers", ""),
+        changes["parallelism.fsdp.offload"],
     ),
     "method": _method,
     "weights.quantization.method": _method,

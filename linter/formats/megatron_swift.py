@@ -57,7 +57,8 @@ def read(document: Document, project: Project) -> Reading:
     """The Job of a training run. Raises NoJobError for commands that train nothing."""
     config = NativeConfig(NAME, UPSTREAM, document, project, "megatron")
     builder, reading = config.builder, config.reading
-    builder.versions(VERSIONS, project.versions, f"what {UPSTREAM} needs")
+    builder.default("versions", dict(VERSIONS), f"what {UPSTREAM} needs")
+    builder.versions({}, project.versions, f"what {UPSTREAM} needs")
     arguments = ms_swift.SwiftArguments(document.root)
     command = arguments.text("command")
     if command and command.value not in ms_swift.TRAINING:

@@ -22,6 +22,9 @@ NAME = "openrlhf"
 UPSTREAM = "openrlhf 0.11.2"
 VERSIONS = {"transformers": "5.5.0", "deepspeed": "0.18.9", "vllm": "0.21.0", "peft": "0.19.0"}
 
+_LAST_FLAT = "0.9.10"
+"""The last release whose flags had no sections: `--pretrain` is one of them."""
+
 NAMES: dict[str, tuple[str, ...]] = {
     "model": ("actor.model_name_or_path", "model.model_name_or_path", "pretrain"),
     "rollouts": ("rollout.micro_batch_size", "micro_rollout_batch_size"),
@@ -85,7 +88,8 @@ def read(document: Document, project: Project) -> Reading:
     program = _program(document)
     builder.derived("kind", "training", "a training command")
     builder.derived("framework", "openrlhf", "its own loss")
-    builder.versions(VERSIONS, project.versions, f"what {UPSTREAM} runs on")
+    release = UPSTREAM.split()[1] if document.root.get("pretrain") is None else _LAST_FLAT
+    builder.versions({"openrlhf": release, **VERSIONS}, project.versions, f"what {UPSTREAM} runs on")
     estimator = values.text("estimator")
     if program == "ppo_ray" and estimator and estimator.value != "gae":
         filling.put("objective", estimator, "rloo" if estimator.value == "rloo" else "grpo")

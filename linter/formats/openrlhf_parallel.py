@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .releases import default_of
 from .world_size import Stated, set_hardware
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ def set_parallelism(filling: Filling, values: Renamed, project: Project, program
     if offload and offload.value:
         filling.put("parallelism.zero.offload_optimizer.device", offload, "cpu")
         filling.put("parallelism.zero.offload_optimizer.pin_memory", offload, value=True)
-    filling.fill("micro_batch_size", values.integer("micro", least=1), _MICRO[program])
+    release = builder.job.versions["openrlhf"]
+    usual = default_of("openrlhf", release, f"{program}_micro_batch_size", _MICRO[program])
+    filling.fill("micro_batch_size", values.integer("micro", least=1), usual)
     whole = values.integer("batch", least=1)
     plan = builder.job.parallelism
     ranks = max(1, (builder.job.hardware.gpus or 1) // (plan.tensor * plan.context))
@@ -90,6 +93,7 @@ def set_rollout(filling: Filling, values: Renamed, program: str) -> None:
         return
     filling.put("rl.vllm", engines, "colocate" if shared else "server")
     if shared:
-        filling.fill("rl.vllm_gpu_memory_utilization", values.number("share"), 0.95)
+        usual = default_of("openrlhf", builder.job.versions["openrlhf"], "vllm_gpu_memory_utilization", 0.95)
+        filling.fill("rl.vllm_gpu_memory_utilization", values.number("share"), usual)
         filling.fill("rl.vllm_sleep", values.flag("vllm_sleep"), False)
         filling.fill("rl.policy_offload", sleeps, False)

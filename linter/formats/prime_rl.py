@@ -160,5 +160,12 @@ describe, edits = written_by("prime_rl_edits")
 
 
 FORMAT = Format(
-    NAME, "prime-rl config", UPSTREAM, recognise, read, describe, edits, "`deployment`; a hosted run names none"
+    NAME,
+    "prime-rl config",
+    UPSTREAM,
+    recognise,
+    read,
+    describe,
+    edits,
+    "`deployment.num_train_gpus`, or nodes x `gpus_per_node`",
 )

@@ -63,6 +63,15 @@ def default_of(package: str, version: str, name: str, newest: Any) -> Any:
     return newest
 
 
+def moved_from(package: str, version: str) -> dict[str, Any]:
+    """All defaults of a release that are no longer the newest's."""
+    found: dict[str, Any] = {}
+    for row in reversed(_rows()[package]):
+        if older(version, row["before"]):
+            found.update(row["defaults"])
+    return found
+
+
 def last_known(schema: dict[str, Any]) -> str:
     """The last release that knew a removed key; "" for one that is still there."""
     last = str(schema.get("x-removed", "")).partition(";")[0].rpartition(" ")[2]

@@ -116,24 +116,34 @@ def _set_shards(server: Server) -> None:
 
 
 def _set_lengths(server: Server) -> None:
-    """Tokens of a request and of a prefill step; their defaults moved with 2.0 and 3.0."""
+    """Tokens of a request and of a prefill step; their defaults moved with 2.0, 2.4.1 and 3.0 (main.rs)."""
     release = _release(server.version or "")
     total, step = (2048, 4096) if release < (2, 0) else (None, None)
     note = f"default of {ENGINE.title} {server.version}"
     if release < (2, 0):
         longest, prefill = note, note
-    elif release < (3, 0):
+    elif release < _UNBOUNDED:
         longest, prefill = f"the model's maximum, at most 4096: {note}", f"max_input_tokens + 50: {note}"
         total, step = 4096, 4145
+    elif release < (3, 0):
+        longest, prefill = f"what the model and the memory allow: {note}", f"4096, at most the model's maximum: {note}"
+        step = 4096
     else:
         longest, prefill = f"what the model and the memory allow: {note}", f"by GPU: {note}"
     server.put("inference.max_model_len", "integer", ("max_total_tokens",), total, longest, least=1)
     given = server.arguments.integer("max_input_tokens", "max_input_length", least=1)
-    if given is not None and "max_batch_prefill_tokens" not in server.arguments and (2, 0) <= release < (3, 0):
+    requests = server.arguments.integer("max_batch_size", least=1)
+    if given is not None and "max_batch_prefill_tokens" not in server.arguments and (2, 0) <= release < _UNBOUNDED:
         value, told = given.value + 50, "max_input_tokens + 50"
+        if requests is not None:
+            value, told = given.value * requests.value, "max_batch_size x max_input_tokens"
         server.builder.from_entry("inference.max_num_batched_tokens", value, given.entry, given.key, told)
     else:
         server.put("inference.max_num_batched_tokens", "integer", ("max_batch_prefill_tokens",), step, prefill, least=1)
+
+
+_UNBOUNDED = (2, 4, 1)
+"""The release from which on a request is bounded by what the memory allows."""
 
 
 def _set_share(server: Server) -> None:
@@ -152,9 +162,9 @@ def _set_share(server: Server) -> None:
         server.builder.default(path, room, f"the share of free memory that the cache takes in {server.version}")
 
 
-def _release(version: str) -> tuple[int, int]:
-    numbers = [int(part) if part.isdigit() else 0 for part in version.split(".")]
-    return (numbers[0], numbers[1] if len(numbers) > 1 else 0) if numbers else (3, 3)
+def _release(version: str) -> tuple[int, ...]:
+    numbers = [int(part) for part in version.partition("-")[0].split(".") if part.isdigit()]
+    return (*numbers, 0, 0)[:3] if numbers else (3, 3, 0)
 
 
 def describe(reading: Reading, changes: dict[str, Any]) -> str | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..source.node import Entry, Node, Span
 from .arguments import Given
 from .coercion import as_integer
+from .releases import default_of
 from .world_size import Stated, set_hardware
 
 if TYPE_CHECKING:
@@ -114,7 +115,8 @@ def _set_sharding(config: NativeConfig, *, single: bool) -> None:
     replicate = keys.integer("data_parallel_replicate_dim", least=1)
     fsdp = "parallelism.fsdp."
     note = "distributed recipes call fully_shard on every layer (training/_distributed.py)"
-    values = {"version": 2, "wrap": "transformer", "cpu_ram_efficient_loading": True, "sync_each_batch": True}
+    version = default_of("torchtune", config.project.versions.get("torchtune", ""), "fsdp_version", 2)
+    values = {"version": version, "wrap": "transformer", "cpu_ram_efficient_loading": True, "sync_each_batch": True}
     for name, value in values.items():
         builder.default(fsdp + name, value, note)
     dtype = builder.job.weights.dtype

@@ -9,14 +9,17 @@ from . import references
 from .deepspeed_config import apply
 from .deepspeed_reference import apply_reference
 from .deepspeed_values import AutoValues, Reference
-from .format import JobBuilder
+from .format import JobBuilder, Problem
 from .fsdp import FsdpDefaults, Section, apply_fsdp
+from .keys import unknown_key
 from .model_facts import hidden_size
-from .releases import default_of
+from .releases import default_of, older
 from .training_arguments import mixed_precision
 from .world_size import Stated, set_hardware
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..source.document import Document
     from .accelerate_launch import AccelerateLaunch
     from .arguments import Given
@@ -134,9 +137,11 @@ def _set_fsdp(run: Run, given: Given, words: list[str]) -> None:
         writer = JobBuilder(document, builder.upstream)
         writer.job = builder.job
     dtype, _ = mixed_precision(run)
-    section = Section(node, prefix)
+    release = builder.job.versions.get("transformers", "")
+    section = Section(node, prefix, _fsdp_keys(release))
     word = WORDS[dtype]
-    defaults = _fsdp_defaults(builder.job.versions.get("transformers", ""), words)
+    defaults = _fsdp_defaults(release, words)
+    run.reading.problems += _unread(section, f"transformers {release}".strip(), document)
     apply_fsdp(writer, section, defaults, word)
     strategy = next((word for word in words if word in _SHARDING), None)
     if strategy and section.find("reshard_after_forward", "sharding_strategy")[0] is None:
@@ -147,8 +152,51 @@ def _set_fsdp(run: Run, given: Given, words: list[str]) -> None:
             run.put(
                 "parallelism.fsdp.reshard_after_forward", given, strategy in ("full_shard", "hybrid_shard"), strategy
             )
-    if "offload" in words and section.find("cpu_offload", "offload_params")[0] is None:
+    if "offload" in words and section.find("cpu_offload")[0] is None:
         run.put("parallelism.fsdp.offload", given, value=True)
+
+
+def _fsdp_keys(version: str) -> frozenset[str]:
+    """What the Trainer of a release reads of `fsdp_config`: the plugin of accelerate gets nothing else."""
+    since = [keys for release, keys in _FSDP_KEYS if not older(version, release)]
+    return frozenset(key for keys in since for key in keys)
+
+
+_FSDP_KEYS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (
+        "0",
+        (
+            "min_num_params", "transformer_layer_cls_to_wrap", "forward_prefetch", "backward_prefetch",
+            "sync_module_states", "cpu_ram_efficient_loading", "use_orig_params", "limit_all_gathers",
+            "activation_checkpointing", "xla", "xla_fsdp_v2", "xla_fsdp_grad_ckpt", "xla_fsdp_settings",
+        ),
+    ),
+    ("5.0", ("version", "reshard_after_forward")),
+    ("5.10", ("cpu_offload", "auto_wrap_policy", "state_dict_type")),
+)  # fmt: skip
+"""Keys and the release that began to read them (training_args.py and trainer.py of the wheels 4.46.0 to 5.23.0)."""
+
+_ACCELERATE_KEYS = {
+    "offload_params": "cpu_offload", "cpu_offload": "", "sharding_strategy": "", "reshard_after_forward": "",
+    "version": "", "auto_wrap_policy": "", "state_dict_type": "", "mixed_precision_policy": "",
+    "backward_prefetch_policy": "backward_prefetch", "transformer_cls_names_to_wrap": "transformer_layer_cls_to_wrap",
+}  # fmt: skip
+"""Keys of accelerate's own FSDP section -> the Trainer's key of the same meaning; "" where it has none."""
+
+
+def _unread(section: Section, upstream: str, document: Document | None) -> Iterator[Problem]:
+    """Keys of accelerate's that the Trainer drops."""
+    assert section.known is not None
+    for entry in section.node.entries() if section.node is not None else ():
+        key = str(entry.key.value)
+        name = key.removeprefix("fsdp_")
+        if name in section.known or name not in _ACCELERATE_KEYS or not entry.value.value:
+            continue
+        meant = _ACCELERATE_KEYS[name]
+        dotted = f"{section.prefix}.{key}" if section.prefix else key
+        place = dotted.removesuffix(name) + meant if meant in section.known else ""
+        path = document.path if document is not None else None
+        yield unknown_key(entry, dotted, place, "ignored", upstream, path)
 
 
 def _fsdp_defaults(version: str, words: list[str]) -> FsdpDefaults:

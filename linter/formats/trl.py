@@ -140,8 +140,8 @@ def set_rl(builder: JobBuilder, arguments: Arguments, defaults: dict[str, Any], 
         prompt = arguments.integer("max_prompt_length", least=1)
         if prompt:
             builder.from_entry("rl.prompt_length", prompt.value, prompt.entry, prompt.key)
-        elif defaults.get("max_prompt_length"):
-            builder.default("rl.prompt_length", defaults["max_prompt_length"])
+        elif usual := _length(defaults, "max_prompt_length", objective):
+            builder.default("rl.prompt_length", usual)
     if objective in ("dpo", "kto"):
         given = arguments.flag("precompute_ref_log_probs")
         if given:
@@ -149,6 +149,13 @@ def set_rl(builder: JobBuilder, arguments: Arguments, defaults: dict[str, Any], 
         else:
             builder.default("rl.precompute_reference", bool(defaults.get("precompute_reference", False)))
     _set_reference(builder, arguments, defaults, objective)
+
+
+def _length(defaults: dict[str, Any], name: str, objective: str) -> int | None:
+    """A default length, which some releases of TRL choose by the trainer (`releases.json`)."""
+    usual = defaults.get(name)
+    found: int | None = usual.get(objective, usual[""]) if isinstance(usual, dict) else usual
+    return found
 
 
 def _set_reference(builder: JobBuilder, arguments: Arguments, defaults: dict[str, Any], objective: str) -> None:
@@ -263,7 +270,7 @@ def set_lengths(builder: JobBuilder, arguments: Arguments, defaults: dict[str, A
     if unbounded is not None and unbounded.value is None:
         note = "null: rows are never cut, the longest decides"
         builder.from_entry("sequence_length", None, unbounded.entry, unbounded.key, note)
-    elif defaults.get("max_length"):
-        builder.default("sequence_length", defaults["max_length"])
+    elif usual := _length(defaults, "max_length", objective):
+        builder.default("sequence_length", usual)
     else:
         builder.assumed("sequence_length", None, "no key bounds the length of a row")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from .format import Format, JobBuilder, NoJobError, Reading, written_by
 from .inheritance import based_on
 from .interpolation import interpolated
+from .releases import moved_from
 from .rollout import RolloutKeys, set_rollout_job
 from .sections import Filling, Sections
 from .verl_actor import set_actor
@@ -50,7 +51,7 @@ def read(document: Document, project: Project) -> Reading:
         return _generation(document, project)
     if document.root.get("actor_rollout_ref") is None and document.syntax != "flags":
         raise NoJobError(document.path, "a part of verl's config, which ppo_trainer.yaml puts together")
-    base = based_on(document, NAME, _base_name(document))
+    base = based_on(document, NAME, _base_name(document), moved_from("verl", project.versions.get("verl", "")))
     filled = interpolated(base.document._replace(text=base.document.text + "${"))
     builder = JobBuilder(filled, UPSTREAM)
     reading = Reading(NAME, UPSTREAM, document, builder.job)

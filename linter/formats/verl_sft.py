@@ -14,6 +14,7 @@ from .blanks import is_blank
 from .format import Format, Reading, written_by
 from .interpolation import interpolated
 from .native import NativeConfig
+from .releases import default_of
 from .sections import DTYPES, Filling, Sections
 from .verl_keys import verl_problems
 from .world_size import Stated, set_hardware
@@ -55,12 +56,14 @@ def read(document: Document, project: Project) -> Reading:
     count = nodes.value if nodes else 1
     stated = Stated(each.value * count, each.entry, each.key, f"GPUs x {count} nodes") if each else None
     set_hardware(builder, project, stated, sharded=True)
-    _set_sharding(filling, values, newer=newer)
+    _set_sharding(filling, values, project.versions.get("verl", ""), newer=newer)
     _set_adapter(filling, values)
     _set_batches(filling, values, newer=newer)
     checkpointing = values.flag("model.enable_gradient_checkpointing")
     offload = values.is_on("model.enable_activation_offload")
-    on = checkpointing is None or checkpointing.value
+    release = project.versions.get("verl", "")
+    usual = default_of("verl SFT", release, "enable_gradient_checkpointing", True)
+    on = checkpointing.value if checkpointing else usual
     mode = ("offload" if offload else "full") if on else "none"
     if checkpointing:
         filling.put("activation_checkpointing", checkpointing, mode)
@@ -77,7 +80,7 @@ def read(document: Document, project: Project) -> Reading:
     return config.reading
 
 
-def _set_sharding(filling: Filling, values: Sections, *, newer: bool) -> None:
+def _set_sharding(filling: Filling, values: Sections, release: str, *, newer: bool) -> None:
     """FSDP over all ranks, one unit a layer; bfloat16 is computed in, and sums are reduced in float32."""
     builder = filling.builder
     section = "engine" if newer else "model.fsdp_config"
@@ -94,7 +97,7 @@ def _set_sharding(filling: Filling, values: Sections, *, newer: bool) -> None:
     strategy = values.text("engine.strategy", "model.strategy")
     fsdp = "parallelism.fsdp."
     stated = strategy._replace(value=2 if "2" in strategy.value else 1) if strategy else None
-    filling.fill(f"{fsdp}version", stated, 1 if newer else 2)
+    filling.fill(f"{fsdp}version", stated, 1 if newer else default_of("verl SFT", release, "fsdp_version", 2))
     for name, value in (("sharding", "full_shard"), ("wrap", "transformer")):
         builder.default(f"{fsdp}{name}", value)
     builder.default(f"{fsdp}mixed_precision.param_dtype", "bfloat16")

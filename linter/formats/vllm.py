@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from .arguments import Arguments
 from .format import Format, JobBuilder, Problem, Reading, written_by
 from .keys import key_problems, load, meant, old_key
+from .releases import older
 from .vllm_engine import (
     NAME,
     UPSTREAM,
-    older,
     option,
     set_batches,
     set_engine,

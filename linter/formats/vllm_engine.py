@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from .keys import load
+from .releases import older
 from .serving import set_degrees
 from .world_size import set_hardware
 
@@ -91,11 +92,6 @@ def set_version(builder: JobBuilder, arguments: Arguments, project: Project) -> 
         builder.default("versions.vllm", version)
     builder.default("versions", builder.job.versions)
     return version
-
-
-def older(version: str, other: str) -> bool:
-    """Whether a version came before another."""
-    return [int(part) for part in version.split(".")] < [int(part) for part in other.split(".")]
 
 
 def set_model(builder: JobBuilder, arguments: Arguments) -> None:

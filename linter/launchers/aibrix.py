@@ -1,4 +1,4 @@
-"""AIBrix: StormService, RoleSet, PodSet, RayClusterFleet (AIBrix 0.5, `orchestration.aibrix.ai/v1alpha1`)."""
+"""AIBrix: StormService, RoleSet, PodSet, RayClusterFleet (AIBrix 0.7, `orchestration.aibrix.ai/v1alpha1`)."""
 
 from __future__ import annotations
 
@@ -49,4 +49,4 @@ def _pods(spec: Node | None, size: Node | None, part: str, manifests: Manifests)
     return jobs_of_pod(spec, manifests.file, manifests.project, part, count)
 
 
-LAUNCHER = Launcher(NAME, "AIBrix resource", "AIBrix 0.5", recogniser(NAME), launches, "GPUs of a pod x `podGroupSize`")
+LAUNCHER = Launcher(NAME, "AIBrix resource", "AIBrix 0.7", recogniser(NAME), launches, "GPUs of a pod x `podGroupSize`")

@@ -38,7 +38,7 @@ def why_alone(image: str) -> str:
 
 def tag(image: str) -> str | None:
     """The version that an image's tag states: `vllm/vllm-openai:v0.9.1` -> `0.9.1`."""
-    match = re.search(r":v?(\d+\.\d+(?:\.\d+)?)", image.rpartition("/")[2])
+    match = re.search(r":v?(\d+\.\d+(?:\.\d+)?(?:\.post\d+)?)", image.rpartition("/")[2])
     return match[1] if match else None
 
 

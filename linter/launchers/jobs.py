@@ -173,7 +173,7 @@ def _leaves(program: Unwrapped, file: Document, project: Project) -> bool:
     return not known or path.startswith("/") or not any(map(os.path.isdir, folders))
 
 
-_PIN = re.compile(r"([A-Za-z][\w-]*)(?:\[[\w,-]*\])?==(\d+(?:\.\d+)*)")
+_PIN = re.compile(r"([A-Za-z][\w-]*)(?:\[[\w,-]*\])?==(\d+(?:\.\d+)*(?:\.post\d+)?)")
 
 
 def pinned(script: Script, file: Document) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""JobSet: several Jobs that work together (JobSet 0.10, `jobset.x-k8s.io/v1alpha2`)."""
+"""JobSet: several Jobs that work together (JobSet 0.12, `jobset.x-k8s.io/v1alpha2`)."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ def members(spec: Node) -> list[Member]:
 
 
 LAUNCHER = Launcher(
-    NAME, "JobSet", "JobSet 0.10", recogniser(NAME), launches, "GPUs of a pod x `replicas` x `parallelism`"
+    NAME, "JobSet", "JobSet 0.12", recogniser(NAME), launches, "GPUs of a pod x `replicas` x `parallelism`"
 )

@@ -1,4 +1,4 @@
-"""KubeRay: RayJob, RayCluster, RayService (KubeRay 1.5, `ray.io/v1`)."""
+"""KubeRay: RayJob, RayCluster, RayService (KubeRay 1.7, `ray.io/v1`)."""
 
 from __future__ import annotations
 
@@ -97,5 +97,5 @@ def _serve(item: Object, manifests: Manifests, resources: Resources) -> Started:
 
 
 LAUNCHER = Launcher(
-    NAME, "KubeRay resource", "KubeRay 1.5", recogniser(NAME), launches, "GPUs of the worker groups x `replicas`"
+    NAME, "KubeRay resource", "KubeRay 1.7", recogniser(NAME), launches, "GPUs of the worker groups x `replicas`"
 )

@@ -1,4 +1,4 @@
-"""LeaderWorkerSet: groups of one leader and its workers (LeaderWorkerSet 0.8, `api/leaderworkerset/v1`)."""
+"""LeaderWorkerSet: groups of one leader and its workers (LeaderWorkerSet 0.10, `api/leaderworkerset/v1`)."""
 
 from __future__ import annotations
 
@@ -51,5 +51,5 @@ def _variables(size: Node | None, file: Document) -> dict[str, Word]:
 
 
 LAUNCHER = Launcher(
-    NAME, "LeaderWorkerSet", "LeaderWorkerSet 0.8", recogniser(NAME), launches, "GPUs of a pod x `size`, node labels"
+    NAME, "LeaderWorkerSet", "LeaderWorkerSet 0.10", recogniser(NAME), launches, "GPUs of a pod x `size`, node labels"
 )

@@ -1,4 +1,4 @@
-"""llmaz: a Playground serves OpenModels with a backend (llmaz 3c13ff343, `api/`); a Service is a group of pods.
+"""llmaz: a Playground serves OpenModels with a backend (0.1.4 at 3c13ff343, `api/`); a Service is a group of pods.
 
 A backend that the file does not hold is the one of that name in llmaz's chart; without a name it is vLLM.
 """
@@ -176,4 +176,4 @@ def _at(root: Node, path: str) -> Node | None:
     return entry.value if entry is not None else None
 
 
-LAUNCHER = Launcher(NAME, "llmaz resource", "llmaz 3c13ff343", recogniser(NAME), launches, "flavours of the model")
+LAUNCHER = Launcher(NAME, "llmaz resource", "llmaz 0.1.4", recogniser(NAME), launches, "flavours of the model")

@@ -133,6 +133,8 @@ def recogniser(module: str) -> Callable[[Document], bool]:
     def recognise(document: Document) -> bool:
         return any(_READERS.get((item.group, item.kind)) == module for item in objects(document))
 
+    groups = ", ".join(f"`{group}`" for group in sorted(GROUPS[module]) if group)
+    recognise.__doc__ = f"Manifests with an object of {groups or 'Kubernetes itself'}."
     return recognise
 
 

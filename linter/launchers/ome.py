@@ -1,4 +1,4 @@
-"""OME: serving runtimes and inference services (ome.io/v1beta1 at commit 17b77edad).
+"""OME: serving runtimes and inference services (ome.io/v1beta1 OME 0.1.5 at commit 17b77edad).
 
 A runtime starts its server with `$(MODEL_PATH)`, which OME sets to the files of the base model that a service names.
 Base models and runtimes that a file does not hold are looked up among those that OME ships.
@@ -174,4 +174,4 @@ def _used(name: str, manifests: Manifests) -> bool:
     return any(entry is not None and entry.value.value == name for entry in services)
 
 
-LAUNCHER = Launcher(NAME, "OME serving resource", "OME 17b77edad", recogniser(NAME), launches, "GPUs of the runner")
+LAUNCHER = Launcher(NAME, "OME serving resource", "OME 0.1.5", recogniser(NAME), launches, "GPUs of the runner")

@@ -1,4 +1,4 @@
-"""Volcano: a Job of several tasks that are scheduled as a gang (Volcano 1.13, `batch.volcano.sh/v1alpha1`)."""
+"""Volcano: a Job of several tasks that are scheduled as a gang (Volcano 1.15, `batch.volcano.sh/v1alpha1`)."""
 
 from __future__ import annotations
 
@@ -29,4 +29,4 @@ def read(item: Object, manifests: Manifests) -> Started:
     return jobs_of_group(found, manifests.file, manifests.project, item.part)
 
 
-LAUNCHER = Launcher(NAME, "Volcano job", "Volcano 1.13", recogniser(NAME), launches, "GPUs of a pod x `replicas`")
+LAUNCHER = Launcher(NAME, "Volcano job", "Volcano 1.15", recogniser(NAME), launches, "GPUs of a pod x `replicas`")

@@ -44,6 +44,13 @@ def test_offload_is_written_and_read_back(bench, form, text, written):
     assert job.parallelism.fsdp.offload is True
 
 
+def test_before_5_10_offload_is_a_word_of_fsdp(bench):
+    text = TRL + "fsdp: full_shard auto_wrap\nfsdp_config: {min_num_params: 1000}\n"
+    after, job = bench("hf_trainer").change(text, OFFLOAD, gpus=8, versions={"transformers": "4.57.1"})
+    assert "fsdp: full_shard auto_wrap offload" in after
+    assert job.parallelism.fsdp.offload is True
+
+
 @pytest.mark.parametrize(
     ("form", "text"),
     [

@@ -276,6 +276,43 @@ class TestSharding:
         assert fsdp.upcast_trainable is True
         assert fsdp.mixed_precision.param_dtype == "bfloat16"
 
+    @pytest.mark.parametrize(
+        ("version", "section", "offload", "second"),
+        [
+            (None, "{offload_params: true}", False, True),
+            (None, "{fsdp_cpu_offload: true}", True, True),
+            ("5.10.0", "{cpu_offload: true}", True, True),
+            ("5.9.0", "{cpu_offload: true, version: 2}", False, True),
+            ("4.57.1", "{cpu_offload: true, version: 2}", False, False),
+        ],
+    )
+    def test_fsdp_keys_are_those_that_the_release_reads(self, hf, version, section, offload, second):
+        versions = {"transformers": version} if version else {}
+        job = hf.job(PLAIN + f"fsdp: full_shard auto_wrap\nfsdp_config: {section}\n", versions=versions)
+        assert (job.parallelism.fsdp.offload, job.parallelism.fsdp.version == 2) == (offload, second)
+
+    @pytest.mark.parametrize(
+        ("version", "section", "found"),
+        [
+            (
+                None,
+                "{fsdp_offload_params: true}",
+                [("fsdp_config.fsdp_offload_params", "fsdp_config.fsdp_cpu_offload")],
+            ),
+            (None, "{offload_params: false, cpu_offload: true, version: 2}", []),
+            (None, "{sharding_strategy: FULL_SHARD}", [("fsdp_config.sharding_strategy", "")]),
+            ("4.57.1", "{offload_params: true}", [("fsdp_config.offload_params", "")]),
+            ("4.57.1", "{cpu_offload: true, min_num_params: 1000}", [("fsdp_config.cpu_offload", "")]),
+            (None, "{note_of_ours: 1}", []),
+        ],
+    )
+    def test_keys_of_accelerate_that_the_trainer_drops(self, hf, version, section, found):
+        versions = {"transformers": version} if version else {}
+        text = PLAIN + f"fsdp: full_shard auto_wrap\nfsdp_config: {section}\n"
+        problems = hf.problems(text, "unknown-key", versions=versions)
+        assert [(item.key, item.values["suggestion"]) for item in problems] == found
+        assert all(item.values["treatment"] == "ignored" for item in problems)
+
     def test_fsdp_in_pure_float32_upcasts_nothing(self, hf):
         assert hf.job(PLAIN + "fsdp: true\n").parallelism.fsdp.upcast_trainable is False
 

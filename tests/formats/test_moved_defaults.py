@@ -1,8 +1,13 @@
-"""Defaults that moved between releases of accelerate, LLaMA-Factory, ms-swift and PEFT."""
+"""Defaults that moved between releases of accelerate, LLaMA-Factory, ms-swift, torchtune, verl and PEFT."""
+
+import json
+from pathlib import Path
 
 import pytest
 
-from gpulint.estimator import estimate
+from gpulint.estimator import estimate, sglang_settings
+from gpulint.estimator.versions import numbers
+from gpulint.formats import releases
 from gpulint.formats.format import Project
 from gpulint.formats.registry import find
 from gpulint.job import Job
@@ -18,9 +23,20 @@ SWIFT = (
 )
 
 
+TUNE = (
+    "model: {_component_: torchtune.models.qwen2.qwen2_0_5b}\noptimizer: {_component_: torch.optim.AdamW, lr: 1e-5}\n"
+    "checkpointer: {_component_: torchtune.training.FullModelHFCheckpointer}\ndtype: bf16\nbatch_size: 2\n"
+)
+VERL = "actor_rollout_ref: {model: {path: Qwen/Qwen2.5-0.5B}, actor: {ppo_micro_batch_size_per_gpu: 2}}\n"
+PADDED = VERL.replace("{path", "{use_remove_padding: false, path")
+VERL_SFT = (
+    "data: {micro_batch_size_per_gpu: 2}\nmodel: {partial_pretrain: Qwen/Qwen2.5-0.5B}\ntrainer: {n_gpus_per_node: 8}\n"
+)
+
+
 def job(form, text, **versions):
     named = {name.replace("_", "-"): version for name, version in versions.items()}
-    project = Project("/nowhere", None, None, None, lambda *_: None, versions=named)
+    project = Project("/nowhere", None, 8, None, lambda *_: None, versions=named)
     return find(form).read(parse(text, "config.yaml", "yaml"), project).job
 
 
@@ -33,6 +49,11 @@ def job(form, text, **versions):
          {"0.9.2": 0.9, "0.9.3": 0.7, "": 0.7}),
         ("accelerate", ACCELERATE, "parallelism.fsdp.use_orig_params", "accelerate",
          {"0.24.1": False, "0.25.0": True, "": True}),
+        ("verl", VERL, "packing", "verl", {"0.6.1": False, "0.7.0": True, "": True}),
+        ("verl", PADDED, "packing", "verl", {"0.6.1": False, "": False}),
+        ("verl_sft", VERL_SFT, "activation_checkpointing", "verl", {"0.4.0": "none", "0.4.1": "full", "": "full"}),
+        ("verl_sft", VERL_SFT, "parallelism.fsdp.version", "verl", {"0.3.0": 1, "0.4.0": 2, "": 2}),
+        ("torchtune", TUNE, "parallelism.fsdp.version", "torchtune", {"0.2.1": 1, "0.3.0": 2, "": 2}),
         ("megatron_swift", SWIFT, "loss.compiled", "ms_swift", {"3.12.6": False, "4.0.0": True, "": True}),
     ],
 )  # fmt: skip
@@ -40,6 +61,37 @@ def test_a_release_has_its_own_default(form, text, path, package, releases):
     for version, value in releases.items():
         found = job(form, text, **({package: version} if version else {}))
         assert found.get(path) == value, version
+
+
+@pytest.mark.parametrize(
+    ("program", "version", "lengths"),
+    [
+        ("sft", "0.11.4", (1024, None)),
+        ("sft", "0.13.0", (1024, None)),
+        ("dpo", "0.11.4", (512, 128)),
+        ("dpo", "0.12.0", (None, None)),
+        ("dpo", "0.14.0", (1024, 512)),
+        ("kto", "0.13.0", (512, 128)),
+        ("reward", "0.13.0", (512, None)),
+        ("reward", "0.14.0", (1024, None)),
+    ],
+)
+def test_lengths_of_trl_s_trainers(program, version, lengths):
+    text = "model_name_or_path: Qwen/Qwen2.5-0.5B\nlearning_rate: 1e-5\nper_device_train_batch_size: 2\n"
+    project = Project("/nowhere", None, 8, None, lambda *_: None, None, {"trl": version}, f"trl {program}")
+    found = find("hf_trainer").read(parse(text, "config.yaml", "yaml"), project).job
+    assert (found.sequence_length, found.rl.prompt_length) == lengths
+
+
+@pytest.mark.parametrize(
+    ("table", "key"), [(releases, "before"), (sglang_settings, "since")], ids=["releases.json", "sglang.json"]
+)
+def test_rows_stand_in_the_order_of_releases(table, key):
+    name = "releases.json" if key == "before" else "sglang.json"
+    rows = json.loads((Path(table.__file__).parent / name).read_text(encoding="utf-8"))
+    for package, listed in rows.items():
+        if isinstance(listed, list) and package != "beside":
+            assert [row[key] for row in listed] == sorted((row[key] for row in listed), key=numbers), package
 
 
 def test_a_stated_value_is_that_of_every_release():

@@ -52,6 +52,23 @@ def test_flags_of_a_former_release(opened):
     assert missing(job, TRAINING) == []
 
 
+@pytest.mark.parametrize(
+    ("before", "model", "micro", "share"),
+    [
+        ("", "--actor.model_name_or_path", 1, 0.95),
+        ("", "--pretrain", 4, 0.95),
+        ("pip install openrlhf==0.6.4\n", "--pretrain", 4, 0.9),
+        ("pip install openrlhf==0.10.0\n", "--actor.model_name_or_path", 1, 0.95),
+    ],
+)
+def test_ppo_of_former_releases_has_their_defaults(opened, before, model, micro, share):
+    name = ("--vllm.num_engines", "--train.colocate_all") if "actor" in model else (
+        "--vllm_num_engines", "--colocate_all_models"
+    )  # fmt: skip
+    job = opened(f"{before}python -m openrlhf.cli.train_ppo_ray {model} x/y {name[0]} 4 {name[1]}\n").reading.job
+    assert (job.micro_batch_size, job.rl.vllm_gpu_memory_utilization) == (micro, share)
+
+
 def test_programs_have_their_own_defaults(opened):
     job = opened("python -m openrlhf.cli.train_dpo --model.model_name_or_path x/y\n").reading.job
     assert (job.objective, job.micro_batch_size, job.sequence_length, job.rl.reference_model) == ("dpo", 8, 512, True)

@@ -189,13 +189,28 @@ def test_docker_run_starts_the_entrypoint_of_its_image(jobs_of):
 
 
 @pytest.mark.parametrize(
+    ("release", "flags", "total", "step"),
+    [
+        ("1.4.5", "", 2048, 4096),
+        ("2.0.4", "--max-input-tokens 1000", 4096, 1050),
+        ("2.4.0", "--max-input-tokens 1000 --max-batch-size 4", 4096, 4000),
+        ("2.4.1", "--max-input-tokens 1000", None, 4096),
+        ("3.3.7", "", None, None),
+    ],
+)
+def test_lengths_of_tgi_by_release(jobs_of, release, flags, total, step):
+    (job,) = jobs_of(service(TGI.replace("2.3.1", release), f"--model-id org/model {flags}"))
+    assert (job.inference.max_model_len, job.inference.max_num_batched_tokens) == (total, step)
+
+
+@pytest.mark.parametrize(
     ("image", "stated"),
     [
         ("vllm/vllm-openai:v0.8.5", {"vllm": "0.8.5"}),
         ("mirror.local:5000/vllm/vllm-openai:v0.10.0", {"vllm": "0.10.0", "flashinfer-python": "0.2.6"}),
         ("lmcache/vllm-openai:v0.3.2", {}),
         ("opea/vllm-gaudi:1.22.0", {}),
-        ("lmsysorg/sglang:v0.4.6.post1-cu124", {"sglang": "0.4.6"}),
+        ("lmsysorg/sglang:v0.4.6.post1-cu124", {"sglang": "0.4.6.post1"}),
         ("ghcr.io/huggingface/text-generation-inference:2.4.1-rocm", {"tgi": "2.4.1"}),
         ("x/huggingface-text-generation-inference-cu124.2-3.ubuntu2204.py311", {"tgi": "2.3"}),
         ("vllm/vllm-openai:latest", {}),

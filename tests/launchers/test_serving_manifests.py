@@ -189,7 +189,7 @@ resources:
 def test_the_start_command_of_a_truss(jobs_of):
     (job,) = jobs_of(TRUSS)
     assert (job.inference.engine, job.model, job.parallelism.tensor) == ("sglang", "org/model", 4)
-    assert (job.hardware.gpu, job.hardware.asked_gpus, job.versions["sglang"]) == ("h100-80gb", 4, "0.4.6")
+    assert (job.hardware.gpu, job.hardware.asked_gpus, job.versions["sglang"]) == ("h100-80gb", 4, "0.4.6.post1")
     assert job.origins["model"].span.line == 5
 
 

@@ -27,7 +27,7 @@ bf16: true
 """
 MOVED = [
     (VLLM, "vllm", "0.11.0", "inference.gpu_memory_utilization"),
-    (SFT, "trl", "0.13.0", "sequence_length"),
+    (SFT.replace("trl sft", "trl dpo"), "trl", "0.13.0", "sequence_length"),
     (SFT, "trl", "1.14.0", "loss.kernel"),
     (SFT, "trl", "0.21.0", "activation_checkpointing"),
     (PLAIN, "transformers", "4.57.1", "weights.dtype"),
