@@ -12,7 +12,15 @@ from .format import Format, Reading, written_by
 from .interpolation import interpolated
 from .keys import key_problems
 from .megatron_model import Sizes, config_of, feed_forward
-from .megatron_plan import set_accumulation, set_chunks, set_degrees, set_gpus, set_recomputation, set_sixteen_bits, set_states
+from .megatron_plan import (
+    set_accumulation,
+    set_chunks,
+    set_degrees,
+    set_gpus,
+    set_recomputation,
+    set_sixteen_bits,
+    set_states,
+)
 from .native import NativeConfig
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ _TOP_KEYS: dict[str, frozenset[str]] = {
     "job": frozenset({"gpulint"}),
     "autotrain": frozenset({"task"}),
     "areal": frozenset({"allocation_mode", "actor"}),
+    "skyrl": frozenset({"trainer"}),
     "axolotl": frozenset({"base_model"}),
     "litgpt": frozenset({"train"}),
     "torchtitan": frozenset({"model"}),

@@ -118,7 +118,10 @@ def _set_megatron(filling: VerlFilling, values: Sections) -> None:
 def _set_cpu_optimizer(filling: VerlFilling, values: Sections) -> None:
     """Megatron's optimizer in main memory, whole or by `optimizer_offload_fraction`."""
     section = f"{ACTOR}.optim.override_optimizer_config"
-    offload, share = values.flag(f"{section}.optimizer_cpu_offload"), values.number(f"{section}.optimizer_offload_fraction")
+    offload, share = (
+        values.flag(f"{section}.optimizer_cpu_offload"),
+        values.number(f"{section}.optimizer_offload_fraction"),
+    )
     if offload and offload.value and (share is None or share.value > 0):
         filling.put("parallelism.zero.offload_optimizer.device", offload, "cpu")
         if share:

@@ -317,4 +317,7 @@ def test_the_precision_aware_optimizer_keeps_its_moments_in_sixteen_bits():
     flags = "  --use-precision-aware-optimizer: true\n  --exp-avg-dtype: bf16\n  --exp-avg-sq-dtype: bf16\n"
     job = read_as("megatron", MEGATRON + flags).job
     assert job.optimizer.state_dtype == "bfloat16"
-    assert read_as("megatron", MEGATRON + flags.replace("sq-dtype: bf16", "sq-dtype: fp8")).job.optimizer.state_dtype is None
+    assert (
+        read_as("megatron", MEGATRON + flags.replace("sq-dtype: bf16", "sq-dtype: fp8")).job.optimizer.state_dtype
+        is None
+    )

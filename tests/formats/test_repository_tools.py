@@ -177,7 +177,9 @@ def test_states_of_prime_rl_wait_in_main_memory_by_default(lines, waits, offload
 
 
 def test_megatron_bridge_packed_rows_and_sixteen_bit_states():
-    text = BRIDGE.replace("dataset: {", "dataset: {packed_sequence_specs: {packed_sequence_size: 4096}, rewrite: false, ")
+    text = BRIDGE.replace(
+        "dataset: {", "dataset: {packed_sequence_specs: {packed_sequence_size: 4096}, rewrite: false, "
+    )
     text = text.replace(
         "optimizer: {",
         "checkpoint: {pretrained_checkpoint: /c}\noptimizer: {use_precision_aware_optimizer: true, "

@@ -43,14 +43,14 @@ def test_behind_branches(text, expected):
         ('L=""\nN=4\nif [[ -n "$L" ]]; then N=8; fi\nrun $N', "4"),
         ('L=9\nif [ -n "$L" ]; then N=8; else N=4; fi\nrun $N', "8"),
         ('L=""\nif [ -z "${L}" ]; then N=8; else N=4; fi\nrun $N', "8"),
-        ('T=${1:-2}\nif [ $T -gt 1 ]; then N=8; else N=4; fi\nrun $N', "8"),
+        ("T=${1:-2}\nif [ $T -gt 1 ]; then N=8; else N=4; fi\nrun $N", "8"),
         ('T=b\nif [ "$T" = a ]; then N=8; elif [ "$T" == b ]; then N=4; else N=2; fi\nrun $N', "4"),
         ('T=b\nif [ "$U" = a ]; then N=8; elif [ "$T" == b ]; then N=4; else N=2; fi\nrun $N', "<$N>"),
         ('T=b\nif [ "$U" = a ]; then N=4; elif [ "$T" == b ]; then N=4; else N=2; fi\nrun $N', "4"),
         ('T=b\nN=1\nif [ "$T" = a ]; then N=8; fi\nrun $N', "1"),
         ('T=b\nN=1\nif ! [ "$T" = a ]; then N=8; fi\nrun $N', "<$N>"),
         ('T=b\nN=1\nif [ "$T" = b ] && ask; then N=8; fi\nrun $N', "<$N>"),
-        ('N=1\nif [ -f there ]; then N=8; fi\nrun $N', "<$N>"),
+        ("N=1\nif [ -f there ]; then N=8; fi\nrun $N", "<$N>"),
         ("K=b\ncase $K in a) N=8;; b|c) N=4;; *) N=2;; esac\nrun $N", "4"),
         ('K=d\ncase "${K}" in\n  a) N=8 ;;\n  *) N=4 ;;\nesac\nrun $N', "4"),
         ("K=b2\ncase $K in a) N=8;; b*) N=4;; esac\nrun $N", "4"),
@@ -62,7 +62,9 @@ def test_a_branch_that_is_known_to_run_or_not_decides(text, expected):
 
 
 def test_what_a_skipped_branch_adds_to_an_array_is_not_there():
-    text = 'A=(serve)\nL=\nif [[ -n "$L" ]]; then A+=(--length "$L"); fi\nM=9\nif [[ -n $M ]]; then A+=(--more $M); fi\n'
+    text = (
+        'A=(serve)\nL=\nif [[ -n "$L" ]]; then A+=(--length "$L"); fi\nM=9\nif [[ -n $M ]]; then A+=(--more $M); fi\n'
+    )
     assert shown(text + '"${A[@]}"') == ["serve", "--more", "9"]
 
 

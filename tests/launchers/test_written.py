@@ -43,7 +43,9 @@ def test_a_file_that_a_program_makes_is_nobodys_mistake(write):
     assert opened(f"{write}axolotl train a.yaml\n") == []
 
 
-@pytest.mark.parametrize("write", ["envsubst < conf/t.yaml > a.yaml", "cp conf/t.yaml a.yaml", "cat conf/t.yaml > a.yaml"])
+@pytest.mark.parametrize(
+    "write", ["envsubst < conf/t.yaml > a.yaml", "cp conf/t.yaml a.yaml", "cat conf/t.yaml > a.yaml"]
+)
 def test_a_copy_of_a_file_is_read_as_that_file(write, tmp_path):
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "t.yaml").write_text(CONFIG)
