@@ -96,14 +96,14 @@ def read(document: Document, project: Project) -> Reading:
     experts = keys.integer("moe_expert_parallel_size", least=1)
     if experts:
         config.put("parallelism.expert", experts, experts.value, "Megatron-DeepSpeed's expert parallelism")
-    _set_model(config)
+    set_model(config)
     ranks = set_gpus(config, replica, None)
     config.count("micro_batch_size", keys.integer("micro_batch_size", least=1), None, keys.blank("micro_batch_size"))
     config.count("sequence_length", keys.integer("seq_length", least=1), None, keys.blank("seq_length"))
     set_accumulation(config, keys.integer("global_batch_size", least=1), ranks)
-    _set_pipeline(config)
+    set_pipeline(config)
     _set_precision(config)
-    _set_optimizer(config)
+    set_optimizer(config)
     set_recomputation(config, keys, "recompute_")
     set_fusion(config, keys, usual=False)
     former = keys.flag("checkpoint_activations", "deepspeed_activation_checkpointing")
@@ -125,7 +125,8 @@ def read(document: Document, project: Project) -> Reading:
     return config.reading
 
 
-def _set_model(config: NativeConfig) -> None:
+def set_model(config: NativeConfig) -> None:
+    """The model as a config.json of the dimensions that the options state."""
     builder, keys = config.builder, config.keys
     layers, hidden = keys.integer("num_layers", least=1), keys.integer("hidden_size", least=1)
     heads = keys.integer("num_attention_heads", least=1)
@@ -207,7 +208,8 @@ def _latent(config: NativeConfig) -> dict[str, Any] | None:
     return found
 
 
-def _set_pipeline(config: NativeConfig) -> None:
+def set_pipeline(config: NativeConfig) -> None:
+    """The chunks of the interleaved schedule."""
     keys, job = config.keys, config.builder.job
     each = keys.integer("num_layers_per_virtual_pipeline_stage", least=1)
     chunks = keys.integer("num_virtual_stages_per_pipeline_rank", least=1)
@@ -242,7 +244,7 @@ _STRATEGIES = {"no_shard": "no_shard", "optim_grads": "shard_grad_op", "optim_gr
 """What Megatron-FSDP calls what it divides; `optim` alone divides no more than the distributed optimizer."""
 
 
-def _set_optimizer(config: NativeConfig) -> None:
+def set_optimizer(config: NativeConfig, *, usual: int = 0) -> None:
     """The distributed optimizer divides states over the data parallel ranks; Megatron-FSDP and FSDP2 the rest, too."""
     builder, keys = config.builder, config.keys
     given = keys.text("optimizer")
@@ -271,7 +273,7 @@ def _set_optimizer(config: NativeConfig) -> None:
         if instances:
             config.put("parallelism.zero.replicas", instances)
     else:
-        builder.default("parallelism.zero.stage", 0, "no distributed optimizer")
+        builder.default("parallelism.zero.stage", usual, "" if usual else "no distributed optimizer")
     builder.derived("parallelism.zero.library", "megatron", "Megatron's gradient buffer", "parallelism.zero.stage")
     offload = keys.flag("optimizer_cpu_offload")
     if offload and offload.value:

@@ -21,6 +21,7 @@ _TOP_KEYS: dict[str, frozenset[str]] = {
     "axolotl": frozenset({"base_model"}),
     "litgpt": frozenset({"train"}),
     "torchtitan": frozenset({"model"}),
+    "slime": frozenset(),
     "megatron": frozenset({"MODEL_ARGS", "num_layers"}),
     "nemo": frozenset({"model", "run", "tensor_model_parallel_size"}),
     "olmo": frozenset({"max_duration"}),
