@@ -5,6 +5,7 @@ Facts from Megatron-LM core 0.20.0 at d98e8a64dd (megatron/training/arguments.py
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from ..source.node import Entry, Node
@@ -181,13 +182,20 @@ def _vocabulary(config: NativeConfig) -> tuple[int, bool]:
 
 
 def _dense_layers(config: NativeConfig) -> int:
-    """Leading layers without experts: `--moe-layer-freq "([0]*3+[1]*58)"`."""
+    """Leading layers without experts: `--moe-layer-freq "([0]*3+[1]*58)"`, or a list with all its numbers."""
     given = config.keys.text("moe_layer_freq")
-    if given is None:
-        return 0
-    inside = given.value.replace(" ", "").strip("()'\"")
-    count = inside.removeprefix("[0]*").partition("+")[0] if inside.startswith("[0]*") else ""
-    return int(count) if count.isdigit() and len(count) < 5 else 0
+    count = 0
+    for numbers, times in _RUN.findall(given.value.replace(" ", "")) if given else ():
+        row = numbers.split(",")
+        leading = next((index for index, number in enumerate(row) if number != "0"), len(row))
+        if leading < len(row):
+            return count + leading
+        count += leading * int(times or 1)
+    return count
+
+
+_RUN = re.compile(r"\[([01](?:,[01])*)\](?:\*(\d{1,4}))?")
+"""A part of the expression that `--moe-layer-freq` takes."""
 
 
 def _latent(config: NativeConfig) -> dict[str, Any] | None:
