@@ -75,6 +75,8 @@ class Job:
     (Megatron). None is what the job's framework does. `checkpoint_every` k checkpoints every k-th layer.
     `labels` are the classes of a classification head. With an encoder and a decoder `sequence_length` is what the
     encoder reads and `target_length` what the decoder does.
+    `images` are those of each sequence, 0 for text alone; `image_pixels` is what an image is resized to where the
+    model's config does not say, height times width.
     `unstated` are dotted paths of fields whose value is a guess: the estimate's interval holds what else they may be.
     """
 
@@ -93,6 +95,8 @@ class Job:
     gradient_accumulation_steps: int = 1
     sequence_length: int | None = None
     target_length: int | None = None
+    images: int | None = None
+    image_pixels: int | None = None
     packing: bool = False
     padded: bool = False
     longest_first: bool = False

@@ -120,8 +120,13 @@ class Loss:
     backward before the next is made, `passes` (torchtitan). `compiled`: torch.compile over upcast and cross entropy,
     None where `compile` says so.
     `upcast` is where 16-bit logits become float32, None as Transformers does at its version. `kept`: the training loop
-    names the logits until the next step's are there. `parallel`: under tensor parallelism each rank has the logits of
-    its part of the vocabulary only (Megatron, torchtitan); else the head gathers them.
+    names the logits until the next step's are there (true), or to the end of its `step`. `parallel`: under tensor
+    parallelism each rank has the logits of its part of the vocabulary only (Megatron, torchtitan); else the head
+    gathers them.
+    `log_softmax` is how preference trainers come by log-probabilities: `rows` of the batch one at a time (TRL from 0.15
+    on), the `whole` at once (TRL before), or the whole in `float32`, whose logits are named until the loss is there
+    (LLaMA-Factory). `idle_logits`: the model makes logits that its loss does not use (TRL's value head). `deferred`
+    micro batches of a step leave the gradients of their logits for the head's weight gradient at its end (Megatron).
     """
 
     kernel: str = "torch"
@@ -129,8 +134,11 @@ class Loss:
     logits: Literal["tiles", "whole", "pieces", "passes"] = "tiles"
     compiled: bool | None = None
     upcast: Literal["loss", "model", "never"] | None = None
-    kept: bool = False
+    kept: Literal["step"] | bool = False
     parallel: bool = True
+    log_softmax: Literal["rows", "whole", "float32"] = "rows"
+    idle_logits: bool = False
+    deferred: int = 0
 
 
 @dataclass(slots=True)
@@ -148,7 +156,8 @@ class Zero:
 
     `library` is `megatron` where Megatron's DistributedDataParallel divides (stage 1, its distributed optimizer) or
     does not (stage 0): a gradient buffer instead of DeepSpeed's buckets. `replicas`: so many groups of ranks hold the
-    divided states each (Megatron's `num_distributed_optimizer_instances`).
+    divided states each (Megatron's `num_distributed_optimizer_instances`). `immediate_gradients` is `bf16`'s
+    `immediate_grad_update`: a 16-bit gradient is added to the float32 ones as soon as there is one.
     """
 
     stage: int = 0
@@ -165,6 +174,7 @@ class Zero:
     overlap_comm: bool | None = None
     contiguous_gradients: bool = True
     round_robin_gradients: bool = False
+    immediate_gradients: bool = False
     gather_16bit_weights_on_save: bool = False
     hpz_partition_size: int = 1
     replicas: int = 1
@@ -188,6 +198,9 @@ class Fsdp:
     the layers belongs to the `root` unit, or embedding and head are `separate` units (torchtune's
     `custom_sharded_layers`, torchtitan). `wrap_adapters`: adapter modules are units of their own, as PEFT's
     `fsdp_auto_wrap_policy` arranges; version 1 without it flattens them together with the frozen weights.
+    `checkpoints_inside`: a unit holds a checkpointed layer (torch's `checkpoint_wrapper` put on after FSDP, as
+    accelerate does), where a checkpoint by Transformers' model code holds a unit, which is entered again in backward.
+    `shards_packed`: bitsandbytes weights are sharded whatever they are stored as.
     """
 
     version: Literal[1, 2] = 1
@@ -208,6 +221,8 @@ class Fsdp:
     shard_size: int | None = None
     upcast_trainable: bool = False
     sync_each_batch: bool = False
+    checkpoints_inside: bool = False
+    shards_packed: bool = False
 
 
 @dataclass(slots=True)
@@ -244,7 +259,7 @@ class Inference:
     """A generation or serving run. None fields are the engine's own defaults for its version and GPU.
 
     `max_total_tokens` is the most tokens that the cache of a rank holds (SGLang, TensorRT-LLM). `flashinfer_sampler` is
-    vLLM's VLLM_USE_FLASHINFER_SAMPLER.
+    vLLM's VLLM_USE_FLASHINFER_SAMPLER. `speculative_algorithm` is SGLang's word (EAGLE, NEXTN, STANDALONE, NGRAM).
     """
 
     engine: str = "transformers"
@@ -268,6 +283,7 @@ class Inference:
     max_loras: int | None = None
     max_lora_rank: int | None = None
     speculative_model: str | None = None
+    speculative_algorithm: str | None = None
     cudagraph_capture_sizes: list[int] | None = None
     chunked_prefill: bool | None = None
     flashinfer_sampler: bool | None = None
@@ -279,6 +295,8 @@ class Rl:
 
     `value_model` of PPO: a `model` of its own that is trained beside the policy (TRL), or a `head` on it
     (LLaMA-Factory). `teacher`: the frozen model whose distribution a student is trained on, hub id or path.
+    `reference_apart`: the reference is loaded as a model of its own, whose weights want gradients, and runs while the
+    policy's outputs have a name (TRL's DPO and KTO from 0.29 on); else a frozen copy runs when the logits are gone.
     """
 
     reference_model: bool | None = None
@@ -293,6 +311,7 @@ class Rl:
     teacher: str | None = None
     value_model: Literal["model", "head", "apart"] = "model"
     policy_offload: bool = False
+    reference_apart: bool = False
 
 
 @dataclass(slots=True)

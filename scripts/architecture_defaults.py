@@ -19,6 +19,7 @@ DESCRIPTIVE = (
     "num_experts_per_token", "moe_k", "moe_topk", "top_k_experts", "moe_top_k", "final_logit_softcapping",
     "attn_logit_softcapping", "index_head_dim", "mamba_ssm_dtype", "kv_lora_rank", "q_lora_rank",
     "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim", "head_dim", "num_kv_shared_layers", "ssm_state_size",
+    "activation_sparsity_pattern",
     "mamba_d_state", "state_size", "mamba_head_dim", "mamba_d_head", "mamba_headdim", "linear_num_value_heads",
     "linear_key_head_dim", "linear_value_head_dim", "linear_num_heads", "linear_head_dim", "num_attention_heads",
     "num_key_value_heads", "conv_kernel", "attention_types", "n_head", "n_heads", "num_heads",

@@ -31,6 +31,8 @@ def page() -> str:
         [
             *_formats(),
             "",
+            *_by_hand(),
+            "",
             "## Launchers",
             "",
             *_launchers(),
@@ -60,6 +62,18 @@ def _formats() -> Iterator[str]:
         form = find(name)
         writes = "yes" if _writes(name) else "no"
         yield _row(form.title, form.upstream, _sentence(form.recognise), _keys(name), form.hardware, writes)
+
+
+def _by_hand() -> Iterator[str]:
+    """What no script reads from upstream."""
+    listed = json.loads((Path(__file__).parent / "upstreams.json").read_text(encoding="utf-8"))["upstreams"]
+    rows = [
+        f"{row['name']} {row['version']} (commit {row['revision']})" for row in listed.values() if row.get("listed")
+    ]
+    yield (
+        "Keys, types and defaults are read from upstream's source by scripts, but for those of " + ", ".join(rows) + ","
+    )
+    yield "which were listed and compared by hand."
 
 
 def _launchers() -> Iterator[str]:
@@ -97,7 +111,7 @@ def _versions() -> Iterator[str]:
     yield "| package | release | what its defaults are |"
     yield "| --- | --- | --- |"
     rows = json.loads((Path(releases.__file__).parent / "releases.json").read_text(encoding="utf-8"))
-    for package in ("transformers", "trl", "accelerate", "llamafactory", "ms-swift"):
+    for package in ("transformers", "trl", "accelerate", "deepspeed", "llamafactory", "ms-swift", "nemo-automodel"):
         for row in rows[package]:
             told = ", ".join(f"{key} {json.dumps(value)}" for key, value in row["defaults"].items())
             yield _row(package, f"before {row['before']}", told)

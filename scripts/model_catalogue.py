@@ -13,8 +13,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from gpulint.models.build import build, checkpoint_dtype
-from gpulint.models.catalogue import named_plain, named_quantization
 from gpulint.models.model import UnknownModel
+from gpulint.models.names import named_plain, named_quantization
 
 if TYPE_CHECKING:
     from pathlib import Path

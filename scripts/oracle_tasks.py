@@ -2,9 +2,10 @@
 
     python -m scripts.oracle_tasks ../shared/tools/oracle/oracle.py TASK[:NUMBER] [the oracle's own flags]
 
-TASK is an objective of the job: sft (text alone, of a class that reads images too), masked_lm, classification (NUMBER
-of labels, 2), token_classification, question_answering, seq2seq (NUMBER of target tokens, those of the source) or
-speech_seq2seq (NUMBER of target tokens).
+TASK is an objective of the job: sft (text alone, of a class that reads images too), images (one a sequence, of NUMBER
+pixels each way where the model's config does not say), masked_lm, classification (NUMBER of labels, 2),
+token_classification, question_answering, seq2seq (NUMBER of target tokens, those of the source) or speech_seq2seq
+(NUMBER of target tokens).
 Runs in an environment with the oracle's packages.
 """
 
@@ -15,8 +16,11 @@ import json
 import sys
 from typing import Any
 
+from .oracle_images import given
+
 AUTO = {
     "sft": "AutoModelForImageTextToText",
+    "images": "AutoModelForImageTextToText",
     "masked_lm": "AutoModelForMaskedLM",
     "classification": "AutoModelForSequenceClassification",
     "token_classification": "AutoModelForTokenClassification",
@@ -51,16 +55,17 @@ class Inputs:
 
 
 def layers_of(model: Any) -> tuple[str, Any]:
-    """The longest list of modules: what the oracle probes."""
+    """The longest list of modules, of a text decoder where there is one: what the oracle probes."""
     import torch
 
     lists = [(name, m) for name, m in model.named_modules() if isinstance(m, torch.nn.ModuleList) and len(m)]
-    return max(lists, key=lambda item: len(item[1]))
+    return max(lists, key=lambda item: ("language_model" in item[0], len(item[1])))
 
 
-def rewired(model: Any, task: str) -> None:
+def rewired(model: Any, task: str, number: int = 0) -> None:
     """Hand the batch to the model under the names that its class has for it."""
     forward = type(model).forward
+    kept: dict[str, Any] = {}
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if task == "question_answering":
@@ -68,9 +73,14 @@ def rewired(model: Any, task: str) -> None:
             kwargs.pop("num_items_in_batch", None)
         if task == "speech_seq2seq" and "input_ids" in kwargs:
             kwargs["input_features"] = kwargs.pop("input_ids")
+        if task == "images":
+            import torch
+
+            kept.update(kept or given(torch, model, len(kwargs["input_ids"]), number, *kwargs["input_ids"].shape))
+            kwargs.update(kept)
         return forward(model, *args, **kwargs)
 
-    if task in ("question_answering", "speech_seq2seq"):
+    if task in ("images", "question_answering", "speech_seq2seq"):
         model.forward = call
 
 
@@ -150,10 +160,14 @@ def point(oracle: Any, task: str, flags: list[str]) -> dict[str, Any]:
 
         @staticmethod
         def from_config(config: Any, **kwargs: Any) -> Any:
+            text = config.get_text_config()
+            text.use_cache = False
+            if not hasattr(config, "vocab_size"):
+                config.vocab_size = text.vocab_size
             if task == "classification" and number:
                 config.num_labels = number
             model = kind.from_config(config, **kwargs)
-            rewired(model, task)
+            rewired(model, task, number)
             if task == "speech_seq2seq":
                 oracle.torch.sound = ((config.num_mel_bins, MEL_FRAMES), next(model.parameters()).dtype)
             return model

@@ -109,25 +109,37 @@ def check(chosen: list[Output], *, offline: bool) -> int:
     for output in stale:
         print(f"stale {output.path}: made from {stamp_of(output.path) or 'nothing'}, stated {output.stamp}")
     if not offline:
-        for upstream in dict.fromkeys(upstream for output in chosen for upstream in output.own):
-            newest = newest_of(upstream)
-            stated = upstream.revision if upstream.repository else upstream.version
-            if newest and not newest.startswith(stated):
-                print(f"newer {upstream.name}: {newest}, stated {stated}")
-            elif not newest:
+        for upstream in dict.fromkeys(upstream for output in chosen for upstream in output.own if not upstream.fixed):
+            commit, release = newest_of(upstream)
+            if commit and not commit.startswith(upstream.revision):
+                print(f"newer {upstream.name}: {commit}, stated {upstream.revision}")
+            elif release and numbers(release) > numbers(upstream.version):
+                print(f"newer {upstream.name}: {release}, stated {upstream.version}")
+            elif not commit and not release:
                 print(f"unknown {upstream.name}: neither pip nor git says which is the newest")
     print(f"{len(chosen) - len(stale)} of {len(chosen)} outputs carry the stated version")
     return int(bool(stale))
 
 
-def newest_of(upstream: Upstream) -> str:
-    """The newest release of a package, or the newest commit of a repository; "" where it cannot be asked."""
-    if upstream.package:
-        words = [sys.executable, "-m", "pip", "index", "versions", upstream.package]
-        pattern = r"\(([^)]+)\)"
-    else:
+def newest_of(upstream: Upstream) -> tuple[str, str]:
+    """The newest commit of a repository and the newest release in the index; "" for what cannot be asked."""
+    commit = release = ""
+    if upstream.repository:
         words = ["git", "ls-remote", f"https://github.com/{upstream.repository}", "HEAD"]
-        pattern = r"^([0-9a-f]+)"
+        commit = _answer(words, r"^([0-9a-f]+)")
+    package = upstream.package or upstream.released_as
+    if package and not commit:
+        release = _answer([sys.executable, "-m", "pip", "index", "versions", package], r"\(([^)]+)\)")
+    return commit, release
+
+
+def numbers(version: str) -> list[int]:
+    """The numbers of a release, `0.10.0.dev` as 0, 10, 0."""
+    return [int(part) for part in re.findall(r"\d+", version.partition("+")[0])]
+
+
+def _answer(words: list[str], pattern: str) -> str:
+    """What a command says that fits the pattern; "" where it fails."""
     try:
         answer = subprocess.run(words, capture_output=True, text=True, timeout=60)
     except subprocess.TimeoutExpired:

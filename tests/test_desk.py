@@ -119,6 +119,17 @@ def test_quiet_prints_findings_alone_and_verbose_what_was_skipped(folder):
     assert "other.yaml: skipped: unknown format" in run("check", ".", "-v").stderr
 
 
+def test_where_nothing_is_checked_the_first_reasons_are_told(folder):
+    (folder / "empty").mkdir()
+    for number in range(7):
+        (folder / "empty" / f"{number}.yaml").write_text("a: 1\n")
+    told = run("check", "empty").stderr.splitlines()
+    assert told[0].endswith("0.yaml: skipped: unknown format")
+    assert told[-1] == "gpulint: 2 more skipped; -v names them"
+    assert len(told) == 6
+    assert run("check", "empty", "-q").stderr == ""
+
+
 def test_several_processes_find_the_same(folder):
     (folder / "c.yaml").write_text(CONFIG + "micro_batch_size: 2  # gpulint: ignore[unknown-key-ignored] x\n")
     assert run("check", ".", "--jobs", "2").stdout == run("check", ".", "--jobs", "1").stdout

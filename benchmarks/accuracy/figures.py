@@ -48,7 +48,8 @@ def interval(case: Case, estimate: Estimate) -> tuple[int, int] | None:
     From the least of all counters on where none is named: what a step allocates at least, less what assumptions may
     take from it (axolotl's counters begin anew with each log line, core/trainers/base.py, utils/bench.py), and before
     the first evaluation: who does not tell what was counted does not tell when either. What it reserves is bounded by
-    the same interval without what lies outside torch's allocator.
+    the same interval without what lies outside torch's allocator: as much as that may be, but where the card is the
+    bound, as little.
     """
     cache = estimate.kv_cache
     if case.figure in ("kv_tokens", "kv_bytes"):
@@ -56,14 +57,15 @@ def interval(case: Case, estimate: Estimate) -> tuple[int, int] | None:
             return None
         if case.figure == "kv_tokens":
             return cache.low, cache.high
-        each = estimate.components["kv_cache"] / max(1, cache.tokens)
+        each = estimate.components["kv_cache"] / cache.tokens if cache.tokens else cache.bytes_per_token
         return int(cache.low * each), int((cache.high + 1) * each)
     if case.figure not in ("process", "reserved"):
         return None
     low, high = estimate.per_gpu.low, estimate.per_gpu.high
     if case.figure == "reserved":
         outside = process_overhead(gpu(case.job), case.job)
-        return low - outside.low, high - outside.high
+        full = estimate.capacity is not None and high == estimate.capacity.usable
+        return low - outside.low, high - (outside.low if full else outside.high)
     if not case.counted:
         least = _step(case.job, estimate) - sum(item.low for item in estimate.assumptions)
         low = max(0, min(low, least))

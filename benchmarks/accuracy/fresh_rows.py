@@ -2,11 +2,12 @@
 estimated before it was looked at.
 
 A row holds its source, a short quote, and either a Job or the command that ran with the flags that decide its memory.
-`blind` is what the estimator said of it on the day it was written down, before anything was mended; it never changes,
-also where `corrected` says what of the source the Job had wrong then.
+`blind` is what the estimator said of it on the day it was written down, before anything was mended, with a `reason`
+where it said nothing; it never changes, also where `corrected` says what of the source the Job had wrong then.
 `seen` marks a row that a defect was mended after: it is no longer held out. The scores of the answers given blind
 stand beside today's (`GROUP / FIGURE (blind)`).
 
+files     what the files hold that the command names, by path, cut to what decides memory
 release   of the engine that the command starts
 counted   false where the source does not tell what was counted
 commit    the one in which the figure was written down, where the command is that of then and not that of `source`
@@ -18,14 +19,15 @@ rounded   half a unit of the last digit printed, in bytes
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.job import Job
-from gpulint.reading import Recognised, open_jobs
+from gpulint.reading import UnrecognisedError, open_jobs, recognise_file
 from gpulint.settings import Settings
 from gpulint.source.document import SourceError
-from gpulint.source.read import parse
 
 from .case import Case, Excluded, Inexpressible, Row
 from .scores import summary
@@ -57,7 +59,7 @@ def cases(given: Iterable[Row] | None = None) -> tuple[list[Case], list[Excluded
 
 def case(row: Row) -> Case:
     """One figure or outcome. Raises Inexpressible."""
-    job = Job.validate(row["job"]) if "job" in row else read_command(row["command"], row["gpus"], row.get("versions"))
+    job = Job.validate(row["job"]) if "job" in row else read_command(row)
     job.hardware.gpu, job.hardware.gpus = row["gpu"], row["gpus"]
     if "release" in row:
         job.inference.version = row["release"]
@@ -77,6 +79,15 @@ def case(row: Row) -> Case:
     )
 
 
+def packages(row: Row) -> dict[str, str]:
+    """The releases that a row's command runs with, so that what it leaves out is filled in as they do."""
+    stated: dict[str, str] = row.get("versions") or {}
+    if "release" not in row:
+        return stated
+    engine = next((name for name in ("sglang", "text-generation") if name in row["command"]), "vllm")
+    return {engine.replace("text-generation", "tgi"): row["release"], **stated}
+
+
 class Blind(NamedTuple):
     """What was answered before the row was looked at."""
 
@@ -88,7 +99,7 @@ def blind(given: Iterable[Row] | None = None) -> list[Score]:
     """The scores of the first answers, by group and figure."""
     groups: dict[str, list[Blind]] = {}
     for row in rows() if given is None else given:
-        if row["measured"] is None:
+        if row["measured"] is None or "reason" in row["blind"]:
             continue
         first, measured = row["blind"], row["measured"]
         covered = first["low"] <= measured <= first["high"] if "low" in first else None
@@ -97,15 +108,18 @@ def blind(given: Iterable[Row] | None = None) -> list[Score]:
     return [summary(name, answers) for name, answers in groups.items()]
 
 
-def read_command(command: str, gpus: int, versions: dict[str, str] | None = None) -> Job:
-    """The Job that a command line starts with these packages. Raises Inexpressible."""
-    from gpulint.launchers.registry import recognise
-
-    try:
-        document = parse(command + "\n", "command.sh", "shell")
-        found = open_jobs(Recognised(document, None, recognise(document)), Settings(gpus=gpus, versions=versions or {}))
-    except SourceError as error:
-        raise Inexpressible(f"not read: {error}") from None
+def read_command(row: Row) -> Job:
+    """The Job that a row's command line starts, beside its files and with its packages. Raises Inexpressible."""
+    with TemporaryDirectory() as root:
+        for name, text in {"command.sh": row["command"] + "\n", **row.get("files", {})}.items():
+            path = Path(root, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        settings = Settings(gpus=row["gpus"], versions=packages(row), root=root)
+        try:
+            found = open_jobs(recognise_file(os.path.join(root, "command.sh")), settings)
+        except (SourceError, UnrecognisedError) as error:
+            raise Inexpressible(f"not read: {type(error).__name__} {error}") from None
     if not found.opened:
         raise Inexpressible(found.reason or "starts no job")
     return found.opened[0].reading.job

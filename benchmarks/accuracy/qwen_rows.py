@@ -79,7 +79,7 @@ def readme_finetune(row: Row) -> Case:
     if given:
         job.method = "lora"
         job.adapter = Adapter("lora", given["r"], given["alpha"], given["dropout"], TARGETS)
-        job.adapter.modules_to_save = ["embed_tokens", "lm_head"] if given["modules_to_save"] else []
+        job.adapter.modules_to_save = ["wte", "lm_head"] if given["modules_to_save"] else []
     if row["quantization"]:
         job.weights.quantization = Quantization("gptq", 4, group_size=GROUP)
         job.weights.dtype, job.precision.autocast = "float16", "float16"
@@ -104,5 +104,5 @@ COUNTER = (
 """As decimal GB two rows are less than their tensors (14B LoRA at 2,048 tokens, 72B Q-LoRA at 8,192); the other tables
 of the README print GiB under that name (`readme_inference`)."""
 
-TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-"""c_attn, c_proj (of attention and of the MLP), w1, w2 in the catalogue's names, which describe Qwen as qwen2."""
+TARGETS = ["c_attn", "c_proj", "w1", "w2"]
+"""`lora_target_modules` of Qwen's finetune.py; c_proj is in attention and in the MLP."""

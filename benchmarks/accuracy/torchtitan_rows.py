@@ -21,7 +21,8 @@ FOREACH = "titan-165"
 
 CAPTURED = "titan-2570"
 CAPTURE = (
-    "the commit is of graph_trainer: whether its eager run with checkpointing was captured as a graph is not stated"
+    "the commit is of graph_trainer: whether its eager run with checkpointing was captured as a graph is not stated;"
+    " its configs compile the loss, too (aot_eager), whose partition decides what is kept"
 )
 
 

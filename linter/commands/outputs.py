@@ -83,6 +83,8 @@ class Outputs(NamedTuple):
         complaints(report)
         if self.verbose:
             _skipped(report)
+        elif self.for_people and not report.count("checked"):
+            _skipped(report, FEW_SKIPPED)
         settings = layers.of(os.curdir)
         context = Context(
             __version__, False, self.quiet, 0, False, lambda: rule_texts(settings), lambda: cards(report, layers)
@@ -142,10 +144,16 @@ def write_file(file: str, text: str) -> None:
         raise Refused(f"{file}: cannot be written: {error.strerror}") from None
 
 
-def _skipped(report: Report) -> None:
-    for file in report.files:
-        if file.status == "skipped":
-            complain(f"{file.path}: skipped: {file.reason}")
+FEW_SKIPPED = 5
+"""Skipped files that are named where nothing else was checked."""
+
+
+def _skipped(report: Report, most: int | None = None) -> None:
+    skipped = [file for file in report.files if file.status == "skipped"]
+    for file in skipped[:most]:
+        complain(f"{file.path}: skipped: {file.reason}")
+    if skipped[most:] and most is not None:
+        complain(f"{len(skipped) - most} more skipped; -v names them")
 
 
 def complaints(report: Report) -> bool:

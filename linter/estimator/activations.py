@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,8 +17,11 @@ from .layers import Layer
 from .ledger import END
 from .logits import last_logits, loss_of
 from .norms import normed
+from .objectives import UNPAIRED
 from .ops import gathered
+from .projector import deepened
 from .recall import recalled
+from .reference import wants_gradients
 from .release import reentrant
 from .seq2seq import Pair, both, setting
 from .sharing import slice_of
@@ -51,13 +55,20 @@ def replayed(job: Job, model: Model) -> tuple[tuple[Instant, ...], Held]:
 def _replayed(job: Job, model: Model) -> tuple[tuple[Instant, ...], Held]:
     s = setting(job, model)
     kinds, assigned = layer_kinds(s)
-    try:
+    with unread(model):
         tape = replay(s, kinds)
+    return tuple(found.instant for found in placed(s, tape, kinds, assigned)), _held(tape, kinds, assigned)
+
+
+@contextmanager
+def unread(model: Model) -> Iterator[None]:
+    """Raises NotEstimable where a replay stumbles over modules of a model whose code is not read."""
+    try:
+        yield
     except (AssertionError, KeyError) as error:
         if derived(model):
             raise
         raise NotEstimable(f"how {model.model_type} computes is not read, and its modules are not llama's") from error
-    return tuple(found.instant for found in placed(s, tape, kinds, assigned)), _held(tape, kinds, assigned)
 
 
 class Held(NamedTuple):
@@ -128,9 +139,9 @@ def _replay(s: Setting, kinds: list[int], tape: Tape) -> Tape:
     outside = s.modules(None)
     tape.enter(0)
     ids, labels = tape.new(s.rows, 8), tape.new(s.rows, 8)
-    if s.job.loss.kept:
+    if s.job.loss.kept is True:
         s.remember([last_logits(outside, s, tape)])
-    h = _model(tape, s, kinds, outside, ids)
+    h = modelled(tape, s, kinds, outside, ids, segments=True)
     loss = loss_of(h, outside, s, tape, len(kinds) + 2)
     del h
     tape.clear_casts()
@@ -139,10 +150,12 @@ def _replay(s: Setting, kinds: list[int], tape: Tape) -> Tape:
     if s.objective.reference:
         tape.enter(len(kinds) + 3)
         _reference(tape, s, kinds, outside, ids)
+    s.named.clear()
     del ids, labels
     tape.backward(loss, tape.new(1, 4))
     tape.enter(END, backward=True)
     s.outputs.clear()
+    s.pixels.clear()
     effort.spend(effort.NODE * tape.nodes)
     return tape
 
@@ -159,13 +172,23 @@ def _converted(s: Setting, tape: Tape, segment: int) -> None:
     s.returned.clear()
 
 
-def _model(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tensor) -> Tensor:
+def modelled(
+    tape: Tape,
+    s: Setting,
+    kinds: list[int],
+    outside: Modules,
+    ids: Tensor,
+    *,
+    segments: bool,
+    lives: list[int] | None = None,
+) -> Tensor:
+    """The last hidden states of a forward pass; `segments`: each layer begins one; `lives`: bytes alive after each."""
     if isinstance(s, Pair):
-        return both(tape, s, kinds, outside, ids)
+        return both(tape, s, kinds, outside, ids, segments=segments)
     base = stem(tape, s, outside, ids)
     h = base.hidden
     for segment, layer in enumerate(kinds, 1):
-        if tape.recording:
+        if segments:
             tape.enter(segment)
         block = Layer(s, layer, base, slice_of(base.extra, s))
         mode = s.checkpointing(layer) if tape.recording else "none"
@@ -175,7 +198,11 @@ def _model(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tens
         else:
             h = block(h)
         del block
-    if tape.recording:
+        if layer < len(base.deep):
+            h = deepened(h, base.deep[layer], s)
+        if lives is not None:
+            lives.append(tape.live)
+    if segments:
         tape.enter(len(kinds) + 1)
     if s.order == "altup":
         h = joined(h, s)
@@ -187,14 +214,28 @@ def _model(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tens
 
 
 def _reference(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tensor) -> None:
-    """A forward pass without gradients, while what the policy saved is alive."""
+    """A forward pass without gradients, while what the policy saved is alive.
+
+    Unpaired answers are followed by a pass over mismatched ones, beside logits that are still named. A reference that
+    wants gradients has autocast's copies of its weights until the pass ends, those of the layers that are not replayed
+    too.
+    """
     tape.recording = False
-    h = _model(tape, s, kinds, outside, ids)
-    loss = loss_of(h, outside, s, tape, len(kinds) + 3)
-    del h, loss
-    s.cache.clear()
-    tape.clear_casts()
+    for _ in range(2 if s.job.loss.log_softmax == "float32" and s.job.objective in UNPAIRED else 1):
+        lives: list[int] = []
+        h = modelled(tape, s, kinds, outside, ids, segments=False, lives=lives)
+        copies = tape.new(_others(lives, layer_kinds(s)[1]) if wants_gradients(s.job) else 0, 1)
+        loss = loss_of(h, outside, s, tape, len(kinds) + 3)
+        del h, loss, copies
+        s.cache.clear()
+        tape.clear_casts()
     tape.recording = True
+
+
+def _others(lives: list[int], assigned: list[int]) -> int:
+    """What the layers that are not replayed leave, each as the one of its kind; `lives` after each replayed one."""
+    left = [max(0, after - before) for before, after in zip([*lives[:1], *lives], lives, strict=False)]
+    return sum(left[kind] for kind in assigned if kind < len(left)) - sum(left)
 
 
 def final_norm(outside: Modules, s: Setting) -> Linear | None:
@@ -287,7 +328,7 @@ class Stack:
 
 
 def peaks(events: list[Event]) -> dict[tuple[int, bool], list[Event]]:
-    """The events of each segment that no other one outweighs, with gradients of 0 to 4 bytes an element."""
+    """The events of each segment that no other one outweighs, with 0 to `MOST_GRADIENT` bytes a gradient element."""
     found: dict[tuple[int, bool], list[Event]] = {}
     for e in events:
         kept = found.setdefault((e.segment, e.backward), [])
@@ -298,5 +339,9 @@ def peaks(events: list[Event]) -> dict[tuple[int, bool], list[Event]]:
     return found
 
 
+MOST_GRADIENT = 16
+"""Bytes that a gradient's element takes at the most: under FSDP whole, flattened, accumulated and in the reduction."""
+
+
 def _outweighs(a: Event, b: Event) -> bool:
-    return a.live >= b.live and a.live + 4 * a.gradients >= b.live + 4 * b.gradients
+    return a.live >= b.live and a.live + MOST_GRADIENT * a.gradients >= b.live + MOST_GRADIENT * b.gradients

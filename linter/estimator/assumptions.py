@@ -40,6 +40,8 @@ def assumptions(job: Job, model: Model, *, bounded: bool = True) -> tuple[Assump
     if not model.exact:
         note = f"the architecture {model.model_type} is unknown; its tensors are taken to be llama's"
         found.append(Assumption("model", model.id, note))
+    if model.namesake is not None:
+        found.append(Assumption("model", model.id, model.namesake))
     named = named_assumption(job, model)
     if named is not None:
         found.append(named)

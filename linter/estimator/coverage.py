@@ -8,6 +8,7 @@ from . import delta, ssm
 from .activation import XIELU
 from .bounds import divergence, tower
 from .estimate import Assumption
+from .pictures import reader
 from .setting import text_config
 from .traits import known, traits
 
@@ -50,7 +51,7 @@ def gaps(job: Job, model: Model, activations: int) -> list[Assumption]:
     if not derived(model):
         note = f"how {model.model_type} computes is not read; its layers are taken to be llama's with its own modules"
         found.append(Assumption(LAYERS, model.model_type, note, less, more))
-    elif any(tensor.role in TOWERS for tensor in model.tensors):
+    elif _unread(job, model):
         note = "activations of vision, audio and projector modules are not counted, only the text decoder's"
         more = max(int(activations * AGAIN), tower(job, model))
         found.append(Assumption(OTHERS, model.model_type, note, 0, more))
@@ -65,6 +66,13 @@ def gaps(job: Job, model: Model, activations: int) -> list[Assumption]:
         note = "its kernels are not stated to be installed: the composite path of transformers runs, which keeps more"
         found.append(Assumption(f"versions.{package}", "absent", note, less if derived(model) else 0))
     return found
+
+
+def _unread(job: Job, model: Model) -> bool:
+    """Whether the model has towers that run and are not replayed."""
+    if reader(model) is not None and job.framework is None:
+        return any(tensor.role == "audio" for tensor in model.tensors)
+    return job.images != 0 and any(tensor.role in TOWERS for tensor in model.tensors)
 
 
 def derived(model: Model) -> bool:

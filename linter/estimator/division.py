@@ -112,6 +112,11 @@ def _shape(
         return shape
     if role in ("k", "v") or (role == "bias" and tensor.leaf in ("k_proj", "v_proj")):
         return (_kv_rows(shape[0], tensor_parallel, model.shape.kv_heads), *shape[1:])
+    if (role == "qkv" or tensor.leaf in _FUSED_LEAVES) and 1 < model.shape.kv_heads < tensor_parallel:
+        queries, keys = model.shape.heads * model.shape.head_dim, model.shape.kv_heads * model.shape.head_dim
+        if shape[0] == queries + 2 * keys:
+            rows = -(-queries // tensor_parallel) + 2 * _kv_rows(keys, tensor_parallel, model.shape.kv_heads)
+            return (rows, *shape[1:])
     if role in COLUMN or (role == "bias" and tensor.leaf in _COLUMN_LEAVES):
         return (-(-shape[0] // tensor_parallel), *shape[1:])
     if ".indexer." in tensor.name:
@@ -126,6 +131,9 @@ def _shape(
 
 _STACKED_EXPERTS = frozenset({"w1", "v1", "w2"})
 """DBRX: the experts of a matrix stand below each other, and its engines divide every one over its features."""
+
+_FUSED_LEAVES = frozenset({"query_key_value"})
+"""ChatGLM's two groups of keys on more ranks are on several of them, as keys of their own projection are."""
 
 _COLUMN_LEAVES = frozenset({"q_proj", "gate_proj", "up_proj", "c_fc", "c_attn", "query_key_value", "dense_h_to_4h"})
 

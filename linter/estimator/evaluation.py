@@ -1,57 +1,115 @@
-"""The evaluation loop of a training run: a forward pass without gradients at its own batch size."""
+"""The evaluation loop of a training run: forward passes without gradients at their own batch size.
+
+Nothing is saved for backward, gradients are gone (`zero_grad` sets them to None) but for those in buffers, and the
+optimizer's states stay. What a pass holds is replayed as a training step is: the widest layer, autocast's copies of
+trained float32 weights, which live until the forward function ends, and the logits with their loss.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from .estimate import Phase
-from .parameters import base_dtype
-from .storage import dtype_bytes
+from . import effort
+from .activations import computing, layer_kinds, modelled, placed, unread
+from .ledger import END
+from .logits import loss_of
+from .recall import recalled
+from .seq2seq import setting
 
 if TYPE_CHECKING:
     from ..job import Job
     from ..models.model import Model
-
+    from .instant import Instant
 
 HEADLESS = frozenset({"classification", "token_classification", "question_answering", "reward"})
 """Objectives whose models score tokens or rows without the vocabulary (`models/heads.json`)."""
 
 
-def phase(job: Job, model: Model, fixed: dict[str, int]) -> Phase | None:
-    """The instant of an evaluation step with most memory; None where no evaluation is configured.
+def instants(job: Job, model: Model) -> tuple[Instant, ...]:
+    """The candidate peaks of an evaluation step; none where no evaluation is configured or no length is known.
 
-    Nothing is saved for backward, gradients are gone (`zero_grad` sets them to None) but for those in buffers, which
-    `fixed` holds, states stay. T = batch x
-    sequence tokens, h hidden, f widest MLP, V vocabulary, e = 2 (16-bit) or 4:
-    loss    logits e T V, their fp32 copy 4 T V (none in fp32), log-softmax 4 T V, hidden state e T h
-    layer   3 e T f + 4 e T h  (gate, up and their product; residual, normed input and its fp32 copy)
-    A trainer that keeps the logits for metrics adds 4 T V, each step more until it moves them to the CPU
-    (`eval_accumulation_steps`). Fused losses and tiles need no vocabulary-wide tensor (Liger's where the trainer asks
-    for it, as TRL does; by itself it skips logits in training alone, liger_kernel/transformers/model/llama.py:
-    `evaluation.unfused`).
-    Source: transformers 5.23 loss/loss_utils.py `ForCausalLMLoss`, trainer.py `evaluation_loop`; the layer's form is
-    the prefill transient of the memory oracle.
+    A pass has the rows of its objective (both answers of a pair) and the loss of training, but the whole logits where
+    the trainer keeps them for its metrics, and where Liger's models make them outside of training
+    (`evaluation.unfused`; liger_kernel/transformers/model/llama.py).
+    Source: transformers 5.23 trainer.py `evaluation_loop`, `prediction_step`; trl 1.16 trainer/*_trainer.py
+    `prediction_step`. Checked against evaluations of the memory oracle.
     """
     batch = job.evaluation.micro_batch_size
     if not batch or not job.sequence_length:
-        return None
-    shape = model.shape
-    tokens = batch * job.sequence_length // max(1, job.parallelism.context)
-    dtype = base_dtype(job, model)
-    wide = dtype == "float32" and job.precision.autocast is None
-    size = 4 if wide else 2
-    vocabulary = -(-shape.vocabulary // job.parallelism.tensor)
-    logits = 0
-    headless = job.objective in HEADLESS
-    tiled = job.loss.kernel == "chunked" and job.loss.logits in ("tiles", "passes")
-    fused = tiled or job.loss.kernel in ("liger", "cut_cross_entropy")
-    if not headless and (not fused or job.evaluation.keeps_logits or job.evaluation.unfused):
-        logits = tokens * vocabulary * (8 if wide else 10)
-    if job.evaluation.keeps_logits and not headless:
-        logits += tokens * vocabulary * 4
-    widest = max(shape.intermediate, shape.moe_intermediate * shape.experts_per_token)
-    layer = size * tokens * (3 * -(-widest // job.parallelism.tensor) + 4 * shape.hidden)
-    hidden = int(dtype_bytes(dtype)) * tokens * shape.hidden
-    if logits + hidden >= layer:
-        return Phase("evaluation", {**fixed, "activations": hidden, "logits": logits})
-    return Phase("evaluation", {**fixed, "activations": layer})
+        return ()
+    changed = replace(computing(job), micro_batch_size=batch, gradient_accumulation_steps=1)
+    if job.evaluation.unfused or (job.evaluation.keeps_logits and job.objective not in HEADLESS):
+        changed.loss = replace(job.loss, kernel="torch")
+    if job.adapter is not None:
+        changed.adapter = replace(job.adapter, dropout=0.0)
+    return _forward(changed, model)
+
+
+@recalled(16)
+def _forward(job: Job, model: Model) -> tuple[Instant, ...]:
+    s = setting(job, model)
+    s.still()
+    kinds, assigned = layer_kinds(s)
+    tape = s.tape()
+    tape.recording = tape.accumulated = False
+    end = len(kinds) + 2
+    with unread(model):
+        outside = s.modules(None)
+        tape.enter(0)
+        ids, labels = tape.new(s.rows, 8), tape.new(s.rows, 8)
+        h = modelled(tape, s, kinds, outside, ids, segments=True)
+        loss = loss_of(h, outside, s, tape, end)
+        del h
+        s.cache.clear()
+        tape.clear_casts()
+        if s.named and s.objective.reference:
+            loss_of(modelled(tape, s, kinds, outside, ids, segments=False), outside, s, tape, end)
+            tape.clear_casts()
+        tape.scratch(sum(4 * x.n for x in s.returned if x.e < 4) if s.autocast else 0)
+        s.returned.clear()
+        del ids, labels, loss
+    tape.enter(END, backward=True)
+    effort.spend(effort.NODE * tape.nodes)
+    return tuple(found.instant for found in placed(s, tape, kinds, assigned))
+
+
+def gathered_logits(job: Job, model: Model) -> tuple[int, int]:
+    """Bytes of logits that earlier steps left to the last one that keeps them, and all of them once they are joined.
+
+    Every step's logits are gathered from all ranks and joined to those before in a new tensor
+    (`EvalLoopContainer.add`), until step k (`eval_accumulation_steps`) moves them to main memory. While step k runs,
+    those of k - 1 steps are there, and from the third step on the last one's by themselves too; joining them takes
+    k - 1 + 1 + k. Without a k two steps are counted, and how many more come is not known (uncertainty.py).
+    u = ranks x rows x vocabulary x 4 B under autocast or in float32, else 2 B a step.
+    Source: transformers 5.23 trainer.py `evaluation_loop`, trainer_pt_utils.py `nested_concat`.
+    """
+    evaluation = job.evaluation
+    if not evaluation.keeps_logits:
+        return 0, 0
+    unit, steps = _step(job, model), evaluation.accumulation_steps or 2
+    return (steps if steps > 2 else steps - 1) * unit, 2 * steps * unit if steps > 1 else 0
+
+
+def further_logits(job: Job, model: Model) -> int:
+    """Bytes of kept logits that may come on top: a script's own metric may need them, or no step moves them.
+
+    Two steps' worth and their copy, as `gathered_logits` counts where they are known to be kept: the least, since how
+    many steps an evaluation has is not known.
+    """
+    evaluation = job.evaluation
+    if "evaluation.keeps_logits" in job.unstated:
+        return 2 * (evaluation.accumulation_steps or 2) * _step(job, model)
+    return 4 * _step(job, model) if evaluation.keeps_logits and not evaluation.accumulation_steps else 0
+
+
+def _step(job: Job, model: Model) -> int:
+    """Bytes of the logits of one step on all ranks, u of `gathered_logits`; 0 where none are kept or known."""
+    evaluation = job.evaluation
+    if not evaluation.micro_batch_size or not job.sequence_length:
+        return 0
+    if job.objective in HEADLESS:
+        return 0
+    wide = job.precision.autocast is not None or job.weights.dtype == "float32"
+    rows = evaluation.micro_batch_size * job.sequence_length * max(1, job.data_parallel)
+    return rows * model.shape.vocabulary * (4 if wide else 2)

@@ -14,13 +14,12 @@ from .indexing import gather, repeat, split, topk, total, window
 from .matmuls import expert_matmul, grouped_linear, linear_wide
 from .mlp import dense
 from .ops import add, add_to, clamp, divide, leaf, mul, scale, shift, softmax, to, unary
-from .tensor import Parameter
+from .tensor import Parameter, Tensor
 
 if TYPE_CHECKING:
     from .modules import Linear, Modules
     from .setting import Setting
     from .tape import Tape
-    from .tensor import Tensor
 
 
 def feed_forward(x: Tensor, modules: Modules, s: Setting) -> Tensor:
@@ -147,24 +146,30 @@ def grouped(x: Tensor, weights: Tensor, chosen: Tensor, modules: Modules, s: Set
     order, perm = tape.new(count, 8), tape.new(count, 8)
     rows = gather(x, count * s.hidden, tape.new(count, 8))
     scores = gather(weights, count, perm)
-    weight = _weight(modules.need("expert_gate_up"), s, tape)
+    down = _weight(modules.need("expert_down"), s, tape) if s.release.copied_experts else None
+    weight = _weight(modules.need("expert_gate_up"), s, tape, down)
     bias = _bias(modules, "experts.gate_up_proj_bias", weight, order, count)
     out = grouped_linear(rows, weight, count, bias)
     out = _gate(out, s)
-    weight = _weight(modules.need("expert_down"), s, tape)
+    weight = down if down is not None else _weight(modules.need("expert_down"), s, tape)
     bias = _bias(modules, "experts.down_proj_bias", weight, order, count)
     out = grouped_linear(out, weight, count, bias)
     weighted = mul(out, scores)
     inverse = tape.new(count, 8)
     weighted = gather(weighted, weighted.n, inverse)
     result = to(total(weighted, x.n), x.e)
-    del order, chosen, bias
+    del order, chosen, bias, weight, down
     return result
 
 
-def _weight(module: Linear, s: Setting, tape: Tape) -> Tensor | Parameter:
-    """The experts' weight; before transformers 5 each expert was a Linear, which autocast narrows."""
+def _weight(module: Linear, s: Setting, tape: Tape, beside: Tensor | Parameter | None = None) -> Tensor | Parameter:
+    """The experts' weight; before transformers 5 each expert was a Linear, which autocast narrows.
+
+    `beside` is what the loop's other products still save when the first of them gets its gradient.
+    """
     weight = merged(module, tape, module.weight.e)
+    if s.release.indexed_experts and isinstance(weight, Parameter) and s.autocast in (0, weight.e):
+        return _indexed(weight, s, tape, beside)
     if s.autocast and not s.release.grouped_experts and isinstance(weight, Parameter):
         groups = weight.groups
         cast = tape.cast(weight, s.autocast)
@@ -172,6 +177,22 @@ def _weight(module: Linear, s: Setting, tape: Tape) -> Tensor | Parameter:
             cast.groups = groups
         return cast
     return weight
+
+
+def _indexed(weight: Parameter, s: Setting, tape: Tape, beside: Tensor | Parameter | None) -> Tensor:
+    """Each expert's weight taken out of all: n elements where they are copied, and in backward n of the sum so far
+    beside n of the expert in hand (transformers 4.55 to 4.57 modeling_gpt_oss.py `GptOssExperts.forward`).
+    """
+    n, e = weight.n, weight.e
+    y = tape.new(n, e) if s.release.copied_experts else Tensor(tape.nothing, n, e)
+
+    def back(gradient: Tensor, _kept: object = (y.storage, beside)) -> tuple[Tensor]:
+        tape.scratch(n * e)
+        return (gradient,)
+
+    y.node = tape.node((weight,), back, saves=0)
+    y.groups = weight.groups
+    return y
 
 
 def _bias(modules: Modules, name: str, weight: Tensor | Parameter, index: Tensor, rows: int) -> Tensor | None:

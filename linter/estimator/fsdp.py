@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from . import derivation, host, optimizer
+from . import derivation, host, optimizer, storage
 from .estimate import Term
 from .fsdp_units import Policy, Unit, Units, units
 from .gradients import gradient_dtype
@@ -189,23 +189,26 @@ def fsdp_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
                 packed weights with byte storage cannot be sharded and stay whole
     gradients   of all that autograd makes one for; version 1 keeps the shard of a whole flat parameter
     optimizer   states of the trained shards in the shards' dtype
-    Hybrid strategies shard over the GPUs of one node (or `shard_size`).
+    Hybrid strategies shard over the GPUs of one node (or `shard_size`). Offload leaves the scales of bitsandbytes'
+    weights on every GPU: they are no parameters, and went there with theirs (`Params4bit.to`).
     """
     fsdp = job.parallelism.fsdp
     assert fsdp is not None
-    over = ranks(job, _group(job, fsdp))
-    shardable = [item for item in found if item.part != "buffer" and not _stays_whole(item, job)]
-    fixed = [item for item in found if item.part == "buffer" or _stays_whole(item, job)]
+    over = ranks(job, group(job, fsdp))
+    shardable = [item for item in found if item.part != "buffer" and not whole_on_each(item, job)]
+    fixed = [item for item in found if item.part == "buffer" or whole_on_each(item, job)]
     graded = [item for item in found if item.graded]
     spec = optimizer.of_job(job)
     items = _items([item for item in found if item.trainable], over, fsdp)
     states = optimizer.states(items, spec, job)
     gradients = sum(int(-(-item.elements // over.of(item)) * dtype_bytes(gradient_dtype(item, job))) for item in graded)
     base = over.size(item for item in shardable if item.part == "base")
+    scaled = [item for item in shardable if item.packed and not over.scales]
+    scales = sum(item.copies * storage.total(item.pieces[1:]) for item in scaled)
     adapter = over.size(item for item in shardable if item.part != "base")
     largest = max((int(item.size * dtype_bytes(gradient_dtype(item, job))) for item in graded), default=0)
     built = ShardedLayout(
-        weights=allocated(fixed) + (0 if fsdp.offload else base),
+        weights=allocated(fixed) + (scales if fsdp.offload else base),
         adapter=0 if fsdp.offload else adapter,
         optimizer=0 if fsdp.offload else states.allocated,
         paged=0 if fsdp.offload else states.paged,
@@ -232,7 +235,7 @@ def fsdp_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
         everything = built.plan.everything
         built.deferred = everything.reduced if fsdp.version == 2 else everything.gradients
     if fsdp.offload:
-        built.host = host.sharded(job, base + adapter, gradients, states.raw)
+        built.host = host.sharded(job, base - scales + adapter, gradients, states.raw)
     built.terms = _terms(job, fsdp, built, found, over)
     built.terms += derivation.optimizer(items, spec, states, job, ranks=over.dense) if not fsdp.offload else []
     return built
@@ -258,16 +261,19 @@ def _kept(job: Job, fsdp: Fsdp, model: Model) -> int:
     For a flat parameter without gradients FSDP hangs its reshard on the layer's inputs with `register_multi_grad_hook`
     (`_register_post_backward_reshard_only_hook`), whose handle lives until the end of the backward pass and holds the
     detached input that the recomputation made, together with its `.grad`: T x h elements each. The `.grad` is also
-    what the layer below is handed.
+    what the layer below is handed. Where the unit holds the checkpoint, its inputs are those of the forward pass, which
+    are no leaves and hold no gradient.
     """
-    if fsdp.wrap != "transformer" or job.activation_checkpointing != "full" or not reentrant(job):
+    checkpointed = job.activation_checkpointing == "full" and reentrant(job) and not fsdp.checkpoints_inside
+    if fsdp.wrap != "transformer" or not checkpointed:
         return 0
     tokens = (job.micro_batch_size or 0) * (job.sequence_length or 0) // max(1, job.parallelism.context)
     dtype = gathered_dtype(job) or base_dtype(job, model)
     return int(2 * dtype_bytes(dtype) * tokens * model.shape.hidden)
 
 
-def _group(job: Job, fsdp: Fsdp) -> int | None:
+def group(job: Job, fsdp: Fsdp) -> int | None:
+    """The ranks over which a hybrid strategy or `shard_size` shards; None for all of them."""
     if fsdp.shard_size:
         return fsdp.shard_size
     if fsdp.sharding.strip("_").startswith("hybrid"):
@@ -276,9 +282,10 @@ def _group(job: Job, fsdp: Fsdp) -> int | None:
     return None
 
 
-def _stays_whole(item: Parameter, job: Job) -> bool:
-    quantization = job.weights.quantization
-    if not item.packed:
+def whole_on_each(item: Parameter, job: Job) -> bool:
+    """Whether a packed weight is stored in bytes, which only a patched FSDP shards."""
+    quantization, fsdp = job.weights.quantization, job.parallelism.fsdp
+    if not item.packed or (fsdp is not None and fsdp.shards_packed):
         return False
     return quantization is None or (quantization.storage_dtype or "uint8") in ("uint8", "int8")
 
@@ -305,7 +312,7 @@ def shards(job: Job, found: Sequence[Parameter]) -> list[optimizer.Item]:
     """
     fsdp = job.parallelism.fsdp
     assert fsdp is not None
-    over = ranks(job, _group(job, fsdp))
+    over = ranks(job, group(job, fsdp))
     trained = [item for item in found if item.trainable]
     if fsdp.version == 2:
         return _items(trained, over, fsdp)
@@ -324,14 +331,17 @@ def shards(job: Job, found: Sequence[Parameter]) -> list[optimizer.Item]:
 def _load(found: Sequence[Parameter], fsdp: Fsdp, over: Ranks, job: Job, model: Model) -> int:
     """What sharding the weights takes on the GPU.
 
-    Packed weights are on every rank whole before they are sharded. Version 1 moves a unit there and concatenates its
-    tensors to a flat parameter, twice its size, before it keeps its shard (torch 2.13 fsdp/_init_utils.py
-    `_move_module_to_device`, _flat_param.py `flatten_tensors`), the root last. Version 2 moves a unit
-    (`_move_states_to_device`), or with `cpu_ram_efficient_loading` one tensor after the other.
+    Packed weights are on every rank whole before those that can be are sharded, and under accelerate's version 2 beside
+    all shards: `fsdp2_prepare_model` holds a state dict of the whole model to its end (1.6 to 1.15). Version 1 moves a
+    unit there and concatenates its tensors to a flat parameter, twice its size, before it keeps its shard (torch 2.13
+    fsdp/_init_utils.py `_move_module_to_device`, _flat_param.py `flatten_tensors`), the root last. Version 2 moves a
+    unit (`_move_states_to_device`), or with `cpu_ram_efficient_loading` one tensor after the other.
     """
     packed = [item for item in found if item.packed]
     if packed and not fsdp.cpu_ram_efficient_loading:
-        return allocated(packed) - over.size(packed) + loading(found, job)
+        sharded = [item for item in packed if not whole_on_each(item, job)]
+        beside = fsdp.version == 2 and job.framework is None
+        return allocated(sharded) - (0 if beside else over.size(sharded)) + loading(found, job)
     if fsdp.version == 2 and fsdp.cpu_ram_efficient_loading:
         return max((int(item.size * item.element_bytes) for item in found if not item.packed), default=0)
     made = units(fsdp, model, [item for item in found if not item.packed and item.part != "buffer"], Policy(None, None))
@@ -347,13 +357,16 @@ def _gathered(unit: Unit) -> str:
 
 def _terms(job: Job, fsdp: Fsdp, built: ShardedLayout, found: Sequence[Parameter], over: Ranks) -> list[Term]:
     assert built.plan is not None
-    shardable = [item for item in found if item.part != "buffer" and not _stays_whole(item, job)]
-    fixed = [item for item in found if item.part == "buffer" or _stays_whole(item, job)]
+    shardable = [item for item in found if item.part != "buffer" and not whole_on_each(item, job)]
+    fixed = [item for item in found if item.part == "buffer" or whole_on_each(item, job)]
     graded = [item for item in found if item.graded]
     terms = [*derivation.weights(fixed)]
     if fsdp.offload:
         note = "shards of weights, gradients and optimizer states in main memory (offload_params)"
         terms.append(Term("optimizer", note, 0, "torch FSDP CPUOffload"))
+        note = "scales and tables of packed weights, which are no parameters and stay on every GPU"
+        kept = built.weights - allocated(fixed)
+        terms += [Term("weights", note, kept, "bitsandbytes Params4bit.to, QuantState")] if kept else []
     else:
         terms += [*derivation.weights(shardable, over), *derivation.gradients(graded, job, over.dense)]
     swept = sum(item.elements for item in found if item.swept)

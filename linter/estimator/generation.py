@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import allocator, runtime, seq2seq_generation
+from ..units import MIB
+from . import allocator, runtime, seq2seq_generation, uncertainty
 from .coverage import derived, mixing
 from .derivation import weights as weight_terms
 from .division import fullest_stage, stages
 from .estimate import Assumption, Estimate, PerGpu, Phase, Term
 from .inference_assumptions import inference_assumptions
 from .kv_cache import cache_bytes, layer_bytes, layer_caches
+from .loading import PACKED_ON_LOAD
 from .modeling import still
 from .parameters import allocated, base_dtype, parameters
 from .prefill import held_logits, prefill_activations, prefill_logits, rotary_tables
@@ -69,6 +71,11 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         phases.append(_decode(job, model, fixed, split, batch, prompt, answer, element, found))
     peak = max(phases, key=lambda phase: phase.allocated)
     per_gpu, overhead = _tiers(job, model, gpu, peak, batch * prompt, element, bounded)
+    loaded = phases[0].allocated
+    unknown = uncertainty.while_loading(job, found, loaded, per_gpu.high - runtime.process_overhead(gpu, job).high)
+    judged = verdict(uncertainty.widened(per_gpu, unknown), gpu, bounded=bounded)
+    unknown += [*packed_later(job, found, loaded, peak.allocated), *graphs(job, gpu)]
+    per_gpu = uncertainty.capped(uncertainty.widened(per_gpu, unknown), gpu, judged)
     lines = weight_terms(found)
     if tails:
         lines.append(Term("weights", "rests of up to 1 MiB of the 2 MiB segments", tails, "CUDACachingAllocator.cpp"))
@@ -90,9 +97,9 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         phases=tuple(phases),
         peak=peak,
         runtime=overhead,
-        verdict=verdict(per_gpu, gpu, bounded=bounded),
+        verdict=judged,
         capacity=capacity(gpu),
-        assumptions=(*_unstated(job), *inference_assumptions(job, model)),
+        assumptions=(*_unstated(job), *inference_assumptions(job, model), *unknown),
         terms=tuple(lines),
     )
 
@@ -285,8 +292,8 @@ def opened_latent(job: Job, model: Model, batch: int, tokens: int, element: floa
 def _loading(job: Job, model: Model, found: Sequence[Parameter], element: float) -> int:
     """Bytes that loading takes beside the weights.
 
-    bitsandbytes packs a 16-bit weight on the GPU, one tensor at a time; other methods load packed weights. AutoAWQ's
-    files hold a tied head too, which is there until `tie_weights` drops it (autoawq 0.2.6 models/base.py
+    What packs as it loads gets a 16-bit weight on the GPU, one tensor at a time; other methods load packed ones.
+    AutoAWQ's files hold a tied head too, which is there until `tie_weights` drops it (autoawq 0.2.6 models/base.py
     `save_quantized`, transformers modeling_utils.py `from_pretrained`).
     """
     quantization = effective_quantization(job, model)
@@ -294,9 +301,44 @@ def _loading(job: Job, model: Model, found: Sequence[Parameter], element: float)
         return 0
     if quantization.method == "awq" and model.shape.tied:
         return round(element * model.shape.vocabulary * model.shape.hidden)
-    if not quantization.method.startswith("bnb"):
+    if not quantization.method.startswith(PACKED_ON_LOAD):
         return 0
     return max((2 * item.size for item in found if item.packed), default=0)
+
+
+def packed_later(job: Job, found: Sequence[Parameter], load: int, peak: int) -> list[Assumption]:
+    """torchao's `quantize_` packs the weights where they are: a script may put all of them on the GPU first.
+
+    `load` bytes are there while the last weight is packed, `peak` at most later. Freed 16-bit weights leave segments of
+    their sizes, which what is packed cuts up (torchao quant_api.py; torchao's own generate.py does so).
+    """
+    quantization = job.weights.quantization
+    if quantization is None or not quantization.method.startswith("torchao"):
+        return []
+    packed = [item for item in found if item.packed]
+    more = load + sum(int(2 * item.elements) - item.allocated for item in packed) - peak
+    if more <= 0:
+        return []
+    note = "torchao packs weights where they are: all of them may have been on the GPU in 16 bits before"
+    return [Assumption("weights.quantization.method", quantization.method, note, 0, more)]
+
+
+AUTOTUNING = 256 * MIB
+"""Bytes that Triton writes over before each timed run of a kernel, to empty the card's cache
+(triton/backends/nvidia/driver.py `get_empty_cache_for_benchmark`; torch._inductor's benchmarker has the card's own)."""
+
+
+def graphs(job: Job, gpu: Gpu | None) -> list[Assumption]:
+    """What a compiled decoding step reserves beside its tensors, where it is tuned and recorded in CUDA graphs.
+
+    Graphs have a pool of their own, with at least a segment of each kind and a cuBLAS workspace
+    (torch/_inductor/cudagraph_trees.py); a timed kernel leaves what emptied the cache.
+    """
+    if not job.compile:
+        return []
+    more = AUTOTUNING + allocator.LARGE_SEGMENT + allocator.SMALL_SEGMENT + runtime.allocated_workspace(job, gpu)
+    note = "compiled kernels may be tuned, and recorded in CUDA graphs with a pool of their own: neither is counted"
+    return [Assumption("compile", "True", note, 0, more)]
 
 
 def _tiers(

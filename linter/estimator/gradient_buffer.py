@@ -2,25 +2,49 @@
 
 Megatron's DistributedDataParallel with or without its distributed optimizer (Megatron-LM
 core/distributed/param_and_grad_buffer.py, core/optimizer/distrib_optimizer.py, core 0.14), and DeepSpeed's
-BF16_Optimizer (deepspeed 0.18.2 runtime/bf16_optimizer.py).
+BF16_Optimizer (deepspeed 0.9.0 to 0.19.8 runtime/bf16_optimizer.py).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import derivation, optimizer
 from .estimate import Term
-from .gradients import gradient_dtype
+from .gradients import accumulating, gradient_dtype
 from .layout import Layout
 from .loading import loading
 from .parameters import allocated, elements
 from .ranks import Ranks, per_node, ranks
 from .storage import dtype_bytes
+from .versions import older
 
 if TYPE_CHECKING:
     from ..job import Job, Zero
     from .parameter import Parameter
+
+
+_RELEASED, _FREED_IN_STEP = "0.19.8", "0.16.5"
+"""DeepSpeed from which on `immediate_grad_update` frees a 16-bit gradient, and stage 1 frees them after a step."""
+
+
+@dataclass(slots=True)
+class SummedLayout(Layout):
+    """A buffer that 16-bit gradients are added to and that lies beside them.
+
+    beside   bytes of all 16-bit gradients; `kept`: they lie there from the second micro step on, filled with zeros
+    """
+
+    beside: int = 0
+    kept: bool = False
+
+    def gradient_bytes(self, done: int) -> int:
+        """The buffer, and the 16-bit gradients of `done` trainable elements."""
+        if self.kept or not self.trainable:
+            return self.gradients
+        missing = self.trainable - min(done, self.trainable)
+        return self.gradients - self.beside * missing // self.trainable
 
 
 def buffered(job: Job) -> bool:
@@ -43,8 +67,9 @@ def buffer_layout(job: Job, found: tuple[Parameter, ...]) -> Layout:
     """The Layout with a gradient buffer. N data-parallel ranks, T trainable elements on the rank.
 
     gradients   a buffer of T elements in the reduce dtype, there before the first step and never freed. Megatron's
-                weight gradient matmul adds into it (`gradient_accumulation_fusion`); DeepSpeed adds each tensor's
-                16-bit gradient and frees it (`immediate_grad_update`), so that one of them exists
+                weight gradient matmul adds into it (`gradient_accumulation_fusion`). DeepSpeed adds the 16-bit
+                gradients and keeps them: at stage 1 until the step is done (always before 0.16.5), at stage 0 for
+                good; with `immediate_grad_update` 0.19.8 frees each as it is added, so that one of them exists
     optimizer   fp32 masters and states of T/N elements, of T r/N where r groups of ranks hold them each (`replicas`;
                 core/parallel_state.py, the distributed optimizer's instances); of T under Megatron without its
                 distributed optimizer (stage 0), while DeepSpeed divides them at either stage
@@ -63,19 +88,23 @@ def buffer_layout(job: Job, found: tuple[Parameter, ...]) -> Layout:
     items = [optimizer.Item((share,), 1, "float32", flat=True)] if share else []
     states = optimizer.states(items, spec, job)
     away = zero.offload_optimizer.device != "none"
-    in_hand = 0 if fused else max((item.size * int(item.element_bytes) for item in trained), default=0)
+    released = zero.immediate_gradients and not older(job.versions.get("deepspeed"), _RELEASED)
+    in_hand = max((item.size * int(item.element_bytes) for item in trained), default=0) if released and not fused else 0
+    beside = 0 if released or fused else sum(item.elements * int(item.element_bytes) for item in trained)
     there = 1 - zero.offload_optimizer.ratio if away else 1.0
-    built = Layout(
+    built = SummedLayout(
         weights=allocated(item for item in found if item.part in ("base", "buffer")),
         adapter=allocated(item for item in found if item.part in ("adapter", "copy")),
         optimizer=int(there * (states.allocated + 4 * share)),
         host=per_node(job) * (int((1 - there) * (4 * share + states.raw)) if away else states.host),
-        gradients=int(sum(item.elements * dtype_bytes(gradient_dtype(item, job)) for item in trained)),
+        gradients=beside + int(sum(item.elements * dtype_bytes(gradient_dtype(item, job)) for item in trained)),
         trainable=elements(trained),
         buffers=in_hand,
         load=loading(found, job),
         accumulating=True,
         lasting=True,
+        beside=beside,
+        kept=not zero.stage or accumulating(job) or older(job.versions.get("deepspeed"), _FREED_IN_STEP),
     )
     built.terms = [
         *derivation.weights(found),
@@ -84,6 +113,8 @@ def buffer_layout(job: Job, found: tuple[Parameter, ...]) -> Layout:
     ]
     if away:
         built.terms.append(_offload_term(share, states, zero, job))
+    if beside:
+        built.terms.append(Term("gradients", "16-bit gradients beside the buffer they are added to", beside))
     if in_hand:
         built.terms.append(Term("buffers", "the largest 16-bit gradient before it is added", in_hand))
     return built

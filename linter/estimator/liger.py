@@ -92,14 +92,14 @@ def head_and_loss(h: Tensor, weight: Parameter, rows: int, tape: Tape, budget: i
     """Fused linear cross entropy: the gradients of h and of the head are made in the forward pass, chunk by chunk.
 
     A chunk has the power of two at or above rows / ceil(V / (budget h)) rows. Saved: grad_input rows x h, and
-    grad_weight V x h where the head is trained. Autocast casts the head, the chunk of h and the sum's operand anew for
-    every chunk (ops/fused_linear_cross_entropy.py).
+    grad_weight V x h where the head is trained and h wants a gradient, so not in an evaluation. Autocast casts the
+    head, the chunk of h and the sum's operand anew for every chunk (ops/fused_linear_cross_entropy.py).
     """
     width = h.n // rows
     vocabulary = weight.n // width
     chunk = min(rows, 1 << (-(-rows // -(-vocabulary // (budget * width))) - 1).bit_length())
     gradient = tape.new(h.n, h.e)
-    gradient_weight = tape.new(weight.n, weight.e) if weight.trainable else None
+    gradient_weight = tape.new(weight.n, weight.e) if weight.trainable and tape.recording else None
     losses = tape.new(rows, 4)
     mask = tape.new(rows, 1)
     e = tape.autocast or h.e

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..units import GIB
+from .runtime import process_overhead
 from .versions import older
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..hardware.gpu import Gpu
     from ..job import Job
     from .parameter import Parameter
 
@@ -79,6 +82,35 @@ def read_ahead(found: Sequence[Parameter], job: Job) -> int:
     if not version or older(version, ASYNC_FROM) or not older(version, ASYNC_BEFORE):
         return 0
     return sum(2 * item.elements for item in found if item.packed)
+
+
+WARMED_FROM, WARMED_BEFORE, TIED_ONCE_FROM = "4.51", "5.0", "4.54"
+"""The transformers whose `caching_allocator_warmup` took one block for half the bytes that bitsandbytes' weights have
+before they are packed: it was not told the packed size (modeling_utils.py, `get_cuda_warm_up_factor` of
+quantizers/base.py). 4.50 left packed models out, 5.0 asks the quantizer (`param_element_size`)."""
+
+LEFT = 1.2 * GIB
+"""Bytes of the card that the block leaves, before it is halved (4.52 on; 4.51 left 5 % of what was free)."""
+
+
+def warmed(found: Sequence[Parameter], job: Job, gpu: Gpu | None) -> int:
+    """Bytes of the block that is asked for and freed before the weights are read, from which they are then cut.
+
+    2 B / 2 an element of the base model, tied ones twice before `TIED_ONCE_FROM`; at most half of the card without its
+    context and `LEFT`, and nothing where no card is known: whatever the card, it is never what fails.
+    """
+    quantization, version = job.weights.quantization, job.versions.get("transformers")
+    if quantization is None or not quantization.method.startswith("bnb") or job.framework is not None or gpu is None:
+        return 0
+    plan = job.parallelism
+    if plan.fsdp is not None or (plan.zero is not None and plan.zero.stage == 3):
+        return 0
+    if not version or older(version, WARMED_FROM) or not older(version, WARMED_BEFORE):
+        return 0
+    twice = 2 if older(version, TIED_ONCE_FROM) and not any(item.role == "head" for item in found) else 1
+    base = [item for item in found if item.part == "base"]
+    size = sum(item.elements * (twice if item.role == "embedding" else 1) for item in base)
+    return max(0, min(size, int(gpu.usable - process_overhead(gpu, job).context - LEFT) // 2))
 
 
 def _was_upcast(item: Parameter, found: Sequence[Parameter]) -> bool:

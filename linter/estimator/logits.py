@@ -9,7 +9,7 @@ from .heads import task_loss
 from .indexing import window
 from .native import LOSSES
 from .objectives import PAIRED, TASKS, UNPAIRED
-from .ops import contiguous, to
+from .ops import add, contiguous, to
 from .output_head import head
 from .pieces import compiled, cross_entropy, heads, in_passes, of_list, of_whole
 from .tensor import mark
@@ -33,6 +33,7 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
     if s.objective.loss in TASKS:
         return task_loss(h, outside, s, tape, segment)
     if s.objective.loss == "score":
+        _unused(h, outside, s)
         tape.enter(segment)
         return score(h, s, tape)
     rows = s.scored
@@ -62,13 +63,40 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
     s.remember([logits])
     tape.enter(segment)
     if s.objective.loss == "log_probabilities":
-        if s.autocast:
+        if s.autocast or s.job.loss.log_softmax == "float32":
             logits = to(logits, 4)
-        return losses.log_probabilities(logits, s.batch, tape)
+        return _log_probabilities(logits, s, tape)
     loss = of_whole(logits, rows, s, tape) if kernel == "chunked" else causal(logits, s, tape)
     if s.autocast and logits.e == 2:
         tape.scratch(4 * logits.n)
     return loss
+
+
+def _log_probabilities(logits: Tensor, s: Setting, tape: Tape) -> Tensor:
+    """Log-probabilities of given answers, as `Loss.log_softmax` says.
+
+    TRL's ORPO and CPO take the cross entropy of the chosen answers' logits besides, of a copy without each sequence's
+    last, and both with SimPO read the log-probabilities off a slice (trl/experimental/orpo/orpo_trainer.py
+    `concatenated_forward`, `get_batch_logps`).
+    """
+    how = s.job.loss.log_softmax
+    if how == "float32" or (tape.recording and s.job.rl.reference_apart):
+        s.named.append(logits.storage)
+    elif s.job.objective == "simpo":
+        return _log_softmax(window(logits, logits.n), how, s, tape)
+    elif s.job.objective in ("orpo", "cpo"):
+        chosen = contiguous(window(window(logits, logits.n // 2), logits.n // 2))
+        mark(chosen)
+        likelihood = cross_entropy(chosen, None, tape)
+        del chosen
+        return add(likelihood, _log_softmax(window(logits, logits.n), how, s, tape))
+    return _log_softmax(logits, how, s, tape)
+
+
+def _log_softmax(logits: Tensor, how: str, s: Setting, tape: Tape) -> Tensor:
+    if how != "rows":
+        return losses.whole_log_probabilities(logits, s.batch, tape)
+    return losses.log_probabilities(logits, s.batch, tape)
 
 
 def _own_pairs(s: Setting) -> bool:
@@ -124,6 +152,12 @@ def causal(logits: Tensor, s: Setting, tape: Tape) -> Tensor:
     loss = liger.cross_entropy(wide, tape) if s.loss in IN_PLACE else cross_entropy(wide, labels, tape)
     del held
     return loss
+
+
+def _unused(h: Tensor, outside: Modules, s: Setting) -> None:
+    """Logits and their float32 copy beside a value head (trl 0.18 models/modeling_value_head.py), dropped at once."""
+    if s.job.loss.idle_logits:
+        to(head(h, outside.role("head") or outside.need("embedding"), outside, s.rows, s), 4)
 
 
 def score(h: Tensor, s: Setting, tape: Tape) -> Tensor:

@@ -20,22 +20,32 @@ def tiled(h: Tensor, weight: Parameter, rows: int, tape: Tape, chunk: int | None
     """TRL's fused head: tiles of logits of `chunk` tokens, made again in backward; gradients are summed in float32.
 
     Saved: a copy of the scored hidden states and two statistics a row. Backward: float32 gradients of h and of a
-    trained head, one tile, and the gradients in their own width (trl/kernels/chunked_logprob.py).
+    trained head, one tile, and the gradients in their own width (trl/kernels/chunked_logprob.py). Under autocast the
+    tile's tokens and its part of a float32 head are cast anew for every tile; a name holds the copy before until the
+    next one is there, of the head in backward alone.
     """
     e = tape.autocast or h.e
     copy = tape.new(h.n, h.e)
     kept = (copy.storage, tape.new(2 * rows, 8))
     statistics = tape.new(6 * rows, 4)
-    vocabulary = weight.n // (h.n // rows)
-    tile = min(rows, chunk or TILE_ROWS) * min(TILE_COLUMNS, vocabulary)
-    tape.new(tile, e, logits=True)
+    needed, n, width, inner = h.node is not None, h.n, h.e, h.n // rows
+    vocabulary = weight.n // inner
+    tokens, columns = min(rows, chunk or TILE_ROWS), min(TILE_COLUMNS, vocabulary)
+    of_tokens = 0 if h.e == e else tokens * inner * (2 if rows > tokens else 1)
+    of_head = 0 if weight.e == e else columns * inner
+
+    def project(heads: int) -> None:
+        tile = tape.new(tokens * columns, e, logits=True)
+        tape.scratch(e * (of_tokens + heads * of_head))
+        del tile
+
+    project(1)
     del statistics
-    needed, n, width = h.node is not None, h.n, h.e
 
     def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, Tensor | None]:
         wide_h = tape.new(n, 4) if needed else None
         wide_w = tape.new(weight.n, 4) if weight.trainable else None
-        tape.new(tile, e, logits=True)
+        project(2 if vocabulary > columns else 1)
         gh = to(wide_h, width) if wide_h is not None else None
         gw = to(wide_w, weight.e) if wide_w is not None else None
         return gh, gw
@@ -104,6 +114,28 @@ def log_probabilities(logits: Tensor, sequences: int, tape: Tape) -> Tensor:
         ends.append(_end(tape, (softmax,), lambda _, _kept=kept: (vocabulary_wide(row),)))
         del softmax, kept
     return _end(tape, tuple(ends), lambda g: (g,) * len(ends))
+
+
+def whole_log_probabilities(logits: Tensor, sequences: int, tape: Tape) -> Tensor:
+    """`logits[:, :-1].log_softmax(-1).gather(...)` of older preference trainers, all sequences at once.
+
+    The slice of several sequences is laid out anew for the kernel (ATen/native/cuda/SoftMax.cu `host_softmax`).
+    Saved: the log-softmax. Backward: the gather's zeros and the softmax's gradient, which the slice lays into zeros.
+    Source: LLaMA-Factory 0.9.5 train/trainer_utils.py `get_batch_logps`; trl 0.9 to 0.14 trainer/dpo_trainer.py.
+    """
+    n, e = logits.n, logits.e
+
+    def vocabulary_wide() -> Tensor:
+        return tape.new(n, e, logits=True)
+
+    part = Tensor(logits.storage, n, e, view=True)
+    part.node = tape.node((logits,), lambda _: (vocabulary_wide(),), saves=0)
+    laid = vocabulary_wide() if sequences > 1 else part
+    softmax = vocabulary_wide()
+    del laid
+    kept = softmax.storage
+    softmax.node = tape.node((part,), lambda _, _kept=kept: (vocabulary_wide(),))
+    return _end(tape, (softmax,), lambda _, _kept=kept: (vocabulary_wide(),))
 
 
 def _end(tape: Tape, inputs: tuple[Tensor, ...], back: Backward) -> Tensor:

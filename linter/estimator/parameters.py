@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..job import Job
+from ..job import Job, Loss
+from ..models.layers import OTHER_PARTS
 from ..units import DTYPE_BYTES
 from . import storage
 from .adapter import adapter_of, adapter_parameters, saved_copies
@@ -43,7 +44,7 @@ def _storing(job: Job) -> Job:
     stored = Job(
         kind=job.kind, weights=job.weights, method=job.method, adapter=job.adapter, trainable=job.trainable,
         objective=job.objective, precision=job.precision, parallelism=job.parallelism, inference=job.inference,
-        framework=job.framework, versions=job.versions,
+        framework=job.framework, versions=job.versions, loss=Loss(idle_logits=job.loss.idle_logits), images=job.images,
     )  # fmt: skip
     if job.parallelism.device_map:
         stored.hardware = job.hardware
@@ -56,7 +57,7 @@ def _parameters(job: Job, model: Model) -> tuple[Parameter, ...]:
     quantization = effective_quantization(job, model)
     found: list[Parameter] = []
     for tensor in model.tensors:
-        if tensor.role == "head" and job.objective == "reward":
+        if tensor.role == "head" and job.objective == "reward" and not job.loss.idle_logits:
             continue
         shape, layers = divided(tensor, job, model)
         if layers is not None and not layers:
@@ -75,14 +76,20 @@ INDEXER = ".indexer."
 
 
 def _idle(items: list[Parameter], job: Job, model: Model) -> list[Parameter]:
-    """Trainable parameters of modules that run without autograd, which get neither gradient nor optimizer state.
+    """Trainable parameters that no loss reaches, which get neither gradient nor optimizer state.
 
-    ZeRO flattens them with the others, and frameworks with code of their own may train them.
+    Modules that run without autograd, and a head whose logits nobody uses. ZeRO flattens them with the others, and
+    frameworks with code of their own may train them.
     """
-    if not model.shape.indexer_layers or job.framework is not None or job.parallelism.zero is not None:
+    if job.framework is not None or job.parallelism.zero is not None:
         return items
+    unused = (*(() if job.images != 0 else ("vision", "projector")), *(("head",) if job.loss.idle_logits else ()))
+    indexed = bool(model.shape.indexer_layers)
     return [
-        item._replace(trainable=False, idle=True) if item.trainable and INDEXER in item.name else item for item in items
+        item._replace(trainable=False, idle=True)
+        if item.trainable and (item.role in unused or (indexed and INDEXER in item.name))
+        else item
+        for item in items
     ]
 
 
@@ -119,12 +126,14 @@ def is_packed(tensor: Tensor, quantization: Quantization | None) -> bool:
 
     The output head stays as it is unless the quantisation's `head` says otherwise, and so does what `skip` names. Fused
     expert tensors are not nn.Linear: a method for `experts` (mxfp4) packs them alone, another one where the
-    quantisation's `experts` says so.
+    quantisation's `experts` says so. A method for the `decoder` (AWQ, GPTQ) leaves towers and projectors alone.
     """
     if quantization is None or tensor.buffer:
         return False
     expert = tensor.role.startswith("expert_") and len(tensor.shape) == 3
     layout = storage.packing(quantization)
+    if layout is not None and layout.what == "decoder" and tensor.role in OTHER_PARTS:
+        return False
     kind = (
         expert
         if layout is not None and layout.what == "experts"

@@ -28,6 +28,8 @@ def cross_entropy(logits: Tensor, labels: Tensor | None, tape: Tape) -> Tensor:
     gradient of nll_loss and that of log_softmax, both of that size.
     """
     wide = to(logits, 4) if tape.autocast else logits
+    if tape.loss_parallel:
+        return _divided(wide, labels, tape)
     n, e = wide.n, wide.e
     probabilities = tape.new(n, e, logits=True)
     kept = probabilities.storage
@@ -42,6 +44,36 @@ def cross_entropy(logits: Tensor, labels: Tensor | None, tape: Tape) -> Tensor:
     probabilities.node = tape.node((wide,), log_softmax_back)
     loss = tape.new(1, 4)
     loss.node = tape.node((probabilities,), nll_back)
+    return loss
+
+
+def _divided(wide: Tensor, labels: Tensor | None, tape: Tape) -> Tensor:
+    """The same over a rank's part of the vocabulary (torch/distributed/tensor/parallel/loss.py 2.13).
+
+    log_softmax in steps: the logits less their maximum, the exponential of that, the result. Backward is one function:
+    zeros with the targets, the exponential of the log-probabilities, their sum and its product with the loss's
+    gradient, which goes through log_softmax as it is.
+    """
+    n, e = wide.n, wide.e
+    shifted = tape.new(n, e, logits=True)
+    powers = tape.new(n, e, logits=True)
+    del powers
+    probabilities = tape.new(n, e, logits=True)
+    del shifted
+    kept = probabilities.storage
+
+    def back(_: Tensor, _kept: object = (kept, labels)) -> tuple[Tensor]:
+        targets = tape.new(n, e, logits=True)
+        powers = tape.new(n, e, logits=True)
+        added = tape.new(n, e, logits=True)
+        del powers
+        gradient = tape.new(n, e, logits=True)
+        del targets, added
+        return (gradient,)
+
+    probabilities.node = tape.node((wide,), lambda g, _kept=kept: (g,))
+    loss = tape.new(1, 4)
+    loss.node = tape.node((probabilities,), back)
     return loss
 
 
@@ -131,7 +163,8 @@ def in_passes(h: Tensor, module: Linear, rows: int, s: Setting, tape: Tape) -> T
     buffer = tape.new(n, 4)
     summed = tape.new(weight.n, weight.e) if weight.trainable else None
     logits = size * vocabulary
-    forward, backward = (e, 2 * e) if s.compiled_loss else (8 + e, 12)
+    more = 4 if tape.loss_parallel else 0
+    forward, backward = (e, 2 * e) if s.compiled_loss else (8 + e + more, 12 + more)
     tape.scratch(max(forward, backward) * logits)
     tape.scratch(e * logits + part * e + (weight.n * weight.e if summed is not None else 0))
     gradient = to(buffer, e)

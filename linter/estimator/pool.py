@@ -14,6 +14,7 @@ from .parameters import allocated, base_dtype, parameters
 from .storage import dtype_bytes
 from .verdict import capacity, verdict
 from .vllm_activations import layer_bytes, padded_vocabulary
+from .vllm_blocks import offloaded
 
 if TYPE_CHECKING:
     from ..hardware.gpu import Gpu
@@ -52,7 +53,7 @@ def rank(job: Job, model: Model, gpu: Gpu | None, tokens: int, requests: int) ->
     ranks = attention_tensor(job)
     return Rank(
         found=found,
-        weights=max(0, allocated(found) - round(given.cpu_offload_gb * GIB)),
+        weights=allocated(found) - offloaded(found, round(given.cpu_offload_gb * GIB)),
         workspace=runtime.allocated_workspace(job, gpu),
         activations=layer_bytes(model, tokens, element, plan.tensor),
         logits=round((element + 4) * requests * padded_vocabulary(model)),
@@ -75,6 +76,7 @@ def pooled(
     doubtful: bool = False,
     least: int = 0,
     absorbs: float = 0.0,
+    between: tuple[int, int] | None = None,
     terms: tuple[Term, ...] = (),
     assumptions: tuple[Assumption, ...] = (),
 ) -> Estimate:
@@ -83,6 +85,7 @@ def pooled(
     An engine that refuses needs `least` bytes of cache to start, which the estimate then holds. `cannot` says of a
     refusal that no reading of the card avoids it: the verdict is then `exceeds`, else `tight`; `doubtful` of an engine
     that starts that some reading of the card makes it refuse.
+    `between` are the least and the most bytes of the cache, where they are known.
     `absorbs` is the part of a larger CUDA context and NCCL by which the engine makes its cache smaller.
     """
     size = held.request if pool is None else least if refusal else max(0, pool)
@@ -114,6 +117,7 @@ def pooled(
             held.token,
             tokens // held.token if held.token else 0,
             round(tokens / held.request, 2) if held.request else 0.0,
+            *((max(0, size) // held.token for size in between) if between and held.token else ()),
         ),
         refusal=refusal,
         host=round((job.inference.cpu_offload_gb if job.inference else 0) * GIB),

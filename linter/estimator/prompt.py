@@ -24,7 +24,8 @@ def widest(job: Job, model: Model, batch: int, length: int) -> int:
     Each distinct kind of layer runs once. From where attention has its keys and values they are the cache's; before,
     what the layer will put there is taken off, since the cache counts as full.
     """
-    s = _still(Setting(_plain(job, batch, length), model))
+    s = Setting(_plain(job, batch, length), model)
+    s.still()
     tape = s.tape()
     tape.recording = False
     tape.caching = True
@@ -40,7 +41,7 @@ def widest(job: Job, model: Model, batch: int, length: int) -> int:
 def widest_encoder(job: Job, model: Model, batch: int, length: int) -> int:
     """The same of an encoder-decoder's encoder, and its input: what the prompt's pass takes beside the weights."""
     s = Pair(_plain(job, batch, length), model)
-    _still(s.encoder)
+    s.still()
     tape = s.tape()
     tape.recording = False
     kinds, _ = layer_kinds(s)
@@ -55,9 +56,3 @@ def _plain(job: Job, batch: int, length: int) -> Job:
     plain = replace(job, kind="training", micro_batch_size=batch, sequence_length=length, adapter=None, method="full")
     precision = replace(job.precision, autocast=None)
     return replace(plain, precision=precision, objective="sft", parallelism=Parallelism())
-
-
-def _still(s: Setting) -> Setting:
-    """Without dropout."""
-    s.attention_dropout = s.residual_dropout = s.embedding_dropout = s.activation_dropout = 0.0
-    return s

@@ -96,6 +96,11 @@ def needs_reference(job: Job) -> bool:
     return job.objective in WITH_REFERENCE
 
 
+def wants_gradients(job: Job) -> bool:
+    """Whether the reference's weights want gradients, so that autocast keeps its copies of float32 ones."""
+    return job.rl.reference_apart and bool(job.precision.autocast) and needs_reference(job)
+
+
 def _ranks(job: Job) -> int:
     plan = job.parallelism
     if plan.zero is not None and plan.zero.stage == 3:

@@ -20,6 +20,9 @@ class Release(NamedTuple):
     grouped_keys    sdpa is told to group keys (4.54 on); before, keys and values are repeated
     contiguous      sdpa's operands are laid out anew (4.48 to 4.55)
     grouped_experts experts run as grouped matmuls (5.0 on); before, one after the other as plain Linear layers
+    indexed_experts gpt_oss took each expert out of the fused weight in training (before 5.0): each one's gradient is as
+                    large as all of them, zeros for the others
+    copied_experts  and made a copy of each, which its products save (4.55, where the index has a dimension)
     """
 
     upcast: str
@@ -28,6 +31,8 @@ class Release(NamedTuple):
     grouped_keys: bool
     contiguous: bool
     grouped_experts: bool
+    indexed_experts: bool
+    copied_experts: bool
 
 
 class Packed(NamedTuple):
@@ -84,7 +89,10 @@ def release(job: Job, model_type: str = "") -> Release:
     contiguous = older(version, "4.56") and not older(version, "4.48")
     shifted = own or older(version, "4.49")
     caches = model_type == "gpt_bigcode" and older(version, "4.53")
-    return Release(upcast, shifted, caches, not older(version, "4.54"), contiguous, not older(version, "5.0"))
+    grouped_keys, grouped_experts = not older(version, "4.54"), not older(version, "5.0")
+    indexed = model_type == "gpt_oss" and not grouped_experts
+    copied = indexed and older(version, "4.56")
+    return Release(upcast, shifted, caches, grouped_keys, contiguous, grouped_experts, indexed, copied)
 
 
 def packed(job: Job) -> Packed:

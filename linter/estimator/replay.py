@@ -14,6 +14,7 @@ from .parameters import parameters
 from .recall import Recall
 from .storage import dtype_bytes
 from .streams import Gathering, sharding
+from .wrapping import stay, wrap, wrapping
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from .parameter import Parameter
     from .streams import Sharding
     from .trace import Trace
+    from .wrapping import Wrapped
 
 STEPS = 2
 """The optimizer's states exist from the second step on; what the first one freed has to hold them. Where they are small
@@ -42,6 +44,7 @@ class Plan(NamedTuple):
     gradients    sizes of the gradients that stay from micro step to micro step; empty where each step makes its own
     keeps        whether a parameter's gradient stays as it was made until the step
     sharding     how FSDP gathers and reduces around the computation
+    wrapped      the units that FSDP 1 makes of the weights before the first step
     """
 
     resident: list[tuple[int, int]]
@@ -52,6 +55,7 @@ class Plan(NamedTuple):
     gradients: list[tuple[int, int]]
     keeps: bool
     sharding: Sharding | None = None
+    wrapped: Sequence[Wrapped] = ()
 
 
 class Run(NamedTuple):
@@ -81,22 +85,34 @@ _runs = Recall(8)
 
 
 def _reserved(found: Trace, plan: Plan, policy: Policy, allocated: int, limit: int | None) -> Run | None:
+    grown = any(size > SMALL_REQUEST for size, _ in [*plan.states, *plan.temporary, *plan.gradients])
     try:
-        return _steps(found, plan, policy, allocated, limit)
+        return _steps([found] * (STEPS if grown else 1), plan, policy, allocated, limit)
     except OutOfMemory:
         return None
 
 
-def _steps(found: Trace, plan: Plan, policy: Policy, allocated: int, limit: int | None) -> Run:
+def growing(found: Sequence[Trace], plan: Plan, policy: Policy, allocated: int) -> int:
+    """Bytes reserved over a step of each of `found`, batches that get longer and longer; 0 where no pool has room.
+
+    What a shorter batch has freed is too small for the longer one's largest tensors, which open segments anew.
+    """
+    try:
+        return _steps(found, plan, policy, allocated, None).most
+    except OutOfMemory:
+        return 0
+
+
+def _steps(passes: Sequence[Trace], plan: Plan, policy: Policy, allocated: int, limit: int | None) -> Run:
     memory = Allocator(limit, policy)
     memory.hold(plan.lump)
     small = _hold(memory, plan.resident)
+    wrap(memory, plan.wrapped)
     for block in _take(memory, plan.load):
         memory.give(block)
     small += sum(size * count for size, count in plan.states if size <= SMALL_REQUEST)
-    grown = any(size > SMALL_REQUEST for size, _ in [*plan.states, *plan.temporary, *plan.gradients])
     first = 0
-    for step in range(STEPS if grown else 1):
+    for step, found in enumerate(passes):
         gradients = [] if plan.gradients and step == 0 else _take(memory, plan.gradients)
         gradients += _micro_step(memory, found, plan)
         if plan.gradients and step == 0:
@@ -109,6 +125,7 @@ def _steps(found: Trace, plan: Plan, policy: Policy, allocated: int, limit: int 
         for block in gradients:
             memory.give(block)
         first = first or memory.reserved
+    found = passes[-1]
     rest = segments(small + found.small + max(0, allocated - memory.most - small - found.small))
     return Run(memory.peak + rest, first + rest)
 
@@ -138,8 +155,9 @@ def _micro_step(memory: Allocator, found: Trace, plan: Plan) -> list[int]:
     alive = [0] * len(sizes)
 
     def run(begin: int, end: int | None, left: Container[int]) -> list[int]:
-        effort.spend(len(found.events))
-        return memory.run(found.events[begin:end], sizes, alive, left)
+        events = found.events[begin:end]
+        effort.spend(len(events))
+        return memory.run(events, sizes, alive, left)
 
     if plan.sharding is None:
         return run(0, None, found.gradients if plan.keeps else ())
@@ -190,15 +208,18 @@ def plan_of(job: Job, model: Model, layout: Layout, phases: Sequence[Phase]) -> 
     step_optimizer = max(phase.components.get("optimizer", 0) for phase in phases) - layout.optimizer
     if type(layout) is not Layout or job.parallelism.zero is not None:
         lump = sum(most[name] for name in ("weights", "adapter", "gradients", "kv_cache", "buffers"))
-        load = _unsharded(job, found, layout)
-        if job.parallelism.fsdp is None or job.parallelism.fsdp.offload:
+        wrapped = wrapping(job, found, layout.plan) if isinstance(layout, ShardedLayout) else []
+        load = [] if wrapped else _unsharded(job, found, layout)
+        lump = max(0, lump - stay(wrapped))
+        fsdp = job.parallelism.fsdp
+        if fsdp is None:
             return Plan([], lump + layout.optimizer, load, [], [(step_optimizer, 1)], [], False)
-        pieces = shards(job, found)
+        pieces = [] if fsdp.offload else shards(job, found)
         states, temporary = optimizer.state_blocks(pieces, spec, job), optimizer.step_blocks(pieces, spec)
         how = sharding(job, layout, found) if isinstance(layout, ShardedLayout) else None
         if how is not None:
             lump += min(phase.components.get("buffers", 0) for phase in phases) - most["buffers"] + how.other
-        return Plan([], lump, load, states, temporary, [], False, how)
+        return Plan([], lump, load, states, temporary, [], False, how, wrapped)
     trained = [item for item in found if item.trainable]
     tensors = optimizer.items(trained)
     masters = [(4 * item.size, item.copies) for item in trained if job.precision.master_weights]

@@ -41,6 +41,11 @@ class Pair(Setting):
         self.source = job
         self.model = model
 
+    def still(self) -> None:
+        """Without dropout on either side."""
+        super().still()
+        self.encoder.still()
+
     def parts(self, layer: int) -> tuple[Setting, int]:
         """The side that a layer belongs to, and its number there."""
         before = self.encoder.layers
@@ -121,13 +126,13 @@ def _view(model: Model, stack: str) -> Model:
     return model._replace(shape=shape)
 
 
-def both(tape: Tape, s: Pair, kinds: list[int], outside: Modules, ids: Tensor) -> Tensor:
+def both(tape: Tape, s: Pair, kinds: list[int], outside: Modules, ids: Tensor, *, segments: bool) -> Tensor:
     """The decoder's last hidden states."""
     inside = Inside(s.encoder.rows)
     h, words = _begun(tape, s, outside, ids)
     inside.mask = _padding(tape, s)
     for segment, layer in enumerate(kinds, 1):
-        if tape.recording:
+        if segments:
             tape.enter(segment)
         if layer == s.encoder.layers:
             memory = _ended(h, s.encoder, outside, "encoder")
@@ -143,7 +148,7 @@ def both(tape: Tape, s: Pair, kinds: list[int], outside: Modules, ids: Tensor) -
         else:
             h = block(h)
         del block
-    if tape.recording:
+    if segments:
         tape.enter(len(kinds) + 1)
     h = _ended(h, s, outside, "decoder")
     del words

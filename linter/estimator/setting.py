@@ -12,6 +12,7 @@ from .kernels import Heads
 from .modules import Modules, Packing
 from .objectives import objective
 from .parameters import parameters
+from .pictures import deep_layers, pictures, reader
 from .quantization import effective_quantization
 from .release import REMOTE, packed, release
 from .tape import Tape
@@ -19,6 +20,8 @@ from .traits import traits
 from .versions import older
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ..job import Job
     from ..models.model import Model, Shape
     from .parameters import Parameter
@@ -44,15 +47,16 @@ class Setting:
     """Sizes, widths and switches of one micro step on one rank.
 
     `rows` are the tokens of a micro batch on this rank: context parallelism divides the sequence. `cache` is what a
-    model that caches keys in training holds until its loss is there; `outputs` the logits that the training loop holds,
-    `returned` those that the forward function hands to it.
+    model that caches keys in training holds until its loss is there; `outputs` the logits that the training loop
+    holds, `returned` those that the forward function hands to it, `named` those that the loss's function holds.
     """
 
     def __init__(self, job: Job, model: Model, stack: str = "") -> None:
         shape = model.shape
         plan = job.parallelism
         self.job = job
-        self.config = text_config(model.config)
+        self.model = model
+        self.config = {**model.defaults, **text_config(model.config)}
         self.traits = traits(model.model_type, self.config, shape.norm)
         self.framework = framework(job)
         if self.framework.norm and self.traits.norm in ("rms", "gemma"):
@@ -63,6 +67,9 @@ class Setting:
         self.batch = (job.micro_batch_size or 1) * self.objective.sequences
         self.length = -(-max(1, self.objective.length) // max(1, plan.context))
         self.rows = self.batch * self.length
+        self.reader = reader(model)
+        self.pictures = pictures(job, model, self.batch)
+        self.deep = len(deep_layers(model)) if self.pictures is not None else 0
         self.scored = self.batch * -(-max(1, self.objective.scored) // max(1, plan.context))
         self.autocast = 2 if job.precision.autocast else 0
         self.fp16 = "float16" in (job.precision.autocast, job.weights.dtype)
@@ -82,6 +89,8 @@ class Setting:
         self.cache: list[Storage] = []
         self.outputs: list[Storage] = []
         self.returned: list[Tensor] = []
+        self.named: list[Storage] = []
+        self.pixels: list[Storage] = []
         self.loss = _loss(job.loss.kernel, self.traits)
         self.fused = frozenset(self.traits.liger) if job.liger_kernels else frozenset()
         self.hidden = shape.hidden
@@ -122,7 +131,7 @@ class Setting:
         """Whether what makes the layers' inputs is trained: a tower, a projector, a part that the inventory lacks."""
         graded = [item for item in self.items if item.graded]
         outside = self.job.trainable is not None and not graded
-        return outside or any(item.role in ("vision", "projector") for item in graded)
+        return outside or (self.pictures is None and any(item.role in ("vision", "projector") for item in graded))
 
     def _activation(self) -> str:
         gated = str(self.config.get("feed_forward_proj") or "").rpartition("gated-")[2]
@@ -144,6 +153,10 @@ class Setting:
         """A dropout probability: the config's, else the class's default."""
         value = self.config.get(field[0], field[1]) if field[0] else 0.0
         return float(value or 0.0)
+
+    def still(self) -> None:
+        """Without dropout: outside of training it does nothing."""
+        self.attention_dropout = self.residual_dropout = self.embedding_dropout = self.activation_dropout = 0.0
 
     def at(self, layer: int) -> Heads:
         """The sizes of a layer's attention call."""
@@ -198,6 +211,7 @@ class Setting:
         tape.operands = low_precision.saved(self.job)
         tape.packed = packed(self.job)
         tape.inputs_of_softmax = older(self.job.versions.get("torch"), "1.11")
+        tape.loss_parallel = self.job.parallelism.tensor > 1 and self.job.loss.parallel
         tape.accumulated = accumulating(self.job) and not _units_reduce(self.job)
         tape.accumulated = tape.accumulated and not self.job.longest_first
         return tape
@@ -208,11 +222,31 @@ class Setting:
             items = [item for item in self.items if item.layers is None and item.part != "buffer"]
         else:
             items = [item for item in self.items if self._in(item, layer)]
-        adapter = self.job.adapter
-        dropout = adapter.dropout if adapter is not None else 0.0
         block, last = self._block(layer)
         items += [item for item in block if item not in items]
-        return Modules(items, self.dtype_width, dropout, self.packing, () if last else block)
+        return self._modules(items, () if last else block)
+
+    def part(self, stack: str, layer: int) -> Modules:
+        """The modules of a layer of another stack than the decoder's."""
+        items = [
+            item
+            for item in self.items
+            if item.layers is not None
+            and layer in item.layers
+            and item.name.startswith(stack)
+            and item.part != "buffer"
+        ]
+        return self._modules(items)
+
+    def towers(self) -> Modules:
+        """The modules of towers and projectors outside their stacks."""
+        return self._modules(
+            [item for item in self.items if item.layers is None and item.role in ("vision", "projector")]
+        )
+
+    def _modules(self, items: list[Parameter], summed: Collection[Parameter] = ()) -> Modules:
+        adapter = self.job.adapter
+        return Modules(items, self.dtype_width, adapter.dropout if adapter is not None else 0.0, self.packing, summed)
 
     def _block(self, layer: int | None) -> tuple[list[Parameter], bool]:
         """The weights that hybrid layers of Zamba share, and whether the layer is the last that uses them.
@@ -258,6 +292,7 @@ class Setting:
             self.checkpointing(layer),
             self.sparsity(layer),
             self._block(layer)[1],
+            layer if layer < self.deep else -1,
         )
 
     def sparsity(self, layer: int) -> bool:

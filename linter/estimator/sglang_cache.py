@@ -48,5 +48,5 @@ def windowed(model: Model, row: dict[str, Any]) -> bool:
     """Whether sliding layers get a pool of their own."""
     types: list[str] | None = row["windows"]
     if types is None:
-        return not model.model_type.startswith("llama4")
+        return not model.model_type.startswith(tuple(row["unwindowed"]))
     return model.model_type.startswith(tuple(types)) if types else False

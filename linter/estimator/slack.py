@@ -35,6 +35,7 @@ class Held(NamedTuple):
     """Bytes reserved over a run, whatever the card: `expected`, `low`, `high`; and what a smaller card leaves of them.
 
     twins                the bytes where all that comes and goes has a free twin that is too scattered to serve it
+    growing              the bytes where the longest batch comes after shorter ones, 0 where none does
     found, plan, rules   what was replayed, None where nothing could be
     margin               bytes by which the replay may be too low
     """
@@ -47,6 +48,7 @@ class Held(NamedTuple):
     found: Trace | None = None
     plan: Plan | None = None
     rules: Policy = Policy()
+    growing: int = 0
 
     def within(self, limit: int) -> int | None:
         """Bytes reserved where the driver has no more than `limit`; None where the run fails then.
@@ -74,13 +76,17 @@ def packed(allocated: int, transient: int) -> Held:
     return Held(low, low, twins, twins)
 
 
-def reserved(job: Job, found: Trace, plan: Plan, allocated: int, transient: int) -> Held:
-    """What torch.cuda.max_memory_reserved() reports for a peak of `allocated` bytes, `transient` of which come and go.
+def reserved(job: Job, found: Trace, plan: Plan, allocated: int, static: int, transient: int) -> Held:
+    """What torch.cuda.max_memory_reserved() reports for a peak of `allocated` bytes.
+
+    `static` bytes stay. In a step `transient` ones come and go, which is less than `allocated` - `static` where loading
+    is the peak.
 
     low        `allocated` in whole 2 MiB segments: every freed block is used again
     expected   two steps replayed through the allocator's rules (replay.py)
-    high       DEVIATION of what comes and goes above it: 97.5 % of the oracle's runs reserve less; or, without
-               expandable segments, what the first step reserves with the second one's largest tensors beside it
+    high       DEVIATION of what comes and goes above it: 97.5 % of the oracle's runs reserve less; with what other
+               streams may hold longer; or, without expandable segments, what the first step reserves with the
+               second one's largest tensors beside it
 
     A run that opens more segments than a pool has addresses fits no card; it gets the bounds of `packed`.
     """
@@ -92,7 +98,8 @@ def reserved(job: Job, found: Trace, plan: Plan, allocated: int, transient: int)
         return packed(allocated, transient)
     expected = max(low, run.most)
     cut = 0 if rules.expandable else replay.uncut(found, plan)
-    margin = int(DEVIATION * max(0, transient))
+    later = plan.sharding.later if plan.sharding is not None else 0
+    margin = int(DEVIATION * max(0, allocated - static)) + later
     twins = low + segments(max(0, transient))
     high = max(expected + margin, run.first + cut if cut else 0)
     return Held(expected, low, high, twins, margin, found, plan, rules)

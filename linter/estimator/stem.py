@@ -16,6 +16,7 @@ from .sharing import layer_inputs
 
 if TYPE_CHECKING:
     from .modules import Modules
+    from .projector import Seen
     from .setting import Setting
     from .tape import Tape
     from .tensor import Tensor
@@ -28,6 +29,7 @@ class Stem(NamedTuple):
     full, sliding   masks
     extra           inputs of all layers, in Zamba 2 the embeddings
     shared          keys and values that layers take from others
+    deep            features of images that the first layers add to their outputs
     """
 
     hidden: Tensor
@@ -39,6 +41,7 @@ class Stem(NamedTuple):
     positions: Tensor
     extra: Tensor | None
     shared: dict[str, tuple[Tensor, Tensor]]
+    deep: tuple[Tensor, ...] = ()
 
 
 def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
@@ -56,7 +59,10 @@ def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
         tape.source(embeds)
     if s.traits.embed_scale == "model":
         embeds = scale(embeds)
-    held = [embeds]
+    seen = _seen(tape, s, embeds)
+    if seen is not None:
+        embeds = seen.merged
+    held = [embeds] if seen is None else [embeds, *seen.held]
     extra = contiguous(embeds) if s.order == "zamba" else layer_inputs(tape, embeds, ids, outside, s)
     positions = tape.new(s.length, 8)
     h = embeds
@@ -73,7 +79,17 @@ def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
     if s.shards > 1:
         h = scattered(h, s.stream * s.hidden)
     h = dropout(h, s.embedding_dropout)
-    return _laid_out(tape, s, h, tuple(held), positions, extra)
+    laid = _laid_out(tape, s, h, tuple(held), positions, extra)
+    return laid if seen is None else laid._replace(deep=seen.deep)
+
+
+def _seen(tape: Tape, s: Setting, embeds: Tensor) -> Seen | None:
+    """The embeddings with images among them."""
+    if s.pictures is None:
+        return None
+    from .projector import see
+
+    return see(tape, s, embeds)
 
 
 def _laid_out(
@@ -140,7 +156,7 @@ def mask(tape: Tape, s: Setting, window: int | None, e: int) -> Tensor | None:
         return None
     if s.traits.slopes:
         return tape.new(s.batch * s.heads * size, e)
-    if s.job.padded:
+    if s.job.padded or (s.pictures is not None and s.reader is not None and s.reader.masks):
         return tape.new(s.batch * size, 1)
     if s.traits.masked:
         return tape.new(size, 1)

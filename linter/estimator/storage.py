@@ -29,7 +29,7 @@ class Packing(NamedTuple):
     scale         bytes of a scale;  zero_bits  bits of a zero point
     feature       bytes for each input feature (GPTQ's g_idx)
     tables        bytes of the code tables each weight brings
-    what          `linear` (weights of nn.Linear) or `experts` (the fused expert tensors)
+    what          `linear` (weights of nn.Linear), `decoder` (those outside towers) or `experts` (the fused tensors)
     casts         whether k-bit preparation upcasts what the method leaves unpacked
     source        where the layout is defined
     """

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from . import effort
 from .allocator import SMALL_REQUEST, segments
-from .fsdp import ShardedLayout
+from .fsdp import ShardedLayout, group
 from .parameters import gathered_dtype
+from .ranks import ranks
 from .storage import dtype_bytes
 from .versions import older
 
@@ -39,6 +41,7 @@ class Sharding(NamedTuple):
     stays      gathered layers stay from forward to backward
     copies     the reduction's input is among the computation's blocks (version 2)
     other      bytes reserved by the other streams
+    later      bytes that they may have besides, where the computation ends a unit later than is counted
     """
 
     plan: Units
@@ -48,19 +51,26 @@ class Sharding(NamedTuple):
     stays: bool
     copies: bool
     other: int
+    later: int = 0
 
 
 def sharding(job: Job, layout: ShardedLayout, found: Sequence[Parameter]) -> Sharding | None:
     """The Sharding of a run whose layers are units of their own and are reduced in every micro step, else None.
 
+    None too for version 2 with offload, whose copies from main memory are not followed.
+
     Other streams, version 1: the all-gather's, which has the root, the unit in use, the one before, whose end the
     computation has not reached yet, and in backward the prefetched one, since `record_stream` holds what it frees until
-    then; the reduction's, which has a copy of a whole gradient in the reduced dtype where that is another. Version 2:
+    then; the one before it, which has shards that come from main memory or are made narrower to be gathered
+    (`pre_unshard`); the reduction's, which has a copy of a whole gradient in the reduced dtype where that is another.
+    Version 2:
     flat all-gather buffers, of which one waits for the next (`AllGatherState`), and the reduction's input before
     COPIES_IN_FROM.
     """
     fsdp, plan = job.parallelism.fsdp, layout.plan
     if fsdp is None or plan is None or not plan.blocks or layout.deferred or 0 < layout.resident < 1:
+        return None
+    if fsdp.version == 2 and fsdp.offload:
         return None
     root, layer, stays = plan.root, plan.block, layout.resident == 1
     if fsdp.version == 2:
@@ -71,7 +81,11 @@ def sharding(job: Job, layout: ShardedLayout, found: Sequence[Parameter]) -> Sha
     units = plan.blocks if stays else IN_FLIGHT if layout.adapters else IN_FLIGHT + 1
     cast = (unit.reduced if unit.reduced != unit.gradients else 0 for unit in (layer, root))
     other = segments(root.gathered) + units * segments(layer.gathered) + _in_turn(*cast)
-    return Sharding(plan, 1, [], [], stays, False, other)
+    if fsdp.offload or gathered_dtype(job) not in (None, job.weights.dtype):
+        over = ranks(job, group(job, fsdp)).dense
+        other += max(segments(root.gathered // over), IN_FLIGHT * segments(layer.gathered // over))
+    later = segments(layer.gathered) if units == IN_FLIGHT else 0
+    return Sharding(plan, 1, [], [], stays, False, other, later)
 
 
 def _in_turn(first: int, then: int) -> int:
@@ -160,7 +174,9 @@ class Gathering:
         self._give(gradients)
 
     def _take(self, sizes: Iterable[int]) -> list[int]:
-        return [self.memory.take(size) for size in sizes if size > SMALL_REQUEST]
+        blocks = [self.memory.take(size) for size in sizes if size > SMALL_REQUEST]
+        effort.spend(2 * len(blocks))
+        return blocks
 
     def _give(self, blocks: Iterable[int]) -> None:
         for block in blocks:

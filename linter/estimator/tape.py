@@ -27,7 +27,8 @@ class Tape(Engine):
     """The graph that backward will run, as operations record it.
 
     `returned` are the probabilities that eager attention hands back, where the layer's code has a name for them.
-    `inputs_of_softmax`: softmax saves its input beside its result.
+    `inputs_of_softmax`: softmax saves its input beside its result. `loss_parallel`: each rank has the logits of its
+    part of the vocabulary, in torch's own cross entropy.
     """
 
     storage = Storage
@@ -40,6 +41,7 @@ class Tape(Engine):
         self.packed = Packed()
         self.lasting: dict[int, int] = {}
         self.inputs_of_softmax = False
+        self.loss_parallel = False
         self.caching = False
         self.muted = False
         self.returned: Storage | None = None

@@ -6,18 +6,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..job import Parallelism
-from . import assumptions, evaluation, host, low_precision, reference, rollout, runtime, slack, uncertainty
+from . import assumptions, effort, host, low_precision, reference, rollout, runtime, slack, uncertainty, unseen
 from .coverage import gaps
 from .estimate import Assumption, Estimate, NotEstimable, PerGpu, Phase, Term
 from .fsdp import ShardedLayout
 from .imbalance import dropless, unbalanced
 from .layout import Layout
 from .layouts import layout
-from .parameters import elements, parameters
-from .replay import plan_of
+from .loading import warmed
+from .parameters import base_dtype, elements, parameters
+from .replay import growing, plan_of
 from .saving import saving
 from .setting import text_config
 from .stage import pipeline
+from .storage import dtype_bytes
 from .trace import trace
 from .verdict import capacity, verdict
 
@@ -62,20 +64,26 @@ def by_stage(job: Job, model: Model, gpu: Gpu | None, *, replay: bool = True) ->
 
 
 def _up_to_longest(job: Job, model: Model, gpu: Gpu | None, found: Estimate) -> Estimate:
-    """Where only the batch is known: `high` is that of rows as long as the model's positions, or what the card has."""
+    """Where only the batch is known: `high` is that of rows as long as the model's positions, or what the card has.
+
+    A config that names no positions leaves the card alone as a bound.
+    """
     config = text_config(model.config)
     longest = config.get("max_position_embeddings", config.get("n_positions"))
-    if job.sequence_length or not job.micro_batch_size or not isinstance(longest, int) or longest < 1:
+    if job.sequence_length or not job.micro_batch_size:
         return found
-    try:
-        most = estimate_training(job.with_changes({"sequence_length": longest}), model, gpu, replay=False).per_gpu.high
-    except NotEstimable:
-        return found
+    most = gpu.usable if gpu is not None else 0
+    if isinstance(longest, int) and longest > 0:
+        try:
+            longer = job.with_changes({"sequence_length": longest})
+            most = estimate_training(longer, model, gpu, replay=False).per_gpu.high
+        except NotEstimable:
+            return found
     more = (most if gpu is None else min(most, gpu.usable)) - found.per_gpu.high
     if more <= 0:
         return found
     note = "no length is stated: the estimate is a lower bound, and rows may be as long as the model's positions"
-    unknown = Assumption("sequence_length", f"up to {longest}", note, 0, more)
+    unknown = Assumption("sequence_length", f"up to {longest}" if longest else "any", note, 0, more)
     widened = uncertainty.widened(found.per_gpu, [unknown])
     return replace(found, per_gpu=widened, assumptions=(*found.assumptions, unknown))
 
@@ -83,6 +91,7 @@ def _up_to_longest(job: Job, model: Model, gpu: Gpu | None, found: Estimate) -> 
 def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, replay: bool) -> Estimate:
     """The Estimate of the ranks of one pipeline stage."""
     plan = layout(stage.job, stage.own)
+    plan.load = max(plan.load, warmed(parameters(stage.job, stage.own), stage.job, gpu) - plan.weights)
     extra = reference.frozen_models(stage.job, stage.own)
     narrow = low_precision.workspace(job, model)
     fixed = _fixed(job, plan, extra, gpu)
@@ -91,8 +100,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, replay: boo
     found = [*found, *(plan.later() if bounded else ())]
     phases = [_load(plan, fixed), *_step_phases(plan, fixed, found), _optimizer_step(plan, fixed)]
     if stage.last:
-        evaluated = evaluation.phase(stage.job, stage.whole, _between(plan, fixed, phases))
-        phases += [evaluated] if evaluated is not None else []
+        phases += _evaluation(stage, plan, fixed)
     tensors = parameters(stage.job, stage.own)
     written = saving(stage.job, stage.own, tensors)
     if written.device:
@@ -113,16 +121,19 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, replay: boo
         per_gpu = replace(per_gpu, high=per_gpu.high + unbalanced(stage.job, stage.own))
     per_gpu = replace(per_gpu, low=max(0, per_gpu.low - narrow.slack))
     unknown = gaps(job, model, peak.components["activations"]) if bounded else []
+    unknown += unseen.images(stage.job, stage.whole) if bounded and stage.last else []
     unknown += uncertainty.unstated(job, plan.optimizer)
     if stage.last and bounded:
         resident = plan.weights + plan.gradients + plan.optimizer
         unknown += uncertainty.further_heads(job, stage.own.shape.layers, resident, phases)
     unknown += uncertainty.waiting(stage.job, tensors, phases, plan.optimizer)
+    unknown += _made_again(stage, plan, fixed, phases) if bounded else []
     unknown += uncertainty.while_loading(stage.job, tensors, phases[0].allocated, held.high)
     per_gpu = uncertainty.widened(per_gpu, unknown)
     judged = verdict(per_gpu, gpu, bounded=bounded)
     if bounded:
         moving = [*uncertainty.at_run_time(job, tensors, phases, held), *dropless(stage.job, stage.own)]
+        moving += _kept_logits(stage)
         per_gpu = uncertainty.capped(uncertainty.widened(per_gpu, moving), gpu, judged)
         unknown += moving
     return Estimate(
@@ -166,11 +177,27 @@ def on_stage(item: Instant, stage: Stage, held: Held) -> Instant | None:
     first = stage.job.parallelism.pipeline_schedule == "gpipe"
     others = int((stage.held - 1) * (held.all if stage.last and first else held.layers))
     if stage.last:
-        return item._replace(activations=item.activations + others)
+        waiting, inputs = deferred(stage)
+        return item._replace(activations=item.activations + others + inputs, logits=item.logits + waiting)
     if item.layer is None:
         return None
     done = max(0, item.gradient_elements - held.head)
     return item._replace(activations=item.activations + others, gradient_elements=done)
+
+
+def deferred(stage: Stage) -> tuple[int, int]:
+    """Bytes that wait on the last stage for the head's weight gradient: gradients of logits, and the head's inputs.
+
+    e T V/t and e T h for each micro batch before the one in flight. Source: megatron/core/tensor_parallel/layers.py
+    `LinearWithGradAccumulationAndAsyncCommunication`, `embedding_activation_buffer`.
+    """
+    job, shape = stage.job, stage.whole.shape
+    count = min(job.loss.deferred, job.gradient_accumulation_steps - 1)
+    if count < 1 or stage.of <= 1:
+        return 0, 0
+    each = count * (job.micro_batch_size or 0) * (job.sequence_length or 0) // max(1, job.parallelism.context)
+    width = int(dtype_bytes(base_dtype(job, stage.whole)))
+    return width * each * -(-shape.vocabulary // job.parallelism.tensor), width * each * shape.hidden
 
 
 def _fixed(job: Job, plan: Layout, extra: reference.Frozen, gpu: Gpu | None) -> dict[str, int]:
@@ -186,12 +213,44 @@ def _fixed(job: Job, plan: Layout, extra: reference.Frozen, gpu: Gpu | None) -> 
     }
 
 
-def _between(plan: Layout, fixed: dict[str, int], phases: Sequence[Phase]) -> dict[str, int]:
-    """What an evaluation finds: gradients that are never freed, and there the parameters that a pass gathers."""
-    if not plan.lasting:
-        return fixed
-    gathered = (phase.components["buffers"] for phase in phases if phase.name in ("forward", "loss"))
-    return {**fixed, "gradients": plan.gradients, "buffers": max(gathered, default=fixed["buffers"])}
+def _evaluation(stage: Stage, plan: Layout, fixed: dict[str, int]) -> list[Phase]:
+    """The instant of an evaluation step with most memory; none where none is configured.
+
+    It finds the states, the gradients that are never freed, and gathers parameters as a forward pass does.
+    """
+    if not stage.job.evaluation.micro_batch_size:
+        return []
+    from .evaluation import gathered_logits, instants
+
+    before, joined = gathered_logits(stage.job, stage.whole)
+    gradients = plan.gradient_bytes(0) if plan.lasting else 0
+    phases = []
+    for item in instants(stage.job, stage.whole):
+        found = _instant(plan, fixed, item).components
+        phases.append(Phase("evaluation", {**found, "gradients": gradients, "logits": found["logits"] + before}))
+    if phases and joined:
+        phases.append(Phase("evaluation", {**fixed, "gradients": gradients, "logits": joined}))
+    return sorted(phases, key=lambda phase: phase.allocated)[-1:]
+
+
+def _made_again(stage: Stage, plan: Layout, fixed: dict[str, int], phases: Sequence[Phase]) -> list[Assumption]:
+    """Modules that are made again or offloaded one by one: at best not even the inputs of layers stay."""
+    job = stage.job
+    if "checkpoint_policy" not in job.unstated:
+        return []
+    fewest = instants_of(replace(job, activation_checkpointing="offload"), stage.whole, stage)[0]
+    least = [*_step_phases(plan, fixed, fewest), *(phase for phase in phases if phase.name not in MICRO_STEP)]
+    less = max(phase.allocated for phase in phases) - max(phase.allocated for phase in least)
+    note = "modules are made again or offloaded one by one, which is not counted, only bounded by whole layers"
+    return [Assumption("checkpoint_policy", str(job.checkpoint_policy), note, less, 0)] if less > 0 else []
+
+
+def _kept_logits(stage: Stage) -> list[Assumption]:
+    if not stage.last or not stage.job.evaluation.micro_batch_size:
+        return []
+    from .evaluation import further_logits
+
+    return uncertainty.kept_logits(stage.job, further_logits(stage.job, stage.whole))
 
 
 def _load(plan: Layout, fixed: dict[str, int]) -> Phase:
@@ -256,11 +315,11 @@ def _trainable(job: Job, model: Model) -> int:
 
 def _instant_terms(peak: Phase, job: Job, gpu: Gpu | None) -> list[Term]:
     lines = []
+    rows = job.evaluation.micro_batch_size if peak.name == "evaluation" else job.micro_batch_size
     for name in ("activations", "logits"):
         if peak.components.get(name):
             formula = (
-                f"what the forward pass of {job.micro_batch_size} x {job.sequence_length} tokens leaves alive"
-                f" at the peak ({peak.name})"
+                f"what the forward pass of {rows} x {job.sequence_length} tokens leaves alive at the peak ({peak.name})"
             )
             lines.append(Term(name, formula, peak.components[name], "estimator/activations.py"))
     workspace = runtime.allocated_workspace(job, gpu)
@@ -279,21 +338,33 @@ def _held(
 ) -> slack.Held:
     """What torch reserves over the run: two steps replayed, and never less than any phase allocates.
 
-    A run that cannot fit is not replayed: it fails before it has grown so far.
+    A run that cannot fit is not replayed: it fails before it has grown so far. Batches that get longer widen the
+    interval on a card alone, which they may fill: nothing of what they leave is needed, and a search that counts steps
+    does not pay for them.
     """
     job = stage.job
     steps = [phase for phase in marks if phase.name in STEP]
     static = min(sum(phase.components.get(name, 0) for name in RESIDENT) for phase in steps) + plan.optimizer
     allocated = max(phase.allocated for phase in phases)
+    moving = max(phase.allocated for phase in phases if phase.name != "load") - static
     if (
         not bounded
         or not replay
         or (gpu is not None and allocated + runtime.process_overhead(gpu, job).low > gpu.usable)
     ):
-        return slack.packed(allocated, allocated - static if bounded else 0)
+        return slack.packed(allocated, moving if bounded else 0)
     stay = isinstance(plan, ShardedLayout) and plan.kept > 0
     found = trace(job, stage.whole, inputs_stay=stay, head=stage.last)
-    return slack.reserved(job, found, plan_of(job, stage.own, plan, steps), allocated, allocated - static)
+    how = plan_of(job, stage.own, plan, steps)
+    held = slack.reserved(job, found, how, allocated, static, moving)
+    if gpu is None or not uncertainty.varies(job):
+        return held
+    before = effort.spent()
+    shorter = [job.with_changes({"sequence_length": length}) for length in uncertainty.records(job)]
+    traces = [trace(other, stage.whole, inputs_stay=stay, head=stage.last) for other in shorter]
+    grown = growing([*traces, found], how, slack.policy(job), allocated)
+    effort.spend(before - effort.spent())
+    return held._replace(growing=grown)
 
 
 def _tiers(
@@ -310,10 +381,12 @@ def _tiers(
     if not bounded:
         return PerGpu(peak.allocated, held.low, low, low, low), overhead.total
     if gpu is not None and low <= gpu.usable:
-        expected = held.within(gpu.usable - overhead.total) or expected
+        expected = held.within(gpu.usable - overhead.total) or held.within(gpu.usable - overhead.low) or expected
         if high > gpu.usable and held.within(gpu.usable - overhead.high - held.margin) is not None:
             high = gpu.usable
     process = expected + overhead.total
+    if gpu is not None and expected + overhead.low <= gpu.usable:
+        process = min(process, gpu.usable)
     if plan.paged:
         room = max(0, gpu.usable - process) if gpu is not None else plan.paged
         process += min(plan.paged, room)

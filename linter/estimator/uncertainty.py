@@ -105,14 +105,20 @@ def at_run_time(job: Job, found: Sequence[Parameter], phases: Sequence[Phase], h
     """What does not decide whether the longest batch that the config admits fits, but what a run of it shows.
 
     data      batches that are neither packed nor padded to a length are as long as their longest sample. Whatever
-              the data, a run holds what it does between batches: low is the largest instant outside of them.
+              the data, a run holds what it does between batches: low is the largest instant outside of them. The
+              longest one comes after shorter ones, whose blocks cannot hold it (`records`): high is what that leaves.
     kernels   where hand-written kernels take the place of code that was replayed, what comes and goes may each have a
               free twin (slack.packed).
     sharding  what FSDP shards from the GPU leaves free segments there, which torch keeps until the card is full.
     logits    those of an evaluation behind a fused training loss are larger than any block that training frees, and
               each block that it frees is kept too, but with expandable segments.
     """
-    return [*_data(job, phases), *_kernels(job, held), *_before_sharding(job, found), *_evaluated(job, phases, held)]
+    return [
+        *_data(job, phases, held),
+        *_kernels(job, held),
+        *_before_sharding(job, found),
+        *_evaluated(job, phases, held),
+    ]
 
 
 def _evaluated(job: Job, phases: Sequence[Phase], held: Held) -> list[Assumption]:
@@ -125,6 +131,14 @@ def _evaluated(job: Job, phases: Sequence[Phase], held: Held) -> list[Assumption
         return []
     note = "the logits of an evaluation may lie beside what training has freed: they are larger than its blocks"
     return [Assumption("evaluation.unfused", "True", note, 0, more)]
+
+
+def kept_logits(job: Job, more: int) -> list[Assumption]:
+    """Logits that a script's own metric may keep, or that nothing moves: `more` bytes of two steps, the least."""
+    if not more:
+        return []
+    note = "every step's logits stay on the GPU until the evaluation ends or `eval_accumulation_steps` moves them"
+    return [Assumption("evaluation.keeps_logits", str(job.evaluation.keeps_logits), note, 0, more)]
 
 
 def varies(job: Job) -> bool:
@@ -140,15 +154,29 @@ def varies(job: Job) -> bool:
     return job.kind == "training" and not steady and bool(job.sequence_length)
 
 
-def _data(job: Job, phases: Sequence[Phase]) -> list[Assumption]:
+RECORDS = 5
+"""How often a batch is longer than all before it: of a hundred in random order the harmonic number, 5.2."""
+
+
+def records(job: Job) -> list[int]:
+    """The lengths of the batches that were the longest of their time, before one as long as the limit.
+
+    Each halves what is left to the limit, as it does on average where all lengths are equally likely.
+    """
+    limit = job.sequence_length or 0
+    return sorted({max(1, limit - (limit >> halved)) for halved in range(1, RECORDS)})
+
+
+def _data(job: Job, phases: Sequence[Phase], held: Held) -> list[Assumption]:
     if not varies(job):
         return []
     between = max((phase.allocated for phase in phases if phase.name not in BATCH), default=0)
     less = segments(max(phase.allocated for phase in phases)) - segments(between)
-    if less <= 0:
+    more = max(0, held.growing - held.high)
+    if less <= 0 and not more:
         return []
     note = "batches are padded to their longest sample: the estimate is for one that is as long as the limit"
-    return [Assumption("sequence_length", f"up to {job.sequence_length}", note, less, 0)]
+    return [Assumption("sequence_length", f"up to {job.sequence_length}", note, max(0, less), more)]
 
 
 BATCH = ("forward", "loss", "backward", "evaluation", "generation", "rollout")

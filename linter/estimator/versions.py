@@ -9,10 +9,10 @@ def older(version: str | None, than: str) -> bool:
 
 
 def numbers(version: str) -> list[int]:
-    """The leading numbers of a version: '2.4.1+cu121' -> [2, 4, 1], 'v0.11' -> [0, 11]."""
+    """The leading numbers of a version: '2.4.1+cu121' -> [2, 4, 1], 'v0.11' -> [0, 11], '0.4.9.post3' [0, 4, 9, 3]."""
     found = []
     for part in version.strip().lstrip("v=<>~^ ").split("+")[0].split("."):
-        digits = ""
+        digits, part = "", part.removeprefix("post")
         for character in part:
             if not character.isdigit():
                 break

@@ -12,10 +12,10 @@ from .kv_cache import LayerCache, layer_caches
 from .verdict import capacity
 from .vllm_activations import encoder_bytes, padded_vocabulary
 from .vllm_blocks import SOURCE as BLOCKS_SOURCE
-from .vllm_draft import draft_model
+from .vllm_draft import draft_model, is_head
 from .vllm_parts import parts_of, room_of
 from .vllm_rotary import SOURCE as ROTARY_SOURCE
-from .vllm_settings import sampler_source, settings
+from .vllm_settings import captures_nccl, sampler_source, settings
 from .vllm_weights import LATENT_SOURCE, PADDING_SOURCE
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     assert given is not None
     parts = parts_of(job, model, gpu, chosen)
     room = room_of(parts, gpu, given.kv_cache_memory_bytes)
-    refusal, outcome = _outcome(parts, gpu, room, given)
+    refusal, outcome = _outcome(parts, gpu, room, given, nccl=captures_nccl(job, gpu))
     if not any(cache != LayerCache() for cache in layer_caches(model)):
         room = None
     pool = parts.request if room is None or refusal else max(0, room.expected)
@@ -75,8 +75,14 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     )
 
 
-def _outcome(parts: Parts, gpu: Gpu | None, room: Room | None, given: Inference) -> tuple[str | None, Verdict]:
-    """The reason for refusing to start, if any, and the verdict."""
+def _outcome(
+    parts: Parts, gpu: Gpu | None, room: Room | None, given: Inference, *, nccl: bool = False
+) -> tuple[str | None, Verdict]:
+    """The reason for refusing to start, if any, and the verdict.
+
+    Graphs beside the budget are taken at their most where they hold collectives of `nccl`: what it keeps for each
+    depends on its release and on how the cards reach each other, which is not known.
+    """
     if gpu is None or room is None:
         return None, "unknown"
     below, above = parts.spread
@@ -95,7 +101,7 @@ def _outcome(parts: Parts, gpu: Gpu | None, room: Room | None, given: Inference)
         return _noroom_of(parts, room), "exceeds" if room.high < max(1, needed) else "tight"
     if given.kv_cache_memory_bytes is not None:
         return None, _beside(parts, gpu, given.kv_cache_memory_bytes)
-    graphs_beside = 0 if parts.settings.graphs_in_budget else parts.graphs.expected
+    graphs_beside = 0 if chosen.graphs_in_budget else parts.graphs.high if nccl else parts.graphs.expected
     if not chosen.length_known:
         needed = parts.cache.request_bytes(chosen.longest, chosen.in_flight)
     if parts.before + room.budget + graphs_beside + above > gpu.total or room.low < max(1, needed):
@@ -176,7 +182,8 @@ def _assumptions(job: Job, model: Model, chosen: Settings) -> tuple[Assumption, 
     if encoder_bytes(model, 1, 2.0):
         found.append(Assumption("model", model.id, "its vision encoder's profile run is not derived, only bounded"))
     if job.inference is not None and job.inference.speculative_model and draft_model(job, model) is None:
-        note = "its weights and cache are not counted"
+        known = "taken for one layer of the model that it drafts for" if is_head(job, model) else "not counted"
+        note = f"its weights and cache are {known}"
         found.append(Assumption("inference.speculative_model", job.inference.speculative_model, note))
     return tuple(found)
 

@@ -4,8 +4,10 @@ T tokens of a batch (max_num_batched_tokens), R requests (max_num_seqs), e bytes
 widths of queries and keys, f MLP width, K experts a token, V vocabulary, t tensor-parallel ranks.
 
     layers    e T (3 h + max((2 q + 2 k) / t, 3 f / t)), plain MLP 2 f
-    experts   e (T 4 h + min(T, 32768) K (max(2 f / x, w) + f / x)), w the experts' input width (h, or a latent one),
-              x the ranks that share an expert; from 0.15 on e T 4 h beside the workspace (vllm_workspace.py)
+    experts   e (T 4 h + min(d T, 32768) K (max(2 f / x, w) + f / x)), w the experts' input width (h, or a latent one),
+              x the ranks that share an expert, d data-parallel ones, whose tokens are gathered: e T (2 + d) h then;
+              from 0.15 on e T 4 h beside the workspace (vllm_workspace.py). With DeepGEMM, which widens the interval,
+              both buffers are of the larger width, an 8-bit copy of the rows and the output lie beside them
     sampler   e T h + 2 e R h + V R (14 or 38 B by version)
     V4        e T ((s + 1) h + 2 p D + n D + 2 (D + L) + I) + 8 T c (D + i): s hidden streams, n heads of the rank and
               p as FlashMLA wants them (64 or 128), D their width, L the query latent, I the indexer's queries, i its
@@ -24,7 +26,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from .compressed_cache import compresses
-from .vllm_workspace import NONE, expert_width, streams, workspace
+from .vllm_workspace import NONE, ROWS, expert_bytes, expert_width, streams, workspace
 
 if TYPE_CHECKING:
     from ..models.model import Model
@@ -59,19 +61,24 @@ class ProfileRun(NamedTuple):
 
 
 def profile_run(
-    model: Model, settings: Settings, element: float, tensor: int, experts: int | None = None
+    model: Model, settings: Settings, element: float, tensor: int, experts: int | None = None, data: int = 1
 ) -> ProfileRun:
-    """The larger of the layers' and the sampler's peak on one rank; `experts` ranks share an expert's features."""
+    """The larger of the layers' and the sampler's peak on one rank; `experts` ranks share an expert's features.
+
+    The tokens of `data` ranks pass through the experts of each (layers/fused_moe/layer.py `forward_impl`).
+    """
     tokens, shared = settings.max_num_batched_tokens, experts or tensor
     requests = min(settings.max_num_seqs, tokens)
     kept = workspace(model, tokens, settings.max_model_len, element, shared) if settings.moe_workspace else NONE
-    layers = layer_bytes(model, tokens, element, tensor, 0 if settings.moe_workspace else shared)
+    gathered = 1 if settings.moe_workspace else data
+    layers = layer_bytes(model, tokens, element, tensor, 0 if settings.moe_workspace else shared, gathered)
     hidden = round(element * model.shape.hidden * (tokens + 2 * requests))
     logits = requests * padded_vocabulary(model) * settings.sampler_bytes
     sampler = hidden + logits
     least = hidden + logits * min(settings.sampler_least, settings.sampler_bytes) // settings.sampler_bytes
     encoder = max(encoder_bytes(model, tokens, element), cross_encoder_bytes(model, requests, element))
-    high = max(layers + round(2 * element * tokens * model.shape.hidden), sampler) + encoder + kept.high
+    padded = _padded(model, tokens, element, shared, gathered) if gathered > 1 else 0
+    high = max(layers + round(2 * element * tokens * model.shape.hidden), padded, sampler) + encoder + kept.high
     if layers >= sampler:
         compiled = layers - round(element * tokens * model.shape.hidden)
         return ProfileRun(layers + kept.expected, 0, max(compiled, least) + kept.low, high, kept.expected)
@@ -79,8 +86,13 @@ def profile_run(
     return ProfileRun(hidden + kept.expected, logits, low, high, kept.expected)
 
 
-def layer_bytes(model: Model, tokens: int, element: float, tensor: int, experts: int | None = None) -> int:
-    """Bytes alive in the widest layer. `experts` ranks share an expert's features; 0: its buffers are not counted."""
+def layer_bytes(
+    model: Model, tokens: int, element: float, tensor: int, experts: int | None = None, data: int = 1
+) -> int:
+    """Bytes alive in the widest layer. `experts` ranks share an expert's features; 0: its buffers are not counted.
+
+    The experts get the tokens of `data` ranks.
+    """
     shape = model.shape
     queries = shape.heads * shape.head_dim
     keys = shape.kv_heads * shape.head_dim
@@ -92,13 +104,14 @@ def layer_bytes(model: Model, tokens: int, element: float, tensor: int, experts:
     dense = (3 if shape.mlp == "gated" else 2) * shape.intermediate / tensor
     widest = 3 * shape.hidden + max(attention, dense if len(shape.sparse_layers) < shape.layers else 0.0)
     if shape.experts:
-        widest = max(widest, 4 * shape.hidden + _routed(model, tokens, tensor if experts is None else experts))
+        passing = (2 + data if data > 1 else 4) * shape.hidden
+        widest = max(widest, passing + _routed(model, tokens, tensor if experts is None else experts, data))
     if compresses(shape):
         widest = max(widest, _compressed(model, element, tensor))
     return round(element * tokens * widest)
 
 
-def _routed(model: Model, tokens: int, experts: int) -> float:
+def _routed(model: Model, tokens: int, experts: int, data: int) -> float:
     """Elements of the fused experts' buffers for each token; 0 where they are the workspace's."""
     if not experts:
         return 0.0
@@ -106,7 +119,17 @@ def _routed(model: Model, tokens: int, experts: int) -> float:
     inner = shape.moe_intermediate / experts
     first = 2 * inner if shape.mlp == "gated" else inner
     routed = shape.experts_per_token * (max(first, expert_width(model)) + inner)
-    return routed * min(tokens, _EXPERT_CHUNK) / max(1, tokens)
+    return routed * min(data * tokens, _EXPERT_CHUNK) / max(1, tokens)
+
+
+def _padded(model: Model, tokens: int, element: float, experts: int, data: int) -> int:
+    """Bytes of a layer whose experts DeepGEMM computes: workspaces, 8-bit rows, gathered tokens and their output."""
+    shape = model.shape
+    if not shape.experts:
+        return 0
+    rows = min(data * tokens, _EXPERT_CHUNK) * shape.experts_per_token + shape.experts // data * (ROWS - 1)
+    passing = element * tokens * (2 + 2 * data) * shape.hidden
+    return round(expert_bytes(model, rows, element, experts) + rows * expert_width(model) + passing)
 
 
 def _compressed(model: Model, element: float, tensor: int) -> float:

@@ -1,4 +1,4 @@
-"""What torch's allocator adds to the weights that vLLM makes, tensor by tensor, on an empty GPU.
+"""What torch's allocator adds to the weights that vLLM or SGLang makes, tensor by tensor, on an empty GPU.
 
 A tensor of 10 MiB or more opens a segment rounded up to 2 MiB, and what is left of it is split off only where it is
 more than 1 MiB; else the tensor's block has it, and torch counts it as allocated. vLLM makes queries, keys and values
@@ -27,21 +27,56 @@ _MERGED = {"q": "qkv", "k": "qkv", "v": "qkv", "gate": "gate_up", "up": "gate_up
 }
 
 
-def block_rounding(found: Iterable[Parameter], rules: Policy) -> int:
-    """Bytes of the weights' blocks above the bytes of the weights, in the order in which the layers are made."""
-    return _rounding(tuple(found), rules)
+def block_rounding(found: Iterable[Parameter], rules: Policy, offload: int = 0) -> int:
+    """Bytes of the weights' blocks above the bytes of the weights, in the order in which the layers are made.
+
+    The layers' first tensors, until they reach `offload` bytes, keep no block.
+    """
+    return _rounding(tuple(found), rules, offload)[0]
+
+
+def segment_rounding(found: Iterable[Parameter], rules: Policy, offload: int = 0) -> int:
+    """Bytes of the weights' segments above the bytes of the weights: what the driver gave for them."""
+    return _rounding(tuple(found), rules, offload)[1]
+
+
+def offloaded(found: Iterable[Parameter], limit: int) -> int:
+    """Bytes that `cpu_offload_gb` moves to main memory: the layers' first tensors that together reach `limit`.
+
+    The last one is moved whole, so more than the limit may go; less where the layers hold less. Embedding, head and
+    vision tower are never moved. Source: vllm model_executor/models/utils.py `maybe_offload_to_cpu`, `make_layers`;
+    sglang srt/utils.py has the same.
+    """
+    return sum(_split(found, limit)[0])
 
 
 @lru_cache(maxsize=64)
-def _rounding(found: tuple[Parameter, ...], rules: Policy) -> int:
+def _rounding(found: tuple[Parameter, ...], rules: Policy, offload: int) -> tuple[int, int]:
     memory = Allocator(policy=rules)
-    requested = 0
+    sizes = _split(found, offload)[1]
+    for size in sizes:
+        memory.take(size)
+    return memory.allocated - sum(sizes), memory.reserved - sum(sizes)
+
+
+def _split(found: Iterable[Parameter], limit: int) -> tuple[list[int], list[int]]:
+    """Bytes of each tensor that goes, and of each that stays."""
+    gone: list[int] = []
+    kept: list[int] = []
+    moved = 0
+    for layered, size in _made(found):
+        goes = layered and moved < limit
+        moved += size if goes else 0
+        (gone if goes else kept).append(size)
+    return gone, kept
+
+
+def _made(found: Iterable[Parameter]) -> Iterator[tuple[bool, int]]:
+    """Each tensor in the order in which it is made: whether it lies in a decoder's layer, and bytes."""
     for stack in _stacks(found):
+        layered = stack[0].layers is not None and stack[0].part == "base" and "vis" not in stack[0].name
         for index in range(max(item.copies for item in stack)):
-            for size in _tensors(item for item in stack if index < item.copies):
-                requested += size
-                memory.take(size)
-    return memory.allocated - requested
+            yield from ((layered, size) for size in _tensors(item for item in stack if index < item.copies))
 
 
 def _stacks(found: Iterable[Parameter]) -> Iterator[list[Parameter]]:
@@ -57,14 +92,18 @@ def _stacks(found: Iterable[Parameter]) -> Iterator[list[Parameter]]:
 
 
 def _tensors(items: Iterable[Parameter]) -> list[int]:
-    """Bytes of each tensor of a layer: the first pieces of merged projections as one, all other pieces as they are."""
+    """Bytes of each tensor of a layer, in order: the first pieces of merged projections as one, others as they are."""
+    sizes: list[int] = []
     merged: dict[str, int] = {}
-    apart: list[int] = []
     for item in items:
         kind = _MERGED.get(item.role)
-        if kind is None or not item.pieces:
-            apart += item.pieces
-            continue
-        merged[kind] = merged.get(kind, 0) + item.pieces[0]
-        apart += item.pieces[1:]
-    return [*merged.values(), *apart]
+        apart = item.pieces
+        if kind is not None and apart:
+            if kind in merged:
+                sizes[merged[kind]] += apart[0]
+            else:
+                merged[kind] = len(sizes)
+                sizes.append(apart[0])
+            apart = apart[1:]
+        sizes += apart
+    return sizes

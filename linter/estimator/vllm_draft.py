@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..models.layers import OTHER_PARTS
 from ..models.model import UnknownModel
 from .kv_cache import layer_caches
-from .parameters import parameters
+from .parameter import Parameter
+from .parameters import base_dtype, parameters
+from .storage import dtype_bytes
 
 if TYPE_CHECKING:
     from ..job import Job
     from ..models.model import Model
     from .kv_cache import LayerCache
-    from .parameters import Parameter
 
 
 def draft_model(job: Job, model: Model) -> Model | None:
@@ -36,9 +38,35 @@ def draft(job: Job, model: Model) -> tuple[tuple[Parameter, ...], tuple[LayerCac
 
     Source: vllm/config/speculative.py `create_draft_parallel_config` (its tensor parallel size is the target's);
     its attention layers are registered beside the target's (v1/worker/gpu_model_runner.py `get_kv_cache_spec`).
+    Of an unknown draft nothing is counted, but of an EAGLE head one layer like the target's.
     """
     found = draft_model(job, model)
     if found is None:
-        return (), ()
+        return _head(job, model)
     own = job.with_changes({"weights.quantization": None})
     return tuple(item for item in parameters(own, found) if item.part in ("base", "buffer")), layer_caches(found)
+
+
+def is_head(job: Job, model: Model) -> bool:
+    """Whether the draft is an EAGLE head by its name, of a model with dense layers all alike."""
+    named = (job.inference.speculative_model if job.inference else None) or ""
+    return "eagle" in named.lower() and named != model.id and not model.shape.experts
+
+
+def _head(job: Job, model: Model) -> tuple[tuple[Parameter, ...], tuple[LayerCache, ...]]:
+    """A layer of the target's shape and cache, and a projection of two hidden states (EAGLE 3: three) to one.
+
+    Embedding and head are the target's (vllm 0.9.2 v1/spec_decode/eagle.py `load_model`; models/llama_eagle.py `fc`).
+    """
+    if not is_head(job, model):
+        return (), ()
+    named = (job.inference.speculative_model if job.inference else None) or ""
+    layer = tuple(
+        item._replace(name=f"draft.{item.name}", copies=1, layers=(0,))
+        for item in parameters(job, model)
+        if item.part == "base" and item.layers is not None and item.role not in OTHER_PARTS
+    )
+    hidden, states = model.shape.hidden, 3 if "eagle3" in named.lower() else 2
+    size = round(states * hidden**2 * dtype_bytes(base_dtype(job, model)))
+    projection = Parameter("draft.fc.weight", (hidden, states * hidden), 1, None, "other", "bfloat16", (size,))
+    return (*layer, projection), layer_caches(model)[:1]

@@ -16,11 +16,12 @@ from .parameters import allocated, base_dtype, parameters
 from .slack import policy
 from .storage import dtype_bytes
 from .vllm_activations import profile_run
-from .vllm_blocks import block_rounding
+from .vllm_blocks import block_rounding, offloaded
 from .vllm_draft import draft
+from .vllm_eager import reserved_run
 from .vllm_lora import lora_slots
-from .vllm_rotary import rotary_cache
-from .vllm_settings import Graphs, graphs
+from .vllm_rotary import rotary_cache, tables
+from .vllm_settings import Graphs, captures_nccl, graphs
 from .vllm_weights import cached_latent, latent_copies, padded_experts
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class Parts(NamedTuple):
     """What one rank holds beside the cache. `found` are its parameters, of which `weights` bytes stay on the GPU.
 
     `rotary` of them are the rotary tables, which the engine counts with the model it has loaded, `added` what its
-    kernels make of the weights, `rounding` what torch's allocator rounds their blocks up by.
+    kernels make of the weights, `rounding` what torch's allocator rounds their blocks up by. `unused` of the segments
+    that the profile run opened are free at its peak and count all the same, where the release asks the driver.
     """
 
     found: tuple[Parameter, ...]
@@ -48,6 +50,7 @@ class Parts(NamedTuple):
     rounding: int
     slots: int
     run: ProfileRun
+    unused: int
     graphs: Graphs
     overhead: Overhead
     settings: Settings
@@ -109,10 +112,10 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
     drafted, draft_caches = draft(served, model)
     found = (*target, *drafted)
     element = max(2.0, dtype_bytes(dtype))
-    rotary = rotary_cache(model, element)
     plan = job.parallelism
     width = cache_bytes(given.kv_cache_dtype, dtype, model.shape.head_dim + model.shape.v_head_dim)
     version = given.version or job.versions.get("vllm")
+    rotary = rotary_cache(model, element) * tables(model, version)
     made = padded_experts(target, served, model, gpu)
     added = latent_copies(served, model, version, element) + allocated(made) - allocated(target)
     caches = (
@@ -121,16 +124,20 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
     )
     if not chosen.hybrid_cache and any(cache.grows and cache.window is None for cache in caches):
         caches = tuple(cache._replace(window=None) for cache in caches)
-    rounding = block_rounding([*made, *drafted], policy(job))
+    limit = round(given.cpu_offload_gb * GIB)
+    rounding = block_rounding([*made, *drafted], policy(job), limit)
+    run = profile_run(model, chosen, element, plan.tensor, expert_tensor(job), plan.data or 1)
+    opened = reserved_run(model, chosen, element, plan.tensor, policy(job)) if chosen.by_driver else None
     return Parts(
         found=found,
-        weights=max(0, allocated(found) - round(given.cpu_offload_gb * GIB)) + rotary + added + rounding,
+        weights=allocated(found) - offloaded(found, limit) + rotary + added + rounding,
         rotary=rotary,
         added=added,
         rounding=rounding,
         slots=lora_slots(job, model, element),
-        run=profile_run(model, chosen, element, plan.tensor, expert_tensor(job)),
-        graphs=graphs(model, chosen.graph_sizes),
+        run=run,
+        unused=max(0, (opened or 0) - run.total),
+        graphs=graphs(model, chosen.graph_sizes, nccl=captures_nccl(job, gpu)),
         overhead=runtime.process_overhead(gpu, job),
         settings=chosen,
         cache=compressed_pool(model, plan.pipeline)
@@ -179,9 +186,9 @@ def room_of(parts: Parts, gpu: Gpu | None, stated: int | None) -> Room | None:
     if stated is not None:
         return Room(budget, stated, stated, stated)
     resident = parts.weights + parts.slots + parts.workspace
-    held = resident + parts.run.total + parts.outside
+    held = resident + parts.run.total + parts.unused + parts.outside
     below, above = parts.counted
-    least, most = resident + parts.run.low + below, resident + parts.run.high + above
+    least, most = resident + parts.run.low + below, resident + parts.run.high + parts.unused + above
     if chosen.graphs_in_budget:
         held, least, most = held + parts.graphs.expected, least + parts.graphs.low, most + parts.graphs.high
     elif chosen.graphs_tried:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .versions import older
+
 if TYPE_CHECKING:
     from ..models.model import Model
 
@@ -13,13 +15,13 @@ _ALIBI = frozenset({"bloom", "mpt"})
 _FRACTIONS = ("partial_rotary_factor", "rotary_pct")
 
 
-def rotary_cache(model: Model, element: float) -> int:
+def rotary_cache(model: Model, element: float, multimodal: int = 4) -> int:
     """Bytes on every rank: e positions rotary_dim for each distinct set of rope parameters, cosine and sine together.
 
     Layers with the same parameters share one `cos_sin_cache` (`get_rope`), a buffer in the model's dtype. Positions
     are the config's longest, whatever max_model_len is; linear, dynamic and yarn scaling multiply them, longrope
-    holds the short table too, and multimodal rope has four times as many (mrope.py). 0 for learned positions and
-    ALiBi.
+    holds the short table too, and multimodal rope has `multimodal` times as many (vllm's mrope.py: four). 0 for learned
+    positions and ALiBi.
     """
     shape = model.shape
     config = {**model.config, **(text if isinstance(text := model.config.get("text_config"), dict) else {})}
@@ -27,9 +29,15 @@ def rotary_cache(model: Model, element: float) -> int:
     if not shape.max_positions or learned or config.get("alibi") or model.model_type in _ALIBI:
         return 0
     elements = sum(
-        _positions(shape.max_positions, rope) * _width(model, config, rope) for rope in _ropes(config, shape.windows)
+        _positions(shape.max_positions, rope, multimodal) * _width(model, config, rope)
+        for rope in _ropes(config, shape.windows)
     )
     return round(element * elements)
+
+
+def tables(model: Model, version: str | None) -> int:
+    """Tables of each kind: one, but one a layer for Gemma 2 before `get_rope` (vllm 0.5.4 models/gemma2.py)."""
+    return model.shape.layers if model.model_type == "gemma2" and older(version, "0.6.0") else 1
 
 
 def _ropes(config: dict[str, Any], windows: tuple[int | None, ...]) -> list[dict[str, Any]]:
@@ -42,13 +50,13 @@ def _ropes(config: dict[str, Any], windows: tuple[int | None, ...]) -> list[dict
     return [stated, {}] if config.get("rope_local_base_freq") and any(windows) else [stated]
 
 
-def _positions(longest: int, rope: dict[str, Any]) -> int:
+def _positions(longest: int, rope: dict[str, Any], multimodal: int) -> int:
     kind = rope.get("rope_type", rope.get("type"))
     original = rope.get("original_max_position_embeddings")
     factor = rope.get("factor")
     stretch = factor if isinstance(factor, (int, float)) and factor >= 1 else 1
     if "mrope_section" in rope:
-        return 4 * (original if kind == "yarn" and original else longest)
+        return multimodal * (original if kind == "yarn" and original else longest)
     if kind == "yarn" or kind == "deepseek_yarn":
         return int((original or longest) * stretch)
     if kind in ("linear", "dynamic"):

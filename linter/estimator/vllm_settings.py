@@ -49,6 +49,8 @@ class Settings(NamedTuple):
     moe_workspace: bool
     sampler_bytes: int
     sampler_least: int
+    by_driver: bool
+    sums_held: bool
     defaulted: tuple[tuple[str, str], ...]
 
 
@@ -88,6 +90,8 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
         batched = tier_tokens
         if not _chunks(given, row, max_model_len, given.version or job.versions.get("vllm")):
             batched = max(batched, max_model_len)
+        elif row["chunk"] is not None:
+            batched = row["chunk"]
         batched = min(batched, max_num_seqs * max_model_len)
         defaulted.append(("inference.max_num_batched_tokens", str(batched)))
     if given.max_num_seqs is None:
@@ -120,6 +124,8 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
         moe_workspace=row["moe_workspace"],
         sampler_bytes=_table()["sampler_bytes"][_sampler(job, row)]["bytes"],
         sampler_least=_table()["sampler_bytes"][_sampler(job, row) if known else row["sampler_may_be"]]["bytes"],
+        by_driver=row["by_driver"],
+        sums_held=row["sums_held"],
         defaulted=tuple(defaulted),
     )
 
@@ -173,11 +179,24 @@ def captured_sizes(given: Inference, row: dict[str, Any], max_num_seqs: int) -> 
     return sum(size <= largest for size in (1, 2, 4)) + fine // 8 + max(0, largest - fine) // 16
 
 
-def graphs(model: Model, sizes: int) -> Graphs:
+_LINKED = (7.0, 8.0, 9.0, 10.0, 10.3)
+"""Compute capabilities of the cards that are sold with NVLink between all of a machine's."""
+
+
+def captures_nccl(job: Job, gpu: Gpu | None) -> bool:
+    """Whether graphs hold NCCL's collectives: more than two cards without NVLink between all of them.
+
+    Others reduce with vLLM's own kernel (distributed/device_communicators/custom_all_reduce.py).
+    """
+    return job.parallelism.tensor > 2 and gpu is not None and gpu.compute_capability not in _LINKED
+
+
+def graphs(model: Model, sizes: int, *, nccl: bool = False) -> Graphs:
     """Bytes that captured graphs take: measured KiB for each layer and captured batch size."""
     row = _table()["graphs"]
     pieces = model.shape.layers * sizes * KIB
-    return Graphs(row["expected_kib"] * pieces, row["low_kib"] * pieces, row["high_kib"] * pieces, row["source"])
+    most = row["nccl_high_kib" if nccl else "high_kib"]
+    return Graphs(row["expected_kib"] * pieces, row["low_kib"] * pieces, most * pieces, row["source"])
 
 
 def sampler_source(job: Job, gpu: Gpu | None) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _GATHERED_REQUESTS = 4
 _GATHERED_RATIO = 4
-_ROWS = 128
+ROWS = 128
 """Rows to which DeepGEMM pads what each expert gets."""
 
 
@@ -48,7 +48,7 @@ def workspace(model: Model, tokens: int, longest: int, element: float, experts: 
         gathered = _GATHERED_REQUESTS * rows * shape.head_dim * 2
         kept = round(tokens * (element * streams(model) * shape.hidden + 4 * (model.config.get("index_topk") or 0)))
     routed = expert_bytes(model, tokens * shape.experts_per_token, element, experts)
-    padded = expert_bytes(model, tokens * shape.experts_per_token + shape.experts * (_ROWS - 1), element, experts)
+    padded = expert_bytes(model, tokens * shape.experts_per_token + shape.experts * (ROWS - 1), element, experts)
     return Workspace(max(gathered, routed) + kept, gathered + kept, max(gathered, padded) + kept)
 
 

@@ -59,9 +59,7 @@ def read(document: Document, project: Project) -> Reading:
     if not section:
         raise NoJobError(document.path, "no `actor`: nothing is trained")
     builder.derived("kind", "training", f"`{section}` is trained")
-    for name, version in {**VERSIONS, **project.versions}.items():
-        builder.default(f"versions.{name}", version, f"what {UPSTREAM} runs on")
-    builder.default("versions", builder.job.versions, f"what {UPSTREAM} runs on")
+    builder.versions(VERSIONS, project.versions, f"what {UPSTREAM} runs on")
     _set_objective(filling, values, section)
     model = values.text(f"{section}.path")
     if model:

@@ -52,9 +52,7 @@ def read(document: Document, project: Project) -> Reading:
     config = AxolotlConfig(template or document, project)
     builder = config.builder
     builder.derived("kind", "training", "an axolotl config")
-    builder.default("versions", {**VERSIONS, **project.versions}, f"what {UPSTREAM} pins")
-    for name, version in project.versions.items():
-        builder.derived(f"versions.{name}", version, "the version that the launcher or the settings state")
+    builder.versions(VERSIONS, project.versions, f"what {UPSTREAM} pins")
     builder.default("allocator.expandable_segments", True, "set_pytorch_cuda_alloc_conf in axolotl/utils/__init__.py")
     model = config.keys.raw("base_model")
     if model is not None and isinstance(model.value, str) and model.value:

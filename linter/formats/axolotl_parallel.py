@@ -13,6 +13,7 @@ from .deepspeed_values import AutoValues
 from .fsdp import FsdpDefaults, Section, apply_fsdp
 from .keys import load
 from .model_facts import hidden_size
+from .releases import older
 from .world_size import Stated, set_hardware
 
 if TYPE_CHECKING:
@@ -119,6 +120,10 @@ def _set_fsdp(config: AxolotlConfig) -> None:
     if job.parallelism.fsdp.version == 2 and job.parallelism.fsdp.upcast_trainable:
         note = "Axolotl's own fsdp2_prepare_model (monkeypatch/accelerate/fsdp2.py, from 0.12 on) leaves dtypes alone"
         builder.derived("parallelism.fsdp.upcast_trainable", False, note, "parallelism.fsdp.version")
+    release = job.versions.get("axolotl", "")
+    if job.parallelism.fsdp.version == 2 and not (release and older(release, "0.15")):
+        note = "Axolotl's FSDPParam shards Params4bit and Int8Params (monkeypatch/fsdp2_qlora.py, from 0.15 on)"
+        builder.derived("parallelism.fsdp.shards_packed", True, note, "parallelism.fsdp.version")
     if legacy is not None and legacy.value:
         _legacy(config, legacy)
     sync = keys.mapping("accelerator_config").mapping("gradient_accumulation_kwargs").flag("sync_each_batch")

@@ -62,6 +62,8 @@ def set_rl(config: AxolotlConfig) -> None:
         else:
             note = f"{objective.upper()} keeps a frozen copy of the model"
             builder.derived("rl.reference_model", not job.rl.precompute_reference, note, "objective")
+        note = "TRL's trainer names the policy's outputs while the reference runs (trl 1.9 `_compute_loss`)"
+        builder.derived("rl.reference_apart", True, note, "objective")
     elif objective in ONLINE:
         _online(config)
     elif objective in ("orpo", "simpo"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from . import images
 from .coercion import as_boolean
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def set_batch(config: AxolotlConfig) -> None:
     else:
         builder.default("packing", False)
     _padding(config)
+    images.axolotl(config)
 
 
 def _padding(config: AxolotlConfig) -> None:
@@ -232,6 +234,9 @@ def set_evaluation(config: AxolotlConfig) -> None:
         "gradient_accumulation_steps",
     )
     builder.default("evaluation.keeps_logits", False, "no metrics: only the loss is kept")
+    if builder.job.loss.kernel == "liger" and builder.job.objective in ("sft", "pretrain"):
+        note = "Liger's models make the logits outside of training, and axolotl does not tell the Trainer of Liger"
+        builder.derived("evaluation.unfused", True, note, "loss.kernel")
 
 
 def _evaluation_batch(config: AxolotlConfig, data: Given) -> None:

@@ -57,6 +57,9 @@ def read(document: Document, project: Project) -> Reading:
     """The Job of a DeepSpeed config alone: no model, and "auto" left to whoever runs it."""
     builder = JobBuilder(document, UPSTREAM)
     builder.derived("kind", "training", "a DeepSpeed config")
+    if "deepspeed" in project.versions:
+        note = "the version that the launcher or the settings state"
+        builder.derived("versions.deepspeed", project.versions["deepspeed"], note)
     set_hardware(builder, project, None, sharded=True)
     problems = apply(builder, document, AutoValues(client="", world_size=project.gpus))
     problems = [item for item in problems if not _is_anothers(item)]

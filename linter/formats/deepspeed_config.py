@@ -7,13 +7,14 @@ Facts from DeepSpeed 0.19.8 (`runtime/config.py`, `runtime/zero/config.py`, `run
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .blanks import is_blank
 from .coercion import as_boolean, as_integer, as_number
 from .deepspeed_values import AUTO, AutoValues, Reference, Writer, first, is_on, scalar
 from .deepspeed_zero import apply_zero
-from .keys import key_problems
+from .keys import key_problems, load
+from .releases import still_known
 
 if TYPE_CHECKING:
     from ..source.document import Document
@@ -64,7 +65,9 @@ def apply(
         return []
     writer = Writer(builder, document, root, values, prefix, reference)
     if reference is None:
-        writer.problems += key_problems(document, "deepspeed", node=root, prefix=prefix, path=writer.path)
+        found = key_problems(document, "deepspeed", node=root, prefix=prefix, path=writer.path)
+        stated = builder.job.versions.get("deepspeed")
+        writer.problems += [item for item in found if not still_known(item, _schema_of(item), stated)]
     apply_zero(writer)
     _precision(writer)
     _optimizer(writer)
@@ -76,6 +79,14 @@ def apply(
         writer.put("parallelism.tensor", degree, size, "tensor_parallel.autotp_size")
         writer.builder.derived("loss.parallel", False, "AutoTP's head gathers the logits", "parallelism.tensor")
     return writer.problems
+
+
+def _schema_of(problem: Problem) -> dict[str, Any]:
+    """What the schema says of a key of the top level or of `zero_optimization`."""
+    schema = load("deepspeed")
+    name = problem.key.rpartition(".")[2]
+    sections = (schema["$defs"]["DeepSpeedZeroConfig"], schema)
+    return next((part["properties"][name] for part in sections if name in part["properties"]), {})
 
 
 def _precision(writer: Writer) -> None:
@@ -104,6 +115,10 @@ def _precision(writer: Writer) -> None:
     names = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
     if accumulate is not None and scalar(accumulate) in names:
         writer.put("precision.gradients", names[scalar(accumulate)], accumulate, "data_types.grad_accum_dtype")
+    immediate = next((name for name in _BFLOAT16 if is_on(writer.child(name), "immediate_grad_update")), None)
+    if immediate is not None:
+        flag = is_on(writer.child(immediate), "immediate_grad_update")
+        writer.put("parallelism.zero.immediate_gradients", True, flag, f"{immediate}.immediate_grad_update")
 
 
 def _enabled(writer: Writer, sections: tuple[str, ...], client: bool | None) -> tuple[bool, Entry | None, str]:

@@ -8,6 +8,7 @@ from ..job import Zero
 from .blanks import is_blank
 from .coercion import as_boolean, as_integer, as_number
 from .deepspeed_values import AUTO, UPSTREAM, Writer, first, scalar
+from .releases import default_of
 
 if TYPE_CHECKING:
     from ..source.node import Node
@@ -120,13 +121,19 @@ def _offload(writer: Writer, section: Node | None, key: str, field: str, legacy:
         if pin is not None and pinned is not None:
             writer.put(f"{path}.pin_memory", pinned, pin, f"{place}.pin_memory")
         else:
-            writer.default(f"{path}.pin_memory", True)
+            _pin_by_release(writer, path)
         ratio = entry.value.entry("ratio")
         share = as_number(scalar(ratio))
         if ratio is not None and share is not None and 0 <= share <= 1:
             writer.put(f"{path}.ratio", float(share), ratio, f"{place}.ratio")
     elif old is not None and as_boolean(scalar(old)):
         writer.put(f"{path}.device", "cpu", old, f"zero_optimization.{legacy}", f"old spelling of {key}")
-        writer.default(f"{path}.pin_memory", True)
+        _pin_by_release(writer, path)
     else:
         writer.default(f"{path}.device", "none")
+
+
+def _pin_by_release(writer: Writer, path: str) -> None:
+    release = writer.builder.job.versions.get("deepspeed", "")
+    note = f"default of DeepSpeed {release}" if release else ""
+    writer.default(f"{path}.pin_memory", default_of("deepspeed", release, "pin_memory", True), note)

@@ -11,7 +11,7 @@ from ..origin import Origin
 from ..source.document import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ..finding import Edit
     from ..hardware.gpu import Gpu
@@ -140,6 +140,14 @@ class JobBuilder:
         """Set a field to the upstream default."""
         self._set(path, value)
         self.job.origins[path] = Origin("default", note or f"default of {self.upstream}")
+
+    def versions(self, usual: Mapping[str, str], stated: Mapping[str, str], note: str) -> None:
+        """Set the packages' versions: the `usual` ones, which `note` explains, unless the run states others."""
+        for name, version in usual.items():
+            self.default(f"versions.{name}", version, note)
+        for name, version in stated.items():
+            self.derived(f"versions.{name}", version, "the version that the launcher or the settings state")
+        self.default("versions", self.job.versions, note)
 
     def derived(self, path: str, value: Any, note: str, like: str | None = None) -> None:
         """Set a field that follows from others; `like` names the field whose place it shares."""

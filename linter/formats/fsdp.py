@@ -191,6 +191,9 @@ class _Fsdp:
         offload, offload_key = self.section.find("activation_checkpointing_offload")
         if entry is not None and as_boolean(_scalar(entry)):
             self.builder.from_entry("activation_checkpointing", "full", entry, key)
+            note = "accelerate puts torch's checkpoint wrapper into its units, without reentry (accelerator.py 1.15)"
+            self.builder.derived("parallelism.fsdp.checkpoints_inside", True, note, "activation_checkpointing")
+            self.builder.derived("reentrant", False, note, "activation_checkpointing")
             if offload is not None and as_boolean(_scalar(offload)) and self.is_second:
                 self.builder.from_entry("activation_checkpointing", "offload", offload, offload_key)
 

@@ -47,9 +47,7 @@ def read(document: Document, project: Project) -> Reading:
     if gpus is not None and gpus.value == []:
         raise NoJobError(document.path, "environment.gpus is empty: it runs on the CPU")
     builder.derived("kind", "training", "an experiment")
-    for name, version in VERSIONS.items():
-        builder.default(f"versions.{name}", version, f"what {UPSTREAM} runs on")
-    builder.default("versions", builder.job.versions, f"what {UPSTREAM} runs on")
+    builder.versions(VERSIONS, project.versions, f"what {UPSTREAM} runs on")
     model = values.text("llm_backbone")
     if model:
         filling.put("model", model)

@@ -31,7 +31,7 @@ from .training_arguments import (
     set_versions,
 )
 from .training_sharding import set_sharding
-from .trl import set_lengths, set_objective, set_rl
+from .trl import PREFERENCE, set_lengths, set_objective, set_rl
 from .unfilled import settle
 from .usual_launch import UsualLaunch
 
@@ -115,7 +115,8 @@ def read(document: Document, project: Project) -> Reading:
     _set_packing(run, flavour)
     set_rl(builder, run.arguments, _online_defaults(run, flavour), objective)
     set_lengths(builder, run.arguments, flavour.defaults, objective)
-    set_evaluation(run)
+    best = flavour.name in ("run-clm", "run-mlm")
+    set_evaluation(run, metrics=best, trainers=("transformers", "trl") if flavour.trl else ("transformers",))
     set_sharding(run, _launch(run, flavour))
     _force_reentrant(run, flavour)
     settle(builder, run.arguments)
@@ -188,6 +189,33 @@ def _set_loss(run: Run, flavour: Flavour, objective: str) -> None:
         run.put("loss.kernel", liger, "liger")
     else:
         builder.default("loss.kernel", "torch")
+    _set_preference(run, flavour, objective)
+
+
+OWN_TRAINERS = ("transformers", "ms-swift")
+"""Programs whose preference trainers are not TRL's: ms-swift has a `concatenated_forward` and a reference of its own
+(swift/rlhf_trainers/dpo_trainer.py, pipelines/train/rlhf.py 4.6)."""
+
+ROWS_FROM = "0.15"
+"""The first TRL whose preference trainers go row by row (`selective_log_softmax`, trainer/utils.py)."""
+
+REWRITTEN_IN = "0.29"
+"""The first TRL whose DPO and KTO load the reference by `create_model_from_path` and name the policy's outputs while it
+runs (`_compute_loss`); before, `create_reference_model` froze a copy, and the logits were gone with
+`concatenated_forward`."""
+
+
+def _set_preference(run: Run, flavour: Flavour, objective: str) -> None:
+    """How TRL's preference trainers take log-probabilities and hold their reference, by release."""
+    trl = run.builder.job.versions.get("trl")
+    if trl is None or flavour.name in OWN_TRAINERS:
+        return
+    if older(trl, ROWS_FROM) and objective in PREFERENCE:
+        note = f"trl {trl} takes the log-softmax of all logits at once"
+        run.builder.derived("loss.log_softmax", "whole", note, "versions.trl")
+    if not older(trl, REWRITTEN_IN) and objective in ("dpo", "kto"):
+        note = "loaded as a model of its own, beside the policy's outputs"
+        run.builder.derived("rl.reference_apart", True, note, "versions.trl")
 
 
 def _online_defaults(run: Run, flavour: Flavour) -> dict[str, Any]:

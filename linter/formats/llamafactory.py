@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from . import images
 from .accelerate_launch import launch_of
 from .arguments import Arguments
 from .format import Format, JobBuilder, Problem, Reading, written_by
-from .keys import key_problems
+from .keys import default, key_problems
 from .llamafactory_inference import read_inference
 from .llamafactory_megatron import is_megatron, set_megatron
 from .llamafactory_method import set_base, set_low_rank, set_method, set_rl
@@ -122,8 +123,11 @@ def _read_training(run: Run) -> None:
     set_compile(run)
     _set_loss(run, objective)
     _set_lengths(run, objective)
+    images.at_most(run, "image_max_pixels", default(NAME, "image_max_pixels"))
     set_rl(run, objective)
-    set_evaluation(run)
+    measured, generated = run.arguments.flag("compute_accuracy"), run.arguments.flag("predict_with_generate")
+    accuracy = bool(measured and measured.value) and not (generated and generated.value)
+    set_evaluation(run, metrics=accuracy, trainers=())
     set_sharding(run, run.launch)
     if is_megatron(run.arguments):
         set_megatron(run)
@@ -195,6 +199,12 @@ def _set_loss(run: Run, objective: str) -> None:
         run.put("loss.kernel", liger, "liger")
     else:
         run.builder.default("loss.kernel", "torch")
+    if objective in ("dpo", "kto", "orpo", "simpo"):
+        note = "the log-softmax of all logits in float32 (train/trainer_utils.py `get_batch_logps`)"
+        run.builder.derived("loss.log_softmax", "float32", note, "objective")
+    if objective == "reward":
+        note = "TRL's value head stands beside lm_head, whose logits are made all the same"
+        run.builder.derived("loss.idle_logits", True, note, "objective")
 
 
 def _set_lengths(run: Run, objective: str) -> None:

@@ -15,6 +15,7 @@ from .megatron_model import GPT2_VOCABULARY, VOCABULARIES, Sizes, config_of, dro
 from .megatron_plan import (
     set_accumulation,
     set_chunks,
+    set_deferral,
     set_degrees,
     set_fusion,
     set_gpus,
@@ -107,6 +108,7 @@ def read(document: Document, project: Project) -> Reading:
     set_optimizer(config)
     set_recomputation(config, keys, "recompute_")
     set_fusion(config, keys, usual=False)
+    set_deferral(config, keys)
     former = keys.flag("checkpoint_activations", "deepspeed_activation_checkpointing")
     if former and former.value:
         config.put("activation_checkpointing", former, "full", "every layer, as releases before 3.0 and forks spell it")

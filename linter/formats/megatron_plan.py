@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 from .native import NativeConfig
@@ -116,6 +117,30 @@ def set_recomputation(config: NativeConfig, keys: Arguments, prefix: str) -> Non
         config.builder.derived("checkpoint_policy", "core_attention", note, "activation_checkpointing")
     else:
         config.builder.default("activation_checkpointing", "none")
+    note_modules(config, keys)
+
+
+def note_modules(config: NativeConfig, keys: Arguments) -> None:
+    """Modules besides attention's inside that are made again, and modules whose activations wait in main memory.
+
+    How much each saves is not derived: the interval reaches down to a run that makes whole layers again, and whose
+    inputs wait in main memory, too.
+    """
+    named = keys.raw("recompute_modules")
+    selective = config.builder.job.activation_checkpointing == "selective"
+    listed = str(named.value) if named is not None and named.value and selective else ""
+    modules = set(re.findall(r"[a-z_]+", listed)) - {"core_attn"}
+    if modules or keys.is_on("fine_grained_activation_offloading"):
+        config.builder.job.unstated.append("checkpoint_policy")
+
+
+def set_deferral(config: NativeConfig, keys: Arguments) -> None:
+    """`defer_embedding_wgrad_compute` of a pipeline, for all micro batches of a step or `wgrad_deferral_limit`."""
+    given, limit = keys.flag("defer_embedding_wgrad_compute"), keys.integer("wgrad_deferral_limit", least=1)
+    job = config.builder.job
+    if given and given.value and job.parallelism.pipeline > 1:
+        steps = job.gradient_accumulation_steps
+        config.put("loss.deferred", given, min(steps, limit.value) if limit else steps, "micro batches of a step")
 
 
 def set_fusion(config: NativeConfig, keys: Arguments, *, usual: bool) -> None:

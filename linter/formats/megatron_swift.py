@@ -1,6 +1,6 @@
 """Megatron-SWIFT: `megatron sft|pt|rlhf --flags` of ms-swift, and the same arguments in YAML.
 
-Facts from ms-swift 4.6.0.dev0 (`megatron/arguments/*.py`, `megatron/utils/megatron_lm_utils.py`), read statically. The
+Facts from ms-swift 4.6.0 (`megatron/arguments/*.py`, `megatron/utils/megatron_lm_utils.py`), read statically. The
 model is a Transformers checkpoint that runs as Megatron's code; its length and its adapter are said in ms-swift's
 words, its batches, degrees and optimizer in Megatron's.
 """
@@ -14,6 +14,7 @@ from .format import Format, NoJobError, Reading, written_by
 from .keys import key_problems
 from .megatron_model import MODULES
 from .megatron_plan import (
+    note_modules,
     set_accumulation,
     set_chunks,
     set_degrees,
@@ -56,7 +57,7 @@ def read(document: Document, project: Project) -> Reading:
     """The Job of a training run. Raises NoJobError for commands that train nothing."""
     config = NativeConfig(NAME, UPSTREAM, document, project, "megatron")
     builder, reading = config.builder, config.reading
-    builder.default("versions", {**VERSIONS, **project.versions}, f"what {UPSTREAM} needs")
+    builder.versions(VERSIONS, project.versions, f"what {UPSTREAM} needs")
     arguments = ms_swift.SwiftArguments(document.root)
     command = arguments.text("command")
     if command and command.value not in ms_swift.TRAINING:
@@ -198,6 +199,7 @@ def _set_recomputation(config: NativeConfig) -> None:
         config.builder.default("activation_checkpointing", "selective", "recompute_granularity selective")
     note = "recompute_modules core_attn"
     config.builder.derived("checkpoint_policy", "core_attention", note, "activation_checkpointing")
+    note_modules(config, config.keys)
 
 
 describe, edits = written_by("megatron_swift_edits")

@@ -1,6 +1,6 @@
 """ms-swift: `swift sft|pt|rlhf --flags`, and the same arguments in YAML.
 
-Facts from ms-swift 4.6.0.dev0 (`arguments/*.py`, `trainers/arguments.py`, `rlhf_trainers/args_mixin.py`), read
+Facts from ms-swift 4.6.0 (`arguments/*.py`, `trainers/arguments.py`, `rlhf_trainers/args_mixin.py`), read
 statically. It builds on the Transformers Trainer and TRL, whose arguments it takes under their names
 (`training_arguments.py`, `trl.py`).
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import trl
+from . import images, trl
 from .arguments import Arguments
 from .format import Format, JobBuilder, NoJobError, Reading, written_by
 from .hf_trainer import _set_loss as set_loss
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .format import Project
 
 NAME = "ms_swift"
-UPSTREAM = "ms-swift 4.6.0.dev0"
+UPSTREAM = "ms-swift 4.6.0"
 VERSIONS = {"transformers": "5.23.0", "trl": "1.16.0", "peft": "0.21.2", "accelerate": "1.15.0", "vllm": "0.21.0"}
 
 _ALIASES = {
@@ -105,6 +105,7 @@ def read(document: Document, project: Project) -> Reading:
     trl.set_rl(builder, arguments, DEFAULTS, objective)
     set_rollout(run)
     set_lengths(run, objective)
+    images.at_most(run, "max_pixels")
     set_sharding_of(run)
     reading.problems = key_problems(document, NAME, known=("command", "config")) + reading.problems
     return reading

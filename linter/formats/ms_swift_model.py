@@ -71,7 +71,11 @@ def _double(run: Run, given: Given | None, *, four: bool) -> None:
 
 
 def _set_trainable(run: Run) -> None:
-    """A full fine-tune of a multimodal model leaves the vision tower and the aligner frozen unless told otherwise."""
+    """A full fine-tune of a multimodal model leaves the vision tower and the aligner frozen unless told otherwise.
+
+    LISA trains what lies outside the layers and some of these at a time, others every few steps (callbacks/lisa.py);
+    the optimizer holds those of its first step.
+    """
     builder = run.builder
     if builder.job.method != "full":
         builder.derived("trainable", None, "the adapter alone", "method")
@@ -90,7 +94,12 @@ def _set_trainable(run: Run) -> None:
     if llm and llm.value:
         stated, words = llm, [*words, "language_model", "lm_head"]
     pattern = [f"^(?!.*(?:{'|'.join(words)}))"] if words else None
-    if stated and pattern:
+    active = run.arguments.number("lisa_activated_layers")
+    if active and active.value > 0:
+        some = "|".join(str(layer) for layer in range(int(active.value)))
+        rest = pattern[0] if pattern else "^"
+        run.put("trainable", active, [f"{rest}(?!.*layers[.][0-9])", f"{rest}.*layers[.](?:{some})[.]"])
+    elif stated and pattern:
         run.put("trainable", stated, pattern)
     elif stated:
         builder.from_entry("trainable", None, stated.entry, stated.key, "nothing is frozen")

@@ -1,6 +1,6 @@
 """NeMo Automodel recipes: YAML whose sections name what they build with `_target_`, over Hugging Face models.
 
-Facts from nemo_automodel 0.5.0 (`recipes/_dist_utils.py`, `recipes/llm/train_ft.py`, `recipes/vlm/finetune.py`,
+Facts from nemo_automodel 0.7.0 (`recipes/_dist_utils.py`, `recipes/llm/train_ft.py`, `recipes/vlm/finetune.py`,
 `_transformers/auto_model.py`, `components/distributed/config.py`, `components/_peft/lora.py`), read statically.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .format import Project
 
 NAME = "nemo_automodel"
-UPSTREAM = "nemo_automodel 0.5.0"
+UPSTREAM = "nemo_automodel 0.7.0"
 TRANSFORMERS = "5.12.1"
 """What its pyproject.toml pins."""
 
@@ -59,9 +59,8 @@ def read(document: Document, project: Project) -> Reading:
     filling = Filling(builder)
     builder.derived("kind", "training", "a training recipe")
     builder.derived("objective", "sft", "next-token prediction")
-    for name, version in (("nemo_automodel", UPSTREAM.split()[1]), ("transformers", TRANSFORMERS)):
-        builder.default(f"versions.{name}", version, f"what {UPSTREAM} runs on")
-    builder.default("versions", builder.job.versions, f"what {UPSTREAM} runs on")
+    usual = {"nemo-automodel": UPSTREAM.split()[1], "transformers": TRANSFORMERS}
+    builder.versions(usual, project.versions, f"what {UPSTREAM} runs on")
     set_model(filling, values)
     set_adapter(filling, values)
     set_trainable(filling, values)

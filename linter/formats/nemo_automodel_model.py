@@ -6,6 +6,7 @@ import fnmatch
 import re
 from typing import TYPE_CHECKING
 
+from .releases import default_of
 from .sections import dtype_of
 
 if TYPE_CHECKING:
@@ -26,9 +27,15 @@ _LOSSES = {
     "FusedLinearCrossEntropy": "cut_cross_entropy",
     "MaskedCrossEntropy": "torch",
     "TEParallelCrossEntropy": "torch",
-    "ChunkedCrossEntropy": "torch",
 }
-"""The last part of `loss_fn._target_` -> the Job's kernel; chunks are cut out of logits that are held whole."""
+"""The last part of `loss_fn._target_` -> the Job's kernel."""
+
+_CHUNKS = 512
+"""`chunk_len` of ChunkedCrossEntropy 0.7.0, which makes the logits of a chunk and makes them again in backward.
+
+0.6.0 walks over whole logits and keeps them; before, chunks are cut out of them and autograd keeps float32 ones
+(`components/loss/chunked_ce.py`).
+"""
 
 
 def set_model(filling: Filling, values: Sections) -> None:
@@ -71,7 +78,10 @@ def set_model(filling: Filling, values: Sections) -> None:
 
 
 def _set_quantization(filling: Filling, values: Sections) -> None:
-    """`quantization` becomes a BitsAndBytesConfig (`components/quantization/qlora.py`)."""
+    """`quantization` becomes a BitsAndBytesConfig (`components/quantization/qlora.py`); frozen experts in 4 bits under
+    LoRA are `peft.expert_weight_format` (from 0.7.0 on).
+    """
+    experts = values.text("peft.expert_weight_format")
     four, eight = values.flag("quantization.load_in_4bit"), values.flag("quantization.load_in_8bit")
     path = "weights.quantization."
     if four and four.value:
@@ -88,6 +98,9 @@ def _set_quantization(filling: Filling, values: Sections) -> None:
     elif eight and eight.value:
         filling.put(f"{path}method", eight, "bnb-int8")
         filling.put(f"{path}bits", eight, 8)
+    elif experts and experts.value == "mxfp4":
+        filling.put(f"{path}method", experts, "mxfp4")
+        filling.put(f"{path}bits", experts, 4)
     else:
         filling.builder.default("weights.quantization", None)
 
@@ -215,7 +228,16 @@ def set_loss(filling: Filling, values: Sections) -> None:
     builder = filling.builder
     target = values.text("loss_fn._target_")
     name = target.value.rpartition(".")[2] if target else ""
-    if target and name in _LOSSES:
+    release = builder.job.versions.get("nemo-automodel", "")
+    logits = default_of("nemo-automodel", release, "chunked_loss_logits", "tiles")
+    if target and name == "ChunkedCrossEntropy" and logits:
+        filling.put("loss.kernel", target, "chunked")
+        builder.derived("loss.logits", logits, f"nemo_automodel {release}", "loss.kernel")
+        usual = default_of("nemo-automodel", release, "chunk_len", _CHUNKS)
+        filling.fill("loss.chunk", values.integer("loss_fn.chunk_len"), usual)
+    elif target and name == "ChunkedCrossEntropy":
+        filling.put("loss.kernel", target, "torch")
+    elif target and name in _LOSSES:
         filling.put("loss.kernel", target, _LOSSES[name])
     else:
         builder.default("loss.kernel", "torch")

@@ -75,9 +75,8 @@ def read(document: Document, project: Project) -> Reading:
         set_rollout_job(filling, values, project, _EVALUATION)
         return reading
     builder.derived("kind", "training", "a training config")
-    for name, version in (("nemo_rl", UPSTREAM.split()[1]), ("vllm", "0.20.0")):
-        builder.default(f"versions.{name}", version, f"what {UPSTREAM} runs on")
-    builder.default("versions", builder.job.versions, f"what {UPSTREAM} runs on")
+    usual = {"nemo_rl": UPSTREAM.split()[1], "vllm": "0.20.0"}
+    builder.versions(usual, project.versions, f"what {UPSTREAM} runs on")
     objective = _set_objective(filling, values)
     set_hardware_of_training(filling, values, project)
     set_policy(filling, values)

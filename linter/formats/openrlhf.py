@@ -1,6 +1,6 @@
 """OpenRLHF commands: `openrlhf.cli.train_sft|train_dpo|train_rm|train_ppo_ray`, DeepSpeed over Hugging Face models.
 
-Facts from OpenRLHF 0.11.0 (`cli/train_*.py`, `utils/deepspeed/`, `models/actor.py`) and, for the flags without sections
+Facts from OpenRLHF 0.11.2 (`cli/train_*.py`, `utils/deepspeed/`, `models/actor.py`) and, for the flags without sections
 of releases up to 0.9, from 0.9.1, read statically.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .format import Project
 
 NAME = "openrlhf"
-UPSTREAM = "openrlhf 0.11.0"
+UPSTREAM = "openrlhf 0.11.2"
 VERSIONS = {"transformers": "5.5.0", "deepspeed": "0.18.9", "vllm": "0.21.0", "peft": "0.19.0"}
 
 NAMES: dict[str, tuple[str, ...]] = {
@@ -83,9 +83,7 @@ def read(document: Document, project: Project) -> Reading:
     filling, values = Filling(builder), Renamed(document.root, NAMES)
     program = _program(document)
     builder.derived("kind", "training", "a training command")
-    for name, version in VERSIONS.items():
-        builder.default(f"versions.{name}", version, f"what {UPSTREAM} runs on")
-    builder.default("versions", builder.job.versions, f"what {UPSTREAM} runs on")
+    builder.versions(VERSIONS, project.versions, f"what {UPSTREAM} runs on")
     estimator = values.text("estimator")
     if program == "ppo_ray" and estimator and estimator.value != "gae":
         filling.put("objective", estimator, "rloo" if estimator.value == "rloo" else "grpo")

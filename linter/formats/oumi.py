@@ -1,6 +1,6 @@
 """Oumi configs for training, inference and evaluation: sections around Transformers' and TRL's trainers.
 
-Facts from oumi 0.8 (commit d8ed0777: `core/configs/params/*.py`, `builders/models.py`, `inference/*.py`), read
+Facts from oumi 0.9 (`core/configs/params/*.py`, `builders/models.py`, `inference/*.py`), read
 statically. What it hands to the Trainer is read as the Trainer reads it (`training_arguments.py`, `trl.py`).
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .format import Project
 
 NAME = "oumi"
-UPSTREAM = "oumi 0.8"
+UPSTREAM = "oumi 0.9"
 
 _REMOTE = frozenset(
     {

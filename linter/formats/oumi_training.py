@@ -107,7 +107,11 @@ def train(builder: JobBuilder, document: Document, reading: Reading, project: Pr
     builder.default("padded", False, "rows are padded to the longest of a batch")
     trl.set_rl(builder, run.arguments, DEFAULTS, objective)
     trl.set_lengths(builder, run.arguments, DEFAULTS, objective)
-    set_evaluation(run)
+    theirs = kind is not None and kind.value.lower().startswith("trl_")
+    set_evaluation(run, trainers=("transformers", "trl") if theirs else ("transformers",))
+    metrics = values.text("training.metrics_function")
+    if metrics and builder.job.evaluation.micro_batch_size and (theirs or kind is None or kind.value.lower() == "hf"):
+        run.put("evaluation.keeps_logits", metrics, value=True, note="the Trainer's `compute_metrics` gets the logits")
     _set_sharding(run, values, word)
 
 

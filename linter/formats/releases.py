@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .flavours import Flavour
+    from .format import Problem
 
 
 def older(version: str, release: str) -> bool:
@@ -62,12 +63,25 @@ def default_of(package: str, version: str, name: str, newest: Any) -> Any:
     return newest
 
 
+def last_known(schema: dict[str, Any]) -> str:
+    """The last release that knew a removed key; "" for one that is still there."""
+    last = str(schema.get("x-removed", "")).partition(";")[0].rpartition(" ")[2]
+    return last if _numbers(last) else ""
+
+
+def still_known(problem: Problem, schema: dict[str, Any], version: str | None) -> bool:
+    """Whether a removed key, by its schema, is one that the stated release still has."""
+    last = last_known(schema)
+    return problem.kind == "deprecated-key" and bool(version and last) and not older(last, version or "")
+
+
 def _numbers(version: str) -> tuple[int, ...]:
     numbers = []
     for part in version.lstrip("v").split("."):
-        if not part.isdigit():
+        digits = part.removeprefix("post")
+        if not digits.isdigit():
             break
-        numbers.append(int(part))
+        numbers.append(int(digits))
     return tuple(numbers)
 
 

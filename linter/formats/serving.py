@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .arguments import Arguments
 from .format import JobBuilder, Problem, Reading
 from .keys import key_problems, load
+from .releases import last_known, older, still_known
 from .world_size import set_hardware
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Server:
         found, given = engine.version, None
         for written, option in self.options.items():
             last = last_known(known.get(option, {}))
-            if last and _numbers(last) < _numbers(found):
+            if last and older(last, found):
                 found, given = last, self.arguments.raw(written)
         self.version = found
         for path in ("inference.version", f"versions.{engine.name}"):
@@ -172,7 +173,8 @@ class Server:
         known = load(self.engine.name)["properties"]
         other = {written for written in self.options if written not in known}
         found = key_problems(self.document, self.engine.name, known=other)
-        return [item for item in found if not still_known(item, known, self.project.versions.get(self.engine.name))]
+        stated = self.project.versions.get(self.engine.name)
+        return [item for item in found if not still_known(item, _schema_of(item, known), stated)]
 
 
 def set_degrees(
@@ -219,25 +221,6 @@ def options_of(document: Document, engine: Engine) -> dict[str, str]:
     return found
 
 
-def last_known(schema: dict[str, Any]) -> str:
-    """The last version that knew a removed option; "" for one that is still there."""
-    return str(schema.get("x-removed", "")).partition(";")[0].rpartition(" ")[2]
-
-
-def still_known(problem: Problem, known: dict[str, Any], version: str | None) -> bool:
-    """Whether a removed option is one that the stated version still has."""
-    if problem.kind != "deprecated-key" or not version:
-        return False
-    last = last_known(known.get(problem.key.replace("_", "-"), known.get(problem.key, {})))
-    return bool(last) and _numbers(version) <= _numbers(last)
-
-
-def _numbers(version: str) -> list[int]:
-    """The numbers of a version: `0.4.6.post5` -> 0, 4, 6."""
-    found = []
-    for part in version.split("."):
-        digits = part[: len(part) - len(part.lstrip("0123456789"))]
-        if not digits:
-            break
-        found.append(int(digits))
+def _schema_of(problem: Problem, known: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = known.get(problem.key.replace("_", "-"), known.get(problem.key, {}))
     return found

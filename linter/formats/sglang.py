@@ -116,6 +116,7 @@ def read(document: Document, project: Project) -> Reading:
     server.put("inference.max_loras", "integer", ("max_loras_per_batch",), 8, least=1)
     server.put("inference.max_lora_rank", "integer", ("max_lora_rank",), None, "that of the adapters", least=1)
     server.put("inference.speculative_model", "text", ("speculative_draft_model_path",), None)
+    server.put("inference.speculative_algorithm", "text", ("speculative_algorithm",), None)
     builder.default("inference.chunked_prefill", None)
     reading.problems = server.problems()
     return reading

@@ -24,7 +24,7 @@ QUANTIZATIONS: dict[str, tuple[str, float | None]] = {
     "bitsandbytes": ("bnb-int8", 8), "bitsandbytes-nf4": ("bnb-nf4", 4), "bitsandbytes-fp4": ("bnb-fp4", 4),
 }  # fmt: skip
 
-_WIGGLE = ((3, 3, 0.90), (3, 1, 0.93), (3, 0, 0.95), (2, 4, 0.90), (0, 0, 0.95))
+_WIGGLE = ((3, 3, 0.90), (3, 1, 0.93), (3, 0, 0.95), (2, 4, 0.90), (1, 4, 0.95), (0, 0, 1.0))
 """From major and minor version on: the share of the free memory that the cache takes (`TGI_WIGGLE_ROOM`)."""
 
 _WORDS = Words(

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .arguments import Arguments
 from .coercion import as_integer
+from .releases import older
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from .accelerate_launch import AccelerateLaunch
     from .arguments import Given
     from .format import JobBuilder, Project, Reading
@@ -140,10 +143,18 @@ def set_checkpointing(run: Run) -> None:
         run.builder.default("reentrant", run.defaults["reentrant"])
 
 
-def set_evaluation(run: Run) -> None:
+FUSED_EVALUATION_FROM = {"transformers": "5.15", "trl": "0.29"}
+"""The first releases that ask Liger's models to skip the logits in an evaluation: of the Trainer (trainer.py
+`prediction_step`) and of TRL's SFTTrainer (`compute_loss`). Before, Liger's models make them whenever they do not train
+(liger_kernel/transformers/model/llama.py, `skip_logits`)."""
+
+
+def set_evaluation(run: Run, *, metrics: bool = False, trainers: Collection[str] = ("transformers",)) -> None:
     """The evaluation loop: its batch is 8 when absent, whatever the training batch is; None when nothing evaluates.
 
-    The Trainer keeps logits only for a `compute_metrics`, which a config file cannot give.
+    `metrics`: the program computes metrics of the best token at each place. `trainers`: whose trainer is told of Liger.
+    The Trainer keeps logits only for a `compute_metrics`, which a config file cannot give; a metric to choose the best
+    model by, other than a loss, says that a script around the Trainer has one.
     """
     arguments = run.arguments
     strategy = arguments.raw("eval_strategy", "evaluation_strategy")
@@ -165,7 +176,38 @@ def set_evaluation(run: Run) -> None:
         run.put("evaluation.accumulation_steps", steps)
     else:
         run.builder.default("evaluation.accumulation_steps", None)
-    run.builder.derived("evaluation.keeps_logits", False, "only the loss is kept")
+    measured = _own_metric(run) if tuple(trainers) == ("transformers",) else None
+    if metrics:
+        run.builder.derived("evaluation.keeps_logits", False, "of the logits only the best token is kept")
+    elif measured is not None:
+        note = f"{measured.key} is computed by the script, perhaps of the logits"
+        run.builder.from_entry("evaluation.keeps_logits", False, measured.entry, measured.key, note)
+        run.builder.job.unstated.append("evaluation.keeps_logits")
+    else:
+        run.builder.derived("evaluation.keeps_logits", False, "only the loss is kept")
+    _set_unfused(run, trainers, metrics=metrics or measured is not None)
+
+
+def _own_metric(run: Run) -> Given | None:
+    """The key that names a metric which a script around the plain Trainer computes."""
+    named = run.arguments.text("metric_for_best_model")
+    generated = run.arguments.flag("predict_with_generate")
+    if named is None or (generated and generated.value):
+        return None
+    plain = run.builder.job.objective in ("sft", "pretrain")
+    return named if plain and not named.value.endswith("loss") else None
+
+
+def _set_unfused(run: Run, trainers: Collection[str], *, metrics: bool) -> None:
+    """Whether an evaluation makes the logits that Liger's loss spares training (FUSED_EVALUATION_FROM)."""
+    builder = run.builder
+    if builder.job.loss.kernel != "liger" or builder.job.objective not in ("sft", "pretrain"):
+        return
+    versions = builder.job.versions
+    fused = any(name in versions and not older(versions[name], FUSED_EVALUATION_FROM[name]) for name in trainers)
+    if metrics or not fused:
+        note = "metrics are taken of the logits" if metrics else "Liger's models make the logits outside of training"
+        builder.derived("evaluation.unfused", True, note, "loss.kernel")
 
 
 def set_compile(run: Run) -> None:
@@ -196,13 +238,7 @@ def set_attention(run: Run) -> None:
 
 def set_versions(run: Run, versions: dict[str, str], note: str) -> None:
     """The package versions whose behaviour is assumed."""
-    stated = run.project.versions
-    for name, version in {**versions, **stated}.items():
-        if name in stated:
-            run.builder.derived(f"versions.{name}", version, "the version that the launcher or the settings state")
-        else:
-            run.builder.default(f"versions.{name}", version, note)
-    run.builder.default("versions", run.builder.job.versions, note)
+    run.builder.versions(versions, run.project.versions, note)
 
 
 def set_model(run: Run) -> None:

@@ -121,7 +121,7 @@ def _set_cache(server: Server, section: Arguments) -> None:
         server.builder.from_entry("inference.max_total_tokens", most.value, most.entry, most.key)
     else:
         server.builder.default("inference.max_total_tokens", None, "as many as the memory holds")
-    dtype = section.text("dtype")
+    dtype = section.text("dtype") or server.arguments.text("kv_cache_dtype")
     kind_ = server.arguments.text("quantization_type")
     if dtype is not None:
         value = CACHE_DTYPES.get(dtype.value.lower(), "auto")

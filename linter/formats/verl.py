@@ -57,9 +57,8 @@ def read(document: Document, project: Project) -> Reading:
     values = Sections(filled.root)
     filling = VerlFilling(builder, base.path)
     builder.derived("kind", "training", "a training config")
-    for name, version in (("verl", UPSTREAM.split()[1]), ("transformers", "5.5.0"), ("vllm", "0.21.0")):
-        builder.default(f"versions.{name}", version, f"what {UPSTREAM} runs on")
-    builder.default("versions", builder.job.versions, f"what {UPSTREAM} runs on")
+    usual = {"verl": UPSTREAM.split()[1], "transformers": "5.5.0", "vllm": "0.21.0"}
+    builder.versions(usual, project.versions, f"what {UPSTREAM} runs on")
     estimator = values.text("algorithm.adv_estimator")
     critic = values.flag("critic.enable")
     trained = critic.value if critic else estimator is None or estimator.value == "gae"

@@ -8,8 +8,9 @@ from .expression import ExpressionError
 from .fields import Fields
 from .inventory import Part
 from .model import Model, Tensor, UnknownModel
+from .remote import own_code, remote_rule, renamed
 from .shape import shape_of
-from .tables import aliases, find_by_class, find_table, table_name
+from .tables import find_by_class, find_table, table_name
 
 LLAMA_LIKE = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
 """Fields with which an unknown model type is taken for a llama-like decoder (`Model.exact` is False then)."""
@@ -49,7 +50,7 @@ def build(config: dict[str, Any], name: str, source: str, auto_class: str | None
     table, fields = _variant(table, fields, stated)
     try:
         part = Part(table, fields)
-        tensors = _for_class(part.tensors(), part, stated, table)
+        tensors = renamed(_for_class(part.tensors(), part, stated, table), own_code(config, name))
         shape = shape_of(part, tensors)
     except ExpressionError as error:
         raise UnknownModel(f"{name}: its config.json does not describe a {model_type} model ({error})") from None
@@ -65,6 +66,7 @@ def build(config: dict[str, Any], name: str, source: str, auto_class: str | None
         tensors=tuple(tensors),
         shape=shape,
         exact=exact and not table.get("approximate", False),
+        defaults=part.text_part.table.get("defaults", {}),
     )
 
 
@@ -84,12 +86,11 @@ def _recognised(config: dict[str, Any], name: str) -> tuple[dict[str, Any], str,
     model_type = config.get("model_type")
     if not isinstance(model_type, str):
         model_type = _type_of_class(config)
-    for rule in aliases()["remote"]:
-        if model_type in rule["model_types"]:
-            raw = Fields(config, {})
-            if raw.evaluate(rule["when"]):
-                values = {field: raw.evaluate(text) for field, text in rule["set"].items()}
-                return {**config, **values}, rule["table"], True
+    rule = remote_rule(config, model_type)
+    if rule is not None:
+        raw = Fields(config, {})
+        values = {field: raw.evaluate(text) for field, text in rule["set"].items()}
+        return {**config, **values}, rule["table"], True
     if model_type is not None and find_table(table_name(model_type)) is not None:
         return config, table_name(model_type), True
     shown = f"model type {model_type!r}" if model_type else "a config without `model_type`"

@@ -7,26 +7,9 @@ are searched as bytes, and only the lines that are asked for are parsed. `script
 from __future__ import annotations
 
 import json
-import re
 from typing import Any, NamedTuple
 
 from .tables import find_line, read_data
-
-QUANTIZED_NAMES = (
-    ("nvfp4", "nvfp4"), ("mxfp4", "mxfp4"), ("gptq", "gptq"), ("awq", "awq"), ("gguf", "gguf"), ("exl2", "exl2"),
-    ("bnb-4bit", "bnb-nf4"), ("bnb-8bit", "bnb-int8"), ("nf4", "bnb-nf4"), ("fp8", "fp8"), ("w8a8", "int8"),
-    ("w4a16", "gptq"), ("int4", "int4"), ("int8", "int8"), ("4bit", "int4"), ("8bit", "int8"), ("fp4", "nvfp4"),
-)  # fmt: skip
-"""Quantisation methods by the words that hub authors put into repository names, more specific words first."""
-
-PLAIN_WORDS = ("bf16", "fp16", "fp32", "dequantized")
-"""Words that say the opposite: the weights are stored unpacked."""
-
-_STORAGE = re.compile(
-    r"(?<=.)-((unsloth-)?bnb-[48]-?bit|gptq|awq|nvfp4|mxfp4|mxfp8|fp[48]|nf4|bf16|fp16|fp32|dequantized|dynamic|block"
-    r"|w\d+a\d+|w-mxfp4-a-fp8|int[48]|[48]-?bit|(quantized\.)?g\d+|\d+g|quark|hf)(?=-|$)"
-)
-"""Words of a repository's name that say how the weights of the model named by the others are stored."""
 
 LEGACY_OWNERS = ("openai-community", "google-bert", "google-t5", "distilbert", "FacebookAI")
 """Organisations to which the hub redirects the ids of its first models, which had no owner: `gpt2-xl`."""
@@ -69,23 +52,8 @@ def find(name: str) -> CatalogueRow | None:
     return _row(line) if line is not None else None
 
 
-def stored_copy(name: str) -> CatalogueRow | None:
-    """The model of which a repository's name says that it is a copy stored otherwise (`TheBloke/Mistral-7B-v0.1-GPTQ`).
-
-    That is the one whose last name is left when the words of `_STORAGE` are taken off, or that with `-hf` behind it;
-    None where there is none, or several that differ in their parameters.
-    """
-    leaf = name.rpartition("/")[2].lower()
-    bare = _STORAGE.sub("", leaf)
-    if "/" not in name or bare == leaf:
-        return None
-    rows = [row for known in (bare, f"{bare}-hf") for row in _of_leaf(known)]
-    if len({row.parameters for row in rows}) != 1:
-        return None
-    return min(rows, key=lambda row: (row.confidence, bool(row.base), row.id))
-
-
-def _of_leaf(leaf: str) -> list[CatalogueRow]:
+def of_leaf(leaf: str) -> list[CatalogueRow]:
+    """The rows whose last name is `leaf` (lower case), whoever owns them."""
     content, word = _content("catalogue.tsv"), b"/" + leaf.encode() + b"\t"
     rows, at = [], content.find(word)
     while at >= 0:
@@ -135,18 +103,6 @@ def nearest(name: str, count: int = 3) -> list[str]:
                 close.append(by_leaf[match])
     close.sort(key=lambda known: -SequenceMatcher(None, wanted, known).ratio())
     return [_row(ids[known]).id for known in close[:count]]
-
-
-def named_quantization(name: str) -> str | None:
-    """The quantisation method that a repository's name states, None without one."""
-    words = f"-{name.rpartition('/')[2].lower().replace('_', '-')}-"
-    return next((method for word, method in QUANTIZED_NAMES if f"-{word}-" in words), None)
-
-
-def named_plain(name: str) -> bool:
-    """Whether a repository's name states that its weights are not packed."""
-    words = f"-{name.rpartition('/')[2].lower().replace('_', '-')}-"
-    return named_quantization(name) is None and any(f"-{word}-" in words for word in PLAIN_WORDS)
 
 
 def _row(line: bytes) -> CatalogueRow:

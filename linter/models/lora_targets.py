@@ -17,6 +17,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .remote import own_code
 from .tables import read_data, table_name
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _targets(model: Model, adapter: Adapter) -> Targets:
     if stated is None:
         stated = peft_data()["defaults"].get(_peft_type(model)) if fusion is None else None
         if stated is None:
-            raise NotAdaptable(f"PEFT has no default target modules for {model.model_type} models; name them")
+            raise NotAdaptable(f"PEFT has no default target modules for {_peft_type(model)} models; name them")
     if isinstance(stated, list) and len(stated) == 1 and stated[0] == "all-linear":
         stated = "all-linear"
     every = isinstance(stated, str) and stated.lower() == "all-linear"
@@ -128,7 +129,11 @@ def peft_data() -> dict[str, Any]:
 
 
 def _peft_type(model: Model) -> str:
-    """The `config.model_type` of the built model: remote-code types are built as the type of their table."""
+    """The `config.model_type` of the built model, of remote code the code's own."""
+    code = own_code(model.config, model.id)
+    if code is not None:
+        own: str = code["model_types"][0]
+        return own
     return table_name(_SAME_CONFIG.get(model.model_type, model.model_type))
 
 

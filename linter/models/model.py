@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Tensor(NamedTuple):
@@ -127,10 +131,12 @@ class Model(NamedTuple):
     """A model whose memory can be derived.
 
     id        the hub id or path as written;  source  where the config was found ("catalogue", "config.json at ...")
-    config    the `config.json` fields;  dtype  the checkpoint's own (`bfloat16`), None when unstated
+    config    the `config.json` fields;  defaults  what the text model's class gives the fields that it leaves out
+    dtype  the checkpoint's own (`bfloat16`), None when unstated
     exact     False where the architecture is unknown and a llama-like table stands in, or its table is approximate
     named_quantization   the method that only the repository's name states (`gptq`, `bnb-nf4`); None where the name
               states none or `config` has a `quantization_config`
+    namesake  why and for which model of the catalogue it is taken, where only its name tells; None elsewhere
     """
 
     id: str
@@ -142,6 +148,8 @@ class Model(NamedTuple):
     shape: Shape
     exact: bool = True
     named_quantization: str | None = None
+    namesake: str | None = None
+    defaults: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def parameters(self) -> int:

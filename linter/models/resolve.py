@@ -1,8 +1,8 @@
 """Finding the model that a config names.
 
 In this order: an inline mapping; a path; the project's `models` folder and those that its settings name; the Hugging
-Face cache on disk; the catalogue. Nothing is fetched. A path that a config names is followed only inside the project's
-root.
+Face cache on disk; the catalogue, there also the model whose name a path or another owner's repository bears. Nothing
+is fetched. A path that a config names is followed only inside the project's root.
 """
 
 from __future__ import annotations
@@ -80,6 +80,9 @@ def _resolve(reference: str | dict[str, Any], directory: str | None, root: str |
     if reference.lower().endswith(".gguf"):
         raise UnknownModel(f"{reference}: a GGUF file has no config.json; name the model that it was made from")
     if not may_be_on_hub(reference):
+        alike = _by_name(reference, "no config.json there")
+        if alike is not None:
+            return alike
         raise UnknownModel(f"{reference}: no config.json there{_outside(reference, directory, root)}")
     for found in (*_project_configs(reference, root or directory), _cached(reference)):
         if found is not None:
@@ -88,15 +91,13 @@ def _resolve(reference: str | dict[str, Any], directory: str | None, root: str |
 
 
 def _from_catalogue(reference: str) -> Model:
-    from .catalogue import config_of, find, nearest, stored_copy
+    from .catalogue import config_of, find, nearest
 
     row = find(reference)
-    copied = None if row is not None else stored_copy(reference)
-    if copied is not None:
-        config = {key: value for key, value in config_of(copied).items() if key != "quantization_config"}
-        source = f"catalogue: dimensions of {copied.id}, of which its name says it is a copy stored otherwise"
-        return _named(build(config, reference, source, copied.auto_class))
     if row is None:
+        alike = _by_name(reference, "not in the catalogue")
+        if alike is not None:
+            return alike
         near = nearest(reference)
         advice = f"; did you mean {' or '.join(near)}?" if near else ""
         raise UnknownModel(
@@ -112,13 +113,31 @@ def _from_catalogue(reference: str) -> Model:
     return _named(build(config_of(row), reference, source, row.auto_class))
 
 
+def _by_name(reference: str, reason: str) -> Model | None:
+    """The model of the catalogue whose name `reference` bears, or of which its name says that it is a copy."""
+    from .catalogue import config_of
+    from .names import namesake, stored_copy
+
+    row = namesake(reference)
+    if row is not None:
+        config = config_of(row)
+    else:
+        row = stored_copy(reference)
+        if row is None:
+            return None
+        config = {key: value for key, value in config_of(row).items() if key != "quantization_config"}
+    model = build(config, reference, f"catalogue: dimensions of {row.id}, by its name", row.auto_class)
+    return _named(model._replace(namesake=f"{reason}: taken for {row.id} by its name"))
+
+
 def _packed_copy(row: CatalogueRow) -> CatalogueRow | None:
     """The model of the same owner that a row's name says is stored packed, where it tells more than the row.
 
     That is where the row only borrows from a third id (its base model's, of other positions), and where its total
     counts a tied head a second time, as the files of AutoAWQ hold it. A row with its own `quantization_config` stands.
     """
-    from .catalogue import config_of, stored_copy
+    from .catalogue import config_of
+    from .names import stored_copy
 
     known = stored_copy(row.id)
     if known is None or known.id.partition("/")[0].lower() != row.id.partition("/")[0].lower():
@@ -134,7 +153,7 @@ def _packed_copy(row: CatalogueRow) -> CatalogueRow | None:
 
 def _named(model: Model) -> Model:
     """With the quantisation that the repository's name states, where its config states none."""
-    from .catalogue import named_quantization
+    from .names import named_quantization
 
     text = model.config.get("text_config")
     if "quantization_config" in model.config or (isinstance(text, dict) and "quantization_config" in text):

@@ -13,12 +13,13 @@ _SECRET_KEY = re.compile(
     r"[\w.\- ]*[\"']?\s*[:=]\s*)(\S.*)$"
 )
 _NOT_SECRET = re.compile(
-    r"(?i)tokens|tokenizer|(?:max|num|pad|bos|eos|unk|sep|cls|mask|special)_?token|token_?(?:id|type|class)"
+    r"(?i)tokens|tokenizer|(?:max|num|batched|pad|bos|eos|unk|sep|cls|mask|special)[-_]?token|token[-_]?(?:id|type|class)"
 )
 """Keys that hold the word token and no secret."""
 
 _SECRET_VALUE = re.compile(
-    r"\b(?:hf_|api_org_|sk-|gh[pousr]_|github_pat_|glpat-|xox[abprs]-|AKIA|AIza|nvapi-)[A-Za-z0-9_\-]{8,}"
+    r"\b(?:hf_|api_org_)(?=[A-Za-z]*[A-Z0-9])[A-Za-z0-9]{8,}"
+    r"|\b(?:sk-|gh[pousr]_|github_pat_|glpat-|xox[abprs]-|AKIA|AIza|nvapi-)[A-Za-z0-9_\-]{8,}"
     r"|(?i:(?<=wandb login )\S{8,})"
 )
 

@@ -85,6 +85,13 @@ READ_BY_HAND: Json = {
 """Keys that `runtime/config.py` and its neighbours read without a model; `msamp` is accelerate's."""
 
 
+LAST_KNOWN = {
+    "nebula": "0.19.6", "compression_training": "0.19.6", "quantize_training": "0.19.6", "sparse_attention": "0.19.6",
+    "mics_shard_size": "0.19.6", "mics_hierarchical_params_gather": "0.19.6",
+}  # fmt: skip
+"""Removed keys -> the last release that took them: 0.19.7 refuses these, 0.19.8 the others of its tables (sdists)."""
+
+
 def deepspeed(source: Source) -> Json:
     """DeepSpeed's JSON config: pydantic sections refuse unknown keys, the top level ignores them."""
     classes = Classes(source.texts(path for path in source.paths if path in MODULES), unknown_keys="refused")
@@ -125,5 +132,5 @@ def _removed(text: str, table: str) -> dict[str, str]:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == table:
             assert isinstance(node.value, ast.Dict)
             keys = [str(key.value) for key in node.value.keys if isinstance(key, ast.Constant)]
-            return dict.fromkeys(keys, "removed from DeepSpeed")
+            return {key: f"last known to DeepSpeed {LAST_KNOWN.get(key, '0.19.7')}" for key in keys}
     raise ValueError(f"{table} is not in runtime/config.py")

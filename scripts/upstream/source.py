@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import tarfile
 import zipfile
@@ -25,6 +26,8 @@ class Upstream(NamedTuple):
     repository `owner/name` on GitHub, at `revision`
     version    what the stamp says
     listed     whether a person wrote down what it has, and nothing is read
+    released_as   the package of a repository, which says what the newest release is where git cannot
+    fixed      whether the version is the last of its kind, whatever came later
     """
 
     name: str
@@ -34,6 +37,8 @@ class Upstream(NamedTuple):
     revision: str = ""
     root: str = ""
     listed: bool = False
+    released_as: str = ""
+    fixed: bool = False
 
     @property
     def stamp(self) -> str:
@@ -61,7 +66,7 @@ class Source:
         root = self.upstream.root
         if self.place.suffix == ".whl":
             with zipfile.ZipFile(self.place) as archive:
-                names = archive.namelist()
+                names = [_installed(name) for name in archive.namelist()]
         elif self.place.name.endswith(".tar.gz"):
             with tarfile.open(self.place) as archive:
                 names = [member.name.partition("/")[2] for member in archive if member.isfile()]
@@ -76,7 +81,8 @@ class Source:
         texts: dict[str, str] = {}
         if self.place.suffix == ".whl":
             with zipfile.ZipFile(self.place) as archive:
-                texts = {name: archive.read(name).decode("utf-8", "replace") for name in wanted}
+                held = {_installed(name): name for name in archive.namelist()}
+                texts = {name: archive.read(held[name]).decode("utf-8", "replace") for name in wanted}
         elif self.place.name.endswith(".tar.gz"):
             with tarfile.open(self.place) as archive:
                 for member in archive:
@@ -127,6 +133,11 @@ class Source:
         if done.returncode:
             raise FileNotFoundError(f"{self.place}: git {' '.join(words)}: {done.stderr.strip()}")
         return done.stdout
+
+
+def _installed(name: str) -> str:
+    """Where a wheel's file is installed: `tool-1.0.data/purelib/tool/x.py` as `tool/x.py`."""
+    return re.sub(r"^[^/]+\.data/(?:pure|plat)lib/", "", name)
 
 
 def place_of(upstream: Upstream, folder: Path) -> Path:

@@ -1,7 +1,7 @@
 """The options of `trtllm-serve` and `trtllm-build`, and the nested sections of a `--config` YAML, listed by hand.
 
-`trtllm_options.json` names what it was read from. Neither the wheel of TensorRT-LLM (over 2 GB) nor its repository
-(2.5 GB) is small enough to be downloaded for a few hundred lines.
+`trtllm_options.json` names the files and commits that each part was compared with. The package index holds a stub that
+fetches the wheel (over 2 GB) from another index, and the repository has 2.5 GB.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from benchmarks.accuracy import (
@@ -75,6 +77,18 @@ def test_only_the_process_has_an_interval():
     inside = process.estimate.per_gpu.low <= 70 * GIB <= process.estimate.per_gpu.high
     assert process.covered is inside
     assert scores.score_all([case(70 * GIB)])[0][0].covered is None
+
+
+def test_what_is_reserved_on_a_full_card_leaves_room_for_the_least_overhead():
+    given = case(1, figure="reserved")
+    estimate = figures.run(given.job)
+    outside = figures.process_overhead(figures.gpu(given.job), given.job)
+    card = replace(estimate.capacity, usable=estimate.per_gpu.high)
+    open_, full = (figures.interval(given, replace(estimate, capacity=found)) for found in (estimate.capacity, card))
+    assert estimate.per_gpu.high < estimate.capacity.usable
+    assert (open_[0], full[0]) == (estimate.per_gpu.low - outside.low,) * 2
+    assert open_[1] == estimate.per_gpu.high - outside.high
+    assert full[1] == estimate.per_gpu.high - outside.low
 
 
 def test_what_the_estimator_refuses_is_listed_with_its_reason():
@@ -188,20 +202,38 @@ def test_fresh_rows_say_where_they_come_from_and_what_was_first_answered():
         assert row["source"].startswith("https://"), row["id"]
         assert row["quote"], row["id"]
         assert ("job" in row) != ("command" in row), row["id"]
-        assert ("value" in row["blind"]) == (row["measured"] is not None), row["id"]
+        said = "value" in row["blind"] or "reason" in row["blind"]
+        assert said == (row["measured"] is not None or "reason" in row["blind"]), row["id"]
 
 
 def test_fresh_rows_are_read():
     cases, excluded = fresh_rows.cases()
-    assert not excluded
+    unread = {row["id"] for row in fresh_rows.rows() if "reason" in row["blind"]}
+    assert {row.id for row in excluded} <= unread
     assert {case.group for case in cases} == {row["group"] for row in fresh_rows.rows()}
 
 
 def test_a_command_of_a_fresh_row_is_read_as_a_script_is():
-    read = fresh_rows.read_command("vllm serve Qwen/Qwen2-7B-Instruct --max-model-len 4096 -tp 2", 2)
+    serve = "vllm serve Qwen/Qwen2-7B-Instruct --max-model-len 4096 -tp 2"
+    read = fresh_rows.read_command({"command": serve, "gpus": 2})
     assert (read.inference.engine, read.inference.max_model_len, read.parallelism.tensor) == ("vllm", 4096, 2)
     with pytest.raises(Inexpressible):
-        fresh_rows.read_command("echo nothing", 1)
+        fresh_rows.read_command({"command": "echo nothing", "gpus": 1})
+
+
+def test_a_command_of_a_fresh_row_is_read_beside_its_files():
+    config = "base_model: Qwen/Qwen2-7B\nsequence_len: 4096\nmicro_batch_size: 3\noptimizer: adamw_torch\n"
+    row = {"command": "axolotl train configs/c.yml", "files": {"configs/c.yml": config}, "gpus": 1}
+    read = fresh_rows.read_command(row)
+    assert (read.model, read.sequence_length, read.micro_batch_size) == ("Qwen/Qwen2-7B", 4096, 3)
+
+
+@pytest.mark.parametrize(("release", "share"), [("0.17.1", 0.9), ("0.20.0", 0.92)])
+def test_what_a_command_leaves_out_is_that_of_the_row_s_release(release, share):
+    command = "vllm serve Qwen/Qwen2-7B-Instruct --max-model-len 4096"
+    row = {"id": "a", "group": "b", "source": "", "gpu": "h100-80gb", "gpus": 1, "command": command}
+    job = fresh_rows.case({**row, "release": release, "figure": "kv_tokens", "measured": 1}).job
+    assert job.inference.gpu_memory_utilization in (None, share)
 
 
 def test_first_answers_are_scored_as_they_were():

@@ -56,3 +56,26 @@ def test_every_type(one_of_each, plan):
         assert min(x.activations for x in found) >= 0, model.model_type
         assert min(x.logits for x in found) >= 0, model.model_type
     assert len(refused) < 8
+
+
+def test_gpt_oss_took_its_experts_out_of_the_fused_weight():
+    """transformers 4.55 copied each one, and until 5 each one's gradient is as large as all of them (GptOssExperts)."""
+    model = resolve("openai/gpt-oss-20b")
+
+    def most(version: str, phase: str, method: str = "full") -> int:
+        adapter = Adapter(targets=["q_proj"]) if method == "lora" else None
+        job = Job(
+            model=model.id, method=method, adapter=adapter, activation_checkpointing="full", reentrant=True, **HALF
+        )
+        job.micro_batch_size, job.sequence_length, job.packing = 1, 512, True
+        job.versions = {"transformers": version}
+        found = instants(job, model)
+        return max(item.activations for item in found if item.phase == phase and (item.layer is not None))
+
+    down = 2 * 32 * 2880 * 2880
+    gate_up = 2 * down
+    assert most("4.55.4", "forward") - most("4.56.2", "forward") == pytest.approx(down + gate_up, rel=0.05)
+    assert most("4.56.2", "forward") == most("5.0.0", "forward")
+    assert most("4.56.2", "backward") - most("5.0.0", "backward") == pytest.approx(gate_up, rel=0.05)
+    assert most("4.55.4", "backward") - most("4.56.2", "backward") > down + 0.9 * gate_up / 2
+    assert most("4.56.2", "backward", "lora") == most("5.0.0", "backward", "lora")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -271,3 +273,35 @@ def test_scales_of_a_packed_base_stay_whole(llama_8b):
     codes, scales = 6_979_321_856 / 2, 6_979_321_856 / 64 * (1 + 4 / 256)
     rest = 2 * (8_030_261_248 - 6_979_321_856)
     assert layout(plan, llama_8b).weights == pytest.approx((codes + rest) / 8 + scales, rel=1e-3)
+
+
+@pytest.mark.parametrize("storage", ["uint8", "bfloat16"])
+def test_packed_weights_are_whole_once_while_they_are_loaded(llama_8b, storage):
+    """In bytes they stay whole, as bfloat16 they are sharded then: with more ranks no rank holds more of them."""
+
+    def while_loading(gpus):
+        plan = job(gpus)
+        plan.weights.quantization = Quantization("bnb-nf4", 4, storage_dtype=storage)
+        found = layout(plan, llama_8b)
+        return found.weights + found.load
+
+    assert while_loading(16) <= while_loading(8)
+
+
+@pytest.mark.parametrize(("version", "framework", "copies"), [(1, None, 1), (2, None, 2), (2, "torchtune", 1)])
+def test_accelerate_holds_the_whole_packed_model_beside_the_shards_of_version_2(llama_8b, version, framework, copies):
+    plan = replace(job(1, version=version), framework=framework)
+    plan.weights.quantization = Quantization("bnb-nf4", 4, storage_dtype="bfloat16")
+    packed = sum(item.allocated for item in parameters(plan, llama_8b) if item.packed)
+    found = layout(plan, llama_8b)
+    others = found.weights - packed
+    assert found.weights + found.load - others == pytest.approx(copies * packed, rel=0.05)
+
+
+def test_a_patched_fsdp_shards_weights_that_are_stored_in_bytes(llama_8b):
+    def weights(**fsdp):
+        plan = job(8, version=2, **fsdp)
+        plan.weights.quantization = Quantization("bnb-int8", 8)
+        return layout(plan, llama_8b).weights
+
+    assert weights(shards_packed=True) < weights() / 3

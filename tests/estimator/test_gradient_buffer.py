@@ -37,12 +37,36 @@ def test_megatron_s_theoretical_bytes_a_parameter(llama_8b, gradients, stage, ex
     assert plan.buffer_bytes(Instant("backward", 0, 0, plan.trainable, 0)) == 0
 
 
-@pytest.mark.parametrize("stage", [0, 1])
-def test_deepspeed_with_float32_accumulation_over_bf16_divides_the_states_at_stage_0_too(llama_8b, stage):
-    """The partition is taken over the data-parallel group whatever the stage says, the gradients are whole."""
-    plan = layout(job(stage=stage), llama_8b)
-    assert each(plan, llama_8b) == pytest.approx(2 + 4 + 12 / 8, rel=1e-4)
-    assert plan.buffers == 2 * 128256 * 4096
+@pytest.mark.parametrize(
+    ("stage", "version", "steps", "before", "after"),
+    [
+        (0, None, 1, 6, 6),
+        (1, None, 1, 4, 6),
+        (1, None, 4, 6, 6),
+        (1, "0.16.5", 1, 4, 6),
+        (1, "0.16.4", 1, 6, 6),
+    ],
+)
+def test_deepspeed_keeps_16_bit_gradients_beside_the_float32_ones(llama_8b, stage, version, steps, before, after):
+    """The states are divided at stage 0 too; a step at stage 1 frees the 16-bit gradients from 0.16.5 on."""
+    given = job(stage=stage)
+    given.gradient_accumulation_steps = steps
+    given.versions = {"deepspeed": version} if version else {}
+    plan = layout(given, llama_8b)
+    assert plan.optimizer / llama_8b.parameters == pytest.approx(12 / 8, rel=1e-4)
+    held = [plan.gradient_bytes(done) / llama_8b.parameters for done in (0, plan.trainable)]
+    assert held == [pytest.approx(size, rel=1e-4) for size in (before, after)]
+    assert plan.buffers == 0
+    assert sum(term.size for term in plan.terms if term.component == "gradients") == plan.gradients
+
+
+@pytest.mark.parametrize(("version", "each_byte"), [(None, 4), ("0.19.8", 4), ("0.19.7", 6)])
+def test_immediate_gradients_are_freed_by_the_release_that_began_to(llama_8b, version, each_byte):
+    given = job(stage=1, immediate_gradients=True)
+    given.versions = {"deepspeed": version} if version else {}
+    plan = layout(given, llama_8b)
+    assert plan.gradient_bytes(plan.trainable) / llama_8b.parameters == pytest.approx(each_byte, rel=1e-4)
+    assert plan.buffers == (2 * 128256 * 4096 if each_byte == 4 else 0)
 
 
 def test_offload_keeps_zero_s_own_optimizer(llama_8b):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator import estimate_job
-from gpulint.estimator.loading import loading
+from gpulint.estimator.loading import loading, warmed
 from gpulint.estimator.parameters import parameters
+from gpulint.hardware.catalogue import find
 from gpulint.job import Job
 from gpulint.models.resolve import resolve
+from gpulint.units import GIB
 
 from .llama import LLAMA_8B
 
@@ -56,3 +58,32 @@ def test_it_is_in_the_load_phase_and_in_what_torch_reserves():
     assert {p.name: p.allocated for p in widened.phases if p.name != "load"} == {
         p.name: p.allocated for p in plain.phases if p.name != "load"
     }
+
+
+NF4 = {"method": "bnb-nf4", "bits": 4}
+
+
+@pytest.mark.parametrize(("version", "block"), [("4.50.3", 0), ("4.51.0", 8), ("4.57.1", 8), ("5.0.0", 0), (None, 0)])
+def test_a_block_for_half_of_the_16_bit_weights_is_asked_for_before_packing(version, block):
+    plan = job(quantization=NF4)
+    plan.versions = {"transformers": version} if version else {}
+    found = parameters(plan, resolve(LLAMA_8B))
+    assert warmed(found, plan, find("h100-80gb")) // 10**9 == block
+    assert warmed(found, plan, None) == 0
+
+
+def test_the_block_is_at_most_half_of_the_card():
+    plan = job(quantization=NF4)
+    plan.versions = {"transformers": "4.57.1"}
+    t4 = find("t4")
+    assert t4.usable / 2 - 1.2 * GIB < warmed(parameters(plan, resolve(LLAMA_8B)), plan, t4) < t4.usable / 2
+
+
+def test_the_block_is_in_the_load_phase_and_stays_reserved():
+    model, card = resolve(LLAMA_8B), find("h100-80gb")
+    warm, cold = job(quantization=NF4), job(quantization=NF4)
+    warm.versions, cold.versions = {"transformers": "4.57.1"}, {"transformers": "4.50.3"}
+    block = warmed(parameters(warm, model), warm, card)
+    found, before = estimate_job(warm, model, card), estimate_job(cold, model, card)
+    assert {phase.name: phase.allocated for phase in found.phases}["load"] >= block
+    assert found.per_gpu.reserved >= block > before.per_gpu.reserved

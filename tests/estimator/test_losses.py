@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import pytest
 
+from gpulint.estimator import estimate_job
 from gpulint.estimator.activations import instants
 from gpulint.estimator.effort import PARTS, bounded
 from gpulint.estimator.estimate import NotEstimable
+from gpulint.estimator.ledger import END
+from gpulint.estimator.losses import tiled
 from gpulint.estimator.pieces import lengths
 from gpulint.estimator.release import release
 from gpulint.estimator.setting import Setting
-from gpulint.job import Job, Loss, Precision, Weights
+from gpulint.estimator.tape import Tape
+from gpulint.estimator.tensor import Parameter
+from gpulint.job import Job, Loss, Parallelism, Precision, Rl, Weights
 
 B, S, V = 2, 256, 128256
 TV = B * S * V
@@ -46,6 +51,16 @@ def test_the_loss_of_each_release(llama_8b, version, model_type, bytes_per_eleme
 def test_the_first_qwens_own_code_never_widens_logits(decoder):
     model = decoder(layers=2, kv_channels=128, no_bias=True)
     assert logits(model, "loss", versions={"transformers": "5.0"}) == (2 + 2 + 2) * TV
+
+
+def test_torch_s_loss_over_a_part_of_the_vocabulary_takes_one_copy_more(llama_8b):
+    divided = {"framework": "torchtitan", "parallelism": Parallelism(tensor=8, sequence=True)}
+    whole = {"framework": "torchtitan"}
+    assert logits(llama_8b, "loss", **whole) == (2 + 4 + 4) * TV
+    assert logits(llama_8b, "backward", **whole) == (4 + 4 + 4) * TV
+    # the logits, less their maximum, and the result; backward: result, targets, exponential or product, and sum
+    assert logits(llama_8b, "loss", **divided) == (2 + 4 + 4 + 4) * TV // 8
+    assert logits(llama_8b, "backward", **divided) == (4 + 4 + 4 + 4) * TV // 8
 
 
 def test_autocast_widens_a_narrow_family_in_the_loss_itself(llama_8b):
@@ -160,6 +175,78 @@ class TestLogProbabilities:
         found = instants(job, llama_8b)
         assert max(i.logits for i in found if i.phase == "loss") == (2 + 4) * 4 * S * V
         assert max(i.logits for i in found if i.phase == "backward") == 12 * 4 * S * V
+
+
+def test_parts_of_a_float32_head_are_cast_for_every_tile_of_trls_fused_head():
+    """8192 tokens in tiles of 4096 and 32768 words; the backward pass names two parts of the head at once."""
+    rows, width = 8192, 64
+    peaks = {}
+    for e in (2, 4):
+        tape = Tape()
+        tape.autocast = 2
+        tape.enter(0)
+        h = tape.new(rows * width, 2)
+        tape.source(h)
+        loss = tiled(h, Parameter(V * width, e, trainable=False), rows, tape, 4096)
+        tape.backward(loss, tape.new(1, 4))
+        tape.enter(END, backward=True)
+        peaks[e] = {backward: max(x.live for x in tape.events if x.backward == backward) for backward in (False, True)}
+    part = 2 * 32768 * width
+    assert peaks[4][False] - peaks[2][False] == part
+    assert peaks[4][True] - peaks[2][True] == 2 * part
+
+
+class TestWholeLogSoftmax:
+    """`logits[:, :-1].log_softmax(-1).gather(...)`, bytes an element of the logits of both answers.
+
+    LLaMA-Factory's step, written down again on the memory oracle's fake GPU, had 12.0 at the end of its backward pass
+    and 16.0 in the reference's pass, where the CUDA kernel lays the slice out anew (4 more).
+    """
+
+    @staticmethod
+    def of(model, how, phase, **fields) -> float:
+        loss = Loss(log_softmax=how)
+        job = Job(micro_batch_size=B, sequence_length=S, weights=Weights("bfloat16"), loss=loss, **fields)
+        return max(i.logits for i in instants(job, model) if i.phase == phase) / (2 * TV)
+
+    def test_float32_logits_stay_named_through_the_pass_of_the_reference(self, llama_8b):
+        assert self.of(llama_8b, "float32", "forward", objective="dpo") == 4 + 4 + 4 + 4 + 4
+        assert self.of(llama_8b, "float32", "backward", objective="dpo") == 12
+        assert self.of(llama_8b, "float32", "backward", objective="orpo") == 12
+        assert self.of(llama_8b, "float32", "loss", objective="orpo") == 4 + 4 + 4
+
+    def test_unpaired_answers_have_one_pass_more(self, llama_8b):
+        assert self.of(llama_8b, "float32", "forward", objective="kto") == (8 + 4 + 12) / 2
+
+    def test_logits_of_trls_policy_are_named_while_the_reference_runs(self, llama_8b):
+        """16 bits: the saved log-softmax of every row, the reference's logits and one row of theirs, and the policy's
+        own logits."""
+        before, since = (
+            self.of(llama_8b, "rows", "forward", objective="dpo", rl=Rl(reference_apart=apart))
+            for apart in (False, True)
+        )
+        assert (before, since) == (2 + 2 + 2 / 4, 2 + 2 + 2 + 2 / 4)
+
+    def test_orpo_takes_the_likelihood_of_the_chosen_answers_too(self, llama_8b):
+        """As the steps of trl 1.16 on the memory oracle's fake GPU: 5 bytes, and 14 of float32 logits (and 4 that only
+        fake tensors have, whose scatter_add is not in place)."""
+        wide = {"precision": Precision("bfloat16")}
+        assert self.of(llama_8b, "rows", "backward", objective="orpo") == 5
+        assert self.of(llama_8b, "rows", "loss", objective="orpo") == 5
+        assert self.of(llama_8b, "rows", "backward", objective="orpo", **wide) == 14
+
+    def test_older_releases_of_trl_take_them_in_their_own_width(self, llama_8b):
+        assert self.of(llama_8b, "whole", "backward", objective="dpo") == 6
+        assert self.of(llama_8b, "rows", "backward", objective="dpo") < 6
+
+    def test_a_value_head_stands_beside_a_head_that_nobody_uses(self, llama_8b):
+        job = Job(objective="reward", micro_batch_size=B, sequence_length=S, weights=Weights("bfloat16"))
+        idle = job.with_changes({"loss.idle_logits": True})
+        assert not any(i.logits for i in instants(job, llama_8b))
+        assert max(i.logits for i in instants(idle, llama_8b)) == (2 + 4) * 2 * TV
+        plain, more = (estimate_job(item, llama_8b, None).components for item in (job, idle))
+        assert more["weights"] - plain["weights"] == 2 * V * 4096
+        assert more["optimizer"] == plain["optimizer"]
 
 
 def test_a_loss_in_more_parts_than_can_be_laid_out_is_not_estimated(llama_8b):

@@ -88,3 +88,45 @@ def test_names_of_engines_have_their_spellings():
 def test_larger_steps_never_leave_more_tokens(engine, few, more):
     found = [estimate(engine, max_num_batched_tokens=size).kv_cache.tokens for size in sorted((few, more))]
     assert found[1] <= found[0]
+
+
+def serve(version, model, gpu, tensor, **fields):
+    plan = Job.validate(
+        {
+            "kind": "inference",
+            "parallelism": {"tensor": tensor},
+            "hardware": {"gpus": tensor},
+            "inference": {"engine": "tgi", "version": version, **fields},
+        }
+    )
+    return estimate_inference(plan, resolve(model), find(gpu))
+
+
+@pytest.mark.parametrize(("version", "copies"), [("2.3.1", 3.5), ("2.4.1", 2.5), ("3.3.7", None)])
+def test_tgi_asked_its_warm_up_for_the_logits_of_all_prompt_tokens(version, copies):
+    """3.93 GiB a copy for 16,450 tokens of a Llama 3.1 (huggingface/text-generation-inference issue 2301)."""
+    model = "meta-llama/Llama-3.1-70B-Instruct"
+    logits = serve(version, model, "a100-80gb", 2, max_num_batched_tokens=16450).components["logits"]
+    one = 2 * 16450 * 128256
+    assert one / 2**30 == pytest.approx(3.93, abs=0.005)
+    assert logits == (pytest.approx(copies * one) if copies else 6 * 128256)
+
+
+def test_tgi_2_shared_out_what_the_warm_up_left_and_added_its_cache():
+    """30,816 tokens on two A100 80 GB with 10,049 of prefill (issue 2744); Command R+ on eight A30 ran out (1769)."""
+    fields = {"gpu_memory_utilization": 0.9, "max_num_batched_tokens": 10049}
+    found = serve("2.4.0", "meta-llama/Llama-3.1-70B-Instruct", "a100-80gb", 2, **fields)
+    assert found.kv_cache.low <= 30_816 <= found.kv_cache.high
+    step = found.components["activations"] + found.components["logits"]
+    own = 10049 * found.kv_cache.bytes_per_token
+    left = find("a100-80gb").usable - outside(found) - step - own
+    assert found.components["kv_cache"] == pytest.approx(0.9 * left + own, abs=200_000)
+    model = "CohereForAI/c4ai-command-r-plus"
+    fields = {"gpu_memory_utilization": 0.94, "max_num_batched_tokens": 10000}
+    assert serve("2.0.1", model, "a30", 8, **fields).verdict == "exceeds"
+
+
+@pytest.mark.parametrize("engine", ["tgi", "tensorrt-llm", "lmdeploy"])
+def test_the_cache_has_an_interval(engine):
+    found = estimate(engine).kv_cache
+    assert found.low < found.tokens < found.high

@@ -53,6 +53,21 @@ def test_embedding_comes_first_and_the_head_last(llama_8b):
     assert outside == {0: {"embedding"}, 1: set(), 3: {"norm", "head"}}
 
 
+@pytest.mark.parametrize(("limit", "waiting"), [(0, 0), (2, 2), (8, 7)])
+def test_deferred_gradients_of_logits_wait_on_the_last_stage_alone(llama_8b, limit, waiting):
+    plain, found = run(), run().with_changes({"loss.deferred": limit})
+    first, *_, last = (
+        [phase.allocated for phase in item.phases if phase.name == "forward"]
+        for item in by_stage(found, llama_8b, None)
+    )
+    before = [
+        [phase.allocated for phase in item.phases if phase.name == "forward"]
+        for item in by_stage(plain, llama_8b, None)
+    ]
+    assert first == before[0]
+    assert last[0] - before[-1][0] == waiting * 512 * 2 * (128256 + 4096)
+
+
 def test_tied_embeddings_are_on_both_ends(decoder):
     model = decoder(layers=4, tied=True)
     for index in (0, 3):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator import estimate_job
+from gpulint.estimator import effort, estimate_job
 from gpulint.estimator.allocator import Allocator
 from gpulint.estimator.fsdp_units import Unit, Units
 from gpulint.estimator.layouts import layout
@@ -125,3 +125,13 @@ def test_one_input_of_the_reduce_scatter_lives_under_version_2():
         assert units.memory.allocated == 16 * MIB
     units.close()
     assert units.memory.allocated == 0
+
+
+@pytest.mark.parametrize("fsdp", [{}, {"version": 1}])
+def test_a_pass_counts_what_it_asks_for_once_however_many_units_it_goes_through(fsdp):
+    plan = job(**fsdp)
+    how, found = planned(plan), trace(plan, resolve(MODEL))
+    before = effort.spent()
+    _micro_step(Allocator(), found, how)
+    gathered = 2 * (len(how.sharding.root) + len(found.passes) * (len(how.sharding.layer) + 1) + 1)
+    assert len(found.events) <= effort.spent() - before <= len(found.events) + gathered

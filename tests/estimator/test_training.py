@@ -127,7 +127,10 @@ def test_an_unknown_length_leaves_a_lower_bound(decoder):
     found = estimate_job(job(length=None), decoder(layers=8), CARD)
     assert {phase.name for phase in found.phases} == {"load", "optimizer_step"}
     assert found.verdict == "unknown"
-    assert [item.field for item in found.assumptions] == ["sequence_length"]
+    assert {item.field for item in found.assumptions} == {"sequence_length"}
+    assert found.per_gpu.high == CARD.usable
+    anywhere = estimate_job(job(length=None), decoder(layers=8), None).per_gpu
+    assert anywhere.high == anywhere.low
     assert estimate_job(job(batch=None), decoder(layers=60), CARD).verdict == "exceeds"
 
 
@@ -203,16 +206,29 @@ def test_the_reference_model_is_divided_as_the_policy_is(simple, llama_8b):
     assert extra == pytest.approx(2 * llama_8b.parameters / 8, rel=1e-6)
 
 
+def test_a_reference_that_wants_gradients_has_autocasts_copies_of_all_layers(llama_8b):
+    """While gradients accumulate, that is the peak."""
+
+    def forward(apart):
+        plan = job(
+            dtype="float32",
+            objective="dpo",
+            precision=Precision(autocast="bfloat16"),
+            activation_checkpointing="full",
+            gradient_accumulation_steps=4,
+            rl=Rl(reference_apart=apart),
+        )
+        return next(phase for phase in estimate_job(plan, llama_8b, None).phases if phase.name == "forward").allocated
+
+    layers = 2 * 32 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336)
+    assert forward(apart=True) - forward(apart=False) > 0.8 * layers
+
+
 def test_evaluation_at_a_larger_batch_can_be_the_peak(simple, decoder):
     found = estimate_job(job(evaluation=Evaluation(micro_batch_size=32)), decoder(layers=4), CARD)
     assert found.peak_phase == "evaluation"
     assert found.components["logits"] == 10 * 32 * 1024 * 128256
     assert found.components["gradients"] == 0
-    fused = job(evaluation=Evaluation(micro_batch_size=32))
-    fused.loss.kernel = "liger"
-    (step,) = (phase for phase in estimate_job(fused, decoder(layers=4), CARD).phases if phase.name == "evaluation")
-    assert step.components["logits"] == 0
-    assert step.components["activations"] == 2 * 32 * 1024 * (3 * 14336 + 4 * 4096)
 
 
 def test_a_colocated_engine_takes_its_share_all_the_time_or_sleeps(simple, decoder):

@@ -7,7 +7,7 @@ import pytest
 from gpulint.estimator.allocator import Policy
 from gpulint.estimator.inference import estimate_inference
 from gpulint.estimator.parameter import Parameter
-from gpulint.estimator.vllm_blocks import block_rounding
+from gpulint.estimator.vllm_blocks import block_rounding, offloaded
 from gpulint.job import Job
 from gpulint.models.resolve import resolve
 from gpulint.units import GIB, MIB
@@ -56,3 +56,15 @@ def test_loaded_models_take_what_logs_say(model, tensor, logged):
     )  # fmt: skip
     load = estimate_inference(job, resolve(model), None).phases[0]
     assert load.allocated / GIB == pytest.approx(logged, abs=0.0051)
+
+
+def test_whole_tensors_of_the_layers_go_to_main_memory_in_order():
+    """Llama-3.1-8B with cpu_offload_gb 12 keeps 2.91 GiB, Qwen2.5-7B 2.17 (TheBuccaneer/vllm-offload-profiles)."""
+    layers = tuple(range(4))
+    found = [tensor("embedding", 64 * MIB), tensor("o", 3 * MIB, copies=4, layers=layers)]
+    assert [offloaded(found, limit * MIB) // MIB for limit in (0, 1, 3, 4, 100)] == [0, 3, 3, 6, 12]
+    for model, logged in (("meta-llama/Llama-3.1-8B-Instruct", 2.91), ("Qwen/Qwen2.5-7B-Instruct", 2.17)):
+        fields = {"engine": "vllm", "version": "0.17.1", "cpu_offload_gb": 12}
+        job = Job.validate({"kind": "inference", "model": model, "inference": fields})
+        load = estimate_inference(job, resolve(model), None).phases[0]
+        assert load.allocated / GIB == pytest.approx(logged, abs=0.0051)

@@ -151,3 +151,30 @@ def test_parts_of_the_overhead_lie_in_their_bounds(tensor):
     assert found.nccl_range[0] <= found.nccl <= found.nccl_range[1]
     assert found.low <= found.context_range[0] + found.nccl_range[0] + found.libraries
     assert found.high >= found.context_range[1] + found.nccl_range[1] + found.libraries
+
+
+def test_the_tokens_of_data_parallel_ranks_pass_through_the_experts_of_each():
+    """Eight ranks that gather 4,096 tokens each route 32,768 of them; their gathered inputs lie beside."""
+    model, tokens = resolve(MOE), 4096
+    shape = model.shape
+    alone, together = (layer_bytes(model, tokens, 2, 1, data=data) for data in (1, 8))
+    routed = 2 * shape.experts_per_token * (max(2 * shape.moe_intermediate, shape.hidden) + shape.moe_intermediate)
+    assert together - alone == 7 * tokens * routed + 2 * tokens * (2 + 8 - 4) * shape.hidden
+    plan = job(MOE, "h200-141gb", version="0.10.0", max_num_seqs=16)
+    chosen = settings(plan, model, find("h200-141gb"))
+    assert chosen is not None
+    one, eight = (profile_run(model, chosen, 2, 1, data=data) for data in (1, 8))
+    assert eight.high > one.high
+    dense = resolve(QWEN2)
+    assert profile_run(dense, chosen, 2, 1, data=8) == profile_run(dense, chosen, 2, 1)
+
+
+def test_the_estimated_length_of_a_data_parallel_log_lies_in_the_interval():
+    """Qwen3-Coder-480B-FP8 on eight H20 of 141 GB, one rank each (vllm-project/recipes pull 12)."""
+    model = "Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8"
+    fields = {"engine": "vllm", "version": "0.10.0", "gpu_memory_utilization": 0.9}
+    plan = Job.validate(
+        {"kind": "inference", "model": model, "inference": fields, "parallelism": {"data": 8, "expert": 8},
+         "hardware": {"gpu": "h200-141gb", "gpus": 8}}
+    )  # fmt: skip
+    assert cache(plan).low <= 205_728 <= cache(plan).high

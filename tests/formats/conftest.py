@@ -20,12 +20,12 @@ class Bench:
         self.suffix = suffix
         self.root = root
 
-    def read(self, text, *, gpus=None, gpu=None, nodes=None, files=None):
+    def read(self, text, *, gpus=None, gpu=None, nodes=None, files=None, versions=None):
         def open_file(reference, _from_path):
             content = (files or {}).get(reference)
             return parse(content, reference, reference.rpartition(".")[2]) if content is not None else None
 
-        project = Project(self.root, gpu, gpus, nodes, open_file)
+        project = Project(self.root, gpu, gpus, nodes, open_file, versions=versions or {})
         return self.format.read(parse(text, f"config.{self.suffix}", self.suffix), project)
 
     def job(self, text, **given):

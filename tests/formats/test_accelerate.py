@@ -110,6 +110,7 @@ def test_keys_without_prefix_mean_the_same(acc):
     )
     job = acc.job(text)
     assert (job.parallelism.fsdp.offload, job.activation_checkpointing) == (True, "full")
+    assert (job.parallelism.fsdp.checkpoints_inside, job.reentrant) == (True, False)
     assert acc.read(text).problems == []
 
 

@@ -379,6 +379,12 @@ class TestSharding:
         assert (fsdp.mixed_precision.param_dtype, fsdp.mixed_precision.reduce_dtype) == ("bfloat16", "bfloat16")
         assert (job.parallelism.zero, job.hardware.gpus, job.precision.autocast) == (None, 4, "bfloat16")
 
+    def test_fsdp2_shards_packed_weights_from_015_on(self, ax):
+        text = BASE + "fsdp_version: 2\nfsdp_config: {offload_params: false}\n"
+        assert ax.job(text).parallelism.fsdp.shards_packed
+        assert not ax.job(text.replace("version: 2", "version: 1")).parallelism.fsdp.shards_packed
+        assert not ax.job(text, versions={"axolotl": "0.14.0"}).parallelism.fsdp.shards_packed
+
     def test_fsdp2(self, ax):
         text = BASE + "fsdp_version: 2\nfsdp_config: {reshard_after_forward: false, activation_checkpointing: true}\n"
         job = ax.job(text)
@@ -432,6 +438,25 @@ class TestWorldSize:
 def test_layer_offloading_is_a_fact_of_the_weights(ax):
     assert ax.job(BASE + "adapter: lora\nlayer_offloading: true\n").weights.layers_offloaded is True
     assert ax.job(BASE + "adapter: lora\n").weights.layers_offloaded is False
+
+
+@pytest.mark.parametrize(
+    ("extra", "images", "pixels"),
+    [
+        ("", 0, None),
+        ("processor_type: AutoProcessor\n", None, None),
+        ("processor_type: AutoProcessor\nimage_size: 512\n", None, 512 * 512),
+        ("processor_type: AutoProcessor\nimage_size: [448, 224]\n", None, 448 * 224),
+    ],
+)
+def test_images_of_a_model_that_reads_them(ax, extra, images, pixels):
+    job = ax.job(f"base_model: Qwen/Qwen2.5-VL-7B-Instruct\ndatasets: [{{path: x, type: chat_template}}]\n{extra}")
+    assert (job.images, job.image_pixels) == (images, pixels)
+
+
+def test_images_of_a_model_of_text_are_nobody_s_matter(ax):
+    job = ax.job("base_model: NousResearch/Meta-Llama-3-8B\ndatasets: [{path: x, type: alpaca}]\n")
+    assert "images" not in job.origins
 
 
 TEMPLATE = """\

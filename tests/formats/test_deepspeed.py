@@ -152,6 +152,29 @@ def test_the_engine_casts_lora_weights_but_not_under_zero_init(stage, dtype):
     assert (job.adapter.dtype, job.adapter.prepare_kbit) == (dtype, dtype is None)
 
 
+def test_gradients_that_are_added_at_once():
+    job, _ = applied({"bf16": {"enabled": True, "immediate_grad_update": True}})
+    assert job.parallelism.zero.immediate_gradients
+    assert not applied({"bf16": {"enabled": True}})[0].parallelism.zero.immediate_gradients
+
+
+@pytest.mark.parametrize(("version", "pinned"), [("0.19.4", False), ("0.19.5", True), (None, True)])
+def test_offloaded_memory_is_pinned_from_a_release_on(ds, version, pinned):
+    text = '{"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}'
+    job = ds.job(text, versions={"deepspeed": version} if version else {})
+    assert job.parallelism.zero.offload_optimizer.pin_memory is pinned
+
+
+@pytest.mark.parametrize(
+    ("version", "refused"),
+    [("0.19.6", []), ("0.19.7", ["mics_shard_size"]), (None, ["amp", "mics_shard_size"])],
+)
+def test_removed_keys_are_those_of_the_stated_release(ds, version, refused):
+    text = '{"amp": {"enabled": true}, "zero_optimization": {"stage": 3, "mics_shard_size": 8}}'
+    problems = ds.problems(text, "deprecated-key", versions={"deepspeed": version} if version else {})
+    assert sorted(item.key.rpartition(".")[2] for item in problems) == refused
+
+
 def test_gradient_accumulation_dtype():
     job, _ = applied({"data_types": {"grad_accum_dtype": "fp32"}})
     assert job.precision.gradients == "float32"

@@ -73,7 +73,7 @@ def test_internvls_ranks(rank, method):
 
 @pytest.mark.parametrize("flags", ["tune_mm_mlp: true\n", "tune_mm_mlp_adapter: true\n"])
 def test_a_projector_in_front_of_frozen_layers_needs_their_activations(flags):
-    text = "gradient_checkpointing: true\nfreeze_vision_tower: true\n"
+    text = "gradient_checkpointing: false\nfreeze_vision_tower: true\n"
     whole, alone = (estimate(trained(text + more)[1]) for more in ("", flags))
     assert alone.trainable_parameters < whole.trainable_parameters
     assert alone.components["activations"] >= 0.5 * whole.components["activations"]

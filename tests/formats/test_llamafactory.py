@@ -260,3 +260,9 @@ def test_experts_in_main_memory_are_not_estimated(lf):
     job = lf.job(TRAIN + "use_kt: true\n")
     assert job.model is None
     assert "main memory" in job.origins["model"].note
+
+
+@pytest.mark.parametrize(("extra", "pixels"), [("", 768 * 768), ("image_max_pixels: 262144\n", 262144)])
+def test_images_have_at_most_so_many_pixels(lf, extra, pixels):
+    job = lf.job(TRAIN.replace("meta-llama/Llama-3.1-8B", "Qwen/Qwen2.5-VL-7B-Instruct") + extra)
+    assert (job.images, job.image_pixels) == (None, pixels)

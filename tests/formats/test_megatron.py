@@ -257,6 +257,38 @@ def test_the_fused_cross_entropy_is_compiled_in_its_native_form(line, compiled):
     assert read_as("megatron", MEGATRON + line).job.loss.compiled is compiled
 
 
+@pytest.mark.parametrize(
+    ("lines", "waiting"),
+    [
+        ("", 0),
+        ("  --defer-embedding-wgrad-compute: true\n", 16),
+        ("  --defer-embedding-wgrad-compute: true\n  --wgrad-deferral-limit: 2\n", 2),
+    ],
+)
+def test_gradients_of_logits_wait_for_the_end_of_the_step(lines, waiting):
+    found = read_as("megatron", MEGATRON + lines, gpus=16).job
+    assert found.gradient_accumulation_steps == 16
+    assert found.loss.deferred == waiting
+
+
+@pytest.mark.parametrize(
+    ("lines", "open_"),
+    [
+        ("  --recompute-granularity: selective\n", []),
+        ("  --recompute-granularity: selective\n  --recompute-modules: '[core_attn]'\n", []),
+        ("  --recompute-granularity: selective\n  --recompute-modules: '[mlp moe_act]'\n", ["checkpoint_policy"]),
+        ("  --fine-grained-activation-offloading: true\n", ["checkpoint_policy"]),
+    ],
+)
+def test_modules_that_are_made_again_or_offloaded_lower_the_interval(lines, open_):
+    found = read_as("megatron", MEGATRON + lines, gpus=16).job
+    assert found.unstated == open_
+    model = resolve(found.model)
+    sure, unsure = (estimate_job(job, model, None).per_gpu for job in (found.with_changes({"unstated": []}), found))
+    assert sure.process == unsure.process
+    assert (unsure.low < sure.low) is bool(open_)
+
+
 def test_a_part_of_a_neox_run_is_no_deepspeed_config():
     text = """{
   "finetune": true, "train_iters": 10, "lr_decay_iters": 10, "data_impl": "mmap", "checkpoint_activations": true,

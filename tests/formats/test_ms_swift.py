@@ -1,6 +1,8 @@
 import pytest
 
+from gpulint.estimator.parameters import parameters
 from gpulint.formats.registry import recognise
+from gpulint.models.resolve import resolve
 from gpulint.reading import open_jobs, recognise_file
 from gpulint.settings import Settings
 from gpulint.source.read import parse
@@ -174,3 +176,16 @@ def test_ms_swift_2(swift):
     zero = job.parallelism.zero
     assert (zero.stage, zero.overlap_comm, zero.sub_group_size, job.optimizer.name) == (3, True, 10**9, "fused_adam")
     assert "2.5.0" in job.origins["parallelism.zero.stage"].note or job.origins["parallelism.zero.stage"].kind != "file"
+
+
+def test_lisa_trains_some_layers_at_a_time(swift):
+    """`lisa_activated_layers` of a random choice: their number is what counts."""
+    full = SFT.replace("tuner_type: lora", "tuner_type: full")
+    plain, some = swift.job(full), swift.job(full + "lisa_activated_layers: 2\n")
+    model = resolve("Qwen/Qwen2.5-7B-Instruct")
+    trained = [
+        sum(item.elements for item in parameters(job, model) if item.trainable and item.layers) for job in (plain, some)
+    ]
+    outside = [item.elements for item in parameters(some, model) if item.trainable and not item.layers]
+    assert trained[1] * model.shape.layers == trained[0] * 2
+    assert sum(outside) == sum(item.elements for item in parameters(plain, model) if not item.layers)

@@ -133,3 +133,34 @@ def test_edits(automodel, changes, path, value):
 def test_what_it_cannot_say(automodel):
     assert automodel.change(RECIPE, {"parallelism.zero.stage": 3}) is None
     assert automodel.change(RECIPE.replace("  seq_length: 2048\n", ""), {"sequence_length": 512}) is None
+
+
+CHUNKED = RECIPE + "loss_fn:\n  _target_: nemo_automodel.components.loss.chunked_ce.ChunkedCrossEntropy\n"
+
+
+@pytest.mark.parametrize(
+    ("version", "loss"),
+    [
+        ("0.5.0", ("torch", "tiles", None)),
+        ("0.6.0", ("chunked", "whole", 32)),
+        ("0.7.0", ("chunked", "tiles", 512)),
+        (None, ("chunked", "tiles", 512)),
+    ],
+)
+def test_the_chunked_loss_is_that_of_the_release(automodel, version, loss):
+    found = automodel.job(CHUNKED, versions={"nemo-automodel": version} if version else {}).loss
+    assert (found.kernel, found.logits, found.chunk) == loss
+
+
+def test_a_stated_chunk(automodel):
+    assert automodel.job(CHUNKED + "  chunk_len: 2048\n").loss.chunk == 2048
+
+
+def test_frozen_experts_in_four_bits(automodel):
+    job = automodel.job(RECIPE + "peft:\n  dim: 16\n  expert_weight_format: mxfp4\n")
+    assert (job.weights.quantization.method, job.adapter.dtype) == ("mxfp4", "bfloat16")
+
+
+def test_stated_versions_count(automodel):
+    job = automodel.job(RECIPE, versions={"torch": "2.8.0"})
+    assert (job.versions["torch"], job.origins["versions.torch"].kind) == ("2.8.0", "derived")

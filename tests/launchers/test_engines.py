@@ -155,7 +155,7 @@ TRT = "nvcr.io/nvidia/tensorrt-llm/release:1.0.0"
             TGI,
             "--model-id meta-llama/Llama-3.1-8B-Instruct --num-shard 1 --max-batch-prefill-tokens 65536",
             "l4",
-            "max-batch-prefill-tokens: 16384",
+            "max-batch-prefill-tokens: 8192",
         ),
         (
             TRT,

@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpulint.job import Adapter, Job
 from gpulint.models.build import build
 from gpulint.models.fields import Fields
+from gpulint.models.lora import NotAdaptable, trainable_parameters
 from gpulint.models.model import UnknownModel
+from gpulint.models.resolve import resolve
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 3,
@@ -94,6 +97,23 @@ def test_remote_code_configs_are_translated():
     assert build(qwen, "m", "test").parameters == 7_721_324_544
     internlm = {**LLAMA, "model_type": "internlm2", "bias": False}
     assert build(internlm, "m", "test").parameters == build(LLAMA, "m", "test").parameters
+
+
+@pytest.mark.parametrize(
+    ("model", "targets", "trainable"),
+    [
+        ("baichuan-inc/Baichuan-7B", ["W_pack"], 32 * 8 * (4096 + 12288)),
+        ("Qwen/Qwen-7B-Chat", ["c_attn"], 32 * 8 * (4096 + 12288)),
+        ("zai-org/chatglm3-6b", None, 28 * 8 * (4096 + 4608)),
+        ("internlm/internlm2-7b", ["wqkv"], 32 * 8 * (4096 + 6144)),
+    ],
+)
+def test_remote_code_has_modules_of_its_own_names(model, targets, trainable):
+    """What PEFT printed in published runs: 4,194,304 for Baichuan and Qwen, 1,949,696 for ChatGLM."""
+    job = Job(method="lora", adapter=Adapter(r=8, targets=targets))
+    assert trainable_parameters(resolve(model), job) == trainable
+    with pytest.raises(NotAdaptable):
+        trainable_parameters(resolve(model), Job(method="lora", adapter=Adapter(r=8, targets=["q_proj"])))
 
 
 def test_a_multimodal_config_takes_its_text_decoder_from_the_nested_config():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulint.models import catalogue
-from gpulint.models.catalogue import config_of, find, named_quantization, nearest, search, stored_copy
+from gpulint.models.catalogue import config_of, find, nearest, search
 
 
 def test_an_id_is_found_whatever_its_case():
@@ -64,24 +64,6 @@ def test_nothing_comes_near_nonsense():
     assert nearest("zzzz/qqqqqqqqqqqq") == []
 
 
-@pytest.mark.parametrize(
-    ("name", "method"),
-    [
-        ("TheBloke/Llama-2-7B-Chat-GPTQ", "gptq"),
-        ("TheBloke/Mistral-7B-v0.1-AWQ", "awq"),
-        ("unsloth/llama-3-8b-bnb-4bit", "bnb-nf4"),
-        ("neuralmagic/Meta-Llama-3-8B-Instruct-FP8", "fp8"),
-        ("nvidia/Llama-3.1-8B-Instruct-NVFP4", "nvfp4"),
-        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", "gptq"),
-        ("meta-llama/Meta-Llama-3-8B", None),
-        ("org-awq/model", None),
-        ("someone/awqward", None),
-    ],
-)
-def test_quantisation_that_only_the_name_states(name, method):
-    assert named_quantization(name) == method
-
-
 def test_every_row_is_whole():
     rows = search("")
     assert len(rows) > 2500
@@ -97,28 +79,6 @@ def test_an_id_from_before_owners_is_found():
     assert found is not None
     assert found.id == "openai-community/gpt2-xl"
     assert find("no-such-model") is None
-
-
-@pytest.mark.parametrize(
-    ("name", "of"),
-    [
-        ("TheBloke/Mistral-7B-v0.1-GPTQ", "mistralai/Mistral-7B-v0.1"),
-        ("TheBloke/Llama-2-13B-chat-AWQ", "meta-llama/Llama-2-13b-chat-hf"),
-        ("someone/Qwen2.5-7B-Instruct-FP8-dynamic", "Qwen/Qwen2.5-7B-Instruct"),
-    ],
-)
-def test_a_copy_stored_otherwise_has_the_dimensions_of_the_model_it_names(name, of):
-    found, meant = stored_copy(name), find(of)
-    assert found is not None
-    assert meant is not None
-    assert found.parameters == meant.parameters
-
-
-@pytest.mark.parametrize(
-    "name", ["someone/Mistral-7B-v0.1", "x/no-such-model-GPTQ", "x/Llama-3-8B-GGUF", "awq", "x/-awq"]
-)
-def test_other_names_are_no_copies(name):
-    assert stored_copy(name) is None
 
 
 @pytest.mark.parametrize(

@@ -189,3 +189,31 @@ def test_a_packed_copy_has_the_dimensions_of_the_model_it_is_named_for():
 
 def test_a_checkpoint_that_states_its_quantisation_stands_for_itself():
     assert "quantization_config" in resolve("deepseek-ai/DeepSeek-V3").config
+
+
+@pytest.mark.parametrize(
+    ("reference", "reason"),
+    [
+        ("/data/models/Qwen2.5-7B-Instruct", "no config.json there"),
+        ("someone/Qwen2.5-7B-Instruct", "not in the catalogue"),
+        ("/data/models/Qwen2.5-7B-Instruct-AWQ", "no config.json there"),
+    ],
+)
+def test_a_name_that_the_catalogue_knows_stands_for_a_folder_that_is_not_there(tmp_path, reference, reason):
+    model = resolve(reference, str(tmp_path), str(tmp_path))
+    assert model.id == reference
+    assert model.parameters == 7_615_616_512
+    assert model.namesake.startswith(f"{reason}: taken for Qwen/Qwen2.5-7B-Instruct")
+    assert (model.named_quantization is not None) == reference.endswith("AWQ")
+
+
+def test_a_folder_that_is_there_counts_for_itself(tmp_path):
+    write(tmp_path / "Qwen2.5-7B-Instruct" / "config.json", TINY)
+    model = resolve("./Qwen2.5-7B-Instruct", str(tmp_path), str(tmp_path))
+    assert model.shape.hidden == 8
+    assert model.namesake is None
+
+
+def test_a_plain_copy_of_a_packed_checkpoint_is_not_packed():
+    assert "quantization_config" in resolve("/nvme/DeepSeek-R1").config
+    assert "quantization_config" not in resolve("/nvme/DeepSeek-R1-bf16").config

@@ -38,7 +38,18 @@ def test_secrets_are_masked(line):
 
 @pytest.mark.parametrize(
     "line",
-    ["max_new_tokens: 512", "pad_token: <pad>", "tokenizer: x", "num_token_ids: 3", "special_tokens:", "batch: 2"],
+    [
+        "max_new_tokens: 512",
+        "pad_token: <pad>",
+        "tokenizer: x",
+        "num_token_ids: 3",
+        "special_tokens:",
+        "batch: 2",
+        "--max-num-batched-token=8192",
+        "--token-id 3",
+        "--model /hf_llama_models",
+        "path: hf_checkpoints/last",
+    ],
 )
 def test_ordinary_keys_are_left_alone(line):
     assert without_secrets(line) == line

@@ -48,6 +48,30 @@ def test_check_names_what_is_stale(capsys, monkeypatch):
     assert "stale schemas/axolotl.json: made from tool 0.1, stated axolotl" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        (("abc1234", ""), "newer verl: abc1234"),
+        (("1dda039b9ff", ""), ""),
+        (("", "0.9.1"), ""),
+        (("", "0.10.1"), "newer verl: 0.10.1"),
+        (("", ""), "unknown verl"),
+    ],
+)
+def test_what_git_cannot_say_is_asked_of_the_index(capsys, monkeypatch, answers, said):
+    monkeypatch.setattr(refresh, "newest_of", lambda upstream: answers)
+    assert refresh.check(refresh.outputs(["schemas/verl.json"]), offline=False) == 0
+    told = capsys.readouterr().out.splitlines()[:-1]
+    assert [line for line in told if line.startswith(said)] == told
+    assert bool(told) == bool(said)
+
+
+def test_the_last_release_of_its_kind_is_not_asked_about(capsys, monkeypatch):
+    monkeypatch.setattr(refresh, "newest_of", lambda upstream: ("", "9.9"))
+    refresh.check(refresh.outputs(["schemas/torchtitan.json"]), offline=False)
+    assert "newer" not in capsys.readouterr().out
+
+
 def test_a_wrong_name_is_said():
     with pytest.raises(SystemExit, match="no output or upstream is called axolotel"):
         refresh.outputs(["axolotel"])
@@ -116,3 +140,11 @@ def test_a_wheel_and_a_repository_are_read_alike(tmp_path):
         assert source.text("missing.py") is None
     with pytest.raises(FileNotFoundError, match=r"no archive of tool-kit 2\.0"):
         Source(Upstream("tool", "2.0", package="tool-kit"), tmp_path)
+
+
+def test_a_wheel_s_data_folder_is_where_it_is_installed(tmp_path):
+    with zipfile.ZipFile(tmp_path / "tool-1.0-py3-none-any.whl", "w") as archive:
+        archive.writestr("tool-1.0.data/purelib/tool/arguments.py", "lr = 1\n")
+    source = Source(Upstream("tool", "1.0", package="tool", root="tool/"), tmp_path)
+    assert source.paths == ["arguments.py"]
+    assert source.need("arguments.py") == "lr = 1\n"

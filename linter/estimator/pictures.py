@@ -1,0 +1,184 @@
+"""The images of a micro batch: how many, how many patches each is cut into, and how many tokens it becomes.
+
+A tower with a table of positions reads images of one size: its rows, without one for the class token where there is
+one. A tower without reads what the processor resizes an image to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from math import isqrt
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from ..job import Job
+    from ..models.model import Model, Tensor
+
+PIXELS = 768 * 768
+"""An image's size where nobody states it and the tower reads any (LLaMA-Factory's default `image_max_pixels`)."""
+
+IMAGES = 1
+"""Images of a sequence where nobody states them."""
+
+MERGED = 2
+"""Patches along each side of what makes one token: the default of Qwen's towers (configuration_qwen2_5_vl.py)."""
+
+
+class Tower(NamedTuple):
+    """How a vision tower is written.
+
+    block       `clip`: a norm before each of two branches;  `qwen`: the same over all images' patches in one row;
+                `scaled`: each branch times a vector
+    heads, activation   the class's defaults
+    norm        a name of `norms.NORMS`
+    before, after   last names of the norms around the layers;  pooled the norm of the first token of each image
+    turned      whether a rotary embedding turns queries and keys in float32
+    window      pixels along each side of what a layer attends to, but for `fullatt_block_indexes`; 0 for all
+    resampled   whether positions are mixed from four rows of a table for each patch
+    scores      eager attention's softmax, as in `traits.Traits`
+    leaves      whether checkpointing of an adapter's base makes patches want a gradient (`_input_embed_layer`)
+    """
+
+    block: str = "clip"
+    heads: int = 12
+    activation: str = "gelu"
+    norm: str = "layer"
+    before: str = ""
+    after: str = ""
+    pooled: str = ""
+    turned: bool = False
+    window: int = 0
+    resampled: bool = False
+    scores: str = "float32"
+    leaves: bool = True
+
+
+class Reader(NamedTuple):
+    """How a model reads what its tower makes.
+
+    projector   a name of `projector.PROJECTORS`
+    tower       the tower's row where the vision config has no model type, or that with something behind it
+    layer       which layer's output is read, from the end; 0 for what the tower returns
+    masks       whether images see all of themselves, so that every layer has a mask
+    returned    whether the images' features are among the model's outputs
+    listed      whether features come image by image, and are joined by a copy
+    """
+
+    projector: str
+    tower: str
+    layer: int = 0
+    masks: bool = False
+    returned: bool = False
+    listed: bool = False
+
+
+class Pictures(NamedTuple):
+    """The images of a micro batch.
+
+    images      of all sequences;  patches of each;  tokens of each in the decoder
+    side        patches along each side;  pixel values of each;  patch pixels along each side of a patch
+    fixed       whether all images have the size that the model's table of positions is for
+    """
+
+    images: int
+    patches: int
+    tokens: int
+    side: int
+    pixels: int
+    patch: int
+    fixed: bool
+
+    @property
+    def rows(self) -> int:
+        """Patches of all images."""
+        return self.images * self.patches
+
+
+@cache
+def _tables() -> dict[str, dict[str, Any]]:
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "towers.json")
+    with open(path, encoding="utf-8") as file:
+        tables: dict[str, dict[str, Any]] = json.load(file)
+    return tables
+
+
+def reader(model: Model) -> Reader | None:
+    """How the model reads images; None where it reads none or that is not written down here."""
+    row = _tables()["models"].get(model.model_type)
+    found = Reader(**row) if row is not None else None
+    return found if found is not None and tower(model, found) is not None else None
+
+
+def tower(model: Model, found: Reader) -> Tower | None:
+    """The tower of a model; None where it is not written down here."""
+    stated, rows = str(vision(model).get("model_type") or found.tower), _tables()["towers"]
+    row = rows.get(stated) or (rows.get(found.tower) if stated.startswith(found.tower) else None)
+    return None if row is None or not _patches(model) or not stacks(model) else Tower(**row)
+
+
+MERGERS = "deepstack_merger_list."
+"""The list of Qwen3-VL's further mergers, which is no stack of layers."""
+
+
+def stacks(model: Model) -> dict[str, int]:
+    """The tower's stacks by their names before the number, with the layers of each; {} on a pipeline's later stages."""
+    counts: dict[str, int] = {}
+    for tensor in model.tensors:
+        if tensor.role == "vision" and tensor.layers and MERGERS not in tensor.stack:
+            counts[tensor.stack] = max(counts.get(tensor.stack, 0), len(tensor.layers))
+    return counts
+
+
+def vision(model: Model) -> dict[str, Any]:
+    """The fields of the vision tower."""
+    nested = model.config.get("vision_config")
+    return nested if isinstance(nested, dict) else {}
+
+
+def pictures(job: Job, model: Model, batch: int) -> Pictures | None:
+    """The images of `batch` sequences; None for text alone, and where a tower or a framework is not written down."""
+    found = reader(model)
+    count = IMAGES if job.images is None else job.images
+    if found is None or not count or job.framework is not None:
+        return None
+    patch = _patches(model)[0].shape[-1]
+    channels = _patches(model)[0].elements // _patches(model)[0].shape[0]
+    table = _named(model, "position_embedding.weight") or _named(model, "position_embeddings")
+    first = 1 if _named(model, "class_embedding") or _named(model, "cls_token") else 0
+    if table:
+        side = isqrt(table[0].shape[-2] - first)
+        merged = _pooled(model, side)
+    else:
+        merged = int(vision(model).get("spatial_merge_size") or MERGED)
+        side = max(1, isqrt(job.image_pixels or PIXELS) // (patch * merged)) * merged
+    patches = side * side
+    return Pictures(batch * count, patches + first, patches // merged**2, side, patches * channels, patch, bool(table))
+
+
+def deep_layers(model: Model) -> tuple[int, ...]:
+    """The layers of the tower whose outputs the decoder's first layers get (Qwen3-VL); () without such a thing."""
+    if not any(MERGERS in tensor.name for tensor in model.tensors):
+        return ()
+    stated = vision(model).get("deepstack_visual_indexes")
+    return tuple(stated) if isinstance(stated, list) else (8, 16, 24)
+
+
+def _pooled(model: Model, side: int) -> int:
+    """Patches along each side of what makes one token: averaged (Gemma 3), side by side (InternVL), or one."""
+    ratio = model.config.get("downsample_ratio", 0.5 if model.model_type == "internvl" else 1)
+    if isinstance(ratio, float):
+        return round(1 / ratio)
+    tokens = model.config.get("mm_tokens_per_image")
+    stated = isinstance(tokens, int) or model.model_type == "gemma3"
+    return side // isqrt(tokens if isinstance(tokens, int) else 256) if stated else 1
+
+
+def _patches(model: Model) -> list[Tensor]:
+    ends = ("patch_embed.proj.weight", "patch_embedding.weight", "patch_embeddings.projection.weight")
+    return next((found for end in ends if (found := _named(model, end))), [])
+
+
+def _named(model: Model, end: str) -> list[Tensor]:
+    return [tensor for tensor in model.tensors if tensor.role == "vision" and tensor.name.endswith(end)]

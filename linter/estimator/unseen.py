@@ -1,0 +1,46 @@
+"""Images that no config tells of: how far the most and the fewest that a sequence can hold move an estimate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .activations import replayed
+from .estimate import Assumption
+from .pictures import IMAGES, PIXELS, pictures
+
+if TYPE_CHECKING:
+    from ..job import Job
+    from ..models.model import Model
+    from .pictures import Pictures
+
+
+def images(job: Job, model: Model) -> list[Assumption]:
+    """What is assumed of the images of a model whose tower is replayed.
+
+    Without a stated number a sequence has one, or none, or as many as fill it; without a stated size an image that a
+    tower reads at any size has PIXELS, and as many as fill the sequence at most.
+    """
+    counted = pictures(job, model, 1)
+    if counted is None or (job.images is not None and (counted.fixed or job.image_pixels is not None)):
+        return []
+    now = _kept(job, model)
+    less = now - _kept(job.with_changes({"images": 0}), model) if job.images is None else 0
+    more = _kept(_filled(job, counted), model) - now
+    pixels = "the size that the model has" if counted.fixed else f"{job.image_pixels or PIXELS} pixels"
+    number = IMAGES if job.images is None else job.images
+    note = f"taken to be {number} a sequence, of {pixels}: no config tells what the data have"
+    return [Assumption("images", str(number), note, max(0, less), max(0, more))]
+
+
+def _filled(job: Job, counted: Pictures) -> Job:
+    """The job with as many image tokens as its sequences have places."""
+    places = job.sequence_length or 0
+    if counted.fixed or job.image_pixels is not None:
+        return job.with_changes({"images": max(counted.images, places // max(1, counted.tokens))})
+    share = counted.patches * places // max(1, counted.tokens * counted.images)
+    return job.with_changes({"images": counted.images, "image_pixels": share * counted.patch**2})
+
+
+def _kept(job: Job, model: Model) -> int:
+    """The most bytes of activations and logits of a micro step."""
+    return max(item.activations + item.logits for item in replayed(job, model)[0])

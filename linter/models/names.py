@@ -1,0 +1,76 @@
+"""What a repository's or folder's name says: of which model it is a copy, and how its weights are stored."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from .catalogue import find, of_leaf
+
+if TYPE_CHECKING:
+    from .catalogue import CatalogueRow
+
+QUANTIZED_NAMES = (
+    ("nvfp4", "nvfp4"), ("mxfp4", "mxfp4"), ("gptq", "gptq"), ("awq", "awq"), ("gguf", "gguf"), ("exl2", "exl2"),
+    ("bnb-4bit", "bnb-nf4"), ("bnb-8bit", "bnb-int8"), ("nf4", "bnb-nf4"), ("fp8", "fp8"), ("w8a8", "int8"),
+    ("w4a16", "gptq"), ("int4", "int4"), ("int8", "int8"), ("4bit", "int4"), ("8bit", "int8"), ("fp4", "nvfp4"),
+)  # fmt: skip
+"""Quantisation methods by the words that hub authors put into repository names, more specific words first."""
+
+PLAIN_WORDS = ("bf16", "fp16", "fp32", "dequantized")
+"""Words that say the opposite: the weights are stored unpacked."""
+
+_STORAGE = re.compile(
+    r"(?<=.)-((unsloth-)?bnb-[48]-?bit|gptq|awq|nvfp4|mxfp4|mxfp8|fp[48]|nf4|bf16|fp16|fp32|dequantized|dynamic|block"
+    r"|w\d+a\d+|w-mxfp4-a-fp8|int[48]|[48]-?bit|(quantized\.)?g\d+|\d+g|quark|hf)(?=-|$)"
+)
+"""Words of a repository's name that say how the weights of the model named by the others are stored."""
+
+_CACHED = re.compile(r"models--([\w.-]+?)--([\w.-]+)")
+"""A repository's folder in the Hugging Face cache."""
+
+
+def namesake(reference: str) -> CatalogueRow | None:
+    """The model of the catalogue whose name a folder or another owner's repository bears.
+
+    `/data/models/Llama-2-7b-hf` and `LLM-Research/Llama-2-7b-hf` bear that of `meta-llama/Llama-2-7b-hf`. The Hugging
+    Face cache writes `models--ORG--NAME`, ModelScope's `___` for a dot. None where no last name is alike, or the models
+    of that name differ in their parameters.
+    """
+    cached = _CACHED.search(reference)
+    if cached is not None:
+        return find(f"{cached[1]}/{cached[2]}")
+    leaf = reference.rstrip("/").rpartition("/")[2].replace("___", ".").lower()
+    return _agreed(of_leaf(leaf))
+
+
+def stored_copy(name: str) -> CatalogueRow | None:
+    """The model of which a repository's name says that it is a copy stored otherwise (`TheBloke/Mistral-7B-v0.1-GPTQ`).
+
+    That is the one whose last name is left when the words of `_STORAGE` are taken off, or that with `-hf` behind it;
+    None where there is none, or several that differ in their parameters.
+    """
+    leaf = name.rpartition("/")[2].lower()
+    bare = _STORAGE.sub("", leaf)
+    if "/" not in name or bare == leaf:
+        return None
+    return _agreed([row for known in (bare, f"{bare}-hf") for row in of_leaf(known)])
+
+
+def _agreed(rows: list[CatalogueRow]) -> CatalogueRow | None:
+    """The best known of several ids of one model."""
+    if len({row.parameters for row in rows}) != 1:
+        return None
+    return min(rows, key=lambda row: (row.confidence, bool(row.base), row.id))
+
+
+def named_quantization(name: str) -> str | None:
+    """The quantisation method that a repository's name states, None without one."""
+    words = f"-{name.rpartition('/')[2].lower().replace('_', '-')}-"
+    return next((method for word, method in QUANTIZED_NAMES if f"-{word}-" in words), None)
+
+
+def named_plain(name: str) -> bool:
+    """Whether a repository's name states that its weights are not packed."""
+    words = f"-{name.rpartition('/')[2].lower().replace('_', '-')}-"
+    return named_quantization(name) is None and any(f"-{word}-" in words for word in PLAIN_WORDS)

@@ -1,0 +1,123 @@
+"""Images beside the memory oracle's token ids: what a processor would hand to the model, on fake CUDA tensors.
+
+Whatever a model reads of an image's size is known here as plain numbers: `Sizes` stands for the tensors that modelling
+code calls `.tolist()` on, which a fake tensor refuses.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+WINDOWED = ("qwen2_5_vl",)
+
+
+class Sizes:
+    """A small tensor of sizes whose values are known."""
+
+    def __init__(self, values: list[int]) -> None:
+        self.values = values
+
+    def __getitem__(self, _: Any) -> Sizes:
+        return self
+
+    def __sub__(self, _: Any) -> Sizes:
+        return self
+
+    def tolist(self) -> list[int]:
+        """The values themselves."""
+        return self.values
+
+
+class Grid:
+    """`image_grid_thw` of images of `side` x `side` patches."""
+
+    def __init__(self, images: int, side: int) -> None:
+        self.images, self.side = images, side
+
+    def prod(self, _: int) -> Grid:
+        """Patches of each image."""
+        return self
+
+    def __floordiv__(self, other: int) -> Sizes:
+        return Sizes([self.side**2 // other] * self.images)
+
+
+def given(torch: Any, model: Any, images: int, pixels: int, sequences: int, length: int) -> dict[str, Any]:
+    """The arguments of the model's forward function that carry `images` images of `pixels` x `pixels`.
+
+    They are the caller's for the whole step, as those of a training loop are.
+    """
+    unchecked()
+    config = model.config
+    vision = config.vision_config
+    device = "cuda"
+    kind = config.model_type
+    if hasattr(vision, "temporal_patch_size"):
+        side = pixels // vision.patch_size
+        _sized(torch, kind, images, side, vision, length, sequences)
+        width = vision.in_channels * vision.temporal_patch_size * vision.patch_size**2
+        pixels = torch.zeros((images * side**2, width), device=device)
+        return {"pixel_values": pixels, "image_grid_thw": Grid(images, side)}
+    side = vision.image_size if isinstance(vision.image_size, int) else vision.image_size[0]
+    found = {"pixel_values": torch.zeros((images, 3, side, side), device=device)}
+    if kind in ("gemma3", "paligemma"):
+        found["token_type_ids"] = torch.zeros((sequences, length), dtype=torch.long, device=device)
+    return found
+
+
+def unchecked() -> None:
+    """Leave out the checks of values, which fake tensors do not have."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("transformers.models.") and "torch_compilable_check" in vars(module):
+            vars(module)["torch_compilable_check"] = lambda *_a, **_k: None
+
+
+def _sized(torch: Any, kind: str, images: int, side: int, vision: Any, length: int, sequences: int) -> None:
+    """Put known sizes in the place of what the module of a Qwen model works out from the grid."""
+    module = importlib.import_module(f"transformers.models.{kind}.modeling_{kind}")
+    patches = images * side**2
+
+    def zeros(*size: int, dtype: Any = torch.long) -> Any:
+        return torch.zeros(size, dtype=dtype, device="cuda")
+
+    def lens(count: int, each: int) -> Sizes:
+        return Sizes([each] * count)
+
+    replaced = {
+        "get_vision_position_ids": lambda *_a, **_k: zeros(patches, 2),
+        "get_vision_attention_seqlens": lambda *_a, **_k: (lens(images, side**2), side**2),
+        "get_max_seqlen": lambda *_a, **_k: side**2,
+        "get_vision_interpolation_indices_and_weights": lambda *_a, **_k: (
+            zeros(patches, 4),
+            zeros(patches, 4, dtype=torch.float32),
+        ),
+    }
+    if kind in WINDOWED:
+        merged = vision.spatial_merge_size**2
+        edge = vision.window_size // vision.patch_size
+        count = images * (side // edge) ** 2
+        replaced["get_vision_window_index"] = lambda *_a, **_k: (zeros(patches // merged), lens(count, edge**2))
+    for name, function in replaced.items():
+        if hasattr(module, name):
+            setattr(module, name, function)
+    text: Any = next((value for name, value in vars(module).items() if name.endswith("VLTextModel")), None)
+    if hasattr(text, "_deepstack_process"):
+        text._deepstack_process = _deepstack  # noqa: SLF001
+    whole = next(value for name, value in vars(module).items() if name.endswith(("VLModel", "Qwen3_5Model")))
+    whole.compute_3d_position_ids = lambda *_a, **_k: zeros(3, sequences, length)
+
+
+def _deepstack(_: Any, hidden: Any, mask: Any, embeds: Any) -> Any:
+    """`Qwen3VLTextModel._deepstack_process` with rows by number where it has a mask, whose `nonzero` is one.
+
+    The same look-up and assignment by an int64 index of the image's tokens.
+    """
+    embeds = embeds.to(hidden.dtype)
+    hidden = hidden.clone()
+    flat = hidden.view(-1, hidden.shape[-1])
+    rows = hidden.new_zeros((len(embeds),), dtype=mask.long().dtype)
+    local = flat[rows, :] + embeds
+    flat[rows, :] = local
+    return hidden

@@ -1,0 +1,96 @@
+"""Evaluations against those of the real libraries, and what their logits do to an estimate."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpulint.estimator import estimate_job
+from gpulint.estimator.evaluation import further_logits, gathered_logits, instants
+from gpulint.hardware.catalogue import find
+from gpulint.job import Job
+from gpulint.models.resolve import resolve
+
+LLAMA = "meta-llama/Meta-Llama-3-8B"
+AMP, LORA = {"precision": {"autocast": "bfloat16"}}, {"r": 16, "targets": "all-linear", "dropout": 0.1}
+PEFT = {**AMP, "method": "lora", "adapter": LORA}
+NF4 = {"dtype": "bfloat16", "quantization": {"method": "bnb-nf4", "bits": 4, "double_quant": True}}
+ORACLE = [
+    (LLAMA, "bfloat16", 8, 2048, {}, 21148205132),
+    (LLAMA, "float32", 8, 2048, AMP, 36291739724),
+    (LLAMA, "bfloat16", 8, 2048, PEFT, 21232091212),
+    (LLAMA, "bfloat16", 8, 2048, {**PEFT, "weights": NF4}, 21232091212),
+    ("meta-llama/Llama-3.2-1B", "bfloat16", 8, 2048, {"attention": "eager"}, 21081096268),
+    ("meta-llama/Llama-3.2-1B", "bfloat16", 4, 8192, {"attention": "eager"}, 87311319044),
+    ("Qwen/Qwen2.5-0.5B", "float32", 8, 1024, {}, 9986900044),
+    ("gpt2-xl", "float32", 8, 1024, AMP, 7281069260),
+    ("google/gemma-2-9b", "bfloat16", 4, 2048, {"attention": "eager"}, 21030502444),
+]
+"""Bytes at the peak beside the weights of the second of two `prediction_step`s without gradients, by the memory oracle
+(transformers 5.23 and torch 2.13 on fake CUDA tensors; under autocast accelerate's float32 outputs)."""
+
+
+def job(model=LLAMA, dtype="bfloat16", batch=8, length=2048, **changes):
+    fields = {"model": model, "weights": {"dtype": dtype}, "micro_batch_size": 1, "sequence_length": length}
+    return Job.validate({**fields, "evaluation": {"micro_batch_size": batch}, **changes})
+
+
+def peak(plan: Job) -> int:
+    return max(item.activations + item.logits for item in instants(plan, resolve(plan.model)))
+
+
+@pytest.mark.parametrize(("model", "dtype", "batch", "length", "changes", "measured"), ORACLE)
+def test_an_evaluation_holds_what_the_real_libraries_do(model, dtype, batch, length, changes, measured):
+    assert peak(job(model, dtype, batch, length, **changes)) == pytest.approx(measured, rel=2e-5)
+
+
+def test_both_answers_of_a_pair_are_evaluated():
+    one, pair = (peak(job(objective=name, loss={"kernel": "chunked"})) for name in ("kto", "dpo"))
+    assert pair == pytest.approx(2 * one, rel=0.2)
+
+
+def test_a_fused_loss_spares_an_evaluation_the_logits_where_the_trainer_asks_for_it():
+    fused = {"loss": {"kernel": "liger"}}
+    made = peak(job(**fused, evaluation={"micro_batch_size": 8, "unfused": True}))
+    assert made == peak(job())
+    assert peak(job(**fused)) < made / 5
+
+
+def test_the_gradient_of_a_head_is_not_made_in_an_evaluation():
+    """Liger makes it in the forward pass of a training step."""
+    frozen = job(loss={"kernel": "liger"}, trainable=[r"layers\."])
+    assert peak(job(loss={"kernel": "liger"})) == peak(frozen)
+
+
+def test_layers_are_gathered_in_an_evaluation():
+    sharded = {"parallelism": {"fsdp": {"version": 2, "wrap": "transformer"}}, "hardware": {"gpus": 8}}
+    found = estimate_job(job(**sharded), resolve(LLAMA), None)
+    evaluated = next(phase for phase in found.phases if phase.name == "evaluation")
+    assert evaluated.components["buffers"] > 2 * 2 * 128256 * 4096
+
+
+def test_logits_that_are_kept_add_up_until_they_are_moved():
+    """Two steps' of 8 x 2048 rows and the tensor that joins them; of a third, the last one's by themselves too."""
+    step = 8 * 2048 * 128256 * 2
+    model = resolve(LLAMA)
+
+    def kept(**fields):
+        return job(evaluation={"micro_batch_size": 8, "keeps_logits": True, **fields})
+
+    assert gathered_logits(job(), model) == (0, 0)
+    assert gathered_logits(kept(accumulation_steps=1), model) == (0, 0)
+    assert gathered_logits(kept(accumulation_steps=2), model) == (step, 4 * step)
+    assert gathered_logits(kept(accumulation_steps=4), model) == (4 * step, 8 * step)
+    assert further_logits(kept(accumulation_steps=4), model) == 0 < further_logits(kept(), model)
+    assert further_logits(job(unstated=["evaluation.keeps_logits"]), model) == 4 * step
+    ranks = kept(accumulation_steps=2).with_changes({"hardware.gpus": 4})
+    assert gathered_logits(ranks, model) == (4 * step, 16 * step)
+
+
+def test_what_a_script_may_keep_widens_the_interval_alone():
+    card = find("h200")
+    sure, unsure = (
+        estimate_job(job(unstated=item), resolve(LLAMA), card) for item in ([], ["evaluation.keeps_logits"])
+    )
+    assert unsure.per_gpu.process == sure.per_gpu.process
+    assert unsure.per_gpu.high > sure.per_gpu.high
+    assert unsure.verdict == sure.verdict

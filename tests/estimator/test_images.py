@@ -1,0 +1,122 @@
+"""Models that read images against what the real libraries allocated: one image a sequence, and text alone.
+
+`data/images.json` is made by `scripts/family_points.py`; nothing is fitted to it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from gpulint import estimate
+from gpulint.estimator.activations import instants
+from gpulint.estimator.parameters import allocated, parameters
+from gpulint.estimator.pictures import pictures, reader
+from gpulint.job import Job
+from gpulint.models.resolve import resolve
+
+DATA = json.loads((Path(__file__).parent / "data" / "images.json").read_text())
+
+
+def job_of(oracle_rows, row):
+    """The job of a point."""
+    point, config = DATA["settings"][row["setting"]], DATA["configs"][row["family"]]
+    job = oracle_rows.job_of({"point": point, "config": config})
+    task, _, side = row["task"].partition(":")
+    job.images = int(task == "images")
+    job.image_pixels = int(side) ** 2 if side else None
+    return job
+
+
+@pytest.fixture(scope="module")
+def errors(oracle_rows):
+    """(family, setting, task, what) -> relative error of the bytes loaded, and of those alive at a step's peak."""
+    found = {}
+    for row in DATA["rows"]:
+        job, model = job_of(oracle_rows, row), resolve(DATA["configs"][row["family"]])
+        gradients, _ = row["trained"]
+        trained = sum(item.elements for item in parameters(job, model) if item.graded)
+        each = gradients / trained
+        peak = row["static"] + max(x.activations + x.logits + each * x.gradient_elements for x in instants(job, model))
+        key = row["family"], row["setting"], row["task"]
+        found[(*key, "step")] = peak / max(row["forward"], row["backward"]) - 1
+        found[(*key, "load")] = allocated(parameters(job, model)) / row["load"] - 1
+    return found
+
+
+@pytest.mark.parametrize("what", ["load", "step"])
+def test_a_step_takes_what_the_libraries_allocate(errors, what):
+    off = {key: abs(error) for key, error in errors.items() if key[-1] == what}
+    assert len(off) > 60
+    assert median(off.values()) < 0.0005
+    assert max(off.values()) < 0.0025, max(off, key=off.get)
+
+
+def test_adapters_are_where_peft_puts_them(oracle_rows):
+    rows = [row for row in DATA["rows"] if "method" in DATA["settings"][row["setting"]]]
+    assert rows
+    for row in rows:
+        model = resolve(DATA["configs"][row["family"]])
+        found = parameters(job_of(oracle_rows, row), model)
+        assert sum(item.elements for item in found if item.trainable) == row["trained"][1], row["family"]
+
+
+def test_text_alone_trains_no_tower():
+    sizes = {}
+    for images in (0, 1):
+        job = Job(model=DATA["configs"]["gemma3"], micro_batch_size=1, sequence_length=512, images=images)
+        sizes[images] = estimate(job)
+    assert sizes[0].components["optimizer"] < sizes[1].components["optimizer"]
+    assert sizes[0].trainable_parameters == sizes[1].trainable_parameters
+
+
+def test_a_frozen_tower_keeps_nothing():
+    def activations(images: int, trainable: list[str] | None) -> int:
+        job = Job(model=DATA["configs"]["llava"], micro_batch_size=1, sequence_length=1024)
+        job.images, job.trainable = images, trainable
+        return estimate(job).components["activations"]
+
+    decoder = ["^(?!.*(vision|projector))"]
+    frozen, trained = (activations(2, patterns) - activations(1, patterns) for patterns in (decoder, None))
+    assert 0 < frozen < trained / 4
+
+
+def test_a_larger_image_takes_more():
+    def allocated_at(pixels: int) -> int:
+        job = Job(model=DATA["configs"]["qwen2_5_vl"], micro_batch_size=1, sequence_length=2048, images=1)
+        job.image_pixels = pixels
+        return estimate(job).per_gpu.allocated
+
+    assert allocated_at(224 * 224) < allocated_at(896 * 896)
+
+
+def test_an_image_is_as_many_tokens_as_its_model_says():
+    job = Job(images=2, image_pixels=448 * 448)
+    found = {name: pictures(job, resolve(config), 3) for name, config in DATA["configs"].items()}
+    assert found["qwen2_5_vl"].tokens == 256
+    assert found["gemma3"].tokens == 256
+    assert found["llava"].tokens == 576
+    assert all(item.images == 6 for item in found.values())
+
+
+def test_unknown_images_widen_the_interval():
+    def tiers(images: int | None):
+        job = Job(model=DATA["configs"]["qwen2_5_vl"], micro_batch_size=1, sequence_length=4096, images=images)
+        job.image_pixels = None if images is None else 448 * 448
+        return estimate(job)
+
+    known, unknown = tiers(1), tiers(None)
+    assert [note.field for note in unknown.assumptions if note.high] == ["images"]
+    assert not [note for note in known.assumptions if note.field == "images"]
+    assert unknown.per_gpu.low < known.per_gpu.low
+    assert unknown.per_gpu.high > known.per_gpu.high
+
+
+def test_a_tower_that_is_not_read_is_bounded():
+    model = resolve("meta-llama/Llama-3.2-11B-Vision-Instruct")
+    assert reader(model) is None
+    job = Job(model=model.id, micro_batch_size=1, sequence_length=1024)
+    assert "model.layers" in [note.field for note in estimate(job).assumptions]

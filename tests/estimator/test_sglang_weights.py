@@ -1,0 +1,50 @@
+"""What SGLang holds for a checkpoint's weights beside its files, against a log."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpulint.estimator.inference import estimate_inference
+from gpulint.estimator.parameters import parameters
+from gpulint.estimator.sglang_weights import added
+from gpulint.hardware.catalogue import find
+from gpulint.job import Job
+from gpulint.models.resolve import resolve
+from gpulint.units import GIB
+
+PRO = "deepseek-ai/DeepSeek-V4-Pro"
+
+
+def job(model=PRO, **fields) -> Job:
+    return Job.validate(
+        {
+            "kind": "inference",
+            "model": model,
+            "parallelism": {"tensor": 8},
+            "hardware": {"gpu": "h200-141gb", "gpus": 8},
+            "inference": {"engine": "sglang", **fields},
+        }
+    )
+
+
+def test_deepseek_v4_pro_leaves_no_room_on_eight_h200():
+    """125.65 GB loaded, and refused with a share of 0.88 (SemiAnalysisAI/InferenceX issue 2128)."""
+    plan = job(gpu_memory_utilization=0.88)
+    found = estimate_inference(plan, resolve(PRO), find("h200-141gb"))
+    assert found.phases[0].components["weights"] / GIB == pytest.approx(125.65, rel=0.01)
+    assert found.verdict == "tight"
+    assert found.refusal is not None
+
+
+def test_scales_of_four_bytes_are_marlin_s_before_blackwell():
+    model, plan = resolve(PRO), job()
+    items = parameters(plan, model)
+    experts = sum(item.elements for item in items if item.role.startswith("expert_"))
+    assert added(model, items, find("h200-141gb")).scales == experts // 32 * 4
+    assert added(model, items, find("b200")).scales == 0
+    assert added(model, items, find("h200-141gb")).sure > added(model, items, find("b200")).sure > 0
+
+
+def test_other_models_are_held_as_they_are_stored():
+    model = resolve("deepseek-ai/DeepSeek-V3.2")
+    assert added(model, parameters(job("deepseek-ai/DeepSeek-V3.2"), model), find("h200-141gb")) == (0, 0)
