@@ -1,4 +1,4 @@
-"""Unknown keys of a flat file whose keys stand with dashes or underscores, which upstream refuses."""
+"""Unknown keys of a flat file whose keys stand with dashes or underscores."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
 
 def unknown_flat_keys(
-    document: Document, name: str, upstream: str, passes: Callable[[str, str, Collection[str]], bool]
+    document: Document,
+    name: str,
+    upstream: str,
+    passes: Callable[[str, str, Collection[str]], bool],
+    *,
+    treatment: str = "refused",
 ) -> Iterator[Problem]:
     """A problem for each key that the schema `name` lacks, with the closest one in the file's own spelling.
 
@@ -32,4 +37,4 @@ def unknown_flat_keys(
         if passes(key, close, known):
             continue
         spelled = close.replace("_", "-") if "-" in written else close
-        yield unknown_key(entry, written, spelled, "refused", upstream)
+        yield unknown_key(entry, written, spelled, treatment, upstream)

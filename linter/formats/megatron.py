@@ -5,6 +5,7 @@ Facts from Megatron-LM core 0.20.0 at d98e8a64dd (megatron/training/arguments.py
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from ..source.node import Entry, Node
@@ -97,14 +98,14 @@ def read(document: Document, project: Project) -> Reading:
     experts = keys.integer("moe_expert_parallel_size", least=1)
     if experts:
         config.put("parallelism.expert", experts, experts.value, "Megatron-DeepSpeed's expert parallelism")
-    _set_model(config)
+    set_model(config)
     ranks = set_gpus(config, replica, None)
     config.count("micro_batch_size", keys.integer("micro_batch_size", least=1), None, keys.blank("micro_batch_size"))
     config.count("sequence_length", keys.integer("seq_length", least=1), None, keys.blank("seq_length"))
     set_accumulation(config, keys.integer("global_batch_size", least=1), ranks)
-    _set_pipeline(config)
+    set_pipeline(config)
     _set_precision(config)
-    _set_optimizer(config)
+    set_optimizer(config)
     set_recomputation(config, keys, "recompute_")
     set_fusion(config, keys, usual=False)
     set_deferral(config, keys)
@@ -127,7 +128,8 @@ def read(document: Document, project: Project) -> Reading:
     return config.reading
 
 
-def _set_model(config: NativeConfig) -> None:
+def set_model(config: NativeConfig) -> None:
+    """The model as a config.json of the dimensions that the options state."""
     builder, keys = config.builder, config.keys
     layers, hidden = keys.integer("num_layers", least=1), keys.integer("hidden_size", least=1)
     heads = keys.integer("num_attention_heads", least=1)
@@ -182,13 +184,20 @@ def _vocabulary(config: NativeConfig) -> tuple[int, bool]:
 
 
 def _dense_layers(config: NativeConfig) -> int:
-    """Leading layers without experts: `--moe-layer-freq "([0]*3+[1]*58)"`."""
+    """Leading layers without experts: `--moe-layer-freq "([0]*3+[1]*58)"`, or a list with all its numbers."""
     given = config.keys.text("moe_layer_freq")
-    if given is None:
-        return 0
-    inside = given.value.replace(" ", "").strip("()'\"")
-    count = inside.removeprefix("[0]*").partition("+")[0] if inside.startswith("[0]*") else ""
-    return int(count) if count.isdigit() and len(count) < 5 else 0
+    count = 0
+    for numbers, times in _RUN.findall(given.value.replace(" ", "")) if given else ():
+        row = numbers.split(",")
+        leading = next((index for index, number in enumerate(row) if number != "0"), len(row))
+        if leading < len(row):
+            return count + leading
+        count += leading * int(times or 1)
+    return count
+
+
+_RUN = re.compile(r"\[([01](?:,[01])*)\](?:\*(\d{1,4}))?")
+"""A part of the expression that `--moe-layer-freq` takes."""
 
 
 def _latent(config: NativeConfig) -> dict[str, Any] | None:
@@ -209,7 +218,8 @@ def _latent(config: NativeConfig) -> dict[str, Any] | None:
     return found
 
 
-def _set_pipeline(config: NativeConfig) -> None:
+def set_pipeline(config: NativeConfig) -> None:
+    """The chunks of the interleaved schedule."""
     keys, job = config.keys, config.builder.job
     each = keys.integer("num_layers_per_virtual_pipeline_stage", least=1)
     chunks = keys.integer("num_virtual_stages_per_pipeline_rank", least=1)
@@ -244,7 +254,7 @@ _STRATEGIES = {"no_shard": "no_shard", "optim_grads": "shard_grad_op", "optim_gr
 """What Megatron-FSDP calls what it divides; `optim` alone divides no more than the distributed optimizer."""
 
 
-def _set_optimizer(config: NativeConfig) -> None:
+def set_optimizer(config: NativeConfig, *, usual: int = 0) -> None:
     """The distributed optimizer divides states over the data parallel ranks; Megatron-FSDP and FSDP2 the rest, too."""
     builder, keys = config.builder, config.keys
     given = keys.text("optimizer")
@@ -273,7 +283,7 @@ def _set_optimizer(config: NativeConfig) -> None:
         if instances:
             config.put("parallelism.zero.replicas", instances)
     else:
-        builder.default("parallelism.zero.stage", 0, "no distributed optimizer")
+        builder.default("parallelism.zero.stage", usual, "" if usual else "no distributed optimizer")
     builder.derived("parallelism.zero.library", "megatron", "Megatron's gradient buffer", "parallelism.zero.stage")
     offload = keys.flag("optimizer_cpu_offload")
     if offload and offload.value:

@@ -244,6 +244,20 @@ PROGRAMS: tuple[Program, ...] = (
         config=("config",),
     ),
     Program(
+        "skyrl",
+        (
+            "-m skyrl.train.entrypoints.main_base",
+            "-m skyrl_train.entrypoints.main_base",
+            "-m examples.train.algorithms.dapo.main_dapo",
+            "-m examples.algorithms.dapo.main_dapo",
+            "-m examples.train.fully_async.main_fully_async",
+            "-m examples.train.async.main_async",
+            "-m examples.async.main_async",
+            "-m skyrl_agent.integrations.skyrl_train.skyrl_train_main",
+        ),
+        Manner(overrides=True),
+    ),
+    Program(
         "verl",
         (
             "-m verl.trainer.main_ppo",

@@ -276,6 +276,8 @@ def _unknown(program: Unwrapped, file: Document, project: Project) -> Begun | No
         form = recognise(document) if document is not None else None
         if form is not None and form.name not in ("accelerate", "deepspeed"):
             return _with_file(form.name, (text, where), flags.document, file, project)
+    if find("slime").recognise(flags.document):
+        return Begun("slime", flags.document)
     if find("megatron").recognise(flags.document) and not _GENERATES.search(program.name.text):
         return Begun("megatron", flags.document, foreign=True)
     arguments = read_flags(program.words, file, Manner(underscored=True)).document

@@ -1,8 +1,10 @@
-"""Tools that are run from repositories: lingua, mistral-finetune, trlx, prime-rl, AReaL. All stop at unknown keys."""
+"""Tools run from repositories: lingua, mistral-finetune, trlx, prime-rl, AReaL, SkyRL. All stop at unknown keys."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from .classes import Classes
 from .schema import TEXT, whole
@@ -60,6 +62,32 @@ def prime_rl(source: Source) -> Json:
     properties: Json = {key: {} for key in (*whole_run, *trained)}
     properties |= {key: trained[key] for key in ("trainer", "optim", "data")}
     return whole("prime-rl config", properties, "refused", definitions=classes.definitions)
+
+
+def skyrl(source: Source, former: Source) -> Json:
+    """SkyRLTrainConfig, and the keys of the YAML that its releases up to 0.4 laid overrides over.
+
+    An entry point of one's own may derive a config with more keys.
+    """
+    classes = Classes(source.texts(["train/config/config.py"]), "refused")
+    properties = classes.properties("SkyRLTrainConfig")
+    definitions = classes.definitions
+    for path in ("ppo_base_config.yaml", "megatron_config/policy.yaml"):
+        known = yaml.safe_load(former.need(path))
+        if path.startswith("megatron"):
+            known = {"trainer": {"policy": {"megatron_config": known}}}
+        _add_keys(properties, {key: part for key, part in known.items() if key != "defaults"}, definitions)
+    return whole("SkyRL config", properties, "refused", "yaml", definitions=definitions)
+
+
+def _add_keys(properties: Json, known: dict[str, Any], definitions: Json) -> None:
+    """Add the keys of a mapping, at any depth, that are not there."""
+    for key, value in known.items():
+        part = properties.setdefault(key, {})
+        while "$ref" in part:
+            part = definitions[part["$ref"].rpartition("/")[2]]
+        if isinstance(value, dict) and "properties" in part:
+            _add_keys(part["properties"], value, definitions)
 
 
 def areal(source: Source) -> Json:

@@ -28,12 +28,16 @@ def options(text: str) -> tuple[set[str], set[str]]:
     found: set[str] = set()
     switches: set[str] = set()
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("add_argument"):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("add_argument", "reset_arg")):
             names = {a.value for a in node.args if isinstance(a, ast.Constant) and str(a.value).startswith("--")}
             spelled = {str(name)[2:].replace("-", "_") for name in names}
             found |= spelled
-            if any(k.arg == "action" and "store_" in ast.unparse(k.value) for k in node.keywords):
+            actions = [ast.unparse(k.value) for k in node.keywords if k.arg == "action"]
+            if any("store_" in action or action.endswith("BooleanOptionalAction") for action in actions):
                 switches |= spelled
+            if any(action.endswith("BooleanOptionalAction") for action in actions):
+                switches |= {f"no_{name}" for name in spelled}
+                found |= {f"no_{name}" for name in spelled}
         elif isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(d) for d in node.decorator_list):
             for item in node.body:
                 if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
@@ -49,12 +53,24 @@ def options(text: str) -> tuple[set[str], set[str]]:
 
 def megatron(source: Source) -> Json:
     """The options of all argument modules, switches as booleans."""
+    return whole("Megatron-LM arguments", _properties(_texts(source)), "refused")
+
+
+def slime(source: Source, megatron: Source) -> Json:
+    """slime's options beside Megatron-LM's, whose parser passes over what neither knows."""
+    own = [source.need(path) for path in ("utils/arguments.py", "backends/sglang_utils/arguments.py")]
+    return whole("slime arguments", _properties([*_texts(megatron), *own]), "ignored")
+
+
+def _texts(source: Source) -> list[str]:
+    return [source.need(path) for path in source.paths if FILES.match(path)]
+
+
+def _properties(texts: list[str]) -> Json:
     found: set[str] = set()
     switches: set[str] = set()
-    for path in source.paths:
-        if FILES.match(path):
-            names, flags = options(source.need(path))
-            found |= names
-            switches |= flags
-    properties: Json = {name: {"type": "boolean"} if name in switches else {} for name in sorted(found)}
-    return whole("Megatron-LM arguments", properties, "refused")
+    for text in texts:
+        names, flags = options(text)
+        found |= names
+        switches |= flags
+    return {name: {"type": "boolean"} if name in switches else {} for name in sorted(found)}

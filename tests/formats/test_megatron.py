@@ -353,3 +353,16 @@ def test_the_precision_aware_optimizer_keeps_its_moments_in_sixteen_bits():
         read_as("megatron", MEGATRON + flags.replace("sq-dtype: bf16", "sq-dtype: fp8")).job.optimizer.state_dtype
         is None
     )
+
+
+@pytest.mark.parametrize(
+    ("written", "dense"),
+    [
+        ("'([0]*3+[1]*29)'", 3), ("'[0]*1+[1]*31'", 1), ("'[0, 0, 1, 1]'", 2), ("'[1]*32'", 0),
+        ("'[0,1]*16'", 1), ("2", 0),
+    ],
+)  # fmt: skip
+def test_leading_layers_without_experts(written, dense):
+    text = MEGATRON + f"  --num-experts: 8\n  --moe-layer-freq: {written}\n"
+    model = read_as("megatron", text, 8).job.model
+    assert model.get("first_k_dense_replace", 0) == dense

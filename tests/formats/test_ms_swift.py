@@ -168,7 +168,8 @@ def test_weighed_tokens_leave_liger_s_loss_out(swift, line, kernel):
 
 def test_ms_swift_2(swift):
     job = swift.job(
-        "model_id_or_path: Qwen/Qwen2-0.5B\nsft_type: full\nbatch_size: 4\nuse_flash_attn: true\ndeepspeed: default-zero3\n",
+        "model_id_or_path: Qwen/Qwen2-0.5B\nsft_type: full\nbatch_size: 4\n"
+        "use_flash_attn: true\ndeepspeed: default-zero3\n",
         gpus=2,
     )
     assert (job.method, job.micro_batch_size, job.attention) == ("full", 4, "flash_attention_2")

@@ -29,6 +29,7 @@ FLAGS = {
     "megatron_swift",
     "verl",
     "megatron",
+    "slime",
     "sglang",
     "trtllm",
     "vllm",
@@ -238,6 +239,8 @@ COMMANDS = {
     "ms_swift": "swift sft --model Qwen/Qwen2.5-7B --tuner_type lora --per_device_train_batch_size 1 --max_length 2048",
     "megatron": "torchrun pretrain_gpt.py --num-layers 12 --hidden-size 768 --num-attention-heads 12 --seq-length 1024"
     " --micro-batch-size 4 --max-position-embeddings 1024",
+    "slime": "python3 train.py --hf-checkpoint Qwen/Qwen3-4B --num-rollout 100 --rollout-batch-size 16"
+    " --actor-num-gpus-per-node 8 --ref-load /models/reference --rollout-max-response-len 2048 --micro-batch-size 2",
     "vllm": "vllm serve Qwen/Qwen2.5-7B --max-model-len 4096",
     "sglang": "python -m sglang.launch_server --model-path Qwen/Qwen2.5-7B --mem-fraction-static 0.8",
     "megatron_swift": "megatron sft --model Qwen/Qwen2.5-7B --tuner_type full --micro_batch_size 1 --max_length 2048",

@@ -131,6 +131,18 @@ actor:
   optimizer: {{type: adam}}
 train_dataset: {{batch_size: 64, type: sft, max_length: 8192}}
 """,
+    "skyrl": f"""trainer:
+  strategy: fsdp
+  placement: {{policy_num_gpus_per_node: 8}}
+  policy: {{model: {{path: {MODEL}}}}}
+  micro_train_batch_size_per_gpu: 8
+  policy_mini_batch_size: 16
+  max_prompt_length: 4096
+  gradient_checkpointing: false
+generator:
+  n_samples_per_prompt: 4
+  sampling_params: {{max_generate_length: 4096}}
+""",
     "autotrain": f"""task: llm-sft
 base_model: {MODEL}
 project_name: tuned
@@ -192,6 +204,8 @@ UNSAID = {
     "axolotl": [],
     # FSDP2 over weights in one dtype with PyTorch's Adam; nothing is quantised
     "areal": [AUTOCAST, EIGHT, PAGED, ZERO2, ZERO3, OFFLOAD, ALL, SHARD, QLORA, LIGER],
+    # FSDP2 over float32 weights with PyTorch's Adam; rows are a prompt and an answer; nothing is quantised
+    "skyrl": [LENGTH, AUTOCAST, BF16, EIGHT, PAGED, ZERO2, ZERO3, OFFLOAD, ALL, SHARD, QLORA, LIGER],
     # loads in float32 with its own transformers, through SDPA; launched with ZeRO-3 or plainly
     "autotrain": [BF16, ZERO2, OFFLOAD, ALL, SHARD, LIGER, SDPA],
     "llamafactory": [],
