@@ -166,7 +166,7 @@ def test_weighed_tokens_leave_liger_s_loss_out(swift, line, kernel):
     assert swift.job(SFT + "use_liger_kernel: true\n" + line).loss.kernel == kernel
 
 
-def test_ms_swift_2(swift):
+def test_names_of_ms_swift_2(swift):
     job = swift.job(
         "model_id_or_path: Qwen/Qwen2-0.5B\nsft_type: full\nbatch_size: 4\n"
         "use_flash_attn: true\ndeepspeed: default-zero3\n",
