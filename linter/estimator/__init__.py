@@ -18,22 +18,23 @@ if TYPE_CHECKING:
 # attribute of its package, once.
 
 
-def estimate_job(job: Job, model: Model, gpu: Gpu | None, *, replay: bool = True) -> Estimate:
+def estimate_job(job: Job, model: Model, gpu: Gpu | None, *, replay: bool = True, spread: bool = True) -> Estimate:
     """The memory of `job` on its fullest GPU; `gpu` None leaves the verdict `unknown`.
 
     Facts in `job.unstated` widen the interval. `replay` False is for searches: `low`, and so the verdict `exceeds`, is
-    what it would be, at a fraction of the work; what else is said of a training run is a bound.
+    what it would be, at a fraction of the work; what else is said of a training run is a bound. `spread` False spares
+    the work that widens `high` after the verdict `fits`.
     Raises NotEstimable with what is missing, for people.
     """
-    found = _estimated(job, model, gpu, replay=replay)
+    found = _estimated(job, model, gpu, replay=replay, spread=spread)
     if job.unstated:
         from .alternatives import enveloped
 
-        found = enveloped(job, found, lambda other: _estimated(other, model, gpu, replay=replay))
+        found = enveloped(job, found, lambda other: _estimated(other, model, gpu, replay=replay, spread=spread))
     return found
 
 
-def _estimated(job: Job, model: Model, gpu: Gpu | None, *, replay: bool) -> Estimate:
+def _estimated(job: Job, model: Model, gpu: Gpu | None, *, replay: bool, spread: bool) -> Estimate:
     if job.kind == "inference":
         from .inference import estimate_inference
 
@@ -41,7 +42,8 @@ def _estimated(job: Job, model: Model, gpu: Gpu | None, *, replay: bool) -> Esti
     from ..models.heads import for_task
     from .training import estimate_training
 
-    return estimate_training(job, for_task(model, job.objective, job.labels), gpu, replay=replay)
+    whole = for_task(model, job.objective, job.labels)
+    return estimate_training(job, whole, gpu, replay=replay, spread=spread)
 
 
 def estimate(job: Job, directory: str | None = None, root: str | None = None) -> Estimate:

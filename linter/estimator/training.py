@@ -6,21 +6,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..job import Parallelism
-from . import assumptions, effort, host, low_precision, reference, rollout, runtime, slack, uncertainty, unseen
+from . import assumptions, host, low_precision, reference, rollout, runtime, tiers, uncertainty, unseen
 from .coverage import gaps
-from .estimate import Assumption, Estimate, NotEstimable, PerGpu, Phase, Term
-from .fsdp import ShardedLayout
+from .estimate import Assumption, Estimate, NotEstimable, Phase, Term
 from .imbalance import dropless, unbalanced
 from .layout import Layout
 from .layouts import layout
 from .loading import warmed
 from .parameters import base_dtype, elements, parameters
-from .replay import growing, plan_of
 from .saving import saving
 from .setting import text_config
 from .stage import pipeline
 from .storage import dtype_bytes
-from .trace import trace
 from .verdict import capacity, verdict
 
 if TYPE_CHECKING:
@@ -33,14 +30,12 @@ if TYPE_CHECKING:
     from .instant import Instant
     from .stage import Stage
 
-RESIDENT = ("weights", "adapter", "kv_cache")
-
 MICRO_STEP = ("forward", "loss", "backward")
 STEP = (*MICRO_STEP, "optimizer_step")
 """The phases that alternate in every step; an evaluation runs on blocks that training does not ask for meanwhile."""
 
 
-def estimate_training(job: Job, model: Model, gpu: Gpu | None, *, replay: bool = True) -> Estimate:
+def estimate_training(job: Job, model: Model, gpu: Gpu | None, *, replay: bool = True, spread: bool = True) -> Estimate:
     """The Estimate of a training job on the rank that holds most.
 
     Every instant holds weights, adapter, optimizer states (they exist from the first step on, so the second step
@@ -49,18 +44,19 @@ def estimate_training(job: Job, model: Model, gpu: Gpu | None, *, replay: bool =
     gradients and the step's temporaries. The peak is the largest instant; nothing is summed over instants.
     Without a micro batch size or a sequence length the states alone are counted: a lower bound.
     `replay` False leaves the allocator out: `low` and `exceeds` are the same, other tiers are bounds (slack.packed).
+    `spread` False leaves out of a verdict that is clear what batches of many lengths may make of `high`.
     Raises NotEstimable when nothing can be derived.
     """
     if not model.tensors:
         raise NotEstimable(f"the tensors of {model.id} are not known")
-    found = by_stage(job, model, gpu, replay=replay)
+    found = by_stage(job, model, gpu, replay=replay, spread=spread)
     fullest = max(found, key=lambda item: (item.per_gpu.process, item.per_gpu.allocated))
     return _up_to_longest(job, model, gpu, fullest) if replay else fullest
 
 
-def by_stage(job: Job, model: Model, gpu: Gpu | None, *, replay: bool = True) -> list[Estimate]:
+def by_stage(job: Job, model: Model, gpu: Gpu | None, *, replay: bool = True, spread: bool = True) -> list[Estimate]:
     """The Estimates of the pipeline stages that can hold most (`pipeline`), the last one's last."""
-    return [_on_stage(job, model, stage, gpu, replay) for stage in pipeline(job, model)]
+    return [_on_stage(job, model, stage, gpu, replay=replay, spread=spread) for stage in pipeline(job, model)]
 
 
 def _up_to_longest(job: Job, model: Model, gpu: Gpu | None, found: Estimate) -> Estimate:
@@ -88,7 +84,7 @@ def _up_to_longest(job: Job, model: Model, gpu: Gpu | None, found: Estimate) -> 
     return replace(found, per_gpu=widened, assumptions=(*found.assumptions, unknown))
 
 
-def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, replay: bool) -> Estimate:
+def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: bool, spread: bool) -> Estimate:
     """The Estimate of the ranks of one pipeline stage."""
     plan = layout(stage.job, stage.own)
     plan.load = max(plan.load, warmed(parameters(stage.job, stage.own), stage.job, gpu) - plan.weights)
@@ -119,8 +115,9 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, replay: boo
     offloaded = plan.host + host.checkpoints(stage.job, stage.whole)
     main, lines = host.memory(stage.job, stage.own, tensors, offloaded, written.host)
     terms += lines
-    held = _held(stage, gpu, plan, phases, _marks(phases, plan, fixed, found), bounded, replay)
-    per_gpu, overhead = _tiers(gpu, held, runtime.process_overhead(gpu, job), peak, plan, bounded)
+    steps = [phase for phase in _marks(phases, plan, fixed, found) if phase.name in STEP]
+    held = tiers.held(stage, gpu, plan, phases, steps, bounded=bounded, replay=replay)
+    per_gpu, overhead = tiers.tiers(gpu, held, runtime.process_overhead(gpu, job), peak, plan, bounded)
     if bounded:
         per_gpu = replace(per_gpu, high=per_gpu.high + unbalanced(stage.job, stage.own))
     per_gpu = replace(per_gpu, low=max(0, per_gpu.low - narrow.slack))
@@ -136,6 +133,8 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, replay: boo
     per_gpu = uncertainty.widened(per_gpu, unknown)
     judged = verdict(per_gpu, gpu, bounded=bounded)
     if bounded:
+        if gpu is not None and (spread or judged == "tight"):
+            held = tiers.lengthening(stage, plan, held, peak.allocated)
         moving = [*uncertainty.at_run_time(job, tensors, phases, held), *dropless(stage.job, stage.own)]
         moving += _kept_logits(stage)
         per_gpu = uncertainty.capped(uncertainty.widened(per_gpu, moving), gpu, judged)
@@ -333,70 +332,3 @@ def _instant_terms(peak: Phase, job: Job, gpu: Gpu | None) -> list[Term]:
     workspace = runtime.allocated_workspace(job, gpu)
     lines.append(Term("buffers", "cuBLAS workspaces", workspace, "aten/src/ATen/cuda/CublasHandlePool.cpp"))
     return lines
-
-
-def _held(
-    stage: Stage,
-    gpu: Gpu | None,
-    plan: Layout,
-    phases: Sequence[Phase],
-    marks: Sequence[Phase],
-    bounded: bool,
-    replay: bool,
-) -> slack.Held:
-    """What torch reserves over the run: two steps replayed, and never less than any phase allocates.
-
-    A run that cannot fit is not replayed: it fails before it has grown so far. Batches that get longer widen the
-    interval on a card alone, which they may fill: nothing of what they leave is needed, and a search that counts steps
-    does not pay for them.
-    """
-    job = stage.job
-    steps = [phase for phase in marks if phase.name in STEP]
-    static = min(sum(phase.components.get(name, 0) for name in RESIDENT) for phase in steps) + plan.optimizer
-    allocated = max(phase.allocated for phase in phases)
-    moving = max(phase.allocated for phase in phases if phase.name != "load") - static
-    if (
-        not bounded
-        or not replay
-        or (gpu is not None and allocated + runtime.process_overhead(gpu, job).low > gpu.usable)
-    ):
-        return slack.packed(allocated, moving if bounded else 0)
-    stay = isinstance(plan, ShardedLayout) and plan.kept > 0
-    found = trace(job, stage.whole, inputs_stay=stay, head=stage.last)
-    how = plan_of(job, stage.own, plan, steps)
-    held = slack.reserved(job, found, how, allocated, static, moving)
-    if gpu is None or not uncertainty.varies(job):
-        return held
-    before = effort.spent()
-    shorter = [job.with_changes({"sequence_length": length}) for length in uncertainty.records(job)]
-    traces = [trace(other, stage.whole, inputs_stay=stay, head=stage.last) for other in shorter]
-    grown = growing([*traces, found], how, slack.policy(job), allocated)
-    effort.spend(before - effort.spent())
-    return held._replace(growing=grown)
-
-
-def _tiers(
-    gpu: Gpu | None, held: slack.Held, overhead: runtime.Overhead, peak: Phase, plan: Layout, bounded: bool
-) -> tuple[PerGpu, int]:
-    """Allocated -> reserved -> process, and the component `runtime`.
-
-    `low` is the peak packed without any slack and the least overhead; `high` adds what the replay may have missed,
-    the largest overhead, and managed memory of a paged optimizer. Managed memory counts towards the expected process
-    too as far as the GPU has room for it. On a card where the run goes through once torch has given free segments
-    back, neither is above what the card has. Without a batch or a length only `low` means anything.
-    """
-    low, high, expected = held.low + overhead.low, held.high + overhead.high, held.expected
-    if not bounded:
-        return PerGpu(peak.allocated, held.low, low, low, low), overhead.total
-    if gpu is not None and low <= gpu.usable:
-        expected = held.within(gpu.usable - overhead.total) or held.within(gpu.usable - overhead.low) or expected
-        if high > gpu.usable and held.within(gpu.usable - overhead.high - held.margin) is not None:
-            high = gpu.usable
-    process = expected + overhead.total
-    if gpu is not None and expected + overhead.low <= gpu.usable:
-        process = min(process, gpu.usable)
-    if plan.paged:
-        room = max(0, gpu.usable - process) if gpu is not None else plan.paged
-        process += min(plan.paged, room)
-        high = max(high, min(high + plan.paged, gpu.usable)) if gpu is not None else high + plan.paged
-    return PerGpu(peak.allocated, expected, process, min(low, process), max(high, process)), overhead.total
