@@ -63,6 +63,8 @@ def training(row: Row) -> Job:
         job.activation_checkpointing = "full" if stated.startswith("full") else "selective"
         job.checkpoint_policy = "every_second_matmul"
     job.compile, job.loss.compiled = bool(row["compile"]), False
+    if row["id"].startswith(CAPTURED):
+        job.unstated = ["loss.compiled"]
     job.optimizer.name = "adamw_torch" if row["id"].startswith(FOREACH) else "adamw_torch_fused"
     if row["fused_ce"] and "hunk" in row["fused_ce"]:
         job.loss.kernel, job.loss.chunk = "chunked", job.micro_batch_size * job.sequence_length // CHUNKS

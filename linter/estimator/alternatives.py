@@ -21,6 +21,7 @@ EXTREMES: dict[str, tuple[Any, ...]] = {
     "attention": ("eager", "flash_attention_2"),
     "gradient_accumulation_steps": (1, 3),
     "inference.max_model_len": (2048, None),
+    "loss.compiled": (True, False),
     "loss.kernel": ("torch", "liger"),
     "optimizer.foreach": (False, True),
     "parallelism.fsdp.sync_each_batch": (True, False),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..models.model import text_config
 from . import delta, ssm
 from .activation import XIELU
 from .bounds import divergence, tower
 from .estimate import Assumption
 from .pictures import reader
-from .setting import text_config
 from .traits import known, traits
 
 if TYPE_CHECKING:

@@ -71,7 +71,7 @@ def setting(job: Job, model: Model) -> Setting:
 
 def paired(model: Model) -> bool:
     """Whether a model has an encoder with a stack of its own and layers that are written down here."""
-    from .setting import text_config
+    from ..models.model import text_config
     from .traits import traits
 
     order = traits(model.model_type, text_config(model.config), model.shape.norm).order

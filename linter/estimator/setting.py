@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..models.model import text_config
 from . import low_precision
 from .estimate import NotEstimable
-from .frameworks import framework, of_transformers
+from .frameworks import framework
 from .gradients import accumulating
+from .implementation import attention_implementation, loss_kernel
 from .kernels import Heads
-from .modeling import still
 from .modules import Modules, Packing
 from .objectives import objective
 from .parameters import parameters
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from ..models.model import Model, Shape
     from .parameters import Parameter
     from .tensor import Storage, Tensor
-    from .traits import Traits
 
 AnyTape = TypeVar("AnyTape", bound=Tape)
 
@@ -41,7 +41,6 @@ SHARED, OWN = ".shared_transformer.", "_adapter_list."
 """What names of tensors say of Zamba 2's block and of the pairs that each of its uses has for itself."""
 
 ACTIVATION_FIELDS = ("hidden_activation", "hidden_act", "activation_function", "activation")
-NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
 
 
 class Setting:
@@ -92,7 +91,7 @@ class Setting:
         self.returned: list[Tensor] = []
         self.named: list[Storage] = []
         self.pixels: list[Storage] = []
-        self.loss = _loss(job.loss.kernel, self.traits)
+        self.loss = loss_kernel(job.loss.kernel, self.traits)
         self.fused = frozenset(self.traits.liger) if job.liger_kernels else frozenset()
         self.hidden = shape.hidden
         self.top_k = shape.experts_per_token
@@ -342,41 +341,9 @@ class Setting:
         )
 
 
-def text_config(config: dict[str, Any]) -> dict[str, Any]:
-    """The fields of the text decoder, whose own config may be nested."""
-    for name in NESTED:
-        nested = config.get(name)
-        if isinstance(nested, dict):
-            return {**config, **text_config(nested)}
-    return config
-
-
 def _first_qwen(config: dict[str, Any]) -> bool:
     """Whether a config has the field names of Qwen's own code, whatever model type stands for it."""
     return "kv_channels" in config and "no_bias" in config
-
-
-def attention_implementation(job: Job, model: Model, found: Traits, config: dict[str, Any]) -> str:
-    """The kernel family that runs. With soft-capped scores Transformers refuses sdpa and falls back to eager, the
-    classes of GPT-J and GPT-Neo have none (`GPTJ_ATTENTION_CLASSES`), and those of older releases had none yet or
-    wanted torch 2.1.1 (utils/import_utils.py `is_torch_sdpa_available`).
-    """
-    stated = job.attention
-    if stated == "sdpa" and of_transformers(job):
-        before = older(job.versions.get("torch"), "2.1.1") and older(job.versions.get("transformers"), "5")
-        if before or still("no_sdpa", job, model):
-            return "eager"
-    written = found.sinks or found.scores in ("upcast", "relative")
-    if stated in ("sdpa", "flex") and ((found.softcap and config.get(found.softcap, True)) or written):
-        return "eager"
-    return stated
-
-
-def _loss(kernel: str, found: Traits) -> str:
-    """The loss kernel that runs: Liger leaves a model type that it does not know as it is."""
-    if kernel != "liger" or "loss" in found.liger:
-        return kernel
-    return "liger_cross_entropy" if "cross_entropy" in found.liger else "torch"
 
 
 def _varied(shape: Shape) -> tuple[tuple[int, ...], tuple[int, ...]] | None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..job import Parallelism
+from ..models.model import text_config
 from . import assumptions, host, low_precision, reference, rollout, runtime, tiers, uncertainty, unseen
 from .coverage import gaps
 from .estimate import Assumption, Estimate, NotEstimable, Phase, Term
@@ -15,7 +16,6 @@ from .layouts import layout
 from .loading import warmed
 from .parameters import base_dtype, elements, parameters
 from .saving import saving
-from .setting import text_config
 from .stage import pipeline
 from .storage import dtype_bytes
 from .verdict import capacity, verdict

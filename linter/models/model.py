@@ -159,3 +159,16 @@ class Model(NamedTuple):
 
 class UnknownModel(Exception):  # noqa: N818
     """A model that cannot be resolved; the message says why and what comes near."""
+
+
+NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
+"""Where a config holds that of its text decoder."""
+
+
+def text_config(config: dict[str, Any]) -> dict[str, Any]:
+    """The fields of the text decoder, whose own config may be nested."""
+    for name in NESTED:
+        nested = config.get(name)
+        if isinstance(nested, dict):
+            return {**config, **text_config(nested)}
+    return config

@@ -1,0 +1,37 @@
+"""Which attention kernels and which loss run, of what a job asks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .frameworks import of_transformers
+from .modeling import still
+from .versions import older
+
+if TYPE_CHECKING:
+    from ..job import Job
+    from ..models.model import Model
+    from .traits import Traits
+
+
+def attention_implementation(job: Job, model: Model, found: Traits, config: dict[str, Any]) -> str:
+    """The kernel family that runs. With soft-capped scores Transformers refuses sdpa and falls back to eager, the
+    classes of GPT-J and GPT-Neo have none (`GPTJ_ATTENTION_CLASSES`), and those of older releases had none yet or
+    wanted torch 2.1.1 (utils/import_utils.py `is_torch_sdpa_available`).
+    """
+    stated = job.attention
+    if stated == "sdpa" and of_transformers(job):
+        before = older(job.versions.get("torch"), "2.1.1") and older(job.versions.get("transformers"), "5")
+        if before or still("no_sdpa", job, model):
+            return "eager"
+    written = found.sinks or found.scores in ("upcast", "relative")
+    if stated in ("sdpa", "flex") and ((found.softcap and config.get(found.softcap, True)) or written):
+        return "eager"
+    return stated
+
+
+def loss_kernel(kernel: str, found: Traits) -> str:
+    """The loss kernel that runs: Liger leaves a model type that it does not know as it is."""
+    if kernel != "liger" or "loss" in found.liger:
+        return kernel
+    return "liger_cross_entropy" if "cross_entropy" in found.liger else "torch"
