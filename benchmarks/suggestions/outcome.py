@@ -102,7 +102,8 @@ def _applied(path: str, settings: Settings, before: Report, item: Suggestion) ->
 def unintended(path: str, before: str, after: str, words: str) -> str:
     """A place that an edit changed and its words do not name, or why the text is no file of its syntax any more.
 
-    Structured files are compared leaf by leaf, scripts word by word; the words name keys.
+    Structured files are compared leaf by leaf, scripts word by word; the words name keys, which in a list of words
+    may be the one before.
     """
     named = {_plain(word) for word in re.findall(r"[A-Za-z_][\w.-]*", words)}
     syntax = {".json": "json", ".toml": "toml"}.get(os.path.splitext(path)[1], "yaml")
@@ -116,12 +117,18 @@ def unintended(path: str, before: str, after: str, words: str) -> str:
     for place in old.keys() | new.keys():
         if old.get(place, _ABSENT) == new.get(place, _ABSENT):
             continue
-        if not _names(f"{place} {old.get(place, '')} {new.get(place, '')}", named):
+        if not _names(f"{place} {_option(old, place)} {old.get(place, '')} {new.get(place, '')}", named):
             return f"changes {place} as well"
     return ""
 
 
 _ABSENT = object()
+
+
+def _option(leaves: dict[str, Any], place: str) -> Any:
+    """The item of a list before a place, "" where there is none."""
+    item = re.fullmatch(r"(.*)\[(\d+)\]", place)
+    return leaves.get(f"{item[1]}[{int(item[2]) - 1}]", "") if item else ""
 
 
 def _changed_words(before: list[str], after: list[str]) -> Iterator[str]:

@@ -40,6 +40,12 @@ def test_scripts_are_compared_word_by_word():
     assert unintended("a.sh", after, shorter.replace("serve x", "serve y"), "max-num-seqs: 4") != ""
 
 
+def test_an_argument_of_a_list_is_named_by_the_one_before():
+    before = "command: [vllm, serve, x, --max-model-len, '8192', --port, '80']\n"
+    assert unintended("a.yaml", before, before.replace("8192", "4096"), "max-model-len: 4096") == ""
+    assert unintended("a.yaml", before, before.replace("80'", "81'"), "max-model-len: 4096") != ""
+
+
 def test_every_format_gets_its_turn():
     found = [Chosen(f"{name}{i}", name, "training", "t4") for name, n in (("a", 9), ("b", 2)) for i in range(n)]
     chosen = list(spread(found, 6))
