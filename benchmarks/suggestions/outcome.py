@@ -151,8 +151,11 @@ def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _names(text: str, named: set[str]) -> bool:
-    """Whether a text has one of the keys in it, whole or as the end of a dotted one."""
+    """Whether a text has one of the keys in it, whole, as the end of a dotted one or cut short as argparse takes it."""
     found = {_plain(word) for word in re.findall(r"[A-Za-z_][\w.-]*", text)}
+    short = (_plain(word) for word in re.findall(r"--([A-Za-z][\w-]*)", text))
+    if any(key.startswith(word) for word in short for key in named):
+        return True
     parts = {part.strip("_") for word in found for part in word.split(".")}
     return bool((found | parts) & (named | {part for word in named for part in word.split(".")}))
 

@@ -44,6 +44,8 @@ def test_an_argument_of_a_list_is_named_by_the_one_before():
     before = "command: [vllm, serve, x, --max-model-len, '8192', --port, '80']\n"
     assert unintended("a.yaml", before, before.replace("8192", "4096"), "max-model-len: 4096") == ""
     assert unintended("a.yaml", before, before.replace("80'", "81'"), "max-model-len: 4096") != ""
+    short = before.replace("max-model-len", "max-model")
+    assert unintended("a.yaml", short, short.replace("8192", "4096"), "max-model-len: 4096") == ""
 
 
 def test_every_format_gets_its_turn():
