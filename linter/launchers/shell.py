@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .branches import Branches
 from .conditions import matches, verdict
+from .doubts import Doubts
 from .options import given, reads_options
 from .script import Script
 from .shell_words import END, MAX_FILLED, MAX_NESTING, MAX_WORD, Builder, Word, Words
@@ -38,7 +39,8 @@ class Command(NamedTuple):
     """A simple command: its words, the variables set so far and before it, and what is written to it or by it.
 
     `exported` names the variables that a program which the command starts would see. `background` is `&` behind it;
-    commands of one `stretch` run in one go (`Stretches`); `reads` is the file that is its standard input.
+    commands of one `stretch` run in one go (`Stretches`); `reads` is the file that is its standard input, and
+    `appends` says that `output` keeps what it held.
     """
 
     words: tuple[Word, ...]
@@ -49,6 +51,7 @@ class Command(NamedTuple):
     background: bool = False
     stretch: object | None = None
     reads: str = ""
+    appends: bool = False
 
 
 def commands(
@@ -80,6 +83,7 @@ class _Reader(Words):
         self.source = source
         self.exported = set(variables)
         self.branches = Branches()
+        self.doubts = Doubts(self.text)
         self.stretches = Stretches()
         self.bodies: list[dict[str, Word]] | None = None
         self.ended = False
@@ -87,6 +91,7 @@ class _Reader(Words):
         self.waiting: list[tuple[str, bool, bool]] = []
         self.input: Word | None = None
         self.reads = ""
+        self.appends = False
 
     def commands(self) -> Iterator[Command]:
         while self.here < len(self.text):
@@ -103,28 +108,33 @@ class _Reader(Words):
             self.separator()
             if not words:
                 self.variables.update(own)
+                self.doubts.set(own)
                 continue
             if self.option(words, closing):
                 continue
-            self.branches.test(verdict(words), closing)
+            self.branches.test(None if self.doubts.over(written, start) else verdict(words), closing)
             self.stretches.command([word.text for word in words])
             if words[0].text == "for" and len(words) > 1:
                 self.loop(words)
                 continue
-            if self.pattern(words, written, closing):
+            if self.pattern(words, written, closing, start):
+                continue
+            if self.branches.skipped:
                 continue
             scope = {**self.variables, **own} if own else dict(self.variables)
             visible = frozenset(self.exported.union(own))
             read = self.input if has_input else None
-            yield Command(tuple(words), scope, read, output, visible, background, self.stretches.current, self.reads)
-            if words[0].text in ("source", ".") and len(words) > 1:
-                self.take_over(words[1].text)
-            elif words[0].text == "read" and has_input and self.input is not None:
+            stretch = self.stretches.current
+            yield Command(tuple(words), scope, read, output, visible, background, stretch, self.reads, self.appends)
+            sources = words[0].text in ("source", ".") and len(words) > 1
+            self.doubts.command(words, self.variables, unread=sources and not self.take_over(words[1].text))
+            if words[0].text == "read" and has_input and self.input is not None:
                 self.variables[words[-1].text] = self.input
+                self.doubts.set([words[-1].text])
             elif words[0].text == "export" or [word.text for word in words[:2]] == ["declare", "-x"]:
                 self.exported.update(word.text for word in words[1:])
 
-    def pattern(self, words: list[Word], written: str, closing: str) -> bool:
+    def pattern(self, words: list[Word], written: str, closing: str, start: int) -> bool:
         """Step over `case ... in` with the pattern behind it, or over the pattern `*`; whether it was the former."""
         opens = words[0].text == "case" and [word.text for word in words[2:3]] == ["in"]
         behind = words[3:] if opens else words
@@ -132,7 +142,7 @@ class _Reader(Words):
             self.branches.keyword("case", self.variables)
             if self.branches.case is not None:
                 self.branches.case.options = reads_options(written)
-                if words[1].known and not self.branches.case.options:
+                if words[1].known and not self.branches.case.options and not self.doubts.over(written, start):
                     self.branches.case.subject = words[1].text
             self.patterns = []
             if self.option(behind, closing):
@@ -171,15 +181,16 @@ class _Reader(Words):
                 return False
         return True
 
-    def take_over(self, path: str) -> None:
-        """What a sourced script sets; its commands are nobody's here."""
+    def take_over(self, path: str) -> bool:
+        """What a sourced script sets; its commands are nobody's here. Whether it could be read."""
         script = self.source(path) if self.source is not None else None
         if script is None:
-            return
+            return False
         inner = _Reader(script, self.variables, self.source)
         inner.arrays, inner.exported, inner.bodies = self.arrays, self.exported, []
         for _ in inner.commands():
             pass
+        return True
 
     def function(self, word: str) -> None:
         """What the functions of a sourced script set counts for nothing: nobody knows which of them are called."""
@@ -205,6 +216,7 @@ class _Reader(Words):
         words: list[Word] = []
         own: dict[str, Word] = {}
         output = self.reads = ""
+        self.appends = False
         while self.here < len(self.text):
             char = self.text[self.here]
             if char in _BLANK:
@@ -254,6 +266,7 @@ class _Reader(Words):
         target = self.fields() if self.here < len(self.text) and self.text[self.here] not in END else []
         if kind == "<" and target and target[0].known:
             self.reads = target[0].text
+        self.appends = self.appends or kind.endswith(">>")
         return target[0].text if target and ">" in kind and "&" not in kind and not kind.startswith("2") else ""
 
     def here_document(self) -> None:
@@ -309,6 +322,7 @@ class _Reader(Words):
             word = Word(old.text + word.text, old.at + word.at, old.known and word.known)
         if declares:
             self.variables[name] = word
+            self.doubts.set([name])
             if words[0].text == "export" or any(option.text == "-x" for option in words[1:]):
                 self.exported.add(name)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from typing import TYPE_CHECKING
 
 from ..source.document import SourceError
@@ -30,13 +31,11 @@ MAX_WRITTEN = 200
 
 def with_written(command: Command, file: Document, project: Project) -> Project:
     """A project that also opens the configs a command writes: `cat > FILE <<EOF`, `envsubst < TEMPLATE > FILE`,
-    `cp A FILE`. What any other command writes raises MadeError.
+    `cp A FILE`. What any other command writes, adds to a file or changes in one that was made raises MadeError.
     """
-    target = _target(command)
-    if not target.lower().endswith(CONFIG_SUFFIXES):
-        return project
     before = project.open if isinstance(project.open, _Opening) else _Opening(file, project, {})
-    if len(before.made) >= MAX_WRITTEN:
+    target = _target(command) or _changed(command, before.made)
+    if not target.lower().endswith(CONFIG_SUFFIXES) or len(before.made) >= MAX_WRITTEN:
         return project
     made = {**before.made, posixpath.normpath(target): command}
     return project._replace(open=_Opening(file, before.project, made))
@@ -55,7 +54,7 @@ class _Opening:
         if command is None:
             return self.project.open(reference, from_path)
         source = _source(command)
-        if command.input is not None and not source and _whole(command):
+        if command.input is not None and not source and _whole(command) and not command.appends:
             return held(self.file, Script(command.input.text, _places(command.input)))
         found = self.project.open(source, from_path) if source else None
         found = found or self.project.open(reference, from_path)
@@ -85,9 +84,21 @@ def _target(command: Command) -> str:
     return command.output
 
 
+def _changed(command: Command, made: Mapping[str, Command]) -> str:
+    """The file among those `made` that it changes in place (`sed -i`, `yq -i`, `perl -pi`); empty for none."""
+    words = [word.text for word in command.words]
+    if words[0] not in ("sed", "yq", "perl") or not any(
+        re.match(r"-(?:[a-z]*i|-in-?place)", word) for word in words[1:]
+    ):
+        return ""
+    return words[-1] if posixpath.normpath(words[-1]) in made else ""
+
+
 def _source(command: Command) -> str:
     """The file that it copies; empty where it copies none."""
     words = _named(command)
+    if command.appends:
+        return ""
     if words[:1] == ["envsubst"]:
         return command.reads
     if words[:1] in (["cp"], ["mv"], ["cat"]) and len(words) == (2 if words[0] == "cat" else 3):

@@ -44,6 +44,15 @@ def test_a_file_that_a_program_makes_is_nobodys_mistake(write):
 
 
 @pytest.mark.parametrize(
+    "change", [f"cat >> a.yaml <<EOF\n{CONFIG}EOF\n", "sed -i s/2048/4096/ a.yaml\n", "yq -i '.a = 1' a.yaml\n"]
+)
+def test_a_made_file_that_is_changed_afterwards_is_not_what_was_written(change):
+    written_first = f"cat > a.yaml <<EOF\n{CONFIG}EOF\n"
+    assert len(opened(f"{written_first}axolotl train a.yaml\n")) == 1
+    assert opened(f"{written_first}{change}axolotl train a.yaml\n") == []
+
+
+@pytest.mark.parametrize(
     "write", ["envsubst < conf/t.yaml > a.yaml", "cp conf/t.yaml a.yaml", "cat conf/t.yaml > a.yaml"]
 )
 def test_a_copy_of_a_file_is_read_as_that_file(write, tmp_path):
