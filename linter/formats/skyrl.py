@@ -56,9 +56,7 @@ def read(document: Document, project: Project) -> Reading:
         raise NoJobError(document.path, f"strategy {strategy.value}, which gpulint does not know of SkyRL")
     megatron = bool(strategy and strategy.value == "megatron")
     builder.derived("kind", "training", "a run of SkyRL's trainer")
-    for name, version in {**VERSIONS, **project.versions}.items():
-        builder.default(f"versions.{name}", version, f"what {UPSTREAM} runs on")
-    builder.default("versions", builder.job.versions, f"what {UPSTREAM} runs on")
+    builder.versions(VERSIONS, project.versions, f"what {UPSTREAM} runs on")
     estimator = values.text("trainer.algorithm.advantage_estimator")
     objective = _ADVANTAGES.get(estimator.value, "grpo") if estimator else "grpo"
     filling.fill("objective", estimator._replace(value=objective) if estimator else None, "grpo")

@@ -52,6 +52,12 @@ def _attention(reading: Reading, value: str) -> Keys | None:
     return None if flash is None or _megatron(reading) else {"trainer.flash_attn": flash}
 
 
+def _share(reading: Reading, value: float) -> Keys | None:
+    origin = reading.job.origins.get("rl.vllm_gpu_memory_utilization")
+    stated = origin.key if origin is not None and origin.kind == "file" else None
+    return {stated or "generator.inference_engine.gpu_memory_utilization": value}
+
+
 VOCABULARY = Vocabulary(
     {
         "adapter.r": f"{_POLICY}.model.lora.rank",
@@ -65,6 +71,7 @@ VOCABULARY = Vocabulary(
         "method": _method,
         "parallelism.fsdp.offload": _offload,
         "parallelism.fsdp.reshard_after_forward": _reshard,
+        "rl.vllm_gpu_memory_utilization": _share,
     },
     ignored=frozenset({ACCUMULATION}),
 )

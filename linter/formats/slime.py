@@ -58,7 +58,7 @@ def read(document: Document, project: Project) -> Reading:
     builder, keys = config.builder, config.keys
     if keys.is_on("debug_rollout_only"):
         raise NoJobError(document.path, "--debug-rollout-only: it generates and trains nothing")
-    builder.default("versions", {**VERSIONS, **project.versions}, f"what {UPSTREAM} runs on")
+    builder.versions(VERSIONS, project.versions, f"what {UPSTREAM} runs on")
     builder.derived("kind", "training", "a training script of slime")
     loss, estimator = keys.text("loss_type"), keys.text("advantage_estimator")
     tuned = loss is not None and loss.value == "sft_loss"

@@ -26,11 +26,16 @@ def _length(reading: Reading, value: int) -> Keys | None:
     return None if value < row else {"max-tokens-per-gpu": value // reading.job.parallelism.context}
 
 
+def _share(_: Reading, value: float) -> Keys:
+    return {"sglang-mem-fraction-static": value}
+
+
 VOCABULARY = MEGATRON._replace(
     keys={path: key for path, key in MEGATRON.keys.items() if path not in ("micro_batch_size", "sequence_length")},
     says={
         "activation_checkpointing": MEGATRON.says["activation_checkpointing"],
         "micro_batch_size": _micro,
+        "rl.vllm_gpu_memory_utilization": _share,
         "sequence_length": _length,
     },
 )

@@ -27,32 +27,39 @@ _OF_PODS = ("nodeSelector", "affinity", "tolerations", "runtimeClassName", "host
 
 def recognise(document: Document) -> bool:
     """`controllers`, of which one has a mapping of containers with an image of a repository."""
-    return any(text(container, "image.repository") for _, container in _containers(document.root))
+    return any(text(container, "image.repository") for _, container, _ in _containers(document.root, switched_off=True))
 
 
 def launches(document: Document, project: Project) -> Started:
     """The jobs of every container; the copies of a controller each run on their own."""
     found, problems, reasons = [], [], []
-    for part, container in _containers(document.root):
-        started = jobs_of_pod(_pod(document, container), document, project, part, mounts_shared_memory=True)
+    for part, container, controller in _containers(document.root):
+        started = jobs_of_pod(_pod(document, container, controller), document, project, part, mounts_shared_memory=True)
         found += started.launches
         problems += started.problems
         reasons.append(started.reason)
     return Started(found, problems, "" if found else next(filter(None, reasons), "holds no container"))
 
 
-def _containers(root: Node) -> Iterator[tuple[str, Node]]:
-    """The containers with the names of controller and container."""
+def _containers(root: Node, *, switched_off: bool = False) -> Iterator[tuple[str, Node, Node]]:
+    """The containers with the names of controller and container, and the controller of each.
+
+    Without those of a controller that is not `enabled` (common library, `controller.enabledControllers`).
+    """
     controllers = root.get("controllers") if root.is_mapping else None
     for controller in controllers.entries() if controllers is not None and controllers.is_mapping else ():
         held = controller.value.get("containers") if controller.value.is_mapping else None
+        enabled = controller.value.get("enabled") if controller.value.is_mapping else None
+        if enabled is not None and str(enabled.value).lower() == "false" and not switched_off:
+            continue
         for container in held.entries() if held is not None and held.is_mapping else ():
             if container.value.is_mapping:
-                yield f"controller {controller.key.value}, container {container.key.value}", container.value
+                name = f"controller {controller.key.value}, container {container.key.value}"
+                yield name, container.value, controller.value
 
 
-def _pod(document: Document, container: Node) -> Node:
-    """A pod spec of one container, in Kubernetes' words."""
+def _pod(document: Document, container: Node, controller: Node) -> Node:
+    """A pod spec of one container, in Kubernetes' words; the controller's `pod` wins over `defaultPodOptions`."""
     repository, tag = container.find("image.repository"), text(container, "image.tag")
     entries: list[Entry] = []
     if repository is not None:
@@ -69,8 +76,9 @@ def _pod(document: Document, container: Node) -> Node:
     if environment is not None:
         entries.append(Entry(environment.key, _environment(document, environment.value)))
     listed = Node("sequence", [Node("mapping", entries, container.span)], container.span)
-    options = document.root.get("defaultPodOptions")
-    placed = [entry for key in _OF_PODS if options is not None and (entry := options.entry(key)) is not None]
+    options = [node for node in (controller.get("pod"), document.root.get("defaultPodOptions")) if node is not None]
+    found = (next((entry for node in options if (entry := node.entry(key)) is not None), None) for key in _OF_PODS)
+    placed = [entry for entry in found if entry is not None]
     return Node("mapping", [Entry(key_node(document, "containers", container), listed), *placed], container.span)
 
 
@@ -89,5 +97,5 @@ def _environment(document: Document, given: Node) -> Node:
 
 LAUNCHER = Launcher(
     NAME, "app-template values", "bjw-s app-template 4.x", recognise, launches,
-    "`resources.limits`, node labels in `defaultPodOptions`",
+    "`resources.limits`, node labels of a controller's `pod` or in `defaultPodOptions`",
 )  # fmt: skip

@@ -79,6 +79,21 @@ def test_values_of_app_template(launched, write):
     assert job.hardware.asked_gpus == 1
 
 
+def test_a_controller_of_app_template_has_pod_options_and_a_switch(launched):
+    text = (
+        "controllers:\n"
+        "  main:\n"
+        "    pod: {nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}}\n"
+        "    containers: {a: {image: {repository: vllm/vllm-openai}, args: [--model, Qwen/Qwen3-8B]}}\n"
+        "  other:\n"
+        "    enabled: false\n"
+        "    containers: {b: {image: {repository: vllm/vllm-openai}, args: [--model, Qwen/Qwen3-4B]}}\n"
+        "defaultPodOptions: {nodeSelector: {nvidia.com/gpu.product: NVIDIA-L4}}\n"
+    )
+    (opened,) = launched(text).opened
+    assert (opened.reading.job.model, opened.gpu.name) == ("Qwen/Qwen3-8B", "h100-80gb")
+
+
 def test_pods_in_the_values_of_another_chart(launched):
     values = "pod:\n  containers:\n    - image: vllm/vllm-openai:v0.11.0\n      args: [--model, Qwen/Qwen3-8B]\n"
     (opened,) = launched(flux(values)).opened
