@@ -24,7 +24,7 @@ UNSTATED = frozenset({"qwen1_readme_finetune", "axolotl", "issues", "fms kernels
 """Groups whose sources do not say what was counted, or whose jobs are approximate: left out of the totals."""
 
 FRESH = "fresh"
-"""Begins the names of the groups of `fresh.json` and `fresh2.json`, which stand for themselves."""
+"""Begins the names of the groups of our own search (`fresh*.json`), which stand for themselves."""
 
 
 class Scored(NamedTuple):

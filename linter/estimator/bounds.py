@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .parameters import base_dtype
+
 if TYPE_CHECKING:
     from ..job import Job
     from ..models.model import Model
@@ -18,7 +20,7 @@ is the logsumexp of with its exponentials, the mixture, two divergences and an e
 def divergence(job: Job, model: Model) -> int:
     """Bytes that distillation keeps at most: DISTRIBUTIONS tensors in the width of the logits."""
     tokens = (job.micro_batch_size or 0) * (job.sequence_length or 0) // max(1, job.parallelism.context)
-    width = 4 if job.weights.dtype == "float32" and job.precision.autocast is None else 2
+    width = 4 if base_dtype(job, model) == "float32" and job.precision.autocast is None else 2
     return DISTRIBUTIONS * width * tokens * -(-model.shape.vocabulary // job.parallelism.tensor)
 
 

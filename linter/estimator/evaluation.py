@@ -14,6 +14,7 @@ from . import effort
 from .activations import computing, layer_kinds, modelled, placed, unread
 from .ledger import END
 from .logits import loss_of
+from .parameters import base_dtype
 from .recall import recalled
 from .seq2seq import setting
 
@@ -110,6 +111,6 @@ def _step(job: Job, model: Model) -> int:
         return 0
     if job.objective in HEADLESS:
         return 0
-    wide = job.precision.autocast is not None or job.weights.dtype == "float32"
+    wide = job.precision.autocast is not None or base_dtype(job, model) == "float32"
     rows = evaluation.micro_batch_size * job.sequence_length * max(1, job.data_parallel)
     return rows * model.shape.vocabulary * (4 if wide else 2)

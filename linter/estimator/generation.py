@@ -350,10 +350,9 @@ def _tiers(
     recycled = round(element * tokens * model.shape.intermediate)
     held = allocator.reserved(peak.allocated, transient, recycled)
     overhead = runtime.process_overhead(gpu, job)
-    process, low, high = held.expected + overhead.total, held.low + overhead.low, held.high + overhead.high
-    if not bounded:
-        process = held.low + overhead.total
-    return PerGpu(peak.allocated, held.expected, process, low, max(high, process)), overhead.total
+    expected = held.expected if bounded else held.low
+    process, low, high = expected + overhead.total, held.low + overhead.low, held.high + overhead.high
+    return PerGpu(peak.allocated, expected, process, low, max(high, process)), overhead.total
 
 
 def _cache_terms(split: _Cache, peak: Phase, batch: int, prompt: int, tokens: int) -> list[Term]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from .activation import activation
 from .adapters import packed, project
 from .chunks import cross_entropy
+from .estimate import NotEstimable
 from .indexing import cat, repeat, split, total, window
 from .kernels import attend
 from .matmuls import linear
@@ -99,6 +100,8 @@ def _roped(x: Tensor, table: Table) -> Tensor:
 def _projected(x: Tensor, modules: Modules, s: Setting, at: Heads) -> Tensor:
     """The projection of q, k and v, and LoRAQKVLinear's update: low rank where enabled, zeros elsewhere."""
     parts = [found for name in ("qkv", "q", "k", "v") if (found := modules.role(name)) is not None]
+    if not parts:
+        raise NotEstimable("LitGPT has no layers without attention")
     base = _joined(parts)
     pretrained = packed(x, base, s.rows) if base.packed else linear(x, base.weight, s.rows, base.bias)
     enabled = _enabled(parts, s, at)

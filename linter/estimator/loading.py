@@ -90,8 +90,8 @@ WARMED_FROM, WARMED_BEFORE, TIED_ONCE_FROM = "4.51", "5.0", "4.54"
 before they are packed: it was not told the packed size (modeling_utils.py, `get_cuda_warm_up_factor` of
 quantizers/base.py). 4.50 left packed models out, 5.0 asks the quantizer (`param_element_size`)."""
 
-LEFT = 1.2 * GIB
-"""Bytes of the card that the block leaves, before it is halved (4.52 on; 4.51 left 5 % of what was free)."""
+LEFT, LEFT_BEFORE_4_52 = 1.2 * GIB, 0.05
+"""What of the card's free memory the block leaves before it is halved: bytes, and in 4.51 a share of it."""
 
 
 def warmed(found: Sequence[Parameter], job: Job, gpu: Gpu | None) -> int:
@@ -101,7 +101,7 @@ def warmed(found: Sequence[Parameter], job: Job, gpu: Gpu | None) -> int:
     context and `LEFT`, and nothing where no card is known: whatever the card, it is never what fails.
     """
     quantization, version = job.weights.quantization, job.versions.get("transformers")
-    if quantization is None or not quantization.method.startswith("bnb") or job.framework is not None or gpu is None:
+    if quantization is None or not quantization.method.startswith("bnb") or not of_transformers(job) or gpu is None:
         return 0
     plan = job.parallelism
     if plan.fsdp is not None or (plan.zero is not None and plan.zero.stage == 3):
@@ -111,7 +111,9 @@ def warmed(found: Sequence[Parameter], job: Job, gpu: Gpu | None) -> int:
     twice = 2 if older(version, TIED_ONCE_FROM) and not any(item.role == "head" for item in found) else 1
     base = [item for item in found if item.part == "base"]
     size = sum(item.elements * (twice if item.role == "embedding" else 1) for item in base)
-    return max(0, min(size, int(gpu.usable - process_overhead(gpu, job).context - LEFT) // 2))
+    free = gpu.usable - process_overhead(gpu, job).context
+    left = LEFT_BEFORE_4_52 * free if older(version, "4.52") else LEFT
+    return max(0, min(size, int(free - left) // 2))
 
 
 def _was_upcast(item: Parameter, found: Sequence[Parameter]) -> bool:

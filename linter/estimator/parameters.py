@@ -11,7 +11,7 @@ from ..units import DTYPE_BYTES
 from . import storage
 from .adapter import adapter_of, adapter_parameters, saved_copies
 from .division import divided
-from .frameworks import framework
+from .frameworks import framework, of_transformers
 from .parameter import Parameter as Parameter
 from .parameter import pieces_of, size_of
 from .quantization import effective_quantization
@@ -81,7 +81,7 @@ def _idle(items: list[Parameter], job: Job, model: Model) -> list[Parameter]:
     Modules that run without autograd, and a head whose logits nobody uses. ZeRO flattens them with the others, and
     frameworks with code of their own may train them.
     """
-    if job.framework is not None or job.parallelism.zero is not None:
+    if not of_transformers(job) or job.parallelism.zero is not None:
         return items
     unused = (*(() if job.images != 0 else ("vision", "projector")), *(("head",) if job.loss.idle_logits else ()))
     indexed = bool(model.shape.indexer_layers)

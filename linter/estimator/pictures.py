@@ -12,6 +12,8 @@ from functools import cache
 from math import isqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .frameworks import of_transformers
+
 if TYPE_CHECKING:
     from ..job import Job
     from ..models.model import Model, Tensor
@@ -150,7 +152,7 @@ def pictures(job: Job, model: Model, batch: int) -> Pictures | None:
     """
     how = reader(model)
     count = IMAGES if job.images is None else job.images
-    if how is None or not count or job.framework is not None:
+    if how is None or not count or not of_transformers(job):
         return None
     shape = _patches(model)[0].shape
     channels = _patches(model)[0].elements // shape[0]

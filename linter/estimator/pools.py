@@ -47,7 +47,8 @@ def estimate_pool(job: Job, model: Model, gpu: Gpu | None, engine: str) -> Estim
     """
     given = job.inference
     assert given is not None
-    row = _profile(engine, given.version)
+    version = given.version or job.versions.get(engine)
+    row = _profile(engine, version)
     asked = {
         "inference.gpu_memory_utilization": (given.gpu_memory_utilization, row["share"]),
         "inference.max_num_batched_tokens": (given.max_num_batched_tokens, row["tokens"]),
@@ -60,7 +61,7 @@ def estimate_pool(job: Job, model: Model, gpu: Gpu | None, engine: str) -> Estim
         gathered = row["copies"] + (1 + 1 / ranks if ranks > 1 else 0)
         held = held._replace(logits=round(2 * gathered * int(tokens) * padded_vocabulary(model)))
     defaulted = [(path, str(default)) for path, (stated, default) in asked.items() if stated is None]
-    tool = f"{row['name'].rpartition(' ')[0]} {given.version}" if given.version else row["name"]
+    tool = f"{row['name'].rpartition(' ')[0]} {version}" if version else row["name"]
     told = inference_assumptions(job, model, defaulted, tool)
     if gpu is None:
         return pooled(job, model, gpu, held, None, assumptions=told)
@@ -77,7 +78,7 @@ def estimate_pool(job: Job, model: Model, gpu: Gpu | None, engine: str) -> Estim
     whole = row["of"] in ("total", "free")
     if given.max_total_tokens is not None and not whole:
         fewest, pool, most = (min(size, given.max_total_tokens * held.token) for size in (fewest, pool, most))
-    pool -= pool % block if block else 0
+    fewest, pool, most = (size - size % block if block else size for size in (fewest, pool, most))
     least = own if whole else 1
     refusal = _refusal(held, pool, least)
     term = Term("kv_cache", f"{share:g} of {_SHARED[row['of']]}", max(0, pool), row["source"])

@@ -40,10 +40,10 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     """The Estimate of one SGLang rank.
 
     cache = memory free before loading x mem_fraction_static - what loading took (weights in whole segments, rotary
-    tables); the rest is for the activations of one chunk
-    and CUDA graphs. A hybrid model's pool is divided, 0.9 to 1, between states and tokens. `refusal` is that what is
-    left holds no token (0.5.23 srt/model_executor/pool_configurator.py `MemoryPoolConfig`): the verdict is `exceeds`
-    where even the most free memory leaves none, `tight` where only the least does. Requests longer than the pool are
+    tables); the rest is for the activations of one chunk and CUDA graphs. A hybrid model's pool is divided, 0.9 to
+    1, between states and tokens. `refusal` is that what is left holds no token (0.5.23
+    srt/model_executor/pool_configurator.py `MemoryPoolConfig`): the verdict is `exceeds` where even the most free
+    memory leaves none, `tight` where only the least does. Requests longer than the pool are
     no reason to refuse. The graphs of the prefill phase are not modelled. `max_total_tokens` makes the pool smaller.
     The table that finds a request's tokens lies beside the share. `low` and `high` of the cache are by what a context
     and NCCL may take before the weights (NCCL nothing at the least: it connects with its first use), and by what a

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from .activation import activation
 from .adapters import project
+from .estimate import NotEstimable
 from .experts import grouped
 from .indexing import embedding, gather, topk, window
 from .kernels import attend
@@ -45,6 +46,8 @@ def shared_attention(x: Tensor, layer: Layer) -> Tensor:
     q = turned(q, layer.table)
     keys, values = modules.role("k"), modules.role("v")
     if keys is None:
+        if layer.type not in layer.shared:
+            raise NotEstimable("this pipeline stage reads keys and values of an earlier one, which is not derived")
         k, v = layer.shared[layer.type]
         at = at._replace(kv_heads=k.n // s.rows // at.head_dim)
     else:

@@ -122,7 +122,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
         per_gpu = replace(per_gpu, high=per_gpu.high + unbalanced(stage.job, stage.own))
     per_gpu = replace(per_gpu, low=max(0, per_gpu.low - narrow.slack))
     unknown = gaps(job, model, peak.components["activations"]) if bounded else []
-    unknown += unseen.images(stage.job, stage.whole, stage.own) if bounded and stage.last else []
+    unknown += unseen.images(stage.job, stage.whole) if bounded and stage.last else []
     unknown += uncertainty.unstated(job, plan.optimizer)
     if stage.last and bounded:
         resident = plan.weights + plan.gradients + plan.optimizer
@@ -130,12 +130,14 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
     unknown += uncertainty.waiting(stage.job, tensors, phases, plan.optimizer)
     unknown += _made_again(stage, plan, fixed, phases) if bounded else []
     unknown += uncertainty.while_loading(stage.job, tensors, phases[0].allocated, held.high)
+    less = sum(item.low for item in unknown)
+    unknown += unseen.states(stage.job, stage.whole, stage.own) if bounded and stage.last else []
     per_gpu = uncertainty.widened(per_gpu, unknown)
     judged = verdict(per_gpu, gpu, bounded=bounded)
     if bounded:
         if gpu is not None and (spread or judged == "tight"):
             held = tiers.lengthening(stage, plan, held, peak.allocated)
-        moving = [*uncertainty.at_run_time(job, tensors, phases, held), *dropless(stage.job, stage.own)]
+        moving = [*uncertainty.at_run_time(job, tensors, phases, held, less), *dropless(stage.job, stage.own)]
         moving += _kept_logits(stage)
         per_gpu = uncertainty.capped(uncertainty.widened(per_gpu, moving), gpu, judged)
         unknown += moving

@@ -101,8 +101,12 @@ def while_loading(job: Job, found: Sequence[Parameter], load: int, high: int) ->
     return [Assumption("versions.transformers", job.versions["transformers"], note, 0, more)]
 
 
-def at_run_time(job: Job, found: Sequence[Parameter], phases: Sequence[Phase], held: Held) -> list[Assumption]:
+def at_run_time(
+    job: Job, found: Sequence[Parameter], phases: Sequence[Phase], held: Held, counted: int
+) -> list[Assumption]:
     """What does not decide whether the longest batch that the config admits fits, but what a run of it shows.
+
+    `counted` bytes of a batch are off `low` already.
 
     data      batches that are neither packed nor padded to a length are as long as their longest sample. Whatever
               the data, a run holds what it does between batches: low is the largest instant outside of them. The
@@ -114,7 +118,7 @@ def at_run_time(job: Job, found: Sequence[Parameter], phases: Sequence[Phase], h
               each block that it frees is kept too, but with expandable segments.
     """
     return [
-        *_data(job, phases, held),
+        *_data(job, phases, held, counted),
         *_kernels(job, held),
         *_before_sharding(job, found),
         *_evaluated(job, phases, held),
@@ -167,11 +171,11 @@ def records(job: Job) -> list[int]:
     return sorted({max(1, limit - (limit >> halved)) for halved in range(1, RECORDS)})
 
 
-def _data(job: Job, phases: Sequence[Phase], held: Held) -> list[Assumption]:
+def _data(job: Job, phases: Sequence[Phase], held: Held, counted: int) -> list[Assumption]:
     if not varies(job):
         return []
     between = max((phase.allocated for phase in phases if phase.name not in BATCH), default=0)
-    less = segments(max(phase.allocated for phase in phases)) - segments(between)
+    less = segments(max(phase.allocated for phase in phases)) - segments(between) - counted
     more = max(0, held.growing - held.high)
     if less <= 0 and not more:
         return []

@@ -15,12 +15,11 @@ if TYPE_CHECKING:
     from .pictures import Pictures
 
 
-def images(job: Job, model: Model, own: Model) -> list[Assumption]:
-    """What is assumed of the images of a model whose tower is replayed; `own` is what of it a rank holds.
+def images(job: Job, model: Model) -> list[Assumption]:
+    """What is assumed of the images of a model whose tower is replayed.
 
-    Without a stated number a sequence has one, or none, or as many as fill it; of text alone a tower gets neither
-    gradients nor states. Without a stated size an image that a tower reads at any size has PIXELS, and as many as fill
-    the sequence at most.
+    Without a stated number a sequence has one, or none, or as many as fill it. Without a stated size an image that a
+    tower reads at any size has PIXELS, and as many as fill the sequence at most.
     """
     counted = pictures(job, model, 1)
     if counted is None or (job.images is not None and (counted.fixed or job.image_pixels is not None)):
@@ -29,16 +28,25 @@ def images(job: Job, model: Model, own: Model) -> list[Assumption]:
     less = 0
     if job.images is None:
         text = job.with_changes({"images": 0})
-        less = now - _kept(text, model) + _states(job, own) - _states(text, own)
+        less = now - _kept(text, model)
     more = _kept(_filled(job, counted), model) - now
-    pixels = "the size that the model has" if counted.fixed else f"{job.image_pixels or PIXELS} pixels"
+    pixels = "the size that the model has" if counted.fixed else f"{job.image_pixels or PIXELS:,} pixels"
     number = IMAGES if job.images is None else job.images
     note = f"taken to be {number} a sequence, of {pixels}: no config tells what the data have"
     return [Assumption("images", str(number), note, max(0, less), max(0, more))]
 
 
+def states(job: Job, model: Model, own: Model) -> list[Assumption]:
+    """What a trained tower holds beside its weights: of text alone it gets neither gradients nor states."""
+    if job.images is not None or pictures(job, model, 1) is None:
+        return []
+    less = _states(job, own) - _states(job.with_changes({"images": 0}), own)
+    note = "of text alone the tower gets neither gradients nor states"
+    return [Assumption("images", str(IMAGES), note, less, 0)] if less > 0 else []
+
+
 def _states(job: Job, model: Model) -> int:
-    """Bytes of gradients and optimizer states: a tower that never runs gets none."""
+    """Bytes of gradients and optimizer states."""
     plan = layout(job, model)
     return plan.gradients + plan.optimizer
 

@@ -48,25 +48,26 @@ def draft(job: Job, model: Model) -> tuple[tuple[Parameter, ...], tuple[LayerCac
 
 
 def is_head(job: Job, model: Model) -> bool:
-    """Whether the draft is an EAGLE head by its name, of a model with dense layers all alike."""
+    """Whether the draft is an EAGLE head by its name, of a model with dense layers."""
     named = (job.inference.speculative_model if job.inference else None) or ""
     return "eagle" in named.lower() and named != model.id and not model.shape.experts
 
 
 def _head(job: Job, model: Model) -> tuple[tuple[Parameter, ...], tuple[LayerCache, ...]]:
-    """A layer of the target's shape and cache, and a projection of two hidden states (EAGLE 3: three) to one.
+    """A layer of the shape and cache of the target's first, and a projection of two hidden states (EAGLE 3: three).
 
     Embedding and head are the target's (vllm 0.9.2 v1/spec_decode/eagle.py `load_model`; models/llama_eagle.py `fc`).
     """
     if not is_head(job, model):
         return (), ()
     named = (job.inference.speculative_model if job.inference else None) or ""
+    own = job.with_changes({"weights.quantization": None})
     layer = tuple(
         item._replace(name=f"draft.{item.name}", copies=1, layers=(0,))
-        for item in parameters(job, model)
-        if item.part == "base" and item.layers is not None and item.role not in OTHER_PARTS
+        for item in parameters(own, model)
+        if item.part == "base" and item.layers is not None and 0 in item.layers and item.role not in OTHER_PARTS
     )
-    hidden, states = model.shape.hidden, 3 if "eagle3" in named.lower() else 2
-    size = round(states * hidden**2 * dtype_bytes(base_dtype(job, model)))
-    projection = Parameter("draft.fc.weight", (hidden, states * hidden), 1, None, "other", "bfloat16", (size,))
+    hidden, states, dtype = model.shape.hidden, 3 if "eagle3" in named.lower() else 2, base_dtype(own, model)
+    size = round(states * hidden**2 * dtype_bytes(dtype))
+    projection = Parameter("draft.fc.weight", (hidden, states * hidden), 1, None, "other", dtype, (size,))
     return (*layer, projection), layer_caches(model)[:1]

@@ -9,7 +9,7 @@ import json
 from functools import cache
 from typing import Any
 
-from .model import Model, Tensor
+from .model import Model, Tensor, UnknownModel
 from .tables import read_data
 
 TASKS = ("classification", "token_classification", "question_answering")
@@ -53,7 +53,10 @@ def _is_head(tensor: Tensor, encoder: bool) -> bool:
 
 
 def _tensors(rows: list[Any], model: Model, labels: int) -> list[Tensor]:
-    embedding = next(t for t in model.tensors if t.role == "embedding" and t.shape[0] == model.shape.vocabulary)
+    rows_of = (t for t in model.tensors if t.role == "embedding" and t.shape[0] == model.shape.vocabulary)
+    embedding = next(rows_of, None)
+    if embedding is None:
+        raise UnknownModel(f"{model.id}: no embedding of its vocabulary, so that no head of a task can be put on it")
     sizes = {"h": model.shape.hidden, "e": embedding.shape[1], "n": labels, "v": embedding.shape[0]}
     tied = model.config.get("tie_word_embeddings", True)
     found: list[Tensor] = []

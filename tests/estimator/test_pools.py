@@ -130,3 +130,17 @@ def test_tgi_2_shared_out_what_the_warm_up_left_and_added_its_cache():
 def test_the_cache_has_an_interval(engine):
     found = estimate(engine).kv_cache
     assert found.low < found.tokens < found.high
+
+
+@pytest.mark.parametrize(("engine", "most"), [("lmdeploy", 100_000), ("tensorrt-llm", 1000)])
+def test_a_stated_number_of_tokens_is_cut_to_whole_blocks_in_the_interval_too(engine, most):
+    found = estimate(engine, max_total_tokens=most).kv_cache
+    assert found.low <= found.tokens <= found.high <= most
+
+
+def test_the_release_may_stand_among_the_versions():
+    fields = {"kind": "inference", "inference": {"engine": "tgi"}}
+    one = Job.validate({**fields, "versions": {"tgi": "2.0.1"}})
+    other = Job.validate({"kind": "inference", "inference": {"engine": "tgi", "version": "2.0.1"}})
+    card, model = find("h100-80gb"), resolve(LLAMA_8B)
+    assert estimate_inference(one, model, card).components == estimate_inference(other, model, card).components

@@ -6,9 +6,11 @@ import pytest
 
 from gpulint.estimator import effort, estimate_job, runtime
 from gpulint.estimator.allocator import segments
+from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.uncertainty import records, varies
 from gpulint.hardware.catalogue import find
 from gpulint.job import Job
+from gpulint.models.model import UnknownModel
 from gpulint.models.resolve import resolve
 from gpulint.origin import Origin
 
@@ -234,3 +236,26 @@ def test_an_evaluation_without_a_vocabulary_makes_no_logits(objective):
     found = estimate(job(objective=objective, evaluation={"micro_batch_size": 64}))
     evaluated = next(phase for phase in found.phases if phase.name == "evaluation")
     assert not evaluated.components["logits"]
+
+
+@pytest.mark.parametrize("name", ["Qwen/Qwen2.5-VL-7B-Instruct", "google/gemma-3-4b-it"])
+def test_images_and_lengths_take_the_same_bytes_of_a_batch_off_once(name):
+    fields = {
+        "model": name, "method": "lora", "adapter": {"r": 8, "targets": "all-linear"}, "micro_batch_size": 2,
+        "sequence_length": 2048, "packing": False, "weights": {"dtype": "bfloat16"},
+    }  # fmt: skip
+    low = [estimate_job(job(**fields, **more), resolve(name), None).per_gpu.low for more in ({}, {"images": 0})]
+    assert low[0] == pytest.approx(low[1], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "said"),
+    [
+        ("meta-llama/Llama-3.2-11B-Vision-Instruct", {"objective": "classification"}, "no embedding"),
+        ("unsloth/gemma-3n-E2B-it", {"parallelism": {"pipeline": 4}, "hardware": {"gpus": 4}}, "pipeline stage"),
+        ("Qwen/Qwen3.5-9B", {"framework": "litgpt"}, "without attention"),
+    ],
+)
+def test_what_is_not_derived_is_said_in_words(name, fields, said):
+    with pytest.raises((NotEstimable, UnknownModel), match=said):
+        estimate_job(job(model=name, **fields), resolve(name), None)
