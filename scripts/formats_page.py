@@ -20,7 +20,7 @@ _HEAD = """# Config formats
 A format is a file that says what one job computes. A launcher is a file that says what is started and on what: its
 command lines and inner mappings are read as the formats below, and the configs that they name are checked on the
 hardware that the launcher asks for. Keys are those of the named upstream version at every depth; a key that it does not
-know is a finding.
+know is a finding. Where a program hands on what it does not know, only slips of known keys are told.
 
 """
 

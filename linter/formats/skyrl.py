@@ -34,7 +34,7 @@ _ADVANTAGES = {"gae": "ppo", "rloo": "rloo"}
 
 
 def recognise(document: Document) -> bool:
-    """`trainer.policy` beside a generator or the placement of its models."""
+    """`trainer.policy` beside `generator.n_samples_per_prompt` or the placement of its models."""
     root = document.root
     if document.syntax == "flags":
         return True

@@ -37,7 +37,7 @@ VERSIONS = {"megatron": "core 0.16.0"}
 
 _SIGNS = frozenset({"rollout_batch_size", "actor_num_gpus_per_node", "num_rollout", "hf_checkpoint", "ref_load"})
 
-_PLACES = 8
+_GPUS_OF_A_NODE = 8
 """GPUs of a node where nothing says them."""
 
 _SGLANG_SHARE = 0.85
@@ -45,7 +45,7 @@ _SGLANG_SHARE = 0.85
 
 
 def recognise(document: Document) -> bool:
-    """Command lines with most of slime's own options; no file."""
+    """Command lines with three of slime's own options; no file."""
     if document.syntax != "flags":
         return False
     written = document.root.keys()
@@ -97,12 +97,12 @@ def _set_gpus(config: NativeConfig, replica: int) -> int:
     """The actor's nodes and the GPUs of each, eight where nothing says them; returns the data parallel ranks."""
     keys, project = config.keys, config.project
     each, nodes = keys.integer("actor_num_gpus_per_node", least=1), keys.integer("actor_num_nodes", least=1)
-    said, count, place = each or nodes, nodes.value if nodes else 1, each.value if each else _PLACES
+    said, count, place = each or nodes, nodes.value if nodes else 1, each.value if each else _GPUS_OF_A_NODE
     stated = Stated(place * count, said.entry, said.key, f"{place} GPUs x {count} nodes") if said else None
     ranks = set_gpus(config, replica, stated)
     if stated is None and project.gpus is None:
-        config.builder.default("hardware.gpus", _PLACES, "actor_num_gpus_per_node 8")
-        ranks = max(1, _PLACES // replica)
+        config.builder.default("hardware.gpus", _GPUS_OF_A_NODE, "actor_num_gpus_per_node 8")
+        ranks = max(1, _GPUS_OF_A_NODE // replica)
     if project.nodes is None:
         config.count("hardware.nodes", nodes, 1)
     return ranks
