@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from .pictures import Pictures
 
 
-def images(job: Job, model: Model) -> list[Assumption]:
-    """What is assumed of the images of a model whose tower is replayed.
+def images(job: Job, model: Model, *, most: bool) -> list[Assumption]:
+    """What is assumed of the images of a model whose tower is replayed; `most`: whether `high` is asked for.
 
     Without a stated number a sequence has one, or none, or as many as fill it. Without a stated size an image that a
     tower reads at any size has PIXELS, and as many as fill the sequence at most.
@@ -29,7 +29,7 @@ def images(job: Job, model: Model) -> list[Assumption]:
     if job.images is None:
         text = job.with_changes({"images": 0})
         less = now - _kept(text, model)
-    more = _kept(_filled(job, counted), model) - now
+    more = _kept(_filled(job, counted), model) - now if most else 0
     pixels = "the size that the model has" if counted.fixed else f"{job.image_pixels or PIXELS:,} pixels"
     number = IMAGES if job.images is None else job.images
     note = f"taken to be {number} a sequence, of {pixels}: no config tells what the data have"
