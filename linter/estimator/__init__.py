@@ -13,17 +13,20 @@ if TYPE_CHECKING:
     from ..hardware.gpu import Gpu
     from ..job import Job
     from ..models.model import Model
+    from .estimate import Spread
 
 # The module `estimate` is imported above, before the function of that name: importing a submodule sets it as an
 # attribute of its package, once.
 
 
-def estimate_job(job: Job, model: Model, gpu: Gpu | None, *, replay: bool = True, spread: bool = True) -> Estimate:
+def estimate_job(
+    job: Job, model: Model, gpu: Gpu | None, *, replay: bool = True, spread: Spread = "always"
+) -> Estimate:
     """The memory of `job` on its fullest GPU; `gpu` None leaves the verdict `unknown`.
 
     Facts in `job.unstated` widen the interval. `replay` False is for searches: `low`, and so the verdict `exceeds`, is
-    what it would be, at a fraction of the work; what else is said of a training run is a bound. `spread` False spares
-    the work that widens `high` after the verdict `fits`.
+    what it would be, at a fraction of the work; what else is said of a training run is a bound. `spread` says
+    when `high` is widened after the verdict.
     Raises NotEstimable with what is missing, for people.
     """
     found = _estimated(job, model, gpu, replay=replay, spread=spread)
@@ -34,7 +37,7 @@ def estimate_job(job: Job, model: Model, gpu: Gpu | None, *, replay: bool = True
     return found
 
 
-def _estimated(job: Job, model: Model, gpu: Gpu | None, *, replay: bool, spread: bool) -> Estimate:
+def _estimated(job: Job, model: Model, gpu: Gpu | None, *, replay: bool, spread: Spread) -> Estimate:
     if job.kind == "inference":
         from .inference import estimate_inference
 

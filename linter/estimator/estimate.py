@@ -7,6 +7,9 @@ from typing import Literal
 
 Verdict = Literal["fits", "tight", "exceeds", "unknown"]
 
+Spread = Literal["always", "doubt", "never"]
+"""When what does not decide the verdict is worked out for `high`: always, where the verdict is `tight`, or never."""
+
 COMPONENTS = (
     "weights", "adapter", "gradients", "optimizer", "activations", "logits", "kv_cache", "buffers", "runtime",
 )  # fmt: skip

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..job import Job
     from ..models.model import Model
     from .activations import Held
+    from .estimate import Spread
     from .instant import Instant
     from .stage import Stage
 
@@ -35,7 +36,9 @@ STEP = (*MICRO_STEP, "optimizer_step")
 """The phases that alternate in every step; an evaluation runs on blocks that training does not ask for meanwhile."""
 
 
-def estimate_training(job: Job, model: Model, gpu: Gpu | None, *, replay: bool = True, spread: bool = True) -> Estimate:
+def estimate_training(
+    job: Job, model: Model, gpu: Gpu | None, *, replay: bool = True, spread: Spread = "always"
+) -> Estimate:
     """The Estimate of a training job on the rank that holds most.
 
     Every instant holds weights, adapter, optimizer states (they exist from the first step on, so the second step
@@ -44,7 +47,7 @@ def estimate_training(job: Job, model: Model, gpu: Gpu | None, *, replay: bool =
     gradients and the step's temporaries. The peak is the largest instant; nothing is summed over instants.
     Without a micro batch size or a sequence length the states alone are counted: a lower bound.
     `replay` False leaves the allocator out: `low` and `exceeds` are the same, other tiers are bounds (slack.packed).
-    `spread` False leaves out of a verdict that is clear what batches of many lengths may make of `high`.
+    `spread` says when `high` holds what batches of many lengths may make of it.
     Raises NotEstimable when nothing can be derived.
     """
     if not model.tensors:
@@ -54,7 +57,9 @@ def estimate_training(job: Job, model: Model, gpu: Gpu | None, *, replay: bool =
     return _up_to_longest(job, model, gpu, fullest) if replay else fullest
 
 
-def by_stage(job: Job, model: Model, gpu: Gpu | None, *, replay: bool = True, spread: bool = True) -> list[Estimate]:
+def by_stage(
+    job: Job, model: Model, gpu: Gpu | None, *, replay: bool = True, spread: Spread = "always"
+) -> list[Estimate]:
     """The Estimates of the pipeline stages that can hold most (`pipeline`), the last one's last."""
     return [_on_stage(job, model, stage, gpu, replay=replay, spread=spread) for stage in pipeline(job, model)]
 
@@ -84,7 +89,7 @@ def _up_to_longest(job: Job, model: Model, gpu: Gpu | None, found: Estimate) -> 
     return replace(found, per_gpu=widened, assumptions=(*found.assumptions, unknown))
 
 
-def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: bool, spread: bool) -> Estimate:
+def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: bool, spread: Spread) -> Estimate:
     """The Estimate of the ranks of one pipeline stage."""
     plan = layout(stage.job, stage.own)
     plan.load = max(plan.load, warmed(parameters(stage.job, stage.own), stage.job, gpu) - plan.weights)
@@ -135,7 +140,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
     per_gpu = uncertainty.widened(per_gpu, unknown)
     judged = verdict(per_gpu, gpu, bounded=bounded)
     if bounded:
-        if gpu is not None and (spread or judged == "tight"):
+        if gpu is not None and (spread == "always" or (spread == "doubt" and judged == "tight")):
             held = tiers.lengthening(stage, plan, held, peak.allocated)
         moving = [*uncertainty.at_run_time(job, tensors, phases, held, less), *dropless(stage.job, stage.own)]
         moving += _kept_logits(stage)

@@ -155,7 +155,7 @@ def _estimate(facts: Facts, job: Job, gpu: Gpu | None, *, replay: bool) -> Estim
     if facts.model is None:
         return None
     try:
-        found = estimate_job(job, facts.model, gpu, replay=replay, spread=False)
+        found = estimate_job(job, facts.model, gpu, replay=replay, spread="never")
     except (NotEstimable, NotAdaptable):
         return None
     return found if found.verdict != "exceeds" else None

@@ -190,7 +190,7 @@ class Facts:
         from ..models.lora import NotAdaptable
 
         try:
-            return estimate_job(job, model, self.gpu, replay=replay, spread=False)
+            return estimate_job(job, model, self.gpu, replay=replay, spread="doubt")
         except (NotEstimable, NotAdaptable) as error:
             if job is self.job:
                 self.estimate_reason = str(error)
