@@ -180,7 +180,11 @@ def captured_sizes(given: Inference, row: dict[str, Any], max_num_seqs: int) -> 
 
 
 _LINKED = (7.0, 8.0, 9.0, 10.0, 10.3)
-"""Compute capabilities of the cards that are sold with NVLink between all of a machine's."""
+"""Compute capabilities of the cards that are sold with NVLink between all of a machine's (NVIDIA's data sheets of V100,
+A100, H100, H200, B200 and B300; a catalogue row for both forms of a card is taken for SXM)."""
+
+_BRIDGED = ("a30", "h100-80gb-pcie", "h100-nvl", "h200-nvl")
+"""Cards of those capabilities that NVLink bridges join in twos, or fours (data sheets of A30, H100 PCIe and NVL)."""
 
 
 def captures_nccl(job: Job, gpu: Gpu | None) -> bool:
@@ -188,7 +192,9 @@ def captures_nccl(job: Job, gpu: Gpu | None) -> bool:
 
     Others reduce with vLLM's own kernel (distributed/device_communicators/custom_all_reduce.py).
     """
-    return job.parallelism.tensor > 2 and gpu is not None and gpu.compute_capability not in _LINKED
+    if job.parallelism.tensor <= 2 or gpu is None:
+        return False
+    return gpu.name in _BRIDGED or gpu.compute_capability not in _LINKED
 
 
 def graphs(model: Model, sizes: int, *, nccl: bool = False) -> Graphs:

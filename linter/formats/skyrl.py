@@ -108,7 +108,7 @@ def _set_sizes(filling: Filling, values: Sections, project: Project, *, megatron
 def _set_fsdp(filling: Filling, values: Sections) -> None:
     """FSDP2 over float32 weights, gathered in bfloat16 and reduced in float32; AdamW of PyTorch."""
     builder, path, section = filling.builder, "parallelism.fsdp.", f"{POLICY}.fsdp_config"
-    builder.default("weights.dtype", "float32", "weights that are trained are loaded in float32")
+    builder.derived("weights.dtype", "float32", "weights that are trained are loaded in float32")
     builder.default("precision.autocast", None)
     builder.default("precision.master_weights", False)
     builder.derived("precision.gradients", None, "gradients have the dtype of their weight")

@@ -164,6 +164,7 @@ def _set_rows(config: NativeConfig) -> None:
             config.put("sequence_length", longest, row, "the longest row is a micro batch of its own")
         else:
             config.put("sequence_length", tokens, held, note)
+            builder.derived("sequence_length", held, note, "sequence_length")
         return
     builder.default("packing", False)
     config.count("micro_batch_size", keys.integer("micro_batch_size", least=1), 1, keys.blank("micro_batch_size"))

@@ -173,7 +173,15 @@ def test_graphs_that_hold_nccl_s_collectives_decide_the_verdict():
 
 @pytest.mark.parametrize(
     ("gpu", "tensor", "captures"),
-    [("a10", 4, True), ("a10", 2, False), ("rtx-4090", 8, True), ("h100-80gb", 8, False), ("b200", 4, False)],
+    [
+        ("a10", 4, True),
+        ("a10", 2, False),
+        ("rtx-4090", 8, True),
+        ("h100-80gb", 8, False),
+        ("b200", 4, False),
+        ("h100-nvl", 4, True),
+        ("h100-nvl", 2, False),
+    ],
 )
 def test_collectives_are_nccl_s_among_more_than_two_cards_without_nvlink(gpu, tensor, captures):
     assert captures_nccl(job(tensor=tensor), find(gpu)) is captures
