@@ -14,6 +14,7 @@ from typing import Any
 
 from gpulint.formats.litgpt_model import FUSED, changed, quantization_of
 from gpulint.job import Adapter, Fsdp, Inference, Job, Quantization
+from gpulint.models.llama_adapter import FIRST_VERSION, SECOND_VERSION
 from gpulint.models.resolve import resolve
 
 from .case import Case, Inexpressible, Row, hardware, measured_bytes, versions
@@ -63,6 +64,13 @@ def lora(job: Job, name: str, r: int, dropout: float, targets: list[str]) -> Job
     return job
 
 
+def llama_adapter(job: Job, version: str) -> Job:
+    """LitGPT's LLaMA-Adapter in the dtype of the base, `v1` or `v2`."""
+    job.method = "adapter"
+    job.adapter = Adapter(SECOND_VERSION if version == "v2" else FIRST_VERSION, dtype="bfloat16")
+    return job
+
+
 def generation(name: str, quantize: str | None, prompt: int, new: int) -> Job:
     """`generate/base.py`: one prompt, a cache for prompt and answer, weights in bf16."""
     job = Job(kind="inference", model=model_of(name), attention="sdpa", framework="litgpt")
@@ -74,8 +82,6 @@ def generation(name: str, quantize: str | None, prompt: int, new: int) -> Job:
 
 def case(row: Row) -> Case:
     """One row of the tables."""
-    if row["method"].startswith("adapter"):
-        raise Inexpressible("LLaMA-Adapter: a Job has no such adapter")
     if "mixed" in (row["precision_policy"] or "") and row["category"] == "inference_total":
         raise Inexpressible("generation under autocast of fp32 weights: a Job's inference has no autocast cache")
     quantize = row["quantization"]
@@ -85,14 +91,17 @@ def case(row: Row) -> Case:
         job = training(
             row["model"], row["micro_batch"], row["seq_len"], quantize, row["n_gpus"], row["gradient_checkpointing"]
         )
-        chosen = [f"{target}_proj" for target in row["lora"]["targets"]]
         job.longest_first = True
-        lora(job, row["model"], row["lora"]["r"], row["lora"].get("dropout", 0.05), chosen)
+        if row["method"].startswith("adapter"):
+            llama_adapter(job, row["method"].removeprefix("adapter_"))
+        else:
+            chosen = [f"{target}_proj" for target in row["lora"]["targets"]]
+            lora(job, row["model"], row["lora"]["r"], row["lora"].get("dropout", 0.05), chosen)
         if "mixed" in row["precision_policy"]:
             job.weights.dtype, job.precision.autocast = "float32", "bfloat16"
             job.adapter.dtype = "float32"
     hardware(job, row)
-    job.versions = versions(row["framework_version"])
+    job.versions = {**versions(row["framework_version"]), "litgpt": "0.1"}
     outcome = "oom" if row["outcome"] == "oom" else "fits"
     figure = COUNTERS.get(row["counter_class"], "allocated")
     return Case(row["id"], row["source_group"], job, figure, measured_bytes(row), outcome, True, row["confidence"])

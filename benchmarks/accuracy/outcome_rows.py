@@ -49,8 +49,6 @@ def made(row: Row, group: str, job: Job, figure: str, measured: float | None = N
 def litgpt_cli(row: Row) -> Case:
     """The resource tables once more; their figures are scored with the measurements."""
     given = row["key_fields"]
-    if given["command"].startswith("finetune_adapter"):
-        raise Inexpressible("LLaMA-Adapter: a Job has no such adapter")
     name = LITGPT_MODELS[given["model"], given["size"]]
     quantize = None if given["quantize"] == "None" else given["quantize"]
     if given["command"] == "generate":
@@ -59,8 +57,11 @@ def litgpt_cli(row: Row) -> Case:
         job = litgpt_rows.training(
             name, given["micro_batch_size"], given["longest_sample_tokens"], quantize, row["n_gpus"]
         )
-        job.longest_first = True
-        litgpt_rows.lora(job, name, 8, 0.05, ["q_proj", "v_proj"])
+        job.longest_first, job.versions = True, {"litgpt": "0.1"}
+        if given["command"].startswith("finetune_adapter"):
+            litgpt_rows.llama_adapter(job, "v2" if given["command"].endswith("v2") else "v1")
+        else:
+            litgpt_rows.lora(job, name, 8, 0.05, ["q_proj", "v_proj"])
     return made(row, "litgpt outcomes", place(job, row), "allocated")
 
 
@@ -72,7 +73,7 @@ def litgpt_config(row: Row) -> Case:
     train, name = given["train"], given["checkpoint_dir"].removeprefix("checkpoints/")
     batch, length = train["micro_batch_size"], train["max_seq_length"]
     job = litgpt_rows.training(name, batch, length, given.get("quantize"), given["devices"])
-    job.versions = {"bitsandbytes": "0.42.0"}
+    job.versions = {"bitsandbytes": "0.42.0", "litgpt": "0.4"}
     if "lora_r" in given:
         chosen = [target for flag, targets in LITGPT_LORA.items() if given.get(flag) for target in targets]
         litgpt_rows.lora(job, name, given["lora_r"], given.get("lora_dropout", 0.0), chosen)

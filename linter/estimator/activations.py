@@ -108,13 +108,15 @@ def computing(job: Job) -> Job:
 def layer_kinds(s: Setting) -> tuple[list[int], list[int]]:
     """One layer of each distinct kind, and for every layer the index of its kind.
 
-    The first layer is a kind of its own: its input is the embedding output, which outlives it.
+    The first layer is a kind of its own: its input is the embedding output, which outlives it. So are those up to
+    the first one that trains something, whose input may want no gradient.
     """
+    first = s.first_trained
     kinds: list[int] = []
     known: dict[object, int] = {}
     assigned: list[int] = []
     for layer in range(s.layers):
-        key = (layer == 0, s.kind(layer))
+        key = (layer == 0, layer > first, s.kind(layer))
         if key not in known:
             known[key] = len(kinds)
             kinds.append(layer)

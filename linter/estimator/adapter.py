@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..models.llama_adapter import PROMPT, TYPES, added
 from .division import divided_adapter
 from .estimate import NotEstimable
 from .parameter import Parameter, pieces_of
@@ -32,11 +33,13 @@ def adapter_of(job: Job) -> Adapter | None:
 def adapter_parameters(job: Job, model: Model, dtype: str) -> list[Parameter]:
     """lora_A [r, in] and lora_B [out, r] of each adapted module, and DoRA's magnitudes, in `dtype`.
 
-    Raises NotEstimable where PEFT would refuse the targets, and for adapters of another kind than LoRA's.
+    Of LLaMA-Adapter its own tensors. Raises NotEstimable where PEFT would refuse the targets, and for adapters of another kind than LoRA's.
     """
     adapter = adapter_of(job)
     if adapter is None:
         return []
+    if adapter.type in TYPES:
+        return _llama_adapter(adapter.type, job, model, dtype)
     if adapter.type.lower().replace("_", "-") not in LOW_RANK:
         raise NotEstimable(f"adapters of type {adapter.type} are not modelled, only LoRA and what has its shapes")
     from ..models.lora import NotAdaptable, adapted
@@ -46,6 +49,43 @@ def adapter_parameters(job: Job, model: Model, dtype: str) -> list[Parameter]:
     except NotAdaptable as error:
         raise NotEstimable(str(error)) from None
     return [item for module in modules for item in _pair(module, job, model, dtype)]
+
+
+def _llama_adapter(kind: str, job: Job, model: Model, dtype: str) -> list[Parameter]:
+    """LitGPT's; the prompt gets no gradient, its keys and values are those that the first validation has cached.
+
+    The cache is kept from a forward pass without autograd on (litgpt/adapter.py `adapter_kv_cache`; litgpt/finetune/
+    adapter.py `fit` validates first): one projection of the prompt, q's part of which is in the same storage.
+    """
+    if job.framework != "litgpt":
+        raise NotEstimable(f"adapters of type {kind} are modelled as LitGPT has them, nowhere else")
+    found = []
+    for tensor in added(model, kind):
+        idle = tensor.name.endswith("adapter_wte.weight")
+        pieces = pieces_of(tensor.shape, dtype)
+        found.append(
+            Parameter(
+                tensor.name,
+                tensor.shape,
+                tensor.copies,
+                tensor.layers,
+                "adapter",
+                dtype,
+                pieces,
+                "adapter",
+                trainable=not idle,
+                idle=idle,
+            )  # fmt: skip
+        )
+        if idle:
+            heads = model.shape.heads + 2 * model.shape.kv_heads
+            shape = (PROMPT, heads * model.shape.head_dim)
+            name = tensor.name.replace("adapter_wte.weight", "adapter_kv_cache")
+            cached = Parameter(
+                name, shape, tensor.copies, tensor.layers, "adapter", dtype, pieces_of(shape, dtype), "buffer"
+            )
+            found.append(cached)
+    return found
 
 
 def _pair(module: AdaptedModule, job: Job, model: Model, dtype: str) -> list[Parameter]:

@@ -22,6 +22,8 @@ def project(x: Tensor, layer: Linear, rows: int) -> Tensor:
         result = integer(x, layer, rows) if layer.packed == "int8" else packed(x, layer, rows)
     else:
         result = linear(x, layer.weight, rows, layer.bias)
+    if layer.scale is not None:
+        return rescaled(result, layer)
     if layer.a is None or layer.b is None:
         return result
     tape, e = x.storage.tape, result.e
@@ -37,6 +39,13 @@ def project(x: Tensor, layer: Linear, rows: int) -> Tensor:
         branch = to(branch, e)
     result = add(result, branch)
     return to(result, e)
+
+
+def rescaled(x: Tensor, layer: Linear) -> Tensor:
+    """scale * (x + shift), the sum saved for the scale's gradient (litgpt/adapter_v2.py AdapterV2Linear)."""
+    assert layer.scale is not None
+    assert layer.shift is not None
+    return mul(add(x, leaf(x.storage.tape, layer.shift)), layer.scale)
 
 
 def _dora(x: Tensor, base: Tensor, layer: Linear, rows: int) -> Tensor:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from . import storage
 from .estimate import Term
 from .gradients import gradient_dtype
+from .stable_embedding import label
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,11 +30,11 @@ _PACKED = "packed weights with their scales and code tables (packings.json)"
 
 def weights(found: Sequence[Parameter], over: Ranks | None = None) -> list[Term]:
     """One line for each dtype and part: bytes x elements (/ ranks)."""
-    groups: dict[tuple[str, bool, str], list[Parameter]] = {}
+    groups: dict[tuple[str, bool, str, str], list[Parameter]] = {}
     for item in found:
-        groups.setdefault((item.part, item.packed, "" if item.packed else item.dtype), []).append(item)
+        groups.setdefault((item.part, item.packed, "" if item.packed else item.dtype, label(item)), []).append(item)
     lines = []
-    for (part, packed, dtype), items in groups.items():
+    for (part, packed, dtype, said), items in groups.items():
         count, whole = sum(item.elements for item in items), sum(item.allocated for item in items)
         size = whole if over is None else over.size(items)
         noun = f"packed {_NOUNS[part]}" if packed else _NOUNS[part]
@@ -41,7 +42,8 @@ def weights(found: Sequence[Parameter], over: Ranks | None = None) -> list[Term]
         share = ""
         if over is not None:
             share = f" / {over.dense} GPUs" + (" (scales and tables whole)" if packed else "")
-        lines.append(Term(_PARTS[part], f"{each} x {count:,} {noun}{share}", size, _PACKED if packed else _DTYPES))
+        source = _PACKED if packed else _DTYPES
+        lines.append(Term(_PARTS[part], f"{each} x {count:,} {noun}{share}", size, source, said))
     return lines
 
 

@@ -166,8 +166,9 @@ def _float_mask(tape: Tape, mask: Tensor | None, e: int, at: Heads) -> Tensor | 
         return None
     if mask.e > 1:
         return to(mask, e)
-    bias = tape.new(at.batch * at.length * at.length, e)
-    return tape.new(at.batch * at.length * up_to(at.length, 8), e) if at.length % 8 else bias
+    keys = at.keys or at.length
+    bias = tape.new(at.batch * at.length * keys, e)
+    return tape.new(at.batch * at.length * up_to(keys, 8), e) if keys % 8 else bias
 
 
 def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Tensor:

@@ -10,17 +10,18 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING
 
+from ..models.llama_adapter import PROMPT
 from .activation import activation
-from .adapters import packed, project
+from .adapters import packed, project, rescaled
 from .chunks import cross_entropy
 from .estimate import NotEstimable
 from .indexing import cat, repeat, split, total, window
-from .kernels import attend
+from .kernels import attend, efficient
 from .matmuls import linear
 from .mlp import dense
 from .ops import add, dropout, made, mul, scale, to
 from .rope import turned
-from .tensor import Parameter, mark
+from .tensor import Parameter, Tensor, mark
 
 if TYPE_CHECKING:
     from .kernels import Heads
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from .rope import Table
     from .setting import Setting
     from .tape import Tape
-    from .tensor import Tensor
 
 CHUNK = 128
 """Tokens of every sequence that the head, and rows that the cross entropy, takes at a time."""
@@ -71,6 +71,9 @@ def halved(whole: Linear) -> Linear:
     half.weight = Parameter(whole.weight.n // 2, whole.weight.e, whole.weight.trainable)
     if whole.b is not None:
         half.b = Parameter(whole.b.n // 2, whole.b.e, True)
+    if whole.scale is not None and whole.shift is not None:
+        half.scale = Parameter(whole.scale.n // 2, whole.scale.e, True)
+        half.shift = Parameter(whole.shift.n // 2, whole.shift.e, True)
     return half
 
 
@@ -85,7 +88,18 @@ def _attention(x: Tensor, layer: Layer) -> Tensor:
         k, v = repeat(k, q.n), repeat(v, q.n)
     mask = layer.mask if at.softcap else None
     y = attend("eager" if at.softcap else "sdpa", q, k, v, mask, at._replace(kv_heads=at.heads, laid_out=False))
+    gate = modules.leaf("gating_factor")
+    if gate is not None:
+        y = add(y, mul(_prompted(q, at), gate.weight))
     return project(y, modules.need("o"), s.rows)
+
+
+def _prompted(q: Tensor, at: Heads) -> Tensor:
+    """Attention of q to the prompt, all of which every token sees: a mask of ones keeps it from the flash kernel."""
+    tape = q.storage.tape
+    keys = Tensor(tape.nothing, at.heads * PROMPT * at.head_dim, q.e)
+    mask = tape.new(at.length * PROMPT, 1)
+    return efficient(q, keys, keys, mask, at._replace(keys=PROMPT))
 
 
 def _roped(x: Tensor, table: Table) -> Tensor:
@@ -104,6 +118,8 @@ def _projected(x: Tensor, modules: Modules, s: Setting, at: Heads) -> Tensor:
         raise NotEstimable("LitGPT has no layers without attention")
     base = _joined(parts)
     pretrained = packed(x, base, s.rows) if base.packed else linear(x, base.weight, s.rows, base.bias)
+    if base.scale is not None:
+        return rescaled(pretrained, base)
     enabled = _enabled(parts, s, at)
     if not enabled:
         return pretrained
@@ -128,6 +144,9 @@ def _joined(parts: list[Linear]) -> Linear:
     joined.weight = Parameter(sum(part.weight.n for part in parts), first.weight.e, first.weight.trainable)
     biases = [part.bias for part in parts if part.bias is not None]
     joined.bias = Parameter(sum(bias.n for bias in biases), biases[0].e, biases[0].trainable) if biases else None
+    if first.scale is not None:
+        out = sum(part.out for part in parts)
+        joined.scale, joined.shift = Parameter(out, first.scale.e, True), Parameter(out, first.scale.e, True)
     return joined
 
 

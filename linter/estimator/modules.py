@@ -25,9 +25,14 @@ class Packing(NamedTuple):
 
 
 class Linear:
-    """A module with a weight, perhaps a bias, perhaps packed, perhaps adapted."""
+    """A module with a weight, perhaps a bias, perhaps packed, perhaps adapted.
 
-    __slots__ = ("a", "b", "bias", "copies", "dora", "dropout", "out", "packed", "role", "weight")
+    `shift` and `scale` are LLaMA-Adapter's second version: what is added to the output, and what multiplies the sum.
+    """
+
+    __slots__ = (
+        "a", "b", "bias", "copies", "dora", "dropout", "out", "packed", "role", "scale", "shift", "weight",
+    )  # fmt: skip
 
     def __init__(self, weight: Parameter, item: Item, packing: Packing) -> None:
         self.weight = weight
@@ -39,6 +44,8 @@ class Linear:
         self.a: Parameter | None = None
         self.b: Parameter | None = None
         self.dora: Parameter | None = None
+        self.shift: Parameter | None = None
+        self.scale: Parameter | None = None
         self.dropout = 0.0
 
 
@@ -79,6 +86,10 @@ class Modules:
             found.b = leaf
         elif found is not None and kind == "lora_magnitude_vector":
             found.dora = leaf
+        elif found is not None and kind == "adapter_bias":
+            found.shift = leaf
+        elif found is not None and kind == "adapter_scale":
+            found.scale = leaf
         elif found is not None and kind == "bias":
             found.bias = leaf
         elif kind == "weight":

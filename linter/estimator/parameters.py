@@ -17,6 +17,7 @@ from .parameter import pieces_of, size_of
 from .quantization import effective_quantization
 from .recall import recalled
 from .skipping import skipped_layers
+from .stable_embedding import stabilised, stabilises
 from .trainable import trainable_layers
 from .versions import older
 
@@ -62,11 +63,13 @@ def _parameters(job: Job, model: Model) -> tuple[Parameter, ...]:
         shape, layers = divided(tensor, job, model)
         if layers is not None and not layers:
             continue
-        found.extend(_base(tensor, shape, layers, dtype, quantization, job))
+        found.extend(_base(tensor, shape, layers, dtype, quantization, job, model))
     adapter = adapter_parameters(job, model, adapter_dtype(job, dtype))
     copies = saved_copies(found, job, model)
     buffers = [item for item in found if item.part == "buffer"]
     base = [item for item in found if item.part != "buffer"]
+    if stabilises(job, quantization):
+        base = stabilised(base)
     cast = _upcast([*base, *adapter, *copies, *buffers], job, quantization)
     return tuple(_flattened(_idle(cast, job, model), job))
 
@@ -149,6 +152,7 @@ def _base(
     dtype: str,
     quantization: Quantization | None,
     job: Job,
+    model: Model,
 ) -> list[Parameter]:
     copies = 1 if layers is None else len(layers)
     size = size_of(shape)
@@ -162,7 +166,7 @@ def _base(
         skipped = skipped_layers(tensor, quantization)
         if layers is None or not isinstance(skipped, tuple) or not (kept := _both(layers, skipped)):
             return [packed]
-        unpacked = _base(tensor._replace(layers=kept), shape, kept, dtype, None, job)
+        unpacked = _base(tensor._replace(layers=kept), shape, kept, dtype, None, job, model)
         if _kbit(job, quantization):
             unpacked = [_cast(item, _prepared(tensor, job)) for item in unpacked]
         rest = tuple(layer for layer in layers if layer not in kept)
@@ -174,7 +178,7 @@ def _base(
     if _kbit(job, quantization):
         dtype = _prepared(tensor, job)
     whole = Parameter(tensor.name, shape, copies, layers, tensor.role, dtype, pieces_of(shape, dtype))
-    chosen = trainable_layers(tensor, layers, job)
+    chosen = trainable_layers(tensor, layers, job, model)
     if chosen is None:
         return [whole]
     if layers is None or len(chosen) == len(layers):

@@ -323,6 +323,14 @@ class Setting:
         policy = job.checkpoint_policy or POLICIES.get(job.framework or "", "attention")
         return "none" if policy == "core_attention" else policy
 
+    @property
+    def first_trained(self) -> int:
+        """The first layer that trains something; -1 where the layers' inputs want a gradient before it."""
+        if self.leaf_inputs or any(item.graded and item.role in ("embedding", "position") for item in self.items):
+            return -1
+        mine = (item for item in self.items if item.graded and item.name.startswith(self.prefix))
+        return min((layer for item in mine for layer in item.layers or ()), default=self.layers)
+
     def _sign(self) -> dict[int, int]:
         signatures: dict[int, int] = {}
         for number, item in enumerate(self.items):

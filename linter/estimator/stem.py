@@ -14,6 +14,7 @@ from .ops import add, contiguous, dropout, scale, scattered
 from .relative import biases
 from .rope import Table
 from .sharing import layer_inputs
+from .stable_embedding import NORM as STABLE
 
 if TYPE_CHECKING:
     from .modules import Modules
@@ -55,6 +56,9 @@ def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
         return laid if made is None else laid._replace(shared=made(tape, s, outside))
     weight = outside.need("embedding").weight
     embeds = embedding(tape, s.rows, weight, weight.n // vocabulary_rows(s), ids)
+    norm = outside.leaf(STABLE)
+    if norm is not None:
+        embeds = NORMS["layer"](embeds, norm, s.rows)
     if s.traits.embed_scale == "module":
         embeds = scale(embeds)
     if s.leaf_inputs and embeds.node is None:

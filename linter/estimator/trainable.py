@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ..models.llama_adapter import trains
+
 if TYPE_CHECKING:
     from ..job import Job
-    from ..models.model import Tensor
+    from ..models.model import Model, Tensor
 
 MAX_PATTERN, MAX_QUANTIFIERS = 200, 3
 """Bounds on patterns from a config file, so that matching a name stays cheap; beyond them a pattern is literal text."""
@@ -15,14 +17,16 @@ MAX_PATTERN, MAX_QUANTIFIERS = 200, 3
 _NESTED = re.compile(r"\([^)]*[+*}][^)]*\)[+*?{]")
 
 
-def trainable_layers(tensor: Tensor, layers: tuple[int, ...] | None, job: Job) -> tuple[int, ...] | None:
+def trainable_layers(tensor: Tensor, layers: tuple[int, ...] | None, job: Job, model: Model) -> tuple[int, ...] | None:
     """The layers in which a base tensor is trained; () outside a stack when it is, None when it is not at all.
 
-    Without patterns everything is trained but for a job with an adapter. `trainable` patterns are regular expressions
+    Without patterns everything is trained but for a job with an adapter, some of which train norms. `trainable` patterns are regular expressions
     searched in the parameter's full name.
     """
     if tensor.frozen:
         return None
+    if job.adapter is not None and trains(tensor, model, job.adapter.type):
+        return layers or ()
     if job.trainable is None:
         return (layers or ()) if job.adapter is None and job.method != "lora" else None
     patterns = [_compiled(pattern) for pattern in job.trainable]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..models.llama_adapter import FIRST_VERSION, SECOND_VERSION
+from ..models.llama_adapter import TYPES as ADAPTERS
 from .blanks import is_blank
 from .coercion import as_integer
 from .format import Format, NoJobError, Reading, written_by
@@ -33,7 +35,11 @@ _PRECISIONS: dict[str, tuple[str, str | None]] = {
 }  # fmt: skip
 """Fabric's precision -> dtype of the weights and autocast."""
 
-_TRAINS = {"finetune": "lora", "finetune_lora": "lora", "finetune_full": "full", "pretrain": "pretrain"}
+_TRAINS = {
+    "finetune": "lora", "finetune_lora": "lora", "finetune_full": "full", "pretrain": "pretrain",
+    "finetune_adapter": FIRST_VERSION, "finetune_adapter_v2": SECOND_VERSION,
+}  # fmt: skip
+"""The commands that train, by what."""
 
 
 def recognise(document: Document) -> bool:
@@ -49,7 +55,7 @@ def recognise(document: Document) -> bool:
 
 
 def read(document: Document, project: Project) -> Reading:
-    """The Job of a run. Raises NoJobError for commands that train nothing, and for LLaMA-Adapter."""
+    """The Job of a run. Raises NoJobError for commands that train nothing."""
     script = _script(document)
     config = NativeConfig(NAME, UPSTREAM, document, project, "litgpt", dashes=document.syntax == "flags")
     builder = config.builder
@@ -67,14 +73,13 @@ def read(document: Document, project: Project) -> Reading:
 
 
 def _script(document: Document) -> str:
-    """`lora`, `full` or `pretrain`: by the command, else by the keys that only one of them has."""
+    """What is trained: by the command, else by the keys that only one of the scripts has."""
     root = document.root
     command = root.get("command")
     if command is not None and isinstance(command.value, str):
         if command.value in _TRAINS:
             return _TRAINS[command.value]
-        what = "LLaMA-Adapter, which a Job cannot say" if "adapter" in command.value else "trains nothing"
-        raise NoJobError(document.path, f"litgpt {command.value}: {what}")
+        raise NoJobError(document.path, f"litgpt {command.value}: trains nothing")
     names = set(root.keys())
     if any(str(key).startswith("lora_") for key in names):
         return "lora"
@@ -103,6 +108,12 @@ def _set_model(config: NativeConfig, script: str) -> None:
         model = find_model(reference, config.document.path, config.project.root)
         note = f"{reference} as LitGPT builds it: the head is not tied"
         config.put("model", given, changed(model.config, reference) if model else reference, note if model else "")
+    if script in ADAPTERS:
+        builder.derived("method", "adapter", f"{script} of the command")
+        builder.derived("adapter.type", script, "the command")
+        builder.derived("adapter.dtype", builder.job.weights.dtype, "adapters have the dtype of the weights")
+        _set_quantization(config)
+        return
     if script != "lora":
         builder.derived("method", "full", f"litgpt {script}")
         return

@@ -21,8 +21,8 @@ _ARGUMENTS = frozenset({"lr", "weight_decay", "betas", "eps"})
 
 
 def _quantization(reading: Reading, value: str) -> Keys | None:
-    """Only the LoRA script has `quantize`, and only on one device."""
-    alone = reading.job.method == "lora" and (reading.job.hardware.gpus or 1) == 1
+    """Only the scripts of adapters have `quantize`, and only on one device."""
+    alone = reading.job.adapter is not None and (reading.job.hardware.gpus or 1) == 1
     return {"quantize": _PACKED[value], "precision": "bf16-true"} if value in _PACKED and alone else None
 
 

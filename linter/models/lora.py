@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from . import llama_adapter
 from .lora_targets import NotAdaptable, expression, peft_data, read_targets
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ def trainable_parameters(model: Model, job: Job) -> int:
     saved becomes a copy of its own); with `trainable` the parameters whose name one of its regular expressions is
     found in. Raises NotAdaptable like `adapted`.
     """
+    if job.adapter is not None and job.adapter.type in llama_adapter.TYPES:
+        return llama_adapter.trainable(model, job.adapter.type)
     if job.adapter is not None:
         saved = sum(tensor.size * tensor.copies for tensor in saved_tensors(model, job.adapter))
         return sum(module.elements for module in adapted(model, job.adapter)) + saved

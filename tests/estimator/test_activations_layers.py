@@ -229,3 +229,17 @@ class TestCompiledLayers:
 
     def test_no_checkpoint_keeps_less_than_eager_does(self, llama_8b):
         assert saved_per_layer(llama_8b, compile=True, **AMP) < saved_per_layer(llama_8b, **AMP)
+
+
+def test_frozen_layers_save_by_what_comes_before_them(llama_8b):
+    """Before the first trained layer nothing wants a gradient; behind it frozen layers save their activations."""
+    adapter = Adapter("lora", 8, 16, 0.0, ["q_proj", "v_proj"], layers=[4, 5])
+    job = Job(micro_batch_size=B, sequence_length=S, weights=Weights("bfloat16"), method="lora", adapter=adapter)
+    setting = Setting(job, llama_8b)
+    kinds, assigned = layer_kinds(setting)
+    kept = Stack(replay(setting, kinds), len(kinds), assigned).kept[0]
+    layers = [after - before for before, after in pairwise(kept)]
+    assert assigned[2] != assigned[6]
+    assert layers[2] == layers[3] == 0
+    assert layers[4] < layers[5]
+    assert layers[6] == layers[30] > 0

@@ -114,6 +114,53 @@ def test_litgpt_layer_saves_what_its_code_does(config: dict[str, object], tokens
     assert kept(lora("litgpt", config, tokens)) == pytest.approx(traced, abs=100_000)
 
 
+@pytest.mark.parametrize(
+    ("kind", "config", "tokens", "traced"),
+    [
+        ("llama-adapter", LLAMA, 1304, [0, 118_195_296, 204_216_296]),
+        ("llama-adapter-v2", LLAMA, 1304, [346_719_448, 357_775_336]),
+        ("llama-adapter-v2", LLAMA3, 512, [138_514_456, 142_954_536]),
+        ("llama-adapter", GEMMA, 512, [0, 56_633_344, 69_427_224]),
+    ],
+)
+def test_litgpt_layers_with_llama_adapter_save_what_their_code_does(
+    kind: str, config: dict[str, object], tokens: int, traced: list[int]
+) -> None:
+    """Traced: litgpt 0.5.13, one bf16 sequence after a validation, the second layer and on; alike ones once.
+
+    The first version has nothing to train in the first two layers, so that the third's input wants no gradient.
+    """
+    given = job("litgpt", config, tokens)
+    given.method, given.adapter = "adapter", Adapter(kind, dtype="bfloat16")
+    s = Setting(given, model_of(given))
+    kinds, _ = activations.layer_kinds(s)
+    begins = activations.replay(s, kinds).begins
+    saved = [begins[i + 2, False].live - begins[i + 1, False].live for i in range(1, len(kinds))]
+    assert saved == pytest.approx(traced, rel=0.003)
+
+
+def test_litgpt_prompts_get_no_gradient_and_no_state() -> None:
+    """Their keys and values come from a forward pass without autograd, the first validation's."""
+    given = job("litgpt", LLAMA, 128)
+    given.method, given.adapter = "adapter", Adapter("llama-adapter", dtype="bfloat16")
+    estimate = training.estimate_training(given, model_of(given), None)
+    assert estimate.trainable_parameters == 2 * (10 * 4096 + 32)
+    assert estimate.components["gradients"] < 2 * 512 + 1
+
+
+def test_litgpt_keeps_two_more_tables_over_packed_weights() -> None:
+    """StableEmbedding since 0.5.0: the replaced table, and a gradient that no optimizer empties."""
+    new = lora("litgpt", LLAMA3, 256)
+    new.weights.quantization = Quantization("bnb-nf4", 4)
+    old = replace(new, versions={"litgpt": "0.4.13"})
+    table = 2 * 128256 * 4096
+    more = peak(new)["optimizer_step"] - peak(old)["optimizer_step"]
+    assert more == pytest.approx(2 * table, rel=0.001)
+    assert training.estimate_training(new, model_of(new), None).trainable_parameters == (
+        training.estimate_training(old, model_of(old), None).trainable_parameters
+    )
+
+
 def test_torchtune_layer_saves_what_its_code_does() -> None:
     """Traced: torchtune 0.6.1, two packed sequences of 1,024 tokens, Llama-3.2-3B's widths."""
     given = job("torchtune", LLAMA32, 1024, 2)

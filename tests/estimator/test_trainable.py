@@ -9,7 +9,10 @@ from gpulint.estimator.parameters import parameters
 from gpulint.estimator.trainable import trainable_layers
 from gpulint.job import Adapter, Job, Quantization, Weights
 from gpulint.models.model import Tensor
+from gpulint.models.resolve import resolve
 
+MODEL = resolve({"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 12,
+                 "num_attention_heads": 4, "vocab_size": 100})  # fmt: skip
 GATE = Tensor("model.layers.{0}.mlp.gate.weight", (8, 64), tuple(range(12)), "model.layers.", "router", False)
 HEAD = Tensor("lm_head.weight", (100, 64), None, "", "head", True)
 
@@ -28,22 +31,22 @@ HEAD = Tensor("lm_head.weight", (100, 64), None, "", "head", True)
     ],
 )
 def test_layers_that_match(patterns, layers):
-    assert trainable_layers(GATE, GATE.layers, Job(trainable=patterns)) == layers
+    assert trainable_layers(GATE, GATE.layers, Job(trainable=patterns), MODEL) == layers
 
 
 def test_a_tensor_outside_the_stack_has_no_layers():
-    assert trainable_layers(HEAD, None, Job(trainable=["^lm_head.weight$"])) == ()
-    assert trainable_layers(HEAD, None, Job(trainable=["embed"])) is None
+    assert trainable_layers(HEAD, None, Job(trainable=["^lm_head.weight$"]), MODEL) == ()
+    assert trainable_layers(HEAD, None, Job(trainable=["embed"]), MODEL) is None
 
 
 def test_without_patterns_all_is_trained_but_under_an_adapter():
-    assert trainable_layers(GATE, GATE.layers, Job(method="freeze")) == GATE.layers
-    assert trainable_layers(GATE, GATE.layers, Job(method="lora", adapter=Adapter())) is None
+    assert trainable_layers(GATE, GATE.layers, Job(method="freeze"), MODEL) == GATE.layers
+    assert trainable_layers(GATE, GATE.layers, Job(method="lora", adapter=Adapter()), MODEL) is None
 
 
 @pytest.mark.parametrize("pattern", ["(m+)+x", "m*o*d*e*l*l*l*l*l*l*x", "a" * 100_000, "(a|b" * 5000])
 def test_a_costly_pattern_is_taken_literally(pattern):
-    assert trainable_layers(GATE, GATE.layers, Job(trainable=[pattern])) is None
+    assert trainable_layers(GATE, GATE.layers, Job(trainable=[pattern]), MODEL) is None
 
 
 def test_an_adapter_that_is_no_low_rank_pair_is_not_estimated(llama_8b):

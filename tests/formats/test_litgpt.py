@@ -117,6 +117,19 @@ def test_flags_of_the_command():
     assert job.model["_name_or_path"] == "meta-llama/Llama-3.2-1B"
 
 
+@pytest.mark.parametrize(
+    ("command", "kind"), [("finetune_adapter", "llama-adapter"), ("finetune_adapter_v2", "llama-adapter-v2")]
+)
+def test_the_adapter_commands(command, kind):
+    line = f"litgpt {command} meta-llama/Llama-3.2-1B --quantize bnb.nf4 --precision bf16-true"
+    (found,) = commands(Script(line, range(len(line))))
+    manner = Manner(nested=True, positionals=("command", "checkpoint_dir"))
+    document = read_flags(found.words[1:], Document("run.sh", "shell", line, [], [], []), manner).document
+    job = FORMAT.read(document, Project("/nowhere", None, None, None, lambda *_: None)).job
+    assert (job.method, job.adapter.type, job.adapter.dtype) == ("adapter", kind, "bfloat16")
+    assert (job.weights.quantization.method, job.optimizer.name) == ("bnb-nf4", "paged_adamw_32bit")
+
+
 def test_commands_that_train_nothing():
     document = parse("command: serve\ncheckpoint_dir: x\ntrain: {max_seq_length: 1}\n", "config.yaml", "yaml")
     with pytest.raises(NoJobError, match="trains nothing"):
