@@ -33,7 +33,8 @@ def adapter_of(job: Job) -> Adapter | None:
 def adapter_parameters(job: Job, model: Model, dtype: str) -> list[Parameter]:
     """lora_A [r, in] and lora_B [out, r] of each adapted module, and DoRA's magnitudes, in `dtype`.
 
-    Of LLaMA-Adapter its own tensors. Raises NotEstimable where PEFT would refuse the targets, and for adapters of another kind than LoRA's.
+    Of LLaMA-Adapter its own tensors. Raises NotEstimable where PEFT would refuse the targets, and for adapters of
+    another kind than LoRA's.
     """
     adapter = adapter_of(job)
     if adapter is None:
@@ -62,29 +63,15 @@ def _llama_adapter(kind: str, job: Job, model: Model, dtype: str) -> list[Parame
     found = []
     for tensor in added(model, kind):
         idle = tensor.name.endswith("adapter_wte.weight")
-        pieces = pieces_of(tensor.shape, dtype)
-        found.append(
-            Parameter(
-                tensor.name,
-                tensor.shape,
-                tensor.copies,
-                tensor.layers,
-                "adapter",
-                dtype,
-                pieces,
-                "adapter",
-                trainable=not idle,
-                idle=idle,
-            )  # fmt: skip
+        whole = Parameter(
+            tensor.name, tensor.shape, tensor.copies, tensor.layers, "adapter", dtype, pieces_of(tensor.shape, dtype)
         )
+        found.append(whole._replace(part="adapter", trainable=not idle, idle=idle))
         if idle:
             heads = model.shape.heads + 2 * model.shape.kv_heads
             shape = (PROMPT, heads * model.shape.head_dim)
             name = tensor.name.replace("adapter_wte.weight", "adapter_kv_cache")
-            cached = Parameter(
-                name, shape, tensor.copies, tensor.layers, "adapter", dtype, pieces_of(shape, dtype), "buffer"
-            )
-            found.append(cached)
+            found.append(whole._replace(name=name, shape=shape, pieces=pieces_of(shape, dtype), part="buffer"))
     return found
 
 

@@ -20,8 +20,8 @@ _NESTED = re.compile(r"\([^)]*[+*}][^)]*\)[+*?{]")
 def trainable_layers(tensor: Tensor, layers: tuple[int, ...] | None, job: Job, model: Model) -> tuple[int, ...] | None:
     """The layers in which a base tensor is trained; () outside a stack when it is, None when it is not at all.
 
-    Without patterns everything is trained but for a job with an adapter, some of which train norms. `trainable` patterns are regular expressions
-    searched in the parameter's full name.
+    Without patterns everything is trained but for a job with an adapter, some of which train norms. `trainable`
+    patterns are regular expressions searched in the parameter's full name.
     """
     if tensor.frozen:
         return None
