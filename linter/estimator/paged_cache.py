@@ -2,7 +2,9 @@
 
 A block holds `block_size` tokens of every layer of a group. Layers of one kind form one group; a hybrid model's kinds
 (full, each window, recurrent) are cut into groups of equal layer counts that draw blocks from one pool, so a block
-costs the widest layer's page times the layers of a group whichever kind it serves.
+costs the widest layer's page times the layers of a group whichever kind it serves. Where one kind caches 1/k of
+what the widest does for a token, its blocks hold k times as many tokens (Gemma 4's full attention); pages that do not
+divide the widest are padded to it.
 
     pages of one request   full: ceil(n / block);  window w: ceil(min(w - 1 + batched tokens, n) / block) + 1;
                            chunk c: ceil(min(c + batched tokens, n) / block);  recurrent: 1
@@ -10,7 +12,8 @@ costs the widest layer's page times the layers of a group whichever kind it serv
     tokens of the cache    blocks // groups * block size; in newer versions the requests that fit, times their length
 
 Source: vllm/v1/core/kv_cache_utils.py `_get_kv_cache_groups_uniform_page_size`, `get_kv_cache_config_from_groups`,
-`check_enough_kv_cache_memory`; vllm/v1/kv_cache_interface.py `max_memory_usage_bytes` (0.11 to 0.33). "Batched tokens"
+`unify_kv_cache_spec_page_size`, `check_enough_kv_cache_memory` (from 0.33 on core/kv_cache_planning.py);
+vllm/v1/kv_cache_interface.py `max_memory_usage_bytes` (0.11 to 0.33). "Batched tokens"
 are those in flight: of two batches where scheduling runs ahead (vllm/config/vllm.py `max_in_flight_tokens`).
 """
 
@@ -49,13 +52,12 @@ class PagedCache(NamedTuple):
 
     @property
     def bytes_per_token(self) -> int:
-        """Bytes of the pool that a token takes while no window is full: what the log's tokens divide the pool by.
-
-        Behind all windows where groups have block sizes of their own.
+        """Bytes of the pool that a token takes while no window is full; behind all windows where every group has a
+        block size of its own.
         """
-        if any(group.block_size for group in self.groups):
-            return sum(self.block_bytes // (group.block_size or 1) for group in self.groups if group.window is None)
-        return self.block_bytes * sum(group.groups for group in self.groups) // self.block_size
+        own = all(group.block_size for group in self.groups)
+        counted = [group for group in self.groups if group.window is None] if own else self.groups
+        return sum(self.block_bytes * group.groups // (group.block_size or self.block_size) for group in counted)
 
     def blocks(self, size: int) -> int:
         """Blocks that `size` bytes hold."""
@@ -110,28 +112,30 @@ def paged_cache(
         round(-(-cache.conv // tensor) * element + -(-cache.recurrent // tensor) * (state or element))
         for cache in caches
     ]
-    counts: dict[tuple[int | None, bool, int], int] = {}
-    for cache in caches:
+    widest = max(pages, default=0)
+    counts: dict[tuple[int | None, bool, int, int], int] = {}
+    for cache, own in zip(caches, pages, strict=True):
+        share = widest // own if own and widest % own == 0 else 1
         if cache.grows:
-            key = (cache.window, False, 0)
+            key = (cache.window, False, 0, share)
             counts[key] = counts.get(key, 0) + 1
         if cache.grows and cache.cross:
-            read = (None, False, cache.cross // cache.token_elements())
+            read = (None, False, cache.cross // cache.token_elements(), 1)
             counts[read] = counts.get(read, 0) + 1
         if cache.conv or cache.recurrent:
-            counts[None, True, 0] = counts.get((None, True, 0), 0) + 1
-    if len(counts) <= 1 and not any(states):
+            counts[None, True, 0, 1] = counts.get((None, True, 0, 1), 0) + 1
+    if len({kind[:3] for kind in counts}) <= 1 and not any(states):
         window = next(iter(counts))[0] if counts else None
         block = fullest_stage([page * block_size for page in pages], pipeline)
         return PagedCache(block_size, block, (Group(1, window, False),) if counts else ())
-    page = max(pages, default=0) * block_size
+    page = widest * block_size
     if any(states):
-        block_size, page = _stretched(block_size, max(pages, default=0), max(states))
+        block_size, page = _stretched(block_size, widest, max(states))
     stages = {key: -(-count // pipeline) for key, count in counts.items()}
     layers = _group_layers(list(stages.values()), group_ratio)
     groups = tuple(
-        Group(-(-count // layers), window, recurrent, encoder=encoder)
-        for (window, recurrent, encoder), count in stages.items()
+        Group(-(-count // layers), window, recurrent, share * block_size if share > 1 else None, encoder)
+        for (window, recurrent, encoder, share), count in stages.items()
     )
     return PagedCache(block_size, page * layers, groups)
 

@@ -531,3 +531,20 @@ def test_cross_attention_takes_blocks_of_its_own_for_every_request():
     assert pool.block_bytes == 16 * 32 * 20 * 128 * 2
     assert pool.request_blocks(448, 2048) == 28 + 94
     assert pool.bytes_per_token == 2 * 32 * 20 * 128 * 2
+
+
+def test_layers_of_half_the_page_have_blocks_of_twice_the_tokens():
+    """Gemma 4 31B: 50 layers of 16 heads of 256 with a window, 10 of 4 heads of 512 without; keys and values of 16 bits.
+
+    A request of n tokens keeps all of them in ten layers of 8 KiB a token, and window and batch in fifty of 16 KiB.
+    """
+    caches = [LayerCache(16, 512, window=1024)] * 50 + [LayerCache(4, 1024)] * 10
+    cache = paged_cache(caches, 2, 16)
+    assert cache.bytes_per_token == 50 * 16384 + 10 * 8192
+    windows = 50 * 16384 * 16 * (-(-(1023 + 8192) // 16) + 1)
+    assert cache.request_bytes(262_144, 8192) == 10 * 8192 * 262_144 + windows
+
+
+def test_a_page_that_does_not_divide_the_widest_is_padded():
+    caches = [LayerCache(3, 256, window=1024)] * 4 + [LayerCache(2, 256)] * 4
+    assert paged_cache(caches, 2, 16).bytes_per_token == 8 * 3 * 256 * 2
