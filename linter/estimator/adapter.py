@@ -8,12 +8,15 @@ from ..models.llama_adapter import PROMPT, TYPES, added
 from .division import divided_adapter
 from .estimate import NotEstimable
 from .parameter import Parameter, pieces_of
+from .quantization import FUSED_BEFORE_5
+from .versions import older
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..job import Adapter, Job
     from ..models.lora import AdaptedModule
+    from ..models.lora_targets import Experts
     from ..models.model import Model
 
 
@@ -46,10 +49,17 @@ def adapter_parameters(job: Job, model: Model, dtype: str) -> list[Parameter]:
     from ..models.lora import NotAdaptable, adapted
 
     try:
-        modules = adapted(model, adapter)
+        modules = adapted(model, adapter, expert_targets(job, model))
     except NotAdaptable as error:
         raise NotEstimable(str(error)) from None
     return [item for module in modules for item in _pair(module, job, model, dtype)]
+
+
+def expert_targets(job: Job, model: Model) -> Experts:
+    """How PEFT's targets meet experts with the job's transformers and PEFT (peft 0.19 tuners_utils.py inject_adapter)."""
+    if older(job.versions.get("transformers"), "5.0"):
+        return "parameters" if model.model_type in FUSED_BEFORE_5 else "modules"
+    return "parameters" if older(job.versions.get("peft"), "0.19") else "converted"
 
 
 def _llama_adapter(kind: str, job: Job, model: Model, dtype: str) -> list[Parameter]:
@@ -81,11 +91,11 @@ def _pair(module: AdaptedModule, job: Job, model: Model, dtype: str) -> list[Par
     copies = module.copies if layers is every or layers is None else len(layers)
     if copies == 0:
         return []
-    rank = module.rank
+    rank, outer_rank = module.rank, module.outer_rank
     if module.role.startswith("expert_"):
-        rank = -(-rank // job.parallelism.expert)
-    shapes: dict[str, tuple[int, ...]] = {"lora_A": (rank, inner), "lora_B": (outer, rank)}
-    pair = module.rank * (module.in_features + module.out_features)
+        rank, outer_rank = -(-rank // job.parallelism.expert), -(-outer_rank // job.parallelism.expert)
+    shapes: dict[str, tuple[int, ...]] = {"lora_A": (rank, inner), "lora_B": (outer, outer_rank)}
+    pair = module.rank * module.in_features + module.outer_rank * module.out_features
     magnitudes = module.elements // max(1, module.copies) - pair
     if magnitudes > 0:
         shapes["lora_magnitude_vector"] = (magnitudes,)

@@ -14,20 +14,25 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import llama_adapter
-from .lora_targets import NotAdaptable, expression, peft_data, read_targets
+from .lora_targets import NotAdaptable, Ranks, expression, peft_data, read_targets
 
 if TYPE_CHECKING:
     from ..job import Adapter, Job
+    from .lora_targets import Experts
     from .model import Model, Tensor
 
 __all__ = ["AdaptedModule", "NotAdaptable", "adapted", "linear_leaf_names", "saved_tensors", "trainable_parameters"]
+
+
+ONE = Ranks(1, 1)
 
 
 class AdaptedModule(NamedTuple):
     """A module with an adapter, once for every layer that has it.
 
     name       the module's dotted name, `{0}` for the layer index; for experts the parameter's
-    rank       of one copy, after `rank_pattern` and the fusion of expert projections
+    rank       rows of lora_A of one copy, after `rank_pattern` and the fusion of expert projections
+    outer_rank columns of its lora_B, which differ where projections of a fused parameter are adapted one by one
     copies     how many layers have it; `layers` which, None outside a stack
     elements   trainable elements of all copies
     """
@@ -36,34 +41,35 @@ class AdaptedModule(NamedTuple):
     in_features: int
     out_features: int
     rank: int
+    outer_rank: int
     copies: int
     layers: tuple[int, ...] | None
     role: str
     elements: int
 
 
-def adapted(model: Model, adapter: Adapter) -> tuple[AdaptedModule, ...]:
+def adapted(model: Model, adapter: Adapter, experts: Experts = "converted") -> tuple[AdaptedModule, ...]:
     """The modules that `adapter` adds weights to. Names that the model lacks are skipped, as PEFT skips them.
 
     Raises NotAdaptable where nothing fits or PEFT refuses the combination.
     """
-    targets = read_targets(model, adapter)
+    targets = read_targets(model, adapter, experts)
     found: list[AdaptedModule] = []
     for tensor in model.tensors:
         if tensor.buffer or tensor.role == "bias" or _is_saved(tensor, adapter):
             continue
-        factor = targets.factor(tensor)
-        if factor:
-            found.extend(_modules(tensor, tensor.name, tensor.layers, adapter, factor))
+        ranks = targets.ranks(tensor)
+        if ranks is not None:
+            found.extend(_modules(tensor, tensor.name, tensor.layers, adapter, ranks))
             continue
         if not _adaptable(tensor):
             continue
         chosen = targets.layers(tensor, adapter)
         if chosen:
             chosen = tuple(layer for layer in chosen if targets.keeps(tensor.module.replace("{0}", str(layer))))
-            found.extend(_modules(tensor, tensor.module, chosen, adapter, 1) if chosen else ())
+            found.extend(_modules(tensor, tensor.module, chosen, adapter) if chosen else ())
         elif chosen is not None and targets.keeps(tensor.module):
-            found.extend(_modules(tensor, tensor.module, None, adapter, 1))
+            found.extend(_modules(tensor, tensor.module, None, adapter))
     if not found and adapter.targets is not None and not adapter.targets:
         raise NotAdaptable("no target modules are named, and PEFT refuses an empty list of them")
     if not found:
@@ -72,7 +78,7 @@ def adapted(model: Model, adapter: Adapter) -> tuple[AdaptedModule, ...]:
     return tuple(found)
 
 
-def trainable_parameters(model: Model, job: Job) -> int:
+def trainable_parameters(model: Model, job: Job, experts: Experts = "converted") -> int:
     """Parameters that the optimizer updates.
 
     All of them; with an adapter its elements and one copy of each module in `modules_to_save` (a tied head that is
@@ -83,7 +89,7 @@ def trainable_parameters(model: Model, job: Job) -> int:
         return llama_adapter.trainable(model, job.adapter.type)
     if job.adapter is not None:
         saved = sum(tensor.size * tensor.copies for tensor in saved_tensors(model, job.adapter))
-        return sum(module.elements for module in adapted(model, job.adapter)) + saved
+        return sum(module.elements for module in adapted(model, job.adapter, experts)) + saved
     if job.trainable is not None:
         patterns = [expression(pattern) for pattern in job.trainable]
         return sum(tensor.size * _matching_copies(tensor, patterns) for tensor in model.tensors if not tensor.buffer)
@@ -114,22 +120,23 @@ def _adaptable(tensor: Tensor) -> bool:
 
 
 def _modules(
-    tensor: Tensor, name: str, layers: tuple[int, ...] | None, adapter: Adapter, factor: int
+    tensor: Tensor, name: str, layers: tuple[int, ...] | None, adapter: Adapter, multiples: Ranks = ONE
 ) -> list[AdaptedModule]:
     """One entry a rank: `rank_pattern` may give layers of one module different ranks."""
     inner, outer, count = _features(tensor)
-    ranks: dict[int, list[int]] = {}
+    dora = outer if adapter.type == "dora" and not _bare(tensor) else 0
+    ranks: dict[tuple[int, Ranks], list[int]] = {}
     for layer in layers if layers is not None else (-1,):
         full = name.replace("{0}", str(layer))
-        rank = next((value for key, value in adapter.rank_pattern.items() if _pattern(key, full)), adapter.r * factor)
-        ranks.setdefault(rank, []).append(layer)
-    dora = outer if adapter.type == "dora" and not _bare(tensor) else 0
+        stated = next((value for key, value in adapter.rank_pattern.items() if _pattern(key, full)), None)
+        ranks.setdefault((adapter.r, multiples) if stated is None else (stated, ONE), []).append(layer)
     found = []
-    for rank, members in ranks.items():
+    for (rank, times), members in ranks.items():
         copies = len(members)
-        elements = copies * (count * rank * (inner + outer) + dora)
+        first, second = count * rank * times.inner, round(count * rank * times.outer)
+        elements = copies * (first * inner + second * outer + dora)
         chosen = tuple(members) if layers is not None else None
-        found.append(AdaptedModule(name, inner, outer, rank * count, copies, chosen, tensor.role, elements))
+        found.append(AdaptedModule(name, inner, outer, first, second, copies, chosen, tensor.role, elements))
     return found
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .remote import own_code
 from .tables import read_data, table_name
@@ -42,13 +42,32 @@ class NotAdaptable(Exception):  # noqa: N818
     """Targets that PEFT refuses: the job stops when it attaches the adapter. The message says why."""
 
 
+Experts = Literal["converted", "parameters", "modules"]
+"""How targets meet the experts of a mixture, by release:
+
+converted    PEFT 0.19 and later on transformers 5: names of projections become the fused parameters
+parameters   PEFT before, on transformers 5: only `target_parameters` reach them
+modules      transformers 4: each expert's projections are linear modules like any other
+"""
+
+
+class Ranks(NamedTuple):
+    """Multiples of r of the pair of a parameter that is adapted as such: rows of lora_A, columns of lora_B.
+
+    A fused pair of projections that are adapted one by one has two lora_A, and lora_B of half the outputs each.
+    """
+
+    inner: int
+    outer: float
+
+
 class Targets(NamedTuple):
-    """What to look for: module names, a regular expression or every linear module; parameters with a factor of r."""
+    """What to look for: module names, a regular expression or every linear module; parameters with their ranks."""
 
     names: frozenset[str]
     regex: re.Pattern[str] | None
     every_linear: bool
-    parameters: dict[str, int]
+    parameters: dict[str, Ranks]
     excluded: frozenset[str] | re.Pattern[str] = frozenset()
 
     def keeps(self, module: str) -> bool:
@@ -57,12 +76,12 @@ class Targets(NamedTuple):
             return self.excluded.fullmatch(module) is None
         return not _suffix(module, self.excluded)
 
-    def factor(self, tensor: Tensor) -> int:
-        """The factor of the rank of a parameter that is adapted as such, 0 when it is not."""
-        for name, factor in self.parameters.items():
+    def ranks(self, tensor: Tensor) -> Ranks | None:
+        """The ranks of a parameter that is adapted as such, None when it is not."""
+        for name, ranks in self.parameters.items():
             if tensor.name == name or tensor.name.endswith("." + name):
-                return factor
-        return 0
+                return ranks
+        return None
 
     def layers(self, tensor: Tensor, adapter: Adapter) -> tuple[int, ...] | None:
         """The layers whose copy is adapted, () for a module outside a stack, None when it is not."""
@@ -88,20 +107,21 @@ class Targets(NamedTuple):
         return None
 
 
-def read_targets(model: Model, adapter: Adapter) -> Targets:
+def read_targets(model: Model, adapter: Adapter, experts: Experts = "converted") -> Targets:
     """The targets of `adapter` on `model`. Raises NotAdaptable where PEFT has none or refuses them."""
-    targets = _targets(model, adapter)
+    targets = _targets(model, adapter, experts)
     if adapter.parameters:
-        targets = targets._replace(parameters={**targets.parameters, **dict.fromkeys(adapter.parameters, 1)})
+        stated = dict.fromkeys(adapter.parameters, Ranks(1, 1))
+        targets = targets._replace(parameters={**targets.parameters, **stated})
     if adapter.exclude:
         left = adapter.exclude
         targets = targets._replace(excluded=expression(left) if isinstance(left, str) else frozenset(left))
     return targets
 
 
-def _targets(model: Model, adapter: Adapter) -> Targets:
+def _targets(model: Model, adapter: Adapter, experts: Experts) -> Targets:
     stated = adapter.targets
-    fusion = peft_data()["moe"].get(_peft_type(model))
+    fusion = peft_data()["moe"].get(_peft_type(model)) if experts != "parameters" else None
     if stated is None and adapter.parameters:
         return Targets(frozenset(), None, False, {})
     if stated is None:
@@ -111,6 +131,8 @@ def _targets(model: Model, adapter: Adapter) -> Targets:
     if isinstance(stated, list) and len(stated) == 1 and stated[0] == "all-linear":
         stated = "all-linear"
     every = isinstance(stated, str) and stated.lower() == "all-linear"
+    if fusion is not None and experts == "modules":
+        return _modules(model, stated, every, peft_data()["fused"][fusion])
     if fusion is not None:
         names = _leaves(model, stated, peft_data()["fused"][fusion])
         return _fused(names, peft_data()["fused"][fusion])
@@ -169,7 +191,7 @@ def _fused(names: set[str], fused: dict[str, Any]) -> Targets:
             remaining.add(target)
         else:
             matched.setdefault(renamed[old], set()).add(old)
-    parameters = dict.fromkeys(matched, 1)
+    parameters = dict.fromkeys(matched, Ranks(1, 1))
     for new, required in fused["together"].items():
         present = matched.get(new, set())
         if present and len(present) < len(required):
@@ -178,8 +200,26 @@ def _fused(names: set[str], fused: dict[str, Any]) -> Targets:
                 f"PEFT refuses {', '.join(sorted(present))} without {missing}: both are fused into {new}"
             )
         if present:
-            parameters[new] = len(required)
+            parameters[new] = Ranks(len(required), len(required))
     return Targets(frozenset(remaining), None, False, parameters)
+
+
+def _modules(model: Model, stated: str | list[str], every: bool, fused: dict[str, Any]) -> Targets:
+    """The same names where every expert has linear modules of its own, which are adapted one by one."""
+    renamed: dict[str, str] = fused["names"]
+    together: dict[str, list[str]] = fused["together"]
+    regex = expression(stated) if isinstance(stated, str) and not every else None
+    names = frozenset() if isinstance(stated, str) else frozenset(stated)
+    fitting = {old for old in renamed if every or old in names}
+    for tensor in model.tensors:
+        if regex is not None and tensor.role in ("expert_gate_up", "expert_down") and not tensor.linear:
+            experts = tensor.name.rpartition(".")[0]
+            fitting |= {old for old in renamed if _first_match(regex, f"{experts}.0.{old}", tensor)}
+    parameters: dict[str, Ranks] = {}
+    for new in dict.fromkeys(renamed[old] for old in renamed if old in fitting):
+        found = sum(renamed[old] == new for old in fitting)
+        parameters[new] = Ranks(found, found / len(together.get(new, "1")))
+    return Targets(names, regex, every, parameters)
 
 
 def _suffix(name: str, targets: Iterable[str]) -> bool:

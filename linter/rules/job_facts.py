@@ -223,10 +223,11 @@ def _trainable(facts: Facts) -> Any:
     """Parameters that the optimizer updates."""
     if facts.model is None:
         return UNKNOWN
+    from ..estimator.adapter import expert_targets
     from ..models.lora import NotAdaptable, trainable_parameters
 
     try:
-        return trainable_parameters(facts.model, facts.job)
+        return trainable_parameters(facts.model, facts.job, expert_targets(facts.job, facts.model))
     except NotAdaptable:
         return UNKNOWN
 
@@ -242,10 +243,11 @@ def _adapter_refusal(facts: Facts) -> Any:
     targets = facts.job.adapter.targets
     if not isinstance(targets, list) or any("." in str(name) for name in targets):
         return UNKNOWN
+    from ..estimator.adapter import expert_targets
     from ..models.lora import NotAdaptable, adapted
 
     try:
-        adapted(facts.model, facts.job.adapter)
+        adapted(facts.model, facts.job.adapter, expert_targets(facts.job, facts.model))
     except NotAdaptable as error:
         return str(error)
     return None

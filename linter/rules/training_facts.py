@@ -120,10 +120,11 @@ def _narrowest(facts: Facts) -> Any:
     """
     if facts.model is None or facts.job.adapter is None:
         return UNKNOWN
+    from ..estimator.adapter import expert_targets
     from ..models.lora import NotAdaptable, adapted
 
     try:
-        modules = adapted(facts.model, facts.job.adapter)
+        modules = adapted(facts.model, facts.job.adapter, expert_targets(facts.job, facts.model))
     except NotAdaptable:
         return UNKNOWN
     sides = [min(module.in_features, module.out_features) for module in modules if module.role not in _NARROW_ROLES]
