@@ -13,12 +13,14 @@ from .allocator import segments
 from .estimate import Assumption
 from .loading import PACKED_ON_LOAD, read_ahead
 from .optimizer import specification
+from .quantization import effective_quantization
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ..hardware.gpu import Gpu
     from ..job import Job
+    from ..models.model import Model
     from .estimate import PerGpu, Phase, Verdict
     from .parameter import Parameter
     from .slack import Held
@@ -55,10 +57,13 @@ def further_heads(job: Job, layers: int, resident: int, phases: Sequence[Phase])
 MICRO = ("forward", "loss", "backward")
 
 
-def waiting(job: Job, found: Sequence[Parameter], phases: Sequence[Phase], optimizer: int) -> list[Assumption]:
+def waiting(
+    job: Job, model: Model, found: Sequence[Parameter], phases: Sequence[Phase], optimizer: int
+) -> list[Assumption]:
     """What waits in main memory for its turn, counted as if it stayed: the run may need less by what that saves.
 
     states    `optimizer` bytes that are on the GPU for the step alone (prime-rl trainer/optim/state_offload.py)
+    packed    checkpoints that their own library reads, before FSDP shards them
     layers    frozen weights of decoder layers, of which three are on the GPU at once: the one that computes, the one
               that is fetched ahead and the one that is sent back (axolotl core/trainers/mixins/layer_offloading.py)
     """
@@ -76,10 +81,20 @@ def waiting(job: Job, found: Sequence[Parameter], phases: Sequence[Phase], optim
         away = min(sum(sorted(frozen.values())[:-_LAYERS_AT_ONCE]), phases[0].components["weights"])
         note = "frozen layers wait in main memory for their turn; counted as if they stayed"
         assumed.append(Assumption("weights.layers_offloaded", "True", note, _less(phases, away, ("load",)), 0))
+    fsdp, quantization = job.parallelism.fsdp, effective_quantization(job, model)
+    if fsdp is not None and quantization is not None and not fsdp.cpu_ram_efficient_loading:
+        on_gpu = quantization.method.startswith((*PACKED_ON_LOAD, *ON_GPU))
+        peak = max(phase.allocated for phase in phases)
+        less = 0 if on_gpu else peak - max(phase.allocated for phase in phases if phase.name != "load")
+        note = "read onto each GPU whole before they are sharded, unless the library leaves them in main memory"
+        assumed.append(Assumption("weights.quantization.method", quantization.method, note, less, 0))
     return [item for item in assumed if item.low]
 
 
 _LAYERS_AT_ONCE = 3
+
+ON_GPU = ("gptq",)
+"""Packed checkpoints that are read onto the GPU: AutoGPTQ's device map names it (fms-acceleration's plugin)."""
 
 
 def _less(phases: Sequence[Phase], away: int, but: tuple[str, ...]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gpulint.estimator.adapter import expert_targets
 from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.parameters import allocated, elements, parameters
 from gpulint.job import Adapter, Fsdp, Job, Parallelism, Quantization, Weights, Zero
@@ -402,3 +403,17 @@ def test_an_indexer_is_trainable_and_gets_no_gradient():
     assert all(".indexer." in item.name and not item.trainable for item in idle)
     flat = Parallelism(zero=Zero(stage=2))
     assert not any(item.idle for item in parameters(job(parallelism=flat), model))
+
+
+@pytest.mark.parametrize(
+    ("versions", "experts"),
+    [
+        ({}, "converted"),
+        ({"transformers": "5.2.0", "peft": "0.18.1"}, "parameters"),
+        ({"transformers": "4.57.0", "peft": "0.17.0"}, "modules"),
+    ],
+)
+def test_releases_say_how_targets_meet_experts(versions, experts):
+    mixtral, gpt_oss = resolve("mistralai/Mixtral-8x7B-v0.1"), resolve("openai/gpt-oss-20b")
+    assert expert_targets(Job(versions=versions), mixtral) == experts
+    assert expert_targets(Job(versions=versions), gpt_oss) == ("parameters" if experts == "modules" else experts)

@@ -259,3 +259,19 @@ def test_images_and_lengths_take_the_same_bytes_of_a_batch_off_once(name):
 def test_what_is_not_derived_is_said_in_words(name, fields, said):
     with pytest.raises((NotEstimable, UnknownModel), match=said):
         estimate_job(job(model=name, **fields), resolve(name), None)
+
+
+@pytest.mark.parametrize(("method", "waits"), [("nvfp4", True), ("gptq", False), ("bnb-nf4", False)])
+def test_a_packed_checkpoint_may_be_in_main_memory_before_it_is_sharded(method, waits):
+    """Who reads it decides that: bitsandbytes and AutoGPTQ are known to read it onto the GPU."""
+    given = job(
+        method="lora",
+        adapter={"r": 8, "targets": ["c_attn"]},
+        weights={"dtype": "bfloat16", "quantization": {"method": method, "bits": 4, "storage_dtype": "bfloat16"}},
+        parallelism={"fsdp": {"version": 2, "wrap": "transformer"}},
+        hardware={"gpus": 8},
+        micro_batch_size=1,
+        sequence_length=16,
+    )
+    found = moved(estimate(given), "weights.quantization.method")
+    assert [item.low > 0 for item in found] == ([True] if waits else [])

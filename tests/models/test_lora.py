@@ -144,3 +144,35 @@ def test_a_name_with_another_type_s_config_has_that_type_s_targets():
     config = {"model_type": "gpt-sw3", "n_layer": 2, "n_embd": 64, "n_head": 2, "vocab_size": 97}
     (attention,) = adapted(build(config, "m", "test", "CausalLM"), Adapter(r=8))
     assert attention.name.endswith("c_attn")
+
+
+MIXTRAL = {
+    "model_type": "mixtral", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "num_local_experts": 8,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("targets", "each"),
+    [
+        (["w1", "w2", "w3"], 8 * 3 * (64 + 96)),
+        (["w1"], 8 * (64 + 96)),
+        (["gate"], 64 + 8),
+        ("all-linear", 8 * 3 * (64 + 96) + (64 + 8) + 2 * (64 + 64) + 2 * (64 + 32)),
+        (r".*experts\.\d+\.w2", 8 * (96 + 64)),
+    ],
+)
+def test_transformers_4_adapts_each_expert_s_projections_by_themselves(targets, each):
+    """r (in + out) of every nn.Linear (transformers 4.57 modeling_mixtral.py MixtralBlockSparseTop2MLP)."""
+    found = adapted(build(MIXTRAL, "m", "test", "CausalLM"), Adapter(r=4, targets=targets), "modules")
+    assert sum(module.elements for module in found) == 2 * 4 * each
+
+
+def test_names_of_projections_reach_the_shared_expert_alone_before_peft_converts_them():
+    """PEFT 0.19 takes `shared_expert.up_proj` for the experts' (`_convert_peft_config_moe`); before, it is a module."""
+    model = resolve("Qwen/Qwen3-Next-80B-A3B-Instruct")
+    adapter = Adapter(r=16, targets=["shared_expert.up_proj", "shared_expert.gate_proj"])
+    converted = {module.role for module in adapted(model, adapter, "converted")}
+    assert converted == {"expert_gate_up"}
+    for experts in ("parameters", "modules"):
+        assert {module.role for module in adapted(model, adapter, experts)} == {"shared_up", "shared_gate"}
