@@ -56,7 +56,7 @@ def adapter_parameters(job: Job, model: Model, dtype: str) -> list[Parameter]:
 
 
 def expert_targets(job: Job, model: Model) -> Experts:
-    """How PEFT's targets meet experts with the job's transformers and PEFT (peft 0.19 tuners_utils.py inject_adapter)."""
+    """How PEFT's targets meet experts at the job's releases (peft 0.19 tuners_utils.py inject_adapter)."""
     if older(job.versions.get("transformers"), "5.0"):
         return "parameters" if model.model_type in FUSED_BEFORE_5 else "modules"
     return "parameters" if older(job.versions.get("peft"), "0.19") else "converted"

@@ -534,7 +534,7 @@ def test_cross_attention_takes_blocks_of_its_own_for_every_request():
 
 
 def test_layers_of_half_the_page_have_blocks_of_twice_the_tokens():
-    """Gemma 4 31B: 50 layers of 16 heads of 256 with a window, 10 of 4 heads of 512 without; keys and values of 16 bits.
+    """Gemma 4 31B: 50 layers of 16 heads of 256 with a window, 10 of 4 heads of 512 without; 16-bit keys and values.
 
     A request of n tokens keeps all of them in ten layers of 8 KiB a token, and window and batch in fifty of 16 KiB.
     """
