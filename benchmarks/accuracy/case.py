@@ -86,6 +86,10 @@ def load(name: str) -> list[Row]:
     return rows
 
 
+FAILED = "THE ROW'S READER FAILED"
+"""What stands before a reason that is a defect of the benchmark: a row in words that no reader here has met."""
+
+
 def read_rows(
     rows: list[Row], group: Callable[[Row], str], readers: dict[str, Callable[[Row], Case | list[Case]]]
 ) -> tuple[list[Case], list[Excluded]]:
@@ -98,6 +102,9 @@ def read_rows(
             found = readers[name](row)
         except (Inexpressible, UnknownModel) as error:
             excluded.append(Excluded(row["id"], name, str(error)))
+            continue
+        except (KeyError, IndexError, ValueError, TypeError, AttributeError) as crash:
+            excluded.append(Excluded(row["id"], name, f"{FAILED}: {type(crash).__name__} {crash}"))
             continue
         cases.extend(found if isinstance(found, list) else [found])
     return cases, excluded

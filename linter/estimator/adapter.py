@@ -57,6 +57,8 @@ def adapter_parameters(job: Job, model: Model, dtype: str) -> list[Parameter]:
 
 def expert_targets(job: Job, model: Model) -> Experts:
     """How PEFT's targets meet experts at the job's releases (peft 0.19 tuners_utils.py inject_adapter)."""
+    if job.framework == "megatron":
+        return "fused"
     if older(job.versions.get("transformers"), "5.0"):
         return "parameters" if model.model_type in FUSED_BEFORE_5 else "modules"
     return "parameters" if older(job.versions.get("peft"), "0.19") else "converted"

@@ -14,17 +14,14 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import llama_adapter
-from .lora_targets import NotAdaptable, Ranks, expression, peft_data, read_targets
+from .lora_targets import ONE, NotAdaptable, expression, peft_data, read_targets
 
 if TYPE_CHECKING:
     from ..job import Adapter, Job
-    from .lora_targets import Experts
+    from .lora_targets import Experts, Ranks
     from .model import Model, Tensor
 
 __all__ = ["AdaptedModule", "NotAdaptable", "adapted", "linear_leaf_names", "saved_tensors", "trainable_parameters"]
-
-
-ONE = Ranks(1, 1)
 
 
 class AdaptedModule(NamedTuple):

@@ -42,12 +42,13 @@ class NotAdaptable(Exception):  # noqa: N818
     """Targets that PEFT refuses: the job stops when it attaches the adapter. The message says why."""
 
 
-Experts = Literal["converted", "parameters", "modules"]
+Experts = Literal["converted", "parameters", "modules", "fused"]
 """How targets meet the experts of a mixture, by release:
 
 converted    PEFT 0.19 and later on transformers 5: names of projections become the fused parameters
 parameters   PEFT before, on transformers 5: only `target_parameters` reach them
 modules      transformers 4: each expert's projections are linear modules like any other
+fused        Megatron: gate and up of an expert are one linear module with one pair (mcore_bridge/tuners/lora.py 1.6)
 """
 
 
@@ -59,6 +60,9 @@ class Ranks(NamedTuple):
 
     inner: int
     outer: float
+
+
+ONE = Ranks(1, 1)
 
 
 class Targets(NamedTuple):
@@ -111,7 +115,7 @@ def read_targets(model: Model, adapter: Adapter, experts: Experts = "converted")
     """The targets of `adapter` on `model`. Raises NotAdaptable where PEFT has none or refuses them."""
     targets = _targets(model, adapter, experts)
     if adapter.parameters:
-        stated = dict.fromkeys(adapter.parameters, Ranks(1, 1))
+        stated = dict.fromkeys(adapter.parameters, ONE)
         targets = targets._replace(parameters={**targets.parameters, **stated})
     if adapter.exclude:
         left = adapter.exclude
@@ -135,7 +139,8 @@ def _targets(model: Model, adapter: Adapter, experts: Experts) -> Targets:
         return _modules(model, stated, every, peft_data()["fused"][fusion])
     if fusion is not None:
         names = _leaves(model, stated, peft_data()["fused"][fusion])
-        return _fused(names, peft_data()["fused"][fusion])
+        found = _fused(names, peft_data()["fused"][fusion])
+        return found if experts == "converted" else found._replace(parameters=dict.fromkeys(found.parameters, ONE))
     if every:
         return Targets(frozenset(), None, True, {})
     if isinstance(stated, str):
@@ -191,7 +196,7 @@ def _fused(names: set[str], fused: dict[str, Any]) -> Targets:
             remaining.add(target)
         else:
             matched.setdefault(renamed[old], set()).add(old)
-    parameters = dict.fromkeys(matched, Ranks(1, 1))
+    parameters = dict.fromkeys(matched, ONE)
     for new, required in fused["together"].items():
         present = matched.get(new, set())
         if present and len(present) < len(required):

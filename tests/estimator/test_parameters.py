@@ -416,4 +416,5 @@ def test_an_indexer_is_trainable_and_gets_no_gradient():
 def test_releases_say_how_targets_meet_experts(versions, experts):
     mixtral, gpt_oss = resolve("mistralai/Mixtral-8x7B-v0.1"), resolve("openai/gpt-oss-20b")
     assert expert_targets(Job(versions=versions), mixtral) == experts
+    assert expert_targets(Job(versions=versions, framework="megatron"), mixtral) == "fused"
     assert expert_targets(Job(versions=versions), gpt_oss) == ("parameters" if experts == "modules" else experts)

@@ -176,3 +176,9 @@ def test_names_of_projections_reach_the_shared_expert_alone_before_peft_converts
     assert converted == {"expert_gate_up"}
     for experts in ("parameters", "modules"):
         assert {module.role for module in adapted(model, adapter, experts)} == {"shared_up", "shared_gate"}
+
+
+def test_megatron_has_one_pair_for_an_expert_s_gate_and_up():
+    model = build(MIXTRAL, "m", "test", "CausalLM")
+    (one,) = adapted(model, Adapter(r=4, targets=["w1", "w3"]), "fused")
+    assert one.elements == 2 * 8 * 4 * (64 + 2 * 96)
