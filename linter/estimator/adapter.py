@@ -1,9 +1,10 @@
-"""What PEFT adds to a model: low-rank pairs, and trained copies of whole modules."""
+"""What PEFT adds to a model: low-rank pairs, the parts of other types, and trained copies of whole modules."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..models.adapter_types import COPIED, LOW_RANK, MODELLED, kind_of
 from .division import divided_adapter
 from .estimate import NotEstimable
 from .parameter import Parameter, pieces_of
@@ -12,12 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..job import Adapter, Job
+    from ..models.adapter_parts import Part
     from ..models.lora import AdaptedModule
     from ..models.model import Model
-
-
-LOW_RANK = frozenset({"lora", "qlora", "dora", "qdora", "rslora", "loftq", "pissa", "olora", "eva", "corda", "lora-ga"})
-"""Adapters that are a low-rank pair a module; but for DoRA's magnitudes they differ in how the pair begins."""
 
 
 def adapter_of(job: Job) -> Adapter | None:
@@ -30,22 +28,51 @@ def adapter_of(job: Job) -> Adapter | None:
 
 
 def adapter_parameters(job: Job, model: Model, dtype: str) -> list[Parameter]:
-    """lora_A [r, in] and lora_B [out, r] of each adapted module, and DoRA's magnitudes, in `dtype`.
+    """lora_A [r, in] and lora_B [out, r] of each adapted module, and DoRA's magnitudes, in `dtype`; of other types
+    what `models/adapter_parts.py` lists, and after the modules' what the adapter has once.
 
-    Raises NotEstimable where PEFT would refuse the targets, and for adapters of another kind than LoRA's.
+    Raises NotEstimable where PEFT would refuse the targets, and for types of adapters that are not modelled.
     """
     adapter = adapter_of(job)
     if adapter is None:
         return []
-    if adapter.type.lower().replace("_", "-") not in LOW_RANK:
-        raise NotEstimable(f"adapters of type {adapter.type} are not modelled, only LoRA and what has its shapes")
-    from ..models.lora import NotAdaptable, adapted
+    kind = kind_of(adapter)
+    if kind not in MODELLED:
+        raise NotEstimable(f"adapters of type {adapter.type} are not modelled")
+    if kind not in LOW_RANK:
+        _refuse_division(job, adapter)
+    from ..models.lora import NotAdaptable, adapted, common_parts
 
     try:
         modules = adapted(model, adapter)
+        if kind in LOW_RANK:
+            return [item for module in modules for item in _pair(module, job, model, dtype)]
+        common = [_part(part, "", None, "adapter", dtype) for part in common_parts(model, adapter, modules)]
+        return [*(item for module in modules for item in _inside(module, adapter, model, dtype)), *common]
     except NotAdaptable as error:
         raise NotEstimable(str(error)) from None
-    return [item for module in modules for item in _pair(module, job, model, dtype)]
+
+
+def _refuse_division(job: Job, adapter: Adapter) -> None:
+    """How tensor and pipeline parallelism, or an engine that serves, divide these types is not derived."""
+    if job.kind != "training" or job.parallelism.tensor > 1 or job.parallelism.pipeline > 1:
+        raise NotEstimable(f"adapters of type {adapter.type} are modelled in training on whole models alone")
+
+
+def _inside(module: AdaptedModule, adapter: Adapter, model: Model, dtype: str) -> list[Parameter]:
+    from ..models.lora import module_parts
+
+    every = tuple(module.layers) if module.layers else None
+    return [
+        _part(part, f"{module.name}.", every, module.role, dtype) for part in module_parts(model, adapter, module)
+    ]
+
+
+def _part(part: Part, module: str, layers: tuple[int, ...] | None, role: str, dtype: str) -> Parameter:
+    width = part.dtype or dtype
+    copies = len(layers) if layers is not None else 1
+    name, pieces = module + part.name, pieces_of(part.shape, width)
+    return Parameter(name, part.shape, copies, layers, role, width, pieces, "adapter", part.trained)
 
 
 def _pair(module: AdaptedModule, job: Job, model: Model, dtype: str) -> list[Parameter]:
@@ -73,14 +100,19 @@ def _pair(module: AdaptedModule, job: Job, model: Model, dtype: str) -> list[Par
 def saved_copies(base: Sequence[Parameter], job: Job, model: Model) -> list[Parameter]:
     """`modules_to_save`: PEFT trains a deep copy and keeps the original (ModulesToSaveWrapper), on this rank's share.
 
+    LN tuning does the same with its targets (tuners/ln_tuning/layer.py).
+
     A tied head that is saved becomes a copy of its own.
     """
     adapter = adapter_of(job)
-    if adapter is None or not adapter.modules_to_save:
+    if adapter is None or not (adapter.modules_to_save or kind_of(adapter) in COPIED):
         return []
-    from ..models.lora import saved_tensors
+    from ..models.lora import NotAdaptable, saved_tensors
 
-    names = [tensor.name for tensor in saved_tensors(model, adapter)]
+    try:
+        names = [tensor.name for tensor in saved_tensors(model, adapter)]
+    except NotAdaptable as error:
+        raise NotEstimable(str(error)) from None
     found = [item._replace(part="copy", trainable=True) for item in base if item.part == "base" and item.name in names]
     if len(names) > len({item.name for item in found}) and model.shape.tied:
         heads = [item for item in base if item.role == "embedding"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..models.adapter_types import kind_of
 from .matmuls import linear
 from .ops import add, contiguous, dropout, leaf, mul, scale, shift, to
 
@@ -17,11 +18,12 @@ GEMM_ROWS = 1536
 
 
 def project(x: Tensor, layer: Linear, rows: int) -> Tensor:
-    """One Linear: plain, packed, or with a LoRA branch (peft tuners/lora/layer.py and bnb.py)."""
-    if layer.packed:
-        result = integer(x, layer, rows) if layer.packed == "int8" else packed(x, layer, rows)
-    else:
-        result = linear(x, layer.weight, rows, layer.bias)
+    """One Linear: plain, packed, with a LoRA branch (peft tuners/lora/layer.py and bnb.py) or another adapter."""
+    if layer.adapter is not None:
+        from .adapted import ADAPTED
+
+        return ADAPTED[kind_of(layer.adapter)](x, layer, rows)
+    result = product(x, layer, rows)
     if layer.a is None or layer.b is None:
         return result
     tape, e = x.storage.tape, result.e
@@ -37,6 +39,13 @@ def project(x: Tensor, layer: Linear, rows: int) -> Tensor:
         branch = to(branch, e)
     result = add(result, branch)
     return to(result, e)
+
+
+def product(x: Tensor, layer: Linear, rows: int) -> Tensor:
+    """The Linear without its adapter: plain or packed."""
+    if layer.packed:
+        return integer(x, layer, rows) if layer.packed == "int8" else packed(x, layer, rows)
+    return linear(x, layer.weight, rows, layer.bias)
 
 
 def _dora(x: Tensor, base: Tensor, layer: Linear, rows: int) -> Tensor:

@@ -245,8 +245,7 @@ class Setting:
         )
 
     def _modules(self, items: list[Parameter], summed: Collection[Parameter] = ()) -> Modules:
-        adapter = self.job.adapter
-        return Modules(items, self.dtype_width, adapter.dropout if adapter is not None else 0.0, self.packing, summed)
+        return Modules(items, self.dtype_width, self.job.adapter, self.packing, summed)
 
     def _block(self, layer: int | None) -> tuple[list[Parameter], bool]:
         """The weights that hybrid layers of Zamba share, and whether the layer is the last that uses them.

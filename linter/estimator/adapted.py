@@ -1,0 +1,35 @@
+"""Which function stands for a linear module with an adapter of a type other than LoRA."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import added, deltas, rotations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .modules import Linear
+    from .tensor import Tensor
+
+ADAPTED: dict[str, Callable[[Tensor, Linear, int], Tensor]] = {
+    "adalora": added.adalora,
+    "boft": rotations.boft,
+    "c3a": added.c3a,
+    "delora": added.delora,
+    "fourierft": deltas.fourierft,
+    "gralora": added.gralora,
+    "hira": deltas.hira,
+    "hra": rotations.hra,
+    "ia3": added.ia3,
+    "loha": deltas.loha,
+    "lokr": deltas.lokr,
+    "miss": added.miss,
+    "oft": rotations.oft,
+    "pvera": added.vera,
+    "randlora": added.randlora,
+    "road": added.road,
+    "shira": deltas.shira,
+    "vblora": added.vblora,
+    "vera": added.vera,
+}
