@@ -8,6 +8,7 @@ from ..models.adapter_types import COPIED, LOW_RANK, MODELLED, kind_of
 from .division import divided_adapter
 from .estimate import NotEstimable
 from .parameter import Parameter, pieces_of
+from .versions import older
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,9 +49,22 @@ def adapter_parameters(job: Job, model: Model, dtype: str) -> list[Parameter]:
         if kind in LOW_RANK:
             return [item for module in modules for item in _pair(module, job, model, dtype)]
         common = [_part(part, "", None, "adapter", dtype) for part in common_parts(model, adapter, modules)]
-        return [*(item for module in modules for item in _inside(module, adapter, model, dtype)), *common]
+        inside = (item for module in modules for item in _inside(module, adapter, model, dtype))
+        if _rank_is_trained(job, model, adapter):
+            inside = (item._replace(trainable=True) if item.name.endswith(".ranknum") else item for item in inside)
+        return [*inside, *common]
     except NotAdaptable as error:
         raise NotEstimable(str(error)) from None
+
+
+def _rank_is_trained(job: Job, model: Model, adapter: Adapter) -> bool:
+    """Whether AdaLoRA's count of ranks wants a gradient, though nothing else of it is learned.
+
+    Since 0.21.1 PEFT makes a parameter anew when it takes it from a 16-bit base's dtype to float32, and the new one
+    is trained (tuners/tuners_utils.py `cast_adapter_dtype`).
+    """
+    widened = job.weights.quantization is None and (job.weights.dtype or model.dtype) in ("bfloat16", "float16")
+    return widened and adapter.dtype is None and not older(job.versions.get("peft"), "0.21.1")
 
 
 def _refuse_division(job: Job, adapter: Adapter) -> None:

@@ -256,7 +256,10 @@ def ia3(x: Tensor, layer: Linear, rows: int) -> Tensor:
         y = product(mul(wide, vector), layer, rows) if fed else mul(product(wide, layer, rows), vector)
         return contiguous(y) if layer.packed != "int8" else y
     if fed is not None:
-        return product(to(mul(to(x, fed.e), vector), e), layer, rows)
+        wide = to(x, fed.e)
+        y = product(to(mul(wide, vector), e), layer, rows)
+        del wide
+        return y
     result = product(x, layer, rows)
     return to(mul(result, vector), result.e)
 

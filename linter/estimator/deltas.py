@@ -54,8 +54,8 @@ def fourierft(x: Tensor, layer: Linear, rows: int) -> Tensor:
     tape, n = x.storage.tape, layer.weight.n
     result = product(x, layer, rows)
     spectrum = layer.parts["fourierft_spectrum"]
-    dense = combined(tape, (spectrum,), n, 4)
-    complex_ = combined(tape, (dense,), n, 8, ahead=8, behind=8)
+    dense = combined(tape, (spectrum,), n, 4, saves=(tape.new(2 * spectrum.n, 8),))
+    complex_ = combined(tape, (dense,), n, 8, ahead=16, behind=8)
     delta = combined(tape, (complex_,), n, 4, behind=4)
     del dense, complex_
     return _added(x, result, delta, layer, rows)

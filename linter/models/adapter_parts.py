@@ -65,23 +65,26 @@ def prompt_parts(adapter: Adapter, model: Model) -> list[Part]:
     inner = number(adapter, "encoder_hidden_size") or shape.hidden
     tokens = n * (2 if shape.encoder_layers else 1)
     if kind == "prompttuning":
-        return [Part("prompt_embeddings", (tokens, shape.hidden))]
+        return [Part(f"{_ENCODER}.embedding.weight", (tokens, shape.hidden))]
     if kind == "ptuning":
         if str(option(adapter, "encoder_reparameterization_type")).upper() != "MLP":
             raise NotAdaptable("P-tuning with an LSTM is not modelled")
         sizes = (shape.hidden, inner), (inner, inner), (inner, shape.hidden)
-        return [Part("prompt_embeddings", (tokens, shape.hidden)), *_mlp("mlp_head", sizes)]
+        return [Part(f"{_ENCODER}.embedding.weight", (tokens, shape.hidden)), *_mlp(f"{_ENCODER}.mlp_head", sizes)]
     width = shape.hidden // max(1, shape.heads) * shape.kv_heads
     every = 2 * shape.layers * width
     if not option(adapter, "prefix_projection"):
-        return [Part("prompt_embeddings", (n, every))]
-    return [Part("prompt_embeddings", (n, width)), *_mlp("transform", ((width, inner), (inner, every)))]
+        return [Part(f"{_ENCODER}.embedding.weight", (n, every))]
+    return [Part(f"{_ENCODER}.embedding.weight", (n, width)), *_mlp(f"{_ENCODER}.transform", ((width, inner), (inner, every)))]
 
 
 def _mlp(name: str, sizes: Sequence[tuple[int, int]]) -> list[Part]:
     """Weights and biases of linear layers with an activation between them."""
-    shapes = [(f"{name}_{2 * k}", i, o) for k, (i, o) in enumerate(sizes)]
-    return [part for at, i, o in shapes for part in (Part(f"{at}_weight", (o, i)), Part(f"{at}_bias", (o,)))]
+    shapes = [(f"{name}.{2 * k}", i, o) for k, (i, o) in enumerate(sizes)]
+    return [part for at, i, o in shapes for part in (Part(f"{at}.weight", (o, i)), Part(f"{at}.bias", (o,)))]
+
+
+_ENCODER = "prompt_encoder"
 
 
 def _adalora(_: Adapter, i: int, o: int, r: int) -> list[Part]:
@@ -100,10 +103,10 @@ def _loha(_: Adapter, i: int, o: int, r: int) -> list[Part]:
 def _lokr(adapter: Adapter, i: int, o: int, r: int) -> list[Part]:
     """A Kronecker product: each factor whole, or a low-rank pair where that is smaller."""
     factor = number(adapter, "decompose_factor") or -1
-    (m, n), (l, k) = factorization(i, factor), factorization(o, factor)
-    first = [Part("lokr_w1", (l, m))]
-    if option(adapter, "decompose_both") and r < max(l, m) / 2:
-        first = [Part("lokr_w1_a", (l, r)), Part("lokr_w1_b", (r, m))]
+    (m, n), (h, k) = factorization(i, factor), factorization(o, factor)
+    first = [Part("lokr_w1", (h, m))]
+    if option(adapter, "decompose_both") and r < max(h, m) / 2:
+        first = [Part("lokr_w1_a", (h, r)), Part("lokr_w1_b", (r, m))]
     if r < max(k, n) / 2:
         return [*first, Part("lokr_w2_a", (k, r)), Part("lokr_w2_b", (r, n))]
     return [*first, Part("lokr_w2", (k, n))]
@@ -114,7 +117,7 @@ def _miss(adapter: Adapter, _: int, o: int, r: int) -> list[Part]:
     return [Part("miss_block", (r, number(adapter, "mini_r") if option(adapter, "init_weights") == "mini" else o))]
 
 
-def _oft(adapter: Adapter, i: int, o: int, r: int) -> list[Part]:
+def _oft(adapter: Adapter, i: int, _: int, r: int) -> list[Part]:
     """The strict upper triangles of the blocks, and where they stand in them."""
     blocks, size = rotation_blocks(adapter, i, r)
     cells = size * (size - 1) // 2

@@ -106,3 +106,8 @@ def number(adapter: Adapter, name: str) -> int:
 def virtual_tokens(adapter: Adapter | None) -> int:
     """How many virtual tokens stand before a sequence; 0 for adapters of other types, and for keys and values."""
     return number(adapter, "num_virtual_tokens") if adapter is not None and kind_of(adapter) in TOKENS else 0
+
+
+def prefix_tokens(adapter: Adapter | None) -> int:
+    """How many positions a learned prefix of keys and values has; 0 without one."""
+    return number(adapter, "num_virtual_tokens") if adapter is not None and kind_of(adapter) == "prefixtuning" else 0
