@@ -60,10 +60,11 @@ def adapter_parameters(job: Job, model: Model, dtype: str) -> list[Parameter]:
 def _rank_is_trained(job: Job, model: Model, adapter: Adapter) -> bool:
     """Whether AdaLoRA's count of ranks wants a gradient, though nothing else of it is learned.
 
-    Since 0.21.1 PEFT makes a parameter anew when it takes it from a 16-bit base's dtype to float32, and the new one
-    is trained (tuners/tuners_utils.py `cast_adapter_dtype`).
+    Since 0.21.1 PEFT makes a parameter anew when it takes it from the 16-bit dtype that a base computes in to float32,
+    and the new one is trained (tuners/tuners_utils.py `cast_adapter_dtype`).
     """
-    widened = job.weights.quantization is None and (job.weights.dtype or model.dtype) in ("bfloat16", "float16")
+    narrow = (job.weights.dtype or model.dtype) in ("bfloat16", "float16")
+    widened = narrow or job.weights.quantization is not None
     return widened and adapter.dtype is None and not older(job.versions.get("peft"), "0.21.1")
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def adalora(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """x (A E)' B' scaling / rank, added in place."""
     tape, parts = x.storage.tape, layer.parts
-    result = product(x, layer, rows)
+    result = _cloned(product(x, layer, rows), layer)
     wide = _wide(x, layer)
     inner = mul(leaf(tape, parts["lora_A"]), leaf(tape, parts["lora_E"]))
     branch = linear(linear_wide(dropout(wide, layer.dropout), inner, rows), parts["lora_B"], rows)

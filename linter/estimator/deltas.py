@@ -23,7 +23,9 @@ def loha(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """The elementwise product of two low-rank products, in an autograd function of its own (`HadaWeight`)."""
     result = product(x, layer, rows)
     pairs = tuple(layer.parts[f"hada_w{n}_{side}"] for n in (1, 2) for side in "ab")
-    delta = combined(x.storage.tape, pairs, layer.weight.n, 4, ahead=12, behind=16)
+    tape = x.storage.tape
+    e = tape.autocast or 4
+    delta = combined(tape, pairs, layer.weight.n, e, ahead=3 * e, behind=12 + e)
     return _added(x, result, delta, layer, rows)
 
 
@@ -45,7 +47,7 @@ def _factor(tape: Tape, parts: dict[str, Parameter], name: str, rank: int) -> Te
     if whole is not None:
         return leaf(tape, whole)
     first, second = parts[f"{name}_a"], parts[f"{name}_b"]
-    return combined(tape, (first, second), first.n // rank * (second.n // rank), 4)
+    return combined(tape, (first, second), first.n // rank * (second.n // rank), tape.autocast or 4)
 
 
 
@@ -66,7 +68,7 @@ def hira(x: Tensor, layer: Linear, rows: int) -> Tensor:
     tape = x.storage.tape
     result = product(x, layer, rows)
     pair = tuple(layer.parts[f"hira_{side}"] for side in "AB")
-    whole = combined(tape, pair, layer.weight.n, 4)
+    whole = combined(tape, pair, layer.weight.n, tape.autocast or 4)
     wide = to(x, 4)
     delta = mul(whole, layer.weight)
     y = add(result, linear_wide(dropout(wide, layer.dropout), delta, rows))

@@ -9,6 +9,7 @@ from ..models.adapter_types import number, option
 from .adapters import product
 from .deltas import combined
 from .matmuls import linear_wide, matmul
+from .matmuls import product as multiplied
 from .ops import copied, leaf, mul, scale, to
 from .tensor import Tensor
 
@@ -139,14 +140,14 @@ def hra(x: Tensor, layer: Linear, rows: int) -> Tensor:
     inputs = x.n // rows
     square, rank = inputs * inputs, u.n // inputs
     unit = combined(tape, (u,), u.n, 4, behind=8)
+    whole = tape.new(square, 4)
     matrix = tape.new(square, 4)
     for _ in range(rank):
         matrix = _reflected(matrix, unit, inputs)
-    whole = tape.new(square, 4)
-    rotation = matmul(whole, matrix, square)
+    rotation = multiplied(whole, matrix, square)
     del whole, matrix, unit
     base = tape.new(layer.weight.n, 4)
-    weight = matmul(base, rotation, layer.weight.n)
+    weight = multiplied(base, rotation, layer.weight.n)
     return to(linear_wide(to(x, 4), weight, rows), e)
 
 
@@ -155,9 +156,9 @@ def _reflected(matrix: Tensor, unit: Tensor, inputs: int) -> Tensor:
     tape, n = matrix.storage.tape, matrix.n
     column = combined(tape, (unit,), inputs, 4)
     doubled = scale(matrix)
-    first = matmul(doubled, column, inputs)
+    first = multiplied(doubled, column, inputs)
     del doubled
-    outer = matmul(first, column, n)
+    outer = multiplied(first, column, n)
     y = tape.new(n, 4)
     y.node = tape.node((matrix, outer), lambda g: (g, tape.new(n, 4)), saves=0, makes=n * 4)
     return y
