@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import added, deltas, rotations
+from . import added, deltas, projected, rotations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,22 +14,30 @@ if TYPE_CHECKING:
 
 ADAPTED: dict[str, Callable[[Tensor, Linear, int], Tensor]] = {
     "adalora": added.adalora,
+    "beft": projected.beft,
     "boft": rotations.boft,
     "c3a": added.c3a,
+    "deft": projected.deft,
     "delora": added.delora,
     "fourierft": deltas.fourierft,
     "gralora": added.gralora,
     "hira": deltas.hira,
     "hra": rotations.hra,
     "ia3": added.ia3,
+    "lily": projected.lily,
     "loha": deltas.loha,
     "lokr": deltas.lokr,
     "miss": added.miss,
     "oft": rotations.oft,
+    "peanut": projected.peanut,
+    "psoft": projected.psoft,
     "pvera": added.vera,
     "randlora": added.randlora,
     "road": added.road,
     "shira": deltas.shira,
+    "supertuning": projected.supertuning,
+    "tinylora": projected.tinylora,
+    "unilora": projected.unilora,
     "vblora": added.vblora,
     "vera": added.vera,
 }

@@ -78,9 +78,7 @@ def _inside(module: AdaptedModule, adapter: Adapter, model: Model, dtype: str) -
     from ..models.lora import module_parts
 
     every = tuple(module.layers) if module.layers else None
-    return [
-        _part(part, f"{module.name}.", every, module.role, dtype) for part in module_parts(model, adapter, module)
-    ]
+    return [_part(part, f"{module.name}.", every, module.role, dtype) for part in module_parts(model, adapter, module)]
 
 
 def _part(part: Part, module: str, layers: tuple[int, ...] | None, role: str, dtype: str) -> Parameter:

@@ -36,9 +36,8 @@ def adalora(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
 def vera(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """Two frozen projections that all modules share, scaled by a vector behind each. PVeRA draws between them."""
-    tape, parts = x.storage.tape, layer.parts
     assert layer.adapter is not None
-    name = kind_of(layer.adapter)
+    parts, name = layer.parts, kind_of(layer.adapter)
     result = _cloned(product(x, layer, rows), layer)
     e, rank = result.e, parts[f"{name}_lambda_d"].n
     wide = to(x, parts[f"{name}_lambda_b"].e)
@@ -112,8 +111,7 @@ def _norm(weight: Parameter, n: int, tape: Tape) -> Tensor:
 def gralora(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """Low-rank pairs of k x k blocks: a batched product, the ranks exchanged between blocks, another product."""
     assert layer.adapter is not None
-    tape, parts = x.storage.tape, layer.parts
-    result = product(x, layer, rows)
+    parts, result = layer.parts, product(x, layer, rows)
     e = result.e
     wide = to(x, parts["gralora_A"].e)
     count = max(1, number(layer.adapter, "gralora_k"))
@@ -123,10 +121,8 @@ def gralora(x: Tensor, layer: Linear, rows: int) -> Tensor:
     del first, second
     result = add_to(result, branch)
     if "gralora_A_general" in parts:
-        wide = to(x, parts["gralora_A"].e)
-        general = linear(linear(dropout(wide, layer.dropout), parts["gralora_A_general"], rows), parts["gralora_B_general"], rows)
-        result = add_to(result, scale(to(general, e)))
-    del tape
+        inner = linear(dropout(to(x, wide.e), layer.dropout), parts["gralora_A_general"], rows)
+        result = add_to(result, scale(to(linear(inner, parts["gralora_B_general"], rows), e)))
     return result
 
 

@@ -26,7 +26,7 @@ def loha(x: Tensor, layer: Linear, rows: int) -> Tensor:
     tape = x.storage.tape
     e = tape.autocast or 4
     delta = combined(tape, pairs, layer.weight.n, e, ahead=3 * e, behind=12 + e)
-    return _added(x, result, delta, layer, rows)
+    return _added(x, result, delta, rows)
 
 
 def lokr(x: Tensor, layer: Linear, rows: int) -> Tensor:
@@ -39,7 +39,7 @@ def lokr(x: Tensor, layer: Linear, rows: int) -> Tensor:
     whole = combined(tape, tuple(factors), n, 4, saves=tuple(factors), behind=4)
     delta = scale(whole)
     del whole, factors
-    return _added(x, result, delta, layer, rows)
+    return _added(x, result, delta, rows)
 
 
 def _factor(tape: Tape, parts: dict[str, Parameter], name: str, rank: int) -> Tensor:
@@ -48,7 +48,6 @@ def _factor(tape: Tape, parts: dict[str, Parameter], name: str, rank: int) -> Te
         return leaf(tape, whole)
     first, second = parts[f"{name}_a"], parts[f"{name}_b"]
     return combined(tape, (first, second), first.n // rank * (second.n // rank), tape.autocast or 4)
-
 
 
 def fourierft(x: Tensor, layer: Linear, rows: int) -> Tensor:
@@ -60,7 +59,7 @@ def fourierft(x: Tensor, layer: Linear, rows: int) -> Tensor:
     complex_ = combined(tape, (dense,), n, 8, ahead=16, behind=8)
     delta = combined(tape, (complex_,), n, 4, behind=4)
     del dense, complex_
-    return _added(x, result, delta, layer, rows)
+    return _added(x, result, delta, rows)
 
 
 def hira(x: Tensor, layer: Linear, rows: int) -> Tensor:
@@ -103,7 +102,7 @@ def bat(x: Tensor, layer: Linear, rows: int) -> Tensor:
     return to(linear_wide(to(x, 4), weight, rows), e)
 
 
-def _added(x: Tensor, result: Tensor, delta: Tensor, layer: Linear, rows: int) -> Tensor:
+def _added(x: Tensor, result: Tensor, delta: Tensor, rows: int) -> Tensor:
     wide = to(x, delta.e)
     branch = linear_wide(wide, delta, rows)
     del delta, wide

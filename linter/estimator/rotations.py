@@ -44,15 +44,15 @@ def _cayley_of_triangles(tape: Tape, layer: Linear, inputs: int) -> Tensor:
     skew = combined(tape, (upper,), n, weight.e, behind=weight.e)
     del upper
     if option(layer.adapter, "use_cayley_neumann"):
-        result = _series(tape, skew, number(layer.adapter, "num_cayley_neumann_terms"))
+        result = series(tape, skew, number(layer.adapter, "num_cayley_neumann_terms"))
     else:
-        result = _solved(skew)
+        result = solved(skew)
     if shared:
         result = combined(tape, (result,), blocks * size * size, weight.e)
     return result
 
 
-def _series(tape: Tape, skew: Tensor, terms: int) -> Tensor:
+def series(tape: Tape, skew: Tensor, terms: int) -> Tensor:
     """1 + 2 Q + 2 Q^2 ... + Q^(terms - 1): every power is kept for the next one's gradient; sums are in place."""
     total = tape.new(skew.n, skew.e)
     if terms < 2:
@@ -75,7 +75,7 @@ def _summed(total: Tensor, term: Tensor) -> Tensor:
     return y
 
 
-def _solved(skew: Tensor) -> Tensor:
+def solved(skew: Tensor) -> Tensor:
     """solve(1 + Q, 1 - Q): saves the factors, the pivots aside, and the result."""
     tape, n, e = skew.storage.tape, skew.n, skew.e
     first, second = add_identity(skew), add_identity(skew)
@@ -113,7 +113,7 @@ def boft(x: Tensor, layer: Linear, rows: int) -> Tensor:
     square = inputs * inputs
     identity = tape.new(square, e)
     skew = combined(tape, (parts["boft_R"],), parts["boft_R"].n, 4, ahead=4, behind=8)
-    turned = _solved(skew)
+    turned = solved(skew)
     blocks = to(combined(tape, (turned,), square, 4), e)
     permutation = tape.new(square, e)
     del skew, turned
@@ -162,5 +162,3 @@ def _reflected(matrix: Tensor, unit: Tensor, inputs: int) -> Tensor:
     y = tape.new(n, 4)
     y.node = tape.node((matrix, outer), lambda g: (g, tape.new(n, 4)), saves=0, makes=n * 4)
     return y
-
-

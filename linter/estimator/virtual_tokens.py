@@ -41,13 +41,13 @@ def joined(tape: Tape, s: Setting, outside: Modules, embeds: Tensor) -> Tensor:
     tokens = virtual_tokens(s.job.adapter)
     if not tokens:
         return embeds
-    prompts = to(_made(tape, s, outside, s.batch * tokens, s.hidden), embeds.e)
+    prompts = to(_made(tape, outside, s.batch * tokens, s.hidden), embeds.e)
     whole = cat((prompts, embeds))
     s.cache += [prompts.storage, whole.storage]
     return whole
 
 
-def _made(tape: Tape, s: Setting, outside: Modules, rows: int, width: int) -> Tensor:
+def _made(tape: Tape, outside: Modules, rows: int, width: int) -> Tensor:
     """A look-up of the virtual tokens for every sequence, through an encoder where there is one."""
     ids = Tensor(tape.nothing, rows, 8)
     found = embedding(tape, rows, outside.named["prompt_encoder.embedding"].weight, width, ids)
@@ -68,7 +68,7 @@ def prefix(tape: Tape, s: Setting, outside: Modules) -> Tensor | None:
     every = 2 * s.total_layers * s.hidden // max(1, s.heads) * s.kv_heads
     projected = bool(option(adapter, "prefix_projection"))
     width = s.hidden // max(1, s.heads) * s.kv_heads if projected else every
-    return to(_made(tape, s, outside, s.batch * tokens, width), s.dtype_bytes)
+    return to(_made(tape, outside, s.batch * tokens, width), s.dtype_bytes)
 
 
 def behind(k: Tensor, v: Tensor, s: Setting) -> tuple[Tensor, Tensor]:

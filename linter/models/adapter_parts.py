@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..job import Adapter
+    from .lora import AdaptedModule
     from .model import Model
 
 
@@ -35,12 +36,17 @@ def parts_of(adapter: Adapter, i: int, o: int, rank: int, feedforward: bool = Fa
     return _PARTS[kind](adapter, i, o, rank)
 
 
-def shared_parts(adapter: Adapter, sizes: Sequence[tuple[int, int, int]]) -> list[Part]:
-    """The tensors that all adapted modules use together; `sizes` are inputs, outputs and rank of each of them."""
+def shared_parts(adapter: Adapter, modules: Sequence[AdaptedModule]) -> list[Part]:
+    """The tensors that several of the adapted modules use together."""
     kind = kind_of(adapter)
-    if not sizes or kind not in ("vera", "pvera", "randlora", "vblora"):
+    if not modules or kind not in ("lily", "pvera", "randlora", "unilora", "vblora", "vera"):
         return []
+    sizes = [(module.in_features, module.out_features, module.rank) for module in modules]
     widest, highest, rank = (max(values) for values in zip(*sizes, strict=True))
+    if kind == "lily":
+        return [part for module in modules for part in _lily(adapter, module)]
+    if kind == "unilora":
+        return [Part("unilora_theta_d", (number(adapter, "theta_d_length"),))]
     if kind == "vblora":
         return [Part("vblora_vector_bank", (number(adapter, "num_vectors"), number(adapter, "vector_length")))]
     if kind == "randlora":
@@ -75,7 +81,10 @@ def prompt_parts(adapter: Adapter, model: Model) -> list[Part]:
     every = 2 * shape.layers * width
     if not option(adapter, "prefix_projection"):
         return [Part(f"{_ENCODER}.embedding.weight", (n, every))]
-    return [Part(f"{_ENCODER}.embedding.weight", (n, width)), *_mlp(f"{_ENCODER}.transform", ((width, inner), (inner, every)))]
+    return [
+        Part(f"{_ENCODER}.embedding.weight", (n, width)),
+        *_mlp(f"{_ENCODER}.transform", ((width, inner), (inner, every))),
+    ]
 
 
 def _mlp(name: str, sizes: Sequence[tuple[int, int]]) -> list[Part]:
@@ -85,6 +94,14 @@ def _mlp(name: str, sizes: Sequence[tuple[int, int]]) -> list[Part]:
 
 
 _ENCODER = "prompt_encoder"
+
+
+def _lily(adapter: Adapter, module: AdaptedModule) -> list[Part]:
+    """Downward projections that `stride_A` neighbouring layers share, and `num_B` upward ones that all layers do."""
+    groups, r = -(-module.copies // max(1, number(adapter, "stride_A"))), module.rank
+    name = module.name.rpartition(".")[2]
+    upward = Part(f"lily.{name}.B", (number(adapter, "num_B") * r, module.out_features))
+    return [Part(f"lily.{name}.A", (groups * r, module.in_features)), upward]
 
 
 def _adalora(_: Adapter, i: int, o: int, r: int) -> list[Part]:
@@ -170,6 +187,51 @@ def _shira(_: Adapter, i: int, o: int, r: int) -> list[Part]:
     return [Part("shira_weight", (count,)), Part("shira_indices", (2, count), False, "int32")]
 
 
+def _supertuning(adapter: Adapter, i: int, o: int, r: int) -> list[Part]:
+    """The weights that `sparsity` leaves, where they stand, and a low-rank pair where a rank is stated."""
+    count = int(i * o * (1 - float(option(adapter, "sparsity"))))
+    found = [Part("supertuning_values", (count,)), Part("supertuning_indices", (count,), False, "int32")]
+    pair = [Part("supertuning_lora_A", (r, i)), Part("supertuning_lora_B", (o, r))]
+    return found + pair if adapter.options.get("r") else found
+
+
+def _unilora(_: Adapter, i: int, o: int, r: int) -> list[Part]:
+    """Which element of the learned vector stands where in a low-rank pair, and times what."""
+    shapes = {"A": (r, i), "B": (o, r)}
+    indices = [Part(f"unilora_indices_{side}", shape, False, "int64") for side, shape in shapes.items()]
+    return indices + [Part(f"unilora_scales_{side}", shape, False) for side, shape in shapes.items()]
+
+
+def _tinylora(adapter: Adapter, i: int, o: int, r: int) -> list[Part]:
+    """`u` numbers, of which a square between frozen singular vectors is made."""
+    if option(adapter, "weight_tying"):
+        raise NotAdaptable("TinyLoRA with weight_tying is not modelled")
+    u = number(adapter, "u")
+    frozen = [Part("tinylora_A", (r, i), False), Part("tinylora_B", (o, r), False)]
+    return [Part("tinylora_v", (u,)), *frozen, Part("tinylora_P", (u, r, r), False)]
+
+
+def _psoft(adapter: Adapter, i: int, o: int, r: int) -> list[Part]:
+    """A rotation between frozen singular vectors, which lie in the whole decomposition that they were cut from."""
+    if not option(adapter, "psoft_orth") or str(option(adapter, "psoft_svd")) != "lowrank":
+        raise NotAdaptable("PSOFT is modelled with psoft_orth and psoft_svd: lowrank alone")
+    cells = r * (r - 1) // 2
+    found = [Part("psoft_R", (cells,)), *(Part(name, (cells,), False, "int64") for name in ("rows", "cols"))]
+    found += [Part(f"vector_{side}", (r,)) for side in "ab" if option(adapter, f"psoft_mag_{side}")]
+    return [*found, Part("psoft_A", (r, i), False), Part("psoft_B", (o, r), False)]
+
+
+def _peanut(adapter: Adapter, _: int, o: int, r: int) -> list[Part]:
+    depth = number(adapter, "depth")
+    middle = [Part(f"peanut_{name}_{n}", (r, r)) for name in ("encoder", "decoder") for n in range(depth)]
+    return [Part("peanut_A", (r, o)), *middle, Part("peanut_B", (o, r))]
+
+
+def _deft(adapter: Adapter, i: int, o: int, r: int) -> list[Part]:
+    projection = Part("deft_P", (o, min(r, o)))
+    return [projection] if option(adapter, "para") else [projection, Part("deft_R", (min(r, o), i))]
+
+
 def _vblora(adapter: Adapter, i: int, o: int, r: int) -> list[Part]:
     vectors, length = number(adapter, "num_vectors"), number(adapter, "vector_length")
     if not length or i % length or o % length:
@@ -212,21 +274,29 @@ def _randlora(_: Adapter, i: int, o: int, r: int) -> list[Part]:
 
 _PARTS: dict[str, Callable[[Adapter, int, int, int], list[Part]]] = {
     "adalora": _adalora,
+    "beft": lambda _, __, o, ___: [Part("beft_bias", (1, o))],
     "boft": _boft,
     "c3a": _c3a,
+    "deft": _deft,
     "delora": _delora,
     "fourierft": lambda adapter, *_: [Part("fourierft_spectrum", (number(adapter, "n_frequency"),))],
     "gralora": _gralora,
     "hira": lambda _, i, o, r: [Part("hira_A", (r, i)), Part("hira_B", (o, r))],
     "hra": lambda _, i, __, r: [Part("hra_u", (i, r))],
+    "lily": lambda adapter, _, __, r: [Part("lily_router", (number(adapter, "num_B"), r))],
     "loha": _loha,
     "lokr": _lokr,
     "miss": _miss,
     "oft": _oft,
+    "peanut": _peanut,
+    "psoft": _psoft,
     "pvera": _vera,
     "randlora": _randlora,
     "road": _road,
     "shira": _shira,
+    "supertuning": _supertuning,
+    "tinylora": _tinylora,
+    "unilora": _unilora,
     "vblora": _vblora,
     "vera": _vera,
 }

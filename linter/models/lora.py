@@ -113,7 +113,7 @@ def common_parts(model: Model, adapter: Adapter, modules: Sequence[AdaptedModule
         return prompt_parts(adapter, model)
     if kind_of(adapter) not in INSIDE:
         return []
-    return shared_parts(adapter, [(module.in_features, module.out_features, module.rank) for module in modules])
+    return shared_parts(adapter, modules)
 
 
 def size_of(part: Part) -> int:
