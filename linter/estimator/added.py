@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..models.adapter_types import kind_of, number, option
-from .adapters import product
 from .indexing import gather, split, topk
 from .matmuls import linear, linear_wide
 from .ops import add, add_to, contiguous, copied, divided, dropout, exp, leaf, mul, scale, softmax, summed, to, unary
 from .tensor import Parameter, Tensor
+from .unadapted import product
 
 if TYPE_CHECKING:
     from .modules import Linear

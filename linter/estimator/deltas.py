@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .adapters import product
 from .matmuls import linear_wide
 from .ops import add, copied, dropout, leaf, mul, scale, to
 from .tensor import Parameter, Tensor
+from .unadapted import product
 
 if TYPE_CHECKING:
     from .modules import Linear

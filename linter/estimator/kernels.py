@@ -62,11 +62,7 @@ def attend(implementation: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | 
     if implementation == "sdpa":
         if at.laid_out and not at.direct:
             if grouped:
-                k, v, grouped = (
-                    repeated(k, _attended(q.n, at), at),
-                    repeated(v, _attended(_values(q, at), at), at),
-                    False,
-                )
+                (k, v), grouped = _spread_heads(q, k, v, at), False
             q, k, v = laid_out(q), laid_out(k), laid_out(v)
         if grouped and not at.direct and (not at.grouped or mask is not None or not same or at.head_dim > 256):
             (k, v), grouped = _spread_heads(q, k, v, at), False

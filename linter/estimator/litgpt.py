@@ -11,7 +11,7 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from .activation import activation
-from .adapters import packed, project
+from .adapters import project
 from .chunks import cross_entropy
 from .estimate import NotEstimable
 from .indexing import cat, repeat, split, total, window
@@ -21,6 +21,7 @@ from .mlp import dense
 from .ops import add, dropout, made, mul, scale, to
 from .rope import turned
 from .tensor import Parameter, mark
+from .unadapted import packed
 
 if TYPE_CHECKING:
     from .kernels import Heads

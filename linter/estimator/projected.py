@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..models.adapter_types import number, option
-from .adapters import product
 from .deltas import combined
 from .indexing import gather
 from .matmuls import linear, linear_wide
 from .ops import add, dropout, leaf, mul, scale, softmax, sub, to, unary
 from .rotations import series, solved
 from .tensor import Parameter, Tensor
+from .unadapted import product
 
 if TYPE_CHECKING:
     from .modules import Linear

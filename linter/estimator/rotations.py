@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from ..models.adapter_parts import rotation_blocks
 from ..models.adapter_types import number, option
-from .adapters import product
 from .deltas import combined
 from .matmuls import linear_wide, matmul
 from .matmuls import product as multiplied
 from .ops import copied, leaf, mul, scale, to
 from .tensor import Tensor
+from .unadapted import product
 
 if TYPE_CHECKING:
     from .modules import Linear
