@@ -20,6 +20,7 @@ ADAPTED: dict[str, Callable[[Tensor, Linear, int], Tensor]] = {
     "deft": projected.deft,
     "delora": added.delora,
     "fourierft": deltas.fourierft,
+    "glora": deltas.glora,
     "gralora": added.gralora,
     "hira": deltas.hira,
     "hra": rotations.hra,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..models.adapter_types import COPIED, LOW_RANK, MODELLED, kind_of
+from ..models.adapter_types import COPIED, FROZEN_SIDE, LOW_RANK, MODELLED, kind_of
 from .division import divided_adapter
 from .estimate import NotEstimable
 from .parameter import Parameter, pieces_of
@@ -47,7 +47,7 @@ def adapter_parameters(job: Job, model: Model, dtype: str) -> list[Parameter]:
     try:
         modules = adapted(model, adapter)
         if kind in LOW_RANK:
-            return [item for module in modules for item in _pair(module, job, model, dtype)]
+            return [item for module in modules for item in _pair(module, adapter, job, model, dtype)]
         common = [_part(part, "", None, "adapter", dtype) for part in common_parts(model, adapter, modules)]
         inside = (item for module in modules for item in _inside(module, adapter, model, dtype))
         if _rank_is_trained(job, model, adapter):
@@ -88,7 +88,7 @@ def _part(part: Part, module: str, layers: tuple[int, ...] | None, role: str, dt
     return Parameter(name, part.shape, copies, layers, role, width, pieces, "adapter", part.trained)
 
 
-def _pair(module: AdaptedModule, job: Job, model: Model, dtype: str) -> list[Parameter]:
+def _pair(module: AdaptedModule, adapter: Adapter, job: Job, model: Model, dtype: str) -> list[Parameter]:
     every = tuple(module.layers) if module.layers else None
     inner, outer, layers = divided_adapter(module.in_features, module.out_features, module.role, every, job, model)
     copies = module.copies if layers is every or layers is None else len(layers)
@@ -100,11 +100,20 @@ def _pair(module: AdaptedModule, job: Job, model: Model, dtype: str) -> list[Par
     shapes: dict[str, tuple[int, ...]] = {"lora_A": (rank, inner), "lora_B": (outer, rank)}
     pair = module.rank * (module.in_features + module.out_features)
     magnitudes = module.elements // max(1, module.copies) - pair
-    if magnitudes > 0:
+    if magnitudes > 0 and kind_of(adapter) not in FROZEN_SIDE:
         shapes["lora_magnitude_vector"] = (magnitudes,)
+    frozen = FROZEN_SIDE.get(kind_of(adapter))
     return [
         Parameter(
-            f"{module.name}.{part}", shape, copies, layers, module.role, dtype, pieces_of(shape, dtype), "adapter", True
+            f"{module.name}.{part}",
+            shape,
+            copies,
+            layers,
+            module.role,
+            dtype,
+            pieces_of(shape, dtype),
+            "adapter",
+            part != frozen,
         )
         for part, shape in shapes.items()
     ]

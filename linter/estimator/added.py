@@ -188,7 +188,7 @@ def c3a(x: Tensor, layer: Linear, rows: int) -> Tensor:
     result = product(x, layer, rows)
     wide = to(x, 4)
     n, out, kn, needed = wide.n, result.n, kernel.n, wide.node is not None
-    tape.scratch(8 * (n + kn + 2 * out) + 4 * out)
+    tape.scratch(8 * (n + kn + out))
     y = tape.new(out, 4)
 
     def back(_: Tensor, _kept: object = wide.storage) -> tuple[Tensor | None, Tensor]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .matmuls import linear_wide
-from .ops import add, copied, dropout, leaf, mul, scale, to
+from .ops import add, copied, dropout, leaf, mul, scale, sub, to
 from .tensor import Parameter, Tensor
 from .unadapted import product
 
@@ -70,9 +70,34 @@ def hira(x: Tensor, layer: Linear, rows: int) -> Tensor:
     whole = combined(tape, pair, layer.weight.n, tape.autocast or 4)
     wide = to(x, 4)
     delta = mul(whole, layer.weight)
-    y = add(result, linear_wide(dropout(wide, layer.dropout), delta, rows))
-    del whole, delta
-    return to(y, result.e)
+    branch = linear_wide(dropout(wide, layer.dropout), delta, rows)
+    del delta
+    y = to(add(result, branch), result.e)
+    del whole
+    return y
+
+
+def glora(x: Tensor, layer: Linear, rows: int) -> Tensor:
+    """W + W A + B in the weight's width, whose product stands for the module's own beside it."""
+    tape, weight, parts = x.storage.tape, layer.weight, layer.parts
+    base = product(x, layer, rows)
+    paths = [to(_path(tape, parts, name, weight.n), weight.e) for name in ("glora_A", "glora_B")]
+    scaled = combined(tape, (paths[0],), weight.n, weight.e)
+    first = add(Tensor(tape.nothing, weight.n, weight.e), scaled)
+    del scaled
+    whole = add(first, paths[1])
+    del first
+    adapted = linear_wide(x, whole, rows)
+    result = add(base, adapted)
+    return sub(result, scale(base))
+
+
+def _path(tape: Tape, parts: dict[str, Parameter], name: str, n: int) -> Tensor:
+    """A low-rank product of the weight's size, or what stands for one."""
+    whole = parts.get(name)
+    if whole is not None:
+        return leaf(tape, whole)
+    return combined(tape, (parts[f"{name}d"], parts[f"{name}u"]), n, tape.autocast or 4)
 
 
 def shira(x: Tensor, layer: Linear, rows: int) -> Tensor:

@@ -104,10 +104,12 @@ def peanut(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
 def tinylora(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """Singular vectors of the weight with a learned square between them."""
+    assert layer.adapter is not None
     tape, parts = x.storage.tape, layer.parts
     result = product(x, layer, rows)
-    square = parts["tinylora_P"].n // parts["tinylora_v"].n
-    between = combined(tape, (parts["tinylora_v"],), square, tape.autocast or 4)
+    count = number(layer.adapter, "u")
+    vector = parts.get("tinylora_v") or _shared(count)
+    between = combined(tape, (vector,), parts["tinylora_P"].n // count, tape.autocast or 4)
     inner = linear(to(dropout(x, layer.dropout), 4), parts["tinylora_A"], rows)
     branch = linear(linear_wide(inner, between, rows), parts["tinylora_B"], rows)
     del inner
@@ -120,7 +122,8 @@ def psoft(x: Tensor, layer: Linear, rows: int) -> Tensor:
     tape, parts = x.storage.tape, layer.parts
     result = product(x, layer, rows)
     wide = dropout(to(x, 4), layer.dropout)
-    inner = linear(wide, parts["psoft_A"], rows)
+    rank = parts["psoft_B"].n // (result.n // rows)
+    inner = linear(wide, Parameter(rank * (x.n // rows), 4, False), rows)
     square = (inner.n // rows) ** 2
     upper = combined(tape, (parts["psoft_R"],), square, 4)
     skew = combined(tape, (upper,), square, 4, behind=4)

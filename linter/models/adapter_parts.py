@@ -39,12 +39,16 @@ def parts_of(adapter: Adapter, i: int, o: int, rank: int, feedforward: bool = Fa
 def shared_parts(adapter: Adapter, modules: Sequence[AdaptedModule]) -> list[Part]:
     """The tensors that several of the adapted modules use together."""
     kind = kind_of(adapter)
-    if not modules or kind not in ("lily", "pvera", "randlora", "unilora", "vblora", "vera"):
+    if not modules or kind not in ("lily", "pvera", "randlora", "tinylora", "unilora", "vblora", "vera"):
         return []
     sizes = [(module.in_features, module.out_features, module.rank) for module in modules]
     widest, highest, rank = (max(values) for values in zip(*sizes, strict=True))
     if kind == "lily":
         return [part for module in modules for part in _lily(adapter, module)]
+    if kind == "tinylora":
+        tied = float(option(adapter, "weight_tying") or 0.0)
+        groups = max(1, round(sum(module.copies for module in modules) * (1 - tied)))
+        return [Part("tinylora_v", (groups, number(adapter, "u")))] if tied else []
     if kind == "unilora":
         return [Part("unilora_theta_d", (number(adapter, "theta_d_length"),))]
     if kind == "vblora":
@@ -203,22 +207,29 @@ def _unilora(_: Adapter, i: int, o: int, r: int) -> list[Part]:
 
 
 def _tinylora(adapter: Adapter, i: int, o: int, r: int) -> list[Part]:
-    """`u` numbers, of which a square between frozen singular vectors is made."""
-    if option(adapter, "weight_tying"):
-        raise NotAdaptable("TinyLoRA with weight_tying is not modelled")
+    """`u` numbers, of which a square between frozen singular vectors is made; tied ones belong to several modules."""
     u = number(adapter, "u")
-    frozen = [Part("tinylora_A", (r, i), False), Part("tinylora_B", (o, r), False)]
-    return [Part("tinylora_v", (u,)), *frozen, Part("tinylora_P", (u, r, r), False)]
+    own = [] if option(adapter, "weight_tying") else [Part("tinylora_v", (u,))]
+    return [
+        *own,
+        Part("tinylora_A", (r, i), False),
+        Part("tinylora_B", (o, r), False),
+        Part("tinylora_P", (u, r, r), False),
+    ]
 
 
 def _psoft(adapter: Adapter, i: int, o: int, r: int) -> list[Part]:
-    """A rotation between frozen singular vectors, which lie in the whole decomposition that they were cut from."""
-    if not option(adapter, "psoft_orth") or str(option(adapter, "psoft_svd")) != "lowrank":
-        raise NotAdaptable("PSOFT is modelled with psoft_orth and psoft_svd: lowrank alone")
+    """A rotation between frozen singular vectors.
+
+    Those of the inputs are rows cut from the whole decomposition, which stays with them, unless it is a `lowrank` one.
+    """
+    if not option(adapter, "psoft_orth"):
+        raise NotAdaptable("PSOFT without psoft_orth is not modelled")
     cells = r * (r - 1) // 2
     found = [Part("psoft_R", (cells,)), *(Part(name, (cells,), False, "int64") for name in ("rows", "cols"))]
     found += [Part(f"vector_{side}", (r,)) for side in "ab" if option(adapter, f"psoft_mag_{side}")]
-    return [*found, Part("psoft_A", (r, i), False), Part("psoft_B", (o, r), False)]
+    rows = r if str(option(adapter, "psoft_svd")) == "lowrank" else min(i, o)
+    return [*found, Part("psoft_A", (rows, i), False), Part("psoft_B", (o, r), False)]
 
 
 def _peanut(adapter: Adapter, _: int, o: int, r: int) -> list[Part]:
@@ -243,6 +254,19 @@ def _vblora(adapter: Adapter, i: int, o: int, r: int) -> list[Part]:
 def _delora(_: Adapter, i: int, o: int, r: int) -> list[Part]:
     pair = [Part("delora_A", (r, i)), Part("delora_B", (o, r)), Part("delora_lambda", (1,))]
     return [*pair, Part("delora_w_norm", (i,), False)]
+
+
+def _glora(adapter: Adapter, i: int, o: int, r: int) -> list[Part]:
+    """What the weight is multiplied by and what is added to it, each a low-rank product, a column or one number.
+
+    The three paths of a bias are empty where there is none; they hold zeros of the base's dtype.
+    """
+    form = str(option(adapter, "config_A_B"))
+    if form not in ("lora", "vector", "constant"):
+        raise NotAdaptable(f"GLoRA with config_A_B {form} is not modelled")
+    shapes = {"lora": (("d", (o, r)), ("u", (r, i))), "vector": (("", (o, 1)),), "constant": (("", (1,)),)}[form]
+    paths = [Part(f"glora_{path}{side}", shape) for path in "AB" for side, shape in shapes]
+    return [*paths, *(Part(f"glora_{path}", (n,), False, "bfloat16") for path, n in (("C", i), ("D", o), ("E", o)))]
 
 
 def _gralora(adapter: Adapter, i: int, o: int, r: int) -> list[Part]:
@@ -280,6 +304,7 @@ _PARTS: dict[str, Callable[[Adapter, int, int, int], list[Part]]] = {
     "deft": _deft,
     "delora": _delora,
     "fourierft": lambda adapter, *_: [Part("fourierft_spectrum", (number(adapter, "n_frequency"),))],
+    "glora": _glora,
     "gralora": _gralora,
     "hira": lambda _, i, o, r: [Part("hira_A", (r, i)), Part("hira_B", (o, r))],
     "hra": lambda _, i, __, r: [Part("hra_u", (i, r))],

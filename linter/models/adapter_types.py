@@ -10,8 +10,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..job import Adapter
 
-LOW_RANK = frozenset({"lora", "qlora", "dora", "qdora", "rslora", "loftq", "pissa", "olora", "eva", "corda", "loraga"})
+LOW_RANK = frozenset(
+    {
+        "corda",
+        "dora",
+        "eva",
+        "loftq",
+        "lora",
+        "lorafa",
+        "loraga",
+        "mica",
+        "olora",
+        "pissa",
+        "qdora",
+        "qlora",
+        "rslora",
+    }
+)
 """Adapters that are a low-rank pair a module; but for DoRA's magnitudes they differ in how the pair begins."""
+
+FROZEN_SIDE = {"lorafa": "lora_A", "mica": "lora_B"}
+"""Types that train one matrix of the pair (peft optimizers/lorafa.py, tuners/lora/layer.py `mica_init`)."""
 
 INSIDE = frozenset(
     {
@@ -22,6 +41,7 @@ INSIDE = frozenset(
         "deft",
         "delora",
         "fourierft",
+        "glora",
         "gralora",
         "hira",
         "hra",
@@ -67,6 +87,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "deft": {"r": 8, "decomposition_method": "relu", "para": False},
     "delora": {"r": 8},
     "fourierft": {"n_frequency": 1000},
+    "glora": {"r": 4, "config_A_B": "lora"},
     "gralora": {"r": 32, "gralora_k": 2, "hybrid_r": 0},
     "hira": {"r": 32},
     "hra": {"r": 8, "apply_GS": False},

@@ -17,7 +17,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from .adapter_parts import Part, parts_of, prompt_parts, shared_parts
-from .adapter_types import COPIED, INSIDE, LOW_RANK, PROMPTS, kind_of
+from .adapter_types import COPIED, FROZEN_SIDE, INSIDE, LOW_RANK, PROMPTS, kind_of
 from .lora_targets import NotAdaptable, expression, peft_data, read_targets, suffixed, target_names
 
 if TYPE_CHECKING:
@@ -103,6 +103,8 @@ def trainable_parameters(model: Model, job: Job) -> int:
 
 def module_parts(model: Model, adapter: Adapter, module: AdaptedModule) -> list[Part]:
     """The tensors of an adapter that is no low-rank pair in one module."""
+    if kind_of(adapter) == "glora" and any(tensor.name == f"{module.name}.bias" for tensor in model.tensors):
+        raise NotAdaptable("GLoRA over modules with a bias is not modelled")
     fed = kind_of(adapter) == "ia3" and _feeds_forward(model, adapter, module.name)
     return parts_of(adapter, module.in_features, module.out_features, module.rank, fed)
 
@@ -172,7 +174,8 @@ def _modules(
     found = []
     for rank, members in ranks.items():
         copies = len(members)
-        elements = copies * (count * rank * (inner + outer) + dora)
+        frozen = {"lora_A": inner, "lora_B": outer}.get(FROZEN_SIDE.get(kind_of(adapter), ""), 0)
+        elements = copies * (count * rank * (inner + outer - frozen) + dora)
         chosen = tuple(members) if layers is not None else None
         module = AdaptedModule(name, inner, outer, rank * count, copies, chosen, tensor.role, elements)
         if kind_of(adapter) in INSIDE:
