@@ -62,6 +62,8 @@ class Adapter:
     `prepared_head` is the dtype to which a trainer then takes embeddings and head back (TRL up to 0.19: bfloat16).
     `exclude` is PEFT's `exclude_modules` (name suffixes, or a regular expression), `parameters` its
     `target_parameters`: suffixes of parameters that are adapted as such (`mlp.experts.gate_up_proj`).
+    `options` are what a type other than LoRA has of its own, as its PEFT config names it (`oft_block_size`,
+    `num_virtual_tokens`); `r` is its rank, AdaLoRA's `init_r`.
     """
 
     type: str = "lora"
@@ -77,6 +79,7 @@ class Adapter:
     rank_pattern: dict[str, int] = field(default_factory=dict)
     exclude: list[str] | str | None = None
     parameters: list[str] = field(default_factory=list)
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

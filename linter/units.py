@@ -10,6 +10,8 @@ DTYPE_BYTES = {
     "bfloat16": 2.0,
     "float16": 2.0,
     "float8": 1.0,
+    "int64": 8.0,
+    "int32": 4.0,
     "int8": 1.0,
     "uint8": 1.0,
     "float4": 0.5,

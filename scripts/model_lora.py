@@ -10,6 +10,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+_PREFIX, _SUFFIX = "TRANSFORMERS_MODELS_TO_", "_TARGET_MODULES_MAPPING"
+
+
+def _by_type(constants: object) -> dict[str, dict[str, list[str]]]:
+    """The default targets of the types that have others than LoRA, by the type's name without its dashes."""
+    names = [name for name in dir(constants) if name.startswith(_PREFIX) and name.endswith(_SUFFIX)]
+    found = {name.removeprefix(_PREFIX).removesuffix(_SUFFIX).lower(): getattr(constants, name) for name in names}
+    return {kind: targets for kind, targets in found.items() if targets != found["lora"]}
+
+
 def write(folder: Path) -> None:
     """Read the tables of the installed peft and transformers."""
     constants = importlib.import_module("peft.utils.constants")
@@ -28,6 +38,8 @@ def write(folder: Path) -> None:
     data = {
         "source": f"peft {versions[0]}, transformers {versions[1]}",
         "defaults": constants.TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING,
+        "by_type": _by_type(constants),
+        "feedforward": constants.TRANSFORMERS_MODELS_TO_IA3_FEEDFORWARD_MODULES_MAPPING,
         "moe": moe,
         "fused": fused,
         "mamba": {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from gpulint.job import Adapter, Job
+from gpulint.models.adapter_types import MODELLED, kind_of
 
 from . import litgpt_rows, nemo_rows, recipe_rows
 from .case import GIB, SHARED, Case, Excluded, Inexpressible, Row, gpu_of, load, read_rows
@@ -92,16 +93,22 @@ def torchtune(_: Row) -> Case:
 def peft(row: Row) -> Case:
     """PEFT's method comparison: batches of 4, padded to their longest sample, which is at most `max_seq_length`."""
     given = row["key_fields"]
-    if given["peft_type"] not in ("LORA", "FULL") or "bdlora" in given["experiment"]:
-        raise Inexpressible(f"a Job has no adapter {given['peft_type']}")
+    if "bdlora" in given["experiment"]:
+        raise Inexpressible("a Job has no LoRA of diagonal blocks")
     job = Job(model=given["model_id"], attention="sdpa", padded=True)
     job.weights.dtype = given["dtype"]
     job.micro_batch_size, job.sequence_length = given["batch_size"], given["max_seq_length"]
     job.activation_checkpointing = "full" if given["use_gc"] else "none"
     job.optimizer.name = "adamw_torch"
-    if given["peft_type"] == "LORA":
+    job.versions = {"transformers": "5.13.1", "torch": "2.13.0", "peft": "0.19.2"}
+    if given["peft_type"] != "FULL":
         job.method = "lora"
-        job.adapter = Adapter("lora", given["r"], given["r"] * 2.0, 0.0, given["target_modules"])
+        stated = _table("peft_experiments")[given["experiment"]]
+        rank = stated.get("r", given["r"] or 8)
+        options = {key: value for key, value in stated.items() if key != "r"}
+        job.adapter = Adapter(given["peft_type"].lower(), rank, None, 0.0, given["target_modules"], options=options)
+    if given["peft_type"] != "FULL" and kind_of(job.adapter) not in MODELLED:
+        raise Inexpressible(f"adapters of type {given['peft_type']} are not modelled")
     return made(row, "peft outcomes", place(job, row), "reserved")
 
 

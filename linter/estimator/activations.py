@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..job import CachingAllocator, Evaluation, Hardware, Optimizer
+from ..models.adapter_types import kind_of
 from . import effort
 from .altup import joined
 from .coverage import derived
@@ -266,10 +267,14 @@ class Placed(NamedTuple):
 
 
 def placed(s: Setting, tape: Tape, kinds: list[int], assigned: list[int]) -> Iterator[Placed]:
-    """Every event of the replay, at the layers of the whole model where it is largest."""
+    """Every event of the replay, at the layers of the whole model where it is largest.
+
+    AdaLoRA adds to the loss how far its matrices are from orthogonal ones: backward makes those gradients first.
+    """
     count = len(kinds)
     replayed, whole = Stack(tape, count, list(range(count))), Stack(tape, count, assigned)
     kept = before(s, tape, assigned)
+    early = s.job.adapter is not None and kind_of(s.job.adapter) == "adalora"
     for (segment, backward), events in peaks(tape.events).items():
         phase = "backward" if backward else "loss" if segment == count + 2 else "forward"
         here = max(-1, min(segment - 1, count))
@@ -278,7 +283,8 @@ def placed(s: Setting, tape: Tape, kinds: list[int], assigned: list[int]) -> Ite
             size, made = whole.at(place, backward)
             there, done = replayed.at(here, backward)
             for e in events:
-                gradients = s.trainable if tape.accumulated else e.gradients + made - done
+                every = tape.accumulated or (early and phase == "backward")
+                gradients = s.trainable if every else e.gradients + made - done
                 layer = place if 0 <= place < len(assigned) else None
                 fresh = e.gradients - tape.begins[segment, backward].gradients
                 old = (kept[0] + whole.above(place), kept[1]) if phase == "forward" else (0, 0)

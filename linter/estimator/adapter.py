@@ -1,9 +1,10 @@
-"""What PEFT adds to a model: low-rank pairs, and trained copies of whole modules."""
+"""What PEFT adds to a model: low-rank pairs, the parts of other types, and trained copies of whole modules."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..models.adapter_types import COPIED, FROZEN_SIDE, LOW_RANK, MODELLED, kind_of
 from ..models.llama_adapter import PROMPT, TYPES, added
 from .division import divided_adapter
 from .estimate import NotEstimable
@@ -15,13 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..job import Adapter, Job
+    from ..models.adapter_parts import Part
     from ..models.lora import AdaptedModule
     from ..models.lora_targets import Experts
     from ..models.model import Model
-
-
-LOW_RANK = frozenset({"lora", "qlora", "dora", "qdora", "rslora", "loftq", "pissa", "olora", "eva", "corda", "lora-ga"})
-"""Adapters that are a low-rank pair a module; but for DoRA's magnitudes they differ in how the pair begins."""
 
 
 def adapter_of(job: Job) -> Adapter | None:
@@ -34,25 +32,35 @@ def adapter_of(job: Job) -> Adapter | None:
 
 
 def adapter_parameters(job: Job, model: Model, dtype: str) -> list[Parameter]:
-    """lora_A [r, in] and lora_B [out, r] of each adapted module, and DoRA's magnitudes, in `dtype`.
+    """lora_A [r, in] and lora_B [out, r] of each adapted module, and DoRA's magnitudes, in `dtype`; of other types
+    what `models/adapter_parts.py` lists, and after the modules' what the adapter has once.
 
-    Of LLaMA-Adapter its own tensors. Raises NotEstimable where PEFT would refuse the targets, and for adapters of
-    another kind than LoRA's.
+    Of LLaMA-Adapter its own tensors. Raises NotEstimable where PEFT would refuse the targets, and for types of
+    adapters that are not modelled.
     """
     adapter = adapter_of(job)
     if adapter is None:
         return []
     if adapter.type in TYPES:
         return _llama_adapter(adapter.type, job, model, dtype)
-    if adapter.type.lower().replace("_", "-") not in LOW_RANK:
-        raise NotEstimable(f"adapters of type {adapter.type} are not modelled, only LoRA and what has its shapes")
-    from ..models.lora import NotAdaptable, adapted
+    kind = kind_of(adapter)
+    if kind not in MODELLED:
+        raise NotEstimable(f"adapters of type {adapter.type} are not modelled")
+    if kind not in LOW_RANK:
+        _refuse_division(job, adapter)
+    from ..models.lora import NotAdaptable, adapted, common_parts
 
     try:
         modules = adapted(model, adapter, expert_targets(job, model))
+        if kind in LOW_RANK:
+            return [item for module in modules for item in _pair(module, adapter, job, model, dtype)]
+        common = [_part(part, "", None, "adapter", dtype) for part in common_parts(model, adapter, modules)]
+        inside = (item for module in modules for item in _inside(module, adapter, model, dtype))
+        if _rank_is_trained(job, model, adapter):
+            inside = (item._replace(trainable=True) if item.name.endswith(".ranknum") else item for item in inside)
+        return [*inside, *common]
     except NotAdaptable as error:
         raise NotEstimable(str(error)) from None
-    return [item for module in modules for item in _pair(module, job, model, dtype)]
 
 
 def expert_targets(job: Job, model: Model) -> Experts:
@@ -87,7 +95,38 @@ def _llama_adapter(kind: str, job: Job, model: Model, dtype: str) -> list[Parame
     return found
 
 
-def _pair(module: AdaptedModule, job: Job, model: Model, dtype: str) -> list[Parameter]:
+def _rank_is_trained(job: Job, model: Model, adapter: Adapter) -> bool:
+    """Whether AdaLoRA's count of ranks wants a gradient, though nothing else of it is learned.
+
+    Since 0.21.1 PEFT makes a parameter anew when it takes it from the 16-bit dtype that a base computes in to float32,
+    and the new one is trained (tuners/tuners_utils.py `cast_adapter_dtype`).
+    """
+    narrow = (job.weights.dtype or model.dtype) in ("bfloat16", "float16")
+    widened = narrow or job.weights.quantization is not None
+    return widened and adapter.dtype is None and not older(job.versions.get("peft"), "0.21.1")
+
+
+def _refuse_division(job: Job, adapter: Adapter) -> None:
+    """How tensor and pipeline parallelism, or an engine that serves, divide these types is not derived."""
+    if job.kind != "training" or job.parallelism.tensor > 1 or job.parallelism.pipeline > 1:
+        raise NotEstimable(f"adapters of type {adapter.type} are modelled in training on whole models alone")
+
+
+def _inside(module: AdaptedModule, adapter: Adapter, model: Model, dtype: str) -> list[Parameter]:
+    from ..models.lora import module_parts
+
+    every = tuple(module.layers) if module.layers else None
+    return [_part(part, f"{module.name}.", every, module.role, dtype) for part in module_parts(model, adapter, module)]
+
+
+def _part(part: Part, module: str, layers: tuple[int, ...] | None, role: str, dtype: str) -> Parameter:
+    width = part.dtype or dtype
+    copies = len(layers) if layers is not None else 1
+    name, pieces = module + part.name, pieces_of(part.shape, width)
+    return Parameter(name, part.shape, copies, layers, role, width, pieces, "adapter", part.trained)
+
+
+def _pair(module: AdaptedModule, adapter: Adapter, job: Job, model: Model, dtype: str) -> list[Parameter]:
     every = tuple(module.layers) if module.layers else None
     inner, outer, layers = divided_adapter(module.in_features, module.out_features, module.role, every, job, model)
     copies = module.copies if layers is every or layers is None else len(layers)
@@ -99,11 +138,20 @@ def _pair(module: AdaptedModule, job: Job, model: Model, dtype: str) -> list[Par
     shapes: dict[str, tuple[int, ...]] = {"lora_A": (rank, inner), "lora_B": (outer, outer_rank)}
     pair = module.rank * module.in_features + module.outer_rank * module.out_features
     magnitudes = module.elements // max(1, module.copies) - pair
-    if magnitudes > 0:
+    if magnitudes > 0 and kind_of(adapter) not in FROZEN_SIDE:
         shapes["lora_magnitude_vector"] = (magnitudes,)
+    frozen = FROZEN_SIDE.get(kind_of(adapter))
     return [
         Parameter(
-            f"{module.name}.{part}", shape, copies, layers, module.role, dtype, pieces_of(shape, dtype), "adapter", True
+            f"{module.name}.{part}",
+            shape,
+            copies,
+            layers,
+            module.role,
+            dtype,
+            pieces_of(shape, dtype),
+            "adapter",
+            part != frozen,
         )
         for part, shape in shapes.items()
     ]
@@ -112,14 +160,19 @@ def _pair(module: AdaptedModule, job: Job, model: Model, dtype: str) -> list[Par
 def saved_copies(base: Sequence[Parameter], job: Job, model: Model) -> list[Parameter]:
     """`modules_to_save`: PEFT trains a deep copy and keeps the original (ModulesToSaveWrapper), on this rank's share.
 
+    LN tuning does the same with its targets (tuners/ln_tuning/layer.py).
+
     A tied head that is saved becomes a copy of its own.
     """
     adapter = adapter_of(job)
-    if adapter is None or not adapter.modules_to_save:
+    if adapter is None or not (adapter.modules_to_save or kind_of(adapter) in COPIED):
         return []
-    from ..models.lora import saved_tensors
+    from ..models.lora import NotAdaptable, saved_tensors
 
-    names = [tensor.name for tensor in saved_tensors(model, adapter)]
+    try:
+        names = [tensor.name for tensor in saved_tensors(model, adapter)]
+    except NotAdaptable as error:
+        raise NotEstimable(str(error)) from None
     found = [item._replace(part="copy", trainable=True) for item in base if item.part == "base" and item.name in names]
     if len(names) > len({item.name for item in found}) and model.shape.tied:
         heads = [item for item in base if item.role == "embedding"]

@@ -12,6 +12,7 @@ from .norms import NORMS, inner_norm
 from .ops import contiguous, mul, relayout, scale, to, unary
 from .rope import ROPES
 from .tensor import Tensor
+from .virtual_tokens import behind
 from .zamba import own_pair
 
 if TYPE_CHECKING:
@@ -50,6 +51,9 @@ def attention(
         q = norm(q, first, s.rows * at.heads)
         k = norm(k, second, s.rows * at.kv_heads)
     k, v = q.storage.tape.cached(k, v)
+    if s.keys > s.length:
+        k, v = behind(k, v, s)
+        at = at._replace(keys=s.keys)
     y = attend(s.attention, q, k, v, mask, at)
     if gate is not None:
         y = mul(y, unary(gate, save_input=False, save_output=True))

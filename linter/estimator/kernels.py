@@ -62,10 +62,10 @@ def attend(implementation: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | 
     if implementation == "sdpa":
         if at.laid_out and not at.direct:
             if grouped:
-                k, v, grouped = repeated(k, q.n, at), repeated(v, _values(q, at), at), False
+                (k, v), grouped = _spread_heads(q, k, v, at), False
             q, k, v = laid_out(q), laid_out(k), laid_out(v)
         if grouped and not at.direct and (not at.grouped or mask is not None or not same or at.head_dim > 256):
-            k, v, grouped = repeated(k, q.n, at), repeated(v, _values(q, at), at), False
+            (k, v), grouped = _spread_heads(q, k, v, at), False
         if tape.autocast:
             q, k, v = to(q, tape.autocast), to(k, tape.autocast), to(v, tape.autocast)
         if q.e == 2 and mask is None and same and at.head_dim <= 256:
@@ -107,6 +107,16 @@ def spread(x: Tensor, n: int, at: Heads) -> Tensor:
 def repeated(x: Tensor, n: int, at: Heads) -> Tensor:
     """`repeat_kv` of transformers: a copy, but of a single key head a view."""
     return expand(x, n) if at.kv_heads == 1 else repeat(x, n)
+
+
+def _spread_heads(q: Tensor, k: Tensor, v: Tensor, at: Heads) -> tuple[Tensor, Tensor]:
+    """Keys and values for every query head."""
+    return repeated(k, _attended(q.n, at), at), repeated(v, _attended(_values(q, at), at), at)
+
+
+def _attended(n: int, at: Heads) -> int:
+    """Elements of keys or values repeated for every query head, of which the queries have n."""
+    return n // at.length * at.keys if at.keys else n
 
 
 def _values(q: Tensor, at: Heads) -> int:
@@ -206,7 +216,7 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
     tape = q.storage.tape
     grouped = at.heads != at.kv_heads
     if grouped:
-        keys, values = repeated(k, q.n, at), repeated(v, _values(q, at), at)
+        keys, values = _spread_heads(q, k, v, at)
     else:
         keys, values = k, v
     moved = at.batch > 1

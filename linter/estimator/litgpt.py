@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..models.llama_adapter import PROMPT
 from .activation import activation
-from .adapters import packed, project, rescaled
+from .adapters import project, rescaled
 from .chunks import cross_entropy
 from .estimate import NotEstimable
 from .indexing import cat, repeat, split, total, window
@@ -22,6 +22,7 @@ from .mlp import dense
 from .ops import add, dropout, made, mul, scale, to
 from .rope import turned
 from .tensor import Parameter, Tensor, mark
+from .unadapted import packed
 
 if TYPE_CHECKING:
     from .kernels import Heads

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..models.adapter_types import INSIDE, kind_of
 from .storage import dtype_bytes
 from .tensor import Parameter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from ..job import Adapter
     from .parameters import Parameter as Item
 
 
@@ -27,11 +29,13 @@ class Packing(NamedTuple):
 class Linear:
     """A module with a weight, perhaps a bias, perhaps packed, perhaps adapted.
 
-    `shift` and `scale` are LLaMA-Adapter's second version: what is added to the output, and what multiplies the sum.
+    `adapter` is that of a type other than LoRA, `parts` its tensors here by name. `shift` and `scale` are LitGPT's
+    LLaMA-Adapter's second version: what is added to the output, and what multiplies the sum.
     """
 
     __slots__ = (
-        "a", "b", "bias", "copies", "dora", "dropout", "out", "packed", "role", "scale", "shift", "weight",
+        "a", "adapter", "b", "bias", "copies", "dora", "dropout", "out", "packed", "parts", "role", "scale", "shift",
+        "weight",
     )  # fmt: skip
 
     def __init__(self, weight: Parameter, item: Item, packing: Packing) -> None:
@@ -47,6 +51,8 @@ class Linear:
         self.shift: Parameter | None = None
         self.scale: Parameter | None = None
         self.dropout = 0.0
+        self.adapter: Adapter | None = None
+        self.parts: dict[str, Parameter] = {}
 
 
 class Modules:
@@ -56,12 +62,13 @@ class Modules:
         self,
         items: Iterable[Item],
         width: int | None,
-        dropout: float,
+        adapter: Adapter | None,
         packing: Packing,
         summed: Collection[Item] = (),
     ) -> None:
         """`summed` are those whose gradients are added to what another layer's backward has made."""
         self._packing = packing
+        self._adapter = adapter if adapter is not None and kind_of(adapter) in INSIDE else None
         self.named: dict[str, Linear] = {}
         for item in sorted(items, key=_order):
             name = item.name.partition("{0}.")[2] if item.layers is not None else item.name
@@ -72,15 +79,18 @@ class Modules:
             leaf.summed = item in summed
             self._place(module, kind, leaf, item)
         for linear in self.named.values():
-            if linear.a is not None:
-                linear.dropout = dropout
+            if adapter is not None and (linear.a is not None or linear.adapter is not None):
+                linear.dropout = adapter.dropout
         self._roles: dict[str, Linear] = {}
         for linear in self.named.values():
             self._roles.setdefault(linear.role, linear)
 
     def _place(self, module: str, kind: str, leaf: Parameter, item: Item) -> None:
         found = self.named.get(module) or self.named.get(module.removesuffix(".weight"))
-        if found is not None and kind == "lora_A":
+        if found is not None and self._adapter is not None and item.part == "adapter":
+            found.adapter = self._adapter
+            found.parts[kind] = leaf
+        elif found is not None and kind == "lora_A":
             found.a = leaf
         elif found is not None and kind == "lora_B":
             found.b = leaf

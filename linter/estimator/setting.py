@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..models.adapter_types import prefix_tokens
 from ..models.model import text_config
 from . import low_precision
 from .estimate import NotEstimable
@@ -20,6 +21,7 @@ from .release import REMOTE, packed, release
 from .tape import Tape
 from .traits import traits
 from .versions import older
+from .virtual_tokens import lengthened
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -46,7 +48,8 @@ ACTIVATION_FIELDS = ("hidden_activation", "hidden_act", "activation_function", "
 class Setting:
     """Sizes, widths and switches of one micro step on one rank.
 
-    `rows` are the tokens of a micro batch on this rank: context parallelism divides the sequence. `cache` is what a
+    `rows` are the tokens of a micro batch on this rank: context parallelism divides the sequence. `keys` are the
+    positions that a sequence attends to: with prefix tuning more than its own. `cache` is what a
     model that caches keys in training holds until its loss is there; `outputs` the logits that the training loop
     holds, `returned` those that the forward function hands to it, `named` those that the loss's function holds.
     """
@@ -54,6 +57,7 @@ class Setting:
     def __init__(self, job: Job, model: Model, stack: str = "") -> None:
         shape = model.shape
         plan = job.parallelism
+        job = lengthened(job)
         self.job = job
         self.model = model
         self.config = {**model.defaults, **text_config(model.config)}
@@ -67,6 +71,9 @@ class Setting:
         self.batch = (job.micro_batch_size or 1) * self.objective.sequences
         self.length = -(-max(1, self.objective.length) // max(1, plan.context))
         self.rows = self.batch * self.length
+        self.keys = self.length + prefix_tokens(job.adapter)
+        if self.keys > self.length and job.activation_checkpointing != "none":
+            raise NotEstimable("PEFT refuses prefix tuning with gradient checkpointing")
         self.reader = reader(model)
         self.pictures = pictures(job, model, self.batch)
         self.deep = len(deep_layers(model)) if self.pictures is not None else 0
@@ -245,8 +252,7 @@ class Setting:
         )
 
     def _modules(self, items: list[Parameter], summed: Collection[Parameter] = ()) -> Modules:
-        adapter = self.job.adapter
-        return Modules(items, self.dtype_width, adapter.dropout if adapter is not None else 0.0, self.packing, summed)
+        return Modules(items, self.dtype_width, self.job.adapter, self.packing, summed)
 
     def _block(self, layer: int | None) -> tuple[list[Parameter], bool]:
         """The weights that hybrid layers of Zamba share, and whether the layer is the last that uses them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..models.adapter_types import virtual_tokens
 from .adapters import project
 from .altup import spread
 from .disentangled import distances
@@ -15,6 +16,7 @@ from .relative import biases
 from .rope import Table
 from .sharing import layer_inputs
 from .stable_embedding import NORM as STABLE
+from .virtual_tokens import joined, prefix
 
 if TYPE_CHECKING:
     from .modules import Modules
@@ -55,10 +57,11 @@ def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
         made = {"disentangled": distances, "relative": biases}.get(s.traits.scores)
         return laid if made is None else laid._replace(shared=made(tape, s, outside))
     weight = outside.need("embedding").weight
-    embeds = embedding(tape, s.rows, weight, weight.n // vocabulary_rows(s), ids)
+    text = s.rows - s.batch * virtual_tokens(s.job.adapter)
+    embeds = embedding(tape, text, weight, weight.n // vocabulary_rows(s), ids)
     norm = outside.leaf(STABLE)
     if norm is not None:
-        embeds = NORMS["layer"](embeds, norm, s.rows)
+        embeds = NORMS["layer"](embeds, norm, text)
     if s.traits.embed_scale == "module":
         embeds = scale(embeds)
     if s.leaf_inputs and embeds.node is None:
@@ -68,7 +71,11 @@ def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
     seen = _seen(tape, s, embeds)
     if seen is not None:
         embeds = seen.merged
+    embeds = joined(tape, s, outside, embeds)
+    keys = prefix(tape, s, outside)
     held = [embeds] if seen is None else [embeds, *seen.held]
+    if keys is not None:
+        held.append(keys)
     extra = contiguous(embeds) if s.order == "zamba" else layer_inputs(tape, embeds, ids, outside, s)
     positions = tape.new(s.length, 8)
     h = embeds
@@ -150,7 +157,7 @@ def mask(tape: Tape, s: Setting, window: int | None, e: int) -> Tensor | None:
 
     Falcon adds ALiBi's slopes to it, one for every head.
     """
-    size = s.length * s.length
+    size = s.length * s.keys
     if s.traits.encoder and not s.job.padded and (window is None or s.length < window):
         return None
     if s.traits.encoder and window is not None:
@@ -165,7 +172,7 @@ def mask(tape: Tape, s: Setting, window: int | None, e: int) -> Tensor | None:
         return tape.new(s.batch * s.heads * size, e)
     if s.job.padded or (s.pictures is not None and s.reader is not None and s.reader.masks):
         return tape.new(s.batch * size, 1)
-    if s.traits.masked:
+    if s.traits.masked or s.keys > s.length:
         return tape.new(size, 1)
     if window is not None and s.length >= window:
         return tape.new(size, 1)

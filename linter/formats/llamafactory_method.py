@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .model_facts import find_model
+from .peft_types import FACTORY, set_tuner
 from .training_arguments import mixed_precision
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def _set_adapter(run: Run) -> None:
         run.put("adapter.dropout", dropout)
     else:
         builder.default("adapter.dropout", 0.0)
-    targets = arguments.words("lora_target")
+    targets = arguments.words("oft_target" if builder.job.method == "oft" else "lora_target")
     if targets and targets.value != ["all"]:
         run.put("adapter.targets", targets)
     elif targets:
@@ -101,6 +102,9 @@ def _set_adapter(run: Run) -> None:
         builder.default("adapter.targets", "all-linear")
     _set_saved_modules(run)
     builder.default("adapter.prepare_kbit", False)
+    kind = arguments.text("finetuning_type")
+    if kind and builder.job.method == "oft":
+        set_tuner(run, kind, FACTORY)
 
 
 def _set_saved_modules(run: Run) -> None:

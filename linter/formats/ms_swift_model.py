@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .peft_arguments import set_adapter, set_dtype
+from .peft_types import SWIFT, Tuner, is_pair, set_tuner, set_vera_targets
 from .training_arguments import set_model
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ def set_model_and_adapter(run: Run, usual: str = "lora") -> None:
     regex = run.arguments.text("target_regex")
     if run.builder.job.adapter is not None and regex:
         run.put("adapter.targets", regex)
+    if kind and method == "lora" and not is_pair(word):
+        set_tuner(run, kind, SWIFT.get(word, Tuner()))
+        if word == "vera":
+            set_vera_targets(run, kind)
     _set_trainable(run)
 
 

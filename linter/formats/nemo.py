@@ -26,6 +26,7 @@ from .megatron_plan import (
 )
 from .model_facts import find_model
 from .native import NativeConfig
+from .peft_types import is_pair
 from .world_size import Stated
 
 if TYPE_CHECKING:
@@ -238,10 +239,13 @@ def _set_adapter(config: NativeConfig, model: Arguments) -> None:
     if scheme is None or scheme.value in ("none", "null"):
         builder.default("method", "full", "no peft_scheme")
         return
-    config.put("method", scheme, "lora", "" if scheme.value == "lora" else f"{scheme.value}, counted as LoRA")
+    config.put("method", scheme, "lora")
     lora = peft.mapping("lora_tuning")
     rank = lora.integer("adapter_dim", least=1)
-    builder.derived("adapter.type", "lora", "peft_scheme", "method")
+    if is_pair(scheme.value):
+        config.put("adapter.type", scheme, "lora")
+    else:
+        config.put("adapter.type", scheme, f"{scheme.value} of NeMo")
     if rank:
         config.put("adapter.r", rank)
     else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .peft_types import is_pair, set_named_type
 from .training_arguments import mixed_precision
 
 if TYPE_CHECKING:
@@ -155,6 +156,9 @@ def set_adapter(run: Run) -> None:
     parameters = arguments.words("lora_target_parameters", "target_parameters")
     if parameters:
         run.put("adapter.parameters", parameters)
+    named = arguments.text("peft_type")
+    if named and not is_pair(named.value):
+        set_named_type(run, named)
     exclude = arguments.words("lora_exclude_modules", "exclude_modules")
     if exclude:
         run.put("adapter.exclude", exclude)

@@ -6,22 +6,32 @@ Elements of one copy, with rank r (peft 0.21.2, `tuners/lora/layer.py`):
     embedding     r * (vocabulary + width)      DoRA adds the width
     convolution   r * (in * kernel + out)
     experts       E * r * (in + out)
+
+The parts of other types are those of `adapter_parts.py`.
 """
 
 from __future__ import annotations
 
 import re
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import llama_adapter
-from .lora_targets import ONE, NotAdaptable, expression, peft_data, read_targets
+from .adapter_parts import Part, parts_of, prompt_parts, shared_parts
+from .adapter_types import COPIED, FROZEN_SIDE, INSIDE, LOW_RANK, PROMPTS, kind_of
+from .lora_targets import ONE, NotAdaptable, expression, peft_data, read_targets, suffixed, target_names
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..job import Adapter, Job
     from .lora_targets import Experts, Ranks
     from .model import Model, Tensor
 
-__all__ = ["AdaptedModule", "NotAdaptable", "adapted", "linear_leaf_names", "saved_tensors", "trainable_parameters"]
+__all__ = [
+    "AdaptedModule", "NotAdaptable", "adapted", "common_parts", "linear_leaf_names", "module_parts", "saved_tensors",
+    "trainable_parameters",
+]  # fmt: skip
 
 
 class AdaptedModule(NamedTuple):
@@ -48,8 +58,10 @@ class AdaptedModule(NamedTuple):
 def adapted(model: Model, adapter: Adapter, experts: Experts = "converted") -> tuple[AdaptedModule, ...]:
     """The modules that `adapter` adds weights to. Names that the model lacks are skipped, as PEFT skips them.
 
-    Raises NotAdaptable where nothing fits or PEFT refuses the combination.
+    None for types that add nothing to modules. Raises NotAdaptable where nothing fits or PEFT refuses the combination.
     """
+    if kind_of(adapter) in PROMPTS | COPIED:
+        return ()
     targets = read_targets(model, adapter, experts)
     found: list[AdaptedModule] = []
     for tensor in model.tensors:
@@ -57,16 +69,16 @@ def adapted(model: Model, adapter: Adapter, experts: Experts = "converted") -> t
             continue
         ranks = targets.ranks(tensor)
         if ranks is not None:
-            found.extend(_modules(tensor, tensor.name, tensor.layers, adapter, ranks))
+            found.extend(_modules(model, tensor, tensor.name, tensor.layers, adapter, ranks))
             continue
-        if not _adaptable(tensor):
+        if not (_adaptable(tensor) if kind_of(adapter) in LOW_RANK else tensor.linear):
             continue
         chosen = targets.layers(tensor, adapter)
         if chosen:
             chosen = tuple(layer for layer in chosen if targets.keeps(tensor.module.replace("{0}", str(layer))))
-            found.extend(_modules(tensor, tensor.module, chosen, adapter) if chosen else ())
+            found.extend(_modules(model, tensor, tensor.module, chosen, adapter) if chosen else ())
         elif chosen is not None and targets.keeps(tensor.module):
-            found.extend(_modules(tensor, tensor.module, None, adapter))
+            found.extend(_modules(model, tensor, tensor.module, None, adapter))
     if not found and adapter.targets is not None and not adapter.targets:
         raise NotAdaptable("no target modules are named, and PEFT refuses an empty list of them")
     if not found:
@@ -86,16 +98,54 @@ def trainable_parameters(model: Model, job: Job, experts: Experts = "converted")
         return llama_adapter.trainable(model, job.adapter.type)
     if job.adapter is not None:
         saved = sum(tensor.size * tensor.copies for tensor in saved_tensors(model, job.adapter))
-        return sum(module.elements for module in adapted(model, job.adapter, experts)) + saved
+        modules = adapted(model, job.adapter, experts)
+        common = sum(size_of(part) for part in common_parts(model, job.adapter, modules) if part.trained)
+        return sum(module.elements for module in modules) + common + saved
     if job.trainable is not None:
         patterns = [expression(pattern) for pattern in job.trainable]
         return sum(tensor.size * _matching_copies(tensor, patterns) for tensor in model.tensors if not tensor.buffer)
     return model.parameters
 
 
+def module_parts(model: Model, adapter: Adapter, module: AdaptedModule) -> list[Part]:
+    """The tensors of an adapter that is no low-rank pair in one module."""
+    if kind_of(adapter) == "glora" and any(tensor.name == f"{module.name}.bias" for tensor in model.tensors):
+        raise NotAdaptable("GLoRA over modules with a bias is not modelled")
+    fed = kind_of(adapter) == "ia3" and _feeds_forward(model, adapter, module.name)
+    return parts_of(adapter, module.in_features, module.out_features, module.rank, fed)
+
+
+def common_parts(model: Model, adapter: Adapter, modules: Sequence[AdaptedModule]) -> list[Part]:
+    """The tensors of an adapter that it has once: virtual tokens and their encoder, projections of all modules."""
+    if kind_of(adapter) in PROMPTS:
+        return prompt_parts(adapter, model)
+    if kind_of(adapter) not in INSIDE:
+        return []
+    return shared_parts(adapter, modules)
+
+
+def size_of(part: Part) -> int:
+    """Elements of a part."""
+    return prod(part.shape)
+
+
+def _feeds_forward(model: Model, adapter: Adapter, name: str) -> bool:
+    """Whether IA3 scales the inputs of a module rather than its outputs (`feedforward_modules`)."""
+    named = adapter.options.get("feedforward_modules")
+    if isinstance(named, str):
+        return expression(named).fullmatch(name) is not None
+    return suffixed(name, target_names(model, "feedforward") or [] if named is None else named)
+
+
 def saved_tensors(model: Model, adapter: Adapter) -> list[Tensor]:
-    """The parameters that `modules_to_save` copies and trains whole (PEFT `_set_trainable`)."""
+    """The parameters that are copied and trained whole: those of `modules_to_save`, and LN tuning's targets."""
     saved = [tensor for tensor in model.tensors if not tensor.buffer and _is_saved(tensor, adapter)]
+    if kind_of(adapter) in COPIED:
+        named = adapter.targets if isinstance(adapter.targets, list) else target_names(model, kind_of(adapter))
+        if not named:
+            raise NotAdaptable(f"{adapter.type} has no default target modules for {model.model_type} models; name them")
+        found = [t for t in model.tensors if not t.buffer and t not in saved and suffixed(t.module, named)]
+        return saved + found
     if model.shape.tied:
         embedding = next((tensor for tensor in model.tensors if tensor.role == "embedding"), None)
         if embedding is not None and any("lm_head".endswith(name) for name in adapter.modules_to_save):
@@ -117,7 +167,12 @@ def _adaptable(tensor: Tensor) -> bool:
 
 
 def _modules(
-    tensor: Tensor, name: str, layers: tuple[int, ...] | None, adapter: Adapter, multiples: Ranks = ONE
+    model: Model,
+    tensor: Tensor,
+    name: str,
+    layers: tuple[int, ...] | None,
+    adapter: Adapter,
+    multiples: Ranks = ONE,
 ) -> list[AdaptedModule]:
     """One entry a rank: `rank_pattern` may give layers of one module different ranks."""
     inner, outer, count = _features(tensor)
@@ -131,9 +186,15 @@ def _modules(
     for (rank, times), members in ranks.items():
         copies = len(members)
         first, second = count * rank * times.inner, round(count * rank * times.outer)
-        elements = copies * (first * inner + second * outer + dora)
+        sides = {"lora_A": first * inner, "lora_B": second * outer}
+        frozen = sides.get(FROZEN_SIDE.get(kind_of(adapter), ""), 0)
+        elements = copies * (sum(sides.values()) - frozen + dora)
         chosen = tuple(members) if layers is not None else None
-        found.append(AdaptedModule(name, inner, outer, first, second, copies, chosen, tensor.role, elements))
+        module = AdaptedModule(name, inner, outer, first, second, copies, chosen, tensor.role, elements)
+        if kind_of(adapter) in INSIDE:
+            each = sum(size_of(part) for part in module_parts(model, adapter, module) if part.trained)
+            module = module._replace(elements=copies * each)
+        found.append(module)
     return found
 
 

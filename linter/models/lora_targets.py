@@ -3,8 +3,8 @@
 names        a target fits a module when it is its whole dotted name or its last part(s); a string is a regular
              expression over the whole name
 all-linear   every nn.Linear and GPT-2 Conv1D but the output head
-None         the mapping by model type in `lora_targets.json`; none for the types in `moe`, whose rewriting comes
-             first and leaves nothing (Mixtral)
+None         the mapping by model type in `lora_targets.json`, of some types of adapters another one; none for the
+             types in `moe`, whose rewriting comes first and leaves nothing (Mixtral) and is LoRA's alone
 experts      transformers 5 keeps them as 3-D parameters, which are no modules. For the model types in `moe`, PEFT
              rewrites the old projection names (`gate_proj`, `w1` ...) to those parameters and multiplies the rank
              by the number of projections that were fused into one (`utils/transformers_weight_conversion.py`);
@@ -17,6 +17,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from .adapter_types import LOW_RANK, kind_of
 from .remote import own_code
 from .tables import read_data, table_name
 
@@ -78,7 +79,7 @@ class Targets(NamedTuple):
         """Whether `exclude_modules` lets a module through: its whole name or last parts, or a regular expression."""
         if isinstance(self.excluded, re.Pattern):
             return self.excluded.fullmatch(module) is None
-        return not _suffix(module, self.excluded)
+        return not suffixed(module, self.excluded)
 
     def ranks(self, tensor: Tensor) -> Ranks | None:
         """The ranks of a parameter that is adapted as such, None when it is not."""
@@ -95,18 +96,18 @@ class Targets(NamedTuple):
         if tensor.layers is None:
             if self.regex is not None:
                 return () if self.regex.fullmatch(name) else None
-            return () if _suffix(name, self.names) and not adapter.layers else None
+            return () if suffixed(name, self.names) and not adapter.layers else None
         if self.regex is not None:
             chosen = tuple(i for i in tensor.layers if self.regex.fullmatch(name.replace("{0}", str(i))))
             return chosen or None
-        if _suffix(name, self.names):
+        if suffixed(name, self.names):
             wanted = adapter.layers
             chosen = tensor.layers if not wanted else tuple(i for i in tensor.layers if i in wanted)
             return chosen or None
         numbered = [target for target in self.names if any(char.isdigit() for char in target)]
         if numbered:
             names = {i: name.replace("{0}", str(i)) for i in tensor.layers}
-            chosen = tuple(i for i, full in names.items() if _suffix(full, numbered))
+            chosen = tuple(i for i, full in names.items() if suffixed(full, numbered))
             return chosen or None
         return None
 
@@ -125,11 +126,12 @@ def read_targets(model: Model, adapter: Adapter, experts: Experts = "converted")
 
 def _targets(model: Model, adapter: Adapter, experts: Experts) -> Targets:
     stated = adapter.targets
-    fusion = peft_data()["moe"].get(_peft_type(model)) if experts != "parameters" else None
+    pair = kind_of(adapter) in LOW_RANK
+    fusion = peft_data()["moe"].get(_peft_type(model)) if pair and experts != "parameters" else None
     if stated is None and adapter.parameters:
         return Targets(frozenset(), None, False, {})
     if stated is None:
-        stated = peft_data()["defaults"].get(_peft_type(model)) if fusion is None else None
+        stated = target_names(model, "lora" if pair else kind_of(adapter)) if fusion is None else None
         if stated is None:
             raise NotAdaptable(f"PEFT has no default target modules for {_peft_type(model)} models; name them")
     if isinstance(stated, list) and len(stated) == 1 and stated[0] == "all-linear":
@@ -146,6 +148,14 @@ def _targets(model: Model, adapter: Adapter, experts: Experts) -> Targets:
     if isinstance(stated, str):
         return Targets(frozenset(), expression(stated), False, {})
     return Targets(frozenset(stated), None, False, {})
+
+
+def target_names(model: Model, kind: str) -> list[str] | None:
+    """What PEFT targets in a model by default: of LoRA, of a type with targets of its own, IA3's `feedforward`."""
+    data = peft_data()
+    table = data["feedforward"] if kind == "feedforward" else data["by_type"].get(kind, data["defaults"])
+    found: list[str] | None = table.get(_peft_type(model))
+    return found
 
 
 def peft_data() -> dict[str, Any]:
@@ -227,7 +237,8 @@ def _modules(model: Model, stated: str | list[str], every: bool, fused: dict[str
     return Targets(names, regex, every, parameters)
 
 
-def _suffix(name: str, targets: Iterable[str]) -> bool:
+def suffixed(name: str, targets: Iterable[str]) -> bool:
+    """Whether a dotted name is a target or ends in one."""
     return any(name == target or name.endswith("." + target) for target in targets)
 
 

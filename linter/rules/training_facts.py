@@ -116,12 +116,16 @@ def _scores(facts: Facts) -> Any:
 @fact("adapter.narrowest", type="whole number")
 def _narrowest(facts: Facts) -> Any:
     """The smaller side of the smallest matrix that the adapter is added to, but for routers and gates of one output:
-    no update of it has a higher rank.
+    no update of it has a higher rank. Of low-rank pairs alone.
     """
     if facts.model is None or facts.job.adapter is None:
         return UNKNOWN
     from ..estimator.adapter import expert_targets
+    from ..models.adapter_types import LOW_RANK, kind_of
     from ..models.lora import NotAdaptable, adapted
+
+    if kind_of(facts.job.adapter) not in LOW_RANK:
+        return UNKNOWN
 
     try:
         modules = adapted(facts.model, facts.job.adapter, expert_targets(facts.job, facts.model))

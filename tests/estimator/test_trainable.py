@@ -49,9 +49,9 @@ def test_a_costly_pattern_is_taken_literally(pattern):
     assert trainable_layers(GATE, GATE.layers, Job(trainable=[pattern]), MODEL) is None
 
 
-def test_an_adapter_that_is_no_low_rank_pair_is_not_estimated(llama_8b):
-    job = Job(weights=Weights("bfloat16"), method="lora", adapter=Adapter(type="vera", r=16, targets=["q_proj"]))
-    with pytest.raises(NotEstimable, match="vera"):
+def test_an_adapter_of_a_type_that_is_not_modelled_is_not_estimated(llama_8b):
+    job = Job(weights=Weights("bfloat16"), method="lora", adapter=Adapter(type="xlora", r=16, targets=["q_proj"]))
+    with pytest.raises(NotEstimable, match="xlora"):
         parameters(job, llama_8b)
     job.adapter.type = "rslora"
     assert sum(item.elements for item in parameters(job, llama_8b) if item.part == "adapter") == 32 * 16 * 2 * 4096
