@@ -157,10 +157,12 @@ class Zero:
     `library` is `megatron` where Megatron's DistributedDataParallel divides (stage 1, its distributed optimizer) or
     does not (stage 0): a gradient buffer instead of DeepSpeed's buckets. `replicas`: so many groups of ranks hold the
     divided states each (Megatron's `num_distributed_optimizer_instances`). `immediate_gradients` is `bf16`'s
-    `immediate_grad_update`: a 16-bit gradient is added to the float32 ones as soon as there is one.
+    `immediate_grad_update`: a 16-bit gradient is added to the float32 ones as soon as there is one. `init`: stage 3
+    divides each tensor as it is made (`deepspeed.zero.Init`); else each rank makes the whole model first.
     """
 
     stage: int = 0
+    init: bool = True
     library: Literal["deepspeed", "megatron"] = "deepspeed"
     offload_optimizer: Offload = field(default_factory=Offload)
     offload_parameters: Offload = field(default_factory=Offload)
