@@ -235,10 +235,11 @@ class Parallelism:
     `gradient_accumulation_steps`; `virtual_stages` are the model chunks of a rank (interleaved 1F1B).
     `first_stage_layers` and `last_stage_layers` state an uneven split. `expert_tensor` is the tensor parallel degree
     of the experts, None that of the rest; `attention_tensor` that of attention and embedding (SGLang's data parallel
-    attention).
+    attention). `one_process`: the GPUs of data parallelism belong to one process (torch.nn.DataParallel).
     """
 
     data: int | None = None
+    one_process: bool = False
     tensor: int = 1
     pipeline: int = 1
     pipeline_schedule: Literal["gpipe", "1f1b", "zero_bubble", "dualpipe"] = "1f1b"

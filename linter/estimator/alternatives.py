@@ -25,6 +25,7 @@ EXTREMES: dict[str, tuple[Any, ...]] = {
     "loss.kernel": ("torch", "liger"),
     "optimizer.foreach": (False, True),
     "parallelism.fsdp.sync_each_batch": (True, False),
+    "parallelism.one_process": (False, True),
     "parallelism.zero.init": (True, False),
     "parallelism.zero.overlap_comm": (False, True),
     "parallelism.zero.stage": (0, 3),
@@ -33,9 +34,9 @@ EXTREMES: dict[str, tuple[Any, ...]] = {
 }
 """What a fact may be, the least and the most: PEFT's default rank and targets against those of the QLoRA paper
 (arXiv 2305.14314: rank 64, all linear layers); a short chat and the model's own maximum; more than two micro steps are
-alike (fsdp.py); weights divided as they are made, or when all are there; gradients reduced in every micro step, or kept
-whole until the last one; data parallelism that shards nothing or everything; torch before lazy loading and foreach, and
-with NCCL 2.22 (runtime.json)."""
+alike (fsdp.py); a process a GPU, or one for all; weights divided as they are made, or when all are there; gradients
+reduced in every micro step, or kept whole until the last one; data parallelism that shards nothing or everything; torch
+before lazy loading and foreach, and with NCCL 2.22 (runtime.json)."""
 
 
 class Found(NamedTuple):

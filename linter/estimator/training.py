@@ -14,6 +14,7 @@ from .imbalance import dropless, unbalanced
 from .layout import Layout
 from .layouts import layout
 from .loading import warmed
+from .one_process import evaluated, gathered, replicated, unknown_caches
 from .parameters import base_dtype, elements, parameters
 from .saving import saving
 from .stage import pipeline
@@ -106,6 +107,8 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
     ]
     if stage.last:
         phases += _evaluation(stage, plan, fixed)
+    if bounded and replicated(stage.job):
+        phases += gathered(stage.job, stage.whole, fixed, left_by_forward(stage), plan.gradient_bytes(0))
     tensors = parameters(stage.job, stage.own)
     written = saving(stage.job, stage.own, tensors)
     if written.device:
@@ -128,6 +131,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
     per_gpu = replace(per_gpu, low=max(0, per_gpu.low - narrow.slack))
     unknown = gaps(job, model, peak.components["activations"]) if bounded else []
     unknown += unseen.images(stage.job, stage.whole, most=replay) if bounded and stage.last else []
+    unknown += unknown_caches(stage.job, stage.whole) if bounded else []
     unknown += uncertainty.unstated(job, plan.optimizer)
     if stage.last and bounded:
         resident = plan.weights + plan.gradients + plan.optimizer
@@ -185,6 +189,13 @@ def instants_of(job: Job, model: Model, stage: Stage | None = None) -> tuple[Seq
     return [item for item in (on_stage(item, stage, held) for item in found) if item is not None], True, left
 
 
+def left_by_forward(stage: Stage) -> int:
+    """Bytes that a forward pass with its loss leaves until the backward pass."""
+    from .activations import replayed
+
+    return replayed(stage.job, stage.whole)[1].all
+
+
 def on_stage(item: Instant, stage: Stage, held: Held) -> Instant | None:
     """An instant of one micro batch as a pipeline stage has it, with what the other ones in flight keep."""
     first = stage.job.parallelism.pipeline_schedule == "gpipe"
@@ -237,7 +248,7 @@ def _evaluation(stage: Stage, plan: Layout, fixed: dict[str, int]) -> list[Phase
 
     before, joined = gathered_logits(stage.job, stage.whole)
     gradients = plan.gradient_bytes(0) if plan.lasting else 0
-    phases = []
+    phases = evaluated(stage.job, stage.whole, fixed, gradients) if replicated(stage.job) else []
     for item in instants(stage.job, stage.whole):
         found = _instant(plan, fixed, item).components
         phases.append(Phase("evaluation", {**found, "gradients": gradients, "logits": found["logits"] + before}))

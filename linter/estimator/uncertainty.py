@@ -183,7 +183,7 @@ def _data(job: Job, phases: Sequence[Phase], held: Held, counted: int) -> list[A
     return [Assumption("sequence_length", f"up to {job.sequence_length}", note, max(0, less), more)]
 
 
-BATCH = ("forward", "loss", "backward", "evaluation", "generation", "rollout")
+BATCH = ("forward", "loss", "backward", "gather", "evaluation", "generation", "rollout")
 """The phases whose size depends on the batch."""
 
 
