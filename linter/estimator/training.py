@@ -16,6 +16,7 @@ from .layouts import layout
 from .loading import warmed
 from .one_process import evaluated, gathered, replicated, unknown_caches
 from .parameters import base_dtype, elements, parameters
+from .quantization import unpacked_perhaps
 from .saving import saving
 from .stage import pipeline
 from .storage import dtype_bytes
@@ -132,6 +133,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
     unknown = gaps(job, model, peak.components["activations"]) if bounded else []
     unknown += unseen.images(stage.job, stage.whole, most=replay) if bounded and stage.last else []
     unknown += unknown_caches(stage.job, stage.whole) if bounded else []
+    unknown += unpacked_perhaps(stage.job, stage.whole, tensors)
     unknown += uncertainty.unstated(job, plan.optimizer)
     if stage.last and bounded:
         resident = plan.weights + plan.gradients + plan.optimizer
