@@ -349,12 +349,14 @@ class Evaluation:
     """The evaluation loop of a training run; `micro_batch_size` None when none is configured to run.
 
     `unfused`: it makes the logits though the training loss is fused, as Liger's models do where nobody asks otherwise.
+    `caches`: a pass keeps the keys and values of all layers until its outputs are gone (`use_cache`).
     """
 
     micro_batch_size: int | None = None
     accumulation_steps: int | None = None
     keeps_logits: bool = False
     unfused: bool = False
+    caches: bool = False
 
 
 PARTS: dict[str, type] = {

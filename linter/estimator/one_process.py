@@ -46,7 +46,7 @@ def gathered(job: Job, model: Model, fixed: dict[str, int], left: int, gradients
     if not logits:
         return []
     ranks = job.data_parallel
-    caches = ranks * _caches(job, model, job.micro_batch_size) if _tuples(job) else 0
+    caches = ranks * _caches(job, model, job.micro_batch_size) if _tuples(job) and _keeps(job) else 0
     split = {"gradients": gradients, "activations": left, "logits": (1 + ranks) * logits, "kv_cache": caches}
     return [Phase("gather", {**fixed, **split})]
 
@@ -58,14 +58,16 @@ def evaluated(job: Job, model: Model, fixed: dict[str, int], gradients: int) -> 
     if not logits:
         return []
     ranks = job.data_parallel
-    split = {"gradients": gradients, "logits": (1 + ranks) * logits}
+    kept = (1 + ranks) * _caches(job, model, rows) if job.evaluation.caches else 0
+    split = {"gradients": gradients, "logits": (1 + ranks) * logits, "kv_cache": kept}
     return [Phase("evaluation", {**fixed, **split})]
 
 
 def unknown_caches(job: Job, model: Model) -> list[Assumption]:
     """Keys and values that releases between tuples and 5.0 gather with some models and not with others."""
     version = job.versions.get("transformers")
-    if not replicated(job) or _tuples(job) or not older(version, OFF_FROM) or not _logits(job, model, 1):
+    between = not _tuples(job) and older(version, OFF_FROM)
+    if not replicated(job) or not between or not _keeps(job) or not _logits(job, model, 1):
         return []
     more = job.data_parallel * _caches(job, model, job.micro_batch_size)
     if not more:
@@ -78,6 +80,11 @@ def _tuples(job: Job) -> bool:
     return older(job.versions.get("transformers"), TUPLES_BEFORE)
 
 
+def _keeps(job: Job) -> bool:
+    """Whether a training step's outputs hold keys and values: models drop them where layers are checkpointed."""
+    return job.activation_checkpointing == "none"
+
+
 def _logits(job: Job, model: Model, rows: int | None) -> int:
     """Bytes of the logits that one GPU's forward pass hands back: rows x length x vocabulary, as wide as they are."""
     if not rows or not job.sequence_length or job.objective not in WHOLE or job.loss.kernel != "torch":
@@ -88,8 +95,8 @@ def _logits(job: Job, model: Model, rows: int | None) -> int:
 
 
 def _caches(job: Job, model: Model, rows: int | None) -> int:
-    """Bytes of one GPU's keys and values, none where layers are checkpointed or the config turns the cache off."""
-    if job.activation_checkpointing != "none" or not model.config.get("use_cache", True) or job.framework:
+    """Bytes of one GPU's keys and values."""
+    if not model.config.get("use_cache", True) or job.framework:
         return 0
     width = dtype_bytes(job.precision.autocast or base_dtype(job, model))
     return (rows or 0) * sequence_bytes(layer_caches(model), job.sequence_length or 0, width)

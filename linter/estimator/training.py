@@ -133,6 +133,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
     unknown = gaps(job, model, peak.components["activations"]) if bounded else []
     unknown += unseen.images(stage.job, stage.whole, most=replay) if bounded and stage.last else []
     unknown += unknown_caches(stage.job, stage.whole) if bounded else []
+    unknown += uncertainty.gathered_anew(job, plan.anew) if bounded else []
     unknown += unpacked_perhaps(stage.job, stage.whole, tensors)
     unknown += uncertainty.unstated(job, plan.optimizer)
     if stage.last and bounded:
@@ -242,18 +243,29 @@ def _fixed(job: Job, plan: Layout, extra: reference.Frozen, gpu: Gpu | None) -> 
 def _evaluation(stage: Stage, plan: Layout, fixed: dict[str, int]) -> list[Phase]:
     """The instant of an evaluation step with most memory; none where none is configured.
 
-    It finds the states, the gradients that are never freed, and gathers parameters as a forward pass does.
+    It finds the states, the gradients that are never freed, and gathers parameters as a forward pass does. Before layer
+    l of n there are l / n of the keys and values that it keeps.
     """
     if not stage.job.evaluation.micro_batch_size:
         return []
-    from .evaluation import gathered_logits, instants
+    from .evaluation import caches, gathered_logits, instants, last_logits
 
     before, joined = gathered_logits(stage.job, stage.whole)
+    kept, widened = caches(stage.job, stage.whole)
     gradients = plan.gradient_bytes(0) if plan.lasting else 0
     phases = evaluated(stage.job, stage.whole, fixed, gradients) if replicated(stage.job) else []
     for item in instants(stage.job, stage.whole):
         found = _instant(plan, fixed, item).components
-        phases.append(Phase("evaluation", {**found, "gradients": gradients, "logits": found["logits"] + before}))
+        cached = kept if item.layer is None else kept * item.layer // stage.whole.shape.layers
+        split = {
+            "gradients": gradients,
+            "logits": found["logits"] + before,
+            "kv_cache": cached,
+        }
+        phases.append(Phase("evaluation", {**found, **split}))
+    if widened:
+        ended = {"gradients": gradients, "logits": before + last_logits(stage.job, stage.whole)}
+        phases.append(Phase("evaluation", {**fixed, **ended, "kv_cache": kept + widened}))
     if phases and joined:
         phases.append(Phase("evaluation", {**fixed, "gradients": gradients, "logits": joined}))
     return sorted(phases, key=lambda phase: phase.allocated)[-1:]

@@ -200,6 +200,7 @@ def _stage3(job: Job, model: Model, zero: Zero, found: tuple[Parameter, ...]) ->
     widest = max(loose, key=lambda item: item.elements, default=None)
     width = dtype_bytes(widest.dtype) if widest is not None else 2.0
     built.gathered = window(job, model, zero, loose, width)
+    built.anew = int(built.gathered.largest * width) if over.dense > 1 else 0
     bucket = int(zero.reduce_bucket_size * each) if zero.contiguous_gradients and trained else 0
     built.scatter = int(min(zero.reduce_bucket_size, elements(trained)) * each)
     built.in_hand = _in_hand(trained, each)

@@ -64,6 +64,15 @@ def test_the_first_shard_lies_beside_the_whole_model(ten_billion):
     assert plan.weights + plan.load == pytest.approx(whole + 2 * 32000 * 5120 / 4, rel=1e-4)
 
 
+def test_the_largest_gathered_tensor_may_be_asked_for_anew():
+    """Layers are cut from the block that the embedding gave back; expandable segments map what is missing."""
+    run = job(3, 8).with_changes({"model": "Qwen/Qwen2.5-7B", "micro_batch_size": 1, "sequence_length": 512})
+    (found,) = (item for item in estimate(run).assumptions if "asked for anew" in item.origin)
+    assert found.high == pytest.approx(2 * 152064 * 3584, abs=2 << 20)
+    others = run.with_changes({"allocator.expandable_segments": True}), run.with_changes({"hardware.gpus": 1})
+    assert not [item for other in others for item in estimate(other).assumptions if "asked for anew" in item.origin]
+
+
 def test_a_quantised_model_is_whole_before_it_is_divided(ten_billion):
     """from_pretrained leaves `zero.Init` out for it: embedding and head of 16 bits lie whole on each rank too."""
     packed = job(3, 4).with_changes({"weights.quantization": Quantization("bnb-nf4", 4)})
