@@ -160,10 +160,12 @@ class Zero:
     `library` is `megatron` where Megatron's DistributedDataParallel divides (stage 1, its distributed optimizer) or
     does not (stage 0): a gradient buffer instead of DeepSpeed's buckets. `replicas`: so many groups of ranks hold the
     divided states each (Megatron's `num_distributed_optimizer_instances`). `immediate_gradients` is `bf16`'s
-    `immediate_grad_update`: a 16-bit gradient is added to the float32 ones as soon as there is one.
+    `immediate_grad_update`: a 16-bit gradient is added to the float32 ones as soon as there is one. `init`: stage 3
+    divides each tensor as it is made (`deepspeed.zero.Init`); else each rank makes the whole model first.
     """
 
     stage: int = 0
+    init: bool = True
     library: Literal["deepspeed", "megatron"] = "deepspeed"
     offload_optimizer: Offload = field(default_factory=Offload)
     offload_parameters: Offload = field(default_factory=Offload)
@@ -236,10 +238,11 @@ class Parallelism:
     `gradient_accumulation_steps`; `virtual_stages` are the model chunks of a rank (interleaved 1F1B).
     `first_stage_layers` and `last_stage_layers` state an uneven split. `expert_tensor` is the tensor parallel degree
     of the experts, None that of the rest; `attention_tensor` that of attention and embedding (SGLang's data parallel
-    attention).
+    attention). `one_process`: the GPUs of data parallelism belong to one process (torch.nn.DataParallel).
     """
 
     data: int | None = None
+    one_process: bool = False
     tensor: int = 1
     pipeline: int = 1
     pipeline_schedule: Literal["gpipe", "1f1b", "zero_bubble", "dualpipe"] = "1f1b"
@@ -349,12 +352,14 @@ class Evaluation:
     """The evaluation loop of a training run; `micro_batch_size` None when none is configured to run.
 
     `unfused`: it makes the logits though the training loss is fused, as Liger's models do where nobody asks otherwise.
+    `caches`: a pass keeps the keys and values of all layers until its outputs are gone (`use_cache`).
     """
 
     micro_batch_size: int | None = None
     accumulation_steps: int | None = None
     keeps_logits: bool = False
     unfused: bool = False
+    caches: bool = False
 
 
 PARTS: dict[str, type] = {

@@ -356,8 +356,15 @@ def _project(
         return open_referenced(reference, from_path, root)
 
     versions = {**settings.versions, **(launch.versions if launch is not None else {}), **settings.given_versions}
-    started = (None, versions) if launch is None else (launch.launcher, versions, launch.program, launch.resources.gpus)
-    return Project(root, gpu, hardware.gpus, hardware.nodes, open_reference, *started)
+    own = Project(root, gpu, hardware.gpus, hardware.nodes, open_reference, versions=versions)
+    if launch is None:
+        return own
+    return own._replace(
+        launcher=launch.launcher,
+        program=launch.program,
+        asked=launch.resources.gpus,
+        alone=launch.alone,
+    )
 
 
 def _find_gpu(name: str | None, document: Document, span: Span | None, headroom: str) -> Gpu | None:

@@ -19,21 +19,25 @@ EXTREMES: dict[str, tuple[Any, ...]] = {
     "adapter.r": (8, 64),
     "adapter.targets": (["q_proj", "v_proj"], "all-linear"),
     "attention": ("eager", "flash_attention_2"),
+    "evaluation.caches": (False, True),
     "gradient_accumulation_steps": (1, 3),
     "inference.max_model_len": (2048, None),
     "loss.compiled": (True, False),
     "loss.kernel": ("torch", "liger"),
     "optimizer.foreach": (False, True),
     "parallelism.fsdp.sync_each_batch": (True, False),
+    "parallelism.one_process": (False, True),
+    "parallelism.zero.init": (True, False),
     "parallelism.zero.overlap_comm": (False, True),
     "parallelism.zero.stage": (0, 3),
     "versions.torch": ("1.13", "2.7"),
     "weights.quantization.double_quant": (False, True),
 }
-"""What a fact may be, the least and the most: PEFT's default rank and targets against those of the QLoRA paper
-(arXiv 2305.14314: rank 64, all linear layers); a short chat and the model's own maximum; more than two micro steps are
-alike (fsdp.py); gradients reduced in every micro step, or kept whole until the last one; data parallelism that shards
-nothing or everything; torch before lazy loading and foreach, and with NCCL 2.22 (runtime.json)."""
+"""What a fact may be, the least and the most: PEFT's default rank and targets against those of the QLoRA paper (arXiv
+2305.14314: rank 64, all linear layers); a script that turns `use_cache` off, or not; a short chat and the model's own
+maximum; more than two micro steps are alike (fsdp.py); a process a GPU, or one for all; weights divided as they are
+made, or when all are there; gradients reduced in every micro step, or kept whole until the last one; data parallelism
+that shards nothing or everything; torch before lazy loading and foreach, and with NCCL 2.22 (runtime.json)."""
 
 
 class Found(NamedTuple):

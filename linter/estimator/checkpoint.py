@@ -20,10 +20,8 @@ def stored_quantization(model: Model) -> Quantization | None:
     Keys as transformers/utils/quantization_config.py names them (5.23); `modelopt` as hf_quant_config.json does. A
     multimodal model may state it for its text decoder (moonshotai/Kimi-K2.5's config.json).
     """
-    text = model.config.get("text_config")
-    nested = text.get("quantization_config") if isinstance(text, dict) else None
-    config = model.config.get("quantization_config", nested)
-    if not isinstance(config, dict):
+    config = _stated(model)
+    if config is None:
         return None
     method = str(config.get("quant_method", "")).lower()
     if method == "modelopt" and isinstance(config.get("quantization"), dict):
@@ -45,10 +43,25 @@ def stored_quantization(model: Model) -> Quantization | None:
     if method == "fp8":
         block = config.get("weight_block_size")
         return Quantization("finegrained-fp8" if block else "fp8", 8, skip=skip, modules=modules)
-    if method in ("compressed-tensors", "compressed_tensors", "modelopt"):
+    if method in (*COMPRESSED, "modelopt"):
         found = _compressed(config, skip) or _algorithm(config, skip)
         return replace(found, modules=modules) if found is not None else None
     return None
+
+
+COMPRESSED = ("compressed-tensors", "compressed_tensors")
+
+
+def compressed(model: Model) -> bool:
+    """Whether the checkpoint states the format of compressed-tensors."""
+    return str((_stated(model) or {}).get("quant_method", "")).lower() in COMPRESSED
+
+
+def _stated(model: Model) -> dict[str, Any] | None:
+    text = model.config.get("text_config")
+    nested = text.get("quantization_config") if isinstance(text, dict) else None
+    config = model.config.get("quantization_config", nested)
+    return config if isinstance(config, dict) else None
 
 
 def named_quantization(job: Job, model: Model) -> Quantization | None:

@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING
 
 from . import effort
 from .activations import computing, layer_kinds, modelled, placed, unread
+from .kv_cache import layer_caches, sequence_bytes
 from .ledger import END
 from .logits import loss_of
+from .one_process import TUPLES_BEFORE
 from .parameters import base_dtype
 from .recall import recalled
 from .seq2seq import setting
+from .storage import dtype_bytes
+from .versions import older
 
 if TYPE_CHECKING:
     from ..job import Job
@@ -75,6 +79,22 @@ def _forward(job: Job, model: Model) -> tuple[Instant, ...]:
     return tuple(found.instant for found in placed(s, tape, kinds, assigned))
 
 
+def caches(job: Job, model: Model) -> tuple[int, int]:
+    """Bytes of the keys and values that a pass keeps where it `caches`, and of their float32 copies at its end.
+
+    `prediction_step` leaves `past_key_values` out of what it collects, but the outputs that hold them live until the
+    loss is there. As tuples they are made float32 with the logits (accelerate 1.15 utils/operations.py
+    `convert_to_fp32`), as a cache object they are not.
+    """
+    rows = job.evaluation.micro_batch_size
+    if not job.evaluation.caches or not rows or not job.sequence_length:
+        return 0, 0
+    width = dtype_bytes(job.precision.autocast or base_dtype(job, model))
+    kept = rows * sequence_bytes(layer_caches(model), job.sequence_length, width)
+    tuples = older(job.versions.get("transformers"), TUPLES_BEFORE)
+    return kept, int(kept * 4 / width) if tuples and job.precision.autocast and width < 4 else 0
+
+
 def gathered_logits(job: Job, model: Model) -> tuple[int, int]:
     """Bytes of logits that earlier steps left to the last one that keeps them, and all of them once they are joined.
 
@@ -102,6 +122,13 @@ def further_logits(job: Job, model: Model) -> int:
     if "evaluation.keeps_logits" in job.unstated:
         return 2 * (evaluation.accumulation_steps or 2) * _step(job, model)
     return 4 * _step(job, model) if evaluation.keeps_logits and not evaluation.accumulation_steps else 0
+
+
+def last_logits(job: Job, model: Model) -> int:
+    """Bytes of one pass's float32 logits on one rank."""
+    if job.objective in HEADLESS or job.loss.kernel != "torch":
+        return 0
+    return 4 * (job.evaluation.micro_batch_size or 0) * (job.sequence_length or 0) * model.shape.vocabulary
 
 
 def _step(job: Job, model: Model) -> int:

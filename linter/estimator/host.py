@@ -85,8 +85,8 @@ def _load(job: Job, model: Model, found: Sequence[Parameter]) -> tuple[int, str,
 
     Each rank builds the model in main memory and moves it to its GPU: n copies of W bytes. FSDP with
     `cpu_ram_efficient_loading`: one copy on the node's first rank, empty pages on the others. ZeRO-3: `zero.Init`
-    divides each tensor as it is made and the checkpoint is mapped, so nothing stays but the partitions. Weights that
-    are packed on loading go to the GPU one at a time.
+    divides each tensor as it is made and the checkpoint is mapped, so nothing stays but the partitions; without it each
+    rank makes the whole model there. Weights that are packed on loading go to the GPU one at a time.
     """
     base = [item for item in found if item.part == "base"]
     quantization, plan = job.weights.quantization, job.parallelism
@@ -97,7 +97,7 @@ def _load(job: Job, model: Model, found: Sequence[Parameter]) -> tuple[int, str,
         largest = max((2 * item.size for item in base), default=0)
         size = per_node(job) * largest
         return size, f"{per_node(job)} ranks x the largest tensor in 16 bits, {largest:,} B", _MODELING
-    if plan.zero is not None and plan.zero.stage == 3:
+    if plan.zero is not None and plan.zero.stage == 3 and plan.zero.init:
         return 0, "", ""
     size = int(sum(item.elements for item in base) * dtype_bytes(base_dtype(job, model)))
     if plan.fsdp is not None and plan.fsdp.cpu_ram_efficient_loading:

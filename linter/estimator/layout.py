@@ -22,6 +22,8 @@ class Layout:
     buffers                       resident besides those (DDP's buckets, ZeRO-3's bucket)
     step_gradients, step_optimizer, step_buffers   copies, temporaries and buffers alive in the optimizer step
     load                          what loading needs on top of the weights
+    anew                          bytes of the largest tensor that is gathered, freed and gathered again
+    summed                        bytes into which the gradients of several GPUs are summed when a pass ends
     in_backward                   each gradient is used up and freed as soon as it is complete
     lasting                       the gradients lie in a buffer that is never freed
     """
@@ -39,6 +41,8 @@ class Layout:
     step_optimizer: int = 0
     step_buffers: int = 0
     load: int = 0
+    anew: int = 0
+    summed: int = 0
     accumulating: bool = False
     in_backward: bool = False
     lasting: bool = False
@@ -48,10 +52,13 @@ class Layout:
         """Bytes of the gradients alive when those of `done` trainable elements are complete.
 
         With gradient accumulation all of them stay from the first micro step on. An optimizer that steps in the
-        backward pass leaves the one in hand.
+        backward pass leaves the one in hand. What is `summed` stands beside the pass's own and those of earlier ones.
         """
         if self.in_backward:
             return min(self.largest_gradient, self._share(done))
+        if self.summed:
+            own = self._share(done) + (self.summed if done >= self.trainable > 0 else 0)
+            return own + (self.gradients if self.accumulating else 0)
         return self.gradients if self.accumulating else self._share(done)
 
     def activation_bytes(self, instant: Instant) -> int:

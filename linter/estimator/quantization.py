@@ -5,21 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from .checkpoint import named_quantization, stored_quantization
+from .checkpoint import compressed, named_quantization, stored_quantization
 from .estimate import Assumption
-from .frameworks import framework
+from .frameworks import framework, of_transformers
 from .versions import older
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ..job import Job, Quantization
     from ..models.model import Model
+    from .parameter import Parameter
 
 
 def effective_quantization(job: Job, model: Model) -> Quantization | None:
     """The job's quantisation, else the checkpoint's own (`quantization_config`), else what its name states.
 
     `experts` of it says whether expert tensors are packed. Training over an MXFP4 checkpoint unpacks it to 16 bits
-    (transformers Mxfp4HfQuantizer, `dequantize`).
+    (transformers Mxfp4HfQuantizer, `dequantize`), and so does Transformers' first forward pass over one of
+    compressed-tensors, for good (linear/compressed_linear.py up to 0.14, then model_compressor.py
+    `add_decompress_hook`).
     """
     found = job.weights.quantization
     ready = found is None
@@ -33,7 +38,31 @@ def effective_quantization(job: Job, model: Model) -> Quantization | None:
         return found
     if ready and found.method == "mxfp4" and job.kind == "training":
         return None
+    if ready and _runs_in_transformers(job) and compressed(model):
+        return None
     return replace(found, experts=_packs_experts(job, model, found, ready))
+
+
+def _runs_in_transformers(job: Job) -> bool:
+    engine = job.inference.engine if job.kind == "inference" and job.inference else "transformers"
+    return engine == "transformers" and of_transformers(job)
+
+
+UNTOLD = ("awq", "gptq")
+"""Methods that a repository is named after whatever library wrote it: AutoAWQ and GPTQModel, or llm-compressor in the
+format of compressed-tensors."""
+
+
+def unpacked_perhaps(job: Job, model: Model, found: Iterable[Parameter]) -> list[Assumption]:
+    """What a checkpoint that is known by its name alone takes more as one of compressed-tensors: 16 bits an element."""
+    named = job.weights.quantization is None and stored_quantization(model) is None
+    if not named or model.named_quantization not in UNTOLD or not _runs_in_transformers(job):
+        return []
+    more = sum(2 * item.elements - item.raw for item in found if item.packed)
+    if more <= 0:
+        return []
+    note = f"as llm-compressor writes {model.named_quantization} checkpoints, the first forward pass would unpack them"
+    return [Assumption("weights.quantization.method", model.named_quantization, note, 0, more)]
 
 
 FUSED_BEFORE_5 = frozenset(

@@ -14,7 +14,9 @@ from .imbalance import dropless, unbalanced
 from .layout import Layout
 from .layouts import layout
 from .loading import warmed
+from .one_process import evaluated, gathered, replicated, unknown_caches
 from .parameters import base_dtype, elements, parameters
+from .quantization import unpacked_perhaps
 from .saving import saving
 from .stage import pipeline
 from .storage import dtype_bytes
@@ -106,6 +108,8 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
     ]
     if stage.last:
         phases += _evaluation(stage, plan, fixed)
+    if bounded and replicated(stage.job):
+        phases += gathered(stage.job, stage.whole, fixed, left_by_forward(stage), plan.gradient_bytes(0))
     tensors = parameters(stage.job, stage.own)
     written = saving(stage.job, stage.own, tensors)
     if written.device:
@@ -128,6 +132,9 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
     per_gpu = replace(per_gpu, low=max(0, per_gpu.low - narrow.slack))
     unknown = gaps(job, model, peak.components["activations"]) if bounded else []
     unknown += unseen.images(stage.job, stage.whole, most=replay) if bounded and stage.last else []
+    unknown += unknown_caches(stage.job, stage.whole) if bounded else []
+    unknown += uncertainty.gathered_anew(job, plan.anew) if bounded else []
+    unknown += unpacked_perhaps(stage.job, stage.whole, tensors)
     unknown += uncertainty.unstated(job, plan.optimizer)
     if stage.last and bounded:
         resident = plan.weights + plan.gradients + plan.optimizer
@@ -185,6 +192,13 @@ def instants_of(job: Job, model: Model, stage: Stage | None = None) -> tuple[Seq
     return [item for item in (on_stage(item, stage, held) for item in found) if item is not None], True, left
 
 
+def left_by_forward(stage: Stage) -> int:
+    """Bytes that a forward pass with its loss leaves until the backward pass."""
+    from .activations import replayed
+
+    return replayed(stage.job, stage.whole)[1].all
+
+
 def on_stage(item: Instant, stage: Stage, held: Held) -> Instant | None:
     """An instant of one micro batch as a pipeline stage has it, with what the other ones in flight keep."""
     first = stage.job.parallelism.pipeline_schedule == "gpipe"
@@ -229,18 +243,29 @@ def _fixed(job: Job, plan: Layout, extra: reference.Frozen, gpu: Gpu | None) -> 
 def _evaluation(stage: Stage, plan: Layout, fixed: dict[str, int]) -> list[Phase]:
     """The instant of an evaluation step with most memory; none where none is configured.
 
-    It finds the states, the gradients that are never freed, and gathers parameters as a forward pass does.
+    It finds the states, the gradients that are never freed, and gathers parameters as a forward pass does. Before layer
+    l of n there are l / n of the keys and values that it keeps.
     """
     if not stage.job.evaluation.micro_batch_size:
         return []
-    from .evaluation import gathered_logits, instants
+    from .evaluation import caches, gathered_logits, instants, last_logits
 
     before, joined = gathered_logits(stage.job, stage.whole)
+    kept, widened = caches(stage.job, stage.whole)
     gradients = plan.gradient_bytes(0) if plan.lasting else 0
-    phases = []
+    phases = evaluated(stage.job, stage.whole, fixed, gradients) if replicated(stage.job) else []
     for item in instants(stage.job, stage.whole):
         found = _instant(plan, fixed, item).components
-        phases.append(Phase("evaluation", {**found, "gradients": gradients, "logits": found["logits"] + before}))
+        cached = kept if item.layer is None else kept * item.layer // stage.whole.shape.layers
+        split = {
+            "gradients": gradients,
+            "logits": found["logits"] + before,
+            "kv_cache": cached,
+        }
+        phases.append(Phase("evaluation", {**found, **split}))
+    if widened:
+        ended = {"gradients": gradients, "logits": before + last_logits(stage.job, stage.whole)}
+        phases.append(Phase("evaluation", {**fixed, **ended, "kv_cache": kept + widened}))
     if phases and joined:
         phases.append(Phase("evaluation", {**fixed, "gradients": gradients, "logits": joined}))
     return sorted(phases, key=lambda phase: phase.allocated)[-1:]

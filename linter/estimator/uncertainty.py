@@ -116,6 +116,19 @@ def while_loading(job: Job, found: Sequence[Parameter], load: int, high: int) ->
     return [Assumption("versions.transformers", job.versions["transformers"], note, 0, more)]
 
 
+def gathered_anew(job: Job, size: int) -> list[Assumption]:
+    """The largest tensor that ZeRO-3 gathers, of `size` bytes, in a segment of its own each time.
+
+    Which gathered tensors lie where is not replayed. Once the embedding is freed, layers are cut from its block, and
+    those within `max_reuse_distance` are still there when the head is asked for: a block of that size is not whole any
+    more, and no memory that torch could give back. Expandable segments map what is missing.
+    """
+    if not size or job.allocator.expandable_segments:
+        return []
+    note = "gathered tensors may lie in the block that the largest of them gave back, which is then asked for anew"
+    return [Assumption("parallelism.zero.stage", "3", note, 0, segments(size))]
+
+
 def at_run_time(
     job: Job, found: Sequence[Parameter], phases: Sequence[Phase], held: Held, counted: int
 ) -> list[Assumption]:
@@ -198,7 +211,7 @@ def _data(job: Job, phases: Sequence[Phase], held: Held, counted: int) -> list[A
     return [Assumption("sequence_length", f"up to {job.sequence_length}", note, max(0, less), more)]
 
 
-BATCH = ("forward", "loss", "backward", "evaluation", "generation", "rollout")
+BATCH = ("forward", "loss", "backward", "gather", "evaluation", "generation", "rollout")
 """The phases whose size depends on the batch."""
 
 

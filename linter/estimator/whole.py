@@ -8,6 +8,7 @@ from . import derivation, optimizer
 from .gradients import accumulating, gradient_bytes, largest_gradient
 from .layout import Layout
 from .loading import loading
+from .one_process import replicated
 from .parameters import allocated, elements
 from .ranks import per_node
 
@@ -17,12 +18,13 @@ if TYPE_CHECKING:
 
 
 def whole_layout(job: Job, found: tuple[Parameter, ...]) -> Layout:
-    """One GPU, or DDP, where each rank holds everything and a second copy of the gradients.
+    """One GPU, or data parallelism, where each rank holds everything.
 
     Weights, gradients and states per tensor in 512-byte blocks. DDP keeps flat gradient buckets from construction
     on; the parameters' gradients stay separate tensors unless `gradient_as_bucket_view` is set, whose saving is
     "equal to the total gradients size" (torch.nn.parallel.DistributedDataParallel, torch 2.13; accelerate's default
-    is off). Separate fp32 masters (Megatron, apex) add 4 B a trainable element to the optimizer.
+    is off). DataParallel sums the gradients of all GPUs into new tensors when a pass ends (one_process.py). Separate
+    fp32 masters (Megatron, apex) add 4 B a trainable element to the optimizer.
     """
     trained = [item for item in found if item.trainable]
     spec = optimizer.of_job(job)
@@ -52,7 +54,9 @@ def whole_layout(job: Job, found: tuple[Parameter, ...]) -> Layout:
         *derivation.gradients(trained, job),
         *derivation.optimizer(tensors, spec, states, job, masters=masters),
     ]
-    if job.data_parallel > 1 and not spec.in_backward:
+    if replicated(job):
+        built.summed = gradients
+    elif job.data_parallel > 1 and not spec.in_backward:
         built.buffers = built.step_buffers = gradients
         built.terms.append(derivation.ddp_buckets(gradients))
     return built

@@ -190,7 +190,7 @@ def _stage3(job: Job, model: Model, zero: Zero, found: tuple[Parameter, ...]) ->
         gradients=0 if optimizer_away else int(share * each),
         trainable=elements(trained),
         largest_gradient=largest_gradient(trained, job),
-        load=_load3(found, fixed, over, job),
+        load=_load3(found, loose, over, job),
         lasting=not optimizer_away,
         accumulating=job.gradient_accumulation_steps > 1,
     )
@@ -200,6 +200,7 @@ def _stage3(job: Job, model: Model, zero: Zero, found: tuple[Parameter, ...]) ->
     widest = max(loose, key=lambda item: item.elements, default=None)
     width = dtype_bytes(widest.dtype) if widest is not None else 2.0
     built.gathered = window(job, model, zero, loose, width)
+    built.anew = int(built.gathered.largest * width) if over.dense > 1 else 0
     bucket = int(zero.reduce_bucket_size * each) if zero.contiguous_gradients and trained else 0
     built.scatter = int(min(zero.reduce_bucket_size, elements(trained)) * each)
     built.in_hand = _in_hand(trained, each)
@@ -236,16 +237,24 @@ def _partitioned(found: Sequence[Parameter], job: Job) -> tuple[list[Parameter],
     return loose, fixed
 
 
-def _load3(found: Sequence[Parameter], fixed: Sequence[Parameter], over: Ranks, job: Job) -> int:
-    """`zero.Init` divides each tensor as it is made: one whole tensor at a time.
+def _load3(found: Sequence[Parameter], loose: Sequence[Parameter], over: Ranks, job: Job) -> int:
+    """Bytes beside the partition while the model is made and divided.
 
-    Packed weights are loaded before DeepSpeed sees them: from_pretrained skips `zero.Init` for a quantised model, so
-    each rank first holds all of it.
+    `zero.Init` divides each tensor as it is made: one whole tensor at a time. Without it (`zero.init`), and for a
+    quantised model, for which from_pretrained skips it, the engine moves all of the model to the GPU and divides it
+    there tensor by tensor (engine.py `_configure_distributed_model`, partition_parameters.py `Init`, 0.6 to 0.19): the
+    whole, and the first shard, which is that of the largest tensor where embeddings come first.
     """
-    if any(item.packed for item in found) and not any(item.packed for item in fixed):
-        packed = [item for item in found if item.part == "base"]
-        return allocated(packed) - over.size(packed) + loading(found, job)
-    return max((int(item.size * dtype_bytes(item.dtype)) for item in found if not item.packed), default=0)
+    zero = job.parallelism.zero
+    assert zero is not None
+    packed = any(item.packed for item in found)
+    if zero.init and not packed:
+        return max((sum(item.pieces) for item in loose), default=0)
+    away = zero.offload_parameters.device != "none"
+    first = max((sum(item.pieces) // over.of(item) for item in loose), default=0)
+    read = allocated(item for item in loose if item.part == "base") + (loading(found, job) if packed else 0)
+    handed = allocated(loose) + (0 if away else first)
+    return max(read, handed) - (0 if away else over.size(loose))
 
 
 def _in_hand(trained: Sequence[Parameter], each: float) -> int:

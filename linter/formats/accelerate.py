@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..job import Fsdp
 from .accelerate_edits import describe, edits
-from .accelerate_sections import UPSTREAM, fsdp_defaults, set_degrees, set_file, set_own
+from .accelerate_sections import UPSTREAM, fsdp_defaults, set_degrees, set_file, set_init, set_own
 from .arguments import Arguments
 from .deepspeed_values import AutoValues
 from .format import Format, JobBuilder, Reading
@@ -103,8 +103,10 @@ def _set_deepspeed(reading: Reading, builder: JobBuilder, keys: Arguments, proje
     file = section.text("deepspeed_config_file")
     if file and file.value.lower() != "none":
         set_file(reading, builder, keys, section, file, project, values)
+        set_init(builder, section, project.versions)
         return
     set_own(builder, keys, section, values)
+    set_init(builder, section, project.versions)
     steps = section.integer("gradient_accumulation_steps", least=1)
     if steps:
         builder.from_entry("gradient_accumulation_steps", steps.value, steps.entry, steps.key)

@@ -15,6 +15,7 @@ _DEEPSPEED = {
     f"{ZERO}stage": "zero_stage",
     f"{ZERO}offload_optimizer.device": "offload_optimizer_device",
     f"{ZERO}offload_parameters.device": "offload_param_device",
+    f"{ZERO}init": "zero3_init_flag",
     "gradient_accumulation_steps": "gradient_accumulation_steps",
 }
 """Job field -> the key of `deepspeed_config`."""

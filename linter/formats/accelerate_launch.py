@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..origin import Origin
 from ..source.node import Entry, Node
 from . import references
-from .accelerate_sections import fsdp_defaults, set_degrees, set_file, set_own
+from .accelerate_sections import fsdp_defaults, set_degrees, set_file, set_init, set_own
 from .accelerate_shipped import shipped
 from .arguments import Arguments, Given
 from .blanks import is_blank
@@ -200,8 +200,10 @@ class AccelerateLaunch:
         file = section.text("deepspeed_config_file")
         if file and file.value.lower() != "none":
             set_file(self.reading, builder, self.keys, section, file, self.project, values, self.file_path)
+            set_init(builder, section, self.project.versions)
             return
         set_own(builder, self.keys, section, values)
+        set_init(builder, section, self.project.versions)
         steps = section.integer("gradient_accumulation_steps", least=1)
         ours = values.gradient_accumulation_steps
         if steps and values.client == "transformers" and ours and steps.value != ours:

@@ -14,7 +14,7 @@ from .deepspeed_values import AutoValues, Reference
 from .format import Problem
 from .fsdp import FsdpDefaults
 from .references import plain_document
-from .releases import default_of
+from .releases import default_of, older
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,6 +71,35 @@ def set_own(builder: JobBuilder, keys: Arguments, section: Arguments, values: Au
     saving = section.flag("zero3_save_16bit_model")
     if saving:
         builder.from_entry("parallelism.zero.gather_16bit_weights_on_save", saving.value, saving.entry, saving.key)
+
+
+IGNORED_FROM, OF_ITS_TIME, NEEDS_IT = "1.0", "4.46", "5"
+"""The accelerate that tells Transformers of ZeRO-3 whatever `zero3_init_flag` says (pull request 3097:
+`set_deepspeed_weakref`, which `from_pretrained` asks); the transformers that came out with it, in October 2024; and the
+one that does not run with an older accelerate (setup.py: `accelerate>=1.1.0`)."""
+
+
+def set_init(builder: JobBuilder, section: Arguments, versions: Mapping[str, str]) -> None:
+    """Whether stage 3 divides the weights as they are made, by `zero3_init_flag` and the releases that are stated.
+
+    Where a release of transformers stands alone, accelerate's is taken to be of its time, and `unstated`.
+    """
+    zero = builder.job.parallelism.zero
+    if zero is None or zero.stage != 3:
+        return
+    flag = section.flag("zero3_init_flag")
+    ours, theirs = versions.get("accelerate", ""), versions.get("transformers", "")
+    if flag.value if flag else default_of("accelerate", ours, "zero3_init_flag", newest=True):
+        return
+    known = bool(ours) or not theirs or not older(theirs, NEEDS_IT)
+    whole = older(ours, IGNORED_FROM) if ours else older(theirs, OF_ITS_TIME)
+    note = f"before accelerate {IGNORED_FROM} each rank makes the whole model first; later ones ignore the flag"
+    if flag:
+        builder.from_entry("parallelism.zero.init", not whole, flag.entry, flag.key, note)
+    else:
+        builder.default("parallelism.zero.init", not whole)
+    if not known:
+        builder.job.unstated.append("parallelism.zero.init")
 
 
 def set_file(

@@ -75,7 +75,7 @@ class Project(NamedTuple):
     `launcher` holds the options of the `accelerate launch`, `torchrun` or `deepspeed` that starts the config, as flags;
     `program` is what reads it: "trl dpo", the path of a script, a module; "" where no launcher says.
     `versions` are those of packages that the launcher or the settings state; `asked` is the number of GPUs that the
-    launcher asks for, which a server may use or not.
+    launcher asks for, which a server may use or not. `alone`: the command starts a Python script as one process.
     """
 
     root: str
@@ -87,6 +87,7 @@ class Project(NamedTuple):
     versions: dict[str, str] = {}  # noqa: RUF012  (never changed)
     program: str = ""
     asked: int | None = None
+    alone: bool = False
 
 
 class Format(NamedTuple):

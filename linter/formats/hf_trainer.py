@@ -117,6 +117,7 @@ def read(document: Document, project: Project) -> Reading:
     set_lengths(builder, run.arguments, flavour.defaults, objective)
     best = flavour.name in ("run-clm", "run-mlm")
     set_evaluation(run, metrics=best, trainers=("transformers", "trl") if flavour.trl else ("transformers",))
+    _set_caches(run, flavour, objective)
     set_sharding(run, _launch(run, flavour))
     _force_reentrant(run, flavour)
     settle(builder, run.arguments)
@@ -124,6 +125,26 @@ def read(document: Document, project: Project) -> Reading:
         reading.problems = [item for item in reading.problems if item.kind != "contradiction"]
     reading.problems = _key_problems(document, flavour, project.program) + reading.problems
     return reading
+
+
+OFF_FROM = "5.0"
+"""The first transformers whose Trainer turns `use_cache` off unless asked (training_args.py `use_cache`)."""
+
+
+def _set_caches(run: Run, flavour: Flavour, objective: str) -> None:
+    """Whether evaluation passes keep keys and values: models do before transformers 5, unless the program says no.
+
+    run_clm.py says nothing; TRL turns them off beside checkpointing (sft_trainer.py); of other scripts nobody knows.
+    """
+    job = run.builder.job
+    old = older(flavour.versions["transformers"], OFF_FROM) and objective in ("sft", "pretrain")
+    if not old or not job.evaluation.micro_batch_size:
+        return
+    note = f"transformers {flavour.versions['transformers']} keeps keys and values in evaluation passes"
+    if flavour.name == "run-clm" or (flavour.name == "trl" and job.activation_checkpointing == "none"):
+        run.builder.derived("evaluation.caches", True, note, "evaluation.micro_batch_size")
+    elif flavour.name == "transformers":
+        job.unstated.append("evaluation.caches")
 
 
 def _is_off(given: Given | None) -> bool:

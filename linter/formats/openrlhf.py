@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING
 from .format import Format, JobBuilder, Reading, written_by
 from .keys import key_problems
 from .openrlhf_parallel import set_parallelism, set_rollout
+from .releases import older
 from .sections import Filling, Renamed, dtype_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..source.document import Document
     from .format import Project
 
@@ -100,7 +103,7 @@ def read(document: Document, project: Project) -> Reading:
         filling.put("model", model)
     else:
         builder.assumed("model", None, "no flag names the model")
-    _set_weights(filling, values, program)
+    _set_weights(filling, values, program, project.versions)
     _set_adapter(filling, values)
     set_parallelism(filling, values, project, program)
     _set_rows(filling, values, program)
@@ -116,7 +119,7 @@ def _program(document: Document) -> str:
     return found[-1][1] if found else "sft"
 
 
-def _set_weights(filling: Filling, values: Renamed, program: str) -> None:
+def _set_weights(filling: Filling, values: Renamed, program: str, stated: Mapping[str, str]) -> None:
     """16-bit weights with DeepSpeed's float32 master weights; 4-bit ones are NF4 with double quantisation."""
     builder = filling.builder
     dtype, switch = values.text("dtype"), values.flag("bf16")
@@ -143,13 +146,27 @@ def _set_weights(filling: Filling, values: Renamed, program: str) -> None:
     elif flash:
         filling.put("attention", flash, "flash_attention_2" if flash.value else "eager")
     else:
-        builder.default("attention", "flash_attention_2")
+        builder.default("attention", *_attention(values, stated))
     filling.fill("liger_kernels", values.flag("liger"), False)
     builder.default("compile", False)
     builder.default("loss.kernel", "torch")
     builder.derived("loss.upcast", "model", "openrlhf/models/actor.py: logits become float32")
     builder.derived("loss.kept", program == "sft", "the loop of SFT names the output until the next is there")
     builder.default("optimizer.name", "fused_adam", "DeepSpeed's FusedAdam")
+
+
+_ASKED_BEFORE, _PINNED_THEN = "0.8.10", "4.55"
+"""Up to 0.8.9, which pins transformers 4.54.1, flash attention was a switch (models/actor.py: else `eager`)."""
+
+
+def _attention(values: Renamed, stated: Mapping[str, str]) -> tuple[str, str]:
+    """The attention that nobody names, and why: packed rows, and releases from 0.8.10 on, take flash attention."""
+    packed = values.flag("packing")
+    release, transformers = stated.get(NAME, ""), stated.get("transformers", "")
+    asked = older(release, _ASKED_BEFORE) if release else older(transformers, _PINNED_THEN)
+    if asked and not (packed and packed.value):
+        return "eager", f"no --flash_attn, which releases before {_ASKED_BEFORE} ask for"
+    return "flash_attention_2", ""
 
 
 def _set_adapter(filling: Filling, values: Renamed) -> None:

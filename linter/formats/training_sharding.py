@@ -9,6 +9,7 @@ from . import references
 from .deepspeed_config import apply
 from .deepspeed_reference import apply_reference
 from .deepspeed_values import AutoValues, Reference
+from .flavours import program_of
 from .format import JobBuilder, Problem
 from .fsdp import FsdpDefaults, Section, apply_fsdp
 from .keys import unknown_key
@@ -58,6 +59,33 @@ def set_sharding(run: Run, launch: AccelerateLaunch | UsualLaunch | None = None)
         if launch:
             dtype, _ = mixed_precision(run)
             launch.apply(run.builder, auto_values(run), WORDS[dtype])
+        else:
+            _set_one_process(run)
+
+
+REFUSED_FROM = {"llamafactory": "0.8.2"}
+"""Releases that refuse several GPUs in one process (hparams/parser.py: `ParallelMode.NOT_DISTRIBUTED`)."""
+
+
+def _set_one_process(run: Run) -> None:
+    """Several GPUs for a script that is started as one process: torch.nn.DataParallel (trainer.py `_wrap_model`).
+
+    Not for a quantised model, nor without the Trainer. A script that no table names may spread the model itself, by a
+    device map: `unstated`.
+    """
+    job, project, name = run.builder.job, run.project, run.reading.format
+    if not project.alone or (job.hardware.gpus or 1) < 2 or (job.hardware.nodes or 1) > 1:
+        return
+    script = program_of(project.program)
+    if job.weights.quantization is not None or (script is not None and script.own_loop):
+        return
+    if name in REFUSED_FROM and not older(job.versions.get(name, ""), REFUSED_FROM[name]):
+        return
+    if script is None and name not in REFUSED_FROM:
+        job.unstated.append("parallelism.one_process")
+        return
+    note = f"{project.program} is one process, in which the Trainer takes DataParallel for all GPUs"
+    run.builder.derived("parallelism.one_process", True, note, "hardware.gpus")
 
 
 def _workers(run: Run) -> Stated | None:

@@ -147,6 +147,7 @@ def jobs_of_commands(
                     file=begun.file,
                     program=named(program),
                     own_build=begun.foreign or (bool(program.image) and not upstream(program.image)),
+                    alone=_alone(program, inner.variables),
                 )
             )
     reasons.append(why(unknown))
@@ -199,6 +200,20 @@ _ENOUGH = frozenset({"model", "model_name_or_path", "model-path", "model_path", 
 
 def _says_enough(config: Document) -> bool:
     return not _ENOUGH.isdisjoint(config.root.keys())
+
+
+_SPREAD = frozenset({"srun", "mpirun", "mpiexec", "ray job submit", "oumi distributed accelerate"})
+"""Wrappers that may start a process a GPU, or run it elsewhere."""
+
+_RANKS = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE", "FORCE_TORCHRUN", "NPROC_PER_NODE"})
+"""Variables that say that other processes are started."""
+
+
+def _alone(program: Unwrapped, variables: Mapping[str, object]) -> bool:
+    """Whether a command starts a Python script as one process."""
+    if not program.head.endswith(".py") or program.module or program.launchers:
+        return False
+    return _SPREAD.isdisjoint(name for name, _ in program.options) and _RANKS.isdisjoint(variables)
 
 
 _DEVICE = re.compile(r"\d+|(?:GPU|MIG)-[0-9a-fA-F-]+")

@@ -82,6 +82,7 @@ class Launch(NamedTuple):
     file       the config file that the command names; `config` is what it is with the flags laid over it
     own_build  whether it runs in an image that its program does not publish, or is a script that no table names: a fork
                may have options of its own
+    alone      whether the command starts a Python script as one process, whatever GPUs it sees
     """
 
     part: str
@@ -97,6 +98,7 @@ class Launch(NamedTuple):
     file: Document | None = None
     program: str = ""
     own_build: bool = False
+    alone: bool = False
 
 
 class Started(NamedTuple):

@@ -19,6 +19,7 @@ _PHASES = {
     "forward": "in the forward pass",
     "loss": "at the loss",
     "backward": "in the backward pass",
+    "gather": "when the first GPU has gathered the outputs of all",
     "optimizer_step": "at the optimizer step",
     "save": "while saving",
     "profile_run": "in the engine's profile run",

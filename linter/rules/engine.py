@@ -153,7 +153,7 @@ def _may_shard_at_launch(facts: Facts) -> bool:
     """Whether the launcher decides how the GPUs share the model: Transformers arguments for several GPUs without
     DeepSpeed or FSDP of their own, which `accelerate launch --config_file` may add."""
     plan = facts.job.parallelism
-    own = plan.zero is not None or plan.fsdp is not None
+    own = plan.zero is not None or plan.fsdp is not None or plan.one_process
     return facts.reading.format == "hf_trainer" and facts.job.world_size > 1 and not own
 
 

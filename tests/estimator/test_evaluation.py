@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gpulint import estimate
 from gpulint.estimator import estimate_job
 from gpulint.estimator.evaluation import further_logits, gathered_logits, instants
 from gpulint.hardware.catalogue import find
@@ -94,3 +95,29 @@ def test_what_a_script_may_keep_widens_the_interval_alone():
     assert unsure.per_gpu.process == sure.per_gpu.process
     assert unsure.per_gpu.high > sure.per_gpu.high
     assert unsure.verdict == sure.verdict
+
+
+LLAMA_2_CACHE = 2 * 32 * 4096 * 8 * 2048
+"""Keys and values of eight rows of 2,048 tokens in Llama-2-7B, in elements."""
+
+
+@pytest.mark.parametrize(("version", "more"), [("4.50.0", 2), ("4.40.0", 6)])
+def test_an_evaluation_that_caches_keeps_the_keys_and_values_of_all_layers(version, more):
+    """16 bits each, and as tuples, before 4.46, a float32 copy under autocast when the pass has ended."""
+    fields = {
+        "model": "meta-llama/Llama-2-7b-hf", "method": "lora", "adapter": {"r": 8, "targets": ["q_proj"]},
+        "weights": {"dtype": "bfloat16"}, "precision": {"autocast": "bfloat16"}, "micro_batch_size": 1,
+        "sequence_length": 2048, "activation_checkpointing": "full", "versions": {"transformers": version},
+    }  # fmt: skip
+    caching, plain = (
+        next(
+            phase
+            for phase in estimate(Job.validate({**fields, "evaluation": {"micro_batch_size": 8, "caches": on}})).phases
+            if phase.name == "evaluation"
+        )
+        for on in (True, False)
+    )
+    assert caching.components["kv_cache"] == more * LLAMA_2_CACHE
+    assert plain.components["kv_cache"] == 0
+    if more == 2:
+        assert caching.allocated - plain.allocated == more * LLAMA_2_CACHE

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from gpulint import estimate
 from gpulint.estimator.adapter import expert_targets
 from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.parameters import allocated, elements, parameters
-from gpulint.job import Adapter, Fsdp, Job, Parallelism, Quantization, Weights, Zero
+from gpulint.job import Adapter, Fsdp, Inference, Job, Parallelism, Quantization, Weights, Zero
 from gpulint.models.resolve import resolve
 from gpulint.units import GIB
 
@@ -164,8 +165,28 @@ INTEGER_4 = {"num_bits": 4, "type": "int", "group_size": 128, "symmetric": True}
 )
 def test_4_bit_checkpoints_by_the_bits_of_an_element(decoder, config, each):
     model = decoder(layers=1, quantization_config={"quant_method": "compressed-tensors", **config})
-    (query,) = of(parameters(job(kind="inference"), model), "q")
+    (query,) = of(parameters(job(kind="inference", inference=Inference("vllm")), model), "q")
     assert sum(query.pieces) == pytest.approx(query.size * each / 8, abs=4)
+
+
+@pytest.mark.parametrize(("kind", "engine"), [("training", None), ("inference", "transformers")])
+def test_transformers_unpacks_what_compressed_tensors_packed(decoder, kind, engine):
+    """The first forward pass makes each weight 16 bits wide and keeps it so (compressed_tensors 0.9 to 0.20)."""
+    config = {"quant_method": "compressed-tensors", "config_groups": {"a": {"weights": INTEGER_4}}}
+    model = decoder(layers=1, quantization_config=config)
+    found = parameters(job(kind=kind, inference=Inference(engine) if engine else None), model)
+    assert not any(item.packed for item in found)
+    assert of(found, "q")[0].dtype == "bfloat16"
+
+
+def test_a_name_does_not_tell_which_library_packed_the_weights():
+    """llm-compressor writes AWQ checkpoints in the format of compressed-tensors, which Transformers unpacks."""
+    adapter = {"type": "lora", "r": 8, "targets": ["q_proj"]}
+    run = {"model": "someone/Qwen3-8B-AWQ", "method": "lora", "adapter": adapter}
+    found = estimate(Job.validate({**run, "micro_batch_size": 1, "sequence_length": 64}))
+    (unknown,) = (item for item in found.assumptions if item.field == "weights.quantization.method" and item.high)
+    assert unknown.high > 2 * 6.5e9 - 0.6 * 6.5e9
+    assert found.per_gpu.high - found.per_gpu.process >= unknown.high
 
 
 def test_nvfp4_has_one_scale_of_16_and_one_of_the_tensor(decoder):
@@ -215,7 +236,8 @@ def test_skip_patterns_name_whole_parts_layer_by_layer(decoder, pattern, layers)
 def test_a_pattern_on_single_experts_names_the_fused_tensor(decoder, leaf):
     config = {"quant_method": "compressed-tensors", "config_groups": {"a": {"weights": INTEGER_4}}}
     config["ignore"] = [f"re:model.layers.0.mlp.experts.*{leaf}"]
-    items = parameters(job(kind="inference"), decoder(layers=2, experts=4, quantization_config=config))
+    run = job(kind="inference", inference=Inference("vllm"))
+    items = parameters(run, decoder(layers=2, experts=4, quantization_config=config))
     role = "expert_down" if leaf in ("down_proj", "w2") else "expert_gate_up"
     assert {item.layers for item in of(items, role) if not item.packed} == {(0,)}
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpulint import estimate
 from gpulint.estimator.instant import Instant
 from gpulint.estimator.layouts import layout
 from gpulint.job import (
@@ -34,6 +35,49 @@ def job(stage, gpus, model=None, micro_steps=1, name="AdamW", **zero):
         hardware=Hardware(gpus=gpus),
         parallelism=Parallelism(zero=Zero(stage, **zero)),
     )
+
+
+GALACTICA = {
+    "model_type": "opt", "architectures": ["OPTForCausalLM"], "hidden_size": 7168, "num_hidden_layers": 48,
+    "num_attention_heads": 56, "ffn_dim": 28672, "vocab_size": 50000, "max_position_embeddings": 2048,
+    "word_embed_proj_dim": 7168, "do_layer_norm_before": True, "tie_word_embeddings": True,
+}  # fmt: skip
+
+
+def test_without_zero_init_each_gpu_holds_the_whole_model():
+    """DeepSpeed issue 2899 logs `Max_MA 55.83 GB` for Galactica 30B, whose partitions went to main memory."""
+    away = Offload("cpu")
+    run = job(3, 4, init=False, offload_parameters=away, offload_optimizer=away).with_changes({"model": GALACTICA})
+    found = estimate(run)
+    load = next(phase for phase in found.phases if phase.name == "load")
+    assert load.allocated / 2**30 == pytest.approx(55.83, abs=0.02)
+    assert found.host_memory.load == 4 * 2 * found.parameters
+    divided = estimate(run.with_changes({"parallelism.zero.init": True}))
+    assert divided.phases[0].allocated == pytest.approx(2 * 50000 * 7168, rel=0.01)
+    assert divided.host_memory.load == 0
+
+
+def test_the_first_shard_lies_beside_the_whole_model(ten_billion):
+    """Shards that stay on the GPU: the first, of the embedding, while all of the model is still there."""
+    whole = 2 * ten_billion.parameters
+    plan = layout(job(3, 4, init=False), ten_billion)
+    assert plan.weights + plan.load == pytest.approx(whole + 2 * 32000 * 5120 / 4, rel=1e-4)
+
+
+def test_the_largest_gathered_tensor_may_be_asked_for_anew():
+    """Layers are cut from the block that the embedding gave back; expandable segments map what is missing."""
+    run = job(3, 8).with_changes({"model": "Qwen/Qwen2.5-7B", "micro_batch_size": 1, "sequence_length": 512})
+    (found,) = (item for item in estimate(run).assumptions if "asked for anew" in item.origin)
+    assert found.high == pytest.approx(2 * 152064 * 3584, abs=2 << 20)
+    others = run.with_changes({"allocator.expandable_segments": True}), run.with_changes({"hardware.gpus": 1})
+    assert not [item for other in others for item in estimate(other).assumptions if "asked for anew" in item.origin]
+
+
+def test_a_quantised_model_is_whole_before_it_is_divided(ten_billion):
+    """from_pretrained leaves `zero.Init` out for it: embedding and head of 16 bits lie whole on each rank too."""
+    packed = job(3, 4).with_changes({"weights.quantization": Quantization("bnb-nf4", 4)})
+    plan = layout(packed, ten_billion)
+    assert plan.load >= 2 * 2 * 32000 * 5120 * 3 / 4
 
 
 def end(plan):

@@ -3,6 +3,8 @@ import pytest
 from gpulint.formats import training_sharding
 from gpulint.formats.format import NoJobError
 from gpulint.formats.registry import recognise
+from gpulint.reading import open_jobs, recognise_file
+from gpulint.settings import Settings
 from gpulint.source.read import parse
 
 from .origins import TRAINING, missing
@@ -421,3 +423,47 @@ def test_prefixes_of_chatglm_are_no_full_fine_tune(hf):
 def test_targets_as_chinese_llama_names_them(hf):
     job = hf.job(PLAIN + "lora_rank: 8\ntrainable: q_proj,v_proj,up_proj\n")
     assert job.adapter.targets == ["q_proj", "v_proj", "up_proj"]
+
+
+CLM = (
+    "run_clm.py --model_name_or_path openai-community/gpt2 --dataset_name wikitext --do_train --output_dir out "
+    "--per_device_train_batch_size 8 --learning_rate 1e-5\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("script", "whole"),
+    [
+        (f"CUDA_VISIBLE_DEVICES=0,1 python {CLM}", True),
+        (f"CUDA_VISIBLE_DEVICES=0 python {CLM}", False),
+        (f"CUDA_VISIBLE_DEVICES=0,1 LOCAL_RANK=0 python {CLM}", False),
+        (f"CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2 {CLM}", False),
+        (f"CUDA_VISIBLE_DEVICES=0,1 srun python {CLM}", False),
+        (f"CUDA_VISIBLE_DEVICES=0,1 python {CLM.replace('run_clm', 'open_instruct/finetune')}", False),
+    ],
+)
+def test_a_script_without_a_launcher_is_one_process_on_all_gpus(opened, script, whole):
+    job = opened("run.sh", script).reading.job
+    assert job.parallelism.one_process is whole
+    assert "parallelism.one_process" not in job.unstated
+
+
+def test_a_script_that_no_table_names_may_spread_the_model_itself(opened):
+    job = opened("run.sh", f"CUDA_VISIBLE_DEVICES=0,1 python {CLM.replace('run_clm', 'mine')}").reading.job
+    assert not job.parallelism.one_process
+    assert "parallelism.one_process" in job.unstated
+
+
+@pytest.mark.parametrize(
+    ("program", "version", "caches", "open_"),
+    [("run_clm", "4.40.0", True, False), ("run_clm", "5.1.0", False, False), ("mine", "4.40.0", False, True)],
+)
+def test_models_cache_in_evaluation_until_transformers_5(tmp_path, program, version, caches, open_):
+    path = tmp_path / "run.sh"
+    path.write_text(f"python {CLM.replace('run_clm', program).strip()} --do_eval --eval_strategy steps\n")
+    (found,) = open_jobs(
+        recognise_file(str(path)), Settings(root=str(tmp_path), versions={"transformers": version})
+    ).opened
+    job = found.reading.job
+    assert job.evaluation.caches is caches
+    assert ("evaluation.caches" in job.unstated) is open_

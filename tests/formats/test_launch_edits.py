@@ -28,10 +28,11 @@ ZERO3 = {"parallelism.zero.stage": 3}
 def started(tmp_path):
     """The one job of a script; `files` lie beside it."""
 
-    def read(script, **files):
+    def read(script, versions=None, **files):
         for name, text in {"run.sh": script, **files}.items():
             (tmp_path / name.replace("__", ".")).write_text(text)
-        (opened,) = open_jobs(recognise_file(str(tmp_path / "run.sh")), Settings(root=str(tmp_path), gpu="h100")).opened
+        settings = Settings(root=str(tmp_path), gpu="h100", versions=versions or {})
+        (opened,) = open_jobs(recognise_file(str(tmp_path / "run.sh")), settings).opened
         return opened
 
     return read
@@ -46,6 +47,45 @@ def changed(opened, changes):
     after = reread(reading, opened.project, edits)
     assert after is not None
     return {edit.path.rpartition("/")[2] for edit in edits}, form.describe(reading, changes), after.job
+
+
+WHOLE = PLAIN.replace("MULTI_GPU", "DEEPSPEED") + "deepspeed_config:\n  zero_stage: 3\n  zero3_init_flag: false\n"
+
+
+@pytest.mark.parametrize(
+    ("versions", "divided", "open_"),
+    [
+        ({"accelerate": "0.34.2"}, False, False),
+        ({"accelerate": "1.0.0"}, True, False),
+        ({"transformers": "4.39.1"}, False, True),
+        ({"transformers": "4.50.0"}, True, True),
+        ({"transformers": "5.1.0"}, True, False),
+        ({}, True, False),
+    ],
+)
+def test_accelerate_before_1_0_loads_whole_models_where_the_flag_is_off(started, versions, divided, open_):
+    """`set_deepspeed_weakref` looked at the flag up to accelerate 0.34; transformers 5 needs a later accelerate."""
+    job = started(FLAGS, acc__yaml=WHOLE, versions=versions).reading.job
+    assert job.parallelism.zero.init is divided
+    assert ("parallelism.zero.init" in job.unstated) is open_
+    on = started(FLAGS, acc__yaml=WHOLE.replace("flag: false", "flag: true"), versions=versions).reading.job
+    assert on.parallelism.zero.init
+    assert "parallelism.zero.init" not in on.unstated
+
+
+def test_before_accelerate_0_16_nothing_said_was_off(started):
+    silent = WHOLE.replace("  zero3_init_flag: false\n", "")
+    for release, divided in (("0.15.0", False), ("0.16.0", True)):
+        job = started(FLAGS, acc__yaml=silent, versions={"accelerate": release}).reading.job
+        assert job.parallelism.zero.init is divided
+
+
+def test_the_flag_is_set_where_it_stands(started):
+    opened = started(FLAGS, acc__yaml=WHOLE, versions={"accelerate": "0.28.0"})
+    paths, words, job = changed(opened, {"parallelism.zero.init": True})
+    assert paths == {"acc.yaml"}
+    assert words == "deepspeed_config.zero3_init_flag: true in acc.yaml"
+    assert job.parallelism.zero.init
 
 
 @pytest.mark.parametrize("script", [SCRIPT, FLAGS])

@@ -283,3 +283,12 @@ def test_what_the_former_program_does_when_nothing_is_said(tmp_path):
     assert found["src/train_bash.py"] == ("eager", *former)
     assert found["src/train_bash.py --flash_attn"] == ("flash_attention_2", *former)
     assert found["src/train.py"] == ("sdpa", 2048, "adamw_torch_fused", "5.6.0")
+
+
+@pytest.mark.parametrize(("program", "whole"), [("train_bash.py", True), ("train.py", False)])
+def test_one_process_on_several_gpus_until_it_was_refused(opened, program, whole):
+    """llamafactory 0.8.2 raises "Please launch distributed training with `llamafactory-cli` or `torchrun`"."""
+    flags = "--stage sft --do_train --model_name_or_path Qwen/Qwen1.5-0.5B --template qwen --finetuning_type lora"
+    job = opened("run.sh", f"CUDA_VISIBLE_DEVICES=0,1 python src/{program} {flags} --output_dir out\n").reading.job
+    assert job.hardware.gpus == 2
+    assert job.parallelism.one_process is whole

@@ -104,3 +104,23 @@ def test_edits(opened, text, changes, written):
 def test_rollouts_are_scored_in_batches_of_their_own(opened, flags, rows):
     job = opened(f"python3 -m openrlhf.cli.train_ppo_ray {flags}\n").reading.job
     assert (job.evaluation.micro_batch_size, job.evaluation.keeps_logits, job.framework) == (rows, False, "openrlhf")
+
+
+@pytest.mark.parametrize(
+    ("versions", "flags", "attention"),
+    [
+        ({}, "", "flash_attention_2"),
+        ({"openrlhf": "0.8.9"}, "", "eager"),
+        ({"openrlhf": "0.8.10"}, "", "flash_attention_2"),
+        ({"transformers": "4.42.4"}, "", "eager"),
+        ({"transformers": "4.42.4"}, "--flash_attn", "flash_attention_2"),
+        ({"transformers": "4.42.4"}, "--packing_samples", "flash_attention_2"),
+    ],
+)
+def test_flash_attention_was_a_switch(tmp_path, versions, flags, attention):
+    """Up to 0.8.9 models without `--flash_attn` are `eager`; packed rows turn it on (cli/train_*.py)."""
+    path = tmp_path / "run.sh"
+    path.write_text(f"deepspeed --module openrlhf.cli.train_dpo --pretrain x/y {flags}\n")
+    settings = Settings(root=str(tmp_path), versions=versions)
+    (found,) = open_jobs(recognise_file(str(path)), settings).opened
+    assert found.reading.job.attention == attention
