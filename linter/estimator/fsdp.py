@@ -47,6 +47,7 @@ class ShardedLayout(Layout):
     adapters          version 1 with frozen layers around wrapped adapter modules
     kept              bytes that each finished layer's backward leaves until the end of the pass
     deferred          bytes of the whole gradients that a rank keeps while it accumulates without reducing
+    keeps_last        the last layer's unit stays from forward to backward
     steps             micro steps of an optimizer step, 1 where the first of them is the longest
     """
 
@@ -58,6 +59,7 @@ class ShardedLayout(Layout):
     ahead: bool = False
     on_host: bool = False
     deferred: int = 0
+    keeps_last: bool = False
     steps: int = 1
 
     def gradient_bytes(self, done: int) -> int:
@@ -145,7 +147,8 @@ class ShardedLayout(Layout):
             both = 2 if self.version == 2 else 1
             turn = instant.phase == "loss" or not backward
             ahead = plan.block.gathered if self.version == 2 and turn else 0
-            return max(kept, 0 if self.resident == 1 else ahead) + both * unit.gathered
+            last = plan.block.gathered if self.keeps_last and passed else 0
+            return max(kept, last if self.resident == 1 else ahead + last) + both * unit.gathered
         if self.resident == 1:
             return kept
         if backward:
@@ -224,6 +227,7 @@ def fsdp_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
         version=fsdp.version,
         resident=_resident(fsdp),
         ahead=fsdp.forward_prefetch,
+        keeps_last=fsdp.keeps_last,
         steps=1 if job.longest_first else job.gradient_accumulation_steps,
     )
     policy = Policy(gathered_dtype(job), fsdp.mixed_precision.reduce_dtype)

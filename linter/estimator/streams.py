@@ -38,7 +38,7 @@ class Sharding(NamedTuple):
 
     plan       the units;  version  1 or 2
     root, layer    bytes of the gathered tensors of the root and of the largest layer
-    stays      gathered layers stay from forward to backward
+    stays      gathered layers stay from forward to backward;  last  only the last one does
     copies     the reduction's input is among the computation's blocks (version 2)
     other      bytes reserved by the other streams
     later      bytes that they may have besides, where the computation ends a unit later than is counted
@@ -52,6 +52,7 @@ class Sharding(NamedTuple):
     copies: bool
     other: int
     later: int = 0
+    last: bool = False
 
 
 def sharding(job: Job, layout: ShardedLayout, found: Sequence[Parameter]) -> Sharding | None:
@@ -77,7 +78,10 @@ def sharding(job: Job, layout: ShardedLayout, found: Sequence[Parameter]) -> Sha
         copies = not older(job.versions.get("torch"), COPIES_IN_FROM)
         other = max(root.gathered, plan.first.gathered, plan.last.gathered, layer.gathered) + layer.gathered
         other += 0 if copies else _in_turn(layer.reduced, root.reduced)
-        return Sharding(plan, 2, _tensors(job, found, None), _tensors(job, found, plan), stays, copies, other)
+        last = layout.keeps_last and not stays
+        return Sharding(
+            plan, 2, _tensors(job, found, None), _tensors(job, found, plan), stays, copies, other, last=last
+        )
     units = plan.blocks if stays else IN_FLIGHT if layout.adapters else IN_FLIGHT + 1
     cast = (unit.reduced if unit.reduced != unit.gradients else 0 for unit in (layer, root))
     other = segments(root.gathered) + units * segments(layer.gathered) + _in_turn(*cast)
@@ -115,6 +119,8 @@ class Gathering:
         self.memory, self.how = memory, how
         self.unit: list[int] = []
         self.kept: list[list[int]] = []
+        self.last: list[int] = []
+        self.ahead = how.plan.blocks
         self.graded: list[int] = []
         self.outside: list[int] = []
         self.pending: list[list[int]] = []
@@ -124,14 +130,19 @@ class Gathering:
     def before(self, *, backward: bool) -> None:
         """A layer is gathered, unless it stayed."""
         self.inside, self.backward = True, backward
-        if not (backward and self.how.stays):
+        if backward and self.last:
+            self.unit, self.last = self.last, []
+        elif not (backward and self.how.stays):
             self.unit = self._take(self.how.layer)
 
     def after(self) -> None:
         """A layer is freed; in backward its gradients are handed to the reduction."""
         self.inside = False
+        self.ahead -= 1
         if self.how.stays and not self.backward:
             self.kept.append(self.unit)
+        elif self.how.last and self.ahead == 0:
+            self.last = self.unit
         else:
             self._give(self.unit if not self.how.stays else self.kept.pop() if self.kept else [])
         self.unit = []

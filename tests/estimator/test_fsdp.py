@@ -188,6 +188,18 @@ def test_shard_grad_op_keeps_the_units_it_has_passed(llama_8b):
     assert plan.buffer_bytes(at("loss", None)) == 2 * llama_8b.parameters
 
 
+def test_the_last_layer_may_stay_for_its_backward(llama_8b):
+    """torchtitan until July 2025: whole from its forward on, and not gathered again."""
+    found = layout(job(version=2), llama_8b), layout(job(version=2, keeps_last=True), llama_8b)
+    loss, head = at("loss", None), at("backward", None)
+    for instant in (loss, head):
+        plain, kept = (built.buffer_bytes(instant) for built in found)
+        assert kept - plain == 2 * LAYER
+    for instant in (at("forward", 3), at("backward", 31), at("backward", None, found[0].trainable)):
+        plain, kept = (built.buffer_bytes(instant) for built in found)
+        assert kept == plain
+
+
 def test_no_shard_is_data_parallelism(llama_8b):
     plan = layout(job(sharding="no_shard"), llama_8b)
     assert plan.weights == 2 * llama_8b.parameters

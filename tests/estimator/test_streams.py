@@ -49,7 +49,14 @@ def reserved(plan: Job) -> int:
 
 
 @pytest.mark.parametrize(
-    "fsdp", [{}, {"version": 1}, {"sharding": "shard_grad_op"}, {"version": 1, "sharding": "shard_grad_op"}]
+    "fsdp",
+    [
+        {},
+        {"keeps_last": True},
+        {"version": 1},
+        {"sharding": "shard_grad_op"},
+        {"version": 1, "sharding": "shard_grad_op"},
+    ],
 )
 def test_a_micro_step_gives_everything_back(fsdp):
     plan = job(**fsdp)
@@ -101,6 +108,23 @@ def gathering(version: int) -> Gathering:
     units = Units(Unit(), Unit(), Unit(), UNIT, 4, Unit())
     copies = version == 2
     return Gathering(Allocator(), Sharding(units, version, [], [8 * MIB] if copies else [], False, copies, 0))
+
+
+def test_a_last_layer_that_stays_serves_its_backward():
+    """Four layers forward, of which only the last is left; its backward takes no block of its own."""
+    units = gathering(2)
+    units.how = units.how._replace(last=True)
+    left = []
+    for _ in range(4):
+        units.before(backward=False)
+        units.after()
+        left.append(units.memory.allocated)
+    assert left == [0, 0, 0, 8 * MIB]
+    units.before(backward=True)
+    assert units.memory.allocated == 8 * MIB
+    units.after()
+    units.close()
+    assert units.memory.allocated == 0
 
 
 def layer(units: Gathering) -> None:
