@@ -92,7 +92,8 @@ def _active(job: Job, estimate: Estimate) -> float:
     computation, whose last ones still wait when the loss is made (torch `_FreeEventQueue`). Version 2 waits with events
     and frees at once.
     """
-    assert job.model is not None and job.parallelism.fsdp is not None
+    assert job.model is not None
+    assert job.parallelism.fsdp is not None
     if job.parallelism.fsdp.version != 1:
         return float(estimate.per_gpu.allocated)
     model = resolve(job.model)

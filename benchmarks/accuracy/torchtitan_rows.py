@@ -6,7 +6,8 @@ float32. `--training.compile` was about the model: the loss stayed eager (train.
 
 Early 2024 it took `AdamW(foreach=True)`, later `fused=True`; from October 2024 on run_train.sh sets
 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. Until #1094 of July 2025 the last layer stayed gathered for its
-backward, but with `always`; since then embedding and head are units of their own. Tensor parallelism comes with sequence parallelism.
+backward, but with `always`; since then embedding and head are units of their own. Tensor parallelism comes with
+sequence parallelism.
 """
 
 from __future__ import annotations
