@@ -52,7 +52,7 @@ def case(row: Row) -> Case:
             "the table is older than sample packing: its length is a cap, the batches' own is not stated"
         )
     if row["category"] == "train_init":
-        job, figure = training(row), "resident"
+        job, figure = training(row), "load"
         if row["counter_class"] == "torch_peak_reserved":
             raise Inexpressible("reserved bytes after loading only: an estimate's reserved tier is that of a step")
     elif row["seq_len"] is None or row["packing"].startswith("none"):

@@ -17,6 +17,7 @@ from .parameter import pieces_of, size_of
 from .quantization import effective_quantization
 from .recall import recalled
 from .skipping import skipped_layers
+from .torchtune import caches
 from .trainable import trainable_layers
 from .versions import older
 
@@ -65,7 +66,7 @@ def _parameters(job: Job, model: Model) -> tuple[Parameter, ...]:
         found.extend(_base(tensor, shape, layers, dtype, quantization, job))
     adapter = adapter_parameters(job, model, adapter_dtype(job, dtype))
     copies = saved_copies(found, job, model)
-    buffers = [item for item in found if item.part == "buffer"]
+    buffers = [*(item for item in found if item.part == "buffer"), *caches(job, model)]
     base = [item for item in found if item.part != "buffer"]
     cast = _upcast([*base, *adapter, *copies, *buffers], job, quantization)
     return tuple(_flattened(_idle(cast, job, model), job))
