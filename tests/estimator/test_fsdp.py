@@ -278,6 +278,23 @@ def test_frozen_layers_under_reentrant_checkpointing_keep_their_inputs(llama_8b)
     assert layout(plan, llama_8b).kept == 0
 
 
+def test_keys_and_values_live_on_under_the_checkpoint_wrapper(llama_8b):
+    """2 x 2 B x 4,096 tokens x 1,024 of each layer, till the loss is there; those of the step before where named."""
+    plan = job(checkpoints_inside=True)
+    plan.micro_batch_size, plan.sequence_length, plan.activation_checkpointing = 2, 2048, "full"
+    plan.versions["transformers"] = "4.31.0"
+    one = 2 * 2 * 4096 * 1024
+
+    def held(where):
+        return layout(plan, llama_8b).activation_bytes(where)
+
+    assert [held(at("forward", 3)), held(at("loss", None)), held(at("backward", 3))] == [3 * one, 32 * one, 0]
+    plan.loss.kept = True
+    assert [held(at("forward", 3)), held(at("loss", None)), held(at("backward", 3))] == [35 * one, 32 * one, 32 * one]
+    plan.versions["transformers"] = "4.36.0"
+    assert held(at("loss", None)) == 0
+
+
 def test_scales_of_a_packed_base_stay_whole(llama_8b):
     plan = job()
     plan.method, plan.adapter = "lora", Adapter(r=16, targets=["q_proj", "v_proj"])
