@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from gpulint.estimator.estimate import Estimate
 
-ENGINE = frozenset({"kv_tokens", "kv_bytes", "profile run", "weights", "resident"})
+ENGINE = frozenset({"kv_tokens", "kv_bytes", "profile run", "weights", "resident", "load"})
 """Figures that are parts of an estimate, left out of the totals over whole runs."""
 
 UNSTATED = frozenset({"qwen1_readme_finetune", "axolotl", "issues", "fms kernels (approximate jobs)"})

@@ -289,6 +289,12 @@ def _low_rank(kind: str, item: Item, spec: Spec) -> list[tuple[float, str]]:
 
 
 def _temporary(tensors: Sequence[Item], spec: Spec) -> int:
+    """Bytes of one step. Where matrices have a rule of their own, the larger of its temporaries and the other rule's."""
+    if spec.rest:
+        other = specification(spec.rest)._replace(in_backward=spec.in_backward)
+        own = [item for item in tensors if _main(item, spec)]
+        left = [item for item in tensors if not _main(item, spec)]
+        return max(_temporary(own, spec._replace(rest=None)), _temporary(left, other))
     if not tensors:
         return 0
     if spec.foreach and not spec.in_backward:
