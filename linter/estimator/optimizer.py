@@ -289,7 +289,7 @@ def _low_rank(kind: str, item: Item, spec: Spec) -> list[tuple[float, str]]:
 
 
 def _temporary(tensors: Sequence[Item], spec: Spec) -> int:
-    """Bytes of one step. Where matrices have a rule of their own, the larger of its temporaries and the other rule's."""
+    """Bytes of one step; where matrices have a rule of their own, of that or of the other one, the larger."""
     if spec.rest:
         other = specification(spec.rest)._replace(in_backward=spec.in_backward)
         own = [item for item in tensors if _main(item, spec)]
