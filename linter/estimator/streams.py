@@ -33,6 +33,12 @@ IN_FLIGHT = 2
 """Units whose end the host does not wait for: `_FreeEventQueue._max_num_inflight_all_gathers` of version 1."""
 
 
+LAUNCHES_HERE_FROM = "2.8"
+"""The torch whose NCCL group launches a collective that nobody waits for later on the stream that asks for it
+(pytorch/pytorch#148590, March 2025); before, it had a stream of its own, and `record_stream` held the input, which
+version 1 drops at once, until the reduction was done."""
+
+
 class Sharding(NamedTuple):
     """What the replay needs of an FSDP run.
 
@@ -63,7 +69,8 @@ def sharding(job: Job, layout: ShardedLayout, found: Sequence[Parameter]) -> Sha
     Other streams, version 1: the all-gather's, which has the root, the unit in use, the one before, whose end the
     computation has not reached yet, and in backward the prefetched one, since `record_stream` holds what it frees until
     then; the one before it, which has shards that come from main memory or are made narrower to be gathered
-    (`pre_unshard`); the reduction's, which has a copy of a whole gradient in the reduced dtype where that is another.
+    (`pre_unshard`); the reduction's, which has a copy of a whole gradient in the reduced dtype where that is another,
+    and before LAUNCHES_HERE_FROM those of the units by which the host is ahead.
     Version 2:
     flat all-gather buffers, of which one waits for the next (`AllGatherState`), and the reduction's input before
     COPIES_IN_FROM.
@@ -83,8 +90,10 @@ def sharding(job: Job, layout: ShardedLayout, found: Sequence[Parameter]) -> Sha
             plan, 2, _tensors(job, found, None), _tensors(job, found, plan), stays, copies, other, last=last
         )
     units = plan.blocks if stays else IN_FLIGHT if layout.adapters else IN_FLIGHT + 1
-    cast = (unit.reduced if unit.reduced != unit.gradients else 0 for unit in (layer, root))
-    other = segments(root.gathered) + units * segments(layer.gathered) + _in_turn(*cast)
+    first, then = (unit.reduced if unit.reduced != unit.gradients else 0 for unit in (layer, root))
+    other = segments(root.gathered) + units * segments(layer.gathered) + _in_turn(first, then)
+    if older(job.versions.get("torch"), LAUNCHES_HERE_FROM):
+        other += IN_FLIGHT * segments(first)
     if fsdp.offload or gathered_dtype(job) not in (None, job.weights.dtype):
         over = ranks(job, group(job, fsdp)).dense
         other += max(segments(root.gathered // over), IN_FLIGHT * segments(layer.gathered // over))

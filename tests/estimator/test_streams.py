@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator import effort, estimate_job
-from gpulint.estimator.allocator import Allocator
+from gpulint.estimator.allocator import Allocator, segments
 from gpulint.estimator.fsdp_units import Unit, Units
 from gpulint.estimator.layouts import layout
 from gpulint.estimator.replay import _micro_step, plan_of
@@ -93,6 +93,13 @@ def test_the_reductions_input_has_blocks_of_its_own_before_torch_2_5():
 def test_version_1_holds_what_other_streams_have_not_finished_with():
     """`record_stream`: version 2 was written to do without it (torchtitan pull request 165: 1.1 to 4.5 GiB less)."""
     assert reserved(job(version=1)) > reserved(job())
+
+
+def test_what_nccl_recorded_before_torch_2_8_waits_for_the_reduction():
+    """Copies of whole gradients in float32 of the two units that the host is ahead; version 2 never dropped them."""
+    old, new = planned(job("2.7", version=1)).sharding, planned(job("2.8", version=1)).sharding
+    assert old.other - new.other == IN_FLIGHT * segments(new.plan.block.reduced)
+    assert planned(job("2.7")).sharding.other == planned(job("2.8")).sharding.other
 
 
 def test_a_strategy_that_keeps_layers_gathered_reserves_them_all():
