@@ -50,6 +50,7 @@ class Spec(NamedTuple):
     source: str
     known: bool = True
     exact: bool = True
+    compiled: bool = False
 
 
 class Item(NamedTuple):
@@ -136,6 +137,7 @@ def specification(name: str) -> Spec:
         row["source"],
         known,
         given not in table["stand_ins"],
+        row.get("compiled", False),
     )
 
 
