@@ -205,7 +205,8 @@ class Fsdp:
     `fsdp_auto_wrap_policy` arranges; version 1 without it flattens them together with the frozen weights.
     `checkpoints_inside`: a unit holds a checkpointed layer (torch's `checkpoint_wrapper` put on after FSDP, as
     accelerate does), where a checkpoint by Transformers' model code holds a unit, which is entered again in backward.
-    `shards_packed`: bitsandbytes weights are sharded whatever they are stored as.
+    `shards_packed`: bitsandbytes weights are sharded whatever they are stored as. `keeps_last`: the last layer stays
+    gathered from forward to backward (torchtitan's default until July 2025).
     """
 
     version: Literal[1, 2] = 1
@@ -228,6 +229,7 @@ class Fsdp:
     sync_each_batch: bool = False
     checkpoints_inside: bool = False
     shards_packed: bool = False
+    keeps_last: bool = False
 
 
 @dataclass(slots=True)

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpulint.estimator import estimate_job
+from gpulint.estimator.fsdp import fsdp_layout
+from gpulint.estimator.generation import compute_bytes
+from gpulint.estimator.parameters import parameters
+from gpulint.estimator.prefill import held_logits
 from gpulint.estimator.runtime import process_overhead
+from gpulint.estimator.streams import IN_FLIGHT
 from gpulint.estimator.training import by_stage
 from gpulint.estimator.uncertainty import BATCH, varies
 from gpulint.models.resolve import resolve
@@ -28,7 +33,7 @@ COUNTERS = {
     "unstated": "process",
     "engine_kv_tokens": "kv_tokens",
 }
-"""Counter class of a row -> figure. What is `active` is allocated but for blocks that await a stream."""
+"""Counter class of a row -> figure. What is `active` is allocated but for blocks that await a stream (`_active`)."""
 
 
 def run(job: Job) -> Estimate:
@@ -80,6 +85,22 @@ def _step(job: Job, estimate: Estimate) -> int:
     return min(most, whole)
 
 
+def _active(job: Job, estimate: Estimate) -> float:
+    """What is allocated, and blocks that were freed and wait for a stream.
+
+    FSDP 1 gathers in a stream of its own and frees with `record_stream`; its host runs IN_FLIGHT units ahead of the
+    computation, whose last ones still wait when the loss is made (torch `_FreeEventQueue`). Version 2 waits with events
+    and frees at once.
+    """
+    assert job.model is not None
+    assert job.parallelism.fsdp is not None
+    if job.parallelism.fsdp.version != 1:
+        return float(estimate.per_gpu.allocated)
+    model = resolve(job.model)
+    plan = fsdp_layout(job, model, parameters(job, model)).plan
+    return float(estimate.per_gpu.allocated + IN_FLIGHT * plan.block.gathered)
+
+
 def _kv_tokens(_: Job, estimate: Estimate) -> float:
     return float(estimate.kv_cache.tokens) if estimate.kv_cache else 0.0
 
@@ -114,16 +135,31 @@ def _sum_over_ranks(job: Job, estimate: Estimate) -> float:
 
 
 def _sum_over_stages(job: Job, _: Estimate) -> float:
-    """`device_map` over n GPUs: the peaks of the stages added up, the head on the last one only.
+    """`device_map` over n GPUs: the peaks of the stages added up.
 
-    A stage holds 1/n of weights and cache, and at its own peak the transient bytes of one layer; only the last
-    has logits. Derived from the one-GPU estimate of the same job. What accelerate copies between devices is not in it.
+    A stage holds 1/n of weights and cache, and at its own peak the transient bytes of one layer; the last makes the
+    logits, and what the model returns goes to the first (accelerate hooks.py `AlignDevicesHook.post_forward`, with
+    `io_same_device` on the whole model), where `generate` holds those of a whole prompt through the second step.
+    Derived from the one-GPU estimate of the same job.
     """
+    assert job.model is not None
     count = job.hardware.gpus or 1
     whole = job.with_changes({"hardware.gpus": 1})
-    last = _stage(run(whole), count, head=True)
-    others = whole.with_changes({"inference.full_prefill_logits": False})
-    return last + (count - 1) * _stage(run(others), count, head=False)
+    others = run(whole.with_changes({"inference.full_prefill_logits": False}))
+    middle, first = _stage(others, count), _stage(others, count, {"decode": _returned(whole)})
+    last = run(whole)
+    made = {phase.name: phase.components.get("logits", 0) for phase in last.phases if phase.name != "decode"}
+    return first + (count - 2) * middle + _stage(last, count, made)
+
+
+def _returned(job: Job) -> int:
+    """Bytes of the prompt's logits that the model returned and `generate` holds in its second step."""
+    assert job.model is not None
+    given = job.inference
+    assert given is not None
+    model = resolve(job.model)
+    held: int = held_logits(model, job, given.batch_size or 1, given.prompt_length or 1, compute_bytes(job, model))
+    return held
 
 
 def _last_stage(job: Job, _: Estimate) -> float:
@@ -132,18 +168,19 @@ def _last_stage(job: Job, _: Estimate) -> float:
     return float(by_stage(job, resolve(job.model), gpu(job), replay=False)[-1].per_gpu.allocated)
 
 
-def _stage(estimate: Estimate, count: int, *, head: bool) -> float:
+def _stage(estimate: Estimate, count: int, logits: dict[str, int] | None = None) -> float:
+    """The peak of one of `count` stages, with `logits` bytes in the phases named."""
     most = 0.0
     for phase in estimate.phases:
         split = phase.components
         share = (split.get("weights", 0) + split.get("kv_cache", 0) + split.get("buffers", 0)) / count
-        logits = split.get("logits", 0) if head else 0
-        most = max(most, share + split.get("activations", 0) + logits)
+        most = max(most, share + split.get("activations", 0) + (logits or {}).get(phase.name, 0))
     return most
 
 
 FIGURES: dict[str, Callable[[Job, Estimate], float]] = {
     "allocated": lambda _, estimate: float(estimate.per_gpu.allocated),
+    "active": _active,
     "reserved": lambda _, estimate: float(estimate.per_gpu.reserved),
     "process": lambda _, estimate: float(estimate.per_gpu.process),
     "process summed": _sum_over_ranks,

@@ -14,6 +14,7 @@ commit    the one in which the figure was written down, where the command is tha
 written   the day of that commit
 versions  the newest releases of that day that the repository's pins of then admit
 rounded   half a unit of the last digit printed, in bytes
+other     the figure in GiB, where the source says GB and may mean them
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ def case(row: Row) -> Case:
         row.get("unknown", ""),
         row.get("counted", True),
         row.get("rounded", 0.0),
+        row.get("other"),
     )
 
 

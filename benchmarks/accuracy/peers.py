@@ -24,6 +24,7 @@ VERDICT_HEAD = ("estimator", "strict rows", "missed OOM", "false alarms", "gpuli
 COUNTERS = {
     "allocated": "allocated",
     "allocated summed": "allocated",
+    "active": "allocated",
     "reserved": "reserved",
     "process": "process",
     "process summed": "process",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from gpulint.estimator.estimate import Estimate
 
-ENGINE = frozenset({"kv_tokens", "kv_bytes", "profile run", "weights", "resident"})
+ENGINE = frozenset({"kv_tokens", "kv_bytes", "profile run", "weights", "resident", "load"})
 """Figures that are parts of an estimate, left out of the totals over whole runs."""
 
 UNSTATED = frozenset({"qwen1_readme_finetune", "axolotl", "issues", "fms kernels (approximate jobs)"})
@@ -120,7 +120,7 @@ def by_group(scored: Iterable[Scored]) -> list[Score]:
         groups[f"{item.case.group} / {figure}"].append(item)
         apart = item.case.group in {*UNSTATED, "oracle"} or item.case.group.startswith(FRESH)
         if figure not in ENGINE and not apart:
-            kind = figure.removesuffix(" summed")
+            kind = "allocated" if figure == "active" else figure.removesuffix(" summed")
             totals[f"all published / {kind}"].append(item)
             if item.case.confidence == "high":
                 totals[f"high confidence / {kind}"].append(item)

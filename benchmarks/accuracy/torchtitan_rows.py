@@ -5,7 +5,9 @@ float32. `--training.compile` was about the model: the loss stayed eager (train.
 #1033 of April 2025. The chunked loss of #996 cuts the whole 16-bit logits (components/loss.py at e23bb707d).
 
 Early 2024 it took `AdamW(foreach=True)`, later `fused=True`; from October 2024 on run_train.sh sets
-PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. Tensor parallelism comes with sequence parallelism.
+PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. Until #1094 of July 2025 the last layer stayed gathered for its
+backward, but with `always`; since then embedding and head are units of their own. Tensor parallelism comes with
+sequence parallelism.
 """
 
 from __future__ import annotations
@@ -41,6 +43,8 @@ def cases(row: Row) -> list[Case]:
         )
     job = training(row)
     figure = "resident" if row["category"] == "train_init" else COUNTERS[row["counter_class"]]
+    if row["counter_class"] == "torch_peak_active" and job.parallelism.fsdp.version == 1:
+        figure = "active"
     found = [Case(row["id"], row["source_group"], job, figure, measured_bytes(row), None, True, row["confidence"])]
     if row["id"].startswith(CAPTURED):
         found[0] = found[0]._replace(unknown=CAPTURE)
@@ -80,6 +84,10 @@ def training(row: Row) -> Job:
     fsdp.mixed_precision = FsdpMixedPrecision("bfloat16", "float32")
     if "never" in row["sharding"]:
         fsdp.reshard_after_forward, fsdp.sharding = False, "shard_grad_op"
+    if row["id"].startswith(CAPTURED):
+        fsdp.outer = "separate"
+    elif version == 2:
+        fsdp.keeps_last = not row["id"].endswith(("always", "never"))
     job.parallelism.fsdp = fsdp
     return job
 

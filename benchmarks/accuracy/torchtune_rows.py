@@ -35,7 +35,9 @@ UNNAMED = "tune-31-"
 """The README table of 24 September 2024 (#1664): batch, length and compile alone; no config, no flags and no torch, by
 which `compile_model` makes one graph of the model (before 2.5, of October) or one of each layer."""
 
-TORCHAO = "torchao's release, which decides what its 8-bit AdamW makes beside its states"
+TORCHAO = "torchao's release and torch's, which decide what the compiled 8-bit AdamW makes beside its states"
+TORCH = "2.5"
+"""The stable release of the tables with AdamW8bit (November 2024)."""
 
 UNPACKED = "58255001b"
 """The README table of 9 May 2024 (#955); sample packing came on 14 May (#875)."""
@@ -52,7 +54,7 @@ def case(row: Row) -> Case:
             "the table is older than sample packing: its length is a cap, the batches' own is not stated"
         )
     if row["category"] == "train_init":
-        job, figure = training(row), "resident"
+        job, figure = training(row), "load"
         if row["counter_class"] == "torch_peak_reserved":
             raise Inexpressible("reserved bytes after loading only: an estimate's reserved tier is that of a step")
     elif row["seq_len"] is None or row["packing"].startswith("none"):
@@ -61,7 +63,10 @@ def case(row: Row) -> Case:
         job, figure = training(row), COUNTERS[row["counter_class"]]
     outcome = "fits" if job.hardware.gpu else None
     found = Case(row["id"], row["source_group"], job, figure, measured_bytes(row), outcome, True, row["confidence"])
-    return found._replace(unknown=TORCHAO) if job.optimizer.name == "adamw_torch_8bit" else found
+    if job.optimizer.name == "adamw_torch_8bit":
+        job.versions.setdefault("torch", TORCH)
+        found = found._replace(unknown=TORCHAO)
+    return found
 
 
 def training(row: Row) -> Job:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from . import derivation, host, optimizer, storage
 from .estimate import Term
+from .fsdp_held import cached, kept
 from .fsdp_units import Policy, Unit, Units, units
 from .gradients import gradient_dtype
 from .instant import Instant
 from .layout import Layout
 from .loading import loading
-from .parameters import allocated, base_dtype, gathered_dtype
+from .parameters import allocated, gathered_dtype
 from .ranks import Ranks, per_node, ranks
-from .release import reentrant
 from .storage import dtype_bytes
 from .versions import older
 
@@ -44,20 +44,25 @@ class ShardedLayout(Layout):
     plan              the units;  version  1 or 2
     resident          share of every layer's unit that stays from forward to backward: 1 under a strategy that does not
                       reshard, 1/k where `reshard_after_forward` is the size k of a smaller group
+    cached            bytes of keys and values that each layer returns; `named`: the loop holds them
     adapters          version 1 with frozen layers around wrapped adapter modules
     kept              bytes that each finished layer's backward leaves until the end of the pass
     deferred          bytes of the whole gradients that a rank keeps while it accumulates without reducing
+    keeps_last        the last layer's unit stays from forward to backward
     steps             micro steps of an optimizer step, 1 where the first of them is the longest
     """
 
     plan: Units | None = None
     kept: int = 0
+    cached: int = 0
+    named: bool = False
     adapters: bool = False
     version: int = 1
     resident: float = 0.0
     ahead: bool = False
     on_host: bool = False
     deferred: int = 0
+    keeps_last: bool = False
     steps: int = 1
 
     def gradient_bytes(self, done: int) -> int:
@@ -81,14 +86,27 @@ class ShardedLayout(Layout):
         return super(ShardedLayout, self).gradient_bytes(done)
 
     def activation_bytes(self, instant: Instant) -> int:
-        """With what the finished layers' backward leaves (`kept`); the last one's input gradient is already counted.
+        """With what the finished layers' backward leaves (`kept`), and the model's cache (`cached`).
 
-        It is the gradient that the layer in flight was handed.
+        The last finished one's input gradient is already counted: it is what the layer in flight was handed.
         """
         finished = 0
         if self.plan is not None and instant.phase == "backward" and instant.layer is not None:
             finished = max(0, self.plan.blocks - 1 - instant.layer)
-        return instant.activations + finished * self.kept - (self.kept // 2 if finished else 0)
+        held = self._held(instant)
+        return instant.activations + held + finished * self.kept - (self.kept // 2 if finished else 0)
+
+    def _held(self, instant: Instant) -> int:
+        """Keys and values that the layers have returned by then, and of the step before where the loop holds them.
+
+        A name of the outputs is bound anew when the forward pass has ended.
+        """
+        if self.plan is None or not self.cached or (instant.phase == "backward" and not self.named):
+            return 0
+        if instant.phase != "forward":
+            return self.plan.blocks * self.cached
+        begun = self.plan.blocks if instant.layer is None else instant.layer
+        return (begun + (self.plan.blocks if self.named else 0)) * self.cached
 
     def ending(self, instant: Instant) -> bool:
         """Whether the root's gradients are all there, to be flattened or copied for its reduction."""
@@ -145,7 +163,8 @@ class ShardedLayout(Layout):
             both = 2 if self.version == 2 else 1
             turn = instant.phase == "loss" or not backward
             ahead = plan.block.gathered if self.version == 2 and turn else 0
-            return max(kept, 0 if self.resident == 1 else ahead) + both * unit.gathered
+            last = plan.block.gathered if self.keeps_last and passed else 0
+            return max(kept, last if self.resident == 1 else ahead + last) + both * unit.gathered
         if self.resident == 1:
             return kept
         if backward:
@@ -224,13 +243,15 @@ def fsdp_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
         version=fsdp.version,
         resident=_resident(fsdp),
         ahead=fsdp.forward_prefetch,
+        keeps_last=fsdp.keeps_last,
         steps=1 if job.longest_first else job.gradient_accumulation_steps,
     )
     policy = Policy(gathered_dtype(job), fsdp.mixed_precision.reduce_dtype)
     built.plan = units(fsdp, model, shardable, policy)
     frozen = not any(item.graded and item.part == "base" and item.layers is not None for item in shardable)
     built.adapters = fsdp.version == 1 and frozen
-    built.kept = _kept(job, fsdp, model) if built.adapters else 0
+    built.kept = kept(job, fsdp, model) if built.adapters else 0
+    built.cached, built.named = cached(job, fsdp, model), job.loss.kept is True
     if job.gradient_accumulation_steps > 1 and defers(job):
         everything = built.plan.everything
         built.deferred = everything.reduced if fsdp.version == 2 else everything.gradients
@@ -253,23 +274,6 @@ def _resident(fsdp: Fsdp) -> float:
     if fsdp.sharding in KEEPS_WHOLE or fsdp.reshard_after_forward is False:
         return 1.0
     return 1.0 / fsdp.reshard_after_forward if fsdp.reshard_after_forward > 1 else 0.0
-
-
-def _kept(job: Job, fsdp: Fsdp, model: Model) -> int:
-    """2 x e T h that every finished layer keeps when version 1 wraps frozen layers under reentrant checkpointing.
-
-    For a flat parameter without gradients FSDP hangs its reshard on the layer's inputs with `register_multi_grad_hook`
-    (`_register_post_backward_reshard_only_hook`), whose handle lives until the end of the backward pass and holds the
-    detached input that the recomputation made, together with its `.grad`: T x h elements each. The `.grad` is also
-    what the layer below is handed. Where the unit holds the checkpoint, its inputs are those of the forward pass, which
-    are no leaves and hold no gradient.
-    """
-    checkpointed = job.activation_checkpointing == "full" and reentrant(job) and not fsdp.checkpoints_inside
-    if fsdp.wrap != "transformer" or not checkpointed:
-        return 0
-    tokens = (job.micro_batch_size or 0) * (job.sequence_length or 0) // max(1, job.parallelism.context)
-    dtype = gathered_dtype(job) or base_dtype(job, model)
-    return int(2 * dtype_bytes(dtype) * tokens * model.shape.hidden)
 
 
 def group(job: Job, fsdp: Fsdp) -> int | None:

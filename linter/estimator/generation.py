@@ -8,11 +8,12 @@ from ..units import MIB
 from . import allocator, runtime, seq2seq_generation, uncertainty
 from .coverage import derived, mixing
 from .derivation import weights as weight_terms
-from .division import fullest_stage, stages
+from .division import stages
 from .estimate import Assumption, Estimate, PerGpu, Phase, Term
+from .growing_cache import GrowingCache
 from .inference_assumptions import inference_assumptions
-from .kv_cache import cache_bytes, layer_bytes, layer_caches
-from .loading import PACKED_ON_LOAD
+from .kv_cache import cache_bytes, layer_caches
+from .loading import PACKED_ON_LOAD, retyped
 from .modeling import still
 from .parameters import allocated, base_dtype, parameters
 from .prefill import held_logits, prefill_activations, prefill_logits, rotary_tables
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from ..hardware.gpu import Gpu
     from ..job import Job
     from ..models.model import Model
-    from .kv_cache import LayerCache
     from .parameters import Parameter
 
 
@@ -37,7 +37,8 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
 
     load      weights, and what packing them needs
     prefill   weights + cache of the prompt + the widest layer, or the logits, whichever is larger
-    decode    weights + cache of prompt and answer + one layer's keys again, while torch.cat grows them by a token;
+    decode    weights + cache of prompt and answer + one layer's keys again, while torch.cat grows them by a token, or
+              its keys and values repeated for every query head, where the release's attention does so;
               before 4.42 the whole cache again, which `generate` passed on as tuples, and in the first step the
               prompt's logits, which it had not dropped
 
@@ -61,7 +62,7 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     caches = layer_caches(model)
     width = cache_bytes(given.kv_cache_dtype, "float32" if element > 2 else "bfloat16")
     pipeline, tensor = stages(job), job.parallelism.tensor
-    split = _Cache(caches, width, tensor, pipeline, expanded(job, model), state_bytes(job, model, width))
+    split = GrowingCache(caches, width, tensor, pipeline, expanded(job, model), state_bytes(job, model, width))
     phases = [Phase("load", {**fixed, "buffers": _loading(job, model, found, element)})]
     encodes = seq2seq_generation.encodes_prompt(model)
     if encodes:
@@ -75,6 +76,7 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     unknown = uncertainty.while_loading(job, found, loaded, per_gpu.high - runtime.process_overhead(gpu, job).high)
     judged = verdict(uncertainty.widened(per_gpu, unknown), gpu, bounded=bounded)
     unknown += [*packed_later(job, found, loaded, peak.allocated), *graphs(job, gpu)]
+    unknown += retyped(found, job, loaded, peak.allocated)
     per_gpu = uncertainty.capped(uncertainty.widened(per_gpu, unknown), gpu, judged)
     lines = weight_terms(found)
     if tails:
@@ -157,57 +159,6 @@ def unsplit_tails(job: Job, model: Model, found: Sequence[Parameter]) -> int:
     )
 
 
-class _Cache:
-    """The dynamic cache of one rank: bytes for a batch of sequences."""
-
-    def __init__(
-        self,
-        caches: Sequence[LayerCache],
-        element: float,
-        tensor: int,
-        pipeline: int,
-        expanded_elements: int,
-        state: float,
-    ) -> None:
-        if expanded_elements:
-            caches = [
-                cache._replace(latent=0, heads=1, head_elements=expanded_elements) if cache.latent else cache
-                for cache in caches
-            ]
-        self.caches = [cache._replace(window=cache.window - 1 if cache.window else None) for cache in caches]
-        self.element, self.tensor, self.pipeline, self.state = element, tensor, pipeline, state
-
-    def size(self, batch: int, tokens: int) -> int:
-        """Bytes after `tokens` tokens; a sliding layer keeps its window less one (cache_utils.py)."""
-        return fullest_stage([self.layer(cache, batch, tokens) for cache in self.caches], self.pipeline)
-
-    def filled(self, batch: int, tokens: int, job: Job) -> int:
-        """Bytes behind the prompt's pass.
-
-        From transformers 5 a sliding layer's window is a view of all the prompt's keys and values until its next
-        token (cache_utils.py DynamicSlidingWindowLayer.update).
-        """
-        if older(job.versions.get("transformers"), "5.0"):
-            return self.size(batch, tokens)
-        caches = [cache._replace(window=None) for cache in self.caches]
-        return fullest_stage([self.layer(cache, batch, tokens) for cache in caches], self.pipeline)
-
-    def first(self, batch: int, tokens: int) -> int:
-        """Bytes that the first layer makes anew for the first token behind the prompt."""
-        return next((self._grown(cache, batch, tokens) for cache in self.caches), 0)
-
-    def _grown(self, cache: LayerCache, batch: int, tokens: int) -> int:
-        return self.layer(cache._replace(conv=0, recurrent=0), batch, tokens) // (1 if cache.window else 2)
-
-    def layer(self, cache: LayerCache, batch: int, tokens: int) -> int:
-        """Bytes of one layer."""
-        return batch * layer_bytes(cache, tokens, self.element, self.tensor, self.state)
-
-    def growing(self, batch: int, tokens: int) -> int:
-        """Bytes that exist twice while the largest layer gets a token: its keys; a sliding layer's keys and values."""
-        return max((self._grown(cache, batch, tokens) for cache in self.caches), default=0)
-
-
 def _prefill(
     job: Job,
     model: Model,
@@ -246,7 +197,7 @@ def _decode(
     job: Job,
     model: Model,
     fixed: dict[str, int],
-    split: _Cache,
+    split: GrowingCache,
     batch: int,
     prompt: int,
     answer: int,
@@ -262,6 +213,7 @@ def _decode(
     last = prompt + answer
     if not still("tuples", job, model):
         growing = max(split.growing(batch, last), opened_latent(job, model, batch, last, element), unpacked)
+        growing = max(growing, split.repeated(job, model, batch, last))
         components = {**fixed, "kv_cache": split.size(batch, last)}
         begun, made = split.filled(batch, prompt, job), split.first(batch, prompt)
         if begun + made > components["kv_cache"] + max(growing, logits):
@@ -271,9 +223,12 @@ def _decode(
         return Phase("decode", {**components, "activations": growing, "logits": 0})
     first = split.size(batch, prompt) + split.size(batch, prompt + 1) + held_logits(model, job, batch, prompt, element)
     cache = split.size(batch, last - 1) + split.size(batch, last)
+    length = last
     if first > cache:
         cache, logits = first - (held := held_logits(model, job, batch, prompt, element)), logits + held
-    return Phase("decode", {**fixed, "kv_cache": cache, "logits": logits, "activations": unpacked})
+        length = prompt + 1
+    activations = max(unpacked, split.repeated(job, model, batch, length))
+    return Phase("decode", {**fixed, "kv_cache": cache, "logits": logits, "activations": activations})
 
 
 def opened_latent(job: Job, model: Model, batch: int, tokens: int, element: float) -> int:
@@ -355,7 +310,7 @@ def _tiers(
     return PerGpu(peak.allocated, expected, process, low, max(high, process)), overhead.total
 
 
-def _cache_terms(split: _Cache, peak: Phase, batch: int, prompt: int, tokens: int) -> list[Term]:
+def _cache_terms(split: GrowingCache, peak: Phase, batch: int, prompt: int, tokens: int) -> list[Term]:
     """The arithmetic of the cache, at the peak."""
     length = tokens if peak.name == "decode" else prompt
     lines = []

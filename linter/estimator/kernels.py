@@ -35,6 +35,7 @@ class Heads(NamedTuple):
     laid_out: bool = False
     fp16: bool = False
     keys: int = 0
+    repeats: bool = False
 
     @property
     def scores(self) -> int:
@@ -52,7 +53,8 @@ def attend(implementation: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | 
 
     `sdpa` is torch's choice on CUDA (sdp_utils.cpp): flash for 16-bit operands without a mask and heads of one
     dimension up to 256, else the memory-efficient kernel where keys need no repeating, else the composite one. With a
-    mask Transformers repeats the keys first (integrations/sdpa_attention.py `use_gqa_in_sdpa`).
+    mask Transformers repeats the keys first (integrations/sdpa_attention.py `use_gqa_in_sdpa`), and some of its older
+    classes did before flash attention too (`at.repeats`).
     """
     tape = q.storage.tape
     if implementation == "eager":
@@ -75,6 +77,9 @@ def attend(implementation: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | 
             return efficient(q, k, v, mask, at)
         y = math(q, k, v, mask, at)
         return copied(y) if at.batch > 1 else contiguous(y)
+    if grouped and at.repeats:
+        k, v = repeated(k, q.n, at), repeated(v, _values(q, at), at)
+        at = at._replace(kv_heads=at.heads)
     q, k, v = to(q, 2), to(k, 2), to(v, 2)
     if not same:
         v = pad(v, q.n)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .parameters import parameters
+from .torchtune import template
 from .whole import whole_layout
 
 if TYPE_CHECKING:
@@ -30,4 +31,6 @@ def layout(job: Job, model: Model) -> Layout:
         from .fsdp import fsdp_layout
 
         return fsdp_layout(job, model, found)
-    return whole_layout(job, found)
+    built = whole_layout(job, found)
+    built.load = max(built.load, template(found, job, model))
+    return built

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..units import GIB
+from .estimate import Assumption
 from .frameworks import of_transformers
 from .runtime import process_overhead
 from .versions import older
@@ -83,6 +84,27 @@ def read_ahead(found: Sequence[Parameter], job: Job) -> int:
     if not version or older(version, ASYNC_FROM) or not older(version, ASYNC_BEFORE):
         return 0
     return sum(2 * item.elements for item in found if item.packed)
+
+
+def retyped(found: Sequence[Parameter], job: Job, load: int, peak: int) -> list[Assumption]:
+    """GPTQ weights that AutoGPTQ itself may load (`from_quantized`), where transformers is of its time (before 4.48).
+
+    accelerate reads a safetensors file onto the one card whole and gives each tensor the dtype that the model has
+    (accelerate 0.24 utils/modeling.py `load_state_dict`, `set_module_tensor_to_device`; auto_gptq 0.4.2
+    modeling/_base.py passes no dtype): what is not packed is there twice until the file's own are dropped, where the
+    file has bfloat16 and the model float16. Packed codes and their scales keep their dtype. `load` bytes are there
+    once, `peak` at most later.
+    """
+    quantization = job.weights.quantization
+    if quantization is None or quantization.method != "gptq" or not of_transformers(job):
+        return []
+    if job.parallelism.pipeline > 1 or not older(job.versions.get("transformers"), "4.48"):
+        return []
+    more = load + sum(item.allocated for item in found if item.part == "base" and not item.packed) - peak
+    if more <= 0:
+        return []
+    note = "AutoGPTQ may have loaded them from a file of another 16-bit type: what is not packed is there twice"
+    return [Assumption("weights.quantization.method", quantization.method, note, 0, more)]
 
 
 WARMED_FROM, WARMED_BEFORE, TIED_ONCE_FROM = "4.51", "5.0", "4.54"

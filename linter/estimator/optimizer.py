@@ -50,6 +50,7 @@ class Spec(NamedTuple):
     source: str
     known: bool = True
     exact: bool = True
+    compiled: bool = False
 
 
 class Item(NamedTuple):
@@ -136,6 +137,7 @@ def specification(name: str) -> Spec:
         row["source"],
         known,
         given not in table["stand_ins"],
+        row.get("compiled", False),
     )
 
 
@@ -289,6 +291,12 @@ def _low_rank(kind: str, item: Item, spec: Spec) -> list[tuple[float, str]]:
 
 
 def _temporary(tensors: Sequence[Item], spec: Spec) -> int:
+    """Bytes of one step; where matrices have a rule of their own, of that or of the other one, the larger."""
+    if spec.rest:
+        other = specification(spec.rest)._replace(in_backward=spec.in_backward)
+        own = [item for item in tensors if _main(item, spec)]
+        left = [item for item in tensors if not _main(item, spec)]
+        return max(_temporary(own, spec._replace(rest=None)), _temporary(left, other))
     if not tensors:
         return 0
     if spec.foreach and not spec.in_backward:

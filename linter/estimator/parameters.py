@@ -18,6 +18,7 @@ from .quantization import effective_quantization
 from .recall import recalled
 from .skipping import skipped_layers
 from .stable_embedding import stabilised, stabilises
+from .torchtune import caches
 from .trainable import trainable_layers
 from .versions import older
 
@@ -66,7 +67,7 @@ def _parameters(job: Job, model: Model) -> tuple[Parameter, ...]:
         found.extend(_base(tensor, shape, layers, dtype, quantization, job, model))
     adapter = adapter_parameters(job, model, adapter_dtype(job, dtype))
     copies = saved_copies(found, job, model)
-    buffers = [item for item in found if item.part == "buffer"]
+    buffers = [*(item for item in found if item.part == "buffer"), *caches(job, model)]
     base = [item for item in found if item.part != "buffer"]
     if stabilises(job, quantization):
         base = stabilised(base)

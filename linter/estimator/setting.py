@@ -12,6 +12,7 @@ from .frameworks import framework
 from .gradients import accumulating
 from .implementation import attention_implementation, loss_kernel
 from .kernels import Heads
+from .modeling import still
 from .modules import Modules, Packing
 from .objectives import objective
 from .parameters import parameters
@@ -90,6 +91,7 @@ class Setting:
         self.release = release(job, REMOTE if _first_qwen(self.config) else model.model_type)
         if self.framework.repeats_keys:
             self.release = self.release._replace(grouped_keys=False, contiguous=False)
+        self.repeats_keys = job.framework is None and still("repeated_keys", job, model)
         self.upcast = job.loss.upcast or self.release.upcast
         self.compiled = job.compile or self.framework.fuses_layers
         self.compiled_loss = job.compile if job.loss.compiled is None else job.loss.compiled
@@ -186,6 +188,7 @@ class Setting:
             self.release.grouped_keys,
             self.release.contiguous,
             self.fp16,
+            repeats=self.repeats_keys,
         )
 
     def table_dims(self) -> tuple[int, ...]:

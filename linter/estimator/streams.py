@@ -33,12 +33,18 @@ IN_FLIGHT = 2
 """Units whose end the host does not wait for: `_FreeEventQueue._max_num_inflight_all_gathers` of version 1."""
 
 
+LAUNCHES_HERE_FROM = "2.8"
+"""The torch whose NCCL group launches a collective that nobody waits for later on the stream that asks for it
+(pytorch/pytorch#148590, March 2025); before, it had a stream of its own, and `record_stream` held the input, which
+version 1 drops at once, until the reduction was done."""
+
+
 class Sharding(NamedTuple):
     """What the replay needs of an FSDP run.
 
     plan       the units;  version  1 or 2
     root, layer    bytes of the gathered tensors of the root and of the largest layer
-    stays      gathered layers stay from forward to backward
+    stays      gathered layers stay from forward to backward;  last  only the last one does
     copies     the reduction's input is among the computation's blocks (version 2)
     other      bytes reserved by the other streams
     later      bytes that they may have besides, where the computation ends a unit later than is counted
@@ -52,6 +58,7 @@ class Sharding(NamedTuple):
     copies: bool
     other: int
     later: int = 0
+    last: bool = False
 
 
 def sharding(job: Job, layout: ShardedLayout, found: Sequence[Parameter]) -> Sharding | None:
@@ -62,7 +69,8 @@ def sharding(job: Job, layout: ShardedLayout, found: Sequence[Parameter]) -> Sha
     Other streams, version 1: the all-gather's, which has the root, the unit in use, the one before, whose end the
     computation has not reached yet, and in backward the prefetched one, since `record_stream` holds what it frees until
     then; the one before it, which has shards that come from main memory or are made narrower to be gathered
-    (`pre_unshard`); the reduction's, which has a copy of a whole gradient in the reduced dtype where that is another.
+    (`pre_unshard`); the reduction's, which has a copy of a whole gradient in the reduced dtype where that is another,
+    and before LAUNCHES_HERE_FROM those of the units by which the host is ahead.
     Version 2:
     flat all-gather buffers, of which one waits for the next (`AllGatherState`), and the reduction's input before
     COPIES_IN_FROM.
@@ -77,10 +85,15 @@ def sharding(job: Job, layout: ShardedLayout, found: Sequence[Parameter]) -> Sha
         copies = not older(job.versions.get("torch"), COPIES_IN_FROM)
         other = max(root.gathered, plan.first.gathered, plan.last.gathered, layer.gathered) + layer.gathered
         other += 0 if copies else _in_turn(layer.reduced, root.reduced)
-        return Sharding(plan, 2, _tensors(job, found, None), _tensors(job, found, plan), stays, copies, other)
+        last = layout.keeps_last and not stays
+        return Sharding(
+            plan, 2, _tensors(job, found, None), _tensors(job, found, plan), stays, copies, other, last=last
+        )
     units = plan.blocks if stays else IN_FLIGHT if layout.adapters else IN_FLIGHT + 1
-    cast = (unit.reduced if unit.reduced != unit.gradients else 0 for unit in (layer, root))
-    other = segments(root.gathered) + units * segments(layer.gathered) + _in_turn(*cast)
+    first, then = (unit.reduced if unit.reduced != unit.gradients else 0 for unit in (layer, root))
+    other = segments(root.gathered) + units * segments(layer.gathered) + _in_turn(first, then)
+    if older(job.versions.get("torch"), LAUNCHES_HERE_FROM):
+        other += IN_FLIGHT * segments(first)
     if fsdp.offload or gathered_dtype(job) not in (None, job.weights.dtype):
         over = ranks(job, group(job, fsdp)).dense
         other += max(segments(root.gathered // over), IN_FLIGHT * segments(layer.gathered // over))
@@ -115,6 +128,8 @@ class Gathering:
         self.memory, self.how = memory, how
         self.unit: list[int] = []
         self.kept: list[list[int]] = []
+        self.last: list[int] = []
+        self.ahead = how.plan.blocks
         self.graded: list[int] = []
         self.outside: list[int] = []
         self.pending: list[list[int]] = []
@@ -124,14 +139,19 @@ class Gathering:
     def before(self, *, backward: bool) -> None:
         """A layer is gathered, unless it stayed."""
         self.inside, self.backward = True, backward
-        if not (backward and self.how.stays):
+        if backward and self.last:
+            self.unit, self.last = self.last, []
+        elif not (backward and self.how.stays):
             self.unit = self._take(self.how.layer)
 
     def after(self) -> None:
         """A layer is freed; in backward its gradients are handed to the reduction."""
         self.inside = False
+        self.ahead -= 1
         if self.how.stays and not self.backward:
             self.kept.append(self.unit)
+        elif self.how.last and self.ahead == 0:
+            self.last = self.unit
         else:
             self._give(self.unit if not self.how.stays else self.kept.pop() if self.kept else [])
         self.unit = []

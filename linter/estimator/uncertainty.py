@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from .allocator import segments
 from .estimate import Assumption
 from .loading import PACKED_ON_LOAD, read_ahead
-from .optimizer import specification
+from .optimizer import of_job, specification
 from .quantization import effective_quantization
+from .versions import older
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -55,6 +56,28 @@ def further_heads(job: Job, layers: int, resident: int, phases: Sequence[Phase])
 
 
 MICRO = ("forward", "loss", "backward")
+
+
+STEP_READ = "2.13"
+"""The torch whose compiled optimizer steps were read (optimizers.json `compiled`)."""
+
+STEP_KEEPS = 6
+"""The most that such a step may keep at once, in float32 copies of a tensor: both moments, and the codes of both in
+int64. In one kernel it keeps none."""
+
+
+def compiled_step(job: Job, phases: Sequence[Phase], temporary: int) -> list[Assumption]:
+    """What the Inductor of an older torch makes of a compiled step: from none of `temporary` bytes to STEP_KEEPS."""
+    spec, stated = of_job(job), job.versions.get("torch")
+    if not spec.compiled or not temporary or not older(stated, STEP_READ):
+        return []
+    step = max(phase.allocated for phase in phases if phase.name == "optimizer_step")
+    others = max(phase.allocated for phase in phases if phase.name != "optimizer_step")
+    peak = max(step, others)
+    most = temporary * STEP_KEEPS // max(spec.largest)
+    less, more = peak - max(others, step - temporary), max(0, step - temporary + most - peak)
+    note = "which operations of the compiled step are one kernel is up to the release of torch"
+    return [Assumption("versions.torch", str(stated), note, less, more)] if less or more else []
 
 
 def waiting(

@@ -64,7 +64,7 @@ def read(document: Document, project: Project) -> Reading:
     _set_lengths(config, old=old)
     degrees = _set_parallelism(config, old=old)
     _set_gpus(config, degrees)
-    _set_sharding(config, degrees)
+    _set_sharding(config, degrees, old=old)
     _set_batch(config, degrees, old=old)
     _set_precision(config, old=old)
     _set_optimizer(config, old=old)
@@ -211,15 +211,18 @@ def _preset(document: Document) -> tuple[int, str, Given] | None:
     return None
 
 
-def _set_sharding(config: NativeConfig, degrees: dict[str, int]) -> None:
-    """FSDP2 over shards and context parallel ranks, one unit a layer, embedding and head apart."""
+def _set_sharding(config: NativeConfig, degrees: dict[str, int], *, old: bool) -> None:
+    """FSDP2 over shards and context parallel ranks, one unit a layer, embedding and head apart.
+
+    Until #1094 of July 2025 both were in the root, and the last layer stayed gathered for its backward.
+    """
     builder = config.builder
     if degrees["shard"] * degrees["context"] < 2:
         builder.derived("parallelism.fsdp", None, "one data parallel shard")
         return
     fsdp = "parallelism.fsdp."
     note = "apply_fsdp of torchtitan/models/*/infra/parallelize.py"
-    for name, value in (("version", 2), ("wrap", "transformer"), ("outer", "separate")):
+    for name, value in (("version", 2), ("wrap", "transformer"), ("outer", "root" if old else "separate")):
         builder.default(f"{fsdp}{name}", value, note)
     section = config.keys.mapping("parallelism")
     reshard = section.text("fsdp_reshard_after_forward")
@@ -229,6 +232,8 @@ def _set_sharding(config: NativeConfig, degrees: dict[str, int]) -> None:
         config.put(f"{fsdp}reshard_after_forward", reshard, not keeps)
     else:
         builder.default(f"{fsdp}reshard_after_forward", not keeps, "default: not with pipeline stages")
+    if old and not keeps:
+        builder.default(f"{fsdp}keeps_last", True, "apply_fsdp: FSDP would gather it again at once")
     builder.derived(f"{fsdp}sharding", "shard_grad_op" if keeps else "full_shard", "fsdp_reshard_after_forward")
     training = config.keys.mapping("training")
     for key, name, usual in (

@@ -38,6 +38,7 @@ _KINDS = {
 """Component builder -> the architecture of Transformers with the same layers. torchtune's phi3 has q, k, v, gate
 and up projections apart (models/phi3/_component_builders.py): Llama's layer."""
 
+_SCALED = frozenset({"llama3_1", "llama3_2"})
 _TIED = frozenset({"gemma", "gemma2"})
 _GELU = frozenset({"gemma", "gemma2"})
 
@@ -79,6 +80,8 @@ def config_of(component: str, call: dict[str, Any]) -> dict[str, Any] | None:
         "tie_word_embeddings": family in _TIED or bool(call.get("tie_word_embeddings")),
         "hidden_act": "gelu_pytorch_tanh" if family in _GELU else "silu",
     }
+    if family in _SCALED:
+        more["rope_scaling"] = {"rope_type": "llama3"}
     if call.get("head_dim"):
         more["head_dim"] = call["head_dim"]
     if family == "gemma2":

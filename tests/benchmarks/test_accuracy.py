@@ -131,6 +131,21 @@ def test_stages_of_a_layer_split_hold_a_share_each_and_the_head_once():
     assert whole < both < 1.1 * whole
 
 
+def test_the_first_of_several_gpus_holds_the_prompts_logits_that_the_last_one_made():
+    """Until 4.42 `generate` holds them in its second step, on the GPU that the prompt came from."""
+
+    def both(version: str) -> float:
+        made = Job(kind="inference", model="meta-llama/Meta-Llama-3-8B", versions={"transformers": version})
+        made.weights.dtype = "bfloat16"
+        made.inference = Inference(batch_size=1, prompt_length=8192, new_tokens=1)
+        made.hardware.gpus = 2
+        return figures.FIGURES["allocated summed"](made, figures.run(made))
+
+    logits, cache, layer = 4 * 8192 * 128256, 2 * 2 * 8192 * 1024 * 32, 2 * 8192 * (4 * 4096 + 3 * 14336)
+    more = both("4.41.2") - both("4.42.4")
+    assert more == pytest.approx(logits + cache / 2 - layer, rel=0.05)
+
+
 def test_a_worse_mean_a_smaller_group_and_a_missed_run_are_noticed():
     before = record.build([Score("a", 3, 0.10, 0, 0, 0, 0, None)], [Verdicts("all", {"fits": {}, "oom": {}})])
     same = record.build([Score("a", 3, 0.101, 0, 0, 0, 0, None)], [Verdicts("all", {"fits": {}, "oom": {}})])

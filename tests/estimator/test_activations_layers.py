@@ -136,6 +136,18 @@ def test_a_padded_batch_keeps_a_float_mask_and_repeated_keys(llama_8b, sizes):
     assert saved_per_layer(llama_8b, padded=True) == 16 * T * h + 8 * T + attention + 8 * T * f
 
 
+@pytest.mark.parametrize(
+    ("model_type", "version", "repeats"),
+    [("mistral", "4.47.1", True), ("mistral", "4.48.0", False), ("llama", "4.47.1", False)],
+)
+def test_old_classes_repeat_keys_before_flash_attention(llama_8b, sizes, model_type, version, repeats):
+    _, q, k, *_ = sizes
+    model = llama_8b._replace(model_type=model_type)
+    fields = {"attention": "flash_attention_2", "versions": {"transformers": version}}
+    more = saved_per_layer(model, **fields) - saved_per_layer(model, attention="flash_attention_2")
+    assert more == (4 * T * (q - k) if repeats else 0)
+
+
 def test_a_window_shorter_than_the_sequence_does_the_same(decoder, sizes):
     model = decoder()
     windowed = model._replace(shape=model.shape._replace(windows=(128,) * 32))

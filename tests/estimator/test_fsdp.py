@@ -188,6 +188,18 @@ def test_shard_grad_op_keeps_the_units_it_has_passed(llama_8b):
     assert plan.buffer_bytes(at("loss", None)) == 2 * llama_8b.parameters
 
 
+def test_the_last_layer_may_stay_for_its_backward(llama_8b):
+    """torchtitan until July 2025: whole from its forward on, and not gathered again."""
+    found = layout(job(version=2), llama_8b), layout(job(version=2, keeps_last=True), llama_8b)
+    loss, head = at("loss", None), at("backward", None)
+    for instant in (loss, head):
+        plain, kept = (built.buffer_bytes(instant) for built in found)
+        assert kept - plain == 2 * LAYER
+    for instant in (at("forward", 3), at("backward", 31), at("backward", None, found[0].trainable)):
+        plain, kept = (built.buffer_bytes(instant) for built in found)
+        assert kept == plain
+
+
 def test_no_shard_is_data_parallelism(llama_8b):
     plan = layout(job(sharding="no_shard"), llama_8b)
     assert plan.weights == 2 * llama_8b.parameters
@@ -264,6 +276,23 @@ def test_frozen_layers_under_reentrant_checkpointing_keep_their_inputs(llama_8b)
     assert layout(plan, llama_8b).kept == each
     plan.versions = {"transformers": "5.23.0"}
     assert layout(plan, llama_8b).kept == 0
+
+
+def test_keys_and_values_live_on_under_the_checkpoint_wrapper(llama_8b):
+    """2 x 2 B x 4,096 tokens x 1,024 of each layer, till the loss is there; those of the step before where named."""
+    plan = job(checkpoints_inside=True)
+    plan.micro_batch_size, plan.sequence_length, plan.activation_checkpointing = 2, 2048, "full"
+    plan.versions["transformers"] = "4.31.0"
+    one = 2 * 2 * 4096 * 1024
+
+    def held(where):
+        return layout(plan, llama_8b).activation_bytes(where)
+
+    assert [held(at("forward", 3)), held(at("loss", None)), held(at("backward", 3))] == [3 * one, 32 * one, 0]
+    plan.loss.kept = True
+    assert [held(at("forward", 3)), held(at("loss", None)), held(at("backward", 3))] == [35 * one, 32 * one, 32 * one]
+    plan.versions["transformers"] = "4.36.0"
+    assert held(at("loss", None)) == 0
 
 
 def test_scales_of_a_packed_base_stay_whole(llama_8b):

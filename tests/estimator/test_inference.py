@@ -195,6 +195,53 @@ def test_the_cache_exists_twice_where_generate_passes_tuples():
     assert old.components["kv_cache"] == (2049 + 2048) * one
 
 
+@pytest.mark.parametrize(
+    ("attention", "version", "model_type", "repeats"),
+    [
+        ("flash_attention_2", "4.46.3", "qwen2", True),
+        ("flash_attention_2", "4.48.0", "qwen2", False),
+        ("flash_attention_2", "4.46.3", "llama", False),
+        ("flash_attention_2", "4.57.1", "qwen2_moe", True),
+        ("sdpa", "4.53.0", "llama", True),
+        ("sdpa", "4.54.0", "llama", False),
+        ("eager", "5.23.0", "llama", True),
+    ],
+)
+def test_keys_and_values_are_repeated_for_every_query_head(attention, version, model_type, repeats):
+    """16,384 tokens, 8 key heads for 32 of 128: 2 x 2 x 4,096 B a token where they are repeated, else keys again."""
+    plan = job(1, 1, 16384, versions={"transformers": version})
+    plan.attention = attention
+    decode = phases(plan, {**LLAMA_8B, "model_type": model_type})["decode"]
+    assert decode.components["activations"] == 16385 * 2 * (2 * 4096 if repeats else 1024)
+
+
+def test_one_key_head_is_a_view_of_all():
+    plan = job(1, 1, 65536, versions={"transformers": "4.53.0"})
+    one = phases(plan, {**LLAMA_8B, "num_key_value_heads": 1})["decode"]
+    assert one.components["activations"] == 65537 * 2 * 128
+
+
+@pytest.mark.parametrize(("version", "twice"), [("4.34.0", True), ("4.48.0", False)])
+def test_what_gptq_leaves_unpacked_may_be_there_twice_while_autogptq_loads(version, twice):
+    """1.8B with two tables of 151,936 x 2,048 in 16 bits: a short answer takes less than the file's own."""
+    config = {
+        **LLAMA_8B,
+        "hidden_size": 2048,
+        "num_hidden_layers": 4,
+        "vocab_size": 151936,
+        "tie_word_embeddings": False,
+    }
+    packed = {"dtype": "float16", "quantization": {"method": "gptq", "bits": 8, "group_size": 128}}
+    found = estimate_inference(job(1, 1, 1, packed, {"transformers": version}), resolve(config), None)
+    notes = [item for item in found.assumptions if "AutoGPTQ" in item.origin]
+    assert bool(notes) is twice
+    if twice:
+        tables, norms = 2 * 2 * 151936 * 2048, 9 * 2 * 2048
+        load = next(phase.allocated for phase in found.phases if phase.name == "load")
+        more = load + tables + norms - found.per_gpu.allocated
+        assert notes[0].high == pytest.approx(more, abs=1024)
+
+
 def test_tuples_outlive_4_42_in_some_models():
     config = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "vocab_size": 50257}
     caches = [

@@ -146,6 +146,14 @@ def test_galore_projects_to_its_rank():
     assert kept("galore_adamw", vector).allocated == 2 * 2 * 4096
 
 
+def test_a_rule_for_matrices_has_its_temporaries_of_matrices_alone():
+    """galore_torch 1.0: an SVD in float32 of a projected matrix; AdamW's denominator of an embedding."""
+    table = matrix(128256, 4096, embedding=True, matrix=False)
+    assert kept("galore_adamw", matrix()).temporary == 3 * 4 * matrix().size
+    assert kept("galore_adamw", matrix(), table).temporary == 4 * table.size
+    assert kept("q_galore_adamw8bit", matrix(), table).temporary == 3 * 4 * matrix().size
+
+
 def test_muon_gives_embeddings_to_adamw():
     assert kept("muon", matrix(embedding=True, matrix=False)).allocated == 4 * matrix().size
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator import effort, estimate_job
-from gpulint.estimator.allocator import Allocator
+from gpulint.estimator.allocator import Allocator, segments
 from gpulint.estimator.fsdp_units import Unit, Units
 from gpulint.estimator.layouts import layout
 from gpulint.estimator.replay import _micro_step, plan_of
@@ -49,7 +49,14 @@ def reserved(plan: Job) -> int:
 
 
 @pytest.mark.parametrize(
-    "fsdp", [{}, {"version": 1}, {"sharding": "shard_grad_op"}, {"version": 1, "sharding": "shard_grad_op"}]
+    "fsdp",
+    [
+        {},
+        {"keeps_last": True},
+        {"version": 1},
+        {"sharding": "shard_grad_op"},
+        {"version": 1, "sharding": "shard_grad_op"},
+    ],
 )
 def test_a_micro_step_gives_everything_back(fsdp):
     plan = job(**fsdp)
@@ -88,6 +95,13 @@ def test_version_1_holds_what_other_streams_have_not_finished_with():
     assert reserved(job(version=1)) > reserved(job())
 
 
+def test_what_nccl_recorded_before_torch_2_8_waits_for_the_reduction():
+    """Copies of whole gradients in float32 of the two units that the host is ahead; version 2 never dropped them."""
+    old, new = planned(job("2.7", version=1)).sharding, planned(job("2.8", version=1)).sharding
+    assert old.other - new.other == IN_FLIGHT * segments(new.plan.block.reduced)
+    assert planned(job("2.7")).sharding.other == planned(job("2.8")).sharding.other
+
+
 def test_a_strategy_that_keeps_layers_gathered_reserves_them_all():
     more = reserved(job(sharding="shard_grad_op")) - reserved(job())
     layers = planned(job()).sharding.plan
@@ -101,6 +115,23 @@ def gathering(version: int) -> Gathering:
     units = Units(Unit(), Unit(), Unit(), UNIT, 4, Unit())
     copies = version == 2
     return Gathering(Allocator(), Sharding(units, version, [], [8 * MIB] if copies else [], False, copies, 0))
+
+
+def test_a_last_layer_that_stays_serves_its_backward():
+    """Four layers forward, of which only the last is left; its backward takes no block of its own."""
+    units = gathering(2)
+    units.how = units.how._replace(last=True)
+    left = []
+    for _ in range(4):
+        units.before(backward=False)
+        units.after()
+        left.append(units.memory.allocated)
+    assert left == [0, 0, 0, 8 * MIB]
+    units.before(backward=True)
+    assert units.memory.allocated == 8 * MIB
+    units.after()
+    units.close()
+    assert units.memory.allocated == 0
 
 
 def layer(units: Gathering) -> None:

@@ -49,6 +49,24 @@ def test_samples_of_any_length_leave_what_is_held_between_batches():
     assert not moved(packed, "sequence_length")
 
 
+@pytest.mark.parametrize(("torch", "open_"), [("2.5", True), ("2.13", False), (None, False)])
+def test_what_an_older_torch_makes_of_a_compiled_step_is_open(torch, open_):
+    """Two float32 copies of the largest tensor are counted: there may be none, or six."""
+    versions = {"torch": torch} if torch else {}
+    plan = job(optimizer={"name": "adamw_torch_8bit"}, activation_checkpointing="full", versions=versions)
+    plan.micro_batch_size, plan.sequence_length = 1, 64
+    found = estimate(plan)
+    facts = moved(found, "versions.torch")
+    assert bool(facts) is open_
+    if open_:
+        table = 4 * 50257 * 1600
+        phases = {phase.name: phase.allocated for phase in found.phases}
+        step, others = phases.pop("optimizer_step"), max(phases.values())
+        peak = max(step, others)
+        assert facts[0].low == peak - max(others, step - 2 * table)
+        assert facts[0].high == step + 4 * table - peak
+
+
 def test_the_longest_batch_finds_blocks_of_shorter_ones_too_small():
     """LLaMA-Factory issue 7409: 26.1 GB at 2,048 tokens of Qwen2-7B, whose longest batch alone takes 20."""
     rows = {"method": "lora", "adapter": {"r": 8, "targets": "all-linear"}, "activation_checkpointing": "full"}

@@ -91,6 +91,7 @@ def test_the_argparse_days():
     assert job.model["vocab_size"] == 32000
     assert job.optimizer.name == "adamw_torch"
     assert (job.activation_checkpointing, job.checkpoint_policy) == ("selective", "every_second_matmul")
+    assert (job.parallelism.fsdp.outer, job.parallelism.fsdp.keeps_last) == ("root", True)
 
 
 def test_every_second_layer_is_checkpointed_where_nothing_says_otherwise():
