@@ -51,6 +51,30 @@ class Overhead(NamedTuple):
         return "; ".join(self.sources)
 
 
+class Shared(NamedTuple):
+    """What a machine does with memory that its processor and its GPU share, in bytes, at the least and at the most.
+
+    `drift` goes from free memory while an engine measures it, beside what its tensors and libraries take: its own
+    processes' main memory, and what others take or give back. `held` is taken before an engine starts.
+    """
+
+    drift: tuple[int, int]
+    held: tuple[int, int]
+
+
+def shared(gpu: Gpu | None) -> Shared | None:
+    """None for a GPU with memory of its own.
+
+    Free memory is `MemAvailable` there (vllm 0.11 utils/mem_utils.py `MemorySnapshot`; sglang srt/utils
+    `get_available_gpu_memory`).
+    """
+    if gpu is None or not gpu.unified:
+        return None
+    row = _table()["unified"]
+    drift, held = ((low * MIB, high * MIB) for low, high in (row["drift"], row["held"]))
+    return Shared(drift, held)
+
+
 def process_overhead(gpu: Gpu | None, job: Job) -> Overhead:
     """The overhead of one rank of `job` on `gpu` (None: any GPU, with the widest interval).
 

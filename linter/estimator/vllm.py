@@ -86,14 +86,15 @@ def _outcome(
     if gpu is None or room is None:
         return None, "unknown"
     below, above = parts.spread
-    free = gpu.usable - parts.before
+    least_taken, most_taken = parts.taken
+    free = gpu.usable - max(parts.before, least_taken)
     if parts.settings.checks_free and room.budget > free:
         text = (
             f"vLLM asks for {bytes_text(room.budget)} ({parts.settings.utilization:g} of the card) and finds"
             f" {bytes_text(free)} free"
         )
         most = round(parts.settings.utilization * gpu.total)
-        return text, "exceeds" if most > gpu.total - max(1, parts.before - below) else "tight"
+        return text, "exceeds" if most > gpu.total - max(1, parts.before - below, least_taken) else "tight"
     chosen = parts.settings
     least = given.max_model_len == -1 or not chosen.length_known
     needed = parts.cache.block_bytes if least else parts.request
@@ -104,7 +105,8 @@ def _outcome(
     graphs_beside = 0 if chosen.graphs_in_budget else parts.graphs.high if nccl else parts.graphs.expected
     if not chosen.length_known:
         needed = parts.cache.request_bytes(chosen.longest, chosen.in_flight)
-    if parts.before + room.budget + graphs_beside + above > gpu.total or room.low < max(1, needed):
+    beside = max(parts.before + graphs_beside + above, most_taken)
+    if room.budget + beside > gpu.total or room.low < max(1, needed):
         return None, "tight"
     return None, "fits"
 

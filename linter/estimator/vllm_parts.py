@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..models.model import Model
     from .paged_cache import PagedCache
     from .parameters import Parameter
-    from .runtime import Overhead
+    from .runtime import Overhead, Shared
     from .vllm_activations import ProfileRun
     from .vllm_settings import Settings
 
@@ -56,11 +56,13 @@ class Parts(NamedTuple):
     settings: Settings
     cache: PagedCache
     workspace: int
+    shared: Shared | None
 
     @property
     def outside(self) -> int:
-        """Expected bytes outside torch that count against the budget: all that is not `before`."""
-        return self.overhead.total - self.before
+        """Expected bytes outside torch that count against the budget: all that is not `before`, and half the drift."""
+        drift = sum(self.shared.drift) // 2 if self.shared is not None else 0
+        return self.overhead.total - self.before + drift
 
     @property
     def before(self) -> int:
@@ -79,12 +81,19 @@ class Parts(NamedTuple):
 
         At the least none of NCCL: GPUs that do not reach each other's memory keep its buffers in main memory (NCCL
         2.27 src/transport/shm.cc). At the most all of it, also where it exists before the baseline: an algorithm is
-        connected with its first use (NCCL 2.22), which may be the profile run.
+        connected with its first use (NCCL 2.22), which may be the profile run. Memory that the processor shares drifts.
         """
         low, high = self.overhead.low - self.overhead.nccl_range[0], self.overhead.high
         if not self.settings.context_in_budget:
             low, high = low - self.overhead.context_range[0], high - self.overhead.context_range[1]
+        if self.shared is not None:
+            low, high = low + self.shared.drift[0], high + self.shared.drift[1]
         return low, high
+
+    @property
+    def taken(self) -> tuple[int, int]:
+        """The least and the most that is not free when the engine takes its baseline, beside its own context."""
+        return self.shared.held if self.shared is not None else (0, 0)
 
     @property
     def request(self) -> int:
@@ -152,6 +161,7 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
             state=_state_bytes(model),
         ),
         workspace=runtime.allocated_workspace(job, gpu),
+        shared=runtime.shared(gpu),
     )
 
 

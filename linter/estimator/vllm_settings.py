@@ -223,9 +223,13 @@ def _sampler(job: Job, row: dict[str, Any]) -> str:
 
 
 def _tier(row: dict[str, Any], gpu: Gpu | None) -> tuple[int, int]:
-    """Sequences and tokens of a batch by the card's memory; the smallest tier for an unknown card."""
+    """Sequences and tokens of a batch by the card's memory; the smallest tier for an unknown card.
+
+    NVML reports no total of memory that the processor shares, which vLLM takes for none (0.24 engine/arg_utils.py
+    `get_batch_defaults`).
+    """
     tiers: list[list[int]] = row["tiers"]
-    small = gpu is None or (row["a100_small"] and gpu.name.startswith("a100"))
+    small = gpu is None or gpu.unified or (row["a100_small"] and gpu.name.startswith("a100"))
     if gpu is None or small or (row["large"] and not gpu.name.startswith(tuple(row["large"]))):
         return tiers[-1][1], tiers[-1][2]
     return next((seqs, tokens) for least, seqs, tokens in tiers if gpu.total >= least * GIB)

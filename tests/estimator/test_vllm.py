@@ -65,6 +65,7 @@ def estimate(job, config=LLAMA_31_8B, gpu="h100-80gb"):
         ("0.33.0", "a100-80gb", 0.92, 256, 2048),
         ("0.33.0", "l40s", 0.92, 256, 2048),
         ("0.33.0", None, 0.92, 256, 2048),
+        ("0.24.0", "gb10", 0.92, 256, 2048),
         ("0.19.1", "h200", 0.9, 1024, 8192),
         ("0.8.5", "a100-80gb", 0.9, 1024, 8192),
         ("0.8.4", "a100-80gb", 0.9, 256, 2048),
@@ -229,6 +230,13 @@ def test_a_budget_beyond_free_memory_is_refused():
     found = estimate(job(gpu_memory_utilization=1.0))
     assert found.verdict == "exceeds"
     assert "free" in found.refusal
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.97, "exceeds"), (0.92, "tight"), (0.8, "fits")])
+def test_a_share_of_unified_memory_is_of_what_the_machine_leaves(share, verdict):
+    found = estimate(job(gpu_memory_utilization=share, max_model_len=2048), gpu="gb10")
+    assert found.verdict == verdict
+    assert (found.refusal is not None) == (verdict == "exceeds")
 
 
 def test_versions_before_0_9_did_not_ask_what_is_free():

@@ -139,6 +139,18 @@ def test_trial_graphs_may_take_of_the_cache():
     assert room_of(before, find("a100-80gb"), None).low - room.low == found.graphs.expected
 
 
+def test_a_machine_that_shares_its_memory_moves_the_cache():
+    """What the log of one node says of its engine beside torch, and of another whose neighbour gave memory back."""
+    plan = job(QWEN2, "gb10", gpu_memory_utilization=0.5, max_model_len=8192, version="0.24.0")
+    shared, own = parts(plan), parts(plan)._replace(shared=None)
+    gpu = find("gb10")
+    wide, narrow = room_of(shared, gpu, None), room_of(own, gpu, None)
+    assert narrow.low - wide.low == pytest.approx(2.23 * GIB, rel=0.01)
+    assert wide.high - narrow.high == pytest.approx(0.51 * GIB, rel=0.01)
+    assert wide.low < wide.expected < wide.high
+    assert parts(job(QWEN2, "l40s", max_model_len=8192)).shared is None
+
+
 def test_a_stated_cache_has_no_interval():
     found = cache(job(QWEN2, "a100-80gb", version="0.10.1.1", kv_cache_memory_bytes=5 * GIB))
     assert found.low == found.tokens == found.high
