@@ -130,6 +130,21 @@ def _nccl(job: Job, gpu: Gpu | None, first: dict[str, Any], torch: str | None) -
     return first["expected"], high, named
 
 
+def gathering(job: Job) -> tuple[int, int]:
+    """Bytes of the communicator by which vLLM's ranks gather logits: expected, and at the most; none for one rank.
+
+    vLLM reduces by a communicator of its own. Its group has torch's as well, which opens in the profile run as logits
+    are gathered (vllm 0.9.2 to 0.24 distributed/device_communicators/base_device_communicator.py `all_gather`,
+    `gather`). Of releases before NCCL 2.22 the measurements of the first hold both.
+    """
+    if job.inference is None or job.inference.engine != "vllm" or job.parallelism.tensor < 2:
+        return 0, 0
+    further, first = _table()["nccl_further"], _communicator(job)
+    if first is None or older(_torch(job), further["from_torch"]):
+        return 0, 0
+    return first["expected"] * MIB, further["high"] * MIB
+
+
 def communicators(job: Job) -> int:
     """How many groups of GPUs one rank talks to."""
     return len(groups(job))

@@ -64,7 +64,7 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         per_gpu=_per_gpu(parts, serve, room, refused=refusal is not None),
         phases=tuple(phases),
         peak=serve,
-        runtime=parts.overhead.total,
+        runtime=parts.overhead.total + parts.expected_gathering,
         verdict=outcome,
         capacity=capacity(gpu),
         kv_cache=_kv_cache(parts, room),
@@ -85,7 +85,7 @@ def _outcome(
     """
     if gpu is None or room is None:
         return None, "unknown"
-    below, above = parts.spread
+    below = parts.spread[0]
     least_taken, most_taken = parts.taken
     free = gpu.usable - max(parts.before, least_taken)
     if parts.settings.checks_free and room.budget > free:
@@ -105,7 +105,7 @@ def _outcome(
     graphs_beside = 0 if chosen.graphs_in_budget else parts.graphs.high if nccl else parts.graphs.expected
     if not chosen.length_known:
         needed = parts.cache.request_bytes(chosen.longest, chosen.in_flight)
-    beside = max(parts.before + graphs_beside + above, most_taken)
+    beside = max(parts.beside + graphs_beside, most_taken)
     if room.budget + beside > gpu.total or room.low < max(1, needed):
         return None, "tight"
     return None, "fits"
@@ -149,7 +149,7 @@ def _phases(parts: Parts, pool: int) -> list[Phase]:
 
 def _per_gpu(parts: Parts, serve: Phase, room: Room | None, *, refused: bool) -> PerGpu:
     """The engine takes all of its budget; what may vary is what lies outside it. A refused one has no such bound."""
-    process = serve.allocated + parts.overhead.total
+    process = serve.allocated + parts.overhead.total + parts.expected_gathering
     below, above = parts.spread
     low, high = process - below, process + above
     if room is None or refused or not parts.settings.graphs_in_budget:
@@ -226,5 +226,6 @@ def _terms(job: Job, model: Model, parts: Parts, room: Room | None, gpu: Gpu | N
         rest = round(chosen.utilization * gpu.usable) - max(0, room.expected)
         formula = f"{chosen.utilization:g} x {gpu.usable:,} B - {rest:,} B of all that is above and outside torch"
         lines.append(Term("kv_cache", formula, max(0, room.expected), "vllm/v1/worker/gpu_worker.py"))
-    lines.append(Term("runtime", "CUDA context, kernels, NCCL", parts.overhead.total, parts.overhead.source))
+    outside = parts.overhead.total + parts.expected_gathering
+    lines.append(Term("runtime", "CUDA context, kernels, NCCL", outside, parts.overhead.source))
     return lines

@@ -41,6 +41,7 @@ class Parts(NamedTuple):
     `rotary` of them are the rotary tables, which the engine counts with the model it has loaded, `added` what its
     kernels make of the weights, `rounding` what torch's allocator rounds their blocks up by. `unused` of the segments
     that the profile run opened are free at its peak and count all the same, where the release asks the driver.
+    `gathering` is what torch's communicator takes beside vLLM's own, expected and at the most.
     """
 
     found: tuple[Parameter, ...]
@@ -56,13 +57,19 @@ class Parts(NamedTuple):
     settings: Settings
     cache: PagedCache
     workspace: int
+    gathering: tuple[int, int]
     shared: Shared | None
 
     @property
     def outside(self) -> int:
         """Expected bytes outside torch that count against the budget: all that is not `before`, and half the drift."""
         drift = sum(self.shared.drift) // 2 if self.shared is not None else 0
-        return self.overhead.total - self.before + drift
+        return self.overhead.total - self.before + self.expected_gathering + drift
+
+    @property
+    def expected_gathering(self) -> int:
+        """Expected bytes of torch's communicator; none where both count: they are expected to take what one does."""
+        return 0 if self.settings.nccl_in_budget else self.gathering[0]
 
     @property
     def before(self) -> int:
@@ -73,7 +80,8 @@ class Parts(NamedTuple):
     @property
     def spread(self) -> tuple[int, int]:
         """How far everything outside torch may lie below and above what is expected."""
-        return self.overhead.total - self.overhead.low, self.overhead.high - self.overhead.total
+        above = self.overhead.high - self.overhead.total + self.gathering[1] - self.expected_gathering
+        return self.overhead.total - self.overhead.low + self.expected_gathering, above
 
     @property
     def counted(self) -> tuple[int, int]:
@@ -86,9 +94,17 @@ class Parts(NamedTuple):
         low, high = self.overhead.low - self.overhead.nccl_range[0], self.overhead.high
         if not self.settings.context_in_budget:
             low, high = low - self.overhead.context_range[0], high - self.overhead.context_range[1]
+        if self.settings.nccl_in_budget:
+            high += self.gathering[1]
         if self.shared is not None:
             low, high = low + self.shared.drift[0], high + self.shared.drift[1]
         return low, high
+
+    @property
+    def beside(self) -> int:
+        """The most that lies beside the budget: what is there before the baseline, and is not measured."""
+        context = 0 if self.settings.context_in_budget else self.overhead.context_range[1]
+        return context + (0 if self.settings.nccl_in_budget else self.overhead.nccl_range[1])
 
     @property
     def taken(self) -> tuple[int, int]:
@@ -161,6 +177,7 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
             state=_state_bytes(model),
         ),
         workspace=runtime.allocated_workspace(job, gpu),
+        gathering=runtime.gathering(job),
         shared=runtime.shared(gpu),
     )
 

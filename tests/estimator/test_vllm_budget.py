@@ -81,19 +81,25 @@ def test_an_installed_flashinfer_samples_unasked_until_it_is_a_requirement():
 def test_nccl_counts_against_the_budget_until_it_comes_before_the_baseline():
     """vllm 0.11.0 opens its communicators first (v1/worker/gpu_worker.py init_device)."""
     older, newer = (parts(job(QWEN2, "h100-80gb", 2, version=version)) for version in ("0.10.2", "0.11.0"))
-    assert older.outside - newer.outside == newer.overhead.nccl > 0
-    assert newer.before - older.before == newer.overhead.nccl
-    gpu = find("h100-80gb")
-    left = room_of(newer, gpu, None).expected - room_of(older, gpu, None).expected
-    assert left == newer.overhead.nccl
+    assert newer.before - older.before == newer.overhead.nccl > 0
+    assert older.outside == newer.outside, "torch's communicator opens in the profile run"
+    assert newer.counted[1] < older.counted[1]
 
 
-@pytest.mark.parametrize(("version", "starts"), [("0.10.2", True), ("0.11.0", False)])
-def test_a_share_that_leaves_no_room_for_nccl_is_refused(version, starts):
+def test_what_gathers_logits_opens_beside_what_reduces():
+    """Two ranks of vLLM 0.11.0 on H100 leave 0.42 GiB less than one (Qwen3-32B, llm-d's benchmarks; its runs alike)."""
+    one, two = (parts(job("Qwen/Qwen3-32B", "h100-80gb", ranks, version="0.11.0")) for ranks in (1, 2))
+    assert two.outside - one.outside == pytest.approx(0.42 * GIB, rel=0.01)
+    assert parts(job(QWEN2, "a100-80gb", 2, version="0.6.6")).gathering == (0, 0)
+
+
+@pytest.mark.parametrize(("version", "starts", "verdict"), [("0.10.2", True, "fits"), ("0.11.0", False, "tight")])
+def test_a_share_that_leaves_no_room_for_nccl_is_refused(version, starts, verdict):
+    """What is measured after the baseline makes the cache smaller, and never passes the budget."""
     plan = job(QWEN2, "h100-80gb", 8, version=version, gpu_memory_utilization=0.988, max_model_len=4096)
     found = estimate_inference(plan, resolve(QWEN2), find("h100-80gb"))
     assert (found.refusal is None) == starts
-    assert found.verdict == "tight"
+    assert found.verdict == verdict
 
 
 def test_the_workspace_of_experts_stays_beside_the_sampler():
