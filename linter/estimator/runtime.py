@@ -51,28 +51,29 @@ class Overhead(NamedTuple):
         return "; ".join(self.sources)
 
 
-class Shared(NamedTuple):
-    """What a machine does with memory that its processor and its GPU share, in bytes, at the least and at the most.
+class Neighbours(NamedTuple):
+    """What a machine takes of a GPU's memory beside the job, in bytes, at the least and at the most.
 
     `drift` goes from free memory while an engine measures it, beside what its tensors and libraries take: its own
-    processes' main memory, and what others take or give back. `held` is taken before an engine starts.
+    processes' main memory, and what others take or give back. `held` is taken as the engine looks first, with its
+    own context.
     """
 
     drift: tuple[int, int]
     held: tuple[int, int]
 
 
-def shared(gpu: Gpu | None) -> Shared | None:
-    """None for a GPU with memory of its own.
+def neighbours(gpu: Gpu | None) -> Neighbours:
+    """The rest of the machine, where the processor shares the memory; a desktop; nothing in a server.
 
-    Free memory is `MemAvailable` there (vllm 0.11 utils/mem_utils.py `MemorySnapshot`; sglang srt/utils
-    `get_available_gpu_memory`).
+    Free memory is `MemAvailable` where it is shared (vllm 0.11 utils/mem_utils.py `MemorySnapshot`; sglang 0.5.12
+    srt/utils/common.py `get_available_gpu_memory`).
     """
-    if gpu is None or not gpu.unified:
-        return None
-    row = _table()["unified"]
-    drift, held = ((low * MIB, high * MIB) for low, high in (row["drift"], row["held"]))
-    return Shared(drift, held)
+    if gpu is None or not (gpu.unified or gpu.display):
+        return Neighbours((0, 0), (0, 0))
+    row = _table()["unified" if gpu.unified else "display"]
+    drift, held = ((low * MIB, high * MIB) for low, high in (row.get("drift", (0, 0)), row["held"]))
+    return Neighbours(drift, held)
 
 
 def process_overhead(gpu: Gpu | None, job: Job) -> Overhead:

@@ -8,7 +8,7 @@ from ..units import GIB, bytes_text
 from .estimate import Estimate, Term
 from .inference_assumptions import inference_assumptions
 from .pool import pooled, rank
-from .runtime import shared
+from .runtime import neighbours
 from .sglang_cache import token_bytes
 from .sglang_settings import profile, share
 from .sglang_weights import SOURCE, added
@@ -68,7 +68,7 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     if gpu is None:
         return pooled(job, model, gpu, held, None, assumptions=told)
     free = _free(gpu, held.overhead)
-    drift = machine.drift if (machine := shared(gpu)) is not None else (0, 0)
+    drift = neighbours(gpu).drift
     moves = (drift[1], sum(drift) // 2, drift[0])
     least, pool, most = (
         round(size * chosen.fraction) - held.weights - taken for size, taken in zip(free, moves, strict=True)
@@ -101,12 +101,12 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
 
 def _free(gpu: Gpu, overhead: Overhead) -> tuple[int, int, int]:
     """What is free before loading: at the least, expected, at the most."""
-    machine = shared(gpu)
-    if machine is not None:
-        least, most = machine.held
+    least, most = neighbours(gpu).held
+    if gpu.unified:
         return gpu.usable - most, gpu.usable - (least + most) // 2, gpu.total - least
     expected = gpu.usable - overhead.context - overhead.nccl
-    return expected - (overhead.high - overhead.total), expected, gpu.total - overhead.context_range[0]
+    others = max(0, most - overhead.context_range[1])
+    return expected - (overhead.high - overhead.total) - others, expected, gpu.total - overhead.context_range[0]
 
 
 def request_table(requests: int | None, length: int, tokens: int) -> int:

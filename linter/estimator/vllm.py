@@ -86,7 +86,7 @@ def _outcome(
     if gpu is None or room is None:
         return None, "unknown"
     below = parts.spread[0]
-    least_taken, most_taken = parts.taken
+    least_taken, most_taken = parts.neighbours.held
     free = gpu.usable - max(parts.before, least_taken)
     if parts.settings.checks_free and room.budget > free:
         text = (
@@ -105,8 +105,9 @@ def _outcome(
     graphs_beside = 0 if chosen.graphs_in_budget else parts.graphs.high if nccl else parts.graphs.expected
     if not chosen.length_known:
         needed = parts.cache.request_bytes(chosen.longest, chosen.in_flight)
-    beside = max(parts.beside + graphs_beside, most_taken)
-    if room.budget + beside > gpu.total or room.low < max(1, needed):
+    beside = parts.beside + graphs_beside
+    refused = chosen.checks_free and room.budget + most_taken > gpu.usable
+    if refused or room.budget + beside > gpu.total or room.low < max(1, needed):
         return None, "tight"
     return None, "fits"
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..models.model import Model
     from .paged_cache import PagedCache
     from .parameters import Parameter
-    from .runtime import Overhead, Shared
+    from .runtime import Neighbours, Overhead
     from .vllm_activations import ProfileRun
     from .vllm_settings import Settings
 
@@ -58,12 +58,12 @@ class Parts(NamedTuple):
     cache: PagedCache
     workspace: int
     gathering: tuple[int, int]
-    shared: Shared | None
+    neighbours: Neighbours
 
     @property
     def outside(self) -> int:
         """Expected bytes outside torch that count against the budget: all that is not `before`, and half the drift."""
-        drift = sum(self.shared.drift) // 2 if self.shared is not None else 0
+        drift = sum(self.neighbours.drift) // 2
         return self.overhead.total - self.before + self.expected_gathering + drift
 
     @property
@@ -89,27 +89,23 @@ class Parts(NamedTuple):
 
         At the least none of NCCL: GPUs that do not reach each other's memory keep its buffers in main memory (NCCL
         2.27 src/transport/shm.cc). At the most all of it, also where it exists before the baseline: an algorithm is
-        connected with its first use (NCCL 2.22), which may be the profile run. Memory that the processor shares drifts.
+        connected with its first use (NCCL 2.22), which may be the profile run. Memory that the processor shares drifts. What others
+        hold counts where no baseline is taken.
         """
         low, high = self.overhead.low - self.overhead.nccl_range[0], self.overhead.high
         if not self.settings.context_in_budget:
             low, high = low - self.overhead.context_range[0], high - self.overhead.context_range[1]
+        else:
+            high += max(0, self.neighbours.held[1] - self.overhead.context_range[1])
         if self.settings.nccl_in_budget:
             high += self.gathering[1]
-        if self.shared is not None:
-            low, high = low + self.shared.drift[0], high + self.shared.drift[1]
-        return low, high
+        return low + self.neighbours.drift[0], high + self.neighbours.drift[1]
 
     @property
     def beside(self) -> int:
         """The most that lies beside the budget: what is there before the baseline, and is not measured."""
         context = 0 if self.settings.context_in_budget else self.overhead.context_range[1]
         return context + (0 if self.settings.nccl_in_budget else self.overhead.nccl_range[1])
-
-    @property
-    def taken(self) -> tuple[int, int]:
-        """The least and the most that is not free when the engine takes its baseline, beside its own context."""
-        return self.shared.held if self.shared is not None else (0, 0)
 
     @property
     def request(self) -> int:
@@ -178,7 +174,7 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
         ),
         workspace=runtime.allocated_workspace(job, gpu),
         gathering=runtime.gathering(job),
-        shared=runtime.shared(gpu),
+        neighbours=runtime.neighbours(gpu),
     )
 
 

@@ -273,4 +273,5 @@ def _gpu(row: dict[str, Any]) -> Gpu:
         aliases=tuple(row["aliases"]),
         source=row["source"],
         unified=row.get("unified", False),
+        display=row.get("display", False),
     )

@@ -12,6 +12,7 @@ class Gpu(NamedTuple):
     total     bytes that nvidia-smi reports;  usable  the smallest total that torch has been seen to report
     bf16, fp8, fp4, flash_attention   whether the chip can
     unified   whether its memory is the processor's too, of which NVML reports no total
+    display   whether it is sold for machines with a screen, whose desktop takes some of it
     """
 
     name: str
@@ -29,3 +30,4 @@ class Gpu(NamedTuple):
     aliases: tuple[str, ...]
     source: str
     unified: bool = False
+    display: bool = False

@@ -239,6 +239,13 @@ def test_a_share_of_unified_memory_is_of_what_the_machine_leaves(share, verdict)
     assert (found.refusal is not None) == (verdict == "exceeds")
 
 
+@pytest.mark.parametrize(("gpu", "verdict"), [("rtx-4090", "tight"), ("rtx-6000-ada", "fits")])
+def test_a_share_that_a_desktop_may_not_leave_free_is_tight(gpu, verdict):
+    """22.04 GiB of a 4090 were free, and vLLM wanted 22.34."""
+    plan = job(gpu_memory_utilization=0.95, max_model_len=2048, version="0.24.0")
+    assert estimate(plan, gpu=gpu).verdict == verdict
+
+
 def test_versions_before_0_9_did_not_ask_what_is_free():
     found = estimate(job(gpu_memory_utilization=1.0, version="0.8.4"))
     assert found.refusal is None

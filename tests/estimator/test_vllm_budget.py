@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.inference import estimate_inference
-from gpulint.estimator.runtime import process_overhead
+from gpulint.estimator.runtime import Neighbours, process_overhead
 from gpulint.estimator.vllm_activations import layer_bytes, profile_run
 from gpulint.estimator.vllm_parts import parts_of, room_of
 from gpulint.estimator.vllm_settings import settings
@@ -148,13 +148,13 @@ def test_trial_graphs_may_take_of_the_cache():
 def test_a_machine_that_shares_its_memory_moves_the_cache():
     """What the log of one node says of its engine beside torch, and of another whose neighbour gave memory back."""
     plan = job(QWEN2, "gb10", gpu_memory_utilization=0.5, max_model_len=8192, version="0.24.0")
-    shared, own = parts(plan), parts(plan)._replace(shared=None)
+    shared, own = parts(plan), parts(plan)._replace(neighbours=Neighbours((0, 0), (0, 0)))
     gpu = find("gb10")
     wide, narrow = room_of(shared, gpu, None), room_of(own, gpu, None)
     assert narrow.low - wide.low == pytest.approx(2.23 * GIB, rel=0.01)
     assert wide.high - narrow.high == pytest.approx(0.51 * GIB, rel=0.01)
     assert wide.low < wide.expected < wide.high
-    assert parts(job(QWEN2, "l40s", max_model_len=8192)).shared is None
+    assert parts(job(QWEN2, "l40s", max_model_len=8192)).neighbours == Neighbours((0, 0), (0, 0))
 
 
 def test_a_stated_cache_has_no_interval():
