@@ -89,8 +89,8 @@ class Parts(NamedTuple):
 
         At the least none of NCCL: GPUs that do not reach each other's memory keep its buffers in main memory (NCCL
         2.27 src/transport/shm.cc). At the most all of it, also where it exists before the baseline: an algorithm is
-        connected with its first use (NCCL 2.22), which may be the profile run. Memory that the processor shares drifts. What others
-        hold counts where no baseline is taken.
+        connected with its first use (NCCL 2.22), which may be the profile run. Memory that the processor shares drifts.
+        What others hold counts where no baseline is taken.
         """
         low, high = self.overhead.low - self.overhead.nccl_range[0], self.overhead.high
         if not self.settings.context_in_budget:
