@@ -148,14 +148,19 @@ def _phases(parts: Parts, pool: int) -> list[Phase]:
 
 
 def _per_gpu(parts: Parts, serve: Phase, room: Room | None, *, refused: bool) -> PerGpu:
-    """The engine takes all of its budget; what may vary is what lies outside it. A refused one has no such bound."""
+    """The engine takes all of its budget; what may vary is what lies outside it. A refused one has no such bound.
+
+    At the least nothing of the run is there, as after the start, and the graphs take less than the cache left them.
+    """
     process = serve.allocated + parts.overhead.total + parts.expected_gathering
     below, above = parts.spread
-    low, high = process - below, process + above
-    if room is None or refused or not parts.settings.graphs_in_budget:
-        low, high = low - parts.graphs.expected + parts.graphs.low, high + parts.graphs.high - parts.graphs.expected
+    low = process - below - parts.graphs.expected + parts.graphs.low
+    high = process + above - parts.graphs.expected + parts.graphs.high
     if room is None or refused:
         low, high = low - parts.run.total + parts.run.low, high + parts.run.high - parts.run.total
+    else:
+        low -= parts.run.total - parts.run.workspace
+        low -= parts.graphs.high - parts.graphs.expected if parts.settings.graphs_in_budget else 0
     return PerGpu(serve.allocated, serve.allocated, process, min(low, process), max(high, process))
 
 
@@ -207,7 +212,7 @@ def _terms(job: Job, model: Model, parts: Parts, room: Room | None, gpu: Gpu | N
     tokens, requests = chosen.max_num_batched_tokens, min(chosen.max_num_seqs, chosen.max_num_batched_tokens)
     if run.logits:
         formula = f"{chosen.sampler_bytes} B x {requests:,} requests x {padded_vocabulary(model):,} tokens (padded)"
-        lines.append(Term("logits", formula, run.logits, sampler_source(job, gpu)))
+        lines.append(Term("logits", formula, run.logits, sampler_source(job, model, gpu)))
         rows, passing = tokens + 2 * requests, run.activations - run.workspace
         each = passing / max(1, rows * model.shape.hidden)
         formula = f"{each:g} B x {model.shape.hidden:,} x ({tokens:,} tokens + 2 x {requests:,} requests): profile run"
@@ -218,9 +223,14 @@ def _terms(job: Job, model: Model, parts: Parts, room: Room | None, gpu: Gpu | N
     if run.workspace:
         formula = "workspace of the experts and of sparse attention, which stays"
         lines.append(Term("activations", formula, run.workspace, "vllm/v1/worker/workspace.py"))
+    if chosen.state_bytes:
+        states = round(chosen.state_bytes * chosen.max_num_seqs * model.shape.vocabulary)
+        formula = f"{chosen.state_bytes:g} B x {chosen.max_num_seqs:,} requests x {model.shape.vocabulary:,} tokens"
+        lines.append(Term("buffers", formula, states, "vllm/v1/worker/gpu/sample/penalties.py"))
     if parts.graphs.expected:
         each = parts.graphs.expected / max(1, model.shape.layers * chosen.graph_sizes * KIB)
         formula = f"CUDA graphs of {model.shape.layers} layers x {chosen.graph_sizes} batch sizes x {each:,.0f} KiB"
+        formula += "" if chosen.graphs_in_budget else ", beside the cache's budget"
         lines.append(Term("buffers", formula, parts.graphs.expected, parts.graphs.source))
     if room is not None and gpu is not None:
         rest = round(chosen.utilization * gpu.usable) - max(0, room.expected)

@@ -148,6 +148,7 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
     limit = round(given.cpu_offload_gb * GIB)
     rounding = block_rounding([*made, *drafted], policy(job), limit)
     run = profile_run(model, chosen, element, plan.tensor, expert_tensor(job), plan.data or 1)
+    states = round(chosen.state_bytes * chosen.max_num_seqs * model.shape.vocabulary)
     opened = reserved_run(model, chosen, element, plan.tensor, policy(job)) if chosen.by_driver else None
     return Parts(
         found=found,
@@ -172,7 +173,7 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
             group_ratio=chosen.group_ratio,
             state=_state_bytes(model),
         ),
-        workspace=runtime.allocated_workspace(job, gpu),
+        workspace=runtime.allocated_workspace(job, gpu) + states,
         gathering=runtime.gathering(job),
         neighbours=runtime.neighbours(gpu),
     )

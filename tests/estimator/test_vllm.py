@@ -195,6 +195,40 @@ def test_the_sampler_sorts_before_0_17():
     assert new.phases[1].components["logits"] < old.phases[1].components["logits"]
 
 
+@pytest.mark.parametrize(
+    ("version", "fields", "runs"),
+    [
+        ("0.22.0", {"model_type": "qwen3"}, True),
+        ("0.22.0", {"model_type": "llama"}, False),
+        ("0.24.0", {"model_type": "llama"}, True),
+        ("0.24.0", {"model_type": "qwen2"}, False),
+        ("0.28.0", {"model_type": "qwen2"}, True),
+        ("0.28.0", {"model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2}, False),
+        ("0.29.0", {"model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2}, True),
+    ],
+)
+def test_model_runner_v2_reads_logits_in_place(version, fields, runs):
+    chosen = settings(job(version=version, max_model_len=2048), resolve({**LLAMA_31_8B, **fields}), find("h100-80gb"))
+    assert (chosen.sampler_bytes < 14) == runs
+    assert chosen.sampler_most == 14
+    assert chosen.graphs_in_budget == (not runs or version == "0.29.0")
+
+
+def test_model_runner_v2_keeps_counts_of_every_request_s_tokens():
+    """consumed 15.17 GiB with weights of 15.0, an A100 with 0.31.0: 256 requests x 128,256 tokens x 4.125 B of it."""
+    before, after = (estimate(job(version=version, max_model_len=2048)) for version in ("0.26.0", "0.31.0"))
+    kept = after.components["buffers"] - before.components["buffers"]
+    assert kept == round(4.125 * 1024 * 128256)
+    eager = estimate(job(version="0.31.0", max_model_len=2048, speculative_model="none", speculative_algorithm="ngram"))
+    assert eager.components["buffers"] == before.components["buffers"]
+
+
+def test_an_engine_that_has_started_may_hold_nothing_of_its_run():
+    found = estimate(job(version="0.31.0", max_model_len=2048))
+    run = next(phase for phase in found.phases if phase.name == "profile_run").components
+    assert found.per_gpu.process - found.per_gpu.low > run["activations"] + run["logits"]
+
+
 def test_the_profile_run_of_published_logs_is_met():
     """Llama-3-8B on an H100: 1.26 GiB (vllm PR 10511), and 4.76 GiB with 0.11's batches (llm-d's measurements)."""
     config = {**LLAMA_31_8B, "max_position_embeddings": 8192}
