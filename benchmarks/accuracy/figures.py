@@ -13,6 +13,7 @@ from gpulint.estimator.runtime import process_overhead
 from gpulint.estimator.streams import IN_FLIGHT
 from gpulint.estimator.training import by_stage
 from gpulint.estimator.uncertainty import BATCH, varies
+from gpulint.estimator.versions import older
 from gpulint.models.resolve import resolve
 
 from .case import gpu
@@ -113,10 +114,22 @@ def _weights(_: Job, estimate: Estimate) -> float:
     return float(estimate.components["weights"] + estimate.components["adapter"])
 
 
-def _profile_run(_: Job, estimate: Estimate) -> float:
-    """vLLM's profile run above weights: activations and the sampler's logits."""
-    split = next(phase for phase in estimate.phases if phase.name == "profile_run").components
-    return float(split["activations"] + split["logits"])
+def _profile_run(job: Job, estimate: Estimate) -> float:
+    """vLLM's profile run above weights: activations and the sampler's logits.
+
+    Since 0.27 its log counts what stays (the experts' workspace) as consumed, and the graphs that it takes off the
+    cache as activations (v1/worker/gpu_worker.py `peak_activation_memory`, utils/mem_utils.py).
+    """
+    phases = {phase.name: phase.components for phase in estimate.phases}
+    split = phases["profile_run"]
+    run = float(split["activations"] + split["logits"])
+    version = (job.inference.version if job.inference else None) or job.versions.get("vllm")
+    if older(version, "0.27.0"):
+        return run
+    stays = sum(term.size for term in estimate.terms if term.source == "vllm/v1/worker/workspace.py")
+    counted = any("beside the cache" in term.formula for term in estimate.terms if term.component == "buffers")
+    graphs = 0 if counted else phases["serve"]["buffers"] - split["buffers"]
+    return run - stays + graphs
 
 
 def _load(_: Job, estimate: Estimate) -> float:

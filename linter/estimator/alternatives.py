@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..job import Job
-    from .estimate import Estimate
+    from .estimate import Estimate, KvCache
 
 EXTREMES: dict[str, tuple[Any, ...]] = {
     "activation_checkpointing": ("none", "full"),
@@ -22,6 +22,8 @@ EXTREMES: dict[str, tuple[Any, ...]] = {
     "evaluation.caches": (False, True),
     "gradient_accumulation_steps": (1, 3),
     "inference.max_model_len": (2048, None),
+    "inference.max_num_batched_tokens": (2048, 16384),
+    "inference.max_num_seqs": (1, 1024),
     "loss.compiled": (True, False),
     "loss.kernel": ("torch", "liger"),
     "optimizer.foreach": (False, True),
@@ -32,12 +34,15 @@ EXTREMES: dict[str, tuple[Any, ...]] = {
     "parallelism.zero.stage": (0, 3),
     "versions.torch": ("1.13", "2.7"),
     "weights.quantization.double_quant": (False, True),
+    "weights.quantization.group_size": (32, 128),
 }
 """What a fact may be, the least and the most: PEFT's default rank and targets against those of the QLoRA paper (arXiv
 2305.14314: rank 64, all linear layers); a script that turns `use_cache` off, or not; a short chat and the model's own
-maximum; more than two micro steps are alike (fsdp.py); a process a GPU, or one for all; weights divided as they are
-made, or when all are there; gradients reduced in every micro step, or kept whole until the last one; data parallelism
-that shards nothing or everything; torch before lazy loading and foreach, and with NCCL 2.22 (runtime.json)."""
+maximum; one request, and as many requests and tokens as vLLM takes by itself at the least and the most; groups of the
+kernels' smallest size and of most checkpoints; more than two micro steps are alike (fsdp.py); a process a GPU, or one
+for all; weights divided as they are made, or when all are there; gradients reduced in every micro step, or kept whole
+until the last one; data parallelism that shards nothing or everything; torch before lazy loading and foreach, and with
+NCCL 2.22 (runtime.json)."""
 
 
 class Found(NamedTuple):
@@ -67,7 +72,7 @@ def enveloped(job: Job, found: Estimate, estimate: Callable[[Job], Estimate]) ->
     largest: dict[str, Found] = {}
     for item in tried:
         best = largest.get(item.path)
-        if best is None or item.estimate.per_gpu.high > best.estimate.per_gpu.high:
+        if best is None or _need(item.estimate) > _need(best.estimate):
             largest[item.path] = item
     others = [item.estimate for item in tried]
     if len(largest) > 1:
@@ -79,9 +84,25 @@ def enveloped(job: Job, found: Estimate, estimate: Callable[[Job], Estimate]) ->
     return replace(
         found,
         per_gpu=replace(tiers, low=low, high=high),
+        kv_cache=_held(found, others),
         verdict=envelope(found.verdict, *(other.verdict for other in others)),
         assumptions=(*told, *(_moved(job, found, path, tried) for path in largest)),
     )
+
+
+def _need(estimate: Estimate) -> tuple[int, int]:
+    """What orders a fact's extremes: the fewer tokens an engine's cache is left, else the bytes at the most."""
+    cache = estimate.kv_cache
+    return (0 if cache is None or cache.low is None else -cache.low), estimate.per_gpu.high
+
+
+def _held(found: Estimate, others: list[Estimate]) -> KvCache | None:
+    """The cache, between the fewest and the most tokens that any of the estimates gives it."""
+    caches = [one.kv_cache for one in (found, *others) if one.kv_cache is not None]
+    bounds = [size for one in caches for size in (one.low, one.tokens, one.high) if size is not None]
+    if found.kv_cache is None or not bounds:
+        return found.kv_cache
+    return replace(found.kv_cache, low=min(bounds), high=max(bounds))
 
 
 def _has(job: Job, path: str) -> bool:

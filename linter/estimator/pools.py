@@ -11,6 +11,7 @@ from ..units import bytes_text
 from .estimate import Estimate, Term
 from .inference_assumptions import inference_assumptions
 from .pool import pooled, rank
+from .runtime import neighbours
 from .versions import older
 from .vllm_activations import padded_vocabulary
 
@@ -70,7 +71,7 @@ def estimate_pool(job: Job, model: Model, gpu: Gpu | None, engine: str) -> Estim
     fewest, pool, most = (
         _pool(row["of"], share, held, card, taken, own)
         for card, taken in (
-            (gpu.usable, outside.high),
+            (gpu.usable, outside.high + max(0, neighbours(gpu).held[1] - outside.context_range[1])),
             (gpu.usable, outside.total),
             (gpu.total, outside.low - outside.nccl_range[0]),
         )

@@ -51,6 +51,31 @@ class Overhead(NamedTuple):
         return "; ".join(self.sources)
 
 
+class Neighbours(NamedTuple):
+    """What a machine takes of a GPU's memory beside the job, in bytes, at the least and at the most.
+
+    `drift` goes from free memory while an engine measures it, beside what its tensors and libraries take: its own
+    processes' main memory, and what others take or give back. `held` is taken as the engine looks first, with its
+    own context.
+    """
+
+    drift: tuple[int, int]
+    held: tuple[int, int]
+
+
+def neighbours(gpu: Gpu | None) -> Neighbours:
+    """The rest of the machine, where the processor shares the memory; a desktop; nothing in a server.
+
+    Free memory is `MemAvailable` where it is shared (vllm 0.11 utils/mem_utils.py `MemorySnapshot`; sglang 0.5.12
+    srt/utils/common.py `get_available_gpu_memory`).
+    """
+    if gpu is None or not (gpu.unified or gpu.display):
+        return Neighbours((0, 0), (0, 0))
+    row = _table()["unified" if gpu.unified else "display"]
+    drift, held = ((low * MIB, high * MIB) for low, high in (row.get("drift", (0, 0)), row["held"]))
+    return Neighbours(drift, held)
+
+
 def process_overhead(gpu: Gpu | None, job: Job) -> Overhead:
     """The overhead of one rank of `job` on `gpu` (None: any GPU, with the widest interval).
 
@@ -104,6 +129,21 @@ def _nccl(job: Job, gpu: Gpu | None, first: dict[str, Any], torch: str | None) -
     if exchange:
         return first["expected"], high - each + pairs["high"], [*named, pairs["source"]]
     return first["expected"], high, named
+
+
+def gathering(job: Job) -> tuple[int, int]:
+    """Bytes of the communicator by which vLLM's ranks gather logits: expected, and at the most; none for one rank.
+
+    vLLM reduces by a communicator of its own. Its group has torch's as well, which opens in the profile run as logits
+    are gathered (vllm 0.9.2 to 0.24 distributed/device_communicators/base_device_communicator.py `all_gather`,
+    `gather`). Of releases before NCCL 2.22 the measurements of the first hold both.
+    """
+    if job.inference is None or job.inference.engine != "vllm" or job.parallelism.tensor < 2:
+        return 0, 0
+    further, first = _table()["nccl_further"], _communicator(job)
+    if first is None or older(_torch(job), further["from_torch"]):
+        return 0, 0
+    return first["expected"] * MIB, further["high"] * MIB
 
 
 def communicators(job: Job) -> int:

@@ -8,6 +8,7 @@ from ..units import GIB, bytes_text
 from .estimate import Estimate, Term
 from .inference_assumptions import inference_assumptions
 from .pool import pooled, rank
+from .runtime import neighbours
 from .sglang_cache import token_bytes
 from .sglang_settings import profile, share
 from .sglang_weights import SOURCE, added
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ..hardware.gpu import Gpu
     from ..job import Job
     from ..models.model import Model
+    from .runtime import Overhead
 
 _REFUSES = "Not enough memory. Please try to increase --mem-fraction-static."
 """What it stops with, in all versions from 0.4.6 to 0.5.23."""
@@ -65,17 +67,18 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     told = inference_assumptions(job, model, chosen.defaulted, f"SGLang {version}")
     if gpu is None:
         return pooled(job, model, gpu, held, None, assumptions=told)
-    overhead = held.overhead
-    taken = overhead.context + overhead.nccl
-    free = gpu.usable - taken
-    lowest, highest = free - (overhead.high - overhead.total), gpu.total - overhead.context_range[0]
-    least, pool, most = (round(size * chosen.fraction) - held.weights for size in (lowest, free, highest))
+    free = _free(gpu, held.overhead)
+    drift = neighbours(gpu).drift
+    moves = (drift[1], sum(drift) // 2, drift[0])
+    least, pool, most = (
+        round(size * chosen.fraction) - held.weights - taken for size, taken in zip(free, moves, strict=True)
+    )
     most += more.scales
     needed = max(1, held.token)
     refusal = None
     if pool < needed:
         refusal = (
-            f"nothing is left for the KV cache: of the static {bytes_text(free * chosen.fraction)} the weights take"
+            f"nothing is left for the KV cache: of the static {bytes_text(free[1] * chosen.fraction)} the weights take"
             f' {bytes_text(held.weights)} ("{_REFUSES}")'
         )
     elif any(model.shape.recurrent_states):
@@ -94,6 +97,16 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         job, model, gpu, held, pool, refusal=refusal, cannot=most < needed, doubtful=least < needed, least=needed,
         between=(least, most), terms=(loads, term, found), assumptions=told,
     )  # fmt: skip
+
+
+def _free(gpu: Gpu, overhead: Overhead) -> tuple[int, int, int]:
+    """What is free before loading: at the least, expected, at the most."""
+    least, most = neighbours(gpu).held
+    if gpu.unified:
+        return gpu.usable - most, gpu.usable - (least + most) // 2, gpu.total - least
+    expected = gpu.usable - overhead.context - overhead.nccl
+    others = max(0, most - overhead.context_range[1])
+    return expected - (overhead.high - overhead.total) - others, expected, gpu.total - overhead.context_range[0]
 
 
 def request_table(requests: int | None, length: int, tokens: int) -> int:

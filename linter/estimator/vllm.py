@@ -64,7 +64,7 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         per_gpu=_per_gpu(parts, serve, room, refused=refusal is not None),
         phases=tuple(phases),
         peak=serve,
-        runtime=parts.overhead.total,
+        runtime=parts.overhead.total + parts.expected_gathering,
         verdict=outcome,
         capacity=capacity(gpu),
         kv_cache=_kv_cache(parts, room),
@@ -85,15 +85,16 @@ def _outcome(
     """
     if gpu is None or room is None:
         return None, "unknown"
-    below, above = parts.spread
-    free = gpu.usable - parts.before
+    below = parts.spread[0]
+    least_taken, most_taken = parts.neighbours.held
+    free = gpu.usable - max(parts.before, least_taken)
     if parts.settings.checks_free and room.budget > free:
         text = (
             f"vLLM asks for {bytes_text(room.budget)} ({parts.settings.utilization:g} of the card) and finds"
             f" {bytes_text(free)} free"
         )
         most = round(parts.settings.utilization * gpu.total)
-        return text, "exceeds" if most > gpu.total - max(1, parts.before - below) else "tight"
+        return text, "exceeds" if most > gpu.total - max(1, parts.before - below, least_taken) else "tight"
     chosen = parts.settings
     least = given.max_model_len == -1 or not chosen.length_known
     needed = parts.cache.block_bytes if least else parts.request
@@ -104,7 +105,8 @@ def _outcome(
     graphs_beside = 0 if chosen.graphs_in_budget else parts.graphs.high if nccl else parts.graphs.expected
     if not chosen.length_known:
         needed = parts.cache.request_bytes(chosen.longest, chosen.in_flight)
-    if parts.before + room.budget + graphs_beside + above > gpu.total or room.low < max(1, needed):
+    beside = max(parts.beside, most_taken) + graphs_beside
+    if room.budget + beside > gpu.usable or room.low < max(1, needed):
         return None, "tight"
     return None, "fits"
 
@@ -146,14 +148,19 @@ def _phases(parts: Parts, pool: int) -> list[Phase]:
 
 
 def _per_gpu(parts: Parts, serve: Phase, room: Room | None, *, refused: bool) -> PerGpu:
-    """The engine takes all of its budget; what may vary is what lies outside it. A refused one has no such bound."""
-    process = serve.allocated + parts.overhead.total
+    """The engine takes all of its budget; what may vary is what lies outside it. A refused one has no such bound.
+
+    At the least nothing of the run is there, as after the start, and the graphs take less than the cache left them.
+    """
+    process = serve.allocated + parts.overhead.total + parts.expected_gathering
     below, above = parts.spread
-    low, high = process - below, process + above
-    if room is None or refused or not parts.settings.graphs_in_budget:
-        low, high = low - parts.graphs.expected + parts.graphs.low, high + parts.graphs.high - parts.graphs.expected
+    low = process - below - parts.graphs.expected + parts.graphs.low
+    high = process + above - parts.graphs.expected + parts.graphs.high
     if room is None or refused:
         low, high = low - parts.run.total + parts.run.low, high + parts.run.high - parts.run.total
+    else:
+        low -= parts.run.total - parts.run.workspace
+        low -= parts.graphs.high - parts.graphs.expected if parts.settings.graphs_in_budget else 0
     return PerGpu(serve.allocated, serve.allocated, process, min(low, process), max(high, process))
 
 
@@ -205,7 +212,7 @@ def _terms(job: Job, model: Model, parts: Parts, room: Room | None, gpu: Gpu | N
     tokens, requests = chosen.max_num_batched_tokens, min(chosen.max_num_seqs, chosen.max_num_batched_tokens)
     if run.logits:
         formula = f"{chosen.sampler_bytes} B x {requests:,} requests x {padded_vocabulary(model):,} tokens (padded)"
-        lines.append(Term("logits", formula, run.logits, sampler_source(job, gpu)))
+        lines.append(Term("logits", formula, run.logits, sampler_source(job, model, gpu)))
         rows, passing = tokens + 2 * requests, run.activations - run.workspace
         each = passing / max(1, rows * model.shape.hidden)
         formula = f"{each:g} B x {model.shape.hidden:,} x ({tokens:,} tokens + 2 x {requests:,} requests): profile run"
@@ -216,13 +223,19 @@ def _terms(job: Job, model: Model, parts: Parts, room: Room | None, gpu: Gpu | N
     if run.workspace:
         formula = "workspace of the experts and of sparse attention, which stays"
         lines.append(Term("activations", formula, run.workspace, "vllm/v1/worker/workspace.py"))
+    if chosen.state_bytes:
+        states = round(chosen.state_bytes * chosen.max_num_seqs * model.shape.vocabulary)
+        formula = f"{chosen.state_bytes:g} B x {chosen.max_num_seqs:,} requests x {model.shape.vocabulary:,} tokens"
+        lines.append(Term("buffers", formula, states, "vllm/v1/worker/gpu/sample/penalties.py"))
     if parts.graphs.expected:
         each = parts.graphs.expected / max(1, model.shape.layers * chosen.graph_sizes * KIB)
         formula = f"CUDA graphs of {model.shape.layers} layers x {chosen.graph_sizes} batch sizes x {each:,.0f} KiB"
+        formula += "" if chosen.graphs_in_budget else ", beside the cache's budget"
         lines.append(Term("buffers", formula, parts.graphs.expected, parts.graphs.source))
     if room is not None and gpu is not None:
         rest = round(chosen.utilization * gpu.usable) - max(0, room.expected)
         formula = f"{chosen.utilization:g} x {gpu.usable:,} B - {rest:,} B of all that is above and outside torch"
         lines.append(Term("kv_cache", formula, max(0, room.expected), "vllm/v1/worker/gpu_worker.py"))
-    lines.append(Term("runtime", "CUDA context, kernels, NCCL", parts.overhead.total, parts.overhead.source))
+    outside = parts.overhead.total + parts.expected_gathering
+    lines.append(Term("runtime", "CUDA context, kernels, NCCL", outside, parts.overhead.source))
     return lines

@@ -8,7 +8,7 @@ widths of queries and keys, f MLP width, K experts a token, V vocabulary, t tens
               x the ranks that share an expert, d data-parallel ones, whose tokens are gathered: e T (2 + d) h then;
               from 0.15 on e T 4 h beside the workspace (vllm_workspace.py). With DeepGEMM, which widens the interval,
               both buffers are of the larger width, an 8-bit copy of the rows and the output lie beside them
-    sampler   e T h + 2 e R h + V R (14 or 38 B by version)
+    sampler   e T h + 2 e R h + V R (2 to 38 B by version)
     V4        e T ((s + 1) h + 2 p D + n D + 2 (D + L) + I) + 8 T c (D + i): s hidden streams, n heads of the rank and
               p as FlashMLA wants them (64 or 128), D their width, L the query latent, I the indexer's queries, i its
               key, c 2 (DeepSeek V4: 0.22 models/deepseek_v4/attention.py)
@@ -76,9 +76,10 @@ def profile_run(
     logits = requests * padded_vocabulary(model) * settings.sampler_bytes
     sampler = hidden + logits
     least = hidden + logits * min(settings.sampler_least, settings.sampler_bytes) // settings.sampler_bytes
+    most = hidden + logits * settings.sampler_most // settings.sampler_bytes
     encoder = max(encoder_bytes(model, tokens, element), cross_encoder_bytes(model, requests, element))
     padded = _padded(model, tokens, element, shared, gathered) if gathered > 1 else 0
-    high = max(layers + round(2 * element * tokens * model.shape.hidden), padded, sampler) + encoder + kept.high
+    high = max(layers + round(2 * element * tokens * model.shape.hidden), padded, most) + encoder + kept.high
     if layers >= sampler:
         compiled = layers - round(element * tokens * model.shape.hidden)
         return ProfileRun(layers + kept.expected, 0, max(compiled, least) + kept.low, high, kept.expected)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..models.model import Model
     from .paged_cache import PagedCache
     from .parameters import Parameter
-    from .runtime import Overhead
+    from .runtime import Neighbours, Overhead
     from .vllm_activations import ProfileRun
     from .vllm_settings import Settings
 
@@ -41,6 +41,7 @@ class Parts(NamedTuple):
     `rotary` of them are the rotary tables, which the engine counts with the model it has loaded, `added` what its
     kernels make of the weights, `rounding` what torch's allocator rounds their blocks up by. `unused` of the segments
     that the profile run opened are free at its peak and count all the same, where the release asks the driver.
+    `gathering` is what torch's communicator takes beside vLLM's own, expected and at the most.
     """
 
     found: tuple[Parameter, ...]
@@ -56,11 +57,19 @@ class Parts(NamedTuple):
     settings: Settings
     cache: PagedCache
     workspace: int
+    gathering: tuple[int, int]
+    neighbours: Neighbours
 
     @property
     def outside(self) -> int:
-        """Expected bytes outside torch that count against the budget: all that is not `before`."""
-        return self.overhead.total - self.before
+        """Expected bytes outside torch that count against the budget: all that is not `before`, and half the drift."""
+        drift = sum(self.neighbours.drift) // 2
+        return self.overhead.total - self.before + self.expected_gathering + drift
+
+    @property
+    def expected_gathering(self) -> int:
+        """Expected bytes of torch's communicator; none where both count: they are expected to take what one does."""
+        return 0 if self.settings.nccl_in_budget else self.gathering[0]
 
     @property
     def before(self) -> int:
@@ -71,7 +80,8 @@ class Parts(NamedTuple):
     @property
     def spread(self) -> tuple[int, int]:
         """How far everything outside torch may lie below and above what is expected."""
-        return self.overhead.total - self.overhead.low, self.overhead.high - self.overhead.total
+        above = self.overhead.high - self.overhead.total + self.gathering[1] - self.expected_gathering
+        return self.overhead.total - self.overhead.low + self.expected_gathering, above
 
     @property
     def counted(self) -> tuple[int, int]:
@@ -79,12 +89,23 @@ class Parts(NamedTuple):
 
         At the least none of NCCL: GPUs that do not reach each other's memory keep its buffers in main memory (NCCL
         2.27 src/transport/shm.cc). At the most all of it, also where it exists before the baseline: an algorithm is
-        connected with its first use (NCCL 2.22), which may be the profile run.
+        connected with its first use (NCCL 2.22), which may be the profile run. Memory that the processor shares drifts.
+        What others hold counts where no baseline is taken.
         """
         low, high = self.overhead.low - self.overhead.nccl_range[0], self.overhead.high
         if not self.settings.context_in_budget:
             low, high = low - self.overhead.context_range[0], high - self.overhead.context_range[1]
-        return low, high
+        else:
+            high += max(0, self.neighbours.held[1] - self.overhead.context_range[1])
+        if self.settings.nccl_in_budget:
+            high += self.gathering[1]
+        return low + self.neighbours.drift[0], high + self.neighbours.drift[1]
+
+    @property
+    def beside(self) -> int:
+        """The most that lies beside the budget: what is there before the baseline, and is not measured."""
+        context = 0 if self.settings.context_in_budget else self.overhead.context_range[1]
+        return context + (0 if self.settings.nccl_in_budget else self.overhead.nccl_range[1])
 
     @property
     def request(self) -> int:
@@ -127,6 +148,7 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
     limit = round(given.cpu_offload_gb * GIB)
     rounding = block_rounding([*made, *drafted], policy(job), limit)
     run = profile_run(model, chosen, element, plan.tensor, expert_tensor(job), plan.data or 1)
+    states = round(chosen.state_bytes * chosen.max_num_seqs * model.shape.vocabulary)
     opened = reserved_run(model, chosen, element, plan.tensor, policy(job)) if chosen.by_driver else None
     return Parts(
         found=found,
@@ -151,7 +173,9 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
             group_ratio=chosen.group_ratio,
             state=_state_bytes(model),
         ),
-        workspace=runtime.allocated_workspace(job, gpu),
+        workspace=runtime.allocated_workspace(job, gpu) + states,
+        gathering=runtime.gathering(job),
+        neighbours=runtime.neighbours(gpu),
     )
 
 

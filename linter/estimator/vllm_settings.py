@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..models.positions import usual_positions
 from ..units import GIB, KIB
+from .quantization import effective_quantization
 from .versions import older
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ class Settings(NamedTuple):
 
     `in_flight` tokens may be scheduled and not yet settled, which windows keep beside what they show. Where neither the
     job nor the checkpoint's config says it, `max_model_len` is not the checkpoint's (`length_known`), and requests may
-    be `longest` tokens. `sampler_least` are the bytes per logit of another sampler that an installation may have.
+    be `longest` tokens. `sampler_least` and `sampler_most` are the bytes per logit of another sampler that an
+    installation may have, or that a feature or VLLM_USE_V2_MODEL_RUNNER may switch to. `state_bytes` stay for each
+    request and token of the vocabulary.
     """
 
     utilization: float
@@ -49,6 +52,8 @@ class Settings(NamedTuple):
     moe_workspace: bool
     sampler_bytes: int
     sampler_least: int
+    sampler_most: int
+    state_bytes: float
     by_driver: bool
     sums_held: bool
     defaulted: tuple[tuple[str, str], ...]
@@ -101,6 +106,7 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
         utilization = row["utilization"]
         defaulted.append(("inference.gpu_memory_utilization", str(utilization)))
     known = given.flashinfer_sampler is not None or FLASHINFER in job.versions
+    logit, usual, second = _table()["sampler_bytes"], _sampler(job, row), _second_runner(job, model, row)
     length_known = stated or model.shape.positions_stated
     return Settings(
         utilization=utilization,
@@ -117,13 +123,15 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
         nccl_in_budget=row["nccl_in_budget"],
         checks_free=row["checks_free"],
         graphs_tried=row["graphs_tried"],
-        graphs_in_budget=row["graphs_in_budget"],
+        graphs_in_budget=row["graphs_in_budget"] and (second is None or second["graphs"]),
         hybrid_cache=row["hybrid_cache"],
         group_ratio=row["group_ratio"],
         tokens_of_requests=row["tokens_of_requests"],
         moe_workspace=row["moe_workspace"],
-        sampler_bytes=_table()["sampler_bytes"][_sampler(job, row)]["bytes"],
-        sampler_least=_table()["sampler_bytes"][_sampler(job, row) if known else row["sampler_may_be"]]["bytes"],
+        sampler_bytes=logit[second["sampler"] if second else usual]["bytes"],
+        sampler_least=logit[second["sampler"] if second else usual if known else row["sampler_may_be"]]["bytes"],
+        sampler_most=logit[usual]["bytes"],
+        state_bytes=second["states"] if second else 0.0,
         by_driver=row["by_driver"],
         sums_held=row["sums_held"],
         defaulted=tuple(defaulted),
@@ -205,12 +213,29 @@ def graphs(model: Model, sizes: int, *, nccl: bool = False) -> Graphs:
     return Graphs(row["expected_kib"] * pieces, row["low_kib"] * pieces, most * pieces, row["source"])
 
 
-def sampler_source(job: Job, gpu: Gpu | None) -> str:
+def sampler_source(job: Job, model: Model, gpu: Gpu | None) -> str:
     """Where the sampler's bytes per logit come from."""
     given = job.inference
     row = profile((given.version if given else None) or job.versions.get("vllm"), gpu)
-    source: str = _table()["sampler_bytes"][_sampler(job, row)]["source"]
+    second = _second_runner(job, model, row)
+    source: str = _table()["sampler_bytes"][second["sampler"] if second else _sampler(job, row)]["source"]
     return source
+
+
+def _second_runner(job: Job, model: Model, row: dict[str, Any]) -> dict[str, Any] | None:
+    """What the row says of Model Runner V2 where it runs the model; None where the first one does.
+
+    Most ways of drafting tokens are the first one's.
+    """
+    found: dict[str, Any] | None = row["second_runner"]
+    given = job.inference
+    if found is None or given is None or given.speculative_algorithm or given.speculative_model:
+        return None
+    if not found["packed"] and effective_quantization(job, model) is not None:
+        return None
+    dense = not model.shape.experts and not any(model.shape.recurrent_states)
+    rest = {"none": False, "dense": dense, "all": True}
+    return found if model.model_type in found["types"] or rest[found["rest"]] else None
 
 
 def _sampler(job: Job, row: dict[str, Any]) -> str:
@@ -223,9 +248,13 @@ def _sampler(job: Job, row: dict[str, Any]) -> str:
 
 
 def _tier(row: dict[str, Any], gpu: Gpu | None) -> tuple[int, int]:
-    """Sequences and tokens of a batch by the card's memory; the smallest tier for an unknown card."""
+    """Sequences and tokens of a batch by the card's memory; the smallest tier for an unknown card.
+
+    NVML reports no total of memory that the processor shares, which vLLM takes for none (0.24 engine/arg_utils.py
+    `get_batch_defaults`).
+    """
     tiers: list[list[int]] = row["tiers"]
-    small = gpu is None or (row["a100_small"] and gpu.name.startswith("a100"))
+    small = gpu is None or gpu.unified or (row["a100_small"] and gpu.name.startswith("a100"))
     if gpu is None or small or (row["large"] and not gpu.name.startswith(tuple(row["large"]))):
         return tiers[-1][1], tiers[-1][2]
     return next((seqs, tokens) for least, seqs, tokens in tiers if gpu.total >= least * GIB)

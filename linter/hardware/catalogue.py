@@ -272,4 +272,6 @@ def _gpu(row: dict[str, Any]) -> Gpu:
         flash_attention_3=row["flash_attention_3"],
         aliases=tuple(row["aliases"]),
         source=row["source"],
+        unified=row.get("unified", False),
+        display=row.get("display", False),
     )

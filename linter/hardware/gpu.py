@@ -11,6 +11,8 @@ class Gpu(NamedTuple):
     name      catalogue name, `h100-80gb`;  title  for people, `H100 80GB`
     total     bytes that nvidia-smi reports;  usable  the smallest total that torch has been seen to report
     bf16, fp8, fp4, flash_attention   whether the chip can
+    unified   whether its memory is the processor's too, of which NVML reports no total
+    display   whether it is sold for machines with a screen, whose desktop takes some of it
     """
 
     name: str
@@ -27,3 +29,5 @@ class Gpu(NamedTuple):
     flash_attention_3: bool
     aliases: tuple[str, ...]
     source: str
+    unified: bool = False
+    display: bool = False

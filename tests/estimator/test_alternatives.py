@@ -91,3 +91,21 @@ def test_a_part_that_the_job_lacks_leaves_the_interval_alone():
 )
 def test_verdicts_that_differ_are_tight(verdicts, found):
     assert envelope(*verdicts) == found
+
+
+def test_a_cache_lies_between_what_every_fact_leaves_it():
+    serving = {
+        "kind": "inference",
+        "method": "full",
+        "adapter": None,
+        "weights": {"quantization": {"method": "awq", "bits": 4, "group_size": 128}},
+        "hardware": {"gpu": "a100-40gb"},
+        "inference": {"engine": "vllm", "version": "0.8.5", "max_model_len": 8192},
+        "parallelism": {},
+    }
+    facts = ["inference.max_num_seqs", "inference.max_num_batched_tokens", "weights.quantization.group_size"]
+    stated, open_ = estimate(job(**serving)).kv_cache, estimate(job(**serving, unstated=facts)).kv_cache
+    assert open_.tokens == stated.tokens
+    assert open_.low < stated.low < stated.high < open_.high
+    most = dict(zip(facts, (1024, 16384, 32), strict=True))
+    assert open_.low == estimate(job(**serving).with_changes(most)).kv_cache.low

@@ -127,6 +127,21 @@ def test_the_cache_lies_between_what_the_card_and_its_context_leave():
     assert (stated.low, stated.tokens, stated.high) == (1000, 1000, 1000)
 
 
+def test_the_static_share_of_unified_memory_is_of_what_the_machine_leaves():
+    """116 GiB free on an idle machine, 101 on one without a desktop, and what the engine's processes take meanwhile."""
+    found = estimate("gb10", gpu_memory_utilization=0.8).kv_cache
+    spread = (found.high - found.low) * found.bytes_per_token
+    moved = 0.8 * (121.69 - 119.56 + 116.05 - 101.3) * GIB + (2.23 + 0.51) * GIB
+    assert spread == pytest.approx(moved, rel=0.01)
+    assert found.low < found.tokens < found.high
+
+
+def test_a_desktop_may_take_of_a_card_that_is_sold_with_a_screen():
+    desk, server = (estimate(gpu, gpu_memory_utilization=0.88).kv_cache for gpu in ("rtx-4090", "l40s"))
+    below = [(cache.tokens - cache.low) * cache.bytes_per_token for cache in (desk, server)]
+    assert below[0] - below[1] == pytest.approx(0.88 * (1515 - 614) * MIB, rel=0.01)
+
+
 def test_rotary_tables_are_float32_and_gemma_3_has_none():
     """131,072 positions less 2,048, of 128 values; Gemma 3 computes its cosines."""
 

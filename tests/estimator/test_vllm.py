@@ -65,6 +65,7 @@ def estimate(job, config=LLAMA_31_8B, gpu="h100-80gb"):
         ("0.33.0", "a100-80gb", 0.92, 256, 2048),
         ("0.33.0", "l40s", 0.92, 256, 2048),
         ("0.33.0", None, 0.92, 256, 2048),
+        ("0.24.0", "gb10", 0.92, 256, 2048),
         ("0.19.1", "h200", 0.9, 1024, 8192),
         ("0.8.5", "a100-80gb", 0.9, 1024, 8192),
         ("0.8.4", "a100-80gb", 0.9, 256, 2048),
@@ -194,6 +195,40 @@ def test_the_sampler_sorts_before_0_17():
     assert new.phases[1].components["logits"] < old.phases[1].components["logits"]
 
 
+@pytest.mark.parametrize(
+    ("version", "fields", "runs"),
+    [
+        ("0.22.0", {"model_type": "qwen3"}, True),
+        ("0.22.0", {"model_type": "llama"}, False),
+        ("0.24.0", {"model_type": "llama"}, True),
+        ("0.24.0", {"model_type": "qwen2"}, False),
+        ("0.28.0", {"model_type": "qwen2"}, True),
+        ("0.28.0", {"model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2}, False),
+        ("0.29.0", {"model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2}, True),
+    ],
+)
+def test_model_runner_v2_reads_logits_in_place(version, fields, runs):
+    chosen = settings(job(version=version, max_model_len=2048), resolve({**LLAMA_31_8B, **fields}), find("h100-80gb"))
+    assert (chosen.sampler_bytes < 14) == runs
+    assert chosen.sampler_most == 14
+    assert chosen.graphs_in_budget == (not runs or version == "0.29.0")
+
+
+def test_model_runner_v2_keeps_counts_of_every_request_s_tokens():
+    """consumed 15.17 GiB with weights of 15.0, an A100 with 0.31.0: 256 requests x 128,256 tokens x 4.125 B of it."""
+    before, after = (estimate(job(version=version, max_model_len=2048)) for version in ("0.26.0", "0.31.0"))
+    kept = after.components["buffers"] - before.components["buffers"]
+    assert kept == round(4.125 * 1024 * 128256)
+    eager = estimate(job(version="0.31.0", max_model_len=2048, speculative_model="none", speculative_algorithm="ngram"))
+    assert eager.components["buffers"] == before.components["buffers"]
+
+
+def test_an_engine_that_has_started_may_hold_nothing_of_its_run():
+    found = estimate(job(version="0.31.0", max_model_len=2048))
+    run = next(phase for phase in found.phases if phase.name == "profile_run").components
+    assert found.per_gpu.process - found.per_gpu.low > run["activations"] + run["logits"]
+
+
 def test_the_profile_run_of_published_logs_is_met():
     """Llama-3-8B on an H100: 1.26 GiB (vllm PR 10511), and 4.76 GiB with 0.11's batches (llm-d's measurements)."""
     config = {**LLAMA_31_8B, "max_position_embeddings": 8192}
@@ -229,6 +264,20 @@ def test_a_budget_beyond_free_memory_is_refused():
     found = estimate(job(gpu_memory_utilization=1.0))
     assert found.verdict == "exceeds"
     assert "free" in found.refusal
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.97, "exceeds"), (0.92, "tight"), (0.8, "fits")])
+def test_a_share_of_unified_memory_is_of_what_the_machine_leaves(share, verdict):
+    found = estimate(job(gpu_memory_utilization=share, max_model_len=2048), gpu="gb10")
+    assert found.verdict == verdict
+    assert (found.refusal is not None) == (verdict == "exceeds")
+
+
+@pytest.mark.parametrize(("gpu", "verdict"), [("rtx-4090", "tight"), ("rtx-6000-ada", "fits")])
+def test_a_share_that_a_desktop_may_not_leave_free_is_tight(gpu, verdict):
+    """22.04 GiB of a 4090 were free, and vLLM wanted 22.34."""
+    plan = job(gpu_memory_utilization=0.95, max_model_len=2048, version="0.24.0")
+    assert estimate(plan, gpu=gpu).verdict == verdict
 
 
 def test_versions_before_0_9_did_not_ask_what_is_free():
