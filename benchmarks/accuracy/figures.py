@@ -115,7 +115,7 @@ def _held(_: Job, estimate: Estimate) -> float:
 
 
 def _beside_context(_: Job, estimate: Estimate) -> float:
-    """What torch allocates at most, and what the process takes outside torch: nvidia-smi's peak without torch's slack."""
+    """What torch allocates at most, and what the process takes outside torch: nvidia-smi's without torch's slack."""
     return float(estimate.per_gpu.process - estimate.per_gpu.reserved + estimate.per_gpu.allocated)
 
 
