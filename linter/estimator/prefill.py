@@ -50,8 +50,9 @@ def mlp_bytes(model: Model, job: Job, tokens: int, element: float, unpacked: Unp
     """Bytes of one MLP beside its input.
 
     Gated: act(gate), up and their product, 3 e T f; one matrix for gate and up keeps both till then, 4 e T f. Plain:
-    the projection and its activation, 2 e T f; 4 e T f where the activation is written out. A packed weight adds its h f elements: while it is unpacked beside act(gate) or the
-    activation, e T f, while it multiplies beside the output too, 2 e T f or, in a plain MLP, e T (f + h).
+    the projection and its activation, 2 e T f; 4 e T f where the activation is written out. A packed weight adds its
+    h f elements: while it is unpacked beside act(gate) or the activation, e T f, while it multiplies beside the output
+    too, 2 e T f or, in a plain MLP, e T (f + h).
     Experts: gate and up in one (2), act(gate), product and the gathered input, e T K (4 f + h), router 4 T E; before
     transformers 5 one expert at a time, with its share of the tokens.
     """
