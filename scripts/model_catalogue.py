@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +108,7 @@ def completed(source: Rows, additions: Rows, corrections: Rows) -> Rows:
     for name, row in additions.items():
         rows[name] = _added(row, rows, additions)
     for name, row in rows.items():
+        _set_positions(name, row["config"], corrections["positions"])
         if "quantization_config" not in corrections["rows"].get(name, {}).get("set", {}):
             row["config"] = stored_as(name, row)
     for name, change in corrections["rows"].items():
@@ -116,6 +118,17 @@ def completed(source: Rows, additions: Rows, corrections: Rows) -> Rows:
             rows[name]["config"]["quantization_config"] = stored["quantization_config"]
     _fill_dtypes(rows, corrections["dtypes"])
     return rows
+
+
+def _set_positions(name: str, config: Rows, known: dict[str, int]) -> None:
+    """Give the config of an id the positions that are known of its family, in place of what it may have of a kin."""
+    positions = next((value for expression, value in known.items() if re.fullmatch(expression, name)), None)
+    if positions is not None:
+        text = config.get("text_config")
+        if isinstance(text, dict):
+            config["text_config"] = {**text, "max_position_embeddings": positions}
+        else:
+            config["max_position_embeddings"] = positions
 
 
 def _added(row: Rows, rows: Rows, additions: Rows) -> Rows:

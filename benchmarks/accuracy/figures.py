@@ -142,6 +142,17 @@ def _resident(_: Job, estimate: Estimate) -> float:
     return float(split["weights"] + split["adapter"])
 
 
+def _held(_: Job, estimate: Estimate) -> float:
+    """What stays allocated between two steps: weights, adapter, cache and buffers."""
+    split = estimate.components
+    return float(sum(split[name] for name in ("weights", "adapter", "kv_cache", "buffers")))
+
+
+def _beside_context(_: Job, estimate: Estimate) -> float:
+    """What torch allocates at most, and what the process takes outside torch: nvidia-smi's without torch's slack."""
+    return float(estimate.per_gpu.process - estimate.per_gpu.reserved + estimate.per_gpu.allocated)
+
+
 def _sum_over_ranks(job: Job, estimate: Estimate) -> float:
     """Ranks of ZeRO, FSDP and DDP hold alike: the fullest one's process times the ranks."""
     return float(estimate.per_gpu.process * job.world_size)
@@ -203,6 +214,8 @@ FIGURES: dict[str, Callable[[Job, Estimate], float]] = {
     "weights": _weights,
     "profile run": _profile_run,
     "resident": _resident,
+    "held": _held,
+    "allocated and context": _beside_context,
     "load": _load,
     "last stage": _last_stage,
 }

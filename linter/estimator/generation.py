@@ -40,7 +40,8 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     decode    weights + cache of prompt and answer + one layer's keys again, while torch.cat grows them by a token, or
               its keys and values repeated for every query head, where the release's attention does so;
               before 4.42 the whole cache again, which `generate` passed on as tuples, and in the first step the
-              prompt's logits, which it had not dropped
+              prompt's logits, which it had not dropped. The prompt's pass gives the first token: there is no such
+              step where one is asked for, and the last one is not passed on
 
     Encoder-decoders are in seq2seq_generation.py. Batch, prompt or answer length that nobody states are taken as 1, 1
     and 0: a lower bound, whose verdict is at most `exceeds`.
@@ -68,8 +69,10 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     if encodes:
         phases += seq2seq_generation.phases(job, model, fixed, batch, prompt, answer, element, width)
     else:
-        phases.append(_prefill(job, model, fixed, split.filled(batch, prompt, job), batch, prompt, element))
-        phases.append(_decode(job, model, fixed, split, batch, prompt, answer, element, found))
+        filled = split.filled(batch, prompt, job) + views(job, model, batch, prompt, element)
+        phases.append(_prefill(job, model, fixed, filled, batch, prompt, element))
+        if given.new_tokens != 1:
+            phases.append(_decode(job, model, fixed, split, batch, prompt, answer, element, found))
     peak = max(phases, key=lambda phase: phase.allocated)
     per_gpu, overhead = _tiers(job, model, gpu, peak, batch * prompt, element, bounded)
     loaded = phases[0].allocated
@@ -210,7 +213,7 @@ def _decode(
     """
     logits = round((element + 4) * batch * model.shape.vocabulary)
     unpacked = round(unpacking(job, model).at(batch).making * largest_packed(found))
-    last = prompt + answer
+    last = prompt + max(0, answer - 1)
     if not still("tuples", job, model):
         growing = max(split.growing(batch, last), opened_latent(job, model, batch, last, element), unpacked)
         growing = max(growing, split.repeated(job, model, batch, last))
@@ -221,7 +224,8 @@ def _decode(
         if logits > growing:
             return Phase("decode", {**components, "logits": logits, "activations": 0})
         return Phase("decode", {**components, "activations": growing, "logits": 0})
-    first = split.size(batch, prompt) + split.size(batch, prompt + 1) + held_logits(model, job, batch, prompt, element)
+    viewed = split.size(batch, prompt) + views(job, model, batch, prompt, element)
+    first = viewed + split.size(batch, prompt + 1) + held_logits(model, job, batch, prompt, element)
     cache = split.size(batch, last - 1) + split.size(batch, last)
     length = last
     if first > cache:
@@ -229,6 +233,18 @@ def _decode(
         length = prompt + 1
     activations = max(unpacked, split.repeated(job, model, batch, length))
     return Phase("decode", {**fixed, "kv_cache": cache, "logits": logits, "activations": activations})
+
+
+def views(job: Job, model: Model, batch: int, prompt: int, element: float) -> int:
+    """Bytes of a prompt's queries and keys that its cached values hold as views of one fused projection; 0 elsewhere.
+
+    e b prompt (q + k) a layer, beside rotated keys and the values themselves (`fused_values` of modeling.json).
+    """
+    if not still("fused_values", job, model):
+        return 0
+    shape = model.shape
+    width = (shape.heads + shape.kv_heads) * shape.head_dim
+    return round(element * batch * prompt * shape.layers * width / stages(job)) if job.parallelism.tensor == 1 else 0
 
 
 def opened_latent(job: Job, model: Model, batch: int, tokens: int, element: float) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .modeling import still
+from .parameters import base_dtype
 from .versions import older
 
 if TYPE_CHECKING:
@@ -48,16 +49,18 @@ def prefill_activations(
 def mlp_bytes(model: Model, job: Job, tokens: int, element: float, unpacked: Unpacking | None = None) -> float:
     """Bytes of one MLP beside its input.
 
-    Gated: act(gate), up and their product, 3 e T f. Plain: the projection and its activation, 2 e T f; 4 e T f where
-    the activation is written out. A packed weight adds its h f elements: while it is unpacked beside act(gate) or the
-    activation, e T f, while it multiplies beside the output too, 2 e T f or, in a plain MLP, e T (f + h).
+    Gated: act(gate), up and their product, 3 e T f; one matrix for gate and up keeps both till then, 4 e T f. Plain:
+    the projection and its activation, 2 e T f; 4 e T f where the activation is written out. A packed weight adds its
+    h f elements: while it is unpacked beside act(gate) or the activation, e T f, while it multiplies beside the output
+    too, 2 e T f or, in a plain MLP, e T (f + h).
     Experts: gate and up in one (2), act(gate), product and the gathered input, e T K (4 f + h), router 4 T E; before
     transformers 5 one expert at a time, with its share of the tokens.
     """
     shape = model.shape
     dense = 0.0
     if len(shape.sparse_layers) < shape.layers:
-        copies = 3 if shape.mlp == "gated" else 4 if _activation(model) in _UNFUSED else 2
+        joined = any(tensor.role == "gate_up" for tensor in model.tensors)
+        copies = (4 if joined else 3) if shape.mlp == "gated" else 4 if _activation(model) in _UNFUSED else 2
         dense = copies * element * tokens * shape.intermediate
         if unpacked:
             beside = 2 * shape.intermediate if shape.mlp == "gated" else shape.intermediate + shape.hidden
@@ -89,8 +92,8 @@ def attention_bytes(model: Model, job: Job, batch: int, length: int, element: fl
     """Bytes of one attention beside its input, the cache not counted.
 
     Rotary embedding: q with three temporaries beside k and v, 4 e T q + 2 e T k, or then k with q kept twice,
-    2 e T q + 5 e T k. Eager: q and repeated k and v, scores, their float32 softmax and its cast, b heads s^2 (2 e + 4).
-    sdpa in float32 with grouped heads has no fused kernel and makes the scores too; with a padding mask keys and values
+    2 e T q + 5 e T k. Eager: q and repeated k and v, and the scores' softmax (`score_bytes` of b heads s^2). sdpa in
+    float32 with grouped heads has no fused kernel and makes the scores too; with a padding mask keys and values
     are repeated and a mask of b s^2 exists.
     """
     shape, tokens = model.shape, batch * length
@@ -103,7 +106,9 @@ def attention_bytes(model: Model, job: Job, batch: int, length: int, element: fl
     square = batch * shape.heads * length * length
     mask = element * batch * length * length
     math = job.attention == "sdpa" and element > 2 and shape.kv_heads < shape.heads
-    if job.attention == "eager" or math:
+    if job.attention == "eager":
+        return max(rotary, 3 * queries + square * score_bytes(base_dtype(job, model)) + mask)
+    if math:
         return max(rotary, 3 * queries + square * (2 * element + 4) + mask)
     if job.padded and job.attention == "sdpa":
         return max(rotary, 4 * queries + mask)
@@ -122,6 +127,16 @@ def repeats_keys(job: Job, model: Model) -> bool:
     return job.attention == "flash_attention_2" and still("repeated_keys", job, model)
 
 
+def score_bytes(dtype: str) -> int:
+    """Bytes per score at the widest point of a float32 softmax of `dtype` scores, and of its cast back.
+
+    float16: the kernel widens as it reads, the result and its cast stand beside the scores, 2 + 4 + 2. bfloat16 has no
+    such kernel: a float32 copy and the result beside the scores, 2 + 4 + 4. float32: scores and result, 4 + 4.
+    Source: aten/src/ATen/native/SoftMax.cpp `softmax`: `half_to_float` is for Half only.
+    """
+    return 10 if dtype == "bfloat16" else 8
+
+
 def prefill_logits(model: Model, job: Job, batch: int, length: int, element: float) -> tuple[int, int]:
     """Bytes of the logits at the end of prefill, and of what else is then alive.
 
@@ -130,10 +145,7 @@ def prefill_logits(model: Model, job: Job, batch: int, length: int, element: flo
     they are e T V, and before 4.46 in most models also their float32 copy, 4 T V, beside the last hidden state, e T h.
     """
     shape, tokens = model.shape, batch * length
-    full = job.inference.full_prefill_logits if job.inference else None
-    if full is None:
-        full = still("whole_logits", job, model)
-    if not full:
+    if not _whole(job, model):
         return round((element + 4) * batch * shape.vocabulary), 0
     width = element + (4 if _floats(job, model) else 0)
     return round(width * tokens * shape.vocabulary), round(element * tokens * shape.hidden)
@@ -143,7 +155,15 @@ def held_logits(model: Model, job: Job, batch: int, length: int, element: float)
     """Bytes of the prompt's logits that `generate` still holds in its second pass; 0 from 4.42 on (`del outputs`)."""
     if not older(job.versions.get("transformers"), "4.42"):
         return 0
+    if not _whole(job, model):
+        length = 1
     return round((4 if _floats(job, model) else element) * batch * length * model.shape.vocabulary)
+
+
+def _whole(job: Job, model: Model) -> bool:
+    """Whether a prompt's logits are made for all of its tokens."""
+    stated = job.inference.full_prefill_logits if job.inference else None
+    return still("whole_logits", job, model) if stated is None else stated
 
 
 def _floats(job: Job, model: Model) -> bool:

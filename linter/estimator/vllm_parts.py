@@ -22,7 +22,7 @@ from .vllm_eager import reserved_run
 from .vllm_lora import lora_slots
 from .vllm_rotary import rotary_cache, tables
 from .vllm_settings import Graphs, captures_nccl, graphs
-from .vllm_weights import cached_latent, latent_copies, padded_experts
+from .vllm_weights import cached_latent, expanded_head, latent_copies, padded_experts
 
 if TYPE_CHECKING:
     from ..hardware.gpu import Gpu
@@ -196,6 +196,8 @@ def _latent_as_stored(
     """The latent of a token in cache elements, as vLLM pads and packs it."""
     if not cache.latent:
         return cache
+    if head := expanded_head(model, version):
+        return cache._replace(latent=0, heads=model.shape.heads, head_elements=2 * head)
     index = max(0, cache.latent - model.shape.kv_lora_rank - model.shape.qk_rope_head_dim)
     size = cached_latent(model, cache.latent - index, index, width, version, dtype)
     return cache._replace(latent=math.ceil(size / width))

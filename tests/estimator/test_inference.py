@@ -67,7 +67,7 @@ def test_recorded_runs_are_met_within_a_percent(shared_data):
         if point.get("mode") != "infer":
             continue
         full = point.get("full_logits", False)
-        plan = job(point["batch"], point["seq"], 1, full_prefill_logits=full)
+        plan = job(point["batch"], point["seq"], 2, full_prefill_logits=full)
         found = phases(plan, run["config"])
         for name, recorded in run["phase_peaks"].items():
             ours = found[name].allocated - found[name].components["buffers"]
@@ -191,8 +191,8 @@ def test_awq_files_hold_a_tied_head_until_it_is_tied():
 def test_the_cache_exists_twice_where_generate_passes_tuples():
     old, new = (phases(job(1, 1, 2048, versions={"transformers": version}))["decode"] for version in ("4.41", "4.42"))
     one = 2 * 2 * 1024 * 32
-    assert new.components["kv_cache"] == 2049 * one
-    assert old.components["kv_cache"] == (2049 + 2048) * one
+    assert new.components["kv_cache"] == 2048 * one
+    assert old.components["kv_cache"] == (2048 + 2047) * one
 
 
 @pytest.mark.parametrize(
@@ -261,11 +261,52 @@ def test_bloom_made_the_logits_of_the_whole_prompt_until_5_and_never_in_float32(
 
 
 def test_the_second_step_still_holds_the_logits_of_the_prompt():
-    """Qwen-7B's remote code, after 2,048 tokens: two caches and 2,048 x 151,936 logits in 16 bits."""
+    """Two tokens after 2,048: two caches, and 2,048 x 151,936 logits in float32."""
+    config = {**LLAMA_8B, "vocab_size": 151936}
+    decode = phases(job(1, 2048, 2, versions={"transformers": "4.41.2"}), config)["decode"]
+    assert decode.components["logits"] == 4 * 2048 * 151936 + 6 * 151936
+    assert decode.components["kv_cache"] == (2048 + 2049) * 2 * 2 * 1024 * 32
+
+
+def test_the_first_token_comes_from_the_prompts_own_pass():
+    for versions in ({"transformers": "4.35.0"}, {"transformers": "4.46.0"}, {}):
+        assert set(phases(job(1, 2048, 1, versions=versions))) == {"load", "prefill"}
+        assert set(phases(job(1, 2048, 2, versions=versions))) == {"load", "prefill", "decode"}
+
+
+def test_qwens_own_code_keeps_queries_and_keys_behind_the_values_of_a_prompt():
+    """Qwen-7B after 2,048 tokens: rotated keys, and values as views of queries, keys and values."""
     config = {**LLAMA_8B, "model_type": "qwen2", "num_key_value_heads": 32, "vocab_size": 151936}
-    decode = phases(job(1, 2048, 1, versions={"transformers": "4.32.0"}), config)["decode"]
-    assert decode.components["logits"] == 2 * 2048 * 151936 + 6 * 151936
-    assert decode.components["kv_cache"] == (2048 + 2049) * 2 * 2 * 4096 * 32
+    own, later = (
+        phases(job(1, 2048, 1, versions={"transformers": version}), config)["prefill"].components["kv_cache"]
+        for version in ("4.32.0", "4.37.0")
+    )
+    assert (own, later) == (4 * 2048 * 2 * 4096 * 32, 2 * 2048 * 2 * 4096 * 32)
+
+
+def test_glm_makes_the_logits_of_one_token():
+    """ChatGLM's own code passes `return_last_logit`, and the class of 4.46 came with `num_logits_to_keep`."""
+    config = {**LLAMA_8B, "model_type": "glm", "vocab_size": 151552}
+    found = phases(job(1, 32000, 512, versions={"transformers": "4.40.2"}), config)
+    assert found["prefill"].components["logits"] == 0
+    assert found["decode"].components["logits"] < 8 * 151552
+
+
+def test_gate_and_up_of_one_matrix_stay_together():
+    fused = {**LLAMA_8B, "model_type": "phi3"}
+    old = {"transformers": "4.46.0"}
+    one, two = (
+        phases(job(8, 1024, versions=old), config)["prefill"].components["activations"] for config in (fused, LLAMA_8B)
+    )
+    assert one - two == pytest.approx(2 * 8 * 1024 * 14336, rel=1e-6)
+
+
+@pytest.mark.parametrize(("dtype", "each"), [("bfloat16", 10), ("float16", 8), ("float32", 8)])
+def test_a_softmax_of_bfloat16_scores_copies_them(dtype, each):
+    plan = job(1, 8192, weights={"dtype": dtype}, versions={"transformers": "4.40.0"})
+    plan.attention = "eager"
+    scores = 32 * 8192 * 8192
+    assert phases(plan)["prefill"].components["activations"] == pytest.approx(each * scores, rel=0.08)
 
 
 def test_experts_take_the_tokens_routed_to_them():

@@ -91,6 +91,20 @@ def test_a_latent_token_was_aligned_to_256_bytes(version, elements):
     assert estimate(LATENT, version=version).kv_cache.bytes_per_token == 4 * 2 * elements
 
 
+@pytest.mark.parametrize(("version", "head"), [("0.5.1", 256), ("0.6.6", 256), ("0.7.0", 192)])
+def test_keys_and_values_of_all_heads_were_cached_before_latent_attention(version, head):
+    """35.42 GiB were 5,373 blocks of 16 tokens for 27 layers of 16 heads, padded to 256; here 4 layers, halved by 2."""
+    assert estimate(LATENT, version=version).kv_cache.bytes_per_token == 4 * 2 * 16 * head * 2
+    assert estimate(LATENT, version=version, tensor=2).kv_cache.bytes_per_token == 4 * 2 * 8 * head * 2
+    assert "absorbed" not in str(estimate(LATENT, version=version).terms)
+
+
+@pytest.mark.parametrize("version", ["0.6.6", "0.11.0"])
+def test_minicpm3_caches_no_latent(version):
+    config = {**LATENT, "model_type": "minicpm3", "q_lora_rank": 768}
+    assert estimate(config, version=version).kv_cache.bytes_per_token == 4 * 2 * 16 * 192 * 2
+
+
 @pytest.mark.parametrize(("dtype", "size"), [("fp8", 576), ("fp8_ds_mla", 656), ("nvfp4_ds_mla", 352)])
 def test_a_latent_token_is_packed_as_its_dtype_says(dtype, size):
     assert estimate(LATENT, kv_cache_dtype=dtype).kv_cache.bytes_per_token == 4 * size

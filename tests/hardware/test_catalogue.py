@@ -33,6 +33,8 @@ from gpulint.units import GIB, MIB
         ("4090", "rtx-4090", None),
         ("4090 24GB", "rtx-4090", None),
         ("NVIDIA GeForce RTX 3090 Ti", "rtx-3090", None),
+        ("NVIDIA GeForce RTX 5080", "rtx-5080", None),
+        ("rtx3060", "rtx-3060", None),
         ("RTX6000-Ada", "rtx-6000-ada", None),
         ("V100-SXM2-32GB", "v100-32gb", None),
         ("NVIDIA-GH200-480GB", "gh200-96gb", None),

@@ -6,6 +6,7 @@ import pytest
 
 from gpulint.models import catalogue
 from gpulint.models.catalogue import config_of, find, nearest, search
+from gpulint.models.resolve import resolve
 
 
 def test_an_id_is_found_whatever_its_case():
@@ -98,3 +99,24 @@ def test_an_alias_has_the_quantisation_that_its_own_name_states(name, method):
 def test_checkpoints_whose_config_states_no_dtype_have_the_one_of_their_family():
     assert config_of(find("openai/gpt-oss-20b"))["torch_dtype"] == "bfloat16"
     assert config_of(find("mistralai/Mistral-Small-3.1-24B-Instruct-2503"))["torch_dtype"] == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("name", "positions"),
+    [
+        ("mistralai/Mistral-7B-v0.1", 32768),
+        ("mistralai/Mixtral-8x7B-Instruct-v0.1", 32768),
+        ("unsloth/Llama-3.1-8B-Instruct", 131072),
+        ("Qwen/Qwen3-4B-Base", 32768),
+        ("Qwen/Qwen3-8B-AWQ", 40960),
+        ("Qwen/Qwen3-235B-A22B-Instruct-2507", 262144),
+        ("Qwen/Qwen2.5-7B", 131072),
+        ("Qwen/Qwen2.5-VL-7B-Instruct", 128000),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", 131072),
+        ("deepseek-ai/DeepSeek-V2.5", 163840),
+    ],
+)
+def test_positions_that_the_class_of_a_family_would_have_wrong(name, positions):
+    """`vllm serve NAME` takes a request of as many tokens, where nothing else is asked for."""
+    shape = resolve(name).shape
+    assert (shape.positions_stated, shape.max_positions) == (True, positions)
