@@ -96,13 +96,22 @@ def release(job: Job, model_type: str = "") -> Release:
 
 
 def packed(job: Job) -> Packed:
-    """The switches of the job's `versions.bitsandbytes`."""
+    """The switches of the job's `versions.bitsandbytes`.
+
+    What others pack is multiplied by torch.matmul once it is unpacked, or by a function that saves the packed weight
+    (auto_gptq nn_modules/qlinear/qlinear_cuda_old.py, triton_utils/kernels.py): no input stays on a context.
+    """
     version = job.versions.get("bitsandbytes")
-    return Packed(older(version, "0.43"), older(version, "0.50"), older(version, "0.45"))
+    quantization = job.weights.quantization
+    own = quantization is None or quantization.method.startswith("bnb")
+    return Packed(own and older(version, "0.43"), older(version, "0.50"), older(version, "0.45"))
 
 
 def reentrant(job: Job) -> bool:
-    """Whether checkpoints are reentrant: Trainers of transformers 4 make them so, of 5 not (modeling_utils.py 5.23)."""
+    """Whether checkpoints are reentrant: Trainers of transformers 4 make them so, of 5 not (modeling_utils.py 5.23).
+
+    The first Qwen's finetune.py runs such a Trainer, and its modeling_qwen.py calls torch's checkpoint as it comes.
+    """
     if job.reentrant is not None:
         return job.reentrant
-    return job.framework is None and older(job.versions.get("transformers"), "5")
+    return job.framework in (None, REMOTE) and older(job.versions.get("transformers"), "5")

@@ -53,8 +53,9 @@ def held(
 def lengthening(stage: Stage, plan: Layout, found: slack.Held, allocated: int) -> slack.Held:
     """The same where the longest batch comes after shorter ones, for a run that was replayed.
 
-    That widens the interval on a card alone, which the batches may fill: nothing of what they leave is needed. A search
-    that counts steps does not pay for it.
+    The replay of many batches may be too low by as much as that of one (`margin`). That widens the interval on a card
+    alone, which the batches may fill: nothing of what they leave is needed. A search that counts steps does not pay
+    for it.
     """
     if found.found is None or found.plan is None or not uncertainty.varies(stage.job):
         return found
@@ -63,7 +64,7 @@ def lengthening(stage: Stage, plan: Layout, found: slack.Held, allocated: int) -
     traces = [_traced(stage.job.with_changes({"sequence_length": length}), stage, plan) for length in lengths]
     grown = growing([*traces, found.found], found.plan, found.rules, allocated)
     effort.spend(before - effort.spent())
-    return found._replace(growing=grown)
+    return found._replace(growing=grown and grown + found.margin)
 
 
 def _traced(job: Job, stage: Stage, plan: Layout) -> Trace:

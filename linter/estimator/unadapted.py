@@ -27,7 +27,7 @@ def packed(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
     Unpacking takes 2 bytes an element and float32 scales for every 64 (autograd/_functions.py MatMul4Bit). Up to 0.42
     the input stays on the function's context, where a non-reentrant checkpoint does not free it. Other packed formats
-    that can be trained over are taken for this.
+    that can be trained over are taken for this, but that they keep no input (release.packed).
     """
     tape, e, n = x.storage.tape, x.e, layer.weight.n
     inner = to(x, 2)

@@ -209,7 +209,9 @@ def _unknown(text: str, name: _Name) -> str:
     else:
         by_name = {key: gpu.name for key, gpu in _by_name().items()}
         by_name.update({key: members[0].name for key, members in _by_family().items()})
-        found = difflib.get_close_matches(name.family or _squeezed(text), by_name, n=5, cutoff=0.6)
+        said = name.family or _squeezed(text)
+        longer = [key for key in by_name if len(said) > 3 and key.startswith(said)]
+        found = (*longer, *difflib.get_close_matches(said, by_name, n=5, cutoff=0.6))
         near = list(dict.fromkeys(by_name[key] for key in found))[:3]
     printable = text if len(text) <= 60 else text[:57] + "..."
     hint = f"; did you mean {' or '.join(near)}?" if near else ""

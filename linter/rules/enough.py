@@ -22,6 +22,8 @@ MAX_TRIED = 2
 HOLDS = ("fits", "unknown")
 """Verdicts of hardware that is enough; `unknown` of a job whose batch or length is not stated: its states fit."""
 
+AMPERE = 8.0
+
 HEAVY = 40_000
 """Steps of the job's own estimate (`effort`) from which hardware is judged without a replay."""
 
@@ -57,7 +59,8 @@ def larger_gpu(facts: Facts, now: Gpu) -> Enough | None:
 
     job, count = facts.job, facts.job.world_size
     larger = sorted(
-        (gpu for gpu in gpus() if gpu.vendor == now.vendor and gpu.usable > now.usable), key=lambda gpu: gpu.usable
+        (gpu for gpu in gpus() if gpu.vendor == now.vendor and gpu.usable > now.usable and as_able(gpu, now)),
+        key=lambda gpu: gpu.usable,
     )
     heavy = _is_heavy(facts)
     if job.kind == "training":
@@ -77,6 +80,13 @@ def larger_gpu(facts: Facts, now: Gpu) -> Enough | None:
         if found is not None and found.verdict in HOLDS:
             return Enough(count, gpu, found)
     return None
+
+
+def as_able(gpu: Gpu, now: Gpu) -> bool:
+    """Whether what runs on `now` runs on it: Ampere brought bfloat16 and its kernels."""
+    if gpu.compute_capability is None or now.compute_capability is None:
+        return True
+    return gpu.compute_capability >= min(now.compute_capability, AMPERE)
 
 
 def _is_heavy(facts: Facts) -> bool:

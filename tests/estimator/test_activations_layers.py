@@ -201,6 +201,12 @@ class TestReleasesOfBitsandbytes:
         # the second norm's output and the product; the adapter saves the first norm's, attention its own
         assert old - new == 2 * T * h + 2 * T * f
 
+    def test_what_others_pack_keeps_no_input(self, llama_8b):
+        gptq = Weights("bfloat16", quantization=Quantization("gptq", 4, group_size=128))
+        fields = {**self.FIELDS, "weights": gptq}
+        old = saved_per_layer(llama_8b, **fields, versions={"bitsandbytes": "0.42.0"})
+        assert old == saved_per_layer(llama_8b, **self.FIELDS, versions={"bitsandbytes": "0.43.0"})
+
     def test_the_transposed_copies_of_8_bit_matrices(self, llama_8b, sizes):
         h, q, *_, f = sizes
         fields = {**self.FIELDS, "weights": Weights("bfloat16", quantization=Quantization("bnb-int8", 8))}

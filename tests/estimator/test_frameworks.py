@@ -334,3 +334,17 @@ def test_megatron_s_unfused_attention_saves_probabilities_in_their_own_width() -
     plain, flash = job(None, LLAMA, tokens), job(None, LLAMA, tokens)
     plain.attention, flash.attention = "eager", "flash_attention_2"
     assert kept(plain) - kept(flash) > 2 * scores
+
+
+def test_the_first_qwen_s_finetune_py_checkpoints_as_trainers_of_its_day_do():
+    """Old bitsandbytes keeps inputs under a checkpoint that is not reentrant; its Trainer made reentrant ones."""
+    made = Job(model="Qwen/Qwen-7B-Chat", framework="qwen", method="lora", activation_checkpointing="full")
+    made.weights.quantization = Quantization("bnb-nf4", 4, double_quant=True)
+    made.adapter = Adapter(r=8, targets=["c_attn"])
+    made.micro_batch_size, made.sequence_length = 1, 2048
+    made.versions = {"transformers": "4.36.2", "bitsandbytes": "0.41.3"}
+    held, kept = (
+        training.estimate_training(given, resolve("Qwen/Qwen-7B-Chat"), None).components["activations"]
+        for given in (made, made.with_changes({"reentrant": False}))
+    )
+    assert kept > 2 * held

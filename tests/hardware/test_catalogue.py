@@ -37,6 +37,14 @@ from gpulint.units import GIB, MIB
         ("rtx3060", "rtx-3060", None),
         ("RTX6000-Ada", "rtx-6000-ada", None),
         ("V100-SXM2-32GB", "v100-32gb", None),
+        ("NVIDIA GeForce RTX 3080", "rtx-3080", None),
+        ("3080 Ti", "rtx-3080-ti", None),
+        ("RTX 4060 Ti 16GB", "rtx-4060-ti-16gb", None),
+        ("NVIDIA GeForce RTX 4070 Ti", "rtx-4070", None),
+        ("NVIDIA GeForce RTX 4070 Ti SUPER", "rtx-4070-ti-super", None),
+        ("2x NVIDIA TITAN RTX", "titan-rtx", 2),
+        ("Quadro RTX 8000", "rtx-8000", None),
+        ("1080ti", "gtx-1080-ti", None),
         ("NVIDIA-GH200-480GB", "gh200-96gb", None),
         ("B200-192GB", "b200-180gb", None),
         ("mi300", "mi300x", None),
@@ -63,6 +71,12 @@ def test_a_card_answers_to_its_own_names(gpu):
         assert ambiguity(name) is None
 
 
+@pytest.mark.parametrize("text", ["NVIDIA GeForce RTX 4080 Laptop GPU", "RTX 3080 12GB", "rtx4070-8gb"])
+def test_a_laptops_chip_and_another_size_are_other_cards(text):
+    with pytest.raises(UnknownGpu):
+        find(text)
+
+
 @given(st.sampled_from(gpus()), st.integers(1, 512))
 def test_a_count_never_changes_the_card(gpu, count):
     for text in (f"{gpu.name}:{count}", f"{count}x{gpu.name}", f"{count} x {gpu.title}"):
@@ -73,6 +87,7 @@ def test_a_bare_family_is_its_smallest_card_and_says_so():
     assert find("a100").name == "a100-40gb"
     assert "40 and 80 GB" in (ambiguity("A100:8") or "")
     assert "16 and 32 GB" in (ambiguity("v100") or "")
+    assert "8 and 16 GB" in (ambiguity("rtx 4060 ti") or "")
     assert ambiguity("a100-80gb") is None
     assert ambiguity("h100") is None
     assert ambiguity("l40s") is None

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from gpulint.hardware.catalogue import find, gpus
+from gpulint.rules.enough import as_able
+
 LORA = "adapter: lora\nlora_r: 16\nlora_target_linear: true\n"
 
 
@@ -59,6 +62,15 @@ def test_when_nothing_fits_the_smallest_hardware_is_named(check, axolotl):
     assert finding.suggestions[0].text.endswith("no GPU of the catalogue holds it")
     larger = memory_errors(check(axolotl.replace("8B", "70B") + LORA, "t4", 1))[0]
     assert any("fits on" in suggestion.text and suggestion.per_gpu for suggestion in larger.suggestions)
+
+
+@pytest.mark.parametrize(("gpu", "oldest"), [("rtx-4090", 8.0), ("a100-40gb", 8.0), ("t4", 7.5), ("v100-16gb", 7.0)])
+def test_a_larger_card_is_never_of_an_older_kind(gpu, oldest):
+    """An RTX 8000 has more memory than an A100 of 40 GB, and no bfloat16."""
+    now = find(gpu)
+    for card in gpus():
+        if card.compute_capability is not None and card.usable > now.usable:
+            assert as_able(card, now) == (card.compute_capability >= oldest), card.name
 
 
 def test_offload_into_more_memory_than_nodes_have_is_not_suggested(check, axolotl):
