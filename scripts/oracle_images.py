@@ -74,6 +74,8 @@ def given(torch: Any, model: Any, images: int, pixels: int, sequences: int, leng
         width = vision.in_channels * vision.temporal_patch_size * vision.patch_size**2
         pixels = torch.zeros((images * side**2, width), device=device)
         return {"pixel_values": pixels, "image_grid_thw": Grid(images, side)}
+    if kind == "mllama":
+        return _tiled(torch, vision, images, sequences, length)
     if vision.model_type == "pixtral":
         torch.as_tensor = lambda sizes, **_: Shapes(sizes)
         return {
@@ -86,6 +88,23 @@ def given(torch: Any, model: Any, images: int, pixels: int, sequences: int, leng
     if kind in ("gemma3", "paligemma"):
         found["token_type_ids"] = torch.zeros((sequences, length), dtype=torch.long, device=device)
     return found
+
+
+def _tiled(torch: Any, vision: Any, images: int, sequences: int, length: int) -> dict[str, Any]:
+    """Mllama's: all tiles of every image, and which of them each token attends to."""
+    each, tiles = images // sequences, vision.max_num_tiles
+
+    def whole(*size: int) -> Any:
+        return torch.zeros((sequences, *size), dtype=torch.long, device="cuda")
+
+    return {
+        "pixel_values": torch.zeros(
+            (sequences, each, tiles, vision.num_channels, vision.image_size, vision.image_size), device="cuda"
+        ),
+        "aspect_ratio_ids": whole(each),
+        "aspect_ratio_mask": whole(each, tiles),
+        "cross_attention_mask": whole(length, each, tiles),
+    }
 
 
 def unchecked() -> None:

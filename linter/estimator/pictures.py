@@ -24,6 +24,9 @@ PIXELS = 768 * 768
 IMAGES = 1
 """Images of a sequence where nobody states them."""
 
+EIGHT = 8
+"""Mllama pads the patches of a tile to a multiple of this."""
+
 MATRIX, PATCH = 2, 14
 """Dimensions of a patch embedding that is no convolution; pixels along each side of its patches (Llama 4's default)."""
 
@@ -69,6 +72,7 @@ class Reader(NamedTuple):
     masks       whether images see all of themselves, so that every layer has a mask
     returned    whether the images' features are among the model's outputs
     listed      whether features come image by image, and are joined by a copy
+    crosses     whether layers of the decoder attend to the images, which take no places of the sequence
     """
 
     projector: str
@@ -78,6 +82,7 @@ class Reader(NamedTuple):
     masks: bool = False
     returned: bool = False
     listed: bool = False
+    crosses: bool = False
 
 
 class Pictures(NamedTuple):
@@ -87,6 +92,7 @@ class Pictures(NamedTuple):
     side        patches along each side;  pixel values of each;  patch pixels along each side of a patch
     fixed       whether all images have the size that the model's table of positions is for
     merge       patches along each side of what makes one token
+    tiles       of each image, each with a class token and `side` x `side` patches
     """
 
     images: int
@@ -97,6 +103,7 @@ class Pictures(NamedTuple):
     patch: int
     fixed: bool
     merge: int
+    tiles: int = 1
 
     @property
     def rows(self) -> int:
@@ -154,6 +161,8 @@ def pictures(job: Job, model: Model, batch: int) -> Pictures | None:
     count = IMAGES if job.images is None else job.images
     if how is None or not count or not of_transformers(job):
         return None
+    if how.crosses:
+        return _tiled(model, batch * count)
     shape = _patches(model)[0].shape
     channels = _patches(model)[0].elements // shape[0]
     patch = shape[-1] if len(shape) > MATRIX else int(vision(model).get("patch_size") or PATCH)
@@ -175,6 +184,19 @@ def pictures(job: Job, model: Model, batch: int) -> Pictures | None:
     if table and job.images is None and job.sequence_length and tokens > job.sequence_length:
         return None
     return Pictures(batch * count, patches + first, tokens, side, pixels, patch, bool(table), merged)
+
+
+def _tiled(model: Model, images: int) -> Pictures:
+    """Mllama's images: each is padded to all tiles, and each tile to eight patches.
+
+    Source: transformers 5.23 image_processing_mllama.py `pad_batches_and_tiles`, MllamaVisionModel.forward.
+    """
+    patch = _patches(model)[0]
+    rows = _named(model, "gated_positional_embedding.embedding")[0].shape[0]
+    tiles = _named(model, "pre_tile_positional_embedding.embedding.weight")[0].shape[1] // patch.shape[0]
+    side, padded = isqrt(rows - 1), -(-rows // EIGHT) * EIGHT
+    pixels = tiles * side * side * patch.elements // patch.shape[0]
+    return Pictures(images, tiles * padded, tiles * rows, side, pixels, patch.shape[-1], True, 1, tiles)
 
 
 def deep_layers(model: Model) -> tuple[int, ...]:

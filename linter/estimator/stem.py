@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .setting import Setting
     from .tape import Tape
     from .tensor import Tensor
+    from .tiles import Memory
 
 
 class Stem(NamedTuple):
@@ -31,6 +32,7 @@ class Stem(NamedTuple):
     extra           inputs of all layers, in Zamba 2 the embeddings
     shared          keys and values that layers take from others
     deep            features of images that the first layers add to their outputs
+    memory          features of images that some layers attend to
     """
 
     hidden: Tensor
@@ -43,6 +45,7 @@ class Stem(NamedTuple):
     extra: Tensor | None
     shared: dict[str, tuple[Tensor, Tensor]]
     deep: tuple[Tensor, ...] = ()
+    memory: Memory | None = None
 
 
 def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
@@ -61,10 +64,12 @@ def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
         tape.source(embeds)
     if s.traits.embed_scale == "model":
         embeds = scale(embeds)
+    memory, features = _memory(tape, s)
     seen = _seen(tape, s, embeds)
     if seen is not None:
         embeds = seen.merged
     held = [embeds] if seen is None else [embeds, *seen.held]
+    held += [] if features is None else [features]
     extra = contiguous(embeds) if s.order == "zamba" else layer_inputs(tape, embeds, ids, outside, s)
     positions = tape.new(s.length, 8)
     h = embeds
@@ -82,12 +87,22 @@ def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
         h = scattered(h, s.stream * s.hidden)
     h = dropout(h, s.embedding_dropout)
     laid = _laid_out(tape, s, h, tuple(held), positions, extra)
+    laid = laid._replace(memory=memory)
     return laid if seen is None else laid._replace(deep=seen.deep)
+
+
+def _memory(tape: Tape, s: Setting) -> tuple[Memory | None, Tensor | None]:
+    """Images that layers attend to, and what the tower made of them."""
+    if s.pictures is None or not s.crossing:
+        return None, None
+    from .tiles import remembered
+
+    return remembered(tape, s)
 
 
 def _seen(tape: Tape, s: Setting, embeds: Tensor) -> Seen | None:
     """The embeddings with images among them."""
-    if s.pictures is None:
+    if s.pictures is None or s.crossing:
         return None
     from .projector import see
 
