@@ -76,6 +76,10 @@ def given(torch: Any, model: Any, images: int, pixels: int, sequences: int, leng
         return {"pixel_values": pixels, "image_grid_thw": Grid(images, side)}
     if kind == "mllama":
         return _tiled(torch, vision, images, sequences, length)
+    if hasattr(config, "scale_factor"):
+        return _split(torch, vision, images, sequences)
+    if hasattr(config, "image_grid_pinpoints"):
+        return _any_resolution(torch, config, images, pixels)
     if vision.model_type == "pixtral":
         torch.as_tensor = lambda sizes, **_: Shapes(sizes)
         return {
@@ -104,6 +108,39 @@ def _tiled(torch: Any, vision: Any, images: int, sequences: int, length: int) ->
         "aspect_ratio_ids": whole(each),
         "aspect_ratio_mask": whole(each, tiles),
         "cross_attention_mask": whole(length, each, tiles),
+    }
+
+
+def _any_resolution(torch: Any, config: Any, images: int, pixels: int) -> dict[str, Any]:
+    """LLaVA-NeXT's: the tiles of every image, behind the whole."""
+    from transformers.models.llava_next.modeling_llava_next import image_size_to_num_patches
+
+    side, sizes = config.vision_config.image_size, [(pixels, pixels)] * images
+    tiles = image_size_to_num_patches(sizes[0], config.image_grid_pinpoints, side)
+    return {"pixel_values": torch.zeros((images, tiles, 3, side, side), device="cuda"), "image_sizes": sizes}
+
+
+def _split(torch: Any, vision: Any, images: int, sequences: int) -> dict[str, Any]:
+    """Idefics 3's: 4 x 4 tiles of every image and the whole, none of them padding.
+
+    The model leaves tiles of padding out by a mask; here an index of all takes its place, which allocates the same.
+    """
+    each, side = 17 * images // sequences, vision.image_size
+    fake = importlib.import_module("torch._subclasses").FakeTensor
+    take, tolist = torch.Tensor.__getitem__, fake.tolist
+    vars(importlib.import_module("transformers.masking_utils")).update(
+        _ignore_bidirectional_mask_sdpa=lambda *_a, **_k: True
+    )
+
+    def item(x: Any, key: Any) -> Any:
+        masked = isinstance(key, torch.Tensor) and key.dtype == torch.bool and key.dim() == 1
+        return take(x, torch.zeros(len(key), dtype=torch.long, device="cuda") if masked else key)
+
+    torch.Tensor.__getitem__ = item
+    fake.tolist = lambda x: [each] * len(x) if x.shape == (sequences,) else tolist(x)
+    return {
+        "pixel_values": torch.zeros((sequences, each, vision.num_channels, side, side), device="cuda"),
+        "pixel_attention_mask": torch.zeros((sequences, each, side, side), dtype=torch.long, device="cuda"),
     }
 
 

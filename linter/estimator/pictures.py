@@ -12,11 +12,13 @@ from functools import cache
 from math import isqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from . import anyres
 from .frameworks import of_transformers
 
 if TYPE_CHECKING:
     from ..job import Job
     from ..models.model import Model, Tensor
+    from .anyres import Cut
 
 PIXELS = 768 * 768
 """An image's size where nobody states it and the tower reads any (LLaMA-Factory's default `image_max_pixels`)."""
@@ -44,7 +46,9 @@ class Tower(NamedTuple):
     resampled   whether positions are mixed from four rows of a table for each patch
     conv        whether a convolution joins the patches of each token; positions are sampled from a table of any size
     scores      eager attention's softmax, as in `traits.Traits`
-    leaves      whether checkpointing of an adapter's base makes patches want a gradient (`_input_embed_layer`)
+    each        whether positions are looked up for every image
+    leaves      what checkpointing of an adapter's base makes want a gradient (`_input_embed_layer`): `patches`, those
+                with their positions (`placed`), or nothing
     """
 
     block: str = "clip"
@@ -58,7 +62,8 @@ class Tower(NamedTuple):
     window: int = 0
     resampled: bool = False
     scores: str = "float32"
-    leaves: bool = True
+    each: bool = False
+    leaves: str = "patches"
     conv: bool = False
 
 
@@ -73,6 +78,10 @@ class Reader(NamedTuple):
     returned    whether the images' features are among the model's outputs
     listed      whether features come image by image, and are joined by a copy
     crosses     whether layers of the decoder attend to the images, which take no places of the sequence
+    resolutions (height, width) that images of any size are fitted into and cut up from, where the config names none
+    most        tiles whose features are kept in full, where the config does not say; 0 for all
+    alone       whether only an image that is its sequence's only one is cut up
+    split       tiles along each side of a square image of whatever size, beside one of the whole (`do_image_splitting`)
     """
 
     projector: str
@@ -83,6 +92,10 @@ class Reader(NamedTuple):
     returned: bool = False
     listed: bool = False
     crosses: bool = False
+    resolutions: tuple[tuple[int, int], ...] = ()
+    most: int = 0
+    alone: bool = False
+    split: int = 0
 
 
 class Pictures(NamedTuple):
@@ -92,7 +105,8 @@ class Pictures(NamedTuple):
     side        patches along each side;  pixel values of each;  patch pixels along each side of a patch
     fixed       whether all images have the size that the model's table of positions is for
     merge       patches along each side of what makes one token
-    tiles       of each image, each with a class token and `side` x `side` patches
+    tiles       of each image, each with a class token and `side` x `side` patches, that attend to each other
+    cut         how each of the given images is cut up; `images` are then the tiles
     """
 
     images: int
@@ -104,6 +118,17 @@ class Pictures(NamedTuple):
     fixed: bool
     merge: int
     tiles: int = 1
+    cut: Cut | None = None
+
+    @property
+    def given(self) -> int:
+        """Images before they are cut up."""
+        return self.images // (self.cut.tiles if self.cut is not None else 1)
+
+    @property
+    def places(self) -> int:
+        """Tokens of each image before it is cut up."""
+        return self.tokens if self.cut is None else self.cut.tokens
 
     @property
     def rows(self) -> int:
@@ -171,9 +196,16 @@ def pictures(job: Job, model: Model, batch: int) -> Pictures | None:
     kind = tower(model, how)
     table = [] if kind is not None and kind.conv else table
     first = 1 if _named(model, "class_embedding") or _named(model, "cls_token") else 0
+    cut = None
     if table:
         side = isqrt(table[0].shape[-2] - first)
         merged = _pooled(model, how, side)
+        if how.resolutions:
+            cut = _cut_up(job, model, how, patch, side)
+            if cut is None:
+                return None
+        if how.split:
+            cut = anyres.split(how.split, (side // merged) ** 2)
     else:
         merged = int(vision(model).get("spatial_merge_size") or model.config.get("spatial_merge_size") or how.merge)
         across = isqrt(job.image_pixels or PIXELS) // (patch * merged)
@@ -181,9 +213,30 @@ def pictures(job: Job, model: Model, batch: int) -> Pictures | None:
         side = max(1, min(across, most) if most and job.images is None else across) * merged
     patches = side * side
     tokens, pixels = patches // merged**2, patches * channels
-    if table and job.images is None and job.sequence_length and tokens > job.sequence_length:
+    places, tiles = (tokens, 1) if cut is None else (cut.tokens, cut.tiles)
+    if table and job.images is None and job.sequence_length and places > job.sequence_length:
         return None
-    return Pictures(batch * count, patches + first, tokens, side, pixels, patch, bool(table), merged)
+    fixed = bool(table) and not how.resolutions
+    return Pictures(batch * count * tiles, patches + first, tokens, side, pixels, patch, fixed, merged, cut=cut)
+
+
+def _cut_up(job: Job, model: Model, how: Reader, patch: int, side: int) -> Cut | None:
+    """How an image is cut up; None where nobody counts images and the smallest has more tokens than its sequence."""
+    if how.alone and (job.images or 0) > 1:
+        return anyres.whole(side)
+    resolutions, stated = resolutions_of(model, how), str(model.config.get("vision_aspect_ratio") or "")
+    tile = int(vision(model).get("image_size") or side * patch)
+    most = int(stated.rpartition("_")[2]) if stated.rpartition("_")[2].isdigit() else how.most
+    pixels = isqrt(job.image_pixels or PIXELS)
+    if job.images is None and job.sequence_length:
+        return anyres.fitting(pixels, job.sequence_length, resolutions, tile, side, most)
+    return anyres.cut(pixels, resolutions, tile, side, most)
+
+
+def resolutions_of(model: Model, how: Reader) -> list[tuple[int, int]]:
+    """The (height, width) that images are fitted into, as the config has them or else the class."""
+    stated = model.config.get("image_grid_pinpoints")
+    return [(int(height), int(width)) for height, width in (stated if isinstance(stated, list) else how.resolutions)]
 
 
 def _tiled(model: Model, images: int) -> Pictures:
@@ -212,6 +265,9 @@ def _pooled(model: Model, found: Reader, side: int) -> int:
     for ratio in (model.config.get("downsample_ratio"), vision(model).get("pixel_shuffle_ratio")):
         if isinstance(ratio, float):
             return round(1 / ratio)
+    factor = model.config.get("scale_factor")
+    if isinstance(factor, int):
+        return factor
     if found.projector != "gemma3":
         return found.merge
     tokens = model.config.get("mm_tokens_per_image")

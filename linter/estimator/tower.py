@@ -70,6 +70,7 @@ class Layers:
         self.found = found
         self.kind: Tower = kind
         self.outside: Modules = s.towers()
+        self.joined: Tensor | None = None
         self.fields = fields
         self.stacks = stacks(model)
         self.prefix, self.count = max(self.stacks.items(), key=lambda item: item[1])
@@ -106,13 +107,15 @@ class Layers:
         if self.kind.conv:
             h = self.norm(h, self.outside.require("post_layernorm"), self.rows)
             h = _joined(h, self.outside.require("downsample"), self.rows // self.merge**2)
+        if self.layer and last == self.count:
+            read = h
         if self.kind.after:
             h = self.norm(h, self.outside.require(self.kind.after), self.rows)
         if self.kind.pooled:
             first = window(h, self.seen.images * (h.n // self.rows))
             pooled = self.norm(first, self.outside.require(self.kind.pooled), self.seen.images)
-            return Features(h if last == self.count else read, (h, read, pooled))
-        return Features(h, (h,), tuple(deep))
+            return Features(read if self.layer else h, (h, read, pooled))
+        return Features(read, (h, read)) if self.layer else Features(h, (h,), tuple(deep))
 
     def norm(self, x: Tensor, module: Linear, rows: int) -> Tensor:
         """The tower's norm."""
@@ -144,7 +147,10 @@ class Layers:
             h = self.norm(h, self.outside.require("post_conv_layernorm"), rows)
             h = add(h, self._sampled(tape, where, h.n))
         elif where is not None:
-            h = add(h, embedding(tape, seen.patches, where.weight, width, tape.new(seen.patches, 8)))
+            count = self.rows if self.kind.each else seen.patches
+            h = add(h, embedding(tape, count, where.weight, width, tape.new(count, 8)))
+            if self.kind.leaves == "placed":
+                wanted(self, h)
         if whole is not None:
             h = add(h, leaf(tape, whole.weight))
         if self.kind.resampled:
@@ -256,25 +262,42 @@ class Block:
 
 
 def pixels_in(layers: Layers, tape: Tape) -> Tensor:
-    """Pixels, in the width of the weights, through the convolution that cuts them into patches.
-
-    Where an adapter's base is checkpointed the patches are made to want a gradient, from transformers 5 on.
-    """
+    """Pixels, in the width of the weights, through the convolution that cuts them into patches."""
     s, seen = layers.s, layers.seen
     patch = _one(layers.outside, *PATCHES)
     unfolded = layers.outside.leaf("patch_embedding.linear") is not None
     given = tape.new(seen.images * seen.pixels, patch.weight.e if unfolded else 4)
     s.pixels.append(given.storage)
+    if layers.found.split:
+        given = layers.joined = _shown(layers, given, patch.weight.e)
+    elif seen.cut is not None:
+        given = layers.joined = tape.new(given.n, given.e)
     rows = seen.images * seen.tiles * seen.side**2
     if unfolded:
         h = project(contiguous(tape.new(given.n, given.e)), patch, rows)
     else:
         pixels = to(given, patch.weight.e)
         h = linear(pixels, patch.weight, rows, patch.bias)
-    asked = s.leaf_inputs and layers.kind.leaves and not older(s.job.versions.get("transformers"), "5")
-    if asked and h.node is None:
-        tape.source(h)
+    if layers.kind.leaves == "patches":
+        wanted(layers, h)
     return h
+
+
+def wanted(layers: Layers, x: Tensor) -> None:
+    """Where an adapter's base is checkpointed a tower's input is made to want a gradient, from transformers 5 on."""
+    s = layers.s
+    if s.leaf_inputs and x.node is None and not older(s.job.versions.get("transformers"), "5"):
+        x.storage.tape.source(x)
+
+
+def _shown(layers: Layers, given: Tensor, e: int) -> Tensor:
+    """Idefics 3: the images that are no padding, by an index, in the width of the weights, each with an int64 mask."""
+    tape = given.storage.tape
+    mask = tape.new(layers.seen.images * layers.seen.side**2 * layers.seen.patch**2, 8)
+    layers.s.pixels.append(mask.storage)
+    given = to(given, e)
+    tape.scratch(given.n)
+    return tape.new(given.n, e)
 
 
 def tanh_gated(x: Tensor, gate: Linear) -> Tensor:

@@ -136,7 +136,7 @@ def test_an_image_is_as_many_tokens_as_its_model_says():
     assert found["qwen2_5_vl"].tokens == 256
     assert found["gemma3"].tokens == 256
     assert found["llava"].tokens == 576
-    assert all(item.images == 6 for item in found.values())
+    assert all(item.given == 6 for item in found.values())
 
 
 def test_images_that_nobody_counts_fit_into_their_sequence():
