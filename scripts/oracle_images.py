@@ -7,6 +7,7 @@ code calls `.tolist()` on, which a fake tensor refuses.
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 from typing import Any
 
@@ -76,6 +77,8 @@ def given(torch: Any, model: Any, images: int, pixels: int, sequences: int, leng
         return {"pixel_values": pixels, "image_grid_thw": Grid(images, side)}
     if kind == "mllama":
         return _tiled(torch, vision, images, sequences, length)
+    if kind == "gemma4":
+        return _soft(torch, config, images, sequences, length)
     if hasattr(config, "scale_factor"):
         return _split(torch, vision, images, sequences)
     if hasattr(config, "image_grid_pinpoints"):
@@ -126,22 +129,48 @@ def _split(torch: Any, vision: Any, images: int, sequences: int) -> dict[str, An
     The model leaves tiles of padding out by a mask; here an index of all takes its place, which allocates the same.
     """
     each, side = 17 * images // sequences, vision.image_size
-    fake = importlib.import_module("torch._subclasses").FakeTensor
-    take, tolist = torch.Tensor.__getitem__, fake.tolist
-    vars(importlib.import_module("transformers.masking_utils")).update(
-        _ignore_bidirectional_mask_sdpa=lambda *_a, **_k: True
-    )
-
-    def item(x: Any, key: Any) -> Any:
-        masked = isinstance(key, torch.Tensor) and key.dtype == torch.bool and key.dim() == 1
-        return take(x, torch.zeros(len(key), dtype=torch.long, device="cuda") if masked else key)
-
-    torch.Tensor.__getitem__ = item
-    fake.tolist = lambda x: [each] * len(x) if x.shape == (sequences,) else tolist(x)
+    _counted(torch, {1: 17 * images}, sequences, each, full=True)
     return {
         "pixel_values": torch.zeros((sequences, each, vision.num_channels, side, side), device="cuda"),
         "pixel_attention_mask": torch.zeros((sequences, each, side, side), dtype=torch.long, device="cuda"),
     }
+
+
+def _soft(torch: Any, config: Any, images: int, sequences: int, length: int) -> dict[str, Any]:
+    """Gemma 4's: a budget of patches for each image, of which those of a square one are no padding."""
+    vision = config.vision_config
+    merge = vision.pooling_kernel_size
+    budget = getattr(config, "vision_soft_tokens_per_image", 280)
+    tokens = math.isqrt(budget) ** 2
+    width = config.get_text_config().hidden_size
+    _counted(torch, {2: images * tokens, 3: images * tokens * width}, images, tokens, full=False)
+    rows = budget * merge**2
+    return {
+        "pixel_values": torch.zeros((images, rows, 3 * vision.patch_size**2), device="cuda"),
+        "image_position_ids": torch.zeros((images, rows, 2), dtype=torch.long, device="cuda"),
+        "mm_token_type_ids": torch.zeros((sequences, length), dtype=torch.long, device="cuda"),
+    }
+
+
+def _counted(torch: Any, chosen: dict[int, int], lists: int, each: int, *, full: bool) -> None:
+    """Known numbers where values decide: of what masks choose, by their dimensions, and in lists of `lists` numbers.
+
+    An index takes a mask's place. `full`: no patch is padding, so that `sdpa` gets no mask.
+    """
+    fake = importlib.import_module("torch._subclasses").FakeTensor
+    take, tolist = torch.Tensor.__getitem__, fake.tolist
+    vars(importlib.import_module("transformers.masking_utils")).update(
+        _ignore_bidirectional_mask_sdpa=lambda *_a, **_k: full
+    )
+
+    def item(x: Any, key: Any) -> Any:
+        if not isinstance(key, torch.Tensor) or key.dtype != torch.bool or key.dim() not in chosen:
+            return take(x, key)
+        index = torch.zeros(chosen[key.dim()], dtype=torch.long, device="cuda")
+        return take(x.flatten(0, key.dim() - 1) if key.dim() > 1 else x, index)
+
+    torch.Tensor.__getitem__ = item
+    fake.tolist = lambda x: [each] * len(x) if x.shape == (lists,) else tolist(x)
 
 
 def unchecked() -> None:

@@ -74,7 +74,8 @@ class Reader(NamedTuple):
     tower       the tower's row where the vision config has no model type, or that with something behind it
     layer       which layer's output is read where the config does not say, from the end; 0 for what the tower returns
     merge       patches along each side of what makes one token, where the config does not say
-    masks       whether images see all of themselves, so that every layer has a mask
+    masks       layers that have a mask, since images see all of themselves: `all`, or `sliding` ones where the config
+                says so (`use_bidirectional_attention`)
     returned    whether the images' features are among the model's outputs
     listed      whether features come image by image, and are joined by a copy
     crosses     whether layers of the decoder attend to the images, which take no places of the sequence
@@ -82,13 +83,14 @@ class Reader(NamedTuple):
     most        tiles whose features are kept in full, where the config does not say; 0 for all
     alone       whether only an image that is its sequence's only one is cut up
     split       tiles along each side of a square image of whatever size, beside one of the whole (`do_image_splitting`)
+    soft        tokens that an image of any size is made to have at the most, where the config does not say
     """
 
     projector: str
     tower: str
     layer: int = 0
     merge: int = 1
-    masks: bool = False
+    masks: str = ""
     returned: bool = False
     listed: bool = False
     crosses: bool = False
@@ -96,6 +98,7 @@ class Reader(NamedTuple):
     most: int = 0
     alone: bool = False
     split: int = 0
+    soft: int = 0
 
 
 class Pictures(NamedTuple):
@@ -107,6 +110,7 @@ class Pictures(NamedTuple):
     merge       patches along each side of what makes one token
     tiles       of each image, each with a class token and `side` x `side` patches, that attend to each other
     cut         how each of the given images is cut up; `images` are then the tiles
+    masked      pixels of the mask that the processor makes of each
     """
 
     images: int
@@ -119,6 +123,7 @@ class Pictures(NamedTuple):
     merge: int
     tiles: int = 1
     cut: Cut | None = None
+    masked: int = 0
 
     @property
     def given(self) -> int:
@@ -188,6 +193,8 @@ def pictures(job: Job, model: Model, batch: int) -> Pictures | None:
         return None
     if how.crosses:
         return _tiled(model, batch * count)
+    if how.soft:
+        return _budgeted(model, how, batch * count)
     shape = _patches(model)[0].shape
     channels = _patches(model)[0].elements // shape[0]
     patch = shape[-1] if len(shape) > MATRIX else int(vision(model).get("patch_size") or PATCH)
@@ -217,7 +224,26 @@ def pictures(job: Job, model: Model, batch: int) -> Pictures | None:
     if table and job.images is None and job.sequence_length and places > job.sequence_length:
         return None
     fixed = bool(table) and not how.resolutions
-    return Pictures(batch * count * tiles, patches + first, tokens, side, pixels, patch, fixed, merged, cut=cut)
+    masked = (side * patch) ** 2 if how.split else 0
+    return Pictures(batch * count * tiles, patches + first, tokens, side, pixels, patch, fixed, merged, 1, cut, masked)
+
+
+def _budgeted(model: Model, how: Reader, images: int) -> Pictures:
+    """Gemma 4's images: square ones, as large as the budget of patches lets them be, and padded to it.
+
+    Source: transformers 5.23 image_processing_gemma4.py `get_aspect_ratio_preserving_size`, `pad_along_first_dim`.
+    """
+    weight, config = _patches(model)[0], vision(model)
+    merge = int(config.get("pooling_kernel_size") or POOLED)
+    patches = int(model.config.get("vision_soft_tokens_per_image") or how.soft) * merge**2
+    side = isqrt(patches) // merge * merge
+    pixels = patches * (weight.elements // weight.shape[0])
+    patch = int(config.get("patch_size") or SOFT_PATCH)
+    return Pictures(images, patches, (side // merge) ** 2, side, pixels, patch, True, merge)
+
+
+POOLED, SOFT_PATCH = 3, 16
+"""Patches along each side of a soft token, pixels along each side of a patch: Gemma4VisionConfig's defaults."""
 
 
 def _cut_up(job: Job, model: Model, how: Reader, patch: int, side: int) -> Cut | None:
@@ -281,7 +307,7 @@ GEMMA_TOKENS = 256
 def _patches(model: Model) -> list[Tensor]:
     ends = (
         "patch_embed.proj.weight", "patch_embedding.weight", "patch_embeddings.projection.weight", "patch_conv.weight",
-        "patch_embedding.linear.weight",
+        "patch_embedding.linear.weight", "patch_embedder.input_proj.weight",
     )  # fmt: skip
     return next((found for end in ends if (found := _named(model, end))), [])
 

@@ -14,6 +14,7 @@ from .indexing import cat, expand, gather, split, window
 from .matmuls import linear
 from .norms import NORMS
 from .ops import contiguous, copied, leaf, made, mul, relayout, to
+from .soft_tokens import SoftTokens, soft
 from .tensor import Tensor
 from .tower import Layers
 
@@ -39,10 +40,10 @@ def see(tape: Tape, s: Setting, embeds: Tensor) -> Seen:
     """The embeddings with the images' features in the places of their tokens."""
     assert s.reader is not None
     assert s.pictures is not None
-    layers = Layers(s, s.model, s.reader, s.pictures)
+    layers = TOWERS.get(s.reader.projector, Layers)(s, s.model, s.reader, s.pictures)
     found = layers.run(tape)
     pooled = PROJECTORS[s.reader.projector](layers, found)
-    layers.joined = None
+    layers.joined = ()
     parts = pooled if isinstance(pooled, tuple) else (pooled,)
     features = to(cat(parts) if s.reader.listed else parts[0], embeds.e)
     mask = tape.new(s.rows, 1)
@@ -195,5 +196,8 @@ def glm4v(layers: Layers, found: Features) -> Tensor:
 
 
 PROJECTORS: dict[str, Callable[[Layers, Features], Tensor | tuple[Tensor, ...]]] = {"merger": merger, "llava": llava,
-    "any_resolution": any_resolution, "connector": connector, "gemma3": gemma3,
+    "any_resolution": any_resolution, "connector": connector, "soft": soft, "gemma3": gemma3,
     "linear": linear_alone, "shuffled": shuffled, "mistral3": mistral3, "llama4": llama4, "glm4v": glm4v}  # fmt: skip
+
+TOWERS: dict[str, type[Layers]] = {"soft": SoftTokens}
+"""Towers that are written otherwise than `Layers`, by the projector that reads them."""

@@ -44,11 +44,11 @@ def widest(job: Job, model: Model, batch: int, length: int, cache: int) -> int:
 
 
 def seen(phase: Phase, job: Job, model: Model, batch: int) -> Phase:
-    """A phase behind the prompt's pass with the prompt's images, float32 pixels that `generate` holds to its end."""
+    """A phase behind the prompt with the prompt's images, float32 pixels and int64 masks that `generate` holds."""
     found = pictures(_plain(job, batch, 1), model, batch)
     if found is None:
         return phase
-    activations = phase.components["activations"] + 4 * found.images * found.pixels
+    activations = phase.components["activations"] + found.images * (4 * found.pixels + 8 * found.masked)
     return Phase(phase.name, {**phase.components, "activations": activations})
 
 

@@ -13,7 +13,7 @@ from .norms import NORMS
 from .ops import add, contiguous, dropout, scale, scattered
 from .relative import biases
 from .rope import Table
-from .sharing import layer_inputs
+from .sharing import layer_inputs, layer_tokens
 
 if TYPE_CHECKING:
     from .modules import Modules
@@ -49,7 +49,11 @@ class Stem(NamedTuple):
 
 
 def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
-    """Embeddings and what else every layer reads. The embedding output stays alive through the forward pass."""
+    """Embeddings and what else every layer reads. The embedding output stays alive through the forward pass.
+
+    Gemma 4's class with towers holds the second embedding too, and a copy of the first without images' places
+    (modeling_gemma4.py Gemma4Model.forward `llm_inputs_embeds`).
+    """
     if s.traits.encoder:
         positions = tape.new(s.rows if s.traits.positions == "rows" else s.length, 8)
         h = encoder_stem(tape, s, outside, ids, positions)
@@ -64,13 +68,18 @@ def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
         tape.source(embeds)
     if s.traits.embed_scale == "model":
         embeds = scale(embeds)
+    tokens = layer_tokens(tape, ids, outside, s)
+    words = [tokens, tape.new(embeds.n, embeds.e)] if tokens is not None and s.reader is not None else []
     memory, features = _memory(tape, s)
     seen = _seen(tape, s, embeds)
     if seen is not None:
         embeds = seen.merged
     held = [embeds] if seen is None else [embeds, *seen.held]
-    held += [] if features is None else [features]
-    extra = contiguous(embeds) if s.order == "zamba" else layer_inputs(tape, embeds, ids, outside, s)
+    held += [*words, *([] if features is None else [features])]
+    extra = contiguous(embeds) if s.order == "zamba" else None
+    if tokens is not None:
+        extra = layer_inputs(embeds, tokens, outside, s)
+    del tokens
     positions = tape.new(s.length, 8)
     h = embeds
     projection = outside.leaf("project_in")
@@ -174,13 +183,21 @@ def mask(tape: Tape, s: Setting, window: int | None, e: int) -> Tensor | None:
         return None
     if s.traits.slopes:
         return tape.new(s.batch * s.heads * size, e)
-    if s.job.padded or (s.pictures is not None and s.reader is not None and s.reader.masks):
+    if s.job.padded or _images_see_all(s, window):
         return tape.new(s.batch * size, 1)
     if s.traits.masked:
         return tape.new(size, 1)
     if window is not None and s.length >= window:
         return tape.new(size, 1)
     return None
+
+
+def _images_see_all(s: Setting, window: int | None) -> bool:
+    """Whether a layer has a mask of every sequence's own, in which images are not causal."""
+    if s.pictures is None or s.reader is None:
+        return False
+    sliding = window is not None and s.config.get("use_bidirectional_attention") == "vision"
+    return s.reader.masks == "all" or (s.reader.masks == "sliding" and sliding)
 
 
 def sliding_mask(tape: Tape, s: Setting, e: int) -> Tensor | None:

@@ -70,7 +70,7 @@ class Layers:
         self.found = found
         self.kind: Tower = kind
         self.outside: Modules = s.towers()
-        self.joined: Tensor | None = None
+        self.joined: tuple[Tensor, ...] = ()
         self.fields = fields
         self.stacks = stacks(model)
         self.prefix, self.count = max(self.stacks.items(), key=lambda item: item[1])
@@ -269,9 +269,11 @@ def pixels_in(layers: Layers, tape: Tape) -> Tensor:
     given = tape.new(seen.images * seen.pixels, patch.weight.e if unfolded else 4)
     s.pixels.append(given.storage)
     if layers.found.split:
-        given = layers.joined = _shown(layers, given, patch.weight.e)
+        given, mask = _shown(layers, given, patch.weight.e)
+        layers.joined = (given, mask)
     elif seen.cut is not None:
-        given = layers.joined = tape.new(given.n, given.e)
+        given = tape.new(given.n, given.e)
+        layers.joined = (given,)
     rows = seen.images * seen.tiles * seen.side**2
     if unfolded:
         h = project(contiguous(tape.new(given.n, given.e)), patch, rows)
@@ -290,14 +292,17 @@ def wanted(layers: Layers, x: Tensor) -> None:
         x.storage.tape.source(x)
 
 
-def _shown(layers: Layers, given: Tensor, e: int) -> Tensor:
-    """Idefics 3: the images that are no padding, by an index, in the width of the weights, each with an int64 mask."""
+def _shown(layers: Layers, given: Tensor, e: int) -> tuple[Tensor, Tensor]:
+    """Idefics 3: the images that are no padding, by an index, in the width of the weights, and the int64 masks of each.
+
+    The processor's own masks are there beside them.
+    """
     tape = given.storage.tape
-    mask = tape.new(layers.seen.images * layers.seen.side**2 * layers.seen.patch**2, 8)
+    mask = tape.new(layers.seen.images * layers.seen.masked, 8)
     layers.s.pixels.append(mask.storage)
     given = to(given, e)
     tape.scratch(given.n)
-    return tape.new(given.n, e)
+    return tape.new(given.n, e), tape.new(mask.n, 8)
 
 
 def tanh_gated(x: Tensor, gate: Linear) -> Tensor:
