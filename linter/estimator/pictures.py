@@ -157,9 +157,12 @@ def reader(model: Model) -> Reader | None:
 
 
 def tower(model: Model, found: Reader) -> Tower | None:
-    """The tower of a model; None where it is not written down here."""
+    """The tower of a model; None where it is not written down here.
+
+    Its own type is that of a tower of its own name, the whole model's, or either with `_vision` behind it.
+    """
     stated, rows = str(vision(model).get("model_type") or found.tower), _tables()["towers"]
-    row = rows.get(stated) or (rows.get(found.tower) if stated.startswith(found.tower) else None)
+    row = rows.get(stated) or (rows.get(found.tower) if stated.startswith((found.tower, model.model_type)) else None)
     return None if row is None or not _patches(model) or not stacks(model) else Tower(**row)
 
 

@@ -101,6 +101,13 @@ def test_layers_that_attend_to_images_are_passed_by_without_them():
     assert trained[1] > trained[0]
 
 
+@pytest.mark.parametrize(
+    "model", ["Abiray/Qwen3.6-27B-NVFP4", "amd/Qwen3.5-397B-A17B-MXFP4", "Qwen/Qwen3-VL-4B-Instruct"]
+)
+def test_a_tower_is_read_by_whatever_name_its_config_gives_it(model):
+    assert reader(resolve(model)) is not None
+
+
 def test_text_alone_trains_no_tower():
     sizes = {}
     for images in (0, 1):
