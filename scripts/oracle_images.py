@@ -7,6 +7,7 @@ code calls `.tolist()` on, which a fake tensor refuses.
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 from typing import Any
 
@@ -74,6 +75,14 @@ def given(torch: Any, model: Any, images: int, pixels: int, sequences: int, leng
         width = vision.in_channels * vision.temporal_patch_size * vision.patch_size**2
         pixels = torch.zeros((images * side**2, width), device=device)
         return {"pixel_values": pixels, "image_grid_thw": Grid(images, side)}
+    if kind == "mllama":
+        return _tiled(torch, vision, images, sequences, length)
+    if kind == "gemma4":
+        return _soft(torch, config, images, sequences, length)
+    if hasattr(config, "scale_factor"):
+        return _split(torch, vision, images, sequences)
+    if hasattr(config, "image_grid_pinpoints"):
+        return _any_resolution(torch, config, images, pixels)
     if vision.model_type == "pixtral":
         torch.as_tensor = lambda sizes, **_: Shapes(sizes)
         return {
@@ -86,6 +95,82 @@ def given(torch: Any, model: Any, images: int, pixels: int, sequences: int, leng
     if kind in ("gemma3", "paligemma"):
         found["token_type_ids"] = torch.zeros((sequences, length), dtype=torch.long, device=device)
     return found
+
+
+def _tiled(torch: Any, vision: Any, images: int, sequences: int, length: int) -> dict[str, Any]:
+    """Mllama's: all tiles of every image, and which of them each token attends to."""
+    each, tiles = images // sequences, vision.max_num_tiles
+
+    def whole(*size: int) -> Any:
+        return torch.zeros((sequences, *size), dtype=torch.long, device="cuda")
+
+    return {
+        "pixel_values": torch.zeros(
+            (sequences, each, tiles, vision.num_channels, vision.image_size, vision.image_size), device="cuda"
+        ),
+        "aspect_ratio_ids": whole(each),
+        "aspect_ratio_mask": whole(each, tiles),
+        "cross_attention_mask": whole(length, each, tiles),
+    }
+
+
+def _any_resolution(torch: Any, config: Any, images: int, pixels: int) -> dict[str, Any]:
+    """LLaVA-NeXT's: the tiles of every image, behind the whole."""
+    from transformers.models.llava_next.modeling_llava_next import image_size_to_num_patches
+
+    side, sizes = config.vision_config.image_size, [(pixels, pixels)] * images
+    tiles = image_size_to_num_patches(sizes[0], config.image_grid_pinpoints, side)
+    return {"pixel_values": torch.zeros((images, tiles, 3, side, side), device="cuda"), "image_sizes": sizes}
+
+
+def _split(torch: Any, vision: Any, images: int, sequences: int) -> dict[str, Any]:
+    """Idefics 3's: 4 x 4 tiles of every image and the whole, none of them padding.
+
+    The model leaves tiles of padding out by a mask; here an index of all takes its place, which allocates the same.
+    """
+    each, side = 17 * images // sequences, vision.image_size
+    _counted(torch, {1: 17 * images}, sequences, each, full=True)
+    return {
+        "pixel_values": torch.zeros((sequences, each, vision.num_channels, side, side), device="cuda"),
+        "pixel_attention_mask": torch.zeros((sequences, each, side, side), dtype=torch.long, device="cuda"),
+    }
+
+
+def _soft(torch: Any, config: Any, images: int, sequences: int, length: int) -> dict[str, Any]:
+    """Gemma 4's: a budget of patches for each image, of which those of a square one are no padding."""
+    vision = config.vision_config
+    merge = vision.pooling_kernel_size
+    budget = getattr(config, "vision_soft_tokens_per_image", 280)
+    tokens = math.isqrt(budget) ** 2
+    width = config.get_text_config().hidden_size
+    _counted(torch, {2: images * tokens, 3: images * tokens * width}, images, tokens, full=False)
+    rows = budget * merge**2
+    return {
+        "pixel_values": torch.zeros((images, rows, 3 * vision.patch_size**2), device="cuda"),
+        "image_position_ids": torch.zeros((images, rows, 2), dtype=torch.long, device="cuda"),
+        "mm_token_type_ids": torch.zeros((sequences, length), dtype=torch.long, device="cuda"),
+    }
+
+
+def _counted(torch: Any, chosen: dict[int, int], lists: int, each: int, *, full: bool) -> None:
+    """Known numbers where values decide: of what masks choose, by their dimensions, and in lists of `lists` numbers.
+
+    An index takes a mask's place. `full`: no patch is padding, so that `sdpa` gets no mask.
+    """
+    fake = importlib.import_module("torch._subclasses").FakeTensor
+    take, tolist = torch.Tensor.__getitem__, fake.tolist
+    vars(importlib.import_module("transformers.masking_utils")).update(
+        _ignore_bidirectional_mask_sdpa=lambda *_a, **_k: full
+    )
+
+    def item(x: Any, key: Any) -> Any:
+        if not isinstance(key, torch.Tensor) or key.dtype != torch.bool or key.dim() not in chosen:
+            return take(x, key)
+        index = torch.zeros(chosen[key.dim()], dtype=torch.long, device="cuda")
+        return take(x.flatten(0, key.dim() - 1) if key.dim() > 1 else x, index)
+
+    torch.Tensor.__getitem__ = item
+    fake.tolist = lambda x: [each] * len(x) if x.shape == (lists,) else tolist(x)
 
 
 def unchecked() -> None:

@@ -55,11 +55,15 @@ class Inputs:
 
 
 def layers_of(model: Any) -> tuple[str, Any]:
-    """The longest list of modules, of a text decoder where there is one: what the oracle probes."""
+    """The longest list of modules, of a text decoder where there is one: what the oracle probes.
+
+    Without Mllama's layers that attend to images, which text alone passes by.
+    """
     import torch
 
     lists = [(name, m) for name, m in model.named_modules() if isinstance(m, torch.nn.ModuleList) and len(m)]
-    return max(lists, key=lambda item: ("language_model" in item[0], len(item[1])))
+    name, found = max(lists, key=lambda item: ("language_model" in item[0], len(item[1])))
+    return name, torch.nn.ModuleList(m for m in found if not hasattr(m, "cross_attn"))
 
 
 def rewired(model: Any, task: str, number: int = 0) -> None:
@@ -73,7 +77,7 @@ def rewired(model: Any, task: str, number: int = 0) -> None:
             kwargs.pop("num_items_in_batch", None)
         if task == "speech_seq2seq" and "input_ids" in kwargs:
             kwargs["input_features"] = kwargs.pop("input_ids")
-        if task == "images":
+        if task == "images" and kwargs.get("past_key_values") is None:
             import torch
 
             kept.update(kept or given(torch, model, len(kwargs["input_ids"]), number, *kwargs["input_ids"].shape))
@@ -174,7 +178,7 @@ def point(oracle: Any, task: str, flags: list[str]) -> dict[str, Any]:
 
     transformers.AutoModelForCausalLM = Auto
     oracle.torch = Inputs(oracle.real, task, number)
-    oracle.infer = answer(task, number)
+    oracle.infer = answer(task, number) if task.endswith("seq2seq") else oracle.infer
     found: dict[str, Any] = oracle.run(oracle.parser().parse_args(flags))
     return found
 

@@ -38,6 +38,8 @@ def estimate_job(
 
 
 def _estimated(job: Job, model: Model, gpu: Gpu | None, *, replay: bool, spread: Spread) -> Estimate:
+    if not _reads_text(model):
+        raise NotEstimable(f"a {model.model_type} model reads images: how encoders of images alone compute is not read")
     if job.kind == "inference":
         from .inference import estimate_inference
 
@@ -47,6 +49,13 @@ def _estimated(job: Job, model: Model, gpu: Gpu | None, *, replay: bool, spread:
 
     whole = for_task(model, job.objective, job.labels)
     return estimate_training(job, whole, gpu, replay=replay, spread=spread)
+
+
+def _reads_text(model: Model) -> bool:
+    """Whether a model has words and layers of known sizes for them, or at least does not read images."""
+    roles = {tensor.role for tensor in model.tensors}
+    images = any(tensor.role == "vision" or "patch_" in tensor.name for tensor in model.tensors)
+    return not images or ("embedding" in roles and bool(model.shape.head_dim or "q" not in roles))
 
 
 def estimate(job: Job, directory: str | None = None, root: str | None = None) -> Estimate:

@@ -199,9 +199,12 @@ def modelled(
             tape.enter(segment)
         block = Layer(s, layer, base, slice_of(base.extra, s))
         mode = s.checkpointing(layer) if tape.recording else "none"
+        read = () if block.memory is None else (block.memory.states,)
+        if block.passed:
+            continue
         if mode != "none":
             again = reentrant(s.job) and mode in ("full", "offload")
-            h = tape.checkpoint(block, h, mode, again, sums=bool(s.compiled) and not s.traits.norms[3])
+            h = tape.checkpoint(block, h, mode, again, sums=bool(s.compiled) and not s.traits.norms[3], others=read)
         else:
             h = block(h)
         del block

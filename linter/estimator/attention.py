@@ -47,7 +47,7 @@ def attention(
         q = to(scale(to(q, 4)), q.e)
     elif s.traits.norm_at == "rope":
         norm = head_norm(s)
-        first, second = _head_norms(modules)
+        first, second = head_norms(modules)
         q = norm(q, first, s.rows * at.heads)
         k = norm(k, second, s.rows * at.kv_heads)
     k, v = q.storage.tape.cached(k, v)
@@ -67,7 +67,7 @@ def attention(
 
 def _gated(x: Tensor, modules: Modules, s: Setting, table: Table, mask: Tensor | None, at: Heads, turn: str) -> Tensor:
     """Qwen3-Next's: the second half of the query projection, through a sigmoid, multiplies the output."""
-    norm, (first, second) = head_norm(s), _head_norms(modules)
+    norm, (first, second) = head_norm(s), head_norms(modules)
     size = s.rows * at.heads * at.head_dim
     q, gate = split(project(x, modules.need("q"), s.rows), (size, size))
     gate = contiguous(gate)
@@ -93,7 +93,7 @@ def head_norm(s: Setting) -> Norm:
 def _separate(x: Tensor, modules: Modules, s: Setting, at: Heads) -> tuple[Tensor, Tensor, Tensor]:
     """One projection each. A norm over whole rows comes before the next projection, one over heads after all."""
     traits = s.traits
-    first, second = _head_norms(modules) if traits.head_norm else (None, None)
+    first, second = head_norms(modules) if traits.head_norm else (None, None)
     norm = head_norm(s) if first is not None else None
     if norm is not None and traits.norm_at in ("whole", "first"):
         return _normed(x, modules, s, at, norm)
@@ -119,7 +119,7 @@ def _shared(x: Tensor, n: int) -> Tensor:
 
 
 def _normed(x: Tensor, modules: Modules, s: Setting, at: Heads, norm: Norm) -> tuple[Tensor, Tensor, Tensor]:
-    first, second = _head_norms(modules)
+    first, second = head_norms(modules)
     if s.traits.norm_at == "whole":
         q = relayout(norm(project(x, modules.need("q"), s.rows), first, s.rows))
         k = relayout(norm(project(x, modules.need("k"), s.rows), second, s.rows))
@@ -149,7 +149,7 @@ def _fused(qkv: Tensor, modules: Modules, s: Setting, at: Heads) -> tuple[Tensor
         q, k, v = window(qkv, q_size), window(qkv, k_size), window(qkv, v_size)
         if kind == "slices":
             q, k = relayout(q), relayout(k)
-    first, second = _head_norms(modules) if s.traits.head_norm else (None, None)
+    first, second = head_norms(modules) if s.traits.head_norm else (None, None)
     if first is not None and s.traits.norm_at == "heads":
         norm = head_norm(s)
         q = norm(q, first, s.rows * at.heads)
@@ -161,7 +161,8 @@ Q_NORMS = ("q_norm", "q_layernorm", "query_layernorm", "q_layernorm.norms", "qk_
 K_NORMS = ("k_norm", "k_layernorm", "key_layernorm", "k_layernorm.norms", "qk_norm")
 
 
-def _head_norms(modules: Modules) -> tuple[Linear | None, Linear | None]:
+def head_norms(modules: Modules) -> tuple[Linear | None, Linear | None]:
+    """The modules that norm queries and keys, where there are any."""
     q = next((found for name in Q_NORMS if (found := modules.leaf(name)) is not None), None)
     k = next((found for name in K_NORMS if (found := modules.leaf(name)) is not None), None)
     return q, k

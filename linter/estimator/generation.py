@@ -17,6 +17,7 @@ from .loading import PACKED_ON_LOAD, retyped
 from .modeling import still
 from .parameters import allocated, base_dtype, parameters
 from .prefill import held_logits, prefill_activations, prefill_logits, rotary_tables
+from .prompt import seen, widest
 from .quantization import effective_quantization
 from .storage import dtype_bytes
 from .unpacking import largest_packed, unpacking
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ..hardware.gpu import Gpu
     from ..job import Job
     from ..models.model import Model
+    from .kv_cache import LayerCache
     from .parameters import Parameter
 
 
@@ -60,7 +62,7 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         "adapter": allocated(item for item in found if item.part in ("adapter", "copy")),
         "buffers": runtime.allocated_workspace(job, gpu) + tables + resident,
     }
-    caches = layer_caches(model)
+    caches = _seen(layer_caches(model), job, model)
     width = cache_bytes(given.kv_cache_dtype, "float32" if element > 2 else "bfloat16")
     pipeline, tensor = stages(job), job.parallelism.tensor
     split = GrowingCache(caches, width, tensor, pipeline, expanded(job, model), state_bytes(job, model, width))
@@ -72,7 +74,8 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         filled = split.filled(batch, prompt, job) + views(job, model, batch, prompt, element)
         phases.append(_prefill(job, model, fixed, filled, batch, prompt, element))
         if given.new_tokens != 1:
-            phases.append(_decode(job, model, fixed, split, batch, prompt, answer, element, found))
+            decode = _decode(job, model, fixed, split, batch, prompt, answer, element, found)
+            phases.append(seen(decode, job, model, batch))
     peak = max(phases, key=lambda phase: phase.allocated)
     per_gpu, overhead = _tiers(job, model, gpu, peak, batch * prompt, element, bounded)
     loaded = phases[0].allocated
@@ -107,6 +110,18 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         assumptions=(*_unstated(job), *inference_assumptions(job, model), *unknown),
         terms=tuple(lines),
     )
+
+
+def _seen(caches: Sequence[LayerCache], job: Job, model: Model) -> list[LayerCache]:
+    """The caches with keys and values of images, where layers attend to those alone: none of text, all of each image.
+
+    Source: transformers 5.23 modeling_mllama.py MllamaTextModel.forward, MllamaTextCrossAttention.
+    """
+    crossing = model.shape.cross_layers if not model.shape.encoder_layers else ()
+    return [
+        cache._replace(heads=0, cross=cache.cross * (job.images or 0)) if layer in crossing else cache
+        for layer, cache in enumerate(caches)
+    ]
 
 
 def compute_bytes(job: Job, model: Model) -> float:
@@ -173,9 +188,7 @@ def _prefill(
 ) -> Phase:
     unpacked = unpacking(job, model).at(batch * prompt)
     if _replayable(job, model):
-        from .prompt import widest
-
-        activations = widest(job, model, batch, prompt)
+        activations = widest(job, model, batch, prompt, cache)
     else:
         activations = prefill_activations(model, job, batch, prompt, element, unpacked)
     packed = effective_quantization(job, model)

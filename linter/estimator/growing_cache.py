@@ -71,7 +71,7 @@ class GrowingCache:
         )
 
     def _grown(self, cache: LayerCache, batch: int, tokens: int) -> int:
-        return self.layer(cache._replace(conv=0, recurrent=0), batch, tokens) // (1 if cache.window else 2)
+        return self.layer(cache._replace(conv=0, recurrent=0, cross=0), batch, tokens) // (1 if cache.window else 2)
 
     def layer(self, cache: LayerCache, batch: int, tokens: int) -> int:
         """Bytes of one layer."""

@@ -64,10 +64,10 @@ def attend(implementation: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | 
     if implementation == "sdpa":
         if at.laid_out and not at.direct:
             if grouped:
-                (k, v), grouped = _spread_heads(q, k, v, at), False
+                k, v, grouped = repeated(k, at), repeated(v, at), False
             q, k, v = laid_out(q), laid_out(k), laid_out(v)
         if grouped and not at.direct and (not at.grouped or mask is not None or not same or at.head_dim > 256):
-            (k, v), grouped = _spread_heads(q, k, v, at), False
+            k, v, grouped = repeated(k, at), repeated(v, at), False
         if tape.autocast:
             q, k, v = to(q, tape.autocast), to(k, tape.autocast), to(v, tape.autocast)
         if q.e == 2 and mask is None and same and at.head_dim <= 256:
@@ -78,7 +78,7 @@ def attend(implementation: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | 
         y = math(q, k, v, mask, at)
         return copied(y) if at.batch > 1 else contiguous(y)
     if grouped and at.repeats:
-        k, v = repeated(k, q.n, at), repeated(v, _values(q, at), at)
+        k, v = repeated(k, at), repeated(v, at)
         at = at._replace(kv_heads=at.heads)
     q, k, v = to(q, 2), to(k, 2), to(v, 2)
     if not same:
@@ -109,19 +109,10 @@ def spread(x: Tensor, n: int, at: Heads) -> Tensor:
     return contiguous(y) if at.batch > 1 else y
 
 
-def repeated(x: Tensor, n: int, at: Heads) -> Tensor:
+def repeated(x: Tensor, at: Heads) -> Tensor:
     """`repeat_kv` of transformers: a copy, but of a single key head a view."""
+    n = x.n // at.kv_heads * at.heads
     return expand(x, n) if at.kv_heads == 1 else repeat(x, n)
-
-
-def _spread_heads(q: Tensor, k: Tensor, v: Tensor, at: Heads) -> tuple[Tensor, Tensor]:
-    """Keys and values for every query head."""
-    return repeated(k, _attended(q.n, at), at), repeated(v, _attended(_values(q, at), at), at)
-
-
-def _attended(n: int, at: Heads) -> int:
-    """Elements of keys or values repeated for every query head, of which the queries have n."""
-    return n // at.length * at.keys if at.keys else n
 
 
 def _values(q: Tensor, at: Heads) -> int:
@@ -179,11 +170,9 @@ def efficient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -
 def _float_mask(tape: Tape, mask: Tensor | None, e: int, at: Heads) -> Tensor | None:
     if mask is None:
         return None
-    if mask.e > 1:
-        return to(mask, e)
     keys = at.keys or at.length
-    bias = tape.new(at.batch * at.length * keys, e)
-    return tape.new(at.batch * at.length * up_to(keys, 8), e) if keys % 8 else bias
+    bias = to(mask, e) if mask.e > 1 else tape.new(at.batch * at.length * keys, e)
+    return tape.new(bias.n // keys * up_to(keys, 8), e) if keys % 8 else bias
 
 
 def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Tensor:
@@ -221,7 +210,7 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
     tape = q.storage.tape
     grouped = at.heads != at.kv_heads
     if grouped:
-        keys, values = _spread_heads(q, k, v, at)
+        keys, values = repeated(k, at), repeated(v, at)
     else:
         keys, values = k, v
     moved = at.batch > 1

@@ -36,12 +36,14 @@ class Layer:
         slides = s.windows[layer] is not None
         self.s = s
         self.modules: Modules = s.modules(layer)
+        self.number = layer
         self.first = layer == 0
         self.type = s.layer_types[layer] if s.layer_types else ""
         self.table = base.other if slides and base.other is not None else base.table
         self.mask = base.sliding if slides else base.full
         self.positions = base.positions
         self.shared = base.shared
+        self.memory = base.memory if layer in s.crossing else None
         self.extra = extra
         sinks = self.modules.leaf("sinks") if s.traits.sinks else None
         self.at: Heads = s.at(layer) if sinks is None else s.at(layer)._replace(sinks=sinks.weight)
@@ -66,6 +68,11 @@ class Layer:
         y = ORDERS[self.s.order](self, x)
         x.storage.tape.returned = None
         return y
+
+    @property
+    def passed(self) -> bool:
+        """Whether the layer attends to images and there are none: it is left out."""
+        return self.memory is None and self.number in self.s.crossing
 
     def norm(self, x: Tensor, slot: int) -> Tensor:
         """The norm of a slot: before attention, after it, before the MLP, after it; an encoder's may lack one."""
@@ -285,6 +292,14 @@ class Layer:
 
         return hybrid_layer(self, x)
 
+    def crossing(self, x: Tensor) -> Tensor:
+        """Mllama: layers that attend to images among Llama's."""
+        if self.memory is None:
+            return self.pre(x)
+        from .tiles import crossed_layer
+
+        return crossed_layer(self, x)
+
     def shared_block(self, x: Tensor) -> Tensor:
         """Gemma 4: keys and values of an earlier layer, an input for every layer, experts beside the MLP."""
         from .sharing import shared_layer
@@ -324,6 +339,7 @@ ORDERS: dict[str, Callable[[Layer, Tensor], Tensor]] = {
     "zamba": Layer.zamba,
     "shared": Layer.shared_block,
     "altup": Layer.altup,
+    "crossing": Layer.crossing,
     "bert": Layer.bert,
     "distilbert": Layer.distilbert,
     "parallel": Layer.parallel,

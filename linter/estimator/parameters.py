@@ -82,19 +82,32 @@ INDEXER = ".indexer."
 def _idle(items: list[Parameter], job: Job, model: Model) -> list[Parameter]:
     """Trainable parameters that no loss reaches, which get neither gradient nor optimizer state.
 
-    Modules that run without autograd, and a head whose logits nobody uses. ZeRO flattens them with the others, and
+    Modules that run without autograd, a head whose logits nobody uses, and of text alone a tower and the layers that
+    attend to what it makes. ZeRO flattens them with the others, and
     frameworks with code of their own may train them.
     """
     if not of_transformers(job) or job.parallelism.zero is not None:
         return items
     unused = (*(() if job.images != 0 else ("vision", "projector")), *(("head",) if job.loss.idle_logits else ()))
     indexed = bool(model.shape.indexer_layers)
+    crossing = model.shape.cross_layers if job.images == 0 and not model.shape.encoder_layers else ()
+    items = [part for item in items for part in _parted(item, crossing)]
     return [
         item._replace(trainable=False, idle=True)
-        if item.trainable and (item.role in unused or (indexed and INDEXER in item.name))
+        if item.trainable
+        and (item.role in unused or (indexed and INDEXER in item.name) or (item.layers and item.layers[0] in crossing))
         else item
         for item in items
     ]
+
+
+def _parted(item: Parameter, layers: tuple[int, ...]) -> list[Parameter]:
+    """A trainable parameter of the decoder in those of its layers that are named, and in the others."""
+    if not item.trainable or item.layers is None or item.role in OTHER_PARTS:
+        return [item]
+    inside = tuple(layer for layer in item.layers if layer in layers)
+    outside = tuple(layer for layer in item.layers if layer not in layers)
+    return [item._replace(layers=part, copies=len(part)) for part in (outside, inside) if part]
 
 
 def gathered_dtype(job: Job) -> str | None:

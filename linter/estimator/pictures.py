@@ -12,17 +12,22 @@ from functools import cache
 from math import isqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from . import anyres
 from .frameworks import of_transformers
 
 if TYPE_CHECKING:
     from ..job import Job
     from ..models.model import Model, Tensor
+    from .anyres import Cut
 
 PIXELS = 768 * 768
 """An image's size where nobody states it and the tower reads any (LLaMA-Factory's default `image_max_pixels`)."""
 
 IMAGES = 1
 """Images of a sequence where nobody states them."""
+
+EIGHT = 8
+"""Mllama pads the patches of a tile to a multiple of this."""
 
 MATRIX, PATCH = 2, 14
 """Dimensions of a patch embedding that is no convolution; pixels along each side of its patches (Llama 4's default)."""
@@ -41,7 +46,9 @@ class Tower(NamedTuple):
     resampled   whether positions are mixed from four rows of a table for each patch
     conv        whether a convolution joins the patches of each token; positions are sampled from a table of any size
     scores      eager attention's softmax, as in `traits.Traits`
-    leaves      whether checkpointing of an adapter's base makes patches want a gradient (`_input_embed_layer`)
+    each        whether positions are looked up for every image
+    leaves      what checkpointing of an adapter's base makes want a gradient (`_input_embed_layer`): `patches`, those
+                with their positions (`placed`), or nothing
     """
 
     block: str = "clip"
@@ -55,7 +62,8 @@ class Tower(NamedTuple):
     window: int = 0
     resampled: bool = False
     scores: str = "float32"
-    leaves: bool = True
+    each: bool = False
+    leaves: str = "patches"
     conv: bool = False
 
 
@@ -66,18 +74,31 @@ class Reader(NamedTuple):
     tower       the tower's row where the vision config has no model type, or that with something behind it
     layer       which layer's output is read where the config does not say, from the end; 0 for what the tower returns
     merge       patches along each side of what makes one token, where the config does not say
-    masks       whether images see all of themselves, so that every layer has a mask
+    masks       layers that have a mask, since images see all of themselves: `all`, or `sliding` ones where the config
+                says so (`use_bidirectional_attention`)
     returned    whether the images' features are among the model's outputs
     listed      whether features come image by image, and are joined by a copy
+    crosses     whether layers of the decoder attend to the images, which take no places of the sequence
+    resolutions (height, width) that images of any size are fitted into and cut up from, where the config names none
+    most        tiles whose features are kept in full, where the config does not say; 0 for all
+    alone       whether only an image that is its sequence's only one is cut up
+    split       tiles along each side of a square image of whatever size, beside one of the whole (`do_image_splitting`)
+    soft        tokens that an image of any size is made to have at the most, where the config does not say
     """
 
     projector: str
     tower: str
     layer: int = 0
     merge: int = 1
-    masks: bool = False
+    masks: str = ""
     returned: bool = False
     listed: bool = False
+    crosses: bool = False
+    resolutions: tuple[tuple[int, int], ...] = ()
+    most: int = 0
+    alone: bool = False
+    split: int = 0
+    soft: int = 0
 
 
 class Pictures(NamedTuple):
@@ -87,6 +108,9 @@ class Pictures(NamedTuple):
     side        patches along each side;  pixel values of each;  patch pixels along each side of a patch
     fixed       whether all images have the size that the model's table of positions is for
     merge       patches along each side of what makes one token
+    tiles       of each image, each with a class token and `side` x `side` patches, that attend to each other
+    cut         how each of the given images is cut up; `images` are then the tiles
+    masked      pixels of the mask that the processor makes of each
     """
 
     images: int
@@ -97,6 +121,19 @@ class Pictures(NamedTuple):
     patch: int
     fixed: bool
     merge: int
+    tiles: int = 1
+    cut: Cut | None = None
+    masked: int = 0
+
+    @property
+    def given(self) -> int:
+        """Images before they are cut up."""
+        return self.images // (self.cut.tiles if self.cut is not None else 1)
+
+    @property
+    def places(self) -> int:
+        """Tokens of each image before it is cut up."""
+        return self.tokens if self.cut is None else self.cut.tokens
 
     @property
     def rows(self) -> int:
@@ -120,9 +157,12 @@ def reader(model: Model) -> Reader | None:
 
 
 def tower(model: Model, found: Reader) -> Tower | None:
-    """The tower of a model; None where it is not written down here."""
+    """The tower of a model; None where it is not written down here.
+
+    Its own type is that of a tower of its own name, the whole model's, or either with `_vision` behind it.
+    """
     stated, rows = str(vision(model).get("model_type") or found.tower), _tables()["towers"]
-    row = rows.get(stated) or (rows.get(found.tower) if stated.startswith(found.tower) else None)
+    row = rows.get(stated) or (rows.get(found.tower) if stated.startswith((found.tower, model.model_type)) else None)
     return None if row is None or not _patches(model) or not stacks(model) else Tower(**row)
 
 
@@ -154,6 +194,10 @@ def pictures(job: Job, model: Model, batch: int) -> Pictures | None:
     count = IMAGES if job.images is None else job.images
     if how is None or not count or not of_transformers(job):
         return None
+    if how.crosses:
+        return _tiled(model, batch * count)
+    if how.soft:
+        return _budgeted(model, how, batch * count)
     shape = _patches(model)[0].shape
     channels = _patches(model)[0].elements // shape[0]
     patch = shape[-1] if len(shape) > MATRIX else int(vision(model).get("patch_size") or PATCH)
@@ -162,9 +206,16 @@ def pictures(job: Job, model: Model, batch: int) -> Pictures | None:
     kind = tower(model, how)
     table = [] if kind is not None and kind.conv else table
     first = 1 if _named(model, "class_embedding") or _named(model, "cls_token") else 0
+    cut = None
     if table:
         side = isqrt(table[0].shape[-2] - first)
         merged = _pooled(model, how, side)
+        if how.resolutions:
+            cut = _cut_up(job, model, how, patch, side)
+            if cut is None:
+                return None
+        if how.split:
+            cut = anyres.split(how.split, (side // merged) ** 2)
     else:
         merged = int(vision(model).get("spatial_merge_size") or model.config.get("spatial_merge_size") or how.merge)
         across = isqrt(job.image_pixels or PIXELS) // (patch * merged)
@@ -172,9 +223,62 @@ def pictures(job: Job, model: Model, batch: int) -> Pictures | None:
         side = max(1, min(across, most) if most and job.images is None else across) * merged
     patches = side * side
     tokens, pixels = patches // merged**2, patches * channels
-    if table and job.images is None and job.sequence_length and tokens > job.sequence_length:
+    places, tiles = (tokens, 1) if cut is None else (cut.tokens, cut.tiles)
+    if table and job.images is None and job.sequence_length and places > job.sequence_length:
         return None
-    return Pictures(batch * count, patches + first, tokens, side, pixels, patch, bool(table), merged)
+    fixed = bool(table) and not how.resolutions
+    masked = (side * patch) ** 2 if how.split else 0
+    return Pictures(batch * count * tiles, patches + first, tokens, side, pixels, patch, fixed, merged, 1, cut, masked)
+
+
+def _budgeted(model: Model, how: Reader, images: int) -> Pictures:
+    """Gemma 4's images: square ones, as large as the budget of patches lets them be, and padded to it.
+
+    Source: transformers 5.23 image_processing_gemma4.py `get_aspect_ratio_preserving_size`, `pad_along_first_dim`.
+    """
+    weight, config = _patches(model)[0], vision(model)
+    merge = int(config.get("pooling_kernel_size") or POOLED)
+    patches = int(model.config.get("vision_soft_tokens_per_image") or how.soft) * merge**2
+    side = isqrt(patches) // merge * merge
+    pixels = patches * (weight.elements // weight.shape[0])
+    patch = int(config.get("patch_size") or SOFT_PATCH)
+    return Pictures(images, patches, (side // merge) ** 2, side, pixels, patch, True, merge)
+
+
+POOLED, SOFT_PATCH = 3, 16
+"""Patches along each side of a soft token, pixels along each side of a patch: Gemma4VisionConfig's defaults."""
+
+
+def _cut_up(job: Job, model: Model, how: Reader, patch: int, side: int) -> Cut | None:
+    """How an image is cut up; None where nobody counts images and the smallest has more tokens than its sequence."""
+    if how.alone and (job.images or 0) > 1:
+        return anyres.whole(side)
+    resolutions, stated = resolutions_of(model, how), str(model.config.get("vision_aspect_ratio") or "")
+    tile = int(vision(model).get("image_size") or side * patch)
+    most = int(stated.rpartition("_")[2]) if stated.rpartition("_")[2].isdigit() else how.most
+    pixels = isqrt(job.image_pixels or PIXELS)
+    if job.images is None and job.sequence_length:
+        return anyres.fitting(pixels, job.sequence_length, resolutions, tile, side, most)
+    return anyres.cut(pixels, resolutions, tile, side, most)
+
+
+def resolutions_of(model: Model, how: Reader) -> list[tuple[int, int]]:
+    """The (height, width) that images are fitted into, as the config has them or else the class."""
+    stated = model.config.get("image_grid_pinpoints")
+    return [(int(height), int(width)) for height, width in (stated if isinstance(stated, list) else how.resolutions)]
+
+
+def _tiled(model: Model, images: int) -> Pictures:
+    """Mllama's images: each is padded to all tiles, and each tile to eight patches.
+
+    Source: transformers 5.23 image_processing_mllama.py `pad_batches_and_tiles`, MllamaVisionModel.forward.
+    """
+    patch = _patches(model)[0]
+    rows = _named(model, "gated_positional_embedding.embedding")[0].shape[0]
+    tiles = _named(model, "pre_tile_positional_embedding.embedding.weight")[0].shape[1] // patch.shape[0]
+    side, padded = isqrt(rows - 1), -(-rows // EIGHT) * EIGHT
+    pixels = tiles * side * side * patch.elements // patch.shape[0]
+    return Pictures(images, tiles * padded, tiles * rows, side, pixels, patch.shape[-1], True, 1, tiles)
 
 
 def deep_layers(model: Model) -> tuple[int, ...]:
@@ -190,6 +294,9 @@ def _pooled(model: Model, found: Reader, side: int) -> int:
     for ratio in (model.config.get("downsample_ratio"), vision(model).get("pixel_shuffle_ratio")):
         if isinstance(ratio, float):
             return round(1 / ratio)
+    factor = model.config.get("scale_factor")
+    if isinstance(factor, int):
+        return factor
     if found.projector != "gemma3":
         return found.merge
     tokens = model.config.get("mm_tokens_per_image")
@@ -203,7 +310,7 @@ GEMMA_TOKENS = 256
 def _patches(model: Model) -> list[Tensor]:
     ends = (
         "patch_embed.proj.weight", "patch_embedding.weight", "patch_embeddings.projection.weight", "patch_conv.weight",
-        "patch_embedding.linear.weight",
+        "patch_embedding.linear.weight", "patch_embedder.input_proj.weight",
     )  # fmt: skip
     return next((found for end in ends if (found := _named(model, end))), [])
 

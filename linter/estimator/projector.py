@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING
 
 from .activation import activation
 from .adapters import project
-from .indexing import cat, gather, window
+from .indexing import cat, expand, gather, split, window
 from .matmuls import linear
 from .norms import NORMS
-from .ops import contiguous, copied, made, mul, to
+from .ops import contiguous, copied, leaf, made, mul, relayout, to
+from .soft_tokens import SoftTokens, soft
 from .tensor import Tensor
 from .tower import Layers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .anyres import Cut
     from .setting import Setting
     from .tape import Tape
     from .tower import Features
@@ -38,16 +40,18 @@ def see(tape: Tape, s: Setting, embeds: Tensor) -> Seen:
     """The embeddings with the images' features in the places of their tokens."""
     assert s.reader is not None
     assert s.pictures is not None
-    layers = Layers(s, s.model, s.reader, s.pictures)
+    layers = TOWERS.get(s.reader.projector, Layers)(s, s.model, s.reader, s.pictures)
     found = layers.run(tape)
     pooled = PROJECTORS[s.reader.projector](layers, found)
-    features = to(cat((pooled,)) if s.reader.listed else pooled, embeds.e)
+    layers.joined = ()
+    parts = pooled if isinstance(pooled, tuple) else (pooled,)
+    features = to(cat(parts) if s.reader.listed else parts[0], embeds.e)
     mask = tape.new(s.rows, 1)
     if s.reader.returned:
         s.cache.append(features.storage)
         s.returned.append(features)
     deep = tuple(cat((x,)) for x in found.deep)
-    return Seen(scattered_into(embeds, features, mask), (*found.held, pooled, features, mask), deep)
+    return Seen(scattered_into(embeds, features, mask), (*found.held, *parts, features, mask), deep)
 
 
 def scattered_into(x: Tensor, part: Tensor, mask: Tensor) -> Tensor:
@@ -91,6 +95,37 @@ def llava(layers: Layers, found: Features) -> Tensor:
     return _two(layers, h, rows)
 
 
+def any_resolution(layers: Layers, found: Features) -> tuple[Tensor, ...]:
+    """LLaVA-NeXT: each image's tiles laid out as one picture, without padding, its rows ended, behind the whole."""
+    seen = layers.seen
+    assert seen.cut is not None
+    projected = llava(layers, found)
+    each = projected.n // seen.given
+    return tuple(_packed(image, layers, seen.cut) for image in split(projected, (each,) * seen.given))
+
+
+def _packed(image: Tensor, layers: Layers, cut: Cut) -> Tensor:
+    hidden, tape = layers.s.hidden, image.storage.tape
+    end = leaf(tape, layers.outside.require("image_newline").weight)
+    if cut.tiles == 1:
+        return cat((window(image, image.n), end))
+    base = window(image, cut.base * hidden)
+    image = copied(window(image, image.n - base.n))
+    image = window(image, cut.shown * hidden) if cut.shown < cut.grid else image
+    height, width = cut.scaled
+    if height * width < cut.shown:
+        image = resized(image, height * width * hidden)
+    image = cat((image, expand(end, height * hidden)))
+    return cat((base, relayout(image)))
+
+
+def resized(x: Tensor, n: int) -> Tensor:
+    """Bilinear interpolation to `n` elements: saves nothing."""
+    tape, was, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+    return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
+
+
 def _two(layers: Layers, h: Tensor, rows: int) -> Tensor:
     h = project(h, layers.outside.require("linear_1"), rows)
     h = activation(str(layers.s.model.config.get("projector_hidden_act") or "gelu"))(h)
@@ -119,6 +154,12 @@ def shuffled(layers: Layers, found: Features) -> Tensor:
     h = window(found.read, found.read.n // layers.rows * (layers.rows - layers.seen.images))
     h = copied(copied(h))
     return _two(layers, NORMS["layer"](h, layers.outside.require("layer_norm"), rows), rows)
+
+
+def connector(layers: Layers, found: Features) -> Tensor:
+    """Idefics 3: the patches of each token side by side by two copies, and one projection."""
+    h = copied(copied(found.read))
+    return project(h, layers.outside.require("modality_projection.proj"), layers.seen.images * layers.seen.tokens)
 
 
 def mistral3(layers: Layers, found: Features) -> Tensor:
@@ -154,5 +195,9 @@ def glm4v(layers: Layers, found: Features) -> Tensor:
     return project(inner, outside.require("merger.down_proj"), rows)
 
 
-PROJECTORS: dict[str, Callable[[Layers, Features], Tensor]] = {"merger": merger, "llava": llava, "gemma3": gemma3,
+PROJECTORS: dict[str, Callable[[Layers, Features], Tensor | tuple[Tensor, ...]]] = {"merger": merger, "llava": llava,
+    "any_resolution": any_resolution, "connector": connector, "soft": soft, "gemma3": gemma3,
     "linear": linear_alone, "shuffled": shuffled, "mistral3": mistral3, "llama4": llama4, "glm4v": glm4v}  # fmt: skip
+
+TOWERS: dict[str, type[Layers]] = {"soft": SoftTokens}
+"""Towers that are written otherwise than `Layers`, by the projector that reads them."""

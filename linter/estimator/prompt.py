@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from ..job import Parallelism
 from .activations import layer_kinds
+from .estimate import Phase
 from .layers import Layer
+from .pictures import pictures
 from .seq2seq import Pair, encoded
 from .setting import Setting
 from .sharing import slice_of
@@ -18,9 +20,10 @@ if TYPE_CHECKING:
     from ..models.model import Model
 
 
-def widest(job: Job, model: Model, batch: int, length: int) -> int:
+def widest(job: Job, model: Model, batch: int, length: int, cache: int) -> int:
     """The most bytes alive in any layer while `batch` prompts of `length` tokens go through, without the cache.
 
+    What comes before the layers, towers among it, runs while the `cache` of so many bytes is empty still.
     Each distinct kind of layer runs once. From where attention has its keys and values they are the cache's; before,
     what the layer will put there is taken off, since the cache counts as full.
     """
@@ -30,12 +33,23 @@ def widest(job: Job, model: Model, batch: int, length: int) -> int:
     tape.recording = False
     tape.caching = True
     base = stem(tape, s, s.modules(None), tape.new(s.rows, 8))
+    before = tape.highest
+    tape.enter(0)
     h = base.hidden
     for layer in layer_kinds(s)[0]:
         block = Layer(s, layer, base, slice_of(base.extra, s))
-        h = block(h)
+        h = h if block.passed else block(h)
     del h, base
-    return tape.highest
+    return max(before - cache, tape.highest)
+
+
+def seen(phase: Phase, job: Job, model: Model, batch: int) -> Phase:
+    """A phase behind the prompt with the prompt's images, float32 pixels and int64 masks that `generate` holds."""
+    found = pictures(_plain(job, batch, 1), model, batch)
+    if found is None:
+        return phase
+    activations = phase.components["activations"] + found.images * (4 * found.pixels + 8 * found.masked)
+    return Phase(phase.name, {**phase.components, "activations": activations})
 
 
 def widest_encoder(job: Job, model: Model, batch: int, length: int) -> int:

@@ -78,6 +78,7 @@ class Setting:
         self.reader = reader(model)
         self.pictures = pictures(job, model, self.batch)
         self.deep = len(deep_layers(model)) if self.pictures is not None else 0
+        self.crossing = frozenset(model.shape.cross_layers if self.reader is not None and self.reader.crosses else ())
         self.scored = self.batch * -(-max(1, self.objective.scored) // max(1, plan.context))
         self.autocast = 2 if job.precision.autocast else 0
         self.fp16 = "float16" in (job.precision.autocast, job.weights.dtype)
@@ -302,6 +303,7 @@ class Setting:
             self.sparsity(layer),
             self._block(layer)[1],
             layer if layer < self.deep else -1,
+            layer == max(self.crossing, default=-1),
         )
 
     def sparsity(self, layer: int) -> bool:

@@ -23,13 +23,18 @@ if TYPE_CHECKING:
     from .tape import Tape
 
 
-def layer_inputs(tape: Tape, embeds: Tensor, ids: Tensor, outside: Modules, s: Setting) -> Tensor | None:
-    """Inputs of all layers in one tensor: a second embedding plus a projection of the first."""
+def layer_tokens(tape: Tape, ids: Tensor, outside: Modules, s: Setting) -> Tensor | None:
+    """The second embedding, of all layers in one tensor; it is made before images take their places in the first."""
     table, projection = outside.leaf("embed_tokens_per_layer"), outside.leaf("per_layer_model_projection")
     if table is None or projection is None:
         return None
+    return scale(embedding(tape, s.rows, table.weight, projection.out, ids))
+
+
+def layer_inputs(embeds: Tensor, tokens: Tensor, outside: Modules, s: Setting) -> Tensor:
+    """Inputs of all layers in one tensor: the second embedding plus a projection of the first."""
+    projection = outside.require("per_layer_model_projection")
     width = projection.out
-    tokens = scale(embedding(tape, s.rows, table.weight, width, ids))
     projected = scale(project(embeds, projection, s.rows))
     norm = outside.leaf("per_layer_projection_norm")
     assert norm is not None

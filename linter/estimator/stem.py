@@ -14,7 +14,7 @@ from .norms import NORMS
 from .ops import add, contiguous, dropout, scale, scattered
 from .relative import biases
 from .rope import Table
-from .sharing import layer_inputs
+from .sharing import layer_inputs, layer_tokens
 from .stable_embedding import NORM as STABLE
 from .virtual_tokens import joined, prefix
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .setting import Setting
     from .tape import Tape
     from .tensor import Tensor
+    from .tiles import Memory
 
 
 class Stem(NamedTuple):
@@ -34,6 +35,7 @@ class Stem(NamedTuple):
     extra           inputs of all layers, in Zamba 2 the embeddings
     shared          keys and values that layers take from others
     deep            features of images that the first layers add to their outputs
+    memory          features of images that some layers attend to
     """
 
     hidden: Tensor
@@ -46,37 +48,44 @@ class Stem(NamedTuple):
     extra: Tensor | None
     shared: dict[str, tuple[Tensor, Tensor]]
     deep: tuple[Tensor, ...] = ()
+    memory: Memory | None = None
 
 
 def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
-    """Embeddings and what else every layer reads. The embedding output stays alive through the forward pass."""
+    """Embeddings and what else every layer reads. The embedding output stays alive through the forward pass.
+
+    Gemma 4's class with towers holds the second embedding too, and a copy of the first without images' places
+    (modeling_gemma4.py Gemma4Model.forward `llm_inputs_embeds`).
+    """
     if s.traits.encoder:
         positions = tape.new(s.rows if s.traits.positions == "rows" else s.length, 8)
         h = encoder_stem(tape, s, outside, ids, positions)
         laid = _laid_out(tape, s, h, (h,) if s.order != "pre" else (), positions, None)
         made = {"disentangled": distances, "relative": biases}.get(s.traits.scores)
         return laid if made is None else laid._replace(shared=made(tape, s, outside))
-    weight = outside.need("embedding").weight
-    text = s.rows - s.batch * virtual_tokens(s.job.adapter)
-    embeds = embedding(tape, text, weight, weight.n // vocabulary_rows(s), ids)
-    norm = outside.leaf(STABLE)
-    if norm is not None:
-        embeds = NORMS["layer"](embeds, norm, text)
+    embeds = _looked_up(tape, s, outside, ids)
     if s.traits.embed_scale == "module":
         embeds = scale(embeds)
     if s.leaf_inputs and embeds.node is None:
         tape.source(embeds)
     if s.traits.embed_scale == "model":
         embeds = scale(embeds)
+    tokens = layer_tokens(tape, ids, outside, s)
+    words = [tokens, tape.new(embeds.n, embeds.e)] if tokens is not None and s.reader is not None else []
+    memory, features = _memory(tape, s)
     seen = _seen(tape, s, embeds)
     if seen is not None:
         embeds = seen.merged
     embeds = joined(tape, s, outside, embeds)
     keys = prefix(tape, s, outside)
     held = [embeds] if seen is None else [embeds, *seen.held]
+    held += [*words, *([] if features is None else [features])]
     if keys is not None:
         held.append(keys)
-    extra = contiguous(embeds) if s.order == "zamba" else layer_inputs(tape, embeds, ids, outside, s)
+    extra = contiguous(embeds) if s.order == "zamba" else None
+    if tokens is not None:
+        extra = layer_inputs(embeds, tokens, outside, s)
+    del tokens
     positions = tape.new(s.length, 8)
     h = embeds
     projection = outside.leaf("project_in")
@@ -93,12 +102,31 @@ def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
         h = scattered(h, s.stream * s.hidden)
     h = dropout(h, s.embedding_dropout)
     laid = _laid_out(tape, s, h, tuple(held), positions, extra)
+    laid = laid._replace(memory=memory)
     return laid if seen is None else laid._replace(deep=seen.deep)
+
+
+def _looked_up(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Tensor:
+    """The embeddings of the text's tokens, normalised where the table is bitsandbytes' StableEmbedding."""
+    weight = outside.need("embedding").weight
+    text = s.rows - s.batch * virtual_tokens(s.job.adapter)
+    embeds = embedding(tape, text, weight, weight.n // vocabulary_rows(s), ids)
+    norm = outside.leaf(STABLE)
+    return embeds if norm is None else NORMS["layer"](embeds, norm, text)
+
+
+def _memory(tape: Tape, s: Setting) -> tuple[Memory | None, Tensor | None]:
+    """Images that layers attend to, and what the tower made of them."""
+    if s.pictures is None or not s.crossing:
+        return None, None
+    from .tiles import remembered
+
+    return remembered(tape, s)
 
 
 def _seen(tape: Tape, s: Setting, embeds: Tensor) -> Seen | None:
     """The embeddings with images among them."""
-    if s.pictures is None:
+    if s.pictures is None or s.crossing:
         return None
     from .projector import see
 
@@ -170,13 +198,21 @@ def mask(tape: Tape, s: Setting, window: int | None, e: int) -> Tensor | None:
         return None
     if s.traits.slopes:
         return tape.new(s.batch * s.heads * size, e)
-    if s.job.padded or (s.pictures is not None and s.reader is not None and s.reader.masks):
+    if s.job.padded or _images_see_all(s, window):
         return tape.new(s.batch * size, 1)
     if s.traits.masked or s.keys > s.length:
         return tape.new(size, 1)
     if window is not None and s.length >= window:
         return tape.new(size, 1)
     return None
+
+
+def _images_see_all(s: Setting, window: int | None) -> bool:
+    """Whether a layer has a mask of every sequence's own, in which images are not causal."""
+    if s.pictures is None or s.reader is None:
+        return False
+    sliding = window is not None and s.config.get("use_bidirectional_attention") == "vision"
+    return s.reader.masks == "all" or (s.reader.masks == "sliding" and sliding)
 
 
 def sliding_mask(tape: Tape, s: Setting, e: int) -> Tensor | None:

@@ -16,7 +16,7 @@ from .indexing import cat, embedding, expand, gather, split, window
 from .kernels import Heads, attend
 from .matmuls import linear
 from .norms import NORMS
-from .ops import add, contiguous, leaf, made, mul, relayout, summed, to
+from .ops import add, contiguous, leaf, made, mul, relayout, summed, to, unary
 from .pictures import MERGERS, deep_layers, stacks, tower, vision
 from .release import reentrant
 from .rope import ROPES, Table, half_wide
@@ -70,8 +70,12 @@ class Layers:
         self.found = found
         self.kind: Tower = kind
         self.outside: Modules = s.towers()
-        self.prefix, self.count = max(stacks(model).items(), key=lambda item: item[1])
-        self.heads = int(fields.get("num_heads") or fields.get("num_attention_heads") or kind.heads)
+        self.joined: tuple[Tensor, ...] = ()
+        self.fields = fields
+        self.stacks = stacks(model)
+        self.prefix, self.count = max(self.stacks.items(), key=lambda item: item[1])
+        heads = (fields.get(name) for name in ("num_heads", "num_attention_heads", "attention_heads"))
+        self.heads = int(next((count for count in heads if count), kind.heads))
         self.merge = seen.merge
         stated = model.config.get("vision_feature_layer")
         self.layer = stated if found.layer and isinstance(stated, int) else found.layer
@@ -103,13 +107,15 @@ class Layers:
         if self.kind.conv:
             h = self.norm(h, self.outside.require("post_layernorm"), self.rows)
             h = _joined(h, self.outside.require("downsample"), self.rows // self.merge**2)
+        if self.layer and last == self.count:
+            read = h
         if self.kind.after:
             h = self.norm(h, self.outside.require(self.kind.after), self.rows)
         if self.kind.pooled:
             first = window(h, self.seen.images * (h.n // self.rows))
             pooled = self.norm(first, self.outside.require(self.kind.pooled), self.seen.images)
-            return Features(h if last == self.count else read, (h, read, pooled))
-        return Features(h, (h,), tuple(deep))
+            return Features(read if self.layer else h, (h, read, pooled))
+        return Features(read, (h, read)) if self.layer else Features(h, (h,), tuple(deep))
 
     def norm(self, x: Tensor, module: Linear, rows: int) -> Tensor:
         """The tower's norm."""
@@ -125,22 +131,11 @@ class Layers:
         return project(y, _one(modules, "merger.mlp.2", "merger.linear_fc2", "linear_fc2"), rows)
 
     def _embedded(self, tape: Tape) -> Tensor:
-        """Pixels, in the width of the weights, through the convolution that cuts them into patches; then positions."""
-        s, seen = self.s, self.seen
-        patch = _one(self.outside, *PATCHES)
-        unfolded = self.outside.leaf("patch_embedding.linear") is not None
-        given = tape.new(seen.images * seen.pixels, patch.weight.e if unfolded else 4)
-        s.pixels.append(given.storage)
+        """Patches, the class's own embedding before them where there is one, and positions."""
+        seen = self.seen
         rows = seen.images * seen.side**2
-        if unfolded:
-            h = project(contiguous(tape.new(given.n, given.e)), patch, rows)
-        else:
-            pixels = to(given, patch.weight.e)
-            h = linear(pixels, patch.weight, rows, patch.bias)
+        h = pixels_in(self, tape)
         width = h.n // rows
-        asked = s.leaf_inputs and self.kind.leaves and not older(s.job.versions.get("transformers"), "5")
-        if asked and h.node is None:
-            tape.source(h)
         if self.kind.block == "packed":
             h = cat((h,))
         first = self.outside.leaf("class_embedding") or self.outside.leaf("cls_token")
@@ -152,7 +147,10 @@ class Layers:
             h = self.norm(h, self.outside.require("post_conv_layernorm"), rows)
             h = add(h, self._sampled(tape, where, h.n))
         elif where is not None:
-            h = add(h, embedding(tape, seen.patches, where.weight, width, tape.new(seen.patches, 8)))
+            count = self.rows if self.kind.each else seen.patches
+            h = add(h, embedding(tape, count, where.weight, width, tape.new(count, 8)))
+            if self.kind.leaves == "placed":
+                wanted(self, h)
         if whole is not None:
             h = add(h, leaf(tape, whole.weight))
         if self.kind.resampled:
@@ -212,11 +210,18 @@ class Block:
         residual = x
         h = layers.norm(x, first, self.rows)
         h = self.attention(h)
+        h = self.gated(h, "gate_attn")
         h = add(residual, h)
         residual = h
         h = layers.norm(h, second, self.rows)
         h = self.mlp(h)
+        h = self.gated(h, "gate_ffn")
         return add(residual, h)
+
+    def gated(self, x: Tensor, name: str) -> Tensor:
+        """A branch times the tanh of one number, where the layer has it (Mllama's global layers)."""
+        gate = self.modules.leaf(name)
+        return x if gate is None else tanh_gated(x, gate)
 
     def attention(self, x: Tensor) -> Tensor:
         """Every image attends to itself."""
@@ -224,7 +229,7 @@ class Block:
         q, k, v = (project(x, modules.require(f"{name}_proj"), self.rows) for name in "qkv")
         if self.table is not None:
             q, k = ROPES[self.layers.kind.turned](relayout(q), relayout(k), self.table)
-        size, one = q.n // self.rows // heads, self.mask is not None
+        size, one = q.n // self.rows // heads, self.mask is not None and self.layers.kind.block == "packed"
         pieces, length = (1, self.rows) if one else (self.pieces, self.length)
         at = Heads(pieces, length, heads, heads, size, size, kind=self.layers.kind.scores)
         y = attend(self.layers.s.attention, q, k, v, self.mask, at)
@@ -254,6 +259,55 @@ class Block:
         h = project(x, _one(self.modules, "mlp.fc1", "mlp.linear_fc1"), self.rows)
         h = act(h)
         return project(h, _one(self.modules, "mlp.fc2", "mlp.linear_fc2"), self.rows)
+
+
+def pixels_in(layers: Layers, tape: Tape) -> Tensor:
+    """Pixels, in the width of the weights, through the convolution that cuts them into patches."""
+    s, seen = layers.s, layers.seen
+    patch = _one(layers.outside, *PATCHES)
+    unfolded = layers.outside.leaf("patch_embedding.linear") is not None
+    given = tape.new(seen.images * seen.pixels, patch.weight.e if unfolded else 4)
+    s.pixels.append(given.storage)
+    if layers.found.split:
+        given, mask = _shown(layers, given, patch.weight.e)
+        layers.joined = (given, mask)
+    elif seen.cut is not None:
+        given = tape.new(given.n, given.e)
+        layers.joined = (given,)
+    rows = seen.images * seen.tiles * seen.side**2
+    if unfolded:
+        h = project(contiguous(tape.new(given.n, given.e)), patch, rows)
+    else:
+        pixels = to(given, patch.weight.e)
+        h = linear(pixels, patch.weight, rows, patch.bias)
+    if layers.kind.leaves == "patches":
+        wanted(layers, h)
+    return h
+
+
+def wanted(layers: Layers, x: Tensor) -> None:
+    """Where an adapter's base is checkpointed a tower's input is made to want a gradient, from transformers 5 on."""
+    s = layers.s
+    if s.leaf_inputs and x.node is None and not older(s.job.versions.get("transformers"), "5"):
+        x.storage.tape.source(x)
+
+
+def _shown(layers: Layers, given: Tensor, e: int) -> tuple[Tensor, Tensor]:
+    """Idefics 3: the images that are no padding, by an index, in the width of the weights, and the int64 masks of each.
+
+    The processor's own masks are there beside them.
+    """
+    tape = given.storage.tape
+    mask = tape.new(layers.seen.images * layers.seen.masked, 8)
+    layers.s.pixels.append(mask.storage)
+    given = to(given, e)
+    tape.scratch(given.n)
+    return tape.new(given.n, e), tape.new(mask.n, 8)
+
+
+def tanh_gated(x: Tensor, gate: Linear) -> Tensor:
+    """gate.tanh() * x, the gate a parameter of one number with a dimension: float32 gates widen x."""
+    return mul(unary(leaf(x.storage.tape, gate.weight), save_input=False, save_output=True), x)
 
 
 def _one(modules: Modules, *names: str) -> Linear:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from .activations import replayed
 from .estimate import Assumption
 from .layouts import layout
-from .pictures import IMAGES, PIXELS, pictures
+from .pictures import IMAGES, PIXELS, pictures, reader, resolutions_of
 
 if TYPE_CHECKING:
     from ..job import Job
@@ -29,7 +29,7 @@ def images(job: Job, model: Model, *, most: bool) -> list[Assumption]:
     if job.images is None:
         text = job.with_changes({"images": 0})
         less = now - _kept(text, model)
-    more = _kept(_filled(job, counted), model) - now if most else 0
+    more = _kept(_filled(job, model, counted), model) - now if most else 0
     pixels = "the size that the model has" if counted.fixed else f"{job.image_pixels or PIXELS:,} pixels"
     number = IMAGES if job.images is None else job.images
     note = f"taken to be {number} a sequence, of {pixels}: no config tells what the data have"
@@ -51,11 +51,28 @@ def _states(job: Job, model: Model) -> int:
     return plan.gradients + plan.optimizer
 
 
-def _filled(job: Job, counted: Pictures) -> Job:
+def _most_patches(job: Job, model: Model, places: int) -> Job:
+    """As many images that are cut up as fill the sequence, of the size at which they have most patches."""
+    how = reader(model)
+    sizes = {height * width for height, width in resolutions_of(model, how) if height == width} if how else set()
+    found: dict[int, Job] = {}
+    for size in {PIXELS, *sizes}:
+        one = job.with_changes({"images": 1, "image_pixels": size})
+        seen = pictures(one, model, 1)
+        if seen is not None and seen.places <= places:
+            number = job.images or max(1, places // seen.places)
+            filled = one.with_changes({"images": number})
+            found[(pictures(filled, model, 1) or seen).rows] = filled
+    return found[max(found)] if found else job
+
+
+def _filled(job: Job, model: Model, counted: Pictures) -> Job:
     """The job with as many image tokens as its sequences have places."""
     places = job.sequence_length or 0
     if counted.fixed or job.image_pixels is not None:
-        return job.with_changes({"images": max(counted.images, places // max(1, counted.tokens))})
+        return job.with_changes({"images": max(counted.given, places // max(1, counted.places))})
+    if counted.cut is not None:
+        return _most_patches(job, model, places)
     share = counted.patches * places // max(1, counted.tokens * counted.images)
     return job.with_changes({"images": counted.images, "image_pixels": share * counted.patch**2})
 
