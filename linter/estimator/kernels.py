@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Heads(NamedTuple):
-    """The sizes of one attention call on one rank."""
+    """The sizes of one attention call on one rank; `held` where the model's loop keeps a name for its probabilities."""
 
     batch: int
     length: int
@@ -35,6 +35,7 @@ class Heads(NamedTuple):
     laid_out: bool = False
     fp16: bool = False
     keys: int = 0
+    held: bool = False
 
     @property
     def scores(self) -> int:
@@ -222,6 +223,7 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
         weights = scale(weights)
         weights = unary(weights, save_input=False, save_output=True)
         weights = scale(weights)
+    first = weights if at.kind == "alibi" else None
     if mask is not None:
         weights = add(weights, mask)
     if at.sinks is not None:
@@ -238,11 +240,11 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
     else:
         weights = to(softmax(weights, 4, fused=at.fp16), q.e)
     weights = dropout(weights, at.dropout)
-    if at.kind == "plain":
+    if at.kind == "plain" or at.held:
         tape.returned = weights.storage
     y = heads_product(weights, values, _values(q, at), False, moved and not laid)
     y = copied(y) if moved else contiguous(y)
-    del joined
+    del joined, first
     return y
 
 

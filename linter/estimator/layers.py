@@ -64,7 +64,8 @@ class Layer:
         if self.s.framework.block and self.modules.role("down") is not None and not self.s.latent:
             return BLOCKS[self.s.framework.block](self, x)
         y = ORDERS[self.s.order](self, x)
-        x.storage.tape.returned = None
+        if not self.s.traits.held or x.storage.tape.again:
+            x.storage.tape.returned = None
         return y
 
     def norm(self, x: Tensor, slot: int) -> Tensor:

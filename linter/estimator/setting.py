@@ -179,6 +179,7 @@ class Setting:
             self.release.grouped_keys,
             self.release.contiguous,
             self.fp16,
+            held=self.traits.held,
         )
 
     def table_dims(self) -> tuple[int, ...]:

@@ -37,6 +37,7 @@ class Traits(NamedTuple):
     softcap       the config field that caps attention scores, "" where the model has none
     masked        whether the model always makes a 4-D mask;  sinks  whether attention has sink logits
     direct        whether torch's sdpa is called without Transformers' repeating of keys
+    held          whether the model's loop has a name for a layer's eager probabilities until the next layer is through
     slopes        whether the mask carries ALiBi's slopes for every head
     attention_dropout, residual_dropout, embedding_dropout   config fields with their defaults
     router        softmax, chosen (softmax over the chosen), sigmoid and softmax_wide (of float32 logits),
@@ -91,6 +92,7 @@ class Traits(NamedTuple):
     masked: bool = False
     direct: bool = False
     slopes: bool = False
+    held: bool = False
     attention_dropout: tuple[str, float] = ("attention_dropout", 0.0)
     residual_dropout: tuple[str, float] = ("", 0.0)
     embedding_dropout: tuple[str, float] = ("", 0.0)
