@@ -231,6 +231,10 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
         joined = cat((weights, expand(leaf(tape, at.sinks), rows)))
         joined = sub(joined, maximum(joined, rows))
         weights = window(softmax(joined, joined.e, fused=True), at.scores)
+    elif at.kind == "shifted":
+        shifted = sub(weights, maximum(weights, at.batch * at.heads * at.length))
+        weights = softmax(shifted, shifted.e, fused=True)
+        del shifted
     elif at.kind == "falcon":
         weights = softmax(weights, weights.e, fused=True)
     elif at.kind == "plain":

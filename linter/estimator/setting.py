@@ -78,7 +78,7 @@ class Setting:
         self.latent = bool(shape.kv_lora_rank)
         self.rope_dim = shape.qk_rope_head_dim
         self.head_dim = shape.qk_nope_head_dim + self.rope_dim if self.latent else shape.head_dim
-        self.value_dim = (shape.v_head_dim or shape.head_dim) if self.latent else shape.head_dim
+        self.value_dim = shape.v_head_dim or shape.head_dim
         self.order = self.traits.order
         self.release = release(job, REMOTE if _first_qwen(self.config) else model.model_type)
         if self.framework.repeats_keys:
@@ -160,14 +160,17 @@ class Setting:
 
     def at(self, layer: int) -> Heads:
         """The sizes of a layer's attention call."""
-        kv_heads, head_dim, value_dim = self.kv_heads, self.head_dim, self.value_dim
+        heads, kv_heads, head_dim, value_dim = self.heads, self.kv_heads, self.head_dim, self.value_dim
         if self._varied:
-            head_dim = value_dim = self._varied[0][layer]
-            kv_heads = -(-self._varied[1][layer] // self.job.parallelism.tensor)
+            same, tensor = value_dim == head_dim, self.job.parallelism.tensor
+            head_dim = self._varied[0][layer]
+            value_dim = head_dim if same else value_dim
+            kv_heads = -(-self._varied[1][layer] // tensor)
+            heads = -(-self._varied[2][layer] // tensor)
         return Heads(
             self.batch,
             self.length,
-            self.heads,
+            heads,
             kv_heads,
             head_dim,
             value_dim,
@@ -347,10 +350,10 @@ def _first_qwen(config: dict[str, Any]) -> bool:
     return "kv_channels" in config and "no_bias" in config
 
 
-def _varied(shape: Shape) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Head dimensions and key heads by layer, where layers that attend differ in them."""
-    dims, heads = shape.layer_head_dims, shape.layer_kv_heads
-    return (dims, heads) if len(set(dims) - {0}) > 1 or len(set(heads) - {0}) > 1 else None
+def _varied(shape: Shape) -> tuple[tuple[int, ...], ...] | None:
+    """Head dimensions, key heads and query heads by layer, where layers that attend differ in them."""
+    found = (shape.layer_head_dims, shape.layer_kv_heads, shape.layer_heads)
+    return found if any(len(set(each) - {0}) > 1 for each in found) else None
 
 
 def _units_reduce(job: Job) -> bool:

@@ -26,9 +26,10 @@ class Traits(NamedTuple):
                   none in the layers that `no_rope_layers` names
     wide_table    whether cos and sin stay in float32;  tables  whether sliding layers have tables of their own
     each_row      whether every sequence has a table of its own (positions of images in three directions)
-    rotary        the class's default for the part of a head that is turned
+    rotary        the class's default for the part of a head that is turned;  local_rotary  that of sliding layers where
+                  it is another
     scores        eager attention: softmax in `float32` and back, `native`, `plain` (never
-                  cast back), `upcast`, `biased`, `alibi`, `disentangled`, `relative`
+                  cast back), `upcast`, `biased`, `alibi`, `disentangled`, `relative`, `shifted` (by the maximum)
     mlp           for gate and up in one projection: `up_first` multiplies up by act(gate)
     positions     `table` (learned), `rows` (looked up for every sequence) or `none`
     embed_scale   where embeddings are multiplied by a number: in the `module`, in the `model` behind it, or nowhere
@@ -45,7 +46,7 @@ class Traits(NamedTuple):
     weights       width of the routing weights: `wide` (float32) or `narrow` (that of the logits)
     gate          gating of experts: `default` or `clamped` (gpt-oss)
     output_gate   what attention's output is gated with: half of the `query` projection, a
-                  `projection` of its own, one number for each of the `heads`, or nothing
+                  `projection` of its own, one number for each of the `heads`, a float32 `softplus`, or nothing
     mixer         a name of `mixer.MIXERS` for layers that do not attend, "" where they are not derived
     indexer       the rotary embedding of sparse attention's indexer, "" where the model has none
     own_pairs     whether layers that share a block have low-rank pairs of their own beside its projections
@@ -61,7 +62,9 @@ class Traits(NamedTuple):
     logits_bias   whether a buffer is added to the logits, in the width of the weights
     shared_loss   whether masked language modelling calls the shared loss, which makes logits float32
     own_bias      whether every layer of a stack has a table of biases by distance of its own
-    shared        shared experts: "", `after` or `before` (with a sigmoid gate) the routed ones
+    shared        shared experts: "", `after` or `before` (with a sigmoid gate) the routed ones, `scaled` (before them,
+                  whose sum is multiplied by a number)
+    value_scale   whether values are multiplied by a number
     """
 
     order: str = "pre"
@@ -76,6 +79,7 @@ class Traits(NamedTuple):
     tables: bool = False
     each_row: bool = False
     rotary: float = 1.0
+    local_rotary: float = 0.0
     scores: str = "float32"
     mlp: str = "gate_first"
     activation: str = ""
@@ -100,6 +104,7 @@ class Traits(NamedTuple):
     weights: str = "wide"
     gate: str = "default"
     shared: str = ""
+    value_scale: bool = False
     output_gate: str = ""
     mixer: str = ""
     indexer: str = ""
