@@ -231,18 +231,8 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
         joined = cat((weights, expand(leaf(tape, at.sinks), rows)))
         joined = sub(joined, maximum(joined, rows))
         weights = window(softmax(joined, joined.e, fused=True), at.scores)
-    elif at.kind == "shifted":
-        shifted = sub(weights, maximum(weights, at.batch * at.heads * at.length))
-        weights = softmax(shifted, shifted.e, fused=True)
-        del shifted
-    elif at.kind == "falcon":
-        weights = softmax(weights, weights.e, fused=True)
-    elif at.kind == "plain":
-        weights = softmax(weights, (tape.autocast and 4) or weights.e)
-    elif at.kind in ("native", "upcast"):
-        weights = to(softmax(weights, (tape.autocast and 4) or weights.e), v.e)
     else:
-        weights = to(softmax(weights, 4, fused=at.fp16), q.e)
+        weights = probabilities(weights, q.e, v.e, at)
     weights = dropout(weights, at.dropout)
     if at.kind == "plain" or at.held:
         tape.returned = weights.storage
@@ -250,6 +240,21 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
     y = copied(y) if moved else contiguous(y)
     del joined, first
     return y
+
+
+def probabilities(scores: Tensor, e: int, value: int, at: Heads) -> Tensor:
+    """softmax of the scores by kind, handed on in the width of queries (`e`) or of values (`value`)."""
+    narrow = (scores.storage.tape.autocast and 4) or scores.e
+    if at.kind == "shifted":
+        shifted = sub(scores, maximum(scores, at.batch * at.heads * at.length))
+        return softmax(shifted, shifted.e, fused=True)
+    if at.kind == "falcon":
+        return softmax(scores, scores.e, fused=True)
+    if at.kind == "plain":
+        return softmax(scores, narrow)
+    if at.kind in ("native", "upcast"):
+        return to(softmax(scores, narrow), value)
+    return to(softmax(scores, 4, fused=at.fp16), e)
 
 
 def heads_product(a: Tensor, b: Tensor, n: int, copy_a: bool, copy_b: bool) -> Tensor:

@@ -123,7 +123,7 @@ def vocabulary_rows(s: Setting) -> int:
 
 
 def rotary(s: Setting, head_dim: int, kind: str = "") -> int:
-    """Features of a head that the rotary embedding turns, in layers of a kind where `rope_parameters` tell them apart."""
+    """Features of a head that the rotary embedding turns, where `rope_parameters` say so in layers of a kind."""
     if s.traits.rope == "none":
         return 0
     if s.latent:
