@@ -81,8 +81,8 @@ def xielu(modules: Modules) -> Callable[[Tensor], Tensor]:
         second = shift(second)
         chosen = tape.new(x.n, 1)
         above = add(mul(mul(x, first), x), scale(x))
-        below = unary(to(lesser(x), wide), save_input=False, save_output=True)
-        below = add(mul(sub(below, x), second), scale(x))
+        below = sub(unary(to(lesser(x), wide), save_input=False, save_output=True), x)
+        below = add(mul(below, second), scale(x))
         return where(chosen, above, below)
 
     return both

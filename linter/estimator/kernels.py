@@ -214,7 +214,9 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
     joined = None
     if at.kind == "upcast":
         q, keys = to(q, 4), to(keys, 4)
-    weights = heads_product(q, keys, at.scores, moved, moved and not laid)
+    if at.kind == "alibi" and moved:
+        q = contiguous(q)
+    weights = heads_product(q, keys, at.scores, moved and at.kind != "alibi", moved and not laid)
     if at.kind not in ("alibi", "falcon"):
         weights = scale(weights)
     if at.kind == "biased":
@@ -234,8 +236,7 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
     else:
         weights = probabilities(weights, q.e, v.e, at)
     weights = dropout(weights, at.dropout)
-    if at.kind == "plain" or at.held:
-        tape.returned = weights.storage
+    tape.returned = weights.storage
     y = heads_product(weights, values, _values(q, at), False, moved and not laid)
     y = copied(y) if moved else contiguous(y)
     del joined, first
