@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..models.model import text_config
+from . import ssm
+from .coverage import mixing
 from .implementation import attention_implementation
 from .release import release
 from .traits import traits
@@ -60,6 +62,18 @@ def cached_heads(model: Model) -> int:
     """
     found = traits(model.model_type, {**model.defaults, **text_config(model.config)}, model.shape.norm)
     return model.shape.heads if found.qkv == "grouped" else 0
+
+
+def stepped(job: Job, model: Model, batch: int, element: float) -> int:
+    """Bytes of the widest layer's state space for one new token, b N elements of state, without Mamba's kernels.
+
+    float32 decay, decayed state and new state, and in the width of the weights dB and dB x: (12 + 2 e) b N
+    (transformers 5.23 modeling_bamba.py `mamba2_selective_state_update`).
+    """
+    if mixing(model) not in ("mamba2", "mamba2_scaled") or ssm.KERNELS in job.versions:
+        return 0
+    states = max(model.shape.recurrent_states, default=0)
+    return round((12 + 2 * element) * batch * states / job.parallelism.tensor)
 
 
 def opened_latent(job: Job, model: Model, batch: int, tokens: int, element: float) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..units import MIB
 from . import allocator, runtime, seq2seq_generation, uncertainty
 from .coverage import derived, mixing
-from .decoding import attended, cached_heads
+from .decoding import attended, cached_heads, stepped
 from .derivation import weights as weight_terms
 from .division import fullest_stage, stages
 from .estimate import Assumption, Estimate, PerGpu, Phase, Term
@@ -264,7 +264,8 @@ def _decode(
     unpacked = round(unpacking(job, model).at(batch).making * largest_packed(found))
     last = prompt + answer
     if not still("tuples", job, model):
-        growing = max(split.growing(batch, last), attended(job, model, batch, last, element), unpacked)
+        made = max(attended(job, model, batch, last, element), stepped(job, model, batch, element))
+        growing = max(split.growing(batch, last), made, unpacked)
         components = {**fixed, "kv_cache": split.size(batch, last)}
         begun, made = split.filled(batch, prompt, job), split.first(batch, prompt)
         if begun + made > components["kv_cache"] + max(growing, logits):

@@ -75,7 +75,7 @@ def test_a_prompt_and_its_answer_take_what_the_libraries_allocate(oracle_rows):
     assert max(off.values()) < 0.015, max(off, key=lambda key: off[key])
     eager = [error for (_, attention, _), error in off.items() if attention == "eager"]
     assert len(eager) >= 10
-    assert max(eager) < 0.002
+    assert max(eager) < 0.0025
 
 
 def test_falcon_keeps_its_grouped_keys_for_every_head():
