@@ -310,6 +310,12 @@ class Layer:
 
         return distilbert_layer(self, x)
 
+    def albert(self, x: Tensor) -> Tensor:
+        """ALBERT."""
+        from .encoder import albert_layer
+
+        return albert_layer(self, x)
+
 
 ORDERS: dict[str, Callable[[Layer, Tensor], Tensor]] = {
     "pre": Layer.pre,
@@ -327,6 +333,7 @@ ORDERS: dict[str, Callable[[Layer, Tensor], Tensor]] = {
     "altup": Layer.altup,
     "bert": Layer.bert,
     "distilbert": Layer.distilbert,
+    "albert": Layer.albert,
     "parallel": Layer.parallel,
     "parallel_residual": Layer.parallel_residual,
     "parallel_norms": Layer.parallel_norms,

@@ -108,6 +108,8 @@ class Setting:
         self.residual_dropout = self.dropout(own or self.traits.residual_dropout)
         self.embedding_dropout = self.dropout(own or self.traits.embedding_dropout)
         self.activation_dropout = self.dropout(("activation_dropout", 0.0))
+        own = self.traits.head_dropout
+        self.head_dropout = self.dropout(own) if own[0] else self.residual_dropout
         self.residual_float = self.traits.residual_float and bool(self.config.get("residual_in_fp32", True))
         self.softcap = bool(self.traits.softcap and self.config.get(self.traits.softcap, True))
         self.dtype_width = _sharded_width(job)
@@ -125,6 +127,7 @@ class Setting:
         self.layers = shape.layers
         self.total_layers = shape.layers
         self._varied = _varied(shape)
+        self._groups_made: dict[int, Modules] = {}
         self._signatures = self._sign()
 
     def _fed_by_trained(self) -> bool:
@@ -156,7 +159,8 @@ class Setting:
 
     def still(self) -> None:
         """Without dropout: outside of training it does nothing."""
-        self.attention_dropout = self.residual_dropout = self.embedding_dropout = self.activation_dropout = 0.0
+        self.attention_dropout = self.residual_dropout = self.embedding_dropout = 0.0
+        self.activation_dropout = self.head_dropout = 0.0
 
     def at(self, layer: int) -> Heads:
         """The sizes of a layer's attention call."""
@@ -224,11 +228,30 @@ class Setting:
         """The modules of one decoder layer, or those outside every stack."""
         if layer is None:
             items = [item for item in self.items if item.layers is None and item.part != "buffer"]
+        elif self.traits.reused:
+            return self._group(layer)
         else:
             items = [item for item in self.items if self._in(item, layer)]
         block, last = self._block(layer)
         items += [item for item in block if item not in items]
         return self._modules(items, () if last else block)
+
+    def _group(self, layer: int) -> Modules:
+        """The modules of a layer's group; the last layer of it makes the gradients, to which the others add.
+
+        Autocast casts a weight once for all of them.
+        """
+        group = self._of(layer)
+        items = [item for item in self.items if self._in(item, group)]
+        found = self._modules(items, () if self._of(layer + 1) != group else items)
+        first = self._groups_made.setdefault(group, found)
+        if first is not found:
+            found.cast_with(first)
+        return found
+
+    def _of(self, layer: int) -> int:
+        """The group of a layer (modeling_albert.py `AlbertTransformer.forward`)."""
+        return int(layer * max(1, int(self.config.get("num_hidden_groups") or 1)) / self.layers)
 
     def part(self, stack: str, layer: int) -> Modules:
         """The modules of a layer of another stack than the decoder's."""
@@ -295,7 +318,7 @@ class Setting:
             self.stores(layer),
             self.checkpointing(layer),
             self.sparsity(layer),
-            self._block(layer)[1],
+            self._block(layer)[1] if not self.traits.reused else tuple(map(self._of, (layer - 1, layer, layer + 1))),
             layer if layer < self.deep else -1,
         )
 
