@@ -74,6 +74,9 @@ def xielu(modules: Modules) -> Callable[[Tensor], Tensor]:
     assert positive is not None
     assert negative is not None
 
+    def _expm1(x: Tensor, wide: int) -> Tensor:
+        return unary(to(lesser(x), wide), save_input=False, save_output=True)
+
     def both(x: Tensor) -> Tensor:
         tape = x.storage.tape
         wide = 4 if tape.autocast else x.e
@@ -81,8 +84,7 @@ def xielu(modules: Modules) -> Callable[[Tensor], Tensor]:
         second = shift(second)
         chosen = tape.new(x.n, 1)
         above = add(mul(mul(x, first), x), scale(x))
-        below = unary(to(lesser(x), wide), save_input=False, save_output=True)
-        below = add(mul(sub(below, x), second), scale(x))
+        below = add(mul(sub(_expm1(x, wide), x), second), scale(x))
         return where(chosen, above, below)
 
     return both

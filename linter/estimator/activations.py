@@ -219,6 +219,7 @@ def modelled(
     h = normed(h, final_norm(outside, s), s.stream, s)
     if s.shards > 1:
         h = gathered(h, h.n * s.shards)
+    tape.returned = None
     del base
     return h
 

@@ -59,6 +59,8 @@ def attention(
         y = mul(y, unary(gate, save_input=False, save_output=True))
     if s.traits.output_gate == "heads" and modules.leaf("g_proj") is not None:
         y = mul(y, unary(project(x, modules.require("g_proj"), s.rows), save_input=False, save_output=True))
+    if s.traits.output_gate == "softplus":
+        y = mul(y, to(unary(to(project(x, modules.require("g_proj"), s.rows), 4)), y.e))
     y = inner_norm(y, modules, "attn_sub_norm", s)
     y = project(y, modules.need("o"), s.rows)
     del whole
@@ -103,6 +105,8 @@ def _separate(x: Tensor, modules: Modules, s: Setting, at: Heads) -> tuple[Tenso
     keys, values = modules.role("k"), modules.role("v")
     k = project(x, keys, s.rows) if keys is not None else _shared(x, s.rows * at.kv_heads * at.head_dim)
     v = project(x, values, s.rows) if values is not None else k
+    if traits.value_scale:
+        v = scale(v)
     if traits.own_pairs:
         q, k, v = (own_pair(y, x, modules, f"linear_{name}", s.rows) for y, name in ((q, "q"), (k, "k"), (v, "v")))
     if traits.rope != "partial_gptj" and "rope" not in s.fused:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from .activation import activation
 from .adapters import project
+from .experts import feed_forward
 from .indexing import embedding
 from .norms import NORMS
 from .ops import add, dropout, unpadded
@@ -41,7 +42,7 @@ def encoder_stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor, position
     y = unpadded(y, s.rows, s.traits.scores == "disentangled")
     y = dropout(y, s.embedding_dropout)
     del types, places, x
-    projection = outside.leaf("embeddings_project")
+    projection = outside.leaf("embeddings_project") or outside.leaf("embedding_hidden_mapping_in")
     return y if projection is None else project(y, projection, s.rows)
 
 
@@ -61,4 +62,12 @@ def distilbert_layer(layer: Layer, x: Tensor) -> Tensor:
     h = layer.plain_attention(x)
     h = layer.norm(add(h, x), 0)
     y = layer.mlp(h)
+    return layer.norm(add(y, h), 2)
+
+
+def albert_layer(layer: Layer, x: Tensor) -> Tensor:
+    """ALBERT: dropout behind attention only."""
+    h = layer.attention(x)
+    h = layer.norm(add(x, h), 0)
+    y = feed_forward(h, layer.modules, layer.s)
     return layer.norm(add(y, h), 2)

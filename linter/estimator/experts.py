@@ -28,9 +28,10 @@ def feed_forward(x: Tensor, modules: Modules, s: Setting) -> Tensor:
         return dense(x, modules, s, "" if modules.role("down") is not None else "shared_")
     if modules.role("shared_down") is None or _all_rows(s):
         return routed(x, modules, s)
-    if s.traits.shared == "before":
+    if s.traits.shared in ("before", "scaled"):
         other = dense(x, modules, s, "shared_")
         y = routed(x, modules, s)
+        y = scale(y) if s.traits.shared == "scaled" else y
         other = shared_gate(x, other, modules, s)
         return add(y, other)
     y = routed(x, modules, s)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..units import MIB
 from . import allocator, runtime, seq2seq_generation, uncertainty
 from .coverage import derived, mixing
+from .decoding import attended, cached_heads, stepped
 from .derivation import weights as weight_terms
 from .division import stages
 from .estimate import Assumption, Estimate, PerGpu, Phase, Term
@@ -39,8 +40,8 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
 
     load      weights, and what packing them needs
     prefill   weights + cache of the prompt + the widest layer, or the logits, whichever is larger
-    decode    weights + cache of prompt and answer + one layer's keys again, while torch.cat grows them by a token, or
-              its keys and values repeated for every query head, where the release's attention does so;
+    decode    weights + cache of prompt and answer + one layer's keys again, while torch.cat grows them by a token,
+              or what attention makes of them (decoding.py);
               before 4.42 the whole cache again, which `generate` passed on as tuples, and in the first step the
               prompt's logits, which it had not dropped. The prompt's pass gives the first token: there is no such
               step where one is asked for, and the last one is not passed on
@@ -62,7 +63,8 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         "adapter": allocated(item for item in found if item.part in ("adapter", "copy")),
         "buffers": runtime.allocated_workspace(job, gpu) + tables + resident,
     }
-    caches = _seen(layer_caches(model), job, model)
+    heads = cached_heads(model)
+    caches = [cache._replace(heads=heads or cache.heads) for cache in _seen(layer_caches(model), job, model)]
     width = cache_bytes(given.kv_cache_dtype, "float32" if element > 2 else "bfloat16")
     pipeline, tensor = stages(job), job.parallelism.tensor
     split = GrowingCache(caches, width, tensor, pipeline, expanded(job, model), state_bytes(job, model, width))
@@ -228,8 +230,8 @@ def _decode(
     unpacked = round(unpacking(job, model).at(batch).making * largest_packed(found))
     last = prompt + max(0, answer - 1)
     if not still("tuples", job, model):
-        growing = max(split.growing(batch, last), opened_latent(job, model, batch, last, element), unpacked)
-        growing = max(growing, split.repeated(job, model, batch, last))
+        made = max(attended(job, model, batch, last, element), stepped(job, model, batch, element))
+        growing = max(split.growing(batch, last), split.repeated(job, model, batch, last), made, unpacked)
         components = {**fixed, "kv_cache": split.size(batch, last)}
         begun, made = split.filled(batch, prompt, job), split.first(batch, prompt)
         if begun + made > components["kv_cache"] + max(growing, logits):
@@ -258,19 +260,6 @@ def views(job: Job, model: Model, batch: int, prompt: int, element: float) -> in
     shape = model.shape
     width = (shape.heads + shape.kv_heads) * shape.head_dim
     return round(element * batch * prompt * shape.layers * width / stages(job)) if job.parallelism.tensor == 1 else 0
-
-
-def opened_latent(job: Job, model: Model, batch: int, tokens: int, element: float) -> int:
-    """Latent attention from transformers 5 on: keys and values of all heads made from the cache in every step.
-
-    The projection to keys and values, and the keys joined with their rotary part:
-    e b tokens heads (2 qk_nope + qk_rope + v) (modeling_deepseek_v3.py).
-    """
-    shape = model.shape
-    if not shape.kv_lora_rank or older(job.versions.get("transformers"), "5.0"):
-        return 0
-    width = 2 * shape.qk_nope_head_dim + shape.qk_rope_head_dim + shape.v_head_dim
-    return round(element * batch * tokens * shape.heads * width / job.parallelism.tensor)
 
 
 def _loading(job: Job, model: Model, found: Sequence[Parameter], element: float) -> int:

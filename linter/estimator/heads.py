@@ -35,7 +35,7 @@ def task_loss(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int)
     if between is not None:
         h = transformed(h, between, outside, rows, s)
     if task in ("classification", "token_classification") and s.traits.encoder:
-        h = dropout(h, s.residual_dropout)
+        h = dropout(h, s.head_dropout)
     head = outside.role("head") or tied_head(outside)
     logits = project(h, head, rows)
     if s.traits.logits_bias:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Heads(NamedTuple):
-    """The sizes of one attention call on one rank."""
+    """The sizes of one attention call on one rank; `held` where the model's loop keeps a name for its probabilities."""
 
     batch: int
     length: int
@@ -36,6 +36,7 @@ class Heads(NamedTuple):
     fp16: bool = False
     keys: int = 0
     repeats: bool = False
+    held: bool = False
 
     @property
     def scores(self) -> int:
@@ -218,7 +219,9 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
     joined = None
     if at.kind == "upcast":
         q, keys = to(q, 4), to(keys, 4)
-    weights = heads_product(q, keys, at.scores, moved, moved and not laid)
+    if at.kind == "alibi" and moved:
+        q = contiguous(q)
+    weights = heads_product(q, keys, at.scores, moved and at.kind != "alibi", moved and not laid)
     if at.kind not in ("alibi", "falcon"):
         weights = scale(weights)
     if at.kind == "biased":
@@ -227,6 +230,7 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
         weights = scale(weights)
         weights = unary(weights, save_input=False, save_output=True)
         weights = scale(weights)
+    first = weights if at.kind == "alibi" else None
     if mask is not None:
         weights = add(weights, mask)
     if at.sinks is not None:
@@ -234,21 +238,29 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
         joined = cat((weights, expand(leaf(tape, at.sinks), rows)))
         joined = sub(joined, maximum(joined, rows))
         weights = window(softmax(joined, joined.e, fused=True), at.scores)
-    elif at.kind == "falcon":
-        weights = softmax(weights, weights.e, fused=True)
-    elif at.kind == "plain":
-        weights = softmax(weights, (tape.autocast and 4) or weights.e)
-    elif at.kind in ("native", "upcast"):
-        weights = to(softmax(weights, (tape.autocast and 4) or weights.e), v.e)
     else:
-        weights = to(softmax(weights, 4, fused=at.fp16), q.e)
+        weights = probabilities(weights, q.e, v.e, at)
     weights = dropout(weights, at.dropout)
-    if at.kind == "plain":
-        tape.returned = weights.storage
+    tape.returned = weights.storage
     y = heads_product(weights, values, _values(q, at), False, moved and not laid)
     y = copied(y) if moved else contiguous(y)
-    del joined
+    del joined, first
     return y
+
+
+def probabilities(scores: Tensor, e: int, value: int, at: Heads) -> Tensor:
+    """softmax of the scores by kind, handed on in the width of queries (`e`) or of values (`value`)."""
+    narrow = (scores.storage.tape.autocast and 4) or scores.e
+    if at.kind == "shifted":
+        shifted = sub(scores, maximum(scores, at.batch * at.heads * at.length))
+        return softmax(shifted, shifted.e, fused=True)
+    if at.kind == "falcon":
+        return softmax(scores, scores.e, fused=True)
+    if at.kind == "plain":
+        return softmax(scores, narrow)
+    if at.kind in ("native", "upcast"):
+        return to(softmax(scores, narrow), value)
+    return to(softmax(scores, 4, fused=at.fp16), e)
 
 
 def heads_product(a: Tensor, b: Tensor, n: int, copy_a: bool, copy_b: bool) -> Tensor:

@@ -66,7 +66,8 @@ class Layer:
         if self.s.framework.block and self.modules.role("down") is not None and not self.s.latent:
             return BLOCKS[self.s.framework.block](self, x)
         y = ORDERS[self.s.order](self, x)
-        x.storage.tape.returned = None
+        if not self.s.traits.held or x.storage.tape.again:
+            x.storage.tape.returned = None
         return y
 
     @property
@@ -324,6 +325,12 @@ class Layer:
 
         return distilbert_layer(self, x)
 
+    def albert(self, x: Tensor) -> Tensor:
+        """ALBERT."""
+        from .encoder import albert_layer
+
+        return albert_layer(self, x)
+
 
 ORDERS: dict[str, Callable[[Layer, Tensor], Tensor]] = {
     "pre": Layer.pre,
@@ -342,6 +349,7 @@ ORDERS: dict[str, Callable[[Layer, Tensor], Tensor]] = {
     "crossing": Layer.crossing,
     "bert": Layer.bert,
     "distilbert": Layer.distilbert,
+    "albert": Layer.albert,
     "parallel": Layer.parallel,
     "parallel_residual": Layer.parallel_residual,
     "parallel_norms": Layer.parallel_norms,

@@ -54,6 +54,10 @@ class Linear:
         self.adapter: Adapter | None = None
         self.parts: dict[str, Parameter] = {}
 
+    def leaves(self) -> list[Parameter]:
+        """Its weight, bias and adapter."""
+        return [found for found in (self.weight, self.bias, self.a, self.b, self.dora) if found is not None]
+
 
 class Modules:
     """The modules of one layer, or those outside the stack, by dotted name, by role and by last name."""
@@ -84,6 +88,13 @@ class Modules:
         self._roles: dict[str, Linear] = {}
         for linear in self.named.values():
             self._roles.setdefault(linear.role, linear)
+
+    def cast_with(self, others: Modules) -> None:
+        """Let autocast's copies be those of the same modules in another layer."""
+        for name, module in self.named.items():
+            other = others.named[name]
+            for mine, twin in zip(module.leaves(), other.leaves(), strict=True):
+                mine.twin = twin
 
     def _place(self, module: str, kind: str, leaf: Parameter, item: Item) -> None:
         found = self.named.get(module) or self.named.get(module.removesuffix(".weight"))

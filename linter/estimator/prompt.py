@@ -35,7 +35,7 @@ def widest(job: Job, model: Model, batch: int, length: int, cache: int) -> int:
     base = stem(tape, s, s.modules(None), tape.new(s.rows, 8))
     before = tape.highest
     tape.enter(0)
-    h = base.hidden
+    h, base = base.hidden, base._replace(hidden=tape.new(0, 1))
     for layer in layer_kinds(s)[0]:
         block = Layer(s, layer, base, slice_of(base.extra, s))
         h = h if block.passed else block(h)

@@ -87,7 +87,7 @@ class Setting:
         self.latent = bool(shape.kv_lora_rank)
         self.rope_dim = shape.qk_rope_head_dim
         self.head_dim = shape.qk_nope_head_dim + self.rope_dim if self.latent else shape.head_dim
-        self.value_dim = (shape.v_head_dim or shape.head_dim) if self.latent else shape.head_dim
+        self.value_dim = shape.v_head_dim or shape.head_dim
         self.order = self.traits.order
         self.release = release(job, REMOTE if _first_qwen(self.config) else model.model_type)
         if self.framework.repeats_keys:
@@ -118,6 +118,8 @@ class Setting:
         self.residual_dropout = self.dropout(own or self.traits.residual_dropout)
         self.embedding_dropout = self.dropout(own or self.traits.embedding_dropout)
         self.activation_dropout = self.dropout(("activation_dropout", 0.0))
+        own = self.traits.head_dropout
+        self.head_dropout = self.dropout(own) if own[0] else self.residual_dropout
         self.residual_float = self.traits.residual_float and bool(self.config.get("residual_in_fp32", True))
         self.softcap = bool(self.traits.softcap and self.config.get(self.traits.softcap, True))
         self.dtype_width = _sharded_width(job)
@@ -135,6 +137,7 @@ class Setting:
         self.layers = shape.layers
         self.total_layers = shape.layers
         self._varied = _varied(shape)
+        self._groups_made: dict[int, Modules] = {}
         self._signatures = self._sign()
 
     def _fed_by_trained(self) -> bool:
@@ -166,18 +169,22 @@ class Setting:
 
     def still(self) -> None:
         """Without dropout: outside of training it does nothing."""
-        self.attention_dropout = self.residual_dropout = self.embedding_dropout = self.activation_dropout = 0.0
+        self.attention_dropout = self.residual_dropout = self.embedding_dropout = 0.0
+        self.activation_dropout = self.head_dropout = 0.0
 
     def at(self, layer: int) -> Heads:
         """The sizes of a layer's attention call."""
-        kv_heads, head_dim, value_dim = self.kv_heads, self.head_dim, self.value_dim
+        heads, kv_heads, head_dim, value_dim = self.heads, self.kv_heads, self.head_dim, self.value_dim
         if self._varied:
-            head_dim = value_dim = self._varied[0][layer]
-            kv_heads = -(-self._varied[1][layer] // self.job.parallelism.tensor)
+            same, tensor = value_dim == head_dim, self.job.parallelism.tensor
+            head_dim = self._varied[0][layer]
+            value_dim = head_dim if same else value_dim
+            kv_heads = -(-self._varied[1][layer] // tensor)
+            heads = -(-self._varied[2][layer] // tensor)
         return Heads(
             self.batch,
             self.length,
-            self.heads,
+            heads,
             kv_heads,
             head_dim,
             value_dim,
@@ -190,6 +197,7 @@ class Setting:
             self.release.contiguous,
             self.fp16,
             repeats=self.repeats_keys,
+            held=self.traits.held,
         )
 
     def table_dims(self) -> tuple[int, ...]:
@@ -231,11 +239,30 @@ class Setting:
         """The modules of one decoder layer, or those outside every stack."""
         if layer is None:
             items = [item for item in self.items if item.layers is None and item.part != "buffer"]
+        elif self.traits.reused:
+            return self._group(layer)
         else:
             items = [item for item in self.items if self._in(item, layer)]
         block, last = self._block(layer)
         items += [item for item in block if item not in items]
         return self._modules(items, () if last else block)
+
+    def _group(self, layer: int) -> Modules:
+        """The modules of a layer's group; the last layer of it makes the gradients, to which the others add.
+
+        Autocast casts a weight once for all of them.
+        """
+        group = self._of(layer)
+        items = [item for item in self.items if self._in(item, group)]
+        found = self._modules(items, () if self._of(layer + 1) != group else items)
+        first = self._groups_made.setdefault(group, found)
+        if first is not found:
+            found.cast_with(first)
+        return found
+
+    def _of(self, layer: int) -> int:
+        """The group of a layer (modeling_albert.py `AlbertTransformer.forward`)."""
+        return int(layer * max(1, int(self.config.get("num_hidden_groups") or 1)) / self.layers)
 
     def part(self, stack: str, layer: int) -> Modules:
         """The modules of a layer of another stack than the decoder's."""
@@ -301,7 +328,7 @@ class Setting:
             self.stores(layer),
             self.checkpointing(layer),
             self.sparsity(layer),
-            self._block(layer)[1],
+            self._block(layer)[1] if not self.traits.reused else tuple(map(self._of, (layer - 1, layer, layer + 1))),
             layer if layer < self.deep else -1,
             layer == max(self.crossing, default=-1),
         )
@@ -365,10 +392,10 @@ def _first_qwen(config: dict[str, Any]) -> bool:
     return "kv_channels" in config and "no_bias" in config
 
 
-def _varied(shape: Shape) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Head dimensions and key heads by layer, where layers that attend differ in them."""
-    dims, heads = shape.layer_head_dims, shape.layer_kv_heads
-    return (dims, heads) if len(set(dims) - {0}) > 1 or len(set(heads) - {0}) > 1 else None
+def _varied(shape: Shape) -> tuple[tuple[int, ...], ...] | None:
+    """Head dimensions, key heads and query heads by layer, where layers that attend differ in them."""
+    found = (shape.layer_head_dims, shape.layer_kv_heads, shape.layer_heads)
+    return found if any(len(set(each) - {0}) > 1 for each in found) else None
 
 
 def _units_reduce(job: Job) -> bool:

@@ -139,8 +139,8 @@ def _laid_out(
     """The embeddings with rotary tables and masks."""
     wide = h.e
     dims = s.table_dims()
-    table = _table(tape, s, dims[0], wide)
-    other = _table(tape, s, dims[1], wide) if len(dims) > 1 else None
+    table = _table(tape, s, dims[0], wide, "full_attention")
+    other = _table(tape, s, dims[1], wide, "sliding_attention") if len(dims) > 1 else None
     full, sliding = mask(tape, s, None, wide), sliding_mask(tape, s, wide)
     if s.order == "altup":
         h, parts = spread(h, s)
@@ -148,8 +148,8 @@ def _laid_out(
     return Stem(h, held, table, other, full, sliding, positions, extra, {})
 
 
-def _table(tape: Tape, s: Setting, head_dim: int, wide: int) -> Table:
-    part = rotary(s, head_dim)
+def _table(tape: Tape, s: Setting, head_dim: int, wide: int, kind: str) -> Table:
+    part = rotary(s, head_dim, kind)
     cell = 4 if s.traits.wide_table else wide
     rows = s.rows if s.traits.each_row else s.length
     return Table(tape.new(rows * part, cell), tape.new(rows * part, cell), part, head_dim, s.rows)
@@ -161,8 +161,8 @@ def vocabulary_rows(s: Setting) -> int:
     return item.shape[0]
 
 
-def rotary(s: Setting, head_dim: int) -> int:
-    """Features of a head that the rotary embedding turns."""
+def rotary(s: Setting, head_dim: int, kind: str = "") -> int:
+    """Features of a head that the rotary embedding turns, where `rope_parameters` say so in layers of a kind."""
     if s.traits.rope == "none":
         return 0
     if s.latent:
@@ -170,12 +170,14 @@ def rotary(s: Setting, head_dim: int) -> int:
     config = s.config
     nested = config.get("rope_parameters")
     stated = config.get("partial_rotary_factor") or config.get("rotary_pct")
+    own = nested.get(kind) if isinstance(nested, dict) else None
     if stated is None and isinstance(nested, dict):
-        stated = nested.get("partial_rotary_factor")
+        stated = (own if isinstance(own, dict) else nested).get("partial_rotary_factor")
     if stated is None and config.get("rotary_dim"):
         stated = config["rotary_dim"] / head_dim
     if stated is None:
-        stated = s.traits.rotary
+        local = s.traits.local_rotary if kind == "sliding_attention" else 0.0
+        stated = local or s.traits.rotary
     turned = int(head_dim * float(stated))
     return turned // 2 if s.traits.rope == "chunks" else turned
 

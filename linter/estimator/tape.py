@@ -277,6 +277,9 @@ class Tape(Engine):
         """
         if weight.e <= e:
             return weight
+        if weight.twin is not None:
+            weight = weight.twin
+            weight.summed = False
         if weight.cast is not None:
             return weight.cast
         copy = self.new(weight.n, e)

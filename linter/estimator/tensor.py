@@ -100,10 +100,11 @@ class Edge(NamedTuple):
 class Parameter(Node):
     """A leaf. Its own bytes are counted elsewhere (weights); its gradient leaves the tape when it is made.
 
-    `summed`: its gradient is added to one that another layer's counts.
+    `summed`: its gradient is added to one that another layer's counts. `twin`: the same weight in the layer that has
+    autocast's copy of it.
     """
 
-    __slots__ = ("cast", "e", "groups", "n", "summed", "trainable")
+    __slots__ = ("cast", "e", "groups", "n", "summed", "trainable", "twin")
 
     def __init__(self, n: int, e: int, trainable: bool, groups: int = 1) -> None:
         super().__init__(next(_leaves), -1, (), None, 1)
@@ -113,6 +114,7 @@ class Parameter(Node):
         self.trainable = trainable
         self.summed = False
         self.cast: Tensor | None = None
+        self.twin: Parameter | None = None
 
 
 def saved_by(back: Backward) -> list[Storage]:

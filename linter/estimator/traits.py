@@ -26,9 +26,10 @@ class Traits(NamedTuple):
                   none in the layers that `no_rope_layers` names
     wide_table    whether cos and sin stay in float32;  tables  whether sliding layers have tables of their own
     each_row      whether every sequence has a table of its own (positions of images in three directions)
-    rotary        the class's default for the part of a head that is turned
+    rotary        the class's default for the part of a head that is turned;  local_rotary  that of sliding layers where
+                  it is another
     scores        eager attention: softmax in `float32` and back, `native`, `plain` (never
-                  cast back), `upcast`, `biased`, `alibi`, `disentangled`, `relative`
+                  cast back), `upcast`, `biased`, `alibi`, `disentangled`, `relative`, `shifted` (by the maximum)
     mlp           for gate and up in one projection: `up_first` multiplies up by act(gate)
     positions     `table` (learned), `rows` (looked up for every sequence) or `none`
     embed_scale   where embeddings are multiplied by a number: in the `module`, in the `model` behind it, or nowhere
@@ -37,14 +38,16 @@ class Traits(NamedTuple):
     softcap       the config field that caps attention scores, "" where the model has none
     masked        whether the model always makes a 4-D mask;  sinks  whether attention has sink logits
     direct        whether torch's sdpa is called without Transformers' repeating of keys
+    held          whether the model's loop has a name for a layer's eager probabilities until the next layer is through
     slopes        whether the mask carries ALiBi's slopes for every head
-    attention_dropout, residual_dropout, embedding_dropout   config fields with their defaults
+    attention_dropout, residual_dropout, embedding_dropout   config fields with their defaults;  head_dropout  that
+                  before a classifier where it is not the residual's
     router        softmax, chosen (softmax over the chosen), sigmoid and softmax_wide (of float32 logits),
                   softmax_narrow (in the logits' own width), sigmoid_late, softmax_forced (float32 under autocast too)
     weights       width of the routing weights: `wide` (float32) or `narrow` (that of the logits)
     gate          gating of experts: `default` or `clamped` (gpt-oss)
     output_gate   what attention's output is gated with: half of the `query` projection, a
-                  `projection` of its own, one number for each of the `heads`, or nothing
+                  `projection` of its own, one number for each of the `heads`, a float32 `softplus`, or nothing
     mixer         a name of `mixer.MIXERS` for layers that do not attend, "" where they are not derived
     indexer       the rotary embedding of sparse attention's indexer, "" where the model has none
     own_pairs     whether layers that share a block have low-rank pairs of their own beside its projections
@@ -59,8 +62,11 @@ class Traits(NamedTuple):
                   or that and a norm (`normed`)
     logits_bias   whether a buffer is added to the logits, in the width of the weights
     shared_loss   whether masked language modelling calls the shared loss, which makes logits float32
+    reused        whether layers of a group (`num_hidden_groups`) are one and the same
     own_bias      whether every layer of a stack has a table of biases by distance of its own
-    shared        shared experts: "", `after` or `before` (with a sigmoid gate) the routed ones
+    shared        shared experts: "", `after` or `before` (with a sigmoid gate) the routed ones, `scaled` (before them,
+                  whose sum is multiplied by a number)
+    value_scale   whether values are multiplied by a number
     """
 
     order: str = "pre"
@@ -75,6 +81,7 @@ class Traits(NamedTuple):
     tables: bool = False
     each_row: bool = False
     rotary: float = 1.0
+    local_rotary: float = 0.0
     scores: str = "float32"
     mlp: str = "gate_first"
     activation: str = ""
@@ -91,13 +98,16 @@ class Traits(NamedTuple):
     masked: bool = False
     direct: bool = False
     slopes: bool = False
+    held: bool = False
     attention_dropout: tuple[str, float] = ("attention_dropout", 0.0)
     residual_dropout: tuple[str, float] = ("", 0.0)
     embedding_dropout: tuple[str, float] = ("", 0.0)
+    head_dropout: tuple[str, float] = ("", 0.0)
     router: str = "softmax"
     weights: str = "wide"
     gate: str = "default"
     shared: str = ""
+    value_scale: bool = False
     output_gate: str = ""
     mixer: str = ""
     indexer: str = ""
@@ -113,6 +123,7 @@ class Traits(NamedTuple):
     logits_bias: bool = False
     shared_loss: bool = False
     own_bias: bool = False
+    reused: bool = False
 
 
 @cache

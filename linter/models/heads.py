@@ -17,7 +17,7 @@ TASKS = ("classification", "token_classification", "question_answering")
 
 _HEADS = (
     "cls.", "lm_head", "pooler.", "vocab_", "generator_", "classifier", "head.", "score", "qa_outputs",
-    "pre_classifier", "decoder.",
+    "pre_classifier", "decoder.", "predictions.",
 )  # fmt: skip
 _DIMENSIONS = 2
 

@@ -42,7 +42,7 @@ def shape_of(part: Part, tensors: list[Tensor]) -> Shape:
     """The Shape of a model that `part` describes and `tensors` make up."""
     fields = part.text
     stack, encoder_layers = decoder_stack(tensors)
-    layers = layers_of(tensors, stack)
+    layers = _run(layers_of(tensors, stack), fields)
     embedding = _embedding(tensors)
     head = next((t for t in reversed(tensors) if t.role == "head" and len(t.shape) == 2), None)
     hidden = number(fields.first(*_HIDDEN)) or (embedding.shape[1] if embedding else 0)
@@ -102,6 +102,14 @@ def shape_of(part: Part, tensors: list[Tensor]) -> Shape:
         encoder_layers=encoder_layers,
         positions_stated=fields.states(*_POSITIONS),
     )
+
+
+def _run(layers: list[Layer], fields: Fields) -> list[Layer]:
+    """The layers as they run: ALBERT's groups, each several times (modeling_albert.py `AlbertTransformer`)."""
+    groups, count = number(fields.get("num_hidden_groups")), number(fields.get("num_hidden_layers"))
+    if not groups or count <= len(layers):
+        return layers
+    return [layers[min(int(i * groups / count), len(layers) - 1)] for i in range(count)]
 
 
 def _text(value: object) -> str | None:

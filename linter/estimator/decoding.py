@@ -1,0 +1,113 @@
+"""What one layer takes beside the cache while it attends to all of it for one new token, from shapes alone.
+
+b sequences, t tokens in the cache, nh query heads on nk key heads of dimension d, e bytes an element.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..models.model import text_config
+from . import ssm
+from .coverage import mixing
+from .implementation import attention_implementation
+from .release import release
+from .traits import traits
+from .versions import older
+
+if TYPE_CHECKING:
+    from ..job import Job
+    from ..models.model import Model
+
+
+def attended(job: Job, model: Model, batch: int, tokens: int, element: float) -> int:
+    """Bytes of the widest layer's attention to `tokens` tokens: keys and values made anew, and scores.
+
+    Eager attention, and sdpa with a mask or before 4.54, repeats grouped keys and values: e b t nh (dk + dv); a single
+    key head is expanded within each product, e b t nh d, where there are several sequences (`repeat_kv`). Eager scores
+    are there in e bytes, in bf16 again in 4, and as the softmax's 4: e + 8 a score. torch's composite attention, which
+    sdpa takes for keys that nobody repeats under a mask (Falcon), has float32 copies of keys and values and scaled
+    keys, 12 b t nk d, and lays the keys out for every head where there are several sequences, 4 b t nh d.
+    """
+    shape = model.shape
+    config = {**model.defaults, **text_config(model.config)}
+    found = traits(model.model_type, config, shape.norm)
+    kind = attention_implementation(job, model, found, config)
+    opened = opened_latent(job, model, batch, tokens, element)
+    if kind not in ("eager", "sdpa"):
+        return opened
+    widest = 0.0
+    for layer, window in enumerate(shape.windows):
+        heads, keys = _heads(model, layer)
+        if not keys:
+            continue
+        keys = heads if found.qkv == "grouped" else keys
+        seen = batch * min(tokens, window or tokens)
+        scores = seen * heads * _score_bytes(job, element) if kind == "eager" else 0.0
+        if shape.kv_lora_rank:
+            widest = max(widest, opened + scores)
+            continue
+        dim = _at(shape.layer_head_dims, layer, shape.head_dim)
+        if kind == "eager" or job.padded or not release(job, model.model_type).grouped_keys:
+            widest = max(widest, scores + element * seen * dim * _repeated(heads, keys, batch))
+        elif found.direct and found.masked and heads != keys:
+            widest = max(widest, 4.0 * seen * dim * (3 * keys + (heads if batch > 1 else 0)))
+    return max(opened, round(widest / job.parallelism.tensor))
+
+
+def cached_heads(model: Model) -> int:
+    """Key heads of a layer's cache where the model repeats them before it keeps them, else 0.
+
+    Source: transformers modeling_falcon.py `_split_heads` of the new decoder architecture.
+    """
+    found = traits(model.model_type, {**model.defaults, **text_config(model.config)}, model.shape.norm)
+    return model.shape.heads if found.qkv == "grouped" else 0
+
+
+def stepped(job: Job, model: Model, batch: int, element: float) -> int:
+    """Bytes of the widest layer's state space for one new token, b N elements of state, without Mamba's kernels.
+
+    float32 decay, decayed state and new state, and in the width of the weights dB and dB x: (12 + 2 e) b N
+    (transformers 5.23 modeling_bamba.py `mamba2_selective_state_update`).
+    """
+    if mixing(model) not in ("mamba2", "mamba2_scaled") or ssm.KERNELS in job.versions:
+        return 0
+    states = max(model.shape.recurrent_states, default=0)
+    return round((12 + 2 * element) * batch * states / job.parallelism.tensor)
+
+
+def opened_latent(job: Job, model: Model, batch: int, tokens: int, element: float) -> int:
+    """Latent attention from transformers 5 on: keys and values of all heads made from the cache in every step.
+
+    The projection to keys and values, and the keys joined with their rotary part:
+    e b tokens heads (2 qk_nope + qk_rope + v) (modeling_deepseek_v3.py).
+    """
+    shape = model.shape
+    if not shape.kv_lora_rank or older(job.versions.get("transformers"), "5.0"):
+        return 0
+    width = 2 * shape.qk_nope_head_dim + shape.qk_rope_head_dim + shape.v_head_dim
+    return round(element * batch * tokens * shape.heads * width / job.parallelism.tensor)
+
+
+def _repeated(heads: int, keys: int, batch: int) -> int:
+    """Heads of which keys or values are made anew at a time."""
+    if heads == keys:
+        return 0
+    return 2 * heads if keys > 1 else heads * (batch > 1)
+
+
+def _score_bytes(job: Job, element: float) -> float:
+    """Bytes of a score: only float16 is read by a softmax that makes float32 of it (aten SoftMax.cu)."""
+    if element > 2:
+        return 2 * element
+    return element + (4 if job.weights.dtype == "float16" else 8)
+
+
+def _heads(model: Model, layer: int) -> tuple[int, int]:
+    """Query and key heads of a layer; (0, 0) where it does not attend."""
+    shape = model.shape
+    return _at(shape.layer_heads, layer, shape.heads), _at(shape.layer_kv_heads, layer, shape.kv_heads)
+
+
+def _at(values: tuple[int, ...], layer: int, unknown: int) -> int:
+    return values[layer] if layer < len(values) else unknown
