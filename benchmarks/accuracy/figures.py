@@ -129,7 +129,7 @@ def _profile_run(job: Job, estimate: Estimate) -> float:
     stays = sum(term.size for term in estimate.terms if term.source == "vllm/v1/worker/workspace.py")
     counted = any("beside the cache" in term.formula for term in estimate.terms if term.component == "buffers")
     graphs = 0 if counted else phases["serve"]["buffers"] - split["buffers"]
-    return run - stays + graphs
+    return float(run - stays + graphs)
 
 
 def _load(_: Job, estimate: Estimate) -> float:

@@ -9,6 +9,7 @@ from .adapters import project
 from .altup import spread
 from .disentangled import distances
 from .encoder import encoder_stem
+from .estimate import NotEstimable
 from .indexing import embedding
 from .norms import NORMS
 from .ops import add, contiguous, dropout, scale, scattered
@@ -119,6 +120,8 @@ def _memory(tape: Tape, s: Setting) -> tuple[Memory | None, Tensor | None]:
     """Images that layers attend to, and what the tower made of them."""
     if s.pictures is None or not s.crossing:
         return None, None
+    if s.job.parallelism.pipeline > 1:
+        raise NotEstimable("layers that attend to images are not modelled over pipeline stages")
     from .tiles import remembered
 
     return remembered(tape, s)

@@ -137,7 +137,7 @@ def test_the_first_of_several_gpus_holds_the_prompts_logits_that_the_last_one_ma
     def both(version: str) -> float:
         made = Job(kind="inference", model="meta-llama/Meta-Llama-3-8B", versions={"transformers": version})
         made.weights.dtype = "bfloat16"
-        made.inference = Inference(batch_size=1, prompt_length=8192, new_tokens=1)
+        made.inference = Inference(batch_size=1, prompt_length=8192, new_tokens=2)
         made.hardware.gpus = 2
         return figures.FIGURES["allocated summed"](made, figures.run(made))
 

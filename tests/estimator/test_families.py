@@ -84,7 +84,7 @@ def test_falcon_keeps_its_grouped_keys_for_every_head():
     job.weights.dtype = "bfloat16"
     job.inference = Inference(batch_size=1, prompt_length=64, new_tokens=64)
     kept = estimate(job).phases[-1].components["kv_cache"]
-    assert kept == 2 * 128 * config["num_hidden_layers"] * 2 * config["hidden_size"]
+    assert kept == 2 * (64 + 63) * config["num_hidden_layers"] * 2 * config["hidden_size"]
 
 
 def test_a_family_that_is_not_read_is_said_to_be_assumed(oracle_rows):
