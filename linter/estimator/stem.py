@@ -120,10 +120,10 @@ def _memory(tape: Tape, s: Setting) -> tuple[Memory | None, Tensor | None]:
     """Images that layers attend to, and what the tower made of them."""
     if s.pictures is None or not s.crossing:
         return None, None
-    if s.job.parallelism.pipeline > 1:
-        raise NotEstimable("layers that attend to images are not modelled over pipeline stages")
-    from .tiles import remembered
+    from .tiles import GLOBAL, remembered
 
+    if not any(GLOBAL in tensor.name for tensor in s.model.tensors):
+        raise NotEstimable("layers that attend to images are not modelled over pipeline stages")
     return remembered(tape, s)
 
 
