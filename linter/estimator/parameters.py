@@ -12,6 +12,7 @@ from . import storage
 from .adapter import adapter_of, adapter_parameters, saved_copies
 from .division import divided
 from .frameworks import framework, of_transformers
+from .keeping import kept, stored
 from .parameter import Parameter as Parameter
 from .parameter import pieces_of, size_of
 from .quantization import effective_quantization
@@ -58,13 +59,14 @@ def _parameters(job: Job, model: Model) -> tuple[Parameter, ...]:
     dtype = base_dtype(job, model)
     quantization = effective_quantization(job, model)
     found: list[Parameter] = []
+    names = () if _deepspeed_casts(job) else kept(job, model)
     for tensor in model.tensors:
         if tensor.role == "head" and job.objective == "reward" and not job.loss.idle_logits:
             continue
         shape, layers = divided(tensor, job, model)
         if layers is not None and not layers:
             continue
-        found.extend(_base(tensor, shape, layers, dtype, quantization, job, model))
+        found.extend(_base(tensor, shape, layers, stored(tensor, dtype, names), quantization, job, model))
     adapter = adapter_parameters(job, model, adapter_dtype(job, dtype))
     copies = saved_copies(found, job, model)
     buffers = [*(item for item in found if item.part == "buffer"), *caches(job, model)]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from .checkpoint import compressed, named_quantization, stored_quantization
 from .estimate import Assumption
 from .frameworks import framework, of_transformers
+from .keeping import kept, left_out
 from .versions import older
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def effective_quantization(job: Job, model: Model) -> Quantization | None:
         found = stored_quantization(model) or named_quantization(job, model)
     if found is None:
         return found
+    found = left_out(found, kept(job, model))
     if framework(job).packs_head and found.method.startswith("bnb"):
         found = replace(found, head=True)
     if found.experts:
