@@ -33,6 +33,10 @@ KERNELS = {
 ACTIVATIONS = {"xielu": XIELU}
 """The same for activation functions."""
 
+FUSED_LAYERS = ("unsloth_cross_entropy",)
+"""Losses whose library brings layers of its own, which make anew what torch's autograd would save (unsloth
+kernels/fast_lora.py `LoRA_MLP`, rms_layernorm.py)."""
+
 LEAST, MOST = 0.5, 3.0
 """Activations that are not derived may be half or three times what is counted: a bound, not a measurement."""
 
@@ -58,6 +62,9 @@ def gaps(job: Job, model: Model, activations: int) -> list[Assumption]:
     if job.rl.teacher is not None:
         note = "the divergence from the teacher's distribution is not replayed, only bounded by its tensors"
         found.append(Assumption("rl.teacher", job.rl.teacher, note, 0, divergence(job, model)))
+    if job.loss.kernel in FUSED_LAYERS and job.activation_checkpointing == "none":
+        note = "the library that this loss is of has layers of its own, which keep less than those of transformers"
+        found.append(Assumption("loss.kernel", job.loss.kernel, note, less))
     package = kernels(model)
     if package is not None and package not in job.versions:
         note = "its kernels are not stated to be installed: the composite path of transformers runs, which keeps more"

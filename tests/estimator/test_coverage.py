@@ -62,6 +62,15 @@ def test_kernels_that_the_job_names_keep_less_and_end_the_assumption(model_type,
     assert note.low > 0 == note.high
 
 
+@pytest.mark.parametrize(("checkpointing", "less"), [("none", 0.5), ("full", 0.0)])
+def test_a_loss_of_unsloth_says_that_its_layers_keep_less(checkpointing, less):
+    plan = job("llama")
+    plan.loss.kernel, plan.activation_checkpointing = "unsloth_cross_entropy", checkpointing
+    found = estimate(plan)
+    lows = [item.low for item in found.assumptions if item.field == "loss.kernel"]
+    assert sum(lows) == pytest.approx(less * found.peak.components["activations"], abs=1)
+
+
 def test_a_family_with_modules_of_its_own_is_refused_in_words():
     with pytest.raises(NotEstimable, match="rwkv"):
         estimate(job("rwkv"))
