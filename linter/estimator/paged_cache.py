@@ -2,7 +2,8 @@
 
 A block holds `block_size` tokens of every layer of a group. Layers of one kind form one group; a hybrid model's kinds
 (full, each window, recurrent) are cut into groups of equal layer counts that draw blocks from one pool, so a block
-costs the widest layer's page times the layers of a group whichever kind it serves.
+costs the widest layer's page times the layers of a group whichever kind it serves: blocks of layers whose tokens take a
+whole fraction of that hold so many times the tokens (`unify_kv_cache_spec_page_size`).
 
     pages of one request   full: ceil(n / block);  window w: ceil(min(w - 1 + batched tokens, n) / block) + 1;
                            chunk c: ceil(min(c + batched tokens, n) / block);  recurrent: 1
@@ -54,7 +55,8 @@ class PagedCache(NamedTuple):
         Behind all windows where groups have block sizes of their own.
         """
         if any(group.block_size for group in self.groups):
-            return sum(self.block_bytes // (group.block_size or 1) for group in self.groups if group.window is None)
+            kept = (group for group in self.groups if group.window is None)
+            return sum(group.groups * self.block_bytes // (group.block_size or self.block_size) for group in kept)
         return self.block_bytes * sum(group.groups for group in self.groups) // self.block_size
 
     def blocks(self, size: int) -> int:
@@ -110,28 +112,34 @@ def paged_cache(
         round(-(-cache.conv // tensor) * element + -(-cache.recurrent // tensor) * (state or element))
         for cache in caches
     ]
-    counts: dict[tuple[int | None, bool, int], int] = {}
-    for cache in caches:
+    widest, mixed = (
+        max(pages, default=0),
+        len({(cache.window, bool(cache.cross)) for cache in caches if cache.grows}) > 1,
+    )
+    counts: dict[tuple[int | None, bool, int, int], int] = {}
+    for cache, page in zip(caches, pages, strict=True):
+        ratio = widest // page if page and mixed and not any(states) and widest % page == 0 else 1
         if cache.grows:
-            key = (cache.window, False, 0)
+            key = (cache.window, False, 0, ratio)
             counts[key] = counts.get(key, 0) + 1
         if cache.grows and cache.cross:
-            read = (None, False, cache.cross // cache.token_elements())
+            read = (None, False, cache.cross // cache.token_elements(), 1)
             counts[read] = counts.get(read, 0) + 1
         if cache.conv or cache.recurrent:
-            counts[None, True, 0] = counts.get((None, True, 0), 0) + 1
+            counts[None, True, 0, 1] = counts.get((None, True, 0, 1), 0) + 1
     if len(counts) <= 1 and not any(states):
         window = next(iter(counts))[0] if counts else None
         block = fullest_stage([page * block_size for page in pages], pipeline)
         return PagedCache(block_size, block, (Group(1, window, False),) if counts else ())
-    page = max(pages, default=0) * block_size
+    page = widest * block_size
     if any(states):
-        block_size, page = _stretched(block_size, max(pages, default=0), max(states))
+        block_size, page = _stretched(block_size, widest, max(states))
     stages = {key: -(-count // pipeline) for key, count in counts.items()}
     layers = _group_layers(list(stages.values()), group_ratio)
+    apart = any(ratio > 1 for *_, ratio in stages)
     groups = tuple(
-        Group(-(-count // layers), window, recurrent, encoder=encoder)
-        for (window, recurrent, encoder), count in stages.items()
+        Group(-(-count // layers), window, recurrent, block_size * ratio if apart else None, encoder)
+        for (window, recurrent, encoder, ratio), count in stages.items()
     )
     return PagedCache(block_size, page * layers, groups)
 

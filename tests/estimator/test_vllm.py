@@ -343,6 +343,18 @@ def test_hybrid_models_share_one_pool_between_kinds_of_layers():
     assert long < 8 * short
 
 
+def test_narrower_layers_have_longer_blocks():
+    """Gemma-4-31B, 28.41 GiB: 97,541 tokens in requests of 32,768 (vLLM 0.23, RTX PRO 6000).
+
+    Its windowed layers cache 16 x 512 elements a token, the others 4 x 1,024: blocks of 16 and of 32 tokens.
+    """
+    sliding, full = LayerCache(16, 512, window=1024), LayerCache(4, 1024)
+    pool = paged_cache([sliding] * 50 + [full] * 10, 2.0, 16, group_ratio=1.5)
+    assert pool.block_bytes == 10 * 16 * 16384
+    assert pool.concurrency(round(28.41 * GIB), 32768, 8192) * 32768 == pytest.approx(97541, rel=0.002)
+    assert pool.bytes_per_token == 10 * 8192
+
+
 def test_the_log_counts_whole_requests_since_0_21():
     """A hybrid model's windows hold few tokens of a long request, so the pool holds more of them."""
     fields = {"max_model_len": 65536, "kv_cache_memory_bytes": 40 * GIB}
