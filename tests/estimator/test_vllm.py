@@ -308,6 +308,15 @@ def test_captured_batch_sizes_are_counted_as_the_version_lists_them(version, seq
     assert captured_sizes(plan.inference, profile(version), seqs) == sizes
 
 
+@pytest.mark.parametrize(("seqs", "pieces", "whole"), [(256, 51, 35), (128, 35, 19), (1024, 51, 51)])
+def test_batches_of_one_token_a_request_are_captured_whole_too(seqs, pieces, whole):
+    """PIECEWISE=51 (largest=512), FULL=35 (largest=256); PIECEWISE=35, FULL=19: logs of 0.24.0."""
+    chosen = settings(job(version="0.24.0", max_num_seqs=seqs, max_model_len=2048), resolve(LLAMA_31_8B), find("l40s"))
+    assert (chosen.graph_sizes, chosen.whole_graphs) == (pieces, whole)
+    older = settings(job(version="0.10.2", max_num_seqs=seqs, max_model_len=2048), resolve(LLAMA_31_8B), find("l40s"))
+    assert older.whole_graphs == 0
+
+
 def test_a_stated_cache_is_taken_as_it_is():
     found = estimate(job(max_model_len=8192, kv_cache_memory_bytes=4 * GIB))
     assert found.components["kv_cache"] == 4 * GIB
