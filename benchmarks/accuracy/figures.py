@@ -63,7 +63,7 @@ def interval(case: Case, estimate: Estimate) -> tuple[int, int] | None:
             return None
         if case.figure == "kv_tokens":
             return cache.low, cache.high
-        each = estimate.components["kv_cache"] / cache.tokens if cache.tokens else cache.bytes_per_token
+        each = _kv_bytes(case.job, estimate) / cache.tokens if cache.tokens else cache.bytes_per_token
         return int(cache.low * each), int((cache.high + 1) * each)
     if case.figure not in ("process", "reserved"):
         return None
@@ -107,7 +107,9 @@ def _kv_tokens(_: Job, estimate: Estimate) -> float:
 
 
 def _kv_bytes(_: Job, estimate: Estimate) -> float:
-    return float(estimate.components["kv_cache"])
+    """What is left for the cache, as the log says before a refusal; the estimate then holds what is needed."""
+    left = (term.size for term in estimate.terms if term.component == "kv_cache")
+    return float(next(left, estimate.components["kv_cache"]) if estimate.refusal else estimate.components["kv_cache"])
 
 
 def _weights(_: Job, estimate: Estimate) -> float:

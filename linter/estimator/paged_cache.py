@@ -2,9 +2,8 @@
 
 A block holds `block_size` tokens of every layer of a group. Layers of one kind form one group; a hybrid model's kinds
 (full, each window, recurrent) are cut into groups of equal layer counts that draw blocks from one pool, so a block
-costs the widest layer's page times the layers of a group whichever kind it serves. Where one kind caches 1/k of
-what the widest does for a token, its blocks hold k times as many tokens (Gemma 4's full attention); pages that do not
-divide the widest are padded to it.
+costs the widest layer's page times the layers of a group whichever kind it serves: blocks of layers whose tokens take a
+whole fraction of that hold so many times the tokens (`unify_kv_cache_spec_page_size`).
 
     pages of one request   full: ceil(n / block);  window w: ceil(min(w - 1 + batched tokens, n) / block) + 1;
                            chunk c: ceil(min(c + batched tokens, n) / block);  recurrent: 1
@@ -12,8 +11,7 @@ divide the widest are padded to it.
     tokens of the cache    blocks // groups * block size; in newer versions the requests that fit, times their length
 
 Source: vllm/v1/core/kv_cache_utils.py `_get_kv_cache_groups_uniform_page_size`, `get_kv_cache_config_from_groups`,
-`unify_kv_cache_spec_page_size`, `check_enough_kv_cache_memory` (from 0.33 on core/kv_cache_planning.py);
-vllm/v1/kv_cache_interface.py `max_memory_usage_bytes` (0.11 to 0.33). "Batched tokens"
+`check_enough_kv_cache_memory`; vllm/v1/kv_cache_interface.py `max_memory_usage_bytes` (0.11 to 0.33). "Batched tokens"
 are those in flight: of two batches where scheduling runs ahead (vllm/config/vllm.py `max_in_flight_tokens`).
 """
 
@@ -52,12 +50,14 @@ class PagedCache(NamedTuple):
 
     @property
     def bytes_per_token(self) -> int:
-        """Bytes of the pool that a token takes while no window is full; behind all windows where every group has a
-        block size of its own.
+        """Bytes of the pool that a token takes while no window is full: what the log's tokens divide the pool by.
+
+        Behind all windows where groups have block sizes of their own.
         """
-        own = all(group.block_size for group in self.groups)
-        counted = [group for group in self.groups if group.window is None] if own else self.groups
-        return sum(self.block_bytes * group.groups // (group.block_size or self.block_size) for group in counted)
+        if any(group.block_size for group in self.groups):
+            kept = (group for group in self.groups if group.window is None)
+            return sum(group.groups * self.block_bytes // (group.block_size or self.block_size) for group in kept)
+        return self.block_bytes * sum(group.groups for group in self.groups) // self.block_size
 
     def blocks(self, size: int) -> int:
         """Blocks that `size` bytes hold."""
@@ -112,19 +112,22 @@ def paged_cache(
         round(-(-cache.conv // tensor) * element + -(-cache.recurrent // tensor) * (state or element))
         for cache in caches
     ]
-    widest = max(pages, default=0)
+    widest, mixed = (
+        max(pages, default=0),
+        len({(cache.window, bool(cache.cross)) for cache in caches if cache.grows}) > 1,
+    )
     counts: dict[tuple[int | None, bool, int, int], int] = {}
-    for cache, own in zip(caches, pages, strict=True):
-        share = widest // own if own and widest % own == 0 else 1
+    for cache, page in zip(caches, pages, strict=True):
+        ratio = widest // page if page and mixed and not any(states) and widest % page == 0 else 1
         if cache.grows:
-            key = (cache.window, False, 0, share)
+            key = (cache.window, False, 0, ratio)
             counts[key] = counts.get(key, 0) + 1
         if cache.grows and cache.cross:
             read = (None, False, cache.cross // cache.token_elements(), 1)
             counts[read] = counts.get(read, 0) + 1
         if cache.conv or cache.recurrent:
             counts[None, True, 0, 1] = counts.get((None, True, 0, 1), 0) + 1
-    if len({kind[:3] for kind in counts}) <= 1 and not any(states):
+    if len(counts) <= 1 and not any(states):
         window = next(iter(counts))[0] if counts else None
         block = fullest_stage([page * block_size for page in pages], pipeline)
         return PagedCache(block_size, block, (Group(1, window, False),) if counts else ())
@@ -133,9 +136,10 @@ def paged_cache(
         block_size, page = _stretched(block_size, widest, max(states))
     stages = {key: -(-count // pipeline) for key, count in counts.items()}
     layers = _group_layers(list(stages.values()), group_ratio)
+    apart = any(ratio > 1 for *_, ratio in stages)
     groups = tuple(
-        Group(-(-count // layers), window, recurrent, share * block_size if share > 1 else None, encoder)
-        for (window, recurrent, encoder, share), count in stages.items()
+        Group(-(-count // layers), window, recurrent, block_size * ratio if apart else None, encoder)
+        for (window, recurrent, encoder, ratio), count in stages.items()
     )
     return PagedCache(block_size, page * layers, groups)
 

@@ -150,17 +150,20 @@ def _phases(parts: Parts, pool: int) -> list[Phase]:
 def _per_gpu(parts: Parts, serve: Phase, room: Room | None, *, refused: bool) -> PerGpu:
     """The engine takes all of its budget; what may vary is what lies outside it. A refused one has no such bound.
 
-    At the least nothing of the run is there, as after the start, and the graphs take less than the cache left them.
+    At the least nothing of the run is there, as after the start, and the graphs take less than the cache left them. At
+    the most both captures of a size take what the larger of those that were measured does.
     """
     process = serve.allocated + parts.overhead.total + parts.expected_gathering
     below, above = parts.spread
     low = process - below - parts.graphs.expected + parts.graphs.low
-    high = process + above - parts.graphs.expected + parts.graphs.high
+    chosen = parts.settings
+    whole = parts.graphs.high * chosen.whole_graphs // max(1, chosen.graph_sizes)
+    high = process + above - parts.graphs.expected + parts.graphs.high + whole
     if room is None or refused:
         low, high = low - parts.run.total + parts.run.low, high + parts.run.high - parts.run.total
     else:
         low -= parts.run.total - parts.run.workspace
-        low -= parts.graphs.high - parts.graphs.expected if parts.settings.graphs_in_budget else 0
+        low -= parts.graphs.high - parts.graphs.expected if chosen.graphs_in_budget else 0
     return PerGpu(serve.allocated, serve.allocated, process, min(low, process), max(high, process))
 
 

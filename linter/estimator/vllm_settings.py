@@ -29,7 +29,7 @@ class Settings(NamedTuple):
     job nor the checkpoint's config says it, `max_model_len` is not the checkpoint's (`length_known`), and requests may
     be `longest` tokens. `sampler_least` and `sampler_most` are the bytes per logit of another sampler that an
     installation may have, or that a feature or VLLM_USE_V2_MODEL_RUNNER may switch to. `state_bytes` stay for each
-    request and token of the vocabulary.
+    request and token of the vocabulary. `whole_graphs` of the `graph_sizes` are captured once more.
     """
 
     utilization: float
@@ -41,6 +41,7 @@ class Settings(NamedTuple):
     in_flight: int
     block_size: int
     graph_sizes: int
+    whole_graphs: int
     context_in_budget: bool
     nccl_in_budget: bool
     checks_free: bool
@@ -119,6 +120,7 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
         * (max(row["batches_in_flight"], job.parallelism.pipeline) if row["batches_in_flight"] else 1),
         block_size=given.block_size or 16,
         graph_sizes=captured_sizes(given, row, max_num_seqs),
+        whole_graphs=_whole_graphs(given, row, max_num_seqs),
         context_in_budget=row["context_in_budget"],
         nccl_in_budget=row["nccl_in_budget"],
         checks_free=row["checks_free"],
@@ -185,6 +187,16 @@ def captured_sizes(given: Inference, row: dict[str, Any], max_num_seqs: int) -> 
         largest = min(largest, 2 * max_num_seqs if coarse is not None else max_num_seqs)
     fine = min(largest, coarse if coarse is not None else largest)
     return sum(size <= largest for size in (1, 2, 4)) + fine // 8 + max(0, largest - fine) // 16
+
+
+def _whole_graphs(given: Inference, row: dict[str, Any], max_num_seqs: int) -> int:
+    """How many of the captured sizes are captured whole too: those that no more requests than may run fill."""
+    if not row["both_graphs"] or given.enforce_eager:
+        return 0
+    if given.cudagraph_capture_sizes is not None:
+        return sum(size <= max_num_seqs for size in given.cudagraph_capture_sizes)
+    largest, coarse = row["graph_sizes"]
+    return captured_sizes(given, {**row, "graph_sizes": [min(largest, max_num_seqs), coarse]}, max_num_seqs)
 
 
 _LINKED = (7.0, 8.0, 9.0, 10.0, 10.3)

@@ -308,6 +308,15 @@ def test_captured_batch_sizes_are_counted_as_the_version_lists_them(version, seq
     assert captured_sizes(plan.inference, profile(version), seqs) == sizes
 
 
+@pytest.mark.parametrize(("seqs", "pieces", "whole"), [(256, 51, 35), (128, 35, 19), (1024, 51, 51)])
+def test_batches_of_one_token_a_request_are_captured_whole_too(seqs, pieces, whole):
+    """PIECEWISE=51 (largest=512), FULL=35 (largest=256); PIECEWISE=35, FULL=19: logs of 0.24.0."""
+    chosen = settings(job(version="0.24.0", max_num_seqs=seqs, max_model_len=2048), resolve(LLAMA_31_8B), find("l40s"))
+    assert (chosen.graph_sizes, chosen.whole_graphs) == (pieces, whole)
+    older = settings(job(version="0.10.2", max_num_seqs=seqs, max_model_len=2048), resolve(LLAMA_31_8B), find("l40s"))
+    assert older.whole_graphs == 0
+
+
 def test_a_stated_cache_is_taken_as_it_is():
     found = estimate(job(max_model_len=8192, kv_cache_memory_bytes=4 * GIB))
     assert found.components["kv_cache"] == 4 * GIB
@@ -341,6 +350,18 @@ def test_hybrid_models_share_one_pool_between_kinds_of_layers():
     assert pool.tokens(round(88.51 * GIB)) == pytest.approx(165_712, rel=1e-3)
     long, short = (pool.request_bytes(length, 8192) for length in (131072, 16384))
     assert long < 8 * short
+
+
+def test_narrower_layers_have_longer_blocks():
+    """Gemma-4-31B, 28.41 GiB: 97,541 tokens in requests of 32,768 (vLLM 0.23, RTX PRO 6000).
+
+    Its windowed layers cache 16 x 512 elements a token, the others 4 x 1,024: blocks of 16 and of 32 tokens.
+    """
+    sliding, full = LayerCache(16, 512, window=1024), LayerCache(4, 1024)
+    pool = paged_cache([sliding] * 50 + [full] * 10, 2.0, 16, group_ratio=1.5)
+    assert pool.block_bytes == 10 * 16 * 16384
+    assert pool.concurrency(round(28.41 * GIB), 32768, 8192) * 32768 == pytest.approx(97541, rel=0.002)
+    assert pool.bytes_per_token == 10 * 8192
 
 
 def test_the_log_counts_whole_requests_since_0_21():
@@ -589,7 +610,7 @@ def test_layers_of_half_the_page_have_blocks_of_twice_the_tokens():
     """
     caches = [LayerCache(16, 512, window=1024)] * 50 + [LayerCache(4, 1024)] * 10
     cache = paged_cache(caches, 2, 16)
-    assert cache.bytes_per_token == 50 * 16384 + 10 * 8192
+    assert cache.bytes_per_token == 10 * 8192
     windows = 50 * 16384 * 16 * (-(-(1023 + 8192) // 16) + 1)
     assert cache.request_bytes(262_144, 8192) == 10 * 8192 * 262_144 + windows
 
