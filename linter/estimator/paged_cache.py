@@ -2,7 +2,8 @@
 
 A block holds `block_size` tokens of every layer of a group. Layers of one kind form one group; a hybrid model's kinds
 (full, each window, recurrent) are cut into groups of equal layer counts that draw blocks from one pool, so a block
-costs the widest layer's page times the layers of a group whichever kind it serves.
+costs the widest layer's page times the layers of a group whichever kind it serves. Of narrower layers a block holds
+more tokens, where that fills the page.
 
     pages of one request   full: ceil(n / block);  window w: ceil(min(w - 1 + batched tokens, n) / block) + 1;
                            chunk c: ceil(min(c + batched tokens, n) / block);  recurrent: 1
@@ -51,9 +52,9 @@ class PagedCache(NamedTuple):
     def bytes_per_token(self) -> int:
         """Bytes of the pool that a token takes while no window is full: what the log's tokens divide the pool by.
 
-        Behind all windows where groups have block sizes of their own.
+        Behind all windows where every group has a block size of its own.
         """
-        if any(group.block_size for group in self.groups):
+        if all(group.block_size for group in self.groups):
             return sum(self.block_bytes // (group.block_size or 1) for group in self.groups if group.window is None)
         return self.block_bytes * sum(group.groups for group in self.groups) // self.block_size
 
@@ -111,10 +112,12 @@ def paged_cache(
         for cache in caches
     ]
     counts: dict[tuple[int | None, bool, int], int] = {}
-    for cache in caches:
+    widths: dict[tuple[int | None, bool, int], int] = {}
+    for cache, width in zip(caches, pages, strict=True):
         if cache.grows:
             key = (cache.window, False, 0)
             counts[key] = counts.get(key, 0) + 1
+            widths[key] = max(widths.get(key, 0), width)
         if cache.grows and cache.cross:
             read = (None, False, cache.cross // cache.token_elements())
             counts[read] = counts.get(read, 0) + 1
@@ -125,12 +128,13 @@ def paged_cache(
         block = fullest_stage([page * block_size for page in pages], pipeline)
         return PagedCache(block_size, block, (Group(1, window, False),) if counts else ())
     page = max(pages, default=0) * block_size
+    longer = {} if any(states) else {key: _longer(block_size, width, max(pages)) for key, width in widths.items()}
     if any(states):
         block_size, page = _stretched(block_size, max(pages, default=0), max(states))
     stages = {key: -(-count // pipeline) for key, count in counts.items()}
     layers = _group_layers(list(stages.values()), group_ratio)
     groups = tuple(
-        Group(-(-count // layers), window, recurrent, encoder=encoder)
+        Group(-(-count // layers), window, recurrent, longer.get((window, recurrent, encoder)), encoder)
         for (window, recurrent, encoder), count in stages.items()
     )
     return PagedCache(block_size, page * layers, groups)
@@ -140,6 +144,15 @@ def _group_layers(counts: list[int], ratio: float) -> int:
     """Layers of a group: the smaller kind's, or the larger kind's where they are nearly as many."""
     smallest, largest = min(counts), max(counts)
     return largest if largest < smallest * ratio else smallest
+
+
+def _longer(block_size: int, width: int, widest: int) -> int | None:
+    """Tokens of a block of layers that keep less of a token than others, whose pages it fills; None: as many as theirs.
+
+    Source: vllm/v1/core/kv_cache_utils.py `unify_kv_cache_spec_page_size` (0.11.2 to 0.33).
+    """
+    times, rest = divmod(widest, width) if width else (1, 0)
+    return block_size * times if times > 1 and not rest else None
 
 
 def _stretched(block_size: int, page: int, state: int) -> tuple[int, int]:

@@ -531,3 +531,18 @@ def test_cross_attention_takes_blocks_of_its_own_for_every_request():
     assert pool.block_bytes == 16 * 32 * 20 * 128 * 2
     assert pool.request_blocks(448, 2048) == 28 + 94
     assert pool.bytes_per_token == 2 * 32 * 20 * 128 * 2
+
+
+def test_narrower_layers_have_longer_blocks_so_that_pages_are_equal():
+    """Gemma 4 31B on vLLM 0.23: 28.41 GiB, 97,541 tokens for requests of 32,768 and batches of 8,192.
+
+    50 layers of 16 heads of 256 keep 1,024 tokens, 10 of 4 heads of 512 all: half as wide, so 32 tokens of a block for
+    their 16.
+    """
+    sliding, full = LayerCache(heads=16, head_elements=512, window=1024), LayerCache(heads=4, head_elements=1024)
+    cache = paged_cache(([sliding] * 5 + [full]) * 10, 2, 16)
+    assert cache.block_bytes == 10 * 16 * 16384
+    assert cache.request_blocks(32768, 8192) == 32768 // 32 + 5 * (-(-(1023 + 8192) // 16) + 1)
+    assert round(cache.concurrency(round(28.41 * GIB), 32768, 8192) * 32768) == 97541
+    odd = LayerCache(heads=5, head_elements=1024)
+    assert paged_cache(([sliding] * 5 + [odd]) * 10, 2, 16).request_blocks(32768, 8192) == 2048 + 5 * 577
