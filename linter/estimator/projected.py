@@ -32,21 +32,21 @@ def deft(x: Tensor, layer: Linear, rows: int) -> Tensor:
     tape, parts = x.storage.tape, layer.parts
     base = product(x, layer, rows)
     e = base.e
-    result = to(base, 4)
+    first = to(base, 4)
     wide = to(x, 4)
-    weight = parts["deft_P"]
-    directions = leaf(tape, weight)
+    directions = leaf(tape, parts["deft_P"])
     if str(option(layer.adapter, "decomposition_method")) == "qr":
         right = directions = _orthogonal(directions)
     else:
         right = unary(directions, save_input=False, save_output=True)
-    correction = linear_wide(linear_wide(result, right, rows), directions, rows)
-    result = sub(result, correction)
-    del correction
+    correction = linear_wide(linear_wide(first, right, rows), directions, rows)
+    result = sub(first, correction)
     if "deft_R" in parts:
         inward = scale(leaf(tape, parts["deft_R"]))
         result = add(result, linear_wide(linear_wide(dropout(wide, layer.dropout), inward, rows), directions, rows))
-    return to(result, e)
+    result = to(result, e)
+    del base, first, correction
+    return result
 
 
 def _orthogonal(x: Tensor) -> Tensor:
@@ -67,8 +67,10 @@ def lily(x: Tensor, layer: Linear, rows: int) -> Tensor:
     hidden = linear(wide, down, rows)
     chances = softmax(linear(hidden, router, rows), 4, fused=True)
     mixed = combined(tape, (chances, up), up.n // count, tape.autocast or 4)
-    delta = scale(linear_wide(hidden, mixed, rows))
-    return add(result, to(delta, e))
+    delta = linear_wide(hidden, mixed, rows)
+    result = add(result, to(scale(delta), e))
+    del hidden, mixed, delta
+    return result
 
 
 def _shared(n: int) -> Parameter:
@@ -136,11 +138,11 @@ def psoft(x: Tensor, layer: Linear, rows: int) -> Tensor:
         if f"vector_{side}" in parts:
             rotation = mul(rotation, leaf(tape, parts[f"vector_{side}"]))
     turned = linear_wide(inner, rotation, rows)
-    difference = sub(turned, inner)
-    del turned, inner, rotation, skew
-    branch = scale(linear(difference, parts["psoft_B"], rows))
-    del difference
-    return to(add(result, branch), result.e)
+    del rotation, skew
+    branch = linear(sub(turned, inner), parts["psoft_B"], rows)
+    result = to(add(result, scale(branch)), result.e)
+    del turned, inner, branch
+    return result
 
 
 def unilora(x: Tensor, layer: Linear, rows: int) -> Tensor:

@@ -115,22 +115,18 @@ def boft(x: Tensor, layer: Linear, rows: int) -> Tensor:
     skew = combined(tape, (parts["boft_R"],), parts["boft_R"].n, 4, ahead=4, behind=8)
     turned = solved(skew)
     blocks = to(combined(tape, (turned,), square, 4), e)
-    permutation = tape.new(square, e)
+    permutation = Tensor(tape.nothing, square, 4) if e == 4 else tape.new(square, e)
     del skew, turned
-    inner = _left(blocks, square, permutation)
-    outer = _left(inner, square, permutation)
+    inner = multiplied(blocks, permutation, square)
+    outer = multiplied(inner, permutation, square)
     del inner
-    rotation = _left(outer, square, identity)
+    rotation = to(multiplied(outer, identity, square), e)
     factor = mul(leaf(tape, parts["boft_s"]), Tensor(tape.nothing, parts["boft_s"].n, e))
     del blocks
     inner = linear_wide(x, rotation, rows)
     result = product(inner, layer, rows)
-    return to(mul(result, factor), e)
-
-
-def _left(x: Tensor, n: int, fixed: Tensor) -> Tensor:
-    """A product with a matrix that no gradient is made of, which is saved."""
-    return combined(x.storage.tape, (x,), n, x.e, saves=(fixed,))
+    result = mul(result, factor)
+    return to(result, e)
 
 
 def hra(x: Tensor, layer: Linear, rows: int) -> Tensor:
