@@ -43,6 +43,10 @@ class NotAdaptable(Exception):  # noqa: N818
     """Targets that PEFT refuses: the job stops when it attaches the adapter. The message says why."""
 
 
+class NotModelled(NotAdaptable):
+    """A form of an adapter that PEFT takes and nobody has read. The message says which."""
+
+
 class Targets(NamedTuple):
     """What to look for: module names, a regular expression or every linear module; parameters with a factor of r."""
 

@@ -242,10 +242,12 @@ def _adapter_refusal(facts: Facts) -> Any:
     targets = facts.job.adapter.targets
     if not isinstance(targets, list) or any("." in str(name) for name in targets):
         return UNKNOWN
-    from ..models.lora import NotAdaptable, adapted
+    from ..models.lora import NotAdaptable, NotModelled, adapted
 
     try:
         adapted(facts.model, facts.job.adapter)
+    except NotModelled:
+        return UNKNOWN
     except NotAdaptable as error:
         return str(error)
     return None

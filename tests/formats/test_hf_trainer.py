@@ -421,3 +421,11 @@ def test_prefixes_of_chatglm_are_no_full_fine_tune(hf):
 def test_targets_as_chinese_llama_names_them(hf):
     job = hf.job(PLAIN + "lora_rank: 8\ntrainable: q_proj,v_proj,up_proj\n")
     assert job.adapter.targets == ["q_proj", "v_proj", "up_proj"]
+
+
+def test_peft_type_names_another_adapter(bench):
+    keys = (
+        "model_name_or_path: Qwen/Qwen3-8B\nper_device_train_batch_size: 1\noutput_dir: out\npeft_type: PROMPT_TUNING\n"
+    )
+    adapter = bench("hf_trainer").job(keys + "peft_type: PROMPT_TUNING\nnum_virtual_tokens: 20\n").adapter
+    assert (adapter.type, adapter.options) == ("prompt_tuning", {"num_virtual_tokens": 20})

@@ -283,3 +283,8 @@ def test_what_the_former_program_does_when_nothing_is_said(tmp_path):
     assert found["src/train_bash.py"] == ("eager", *former)
     assert found["src/train_bash.py --flash_attn"] == ("flash_attention_2", *former)
     assert found["src/train.py"] == ("sdpa", 2048, "adamw_torch_fused", "5.6.0")
+
+
+def test_oft_has_blocks_instead_of_a_rank(lf):
+    adapter = lf.job(TRAIN + "finetuning_type: oft\noft_block_size: 64\nlora_target: q_proj\n").adapter
+    assert (adapter.type, adapter.options, adapter.targets) == ("oft", {"oft_block_size": 64}, "all-linear")
