@@ -48,6 +48,11 @@ class Linear:
         self.adapter: Adapter | None = None
         self.parts: dict[str, Parameter] = {}
 
+    @property
+    def width(self) -> int:
+        """Bytes of an element of what the adapter trains; float32 where it shares all of that with other modules."""
+        return next((part.e for part in self.parts.values() if part.trainable), 4)
+
 
 class Modules:
     """The modules of one layer, or those outside the stack, by dotted name, by role and by last name."""

@@ -11,7 +11,7 @@ from gpulint import estimate
 from gpulint.estimator.activations import instants
 from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.parameters import parameters
-from gpulint.job import Adapter, Job, Quantization
+from gpulint.job import Adapter, Fsdp, Job, Quantization
 from gpulint.models.adapter_types import OPTIONS, kind_of
 from gpulint.models.resolve import resolve
 
@@ -98,10 +98,25 @@ def test_these_types_are_not_divided_by_tensor_parallelism():
         estimate(job)
 
 
-def test_adalora_trains_its_count_of_ranks_since_peft_0_21_1():
+def test_tables_are_not_divided_by_fsdp():
+    job = small("VERA")
+    job.parallelism.fsdp = Fsdp()
+    with pytest.raises(NotEstimable, match="whole models alone"):
+        estimate(job)
+
+
+@pytest.mark.parametrize("model", ["google-t5/t5-base", "deepseek-ai/DeepSeek-V3"])
+def test_a_prefix_is_not_put_before_attention_of_another_kind(model):
+    job = small("PREFIX_TUNING", num_virtual_tokens=20)
+    job.model = model
+    with pytest.raises(NotEstimable, match="not modelled on"):
+        estimate(job)
+
+
+def test_adalora_trains_its_count_of_ranks_since_peft_0_21():
     job = small("ADALORA", init_r=8)
     now = estimate(job)
-    job.versions = {"peft": "0.21.0"}
+    job.versions = {"peft": "0.20.0"}
     before = estimate(job)
     assert now.trainable_parameters - before.trainable_parameters == 8
     assert now.per_gpu.allocated > before.per_gpu.allocated
