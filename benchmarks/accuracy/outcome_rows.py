@@ -91,7 +91,11 @@ def torchtune(_: Row) -> Case:
 
 
 def peft(row: Row) -> Case:
-    """PEFT's method comparison: batches of 4, padded to their longest sample, which is at most `max_seq_length`."""
+    """PEFT's method comparison: batches of 4, padded to their longest sample, which is at most `max_seq_length`.
+
+    What an adapter's type has of its own is in `peft_experiments.json`, from experiments/*/adapter_config.json. What is
+    published is the most that was reserved after a training step, in GB.
+    """
     given = row["key_fields"]
     if "bdlora" in given["experiment"]:
         raise Inexpressible("a Job has no LoRA of diagonal blocks")
@@ -107,9 +111,11 @@ def peft(row: Row) -> Case:
         rank = stated.get("r", given["r"] or 8)
         options = {key: value for key, value in stated.items() if key != "r"}
         job.adapter = Adapter(given["peft_type"].lower(), rank, None, 0.0, given["target_modules"], options=options)
-    if given["peft_type"] != "FULL" and kind_of(job.adapter) not in MODELLED:
+    if job.adapter is not None and kind_of(job.adapter) not in MODELLED:
         raise Inexpressible(f"adapters of type {given['peft_type']} are not modelled")
-    return made(row, "peft outcomes", place(job, row), "reserved")
+    found = made(row, "peft outcomes", place(job, row), "reserved", row["measured_gb"] * GB)
+    unknown = "the longest padded batch, at most 768 tokens; an evaluation generates in between"
+    return found._replace(unknown=unknown, confidence="medium", rounded=GB / 2000)
 
 
 def axolotl(row: Row) -> Case:

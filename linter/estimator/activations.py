@@ -271,14 +271,11 @@ class Placed(NamedTuple):
 
 
 def placed(s: Setting, tape: Tape, kinds: list[int], assigned: list[int]) -> Iterator[Placed]:
-    """Every event of the replay, at the layers of the whole model where it is largest.
-
-    AdaLoRA adds to the loss how far its matrices are from orthogonal ones: backward makes those gradients first.
-    """
+    """Every event of the replay, at the layers of the whole model where it is largest."""
     count = len(kinds)
     replayed, whole = Stack(tape, count, list(range(count))), Stack(tape, count, assigned)
     kept = before(s, tape, assigned)
-    early = s.job.adapter is not None and kind_of(s.job.adapter) == "adalora"
+    kind = kind_of(s.job.adapter) if s.job.adapter is not None else ""
     for (segment, backward), events in peaks(tape.events).items():
         phase = "backward" if backward else "loss" if segment == count + 2 else "forward"
         here = max(-1, min(segment - 1, count))
@@ -287,14 +284,23 @@ def placed(s: Setting, tape: Tape, kinds: list[int], assigned: list[int]) -> Ite
             size, made = whole.at(place, backward)
             there, done = replayed.at(here, backward)
             for e in events:
-                every = tape.accumulated or (early and phase == "backward")
-                gradients = s.trainable if every else e.gradients + made - done
                 layer = place if 0 <= place < len(assigned) else None
+                every = tape.accumulated or (phase == "backward" and _early(kind, place, len(assigned)))
+                gradients = s.trainable if every else e.gradients + made - done
                 fresh = e.gradients - tape.begins[segment, backward].gradients
                 old = (kept[0] + whole.above(place), kept[1]) if phase == "forward" else (0, 0)
                 size_here = e.live - e.logits + size - there + old[0]
                 instant = Instant(phase, size_here, e.logits + old[1], gradients, layer, fresh)
                 yield Placed(instant, e, here, place, old)
+
+
+def _early(kind: str, place: int, layers: int) -> bool:
+    """Whether all gradients of an adapter are there before the backward pass has come to layer `place`.
+
+    AdaLoRA adds to the loss how far its matrices are from orthogonal ones, and backward makes those gradients first.
+    Lily's, of matrices that layers share, wait for the last of those: from the second layer on all are counted.
+    """
+    return kind == "adalora" or (kind == "lily" and place < layers - 1)
 
 
 def before(s: Setting, tape: Tape, assigned: list[int]) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..models.adapter_types import COPIED, FROZEN_SIDE, LOW_RANK, MODELLED, kind_of
+from ..models.adapter_types import COPIED, FROZEN_SIDE, LOW_RANK, MODELLED, WITH_TABLES, kind_of
 from ..models.llama_adapter import PROMPT, TYPES, added
 from .division import divided_adapter
 from .estimate import NotEstimable
@@ -56,7 +56,7 @@ def adapter_parameters(job: Job, model: Model, dtype: str) -> list[Parameter]:
             return [item for module in modules for item in _pair(module, adapter, job, model, dtype)]
         common = [_part(part, "", None, "adapter", dtype) for part in common_parts(model, adapter, modules)]
         inside = (item for module in modules for item in _inside(module, adapter, model, dtype))
-        if _rank_is_trained(job, model, adapter):
+        if _rank_is_trained(job, model):
             inside = (item._replace(trainable=True) if item.name.endswith(".ranknum") else item for item in inside)
         return [*inside, *common]
     except NotAdaptable as error:
@@ -95,20 +95,22 @@ def _llama_adapter(kind: str, job: Job, model: Model, dtype: str) -> list[Parame
     return found
 
 
-def _rank_is_trained(job: Job, model: Model, adapter: Adapter) -> bool:
+def _rank_is_trained(job: Job, model: Model) -> bool:
     """Whether AdaLoRA's count of ranks wants a gradient, though nothing else of it is learned.
 
-    Since 0.21.1 PEFT makes a parameter anew when it takes it from the 16-bit dtype that a base computes in to float32,
-    and the new one is trained (tuners/tuners_utils.py `cast_adapter_dtype`).
+    Moved to the 16-bit dtype that a base computes in, a frozen parameter becomes one that is trained (torch's
+    ParameterDict wraps the copy). Up to 0.20 PEFT froze it again, as its name has not the prefix of the adapter's;
+    0.21 goes by the modules (tuners/tuners_utils.py `_mark_only_adapters_as_trainable`).
     """
     narrow = (job.weights.dtype or model.dtype) in ("bfloat16", "float16")
-    widened = narrow or job.weights.quantization is not None
-    return widened and adapter.dtype is None and not older(job.versions.get("peft"), "0.21.1")
+    return (narrow or job.weights.quantization is not None) and not older(job.versions.get("peft"), "0.21")
 
 
 def _refuse_division(job: Job, adapter: Adapter) -> None:
     """How tensor and pipeline parallelism, or an engine that serves, divide these types is not derived."""
-    if job.kind != "training" or job.parallelism.tensor > 1 or job.parallelism.pipeline > 1:
+    plan = job.parallelism
+    sharded = plan.fsdp is not None or (plan.zero is not None and plan.zero.stage == 3)
+    if job.kind != "training" or plan.tensor > 1 or plan.pipeline > 1 or (sharded and kind_of(adapter) in WITH_TABLES):
         raise NotEstimable(f"adapters of type {adapter.type} are modelled in training on whole models alone")
 
 

@@ -213,13 +213,9 @@ def randlora(x: Tensor, layer: Linear, rows: int) -> Tensor:
     least, most = min(inputs, outputs), max(inputs, outputs)
     bases = parts["randlora_gamma"].n // least
     rank = parts["randlora_lambda"].n // bases
-    fixed: Tensor | Parameter = _frozen(most * bases * rank, 4)
-    if parts["randlora_gamma"].summed:
-        fixed = tape.new(most * bases * rank, 4)
     scaled = _scaled_base(parts["randlora_lambda"], parts["randlora_gamma"], rank * bases * least, tape)
-    wide = dropout(to(x, 4), layer.dropout)
-    del fixed
-    other = _frozen(most * bases * rank, 4)
+    wide = dropout(to(x, layer.width), layer.dropout)
+    other = _frozen(most * bases * rank, layer.width)
     if least == inputs:
         branch = linear(linear_wide(wide, scaled, rows), other, rows)
     else:
@@ -230,13 +226,13 @@ def randlora(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
 def _scaled_base(first: Parameter, second: Parameter, n: int, tape: Tape) -> Tensor:
     """lambda A gamma of `n` elements, over a product of the first two; each gradient takes two more of the size."""
-    half = tape.new(n, 4)
-    y = tape.new(n, 4)
+    half = tape.new(n, first.e)
+    y = tape.new(n, first.e)
     del half
 
     def back(_: Tensor) -> tuple[Tensor, Tensor]:
-        tape.scratch(8 * n)
-        return tape.new(first.n, 4), tape.new(second.n, 4)
+        tape.scratch(2 * first.e * n)
+        return tape.new(first.n, first.e), tape.new(second.n, first.e)
 
     y.node = tape.node((first, second), back)
     return y
@@ -299,7 +295,7 @@ def _swapped(x: Tensor) -> Tensor:
 def _wide(x: Tensor, layer: Linear) -> Tensor:
     """The input in the adapter's width; over packed weights autocast casts it by itself."""
     tape = x.storage.tape
-    return x if layer.packed and tape.autocast else to(x, 4)
+    return x if layer.packed and tape.autocast else to(x, layer.width)
 
 
 def _cloned(result: Tensor, layer: Linear) -> Tensor:

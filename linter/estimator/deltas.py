@@ -24,7 +24,7 @@ def loha(x: Tensor, layer: Linear, rows: int) -> Tensor:
     result = product(x, layer, rows)
     pairs = tuple(layer.parts[f"hada_w{n}_{side}"] for n in (1, 2) for side in "ab")
     tape = x.storage.tape
-    e = tape.autocast or 4
+    e = tape.autocast or layer.width
     delta = combined(tape, pairs, layer.weight.n, e, ahead=3 * e, behind=12 + e)
     return _added(x, result, delta, rows)
 
@@ -36,7 +36,8 @@ def lokr(x: Tensor, layer: Linear, rows: int) -> Tensor:
     assert layer.adapter is not None
     factors = [_factor(tape, parts, name, layer.adapter.r) for name in ("lokr_w1", "lokr_w2")]
     n = layer.weight.n
-    whole = combined(tape, tuple(factors), n, 4, saves=tuple(factors), behind=4)
+    e = max(factor.e for factor in factors)
+    whole = combined(tape, tuple(factors), n, e, saves=tuple(factors), behind=e)
     delta = scale(whole)
     del whole, factors
     return _added(x, result, delta, rows)
@@ -47,7 +48,7 @@ def _factor(tape: Tape, parts: dict[str, Parameter], name: str, rank: int) -> Te
     if whole is not None:
         return leaf(tape, whole)
     first, second = parts[f"{name}_a"], parts[f"{name}_b"]
-    return combined(tape, (first, second), first.n // rank * (second.n // rank), tape.autocast or 4)
+    return combined(tape, (first, second), first.n // rank * (second.n // rank), tape.autocast or first.e)
 
 
 def fourierft(x: Tensor, layer: Linear, rows: int) -> Tensor:
@@ -57,7 +58,7 @@ def fourierft(x: Tensor, layer: Linear, rows: int) -> Tensor:
     spectrum = layer.parts["fourierft_spectrum"]
     dense = combined(tape, (spectrum,), n, 4, saves=(tape.new(2 * spectrum.n, 8),))
     complex_ = combined(tape, (dense,), n, 8, ahead=16, behind=8)
-    delta = combined(tape, (complex_,), n, 4, behind=4)
+    delta = to(combined(tape, (complex_,), n, 4, behind=4), spectrum.e)
     del dense, complex_
     return _added(x, result, delta, rows)
 
@@ -67,8 +68,8 @@ def hira(x: Tensor, layer: Linear, rows: int) -> Tensor:
     tape = x.storage.tape
     result = product(x, layer, rows)
     pair = tuple(layer.parts[f"hira_{side}"] for side in "AB")
-    whole = combined(tape, pair, layer.weight.n, tape.autocast or 4)
-    wide = to(x, 4)
+    whole = combined(tape, pair, layer.weight.n, tape.autocast or layer.width)
+    wide = to(x, layer.width)
     delta = mul(whole, layer.weight)
     branch = linear_wide(dropout(wide, layer.dropout), delta, rows)
     del delta
@@ -97,7 +98,7 @@ def _path(tape: Tape, parts: dict[str, Parameter], name: str, n: int) -> Tensor:
     whole = parts.get(name)
     if whole is not None:
         return leaf(tape, whole)
-    return combined(tape, (parts[f"{name}d"], parts[f"{name}u"]), n, tape.autocast or 4)
+    return combined(tape, (parts[f"{name}d"], parts[f"{name}u"]), n, tape.autocast or parts[f"{name}d"].e)
 
 
 def shira(x: Tensor, layer: Linear, rows: int) -> Tensor:
@@ -115,16 +116,16 @@ def bat(x: Tensor, layer: Linear, rows: int) -> Tensor:
     tape, block, n = x.storage.tape, layer.parts["miss_block"], layer.weight.n
     e = x.e
     own = tape.new(n, layer.weight.e)
-    wide = tape.new(n, 4)
-    repeated = combined(tape, (block,), n, 4)
-    laid = tape.new(n, 4)
-    made = combined(tape, (repeated,), n, 4, saves=(laid,))
+    wide = tape.new(n if block.e > own.e else 0, block.e)
+    repeated = combined(tape, (block,), n, block.e)
+    laid = tape.new(n, block.e)
+    made = combined(tape, (repeated,), n, block.e, saves=(laid,))
     del repeated, laid
-    made = combined(tape, (made, block), n, 4)
+    made = combined(tape, (made, block), n, block.e)
     made = copied(made)
     weight = add(Tensor(own.storage, n, own.e), made)
     del own, made, wide
-    return to(linear_wide(to(x, 4), weight, rows), e)
+    return to(linear_wide(to(x, weight.e), weight, rows), e)
 
 
 def _added(x: Tensor, result: Tensor, delta: Tensor, rows: int) -> Tensor:

@@ -58,6 +58,11 @@ class Linear:
         """Its weight, bias and adapter."""
         return [found for found in (self.weight, self.bias, self.a, self.b, self.dora) if found is not None]
 
+    @property
+    def width(self) -> int:
+        """Bytes of an element of what the adapter trains; float32 where it shares all of that with other modules."""
+        return next((part.e for part in self.parts.values() if part.trainable), 4)
+
 
 class Modules:
     """The modules of one layer, or those outside the stack, by dotted name, by role and by last name."""

@@ -32,21 +32,21 @@ def deft(x: Tensor, layer: Linear, rows: int) -> Tensor:
     tape, parts = x.storage.tape, layer.parts
     base = product(x, layer, rows)
     e = base.e
-    result = to(base, 4)
+    first = to(base, 4)
     wide = to(x, 4)
-    weight = parts["deft_P"]
-    directions = leaf(tape, weight)
+    directions = leaf(tape, parts["deft_P"])
     if str(option(layer.adapter, "decomposition_method")) == "qr":
         right = directions = _orthogonal(directions)
     else:
         right = unary(directions, save_input=False, save_output=True)
-    correction = linear_wide(linear_wide(result, right, rows), directions, rows)
-    result = sub(result, correction)
-    del correction
+    correction = linear_wide(linear_wide(first, right, rows), directions, rows)
+    result = sub(first, correction)
     if "deft_R" in parts:
         inward = scale(leaf(tape, parts["deft_R"]))
         result = add(result, linear_wide(linear_wide(dropout(wide, layer.dropout), inward, rows), directions, rows))
-    return to(result, e)
+    result = to(result, e)
+    del base, first, correction
+    return result
 
 
 def _orthogonal(x: Tensor) -> Tensor:
@@ -61,19 +61,21 @@ def lily(x: Tensor, layer: Linear, rows: int) -> Tensor:
     result = product(x, layer, rows)
     e, count = result.e, number(layer.adapter, "num_B")
     rank = router.n // count
-    down = _shared(rank * (x.n // rows))
-    up = _shared(count * rank * (result.n // rows))
+    down = _shared(rank * (x.n // rows), router.e)
+    up = _shared(count * rank * (result.n // rows), router.e)
     wide = to(x, down.e)
     hidden = linear(wide, down, rows)
-    chances = softmax(linear(hidden, router, rows), 4, fused=True)
-    mixed = combined(tape, (chances, up), up.n // count, tape.autocast or 4)
-    delta = scale(linear_wide(hidden, mixed, rows))
-    return add(result, to(delta, e))
+    chances = softmax(linear(hidden, router, rows), router.e, fused=True)
+    mixed = combined(tape, (chances, up), up.n // count, tape.autocast or router.e)
+    delta = linear_wide(hidden, mixed, rows)
+    result = add(result, to(scale(delta), e))
+    del hidden, mixed, delta
+    return result
 
 
-def _shared(n: int) -> Parameter:
+def _shared(n: int, e: int) -> Parameter:
     """A trained matrix of several layers, whose gradient is counted once, with the optimizer step."""
-    found = Parameter(n, 4, True)
+    found = Parameter(n, e, True)
     found.summed = True
     return found
 
@@ -84,7 +86,7 @@ def peanut(x: Tensor, layer: Linear, rows: int) -> Tensor:
     tape, parts, n = x.storage.tape, layer.parts, layer.weight.n
     result = product(x, layer, rows)
     columns = x.n // rows
-    copy = tape.new(n, 4)
+    copy = tape.new(n, layer.width)
     hidden = linear(copy, parts["peanut_A"], columns)
     hidden = unary(hidden, save_input=False, save_output=True)
     skipped = []
@@ -108,9 +110,9 @@ def tinylora(x: Tensor, layer: Linear, rows: int) -> Tensor:
     tape, parts = x.storage.tape, layer.parts
     result = product(x, layer, rows)
     count = number(layer.adapter, "u")
-    vector = parts.get("tinylora_v") or _shared(count)
-    between = combined(tape, (vector,), parts["tinylora_P"].n // count, tape.autocast or 4)
-    inner = linear(to(dropout(x, layer.dropout), 4), parts["tinylora_A"], rows)
+    vector = parts.get("tinylora_v") or _shared(count, layer.width)
+    between = combined(tape, (vector,), parts["tinylora_P"].n // count, tape.autocast or layer.width)
+    inner = linear(to(dropout(x, layer.dropout), layer.width), parts["tinylora_A"], rows)
     branch = linear(linear_wide(inner, between, rows), parts["tinylora_B"], rows)
     del inner
     return to(add(result, branch), result.e)
@@ -121,12 +123,12 @@ def psoft(x: Tensor, layer: Linear, rows: int) -> Tensor:
     assert layer.adapter is not None
     tape, parts = x.storage.tape, layer.parts
     result = product(x, layer, rows)
-    wide = dropout(to(x, 4), layer.dropout)
+    wide = dropout(to(x, layer.width), layer.dropout)
     rank = parts["psoft_B"].n // (result.n // rows)
-    inner = linear(wide, Parameter(rank * (x.n // rows), 4, False), rows)
+    inner = linear(wide, Parameter(rank * (x.n // rows), layer.width, False), rows)
     square = (inner.n // rows) ** 2
-    upper = combined(tape, (parts["psoft_R"],), square, 4)
-    skew = combined(tape, (upper,), square, 4, behind=4)
+    upper = combined(tape, (parts["psoft_R"],), square, layer.width)
+    skew = combined(tape, (upper,), square, layer.width, behind=layer.width)
     del upper
     if option(layer.adapter, "use_cayley_neumann"):
         rotation = series(tape, skew, number(layer.adapter, "num_cayley_neumann_terms"))
@@ -136,24 +138,24 @@ def psoft(x: Tensor, layer: Linear, rows: int) -> Tensor:
         if f"vector_{side}" in parts:
             rotation = mul(rotation, leaf(tape, parts[f"vector_{side}"]))
     turned = linear_wide(inner, rotation, rows)
-    difference = sub(turned, inner)
-    del turned, inner, rotation, skew
-    branch = scale(linear(difference, parts["psoft_B"], rows))
-    del difference
-    return to(add(result, branch), result.e)
+    del rotation, skew
+    branch = linear(sub(turned, inner), parts["psoft_B"], rows)
+    result = to(add(result, scale(branch)), result.e)
+    del turned, inner, branch
+    return result
 
 
 def unilora(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """A low-rank pair whose every element is one of a short vector that all modules share, times a fixed number."""
     tape, parts = x.storage.tape, layer.parts
     result = product(x, layer, rows)
-    vector = _shared(1)
+    vector = _shared(1, layer.width)
     nothing = Tensor(tape.nothing, 0, 8)
     pair = [
         mul(gather(leaf(tape, vector), parts[f"unilora_scales_{side}"].n, nothing), parts[f"unilora_scales_{side}"])
         for side in "AB"
     ]
-    wide = dropout(to(x, 4), layer.dropout)
+    wide = dropout(to(x, layer.width), layer.dropout)
     branch = linear_wide(linear_wide(wide, pair[0], rows), pair[1], rows)
     return to(add(result, branch), result.e)
 
@@ -167,6 +169,6 @@ def supertuning(x: Tensor, layer: Linear, rows: int) -> Tensor:
     result = linear_wide(x, changed, rows)
     if "supertuning_lora_A" not in parts:
         return result
-    wide = to(dropout(x, layer.dropout), 4)
+    wide = to(dropout(x, layer.dropout), layer.width)
     branch = linear(linear(wide, parts["supertuning_lora_A"], rows), parts["supertuning_lora_B"], rows)
     return add(result, to(scale(branch), result.e))

@@ -115,22 +115,18 @@ def boft(x: Tensor, layer: Linear, rows: int) -> Tensor:
     skew = combined(tape, (parts["boft_R"],), parts["boft_R"].n, 4, ahead=4, behind=8)
     turned = solved(skew)
     blocks = to(combined(tape, (turned,), square, 4), e)
-    permutation = tape.new(square, e)
+    permutation = Tensor(tape.nothing, square, 4) if e == 4 else tape.new(square, e)
     del skew, turned
-    inner = _left(blocks, square, permutation)
-    outer = _left(inner, square, permutation)
+    inner = multiplied(blocks, permutation, square)
+    outer = multiplied(inner, permutation, square)
     del inner
-    rotation = _left(outer, square, identity)
+    rotation = to(multiplied(outer, identity, square), e)
     factor = mul(leaf(tape, parts["boft_s"]), Tensor(tape.nothing, parts["boft_s"].n, e))
     del blocks
     inner = linear_wide(x, rotation, rows)
     result = product(inner, layer, rows)
-    return to(mul(result, factor), e)
-
-
-def _left(x: Tensor, n: int, fixed: Tensor) -> Tensor:
-    """A product with a matrix that no gradient is made of, which is saved."""
-    return combined(x.storage.tape, (x,), n, x.e, saves=(fixed,))
+    result = mul(result, factor)
+    return to(result, e)
 
 
 def hra(x: Tensor, layer: Linear, rows: int) -> Tensor:
@@ -139,26 +135,27 @@ def hra(x: Tensor, layer: Linear, rows: int) -> Tensor:
     tape, u, e = x.storage.tape, layer.parts["hra_u"], x.e
     inputs = x.n // rows
     square, rank = inputs * inputs, u.n // inputs
-    unit = combined(tape, (u,), u.n, 4, behind=8)
-    whole = tape.new(square, 4)
-    matrix = tape.new(square, 4)
+    unit = combined(tape, (u,), u.n, u.e, behind=2 * u.e)
+    whole = tape.new(square, u.e)
+    matrix = tape.new(square, u.e)
     for _ in range(rank):
         matrix = _reflected(matrix, unit, inputs)
     rotation = multiplied(whole, matrix, square)
     del whole, matrix, unit
-    base = tape.new(layer.weight.n, 4)
+    base = tape.new(layer.weight.n, u.e)
     weight = multiplied(base, rotation, layer.weight.n)
-    return to(linear_wide(to(x, 4), weight, rows), e)
+    return to(linear_wide(to(x, u.e), weight, rows), e)
 
 
 def _reflected(matrix: Tensor, unit: Tensor, inputs: int) -> Tensor:
     """matrix - 2 matrix u u': the doubled matrix is saved, and made again for its gradient."""
     tape, n = matrix.storage.tape, matrix.n
-    column = combined(tape, (unit,), inputs, 4)
+    e = matrix.e
+    column = combined(tape, (unit,), inputs, e)
     doubled = scale(matrix)
     first = multiplied(doubled, column, inputs)
     del doubled
     outer = multiplied(first, column, n)
-    y = tape.new(n, 4)
-    y.node = tape.node((matrix, outer), lambda g: (g, tape.new(n, 4)), saves=0, makes=n * 4)
+    y = tape.new(n, e)
+    y.node = tape.node((matrix, outer), lambda g: (g, tape.new(n, e)), saves=0, makes=n * e)
     return y

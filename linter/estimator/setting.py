@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..models.adapter_types import prefix_tokens
+from ..models.adapter_types import PROMPTS, kind_of, prefix_tokens
 from ..models.model import text_config
 from . import low_precision
 from .estimate import NotEstimable
-from .frameworks import framework
+from .frameworks import framework, of_transformers
 from .gradients import accumulating
 from .implementation import attention_implementation, loss_kernel
 from .kernels import Heads
@@ -89,6 +89,7 @@ class Setting:
         self.head_dim = shape.qk_nope_head_dim + self.rope_dim if self.latent else shape.head_dim
         self.value_dim = shape.v_head_dim or shape.head_dim
         self.order = self.traits.order
+        self._refuse_prompts()
         self.release = release(job, REMOTE if _first_qwen(self.config) else model.model_type)
         if self.framework.repeats_keys:
             self.release = self.release._replace(grouped_keys=False, contiguous=False)
@@ -139,6 +140,16 @@ class Setting:
         self._varied = _varied(shape)
         self._groups_made: dict[int, Modules] = {}
         self._signatures = self._sign()
+
+    def _refuse_prompts(self) -> None:
+        """What stands before the text is read for decoders of Transformers with plain attention."""
+        adapter, shape = self.job.adapter, self.model.shape
+        if adapter is None or kind_of(adapter) not in PROMPTS:
+            return
+        other = self.traits.encoder or shape.encoder_layers or not of_transformers(self.job)
+        apart = bool(shape.kv_lora_rank) or RECURRENT in shape.layer_types or any(shape.recurrent_states)
+        if other or (apart and self.keys > self.length) or self.order in ("altup", "shared", "zamba"):
+            raise NotEstimable(f"adapters of type {adapter.type} are not modelled on {self.model.model_type} models")
 
     def _fed_by_trained(self) -> bool:
         """Whether what makes the layers' inputs is trained: a tower, a projector, a part that the inventory lacks."""

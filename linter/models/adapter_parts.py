@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from .adapter_types import kind_of, number, option
-from .lora_targets import NotAdaptable
+from .lora_targets import NotAdaptable, NotModelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -78,7 +78,7 @@ def prompt_parts(adapter: Adapter, model: Model) -> list[Part]:
         return [Part(f"{_ENCODER}.embedding.weight", (tokens, shape.hidden))]
     if kind == "ptuning":
         if str(option(adapter, "encoder_reparameterization_type")).upper() != "MLP":
-            raise NotAdaptable("P-tuning with an LSTM is not modelled")
+            raise NotModelled("P-tuning with an LSTM is not modelled")
         sizes = (shape.hidden, inner), (inner, inner), (inner, shape.hidden)
         return [Part(f"{_ENCODER}.embedding.weight", (tokens, shape.hidden)), *_mlp(f"{_ENCODER}.mlp_head", sizes)]
     width = shape.hidden // max(1, shape.heads) * shape.kv_heads
@@ -224,7 +224,7 @@ def _psoft(adapter: Adapter, i: int, o: int, r: int) -> list[Part]:
     Those of the inputs are rows cut from the whole decomposition, which stays with them, unless it is a `lowrank` one.
     """
     if not option(adapter, "psoft_orth"):
-        raise NotAdaptable("PSOFT without psoft_orth is not modelled")
+        raise NotModelled("PSOFT without psoft_orth is not modelled")
     cells = r * (r - 1) // 2
     found = [Part("psoft_R", (cells,)), *(Part(name, (cells,), False, "int64") for name in ("rows", "cols"))]
     found += [Part(f"vector_{side}", (r,)) for side in "ab" if option(adapter, f"psoft_mag_{side}")]
@@ -263,7 +263,7 @@ def _glora(adapter: Adapter, i: int, o: int, r: int) -> list[Part]:
     """
     form = str(option(adapter, "config_A_B"))
     if form not in ("lora", "vector", "constant"):
-        raise NotAdaptable(f"GLoRA with config_A_B {form} is not modelled")
+        raise NotModelled(f"GLoRA with config_A_B {form} is not modelled")
     shapes = {"lora": (("d", (o, r)), ("u", (r, i))), "vector": (("", (o, 1)),), "constant": (("", (1,)),)}[form]
     paths = [Part(f"glora_{path}{side}", shape) for path in "AB" for side, shape in shapes]
     return [*paths, *(Part(f"glora_{path}", (n,), False, "bfloat16") for path, n in (("C", i), ("D", o), ("E", o)))]

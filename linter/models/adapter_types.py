@@ -66,6 +66,24 @@ INSIDE = frozenset(
 )
 """Adapters of linear modules whose parts `adapter_parts.py` lists."""
 
+WITH_TABLES = frozenset(
+    {
+        "boft",
+        "delora",
+        "glora",
+        "oft",
+        "psoft",
+        "pvera",
+        "randlora",
+        "shira",
+        "supertuning",
+        "tinylora",
+        "unilora",
+        "vera",
+    }
+)
+"""Those with tensors that nothing trains beside the trained ones; FSDP and ZeRO-3 leave buffers whole on each rank."""
+
 TOKENS = frozenset({"prompttuning", "ptuning"})
 """Virtual tokens before the embeddings of the text."""
 

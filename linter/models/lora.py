@@ -19,7 +19,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from . import llama_adapter
 from .adapter_parts import Part, parts_of, prompt_parts, shared_parts
 from .adapter_types import COPIED, FROZEN_SIDE, INSIDE, LOW_RANK, PROMPTS, kind_of
-from .lora_targets import ONE, NotAdaptable, expression, peft_data, read_targets, suffixed, target_names
+from .lora_targets import (
+    ONE,
+    NotAdaptable,
+    NotModelled,
+    expression,
+    peft_data,
+    read_targets,
+    suffixed,
+    target_names,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +38,8 @@ if TYPE_CHECKING:
     from .model import Model, Tensor
 
 __all__ = [
-    "AdaptedModule", "NotAdaptable", "adapted", "common_parts", "linear_leaf_names", "module_parts", "saved_tensors",
-    "trainable_parameters",
+    "AdaptedModule", "NotAdaptable", "NotModelled", "adapted", "common_parts", "linear_leaf_names", "module_parts",
+    "saved_tensors", "trainable_parameters",
 ]  # fmt: skip
 
 
@@ -110,7 +119,7 @@ def trainable_parameters(model: Model, job: Job, experts: Experts = "converted")
 def module_parts(model: Model, adapter: Adapter, module: AdaptedModule) -> list[Part]:
     """The tensors of an adapter that is no low-rank pair in one module."""
     if kind_of(adapter) == "glora" and any(tensor.name == f"{module.name}.bias" for tensor in model.tensors):
-        raise NotAdaptable("GLoRA over modules with a bias is not modelled")
+        raise NotModelled("GLoRA over modules with a bias is not modelled")
     fed = kind_of(adapter) == "ia3" and _feeds_forward(model, adapter, module.name)
     return parts_of(adapter, module.in_features, module.out_features, module.rank, fed)
 

@@ -43,6 +43,10 @@ class NotAdaptable(Exception):  # noqa: N818
     """Targets that PEFT refuses: the job stops when it attaches the adapter. The message says why."""
 
 
+class NotModelled(NotAdaptable):
+    """A form of an adapter that PEFT takes and nobody has read. The message says which."""
+
+
 Experts = Literal["converted", "parameters", "modules", "fused"]
 """How targets meet the experts of a mixture, by release:
 

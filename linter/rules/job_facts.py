@@ -244,10 +244,12 @@ def _adapter_refusal(facts: Facts) -> Any:
     if not isinstance(targets, list) or any("." in str(name) for name in targets):
         return UNKNOWN
     from ..estimator.adapter import expert_targets
-    from ..models.lora import NotAdaptable, adapted
+    from ..models.lora import NotAdaptable, NotModelled, adapted
 
     try:
         adapted(facts.model, facts.job.adapter, expert_targets(facts.job, facts.model))
+    except NotModelled:
+        return UNKNOWN
     except NotAdaptable as error:
         return str(error)
     return None

@@ -467,3 +467,11 @@ def test_models_cache_in_evaluation_until_transformers_5(tmp_path, program, vers
     job = found.reading.job
     assert job.evaluation.caches is caches
     assert ("evaluation.caches" in job.unstated) is open_
+
+
+def test_peft_type_names_another_adapter(bench):
+    keys = (
+        "model_name_or_path: Qwen/Qwen3-8B\nper_device_train_batch_size: 1\noutput_dir: out\npeft_type: PROMPT_TUNING\n"
+    )
+    adapter = bench("hf_trainer").job(keys + "peft_type: PROMPT_TUNING\nnum_virtual_tokens: 20\n").adapter
+    assert (adapter.type, adapter.options) == ("prompt_tuning", {"num_virtual_tokens": 20})

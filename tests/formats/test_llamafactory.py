@@ -292,3 +292,8 @@ def test_one_process_on_several_gpus_until_it_was_refused(opened, program, whole
     job = opened("run.sh", f"CUDA_VISIBLE_DEVICES=0,1 python src/{program} {flags} --output_dir out\n").reading.job
     assert job.hardware.gpus == 2
     assert job.parallelism.one_process is whole
+
+
+def test_oft_has_blocks_instead_of_a_rank(lf):
+    adapter = lf.job(TRAIN + "finetuning_type: oft\noft_block_size: 64\nlora_target: q_proj\n").adapter
+    assert (adapter.type, adapter.options, adapter.targets) == ("oft", {"oft_block_size": 64}, "all-linear")

@@ -189,3 +189,26 @@ def test_lisa_trains_some_layers_at_a_time(swift):
     outside = [item.elements for item in parameters(some, model) if item.trainable and not item.layers]
     assert trained[1] * model.shape.layers == trained[0] * 2
     assert sum(outside) == sum(item.elements for item in parameters(plain, model) if not item.layers)
+
+
+@pytest.mark.parametrize(
+    ("tuner", "rank", "options"),
+    [
+        ("adalora", 12, {}),
+        ("bone", 4, {}),
+        ("boft", 16, {"boft_block_size": 4, "boft_block_num": 0, "boft_n_butterfly_factor": 1}),
+        ("fourierft", 16, {"n_frequency": 2000}),
+        ("vera", 256, {}),
+    ],
+)
+def test_a_tuner_is_what_swift_passes_to_peft(swift, tuner, rank, options):
+    adapter = swift.job(SFT.replace("tuner_type: lora", f"tuner_type: {tuner}")).adapter
+    assert (adapter.type, adapter.r, adapter.options) == (tuner, rank, options)
+
+
+def test_vera_takes_modules_of_one_shape(swift):
+    assert swift.job(SFT.replace("tuner_type: lora", "tuner_type: vera")).adapter.targets == ["k_proj", "v_proj"]
+
+
+def test_a_tuner_that_is_not_peft_s_keeps_its_name(swift):
+    assert swift.job(SFT.replace("tuner_type: lora", "tuner_type: llamapro")).adapter.type == "llamapro"
