@@ -8,6 +8,8 @@ from .matmuls import linear
 from .ops import add, contiguous, dropout, leaf, mul, scale, shift, to
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .modules import Linear
     from .tape import Tape
     from .tensor import Parameter, Tensor
@@ -16,12 +18,17 @@ GEMM_ROWS = 1536
 """Above this many rows bitsandbytes unpacks the whole 4-bit weight and calls a matmul (backends/cuda/ops.py)."""
 
 
-def project(x: Tensor, layer: Linear, rows: int) -> Tensor:
-    """One Linear: plain, packed, or with a LoRA branch (peft tuners/lora/layer.py and bnb.py)."""
+def project(x: Tensor, layer: Linear, rows: int, base: Callable[[Tensor], None] | None = None) -> Tensor:
+    """One Linear: plain, packed, or with a LoRA branch (peft tuners/lora/layer.py and bnb.py).
+
+    `base` is shown what the layer itself makes, as a hook that was there before the adapter is.
+    """
     if layer.packed:
         result = integer(x, layer, rows) if layer.packed == "int8" else packed(x, layer, rows)
     else:
         result = linear(x, layer.weight, rows, layer.bias)
+    if base is not None:
+        base(result)
     if layer.a is None or layer.b is None:
         return result
     tape, e = x.storage.tape, result.e

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from .activation import activation
 from .adapters import project
-from .indexing import cat, expand, gather, split, window
+from .indexing import cat, expand, gather, resized, split, window
 from .matmuls import linear
+from .naflex import Naflex, unshuffled
 from .norms import NORMS
 from .ops import contiguous, copied, leaf, made, mul, relayout, to
 from .soft_tokens import SoftTokens, soft
@@ -119,13 +120,6 @@ def _packed(image: Tensor, layers: Layers, cut: Cut) -> Tensor:
     return cat((base, relayout(image)))
 
 
-def resized(x: Tensor, n: int) -> Tensor:
-    """Bilinear interpolation to `n` elements: saves nothing."""
-    tape, was, e = x.storage.tape, x.n, x.e
-    y = tape.new(n, e)
-    return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
-
-
 def _two(layers: Layers, h: Tensor, rows: int) -> Tensor:
     h = project(h, layers.outside.require("linear_1"), rows)
     h = activation(str(layers.s.model.config.get("projector_hidden_act") or "gelu"))(h)
@@ -196,8 +190,8 @@ def glm4v(layers: Layers, found: Features) -> Tensor:
 
 
 PROJECTORS: dict[str, Callable[[Layers, Features], Tensor | tuple[Tensor, ...]]] = {"merger": merger, "llava": llava,
-    "any_resolution": any_resolution, "connector": connector, "soft": soft, "gemma3": gemma3,
+    "any_resolution": any_resolution, "connector": connector, "soft": soft, "unshuffled": unshuffled, "gemma3": gemma3,
     "linear": linear_alone, "shuffled": shuffled, "mistral3": mistral3, "llama4": llama4, "glm4v": glm4v}  # fmt: skip
 
-TOWERS: dict[str, type[Layers]] = {"soft": SoftTokens}
+TOWERS: dict[str, type[Layers]] = {"soft": SoftTokens, "unshuffled": Naflex}
 """Towers that are written otherwise than `Layers`, by the projector that reads them."""

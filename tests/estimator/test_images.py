@@ -108,6 +108,16 @@ def test_a_tower_is_read_by_whatever_name_its_config_gives_it(model):
     assert reader(resolve(model)) is not None
 
 
+def test_liger_leaves_models_that_it_does_not_know_as_they_are():
+    logits = {}
+    for family in ("llava", "llava_next", "idefics3", "smolvlm"):
+        job = Job(model=DATA["configs"][family], micro_batch_size=1, sequence_length=1024, images=0)
+        job.liger_kernels, job.loss.kernel = True, "liger"
+        logits[family] = max(phase.components["logits"] for phase in estimate(job).phases)
+    assert logits["llava_next"] == logits["idefics3"] > 4 * 1024 * 8000
+    assert logits["llava"] == logits["smolvlm"] < logits["idefics3"]
+
+
 def test_text_alone_trains_no_tower():
     sizes = {}
     for images in (0, 1):
