@@ -314,7 +314,7 @@ def _pooled(model: Model, found: Reader, side: int) -> int:
     for ratio in (model.config.get("downsample_ratio"), vision(model).get("pixel_shuffle_ratio")):
         if isinstance(ratio, float):
             return round(1 / ratio)
-    factor = model.config.get("scale_factor")
+    factor = model.config.get("scale_factor", model.config.get("downsample_factor"))
     if isinstance(factor, int):
         return factor
     if found.projector != "gemma3":

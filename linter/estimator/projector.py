@@ -167,6 +167,19 @@ def mistral3(layers: Layers, found: Features) -> Tensor:
     return _two(layers, h, rows)
 
 
+def halved(layers: Layers, found: Features) -> Tensor:
+    """Aya Vision, Command A Vision: the patches of each token side by side, then a projection that gates itself."""
+    rows, outside = layers.seen.images * layers.seen.tokens, layers.outside
+    h = copied(found.read)
+    norm = outside.leaf("multi_modal_projector.layernorm")
+    h = NORMS["layer"](h, norm, rows) if norm is not None else contiguous(h)
+    h = project(h, outside.require("linear_1"), rows)
+    x, gate = split(h, (h.n // 2, h.n // 2))
+    h = mul(activation("silu")(gate), x)
+    del x, gate
+    return project(h, outside.require("linear_2"), rows)
+
+
 def llama4(layers: Layers, found: Features) -> Tensor:
     """Llama 4: the patches of each token side by side by two copies, two projections with GELU and the projector's."""
     rows = layers.seen.images * layers.seen.tokens
@@ -189,9 +202,21 @@ def glm4v(layers: Layers, found: Features) -> Tensor:
     return project(inner, outside.require("merger.down_proj"), rows)
 
 
-PROJECTORS: dict[str, Callable[[Layers, Features], Tensor | tuple[Tensor, ...]]] = {"merger": merger, "llava": llava,
-    "any_resolution": any_resolution, "connector": connector, "soft": soft, "unshuffled": unshuffled, "gemma3": gemma3,
-    "linear": linear_alone, "shuffled": shuffled, "mistral3": mistral3, "llama4": llama4, "glm4v": glm4v}  # fmt: skip
+PROJECTORS: dict[str, Callable[[Layers, Features], Tensor | tuple[Tensor, ...]]] = {
+    "merger": merger,
+    "llava": llava,
+    "any_resolution": any_resolution,
+    "connector": connector,
+    "soft": soft,
+    "halved": halved,
+    "unshuffled": unshuffled,
+    "gemma3": gemma3,
+    "linear": linear_alone,
+    "shuffled": shuffled,
+    "mistral3": mistral3,
+    "llama4": llama4,
+    "glm4v": glm4v,
+}
 
 TOWERS: dict[str, type[Layers]] = {"soft": SoftTokens, "unshuffled": Naflex}
 """Towers that are written otherwise than `Layers`, by the projector that reads them."""

@@ -63,6 +63,12 @@ def test_a_step_takes_what_the_libraries_allocate(errors, what):
     assert max(off.values()) < 0.0025, max(off, key=off.get)
 
 
+def test_parameters_are_those_that_transformers_builds():
+    for row in DATA["rows"]:
+        if "parameters" in row and "method" not in DATA["settings"][row["setting"]]:
+            assert resolve(DATA["configs"][row["family"]]).parameters == row["parameters"], row["family"]
+
+
 def test_adapters_are_where_peft_puts_them(oracle_rows):
     rows = [row for row in DATA["rows"] if "method" in DATA["settings"][row["setting"]]]
     assert rows
