@@ -77,6 +77,8 @@ def given(torch: Any, model: Any, images: int, pixels: int, sequences: int, leng
         return {"pixel_values": pixels, "image_grid_thw": Grid(images, side)}
     if kind == "mllama":
         return _tiled(torch, vision, images, sequences, length)
+    if kind == "lfm2_vl":
+        return _padded(torch, vision, images, pixels)
     if kind == "gemma4":
         return _soft(torch, config, images, sequences, length)
     if hasattr(config, "scale_factor"):
@@ -149,6 +151,28 @@ def _soft(torch: Any, config: Any, images: int, sequences: int, length: int) -> 
         "pixel_values": torch.zeros((images, rows, 3 * vision.patch_size**2), device="cuda"),
         "image_position_ids": torch.zeros((images, rows, 2), dtype=torch.long, device="cuda"),
         "mm_token_type_ids": torch.zeros((sequences, length), dtype=torch.long, device="cuda"),
+    }
+
+
+class Spatial(list[Sizes]):
+    """Patches along each side of every tile."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """As of the tensor that it stands for."""
+        return len(self), 2
+
+
+def _padded(torch: Any, vision: Any, images: int, pixels: int) -> dict[str, Any]:
+    """LFM2-VL's: tiles padded to 1,024 patches, 2 x 2 and the whole of an image of 720 pixels and more each way."""
+    tiles, side = (5, 32) if pixels >= 720 else (1, pixels // vision.patch_size)
+    count = images * tiles
+    _counted(torch, {}, 0, 0, full=side == 32)
+    torch.Tensor.__index__ = lambda _: side * side
+    return {
+        "pixel_values": torch.zeros((count, 1024, 3 * vision.patch_size**2), device="cuda"),
+        "pixel_attention_mask": torch.zeros((count, 1024), dtype=torch.long, device="cuda"),
+        "spatial_shapes": Spatial([Sizes([side, side])] * count),
     }
 
 

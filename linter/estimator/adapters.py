@@ -11,16 +11,23 @@ from .ops import add, contiguous, dropout, leaf, mul, scale, shift, to
 from .unadapted import product
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .modules import Linear
     from .tape import Tape
     from .tensor import Parameter, Tensor
 
 
-def project(x: Tensor, layer: Linear, rows: int) -> Tensor:
-    """One Linear: plain, packed, with a LoRA branch (peft tuners/lora/layer.py and bnb.py) or another adapter."""
+def project(x: Tensor, layer: Linear, rows: int, base: Callable[[Tensor], None] | None = None) -> Tensor:
+    """One Linear: plain, packed, with a LoRA branch (peft tuners/lora/layer.py and bnb.py) or another adapter.
+
+    `base` is shown what the layer itself makes, as a hook that was there before the adapter is.
+    """
     if layer.adapter is not None:
         return ADAPTED[kind_of(layer.adapter)](x, layer, rows)
     result = product(x, layer, rows)
+    if base is not None:
+        base(result)
     if layer.scale is not None:
         return rescaled(result, layer)
     if layer.a is None or layer.b is None:

@@ -52,6 +52,29 @@ def split(sides: int, tokens: int) -> Cut:
     return Cut(tiles, tiles * tokens, 0, 0, (0, 0))
 
 
+TILE, FEWEST, MOST, TOLERANCE = 512, 64, 256, 2.0
+"""Pixels along each side of a tile, tokens that a tile has at least and at most, and how many times the most pixels an
+image has before it is cut (image_processing_lfm2_vl.py `Lfm2VlImageProcessor`)."""
+
+
+def squares(side: int, token: int, places: int | None) -> Cut | None:
+    """A square image of LFM2-VL, `token` pixels along each side of a token, that has `places` tokens at most.
+
+    A large one is cut into 2 x 2 or 3 x 3 tiles beside one of the whole (`_is_image_too_large`,
+    `find_closest_aspect_ratio` of 2 to 10 tiles); another is scaled to a multiple of a token. None where none fits.
+    """
+    rounded = max(1, round(side / token))
+    if rounded**2 > MOST * TOLERANCE:
+        across = 3 if side * side > 0.5 * 9 * TILE**2 else 2
+        for tiles in sorted({across, 2}, reverse=True):
+            count = tiles**2 + 1
+            if places is None or count * (TILE // token) ** 2 <= places:
+                return Cut(count, count * (TILE // token) ** 2, 0, 0, (0, 0))
+    along = min(max(rounded, isqrt(FEWEST)), isqrt(MOST))
+    along = along if places is None else min(along, isqrt(places))
+    return Cut(1, along * along, 0, 0, (0, 0)) if along >= isqrt(FEWEST) else None
+
+
 def cut(side: int, resolutions: Iterable[tuple[int, int]], tile: int, patches: int, most: int) -> Cut:
     """A square image of `side` pixels: to the resolution that keeps most of it and wastes least.
 

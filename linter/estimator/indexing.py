@@ -127,6 +127,13 @@ def gather(x: Tensor, n: int, index: Tensor) -> Tensor:
     return made(y, tape.node((x,), back))
 
 
+def resized(x: Tensor, n: int) -> Tensor:
+    """torch.nn.functional.interpolate to `n` elements: saves nothing; the gradient is interpolated back."""
+    tape, was, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+    return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
+
+
 def topk(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """The largest `n` elements and their int64 indices, which are saved."""
     tape, was, e = x.storage.tape, x.n, x.e

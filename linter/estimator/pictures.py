@@ -84,6 +84,7 @@ class Reader(NamedTuple):
     alone       whether only an image that is its sequence's only one is cut up
     split       tiles along each side of a square image of whatever size, beside one of the whole (`do_image_splitting`)
     soft        tokens that an image of any size is made to have at the most, where the config does not say
+    padded      patches that each tile is padded to
     """
 
     projector: str
@@ -99,6 +100,7 @@ class Reader(NamedTuple):
     alone: bool = False
     split: int = 0
     soft: int = 0
+    padded: int = 0
 
 
 class Pictures(NamedTuple):
@@ -198,6 +200,8 @@ def pictures(job: Job, model: Model, batch: int) -> Pictures | None:
         return _tiled(model, batch * count)
     if how.soft:
         return _budgeted(model, how, batch * count)
+    if how.padded:
+        return _padded(job, model, how, batch * count)
     shape = _patches(model)[0].shape
     channels = _patches(model)[0].elements // shape[0]
     patch = shape[-1] if len(shape) > MATRIX else int(vision(model).get("patch_size") or PATCH)
@@ -249,6 +253,22 @@ POOLED, SOFT_PATCH = 3, 16
 """Patches along each side of a soft token, pixels along each side of a patch: Gemma4VisionConfig's defaults."""
 
 
+def _padded(job: Job, model: Model, how: Reader, images: int) -> Pictures | None:
+    """LFM2-VL's images: a large one is cut into tiles, each of which is padded to one number of patches."""
+    config = vision(model)
+    patch = int(config.get("patch_size") or SOFT_PATCH)
+    factor = int(model.config.get("downsample_factor") or how.merge)
+    places = job.sequence_length if job.images is None and job.sequence_length else None
+    cut = anyres.squares(isqrt(job.image_pixels or PIXELS), patch * factor, places)
+    if cut is None:
+        return None
+    tokens = cut.base // cut.tiles
+    weight = _patches(model)[0]
+    pixels = how.padded * weight.elements // weight.shape[0]
+    side = isqrt(tokens) * factor
+    return Pictures(images * cut.tiles, how.padded, tokens, side, pixels, patch, False, factor, 1, cut)
+
+
 def _cut_up(job: Job, model: Model, how: Reader, patch: int, side: int) -> Cut | None:
     """How an image is cut up; None where nobody counts images and the smallest has more tokens than its sequence."""
     if how.alone and (job.images or 0) > 1:
@@ -294,7 +314,7 @@ def _pooled(model: Model, found: Reader, side: int) -> int:
     for ratio in (model.config.get("downsample_ratio"), vision(model).get("pixel_shuffle_ratio")):
         if isinstance(ratio, float):
             return round(1 / ratio)
-    factor = model.config.get("scale_factor")
+    factor = model.config.get("scale_factor", model.config.get("downsample_factor"))
     if isinstance(factor, int):
         return factor
     if found.projector != "gemma3":

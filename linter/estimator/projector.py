@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from .activation import activation
 from .adapters import project
-from .indexing import cat, expand, gather, split, window
+from .indexing import cat, expand, gather, resized, split, window
 from .matmuls import linear
+from .naflex import Naflex, unshuffled
 from .norms import NORMS
 from .ops import contiguous, copied, leaf, made, mul, relayout, to
 from .soft_tokens import SoftTokens, soft
@@ -119,13 +120,6 @@ def _packed(image: Tensor, layers: Layers, cut: Cut) -> Tensor:
     return cat((base, relayout(image)))
 
 
-def resized(x: Tensor, n: int) -> Tensor:
-    """Bilinear interpolation to `n` elements: saves nothing."""
-    tape, was, e = x.storage.tape, x.n, x.e
-    y = tape.new(n, e)
-    return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
-
-
 def _two(layers: Layers, h: Tensor, rows: int) -> Tensor:
     h = project(h, layers.outside.require("linear_1"), rows)
     h = activation(str(layers.s.model.config.get("projector_hidden_act") or "gelu"))(h)
@@ -173,6 +167,19 @@ def mistral3(layers: Layers, found: Features) -> Tensor:
     return _two(layers, h, rows)
 
 
+def halved(layers: Layers, found: Features) -> Tensor:
+    """Aya Vision, Command A Vision: the patches of each token side by side, then a projection that gates itself."""
+    rows, outside = layers.seen.images * layers.seen.tokens, layers.outside
+    h = copied(found.read)
+    norm = outside.leaf("multi_modal_projector.layernorm")
+    h = NORMS["layer"](h, norm, rows) if norm is not None else contiguous(h)
+    h = project(h, outside.require("linear_1"), rows)
+    x, gate = split(h, (h.n // 2, h.n // 2))
+    h = mul(activation("silu")(gate), x)
+    del x, gate
+    return project(h, outside.require("linear_2"), rows)
+
+
 def llama4(layers: Layers, found: Features) -> Tensor:
     """Llama 4: the patches of each token side by side by two copies, two projections with GELU and the projector's."""
     rows = layers.seen.images * layers.seen.tokens
@@ -195,9 +202,21 @@ def glm4v(layers: Layers, found: Features) -> Tensor:
     return project(inner, outside.require("merger.down_proj"), rows)
 
 
-PROJECTORS: dict[str, Callable[[Layers, Features], Tensor | tuple[Tensor, ...]]] = {"merger": merger, "llava": llava,
-    "any_resolution": any_resolution, "connector": connector, "soft": soft, "gemma3": gemma3,
-    "linear": linear_alone, "shuffled": shuffled, "mistral3": mistral3, "llama4": llama4, "glm4v": glm4v}  # fmt: skip
+PROJECTORS: dict[str, Callable[[Layers, Features], Tensor | tuple[Tensor, ...]]] = {
+    "merger": merger,
+    "llava": llava,
+    "any_resolution": any_resolution,
+    "connector": connector,
+    "soft": soft,
+    "halved": halved,
+    "unshuffled": unshuffled,
+    "gemma3": gemma3,
+    "linear": linear_alone,
+    "shuffled": shuffled,
+    "mistral3": mistral3,
+    "llama4": llama4,
+    "glm4v": glm4v,
+}
 
-TOWERS: dict[str, type[Layers]] = {"soft": SoftTokens}
+TOWERS: dict[str, type[Layers]] = {"soft": SoftTokens, "unshuffled": Naflex}
 """Towers that are written otherwise than `Layers`, by the projector that reads them."""

@@ -78,7 +78,8 @@ class Setting:
         self.reader = reader(model)
         self.pictures = pictures(job, model, self.batch)
         self.deep = len(deep_layers(model)) if self.pictures is not None else 0
-        self.crossing = frozenset(model.shape.cross_layers if self.reader is not None and self.reader.crosses else ())
+        crosses = self.reader is not None and self.reader.crosses and of_transformers(job)
+        self.crossing = frozenset(model.shape.cross_layers if crosses else ())
         self.scored = self.batch * -(-max(1, self.objective.scored) // max(1, plan.context))
         self.autocast = 2 if job.precision.autocast else 0
         self.fp16 = "float16" in (job.precision.autocast, job.weights.dtype)

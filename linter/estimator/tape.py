@@ -89,6 +89,14 @@ class Tape(Engine):
             x.storage.narrow = ref(found)
         return found
 
+    def ends(self, recorded: bool) -> bool:
+        """Whether a recomputation stops at an operation before its output is made, since its inputs are saved first.
+
+        Those of a matrix product are (torch/csrc/autograd VariableType, `SavedVariable` before the redispatch);
+        `recorded`: whether the operation gets a backward function.
+        """
+        return recorded and self._stop is not None and self._saved + 1 == self._stop
+
     def kernel_output(self, n: int, e: int) -> Tensor:
         """A fresh tensor that a selective checkpoint keeps instead of making it again."""
         if self._outputs is None:

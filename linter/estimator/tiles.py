@@ -96,7 +96,7 @@ class Tiles(Layers):
         last = self._through(h, True, mask)
         h = last[-1]
         h = window(h, real) if real < h.n else h
-        between = stack([local[number] for number in self._between()])
+        between = stack([local[min(number, len(local) - 1)] for number in self._between()])
         between = window(between, between.n // self.rows * (real // width)) if real < self.rows * width else between
         return cat((h, between))
 
@@ -127,13 +127,14 @@ class Tiles(Layers):
         return y
 
     def _through(self, h: Tensor, last: bool, mask: Tensor) -> list[Tensor]:
-        """One of the two stacks: the outputs of all its layers."""
-        self.prefix, count = next((name, n) for name, n in self.stacks.items() if (GLOBAL in name) == last)
+        """The outputs of one stack's layers; a pipeline's stage may lack it, so that its input is handed on."""
+        found = ((name, n) for name, n in self.stacks.items() if (GLOBAL in name) == last)
+        self.prefix, count = next(found, ("", 0))
         states: list[Tensor] = []
         for number in range(count):
             h = Block(self, number, None, mask)(h)
             states.append(h)
-        return states
+        return states or [h]
 
     def _between(self) -> list[int]:
         """The layers whose outputs are handed on: as many as the projector reads beside the last."""

@@ -86,7 +86,7 @@ class Layers:
 
     def run(self, tape: Tape) -> Features:
         """The tower's hidden states."""
-        h = self._embedded(tape)
+        h = self.embedded(tape)
         table = self._table(tape, h) if self.kind.turned else None
         if self.window is not None:
             h = gather(h, h.n, tape.new(self.rows // self.merge**2, 8))
@@ -94,7 +94,7 @@ class Layers:
         deep: list[Tensor] = []
         mode = self.s.job.activation_checkpointing
         last = self.count + self.layer + 1 if self.layer < 0 else self.layer
-        mask = tape.new(self.rows**2, h.e) if self.kind.block == "packed" and self.s.attention in MASKED else None
+        mask = self.mask(tape, h.e)
         for number in range(self.count):
             if self.layer and number == last:
                 read = h
@@ -117,6 +117,10 @@ class Layers:
             return Features(read if self.layer else h, (h, read, pooled))
         return Features(read, (h, read)) if self.layer else Features(h, (h,), tuple(deep))
 
+    def mask(self, tape: Tape, e: int) -> Tensor | None:
+        """One over all images where they are in one row."""
+        return tape.new(self.rows**2, e) if self.kind.block == "packed" and self.s.attention in MASKED else None
+
     def norm(self, x: Tensor, module: Linear, rows: int) -> Tensor:
         """The tower's norm."""
         return NORMS[self.kind.norm](x, module, rows)
@@ -124,13 +128,13 @@ class Layers:
     def merged(self, x: Tensor, modules: Modules) -> Tensor:
         """Qwen's merger: a norm, then the patches of each token side by side through two projections."""
         rows, width = self.rows // self.merge**2, x.n // self.rows
-        norm = _one(modules, "merger.ln_q", "merger.norm", "norm")
+        norm = one_of(modules, "merger.ln_q", "merger.norm", "norm")
         y = self.norm(x, norm, rows if norm.weight.n > width else self.rows)
-        y = project(y, _one(modules, "merger.mlp.0", "merger.linear_fc1", "linear_fc1"), rows)
+        y = project(y, one_of(modules, "merger.mlp.0", "merger.linear_fc1", "linear_fc1"), rows)
         y = activation("gelu")(y)
-        return project(y, _one(modules, "merger.mlp.2", "merger.linear_fc2", "linear_fc2"), rows)
+        return project(y, one_of(modules, "merger.mlp.2", "merger.linear_fc2", "linear_fc2"), rows)
 
-    def _embedded(self, tape: Tape) -> Tensor:
+    def embedded(self, tape: Tape) -> Tensor:
         """Patches, the class's own embedding before them where there is one, and positions."""
         seen = self.seen
         rows = seen.images * seen.side**2
@@ -196,7 +200,7 @@ class Block:
     def __call__(self, x: Tensor) -> Tensor:
         """The layer's output: attention, then the MLP, each behind a norm and added to its input."""
         layers = self.layers
-        first, second = _one(self.modules, *FIRST), _one(self.modules, *SECOND)
+        first, second = one_of(self.modules, *FIRST), one_of(self.modules, *SECOND)
         if layers.kind.block == "qwen":
             h = add(x, self.joint_attention(layers.norm(x, first, self.rows)))
             return add(h, self.mlp(layers.norm(h, second, self.rows)))
@@ -233,7 +237,7 @@ class Block:
         pieces, length = (1, self.rows) if one else (self.pieces, self.length)
         at = Heads(pieces, length, heads, heads, size, size, kind=self.layers.kind.scores)
         y = attend(self.layers.s.attention, q, k, v, self.mask, at)
-        return project(y, _one(modules, "out_proj", "projection_layer", "o_proj"), self.rows)
+        return project(y, one_of(modules, "out_proj", "projection_layer", "o_proj"), self.rows)
 
     def joint_attention(self, x: Tensor) -> Tensor:
         """Every piece of the row attends to itself in a call of its own; a copy joins what the calls made."""
@@ -256,15 +260,15 @@ class Block:
             h = mul(first, project(x, self.modules.require("up_proj"), self.rows))
             del first
             return project(h, self.modules.require("down_proj"), self.rows)
-        h = project(x, _one(self.modules, "mlp.fc1", "mlp.linear_fc1"), self.rows)
+        h = project(x, one_of(self.modules, "mlp.fc1", "mlp.linear_fc1"), self.rows)
         h = act(h)
-        return project(h, _one(self.modules, "mlp.fc2", "mlp.linear_fc2"), self.rows)
+        return project(h, one_of(self.modules, "mlp.fc2", "mlp.linear_fc2"), self.rows)
 
 
 def pixels_in(layers: Layers, tape: Tape) -> Tensor:
     """Pixels, in the width of the weights, through the convolution that cuts them into patches."""
     s, seen = layers.s, layers.seen
-    patch = _one(layers.outside, *PATCHES)
+    patch = one_of(layers.outside, *PATCHES)
     unfolded = layers.outside.leaf("patch_embedding.linear") is not None
     given = tape.new(seen.images * seen.pixels, patch.weight.e if unfolded else 4)
     s.pixels.append(given.storage)
@@ -310,7 +314,7 @@ def tanh_gated(x: Tensor, gate: Linear) -> Tensor:
     return mul(unary(leaf(x.storage.tape, gate.weight), save_input=False, save_output=True), x)
 
 
-def _one(modules: Modules, *names: str) -> Linear:
+def one_of(modules: Modules, *names: str) -> Linear:
     """The first module that has one of the names; raises KeyError."""
     found = next((module for name in names if (module := modules.leaf(name)) is not None), None)
     if found is None:

@@ -195,6 +195,23 @@ def test_a_checkpoint_runs_its_layer_again():
     assert max(event.live for event in tape.events if event.backward) > held + 20
 
 
+def test_a_recomputation_stops_before_the_output_of_its_last_product():
+    made = []
+
+    def layer(x):
+        tape, before = x.storage.tape, x.storage.tape.live
+        y = linear(x, weight(100, 2, True), 1)
+        made.append(tape.live - before)
+        return y
+
+    for reentrant in (False, True):
+        made.clear()
+        tape = Tape()
+        tape.enter(0)
+        finished(tape, tape.checkpoint(layer, tape.new(10, 2), "full", reentrant))
+        assert made == [20, 20 if reentrant else 0]
+
+
 def test_a_reentrant_checkpoint_keeps_the_output_it_makes_again():
     peaks = []
     for reentrant in (False, True):

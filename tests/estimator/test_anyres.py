@@ -15,6 +15,9 @@ TEXT = {"model_type": "llama", "hidden_size": 512, "intermediate_size": 1024, "n
 NEXT = {"model_type": "llava_next", "text_config": TEXT}
 ONE = {"model_type": "llava_onevision", "text_config": {**TEXT, "model_type": "qwen2"}}
 
+LFM = {"model_type": "lfm2_vl", "text_config": {**TEXT, "model_type": "lfm2", "layer_types": ["full_attention"] * 2},
+       "vision_config": {"vision_use_head": False}}  # fmt: skip
+
 
 # image_size_to_num_patches and pack_image_features of transformers 5.23, run on real tensors
 @pytest.mark.parametrize(
@@ -72,6 +75,24 @@ def test_idefics_fills_its_tiles_with_any_image():
     for pixels in (100**2, 3000**2):
         found = pictures(Job(images=1, image_pixels=pixels), model, 1)
         assert (found.images, found.tokens, found.places) == (17, 81, 17 * 81)
+
+
+# the functions of Lfm2VlImageProcessor, transformers 5.23, run on numbers
+@pytest.mark.parametrize(
+    ("side", "tiles", "tokens"),
+    [(20, 1, 64), (448, 1, 196), (600, 1, 256), (719, 1, 256), (724, 5, 1280), (1086, 5, 1280), (1200, 10, 2560)],
+)
+def test_lfm2_cuts_large_images_and_pads_small_ones(side, tiles, tokens):
+    found = anyres.squares(side, 32, None)
+    assert (found.tiles, found.tokens) == (tiles, tokens)
+    seen = pictures(Job(images=1, image_pixels=side**2), resolve(LFM), 1)
+    assert (seen.images, seen.patches, seen.places) == (tiles, 1024, tokens)
+
+
+def test_an_image_of_lfm2_shrinks_into_its_sequence():
+    seen = {length: pictures(Job(sequence_length=length), resolve(LFM), 1) for length in (2048, 512, 100, 50)}
+    assert [seen[length].places for length in (2048, 512, 100)] == [1280, 256, 100]
+    assert seen[50] is None
 
 
 def test_an_unknown_size_may_be_that_of_most_patches():

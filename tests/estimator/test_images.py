@@ -63,6 +63,12 @@ def test_a_step_takes_what_the_libraries_allocate(errors, what):
     assert max(off.values()) < 0.0025, max(off, key=off.get)
 
 
+def test_parameters_are_those_that_transformers_builds():
+    for row in DATA["rows"]:
+        if "parameters" in row and "method" not in DATA["settings"][row["setting"]]:
+            assert resolve(DATA["configs"][row["family"]]).parameters == row["parameters"], row["family"]
+
+
 def test_adapters_are_where_peft_puts_them(oracle_rows):
     rows = [row for row in DATA["rows"] if "method" in DATA["settings"][row["setting"]]]
     assert rows
@@ -106,6 +112,16 @@ def test_layers_that_attend_to_images_are_passed_by_without_them():
 )
 def test_a_tower_is_read_by_whatever_name_its_config_gives_it(model):
     assert reader(resolve(model)) is not None
+
+
+def test_liger_leaves_models_that_it_does_not_know_as_they_are():
+    logits = {}
+    for family in ("llava", "llava_next", "idefics3", "smolvlm"):
+        job = Job(model=DATA["configs"][family], micro_batch_size=1, sequence_length=1024, images=0)
+        job.liger_kernels, job.loss.kernel = True, "liger"
+        logits[family] = max(phase.components["logits"] for phase in estimate(job).phases)
+    assert logits["llava_next"] == logits["idefics3"] > 4 * 1024 * 8000
+    assert logits["llava"] == logits["smolvlm"] < logits["idefics3"]
 
 
 def test_text_alone_trains_no_tower():
