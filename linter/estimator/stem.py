@@ -47,6 +47,11 @@ class Stem(NamedTuple):
 
 def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
     """Embeddings and what else every layer reads. The embedding output stays alive through the forward pass."""
+    if s.traits.waves:
+        from .waves import listened
+
+        begun = listened(tape, s, outside)
+        return _laid_out(tape, s, begun.hidden, begun.held, tape.new(0, 8), None)
     if s.traits.encoder:
         positions = tape.new(s.rows if s.traits.positions == "rows" else s.length, 8)
         h = encoder_stem(tape, s, outside, ids, positions)
