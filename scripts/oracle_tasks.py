@@ -5,7 +5,8 @@
 TASK is an objective of the job: sft (text alone, of a class that reads images too), images (one a sequence, of NUMBER
 pixels each way where the model's config does not say), masked_lm, classification (NUMBER of labels, 2),
 token_classification, question_answering, seq2seq (NUMBER of target tokens, those of the source), speech_seq2seq or
-ctc (NUMBER of target tokens; the sequence is of samples, and the feature encoder frozen as example scripts do).
+ctc (NUMBER of target tokens; the sequence is of samples, and the feature encoder frozen as example scripts do;
+ctc_whole trains it).
 Runs in an environment with the oracle's packages.
 """
 
@@ -28,7 +29,9 @@ AUTO = {
     "seq2seq": "AutoModelForSeq2SeqLM",
     "speech_seq2seq": "AutoModelForSpeechSeq2Seq",
     "ctc": "AutoModelForCTC",
+    "ctc_whole": "AutoModelForCTC",
 }
+CTC = ("ctc", "ctc_whole")
 MEL_FRAMES = 3000
 """Frames of Whisper's 30 s window (transformers WhisperFeatureExtractor)."""
 
@@ -46,7 +49,7 @@ class Inputs:
     def zeros(self, size: Any, **kwargs: Any) -> Any:
         """Token ids, then labels, by turns."""
         self._calls += 1
-        if self._task in ("seq2seq", "speech_seq2seq", "ctc") and self._calls % 2 == 0 and self._number:
+        if self._task in ("seq2seq", "speech_seq2seq", *CTC) and self._calls % 2 == 0 and self._number:
             size = (size[0], self._number)
         elif self._task in ("classification", "question_answering") and self._calls % 2 == 0:
             size = (size[0],)
@@ -72,7 +75,7 @@ def rewired(model: Any, task: str, number: int = 0) -> None:
         if task == "question_answering":
             kwargs["start_positions"] = kwargs["end_positions"] = kwargs.pop("labels")
             kwargs.pop("num_items_in_batch", None)
-        if task == "ctc":
+        if task in CTC:
             kwargs["input_values"] = kwargs.pop("input_ids")
             kwargs.pop("num_items_in_batch", None)
         if task == "speech_seq2seq" and "input_ids" in kwargs:
@@ -84,7 +87,7 @@ def rewired(model: Any, task: str, number: int = 0) -> None:
             kwargs.update(kept)
         return forward(model, *args, **kwargs)
 
-    if task in ("images", "question_answering", "speech_seq2seq", "ctc"):
+    if task in ("images", "question_answering", "speech_seq2seq", *CTC):
         model.forward = call
 
 
@@ -212,13 +215,14 @@ def point(oracle: Any, task: str, flags: list[str]) -> dict[str, Any]:
                 oracle.torch.sound = ((config.num_mel_bins, MEL_FRAMES), next(model.parameters()).dtype)
             if task == "ctc":
                 model.freeze_feature_encoder()
+            if task in CTC:
                 oracle.torch.sound = ((), next(model.parameters()).dtype)
             return model
 
     transformers.AutoModelForCausalLM = Auto
     oracle.torch = Inputs(oracle.real, task, number)
     oracle.infer = answer(task, number)
-    if task == "ctc":
+    if task in CTC:
         known_labels()
     found: dict[str, Any] = oracle.run(oracle.parser().parse_args(flags))
     return found

@@ -7,6 +7,7 @@ SpecAugment writes over some frames in place; it and layerdrop, which skips laye
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .activation import activation
@@ -15,6 +16,7 @@ from .convolution import convolve, convolved
 from .indexing import window
 from .norms import NORMS
 from .ops import add, dropout, leaf, made, needs_gradient, softmax
+from .release import reentrant
 from .tensor import mark
 
 if TYPE_CHECKING:
@@ -60,6 +62,8 @@ def listened(tape: Tape, s: Setting, outside: Modules) -> Begun:
     projected = project(normed, outside.require("feature_projection.projection"), s.rows)
     projected = dropout(projected, s.dropout(("feat_proj_dropout", 0.0)))
     returned = normed if s.traits.returns_features else features
+    if s.traits.returns_features:
+        s.cache.append(normed.storage)
     del features, normed
     placed = _positions(projected, s, outside)
     h = add(projected, placed)
@@ -69,11 +73,19 @@ def listened(tape: Tape, s: Setting, outside: Modules) -> Begun:
 
 
 def _features(sound: Tensor, s: Setting, named: dict[str, Linear]) -> Tensor:
-    h = sound
+    """The convolutions; where they are trained the samples want a gradient, so that checkpoints have one."""
+    tape, h = sound.storage.tape, sound
+    trained = any(module.weight.trainable for name, module in named.items() if "conv_layers." in name)
+    if trained and tape.recording:
+        tape.source(h)
     for i, length in enumerate(frames(s.config, s.samples)):
         conv = next(module for name, module in named.items() if name.endswith(f"conv_layers.{i}.conv"))
         norm = next((module for name, module in named.items() if name.endswith(f"conv_layers.{i}.layer_norm")), None)
-        h = _convolved(h, conv, norm, s.batch * length, s)
+        block = partial(_convolved, conv=conv, norm=norm, rows=s.batch * length, s=s)
+        if trained and tape.recording and s.job.activation_checkpointing == "full":
+            h = tape.checkpoint(block, h, "full", reentrant(s.job))
+        else:
+            h = block(h)
     return h
 
 
@@ -139,8 +151,8 @@ def ctc(h: Tensor, head: Linear, s: Setting, tape: Tape, segment: int) -> Tensor
     A mask of ones, 8 bytes a sample, stands in where the processor makes none, and lives until the loss is there.
     Backward makes log beta of the same size for a moment (aten native/cuda/LossCTC.cu).
     """
-    logits = project(dropout(h, s.head_dropout), head, s.rows)
-    del h
+    dropped = dropout(h, s.head_dropout)
+    logits = project(dropped, head, s.rows)
     mark(logits)
     s.remember([logits])
     s.returned.append(logits)
@@ -155,5 +167,5 @@ def ctc(h: Tensor, head: Linear, s: Setting, tape: Tape, segment: int) -> Tensor
         tape.scratch(4 * states)
         return (tape.new(n, 4),)
 
-    del mask
+    del mask, dropped, h
     return made(tape.new(1, 4), tape.node((probabilities,), back))

@@ -41,6 +41,7 @@ def points(oracle_rows):
         job.target_length = int(target) if target else None
         if job.objective == "ctc":
             job.trainable = [FROZEN_FEATURES]
+        job.objective = job.objective.removesuffix("_whole")
         model = for_task(resolve(config), job.objective)
         gradients, trained = row["trained"]
         peak = max(x.activations + x.logits + gradients / trained * x.gradient_elements for x in instants(job, model))
