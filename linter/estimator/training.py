@@ -126,7 +126,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
     if bounded:
         per_gpu = replace(per_gpu, high=per_gpu.high + unbalanced(stage.job, stage.own))
     per_gpu = replace(per_gpu, low=max(0, per_gpu.low - narrow.slack))
-    unknown = gaps(job, model, peak.components["activations"]) if bounded else []
+    unknown = gaps(job, model, peak.components["activations"], phases) if bounded else []
     unknown += unseen.images(stage.job, stage.whole, most=replay) if bounded and stage.last else []
     unknown += uncertainty.unstated(job, plan.optimizer)
     if stage.last and bounded:
