@@ -74,7 +74,7 @@ class Job:
     (axolotl), those and of every second matrix product (torchtitan, torchtune), or all but the inside of attention
     (Megatron). None is what the job's framework does. `checkpoint_every` k checkpoints every k-th layer.
     `labels` are the classes of a classification head. With an encoder and a decoder `sequence_length` is what the
-    encoder reads and `target_length` what the decoder does.
+    encoder reads and `target_length` what the decoder does; of a model that reads sound it is samples.
     `images` are those of each sequence, 0 for text alone; `image_pixels` is what an image is resized to where the
     model's config does not say, height times width.
     `unstated` are dotted paths of fields whose value is a guess: the estimate's interval holds what else they may be.

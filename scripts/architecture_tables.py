@@ -139,11 +139,14 @@ def annotate(table: Table, configs: list[tuple[Table, str]]) -> list[str]:
 def change(table: Table, changes: Table) -> None:
     """Hand corrections of a generated table: entries of `defaults`, `alias`, `let` and `derive` are added or
     replaced, `dims` replaces dimensions (`name=old` to new), `rows` whole shapes and `when` conditions by regular
-    expression over names, `frozen` ones are never trained, `tensors` are added, those whose name `drop` is found in go.
+    expression over names, `frozen` ones are never trained, `tensors` are added, those whose name `drop` is found in go,
+    `approximate` is an expression for the configs whose table is not exact.
     """
     for key in ("alias", "defaults", "let", "derive", "variants", "stacks"):
         if key in changes:
             table[key] = {**table.get(key, {}), **changes[key]}
+    if "approximate" in changes:
+        table["approximate"] = changes["approximate"]
     if "drop" in changes:
         table["tensors"] = [row for row in table["tensors"] if not re.search(changes["drop"], row["name"])]
     for row in table.get("tensors", ()):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 AUTO_CLASSES = {
+    "CTC": "AutoModelForCTC",
     "CausalLM": "AutoModelForCausalLM",
     "ImageTextToText": "AutoModelForImageTextToText",
     "MultimodalLM": "AutoModelForMultimodalLM",

@@ -4,8 +4,9 @@
 
 TASK is an objective of the job: sft (text alone, of a class that reads images too), images (one a sequence, of NUMBER
 pixels each way where the model's config does not say), masked_lm, classification (NUMBER of labels, 2),
-token_classification, question_answering, seq2seq (NUMBER of target tokens, those of the source) or speech_seq2seq
-(NUMBER of target tokens).
+token_classification, question_answering, seq2seq (NUMBER of target tokens, those of the source), speech_seq2seq or
+ctc (NUMBER of target tokens; the sequence is of samples, and the feature encoder frozen as example scripts do;
+ctc_whole trains it).
 Runs in an environment with the oracle's packages.
 """
 
@@ -27,7 +28,10 @@ AUTO = {
     "question_answering": "AutoModelForQuestionAnswering",
     "seq2seq": "AutoModelForSeq2SeqLM",
     "speech_seq2seq": "AutoModelForSpeechSeq2Seq",
+    "ctc": "AutoModelForCTC",
+    "ctc_whole": "AutoModelForCTC",
 }
+CTC = ("ctc", "ctc_whole")
 MEL_FRAMES = 3000
 """Frames of Whisper's 30 s window (transformers WhisperFeatureExtractor)."""
 
@@ -45,12 +49,12 @@ class Inputs:
     def zeros(self, size: Any, **kwargs: Any) -> Any:
         """Token ids, then labels, by turns."""
         self._calls += 1
-        if self._task in ("seq2seq", "speech_seq2seq") and self._calls % 2 == 0 and self._number:
+        if self._task in ("seq2seq", "speech_seq2seq", *CTC) and self._calls % 2 == 0 and self._number:
             size = (size[0], self._number)
         elif self._task in ("classification", "question_answering") and self._calls % 2 == 0:
             size = (size[0],)
         elif self.sound is not None:
-            size, kwargs["dtype"] = (size[0], *self.sound[0]), self.sound[1]
+            size, kwargs["dtype"] = (size[0], *(self.sound[0] or size[1:])), self.sound[1]
         return self._torch.zeros(size, **kwargs)
 
 
@@ -75,6 +79,9 @@ def rewired(model: Any, task: str, number: int = 0) -> None:
         if task == "question_answering":
             kwargs["start_positions"] = kwargs["end_positions"] = kwargs.pop("labels")
             kwargs.pop("num_items_in_batch", None)
+        if task in CTC:
+            kwargs["input_values"] = kwargs.pop("input_ids")
+            kwargs.pop("num_items_in_batch", None)
         if task == "speech_seq2seq" and "input_ids" in kwargs:
             kwargs["input_features"] = kwargs.pop("input_ids")
         if task == "images" and kwargs.get("past_key_values") is None:
@@ -84,8 +91,44 @@ def rewired(model: Any, task: str, number: int = 0) -> None:
             kwargs.update(kept)
         return forward(model, *args, **kwargs)
 
-    if task in ("images", "question_answering", "speech_seq2seq"):
+    if task in ("images", "question_answering", "speech_seq2seq", *CTC):
         model.forward = call
+
+
+def known_labels() -> None:
+    """CTC's checks of labels, which are tensors without values: none is too large, and all of them count.
+
+    torch's own loss wants their values too: a function takes its place that allocates what its kernels do (aten
+    native/cuda/LossCTC.cu): log alpha of b x T x (2 U + 1) float32, in backward log beta and the gradient.
+    """
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    function: Any = torch.autograd.Function
+
+    class Loss(function):  # type: ignore[misc]
+        """log_probs [T, b, V] -> the mean of b losses."""
+
+        @staticmethod
+        def forward(ctx: Any, log_probs: Any, states: int) -> Any:
+            alpha = log_probs.new_empty((log_probs.shape[1], log_probs.shape[0], states))
+            ctx.save_for_backward(log_probs, alpha)
+            return log_probs.new_empty(())
+
+        @staticmethod
+        def backward(ctx: Any, *_: Any) -> Any:
+            log_probs, alpha = ctx.saved_tensors
+            beta = torch.empty_like(alpha)
+            gradient = torch.empty_like(log_probs)
+            del beta
+            return gradient, None
+
+    def ctc_loss(log_probs: Any, targets: Any, *_: Any, **__: Any) -> Any:
+        return Loss.apply(log_probs, 2 * (targets.numel() // log_probs.shape[1]) + 1)
+
+    FakeTensor.__bool__ = lambda _: False
+    torch.Tensor.masked_select = lambda self, _: self.reshape(-1)
+    torch.nn.functional.ctc_loss = ctc_loss
 
 
 def load(path: str) -> Any:
@@ -174,11 +217,17 @@ def point(oracle: Any, task: str, flags: list[str]) -> dict[str, Any]:
             rewired(model, task, number)
             if task == "speech_seq2seq":
                 oracle.torch.sound = ((config.num_mel_bins, MEL_FRAMES), next(model.parameters()).dtype)
+            if task == "ctc":
+                model.freeze_feature_encoder()
+            if task in CTC:
+                oracle.torch.sound = ((), next(model.parameters()).dtype)
             return model
 
     transformers.AutoModelForCausalLM = Auto
     oracle.torch = Inputs(oracle.real, task, number)
     oracle.infer = answer(task, number) if task.endswith("seq2seq") else oracle.infer
+    if task in CTC:
+        known_labels()
     found: dict[str, Any] = oracle.run(oracle.parser().parse_args(flags))
     return found
 

@@ -12,7 +12,7 @@ from .ops import leaf, made, mul, needs_gradient, to, unpadded
 if TYPE_CHECKING:
     from .modules import Linear, Modules
     from .setting import Setting
-    from .tensor import Tensor
+    from .tensor import Parameter, Tensor
 
 
 def short_convolution(x: Tensor, modules: Modules, s: Setting) -> Tensor:
@@ -42,11 +42,16 @@ def causal_convolution(x: Tensor, module: Linear, s: Setting, act: str = "silu",
 
 
 def convolve(x: Tensor, module: Linear, n: int) -> Tensor:
+    """conv1d of `n` output elements with a module's own filter."""
+    return convolved(x, leaf(x.storage.tape, module.weight), module.bias, n)
+
+
+def convolved(x: Tensor, weight: Tensor, added: Parameter | None, n: int) -> Tensor:
     """conv1d of `n` output elements: saves x and the filter, whichever of them wants a gradient."""
     tape = x.storage.tape
     e = tape.autocast or x.e
-    inner, weight = to(x, e), to(leaf(tape, module.weight), e)
-    bias = to(leaf(tape, module.bias), e) if module.bias is not None else None
+    inner, weight = to(x, e), to(weight, e)
+    bias = to(leaf(tape, added), e) if added is not None else None
     y = tape.new(n, e)
     needed, xn = inner.node is not None, inner.n
     sizes = [p.n if p is not None and needs_gradient(p) else 0 for p in (weight, bias)]

@@ -13,8 +13,11 @@ from .pictures import reader
 from .traits import known, traits
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..job import Job
     from ..models.model import Model
+    from .estimate import Phase
 
 LAYERS, OTHERS = "model.layers", "model.towers"
 """What an assumption is about: the decoder's own layers, or other towers."""
@@ -44,15 +47,19 @@ AGAIN = 1.0
 """What other towers may keep, as a share of the text decoder's activations: a bound, not a measurement."""
 
 
-def gaps(job: Job, model: Model, activations: int) -> list[Assumption]:
+def gaps(job: Job, model: Model, activations: int, phases: Sequence[Phase] = ()) -> list[Assumption]:
     """What a training estimate of the model takes for granted: layers, towers and kernels.
 
-    `activations` at the peak that are not derived move the bounds by LEAST, MOST and AGAIN; a kernel in the place of a
-    composite path leaves LEAST of them.
+    `activations` at the peak that are not derived move the bounds by LEAST, MOST times `passes` and AGAIN, and another
+    of the `phases` may be the peak then; a kernel in the place of a composite path leaves LEAST of them.
     """
     found: list[Assumption] = []
     less, more = int(activations * (1 - LEAST)), int(activations * (MOST - 1))
     if not derived(model):
+        further = MOST * passes(model) - 1
+        peak = max((phase.allocated for phase in phases), default=0)
+        grown = (phase.allocated - peak + further * phase.components.get("activations", 0) for phase in phases)
+        more = int(max((further * activations, *grown)))
         note = f"how {model.model_type} computes is not read; its layers are taken to be llama's with its own modules"
         found.append(Assumption(LAYERS, model.model_type, note, less, more))
     elif _unread(job, model):
@@ -70,6 +77,26 @@ def gaps(job: Job, model: Model, activations: int) -> list[Assumption]:
         note = "its kernels are not stated to be installed: the composite path of transformers runs, which keeps more"
         found.append(Assumption(f"versions.{package}", "absent", note, less if derived(model) else 0))
     return found
+
+
+def passes(model: Model) -> int:
+    """How many times as much as a plain layer's one of the model's may keep, by what its config says of it.
+
+    `hc_mult` residual streams beside each other (transformers 5.23 models/deepseek_v4, hy_v4); a stack that runs
+    `L_cycles` times and once more in each of `H_cycles` (models/hrm_text, whose classes' defaults are 3 and 2).
+    """
+    config = {**model.defaults, **text_config(model.config)}
+    streams, outer, inner = (_whole(config.get(name)) for name in ("hc_mult", "H_cycles", "L_cycles"))
+    if model.model_type == "hrm_text":
+        outer, inner = outer or H_CYCLES, inner or L_CYCLES
+    return max(1, streams) * max(1, outer * (inner + 1))
+
+
+H_CYCLES, L_CYCLES = 2, 3
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 def _unread(job: Job, model: Model) -> bool:

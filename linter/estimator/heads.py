@@ -25,9 +25,14 @@ def task_loss(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int)
     token_classification   every token, dropout before the classifier
     question_answering     two scores a token, taken apart
     seq2seq                every token of the target
+    ctc                    every frame of sound, aligned with the target
     masked_lm              every token, a dense layer with its norm, then the vocabulary
     """
     task, rows = s.objective.loss, s.rows
+    if task == "ctc":
+        from .waves import ctc
+
+        return ctc(h, outside.need("head"), s, tape, segment)
     pooled = task == "classification" and s.traits.encoder
     if pooled:
         h, rows = window(h, s.batch * s.hidden), s.batch

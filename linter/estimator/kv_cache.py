@@ -90,8 +90,8 @@ class LayerCache(NamedTuple):
 _ENCODERS = frozenset(
     (
         "albert", "bert", "big_bird", "camembert", "data2vec-text", "deberta", "deberta-v2", "distilbert", "electra",
-        "ernie", "eurobert", "modernbert", "mpnet", "nomic_bert", "rembert", "roberta", "roc_bert", "roformer", "vit",
-        "xlm-roberta", "xlm-roberta-xl", "xmod",
+        "ernie", "eurobert", "hubert", "modernbert", "mpnet", "nomic_bert", "rembert", "roberta", "roc_bert",
+        "roformer", "vit", "wav2vec2", "xlm-roberta", "xlm-roberta-xl", "xmod",
     )
 )  # fmt: skip
 """Model types that read a sequence at once, unless their config says `is_decoder`."""

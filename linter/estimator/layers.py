@@ -331,6 +331,18 @@ class Layer:
 
         return albert_layer(self, x)
 
+    def speech(self, x: Tensor) -> Tensor:
+        """Wav2Vec2 and HuBERT."""
+        from .waves import after
+
+        return after(self, x)
+
+    def speech_before(self, x: Tensor) -> Tensor:
+        """The same with norms before the branches."""
+        from .waves import before
+
+        return before(self, x)
+
 
 ORDERS: dict[str, Callable[[Layer, Tensor], Tensor]] = {
     "pre": Layer.pre,
@@ -350,6 +362,8 @@ ORDERS: dict[str, Callable[[Layer, Tensor], Tensor]] = {
     "bert": Layer.bert,
     "distilbert": Layer.distilbert,
     "albert": Layer.albert,
+    "speech": Layer.speech,
+    "speech_before": Layer.speech_before,
     "parallel": Layer.parallel,
     "parallel_residual": Layer.parallel_residual,
     "parallel_norms": Layer.parallel_norms,

@@ -20,7 +20,7 @@ UNPAIRED = frozenset({"kto", "bco"})
 WHOLE = frozenset({"openrlhf"})
 """Frameworks whose online objectives make the logits of the prompts too."""
 
-TASKS = frozenset({"classification", "token_classification", "question_answering", "masked_lm", "seq2seq"})
+TASKS = frozenset({"classification", "token_classification", "question_answering", "masked_lm", "seq2seq", "ctc"})
 """Objectives with a head or a loss of their own (`models/heads.json`)."""
 
 

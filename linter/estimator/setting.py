@@ -23,12 +23,14 @@ from .tape import Tape
 from .traits import traits
 from .versions import older
 from .virtual_tokens import lengthened
+from .waves import frames
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from ..job import Job
     from ..models.model import Model, Shape
+    from .objectives import Objective
     from .parameters import Parameter
     from .tensor import Storage, Tensor
 
@@ -71,6 +73,10 @@ class Setting:
         self.objective = objective(job)
         self.batch = (job.micro_batch_size or 1) * self.objective.sequences
         self.length = -(-max(1, self.objective.length) // max(1, plan.context))
+        self.samples = self.length
+        if self.traits.waves:
+            self.objective = _spoken(self.objective, model)
+            self.length = frames(self.config, self.samples)[-1]
         self.rows = self.batch * self.length
         self.keys = self.length + prefix_tokens(job.adapter)
         if self.keys > self.length and job.activation_checkpointing != "none":
@@ -119,7 +125,7 @@ class Setting:
         own = (self.framework.dropout, 0.0) if self.framework.dropout else None
         self.residual_dropout = self.dropout(own or self.traits.residual_dropout)
         self.embedding_dropout = self.dropout(own or self.traits.embedding_dropout)
-        self.activation_dropout = self.dropout(("activation_dropout", 0.0))
+        self.activation_dropout = self.dropout(self.traits.activation_dropout)
         own = self.traits.head_dropout
         self.head_dropout = self.dropout(own) if own[0] else self.residual_dropout
         self.residual_float = self.traits.residual_float and bool(self.config.get("residual_in_fp32", True))
@@ -402,6 +408,13 @@ class Setting:
 def _first_qwen(config: dict[str, Any]) -> bool:
     """Whether a config has the field names of Qwen's own code, whatever model type stands for it."""
     return "kv_channels" in config and "no_bias" in config
+
+
+def _spoken(found: Objective, model: Model) -> Objective:
+    """The objective of a model that reads samples of sound: its alignment with a text, whatever is trained on words."""
+    if found.loss not in ("cross_entropy", "ctc"):
+        raise NotEstimable(f"what {model.model_type} has behind its layers is read for the ctc objective alone")
+    return found._replace(loss="ctc")
 
 
 def _varied(shape: Shape) -> tuple[tuple[int, ...], ...] | None:

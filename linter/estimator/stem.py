@@ -58,12 +58,13 @@ def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
     Gemma 4's class with towers holds the second embedding too, and a copy of the first without images' places
     (modeling_gemma4.py Gemma4Model.forward `llm_inputs_embeds`).
     """
+    if s.traits.waves:
+        from .waves import listened
+
+        begun = listened(tape, s, outside)
+        return _laid_out(tape, s, begun.hidden, begun.held, tape.new(0, 8), None)
     if s.traits.encoder:
-        positions = tape.new(s.rows if s.traits.positions == "rows" else s.length, 8)
-        h = encoder_stem(tape, s, outside, ids, positions)
-        laid = _laid_out(tape, s, h, (h,) if s.order != "pre" else (), positions, None)
-        made = {"disentangled": distances, "relative": biases}.get(s.traits.scores)
-        return laid if made is None else laid._replace(shared=made(tape, s, outside))
+        return _encoder(tape, s, outside, ids)
     embeds = _looked_up(tape, s, outside, ids)
     if s.traits.embed_scale == "module":
         embeds = scale(embeds)
@@ -105,6 +106,15 @@ def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
     laid = _laid_out(tape, s, h, tuple(held), positions, extra)
     laid = laid._replace(memory=memory)
     return laid if seen is None else laid._replace(deep=seen.deep)
+
+
+def _encoder(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
+    """Embeddings of an encoder, and what its scores take from all layers."""
+    positions = tape.new(s.rows if s.traits.positions == "rows" else s.length, 8)
+    h = encoder_stem(tape, s, outside, ids, positions)
+    laid = _laid_out(tape, s, h, (h,) if s.order != "pre" else (), positions, None)
+    made = {"disentangled": distances, "relative": biases}.get(s.traits.scores)
+    return laid if made is None else laid._replace(shared=made(tape, s, outside))
 
 
 def _looked_up(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Tensor:

@@ -130,7 +130,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
     if bounded:
         per_gpu = replace(per_gpu, high=per_gpu.high + unbalanced(stage.job, stage.own))
     per_gpu = replace(per_gpu, low=max(0, per_gpu.low - narrow.slack))
-    unknown = gaps(job, model, peak.components["activations"]) if bounded else []
+    unknown = gaps(job, model, peak.components["activations"], phases) if bounded else []
     unknown += unseen.images(stage.job, stage.whole, most=replay) if bounded and stage.last else []
     unknown += unknown_caches(stage.job, stage.whole) if bounded else []
     unknown += uncertainty.gathered_anew(job, plan.anew) if bounded else []

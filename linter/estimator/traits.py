@@ -40,7 +40,8 @@ class Traits(NamedTuple):
     direct        whether torch's sdpa is called without Transformers' repeating of keys
     held          whether the model's loop has a name for a layer's eager probabilities until the next layer is through
     slopes        whether the mask carries ALiBi's slopes for every head
-    attention_dropout, residual_dropout, embedding_dropout   config fields with their defaults;  head_dropout  that
+    attention_dropout, residual_dropout, embedding_dropout, activation_dropout   config fields with their defaults;
+                  head_dropout  that
                   before a classifier where it is not the residual's
     router        softmax, chosen (softmax over the chosen), sigmoid and softmax_wide (of float32 logits),
                   softmax_narrow (in the logits' own width), sigmoid_late, softmax_forced (float32 under autocast too)
@@ -62,6 +63,8 @@ class Traits(NamedTuple):
                   or that and a norm (`normed`)
     logits_bias   whether a buffer is added to the logits, in the width of the weights
     shared_loss   whether masked language modelling calls the shared loss, which makes logits float32
+    waves         whether the model reads samples of sound;  returns_features  whether it hands on what its projection
+                  normed, and not what its convolutions made
     reused        whether layers of a group (`num_hidden_groups`) are one and the same
     own_bias      whether every layer of a stack has a table of biases by distance of its own
     shared        shared experts: "", `after` or `before` (with a sigmoid gate) the routed ones, `scaled` (before them,
@@ -103,6 +106,7 @@ class Traits(NamedTuple):
     residual_dropout: tuple[str, float] = ("", 0.0)
     embedding_dropout: tuple[str, float] = ("", 0.0)
     head_dropout: tuple[str, float] = ("", 0.0)
+    activation_dropout: tuple[str, float] = ("activation_dropout", 0.0)
     router: str = "softmax"
     weights: str = "wide"
     gate: str = "default"
@@ -124,6 +128,8 @@ class Traits(NamedTuple):
     shared_loss: bool = False
     own_bias: bool = False
     reused: bool = False
+    waves: bool = False
+    returns_features: bool = False
 
 
 @cache

@@ -233,6 +233,27 @@ def _set_target(builder: JobBuilder, arguments: Arguments, defaults: dict[str, A
         builder.default("target_length", defaults.get("max_target_length"))
 
 
+SAMPLING_RATE = 16000
+"""Samples a second that Wav2Vec2's and HuBERT's extractors ask for (Wav2Vec2FeatureExtractor)."""
+
+
+def _set_sound(builder: JobBuilder, arguments: Arguments, defaults: dict[str, Any]) -> None:
+    """Samples of the longest recording that is kept, and whether the convolutions over them are trained."""
+    seconds = arguments.number("max_duration_in_seconds")
+    if seconds:
+        note = f"{seconds.key} at {SAMPLING_RATE} samples a second"
+        samples = round(seconds.value * SAMPLING_RATE)
+        builder.from_entry("sequence_length", samples, seconds.entry, seconds.key, note)
+    else:
+        builder.default("sequence_length", round(defaults["max_duration"] * SAMPLING_RATE))
+    frozen = arguments.flag("freeze_feature_encoder")
+    pattern = [r"^(?!.*feature_extractor\.)"]
+    if frozen and frozen.value:
+        builder.from_entry("trainable", pattern, frozen.entry, frozen.key, "the feature encoder is frozen")
+    elif not frozen and defaults.get("freeze_features"):
+        builder.default("trainable", pattern)
+
+
 ASSUMED_PROMPT = 512
 """Prompt tokens where nothing bounds them: the `max_prompt_length` default of trl 0.9 to 0.24, later dropped."""
 
@@ -250,6 +271,9 @@ def set_lengths(builder: JobBuilder, arguments: Arguments, defaults: dict[str, A
             builder.assumed("rl.prompt_length", ASSUMED_PROMPT, note)
         total = (builder.job.rl.prompt_length or 0) + completion
         builder.derived("sequence_length", total, "prompt and completion", "rl.completion_length")
+        return
+    if objective == "ctc":
+        _set_sound(builder, arguments, defaults)
         return
     if objective == "seq2seq":
         _set_target(builder, arguments, defaults)

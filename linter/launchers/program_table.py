@@ -178,6 +178,7 @@ PROGRAMS: tuple[Program, ...] = (
             "run_qa.py",
             "run_summarization.py",
             "run_translation.py",
+            "run_speech_recognition_ctc.py",
             "run_speech_recognition_seq2seq.py",
             "fastchat/train/train.py",
             "fastchat/train/train_mem.py",

@@ -65,9 +65,15 @@ def build(config: dict[str, Any], name: str, source: str, auto_class: str | None
         dtype=checkpoint_dtype(config),
         tensors=tuple(tensors),
         shape=shape,
-        exact=exact and not table.get("approximate", False),
+        exact=exact and not _approximate(table, part.fields),
         defaults=part.text_part.table.get("defaults", {}),
     )
+
+
+def _approximate(table: dict[str, Any], fields: Fields) -> bool:
+    """Whether the table disagrees with the built model, for all configs or for those that an expression is true of."""
+    stated = table.get("approximate", False)
+    return bool(fields.evaluate(stated)) if isinstance(stated, str) else bool(stated)
 
 
 def checkpoint_dtype(config: dict[str, Any]) -> str | None:

@@ -3,7 +3,8 @@
 A table (one line of `architectures.jsonl`, its keys are described in docs) says:
 
     class      the Transformers class it was taken from;  auto_class  how that class is loaded
-    approximate   disagrees with the built model for some values of a field: the count is an estimate
+    approximate   disagrees with the built model for some values of a field: the count is an estimate; an expression
+               says of which configs
     extends    another table that this one changes: `defaults`, `alias`, `let`, `derive` entries are added
     variants   other tables for other ways of loading: {"CausalLM": {"table": ..., "field": "text_config"}}
     stacks     the number of layers of each stack, by the prefix of its tensors' names

@@ -40,6 +40,23 @@ def test_a_family_that_is_not_read_is_said_and_wider():
     assert result.per_gpu.high - result.per_gpu.low > 2.5 * result.peak.components["activations"]
 
 
+def test_layers_that_run_again_or_keep_several_streams_may_keep_as_many_times_more():
+    def room(**fields) -> int:
+        found = estimate(job("doge", **fields))
+        return next(note.high for note in found.assumptions if note.field == "model.layers")
+
+    assert room(hc_mult=4) > 4 * room()
+    assert room(H_cycles=2, L_cycles=3) > 8 * room()
+
+
+def test_what_is_not_read_may_be_the_peak_where_the_optimizer_s_step_is_taken_for_it():
+    small = job("doge", vocab_size=200)
+    small.optimizer.name, small.micro_batch_size, small.sequence_length = "adamw_torch", 1, 256
+    found = estimate(small)
+    assert found.peak.name == "optimizer_step"
+    assert next(note.high for note in found.assumptions if note.field == "model.layers") > 0
+
+
 @pytest.mark.parametrize(
     ("model_type", "package", "fields"),
     [

@@ -14,12 +14,16 @@ import pytest
 from gpulint import estimate
 from gpulint.estimator.activations import instants
 from gpulint.estimator.coverage import derived
+from gpulint.estimator.estimate import NotEstimable
 from gpulint.job import Job
 from gpulint.models.heads import for_task
 from gpulint.models.resolve import resolve
 
 WORKSPACE = int(8.125 * (1 << 20))
 """A cuBLAS workspace, which the oracle has not (aten/src/ATen/cuda/CublasHandlePool.cpp)."""
+
+FROZEN_FEATURES = r"^(?!.*feature_extractor\.)"
+"""What the example script of Transformers trains by default (`freeze_feature_encoder`)."""
 
 DATA = json.loads((Path(__file__).parent / "data" / "tasks.json").read_text())
 # The oracle reads no checkpoint, and Transformers 5 ties every T5 that it builds from a config alone.
@@ -39,6 +43,9 @@ def points(oracle_rows):
         job = oracle_rows.job_of({"point": point, "config": config})
         job.objective, _, target = row["task"].removeprefix("speech_").partition(":")
         job.target_length = int(target) if target else None
+        if job.objective == "ctc":
+            job.trainable = [FROZEN_FEATURES]
+        job.objective = job.objective.removesuffix("_whole")
         model = for_task(resolve(config), job.objective)
         gradients, trained = row["trained"]
         peak = max(x.activations + x.logits + gradients / trained * x.gradient_elements for x in instants(job, model))
@@ -113,6 +120,21 @@ def test_a_step_takes_what_the_libraries_allocate(points):
 
 def test_all_of_them_are_read(points):
     assert all(derived(model) for _, model, _ in points)
+
+
+def test_the_features_of_sound_take_less_where_they_are_frozen():
+    sizes = []
+    for trainable in (None, [FROZEN_FEATURES]):
+        job = Job(model=DATA["configs"]["wav2vec2"], objective="ctc", micro_batch_size=2, sequence_length=160000)
+        job.target_length, job.trainable = 20, trainable
+        sizes.append(estimate(job).per_gpu.allocated)
+    assert sizes[1] < sizes[0] / 2
+
+
+def test_sound_under_another_head_is_not_estimated():
+    job = Job(model=DATA["configs"]["hubert"], objective="reward", micro_batch_size=1, sequence_length=16000)
+    with pytest.raises(NotEstimable, match="hubert"):
+        estimate(job)
 
 
 def test_a_longer_target_takes_more():

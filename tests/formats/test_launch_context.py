@@ -283,6 +283,17 @@ class TestExampleScripts:
         assert (job.objective, job.sequence_length, job.target_length) == ("seq2seq", 1500, 448)
         assert job.trainable == [r"^(?!model\.encoder\.)"]
 
+    def test_sound_is_aligned_in_samples_and_its_features_are_frozen(self):
+        text = '{"model_name_or_path": "facebook/wav2vec2-base", "max_duration_in_seconds": 10.5}'
+        job = read("hf_trainer", text, program="speech-recognition/run_speech_recognition_ctc.py").job
+        assert (job.objective, job.sequence_length) == ("ctc", 168000)
+        assert job.trainable == [r"^(?!.*feature_extractor\.)"]
+
+    def test_features_of_sound_may_be_trained(self):
+        text = '{"model_name_or_path": "facebook/wav2vec2-base", "freeze_feature_encoder": false}'
+        job = read("hf_trainer", text, program="run_speech_recognition_ctc.py").job
+        assert (job.sequence_length, job.trainable) == (320000, None)
+
     def test_a_masked_model_fills_its_rows(self):
         text = '{"model_name_or_path": "FacebookAI/roberta-base", "max_seq_length": 256}'
         job = read("hf_trainer", text, program="run_mlm.py").job
