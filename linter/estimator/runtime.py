@@ -146,6 +146,20 @@ def gathering(job: Job) -> tuple[int, int]:
     return first["expected"] * MIB, further["high"] * MIB
 
 
+def reducing(job: Job) -> int:
+    """The most bytes of the communicator by which vLLM's ranks reduce, as its first collective leaves it.
+
+    One with every algorithm connected: that collective connects one (NCCL 2.22).
+    """
+    first = _communicator(job)
+    if first is None:
+        return 0
+    if older(_torch(job), _table()["nccl_further"]["from_torch"]):
+        return int(first["high"]) * MIB
+    each: int = max(row["high"] for row in _table()["nccl_megatron"])
+    return each * MIB
+
+
 def communicators(job: Job) -> int:
     """How many groups of GPUs one rank talks to."""
     return len(groups(job))

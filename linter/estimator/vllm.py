@@ -105,8 +105,9 @@ def _outcome(
     graphs_beside = 0 if chosen.graphs_in_budget else parts.graphs.high if nccl else parts.graphs.expected
     if not chosen.length_known:
         needed = parts.cache.request_bytes(chosen.longest, chosen.in_flight)
-    beside = max(parts.beside, most_taken) + graphs_beside
-    if room.budget + beside > gpu.usable or room.low < max(1, needed):
+    beside = parts.beside + graphs_beside
+    unfree = chosen.checks_free and room.budget + most_taken > gpu.usable
+    if unfree or room.budget + beside > gpu.total or room.low < max(1, needed):
         return None, "tight"
     return None, "fits"
 

@@ -41,7 +41,7 @@ class Parts(NamedTuple):
     `rotary` of them are the rotary tables, which the engine counts with the model it has loaded, `added` what its
     kernels make of the weights, `rounding` what torch's allocator rounds their blocks up by. `unused` of the segments
     that the profile run opened are free at its peak and count all the same, where the release asks the driver.
-    `gathering` is what torch's communicator takes beside vLLM's own, expected and at the most.
+    `gathering` is what torch's communicator takes beside vLLM's own, expected and at the most, `reducing` its own.
     """
 
     found: tuple[Parameter, ...]
@@ -58,6 +58,7 @@ class Parts(NamedTuple):
     cache: PagedCache
     workspace: int
     gathering: tuple[int, int]
+    reducing: int
     neighbours: Neighbours
 
     @property
@@ -105,7 +106,7 @@ class Parts(NamedTuple):
     def beside(self) -> int:
         """The most that lies beside the budget: what is there before the baseline, and is not measured."""
         context = 0 if self.settings.context_in_budget else self.overhead.context_range[1]
-        return context + (0 if self.settings.nccl_in_budget else self.overhead.nccl_range[1])
+        return context + (0 if self.settings.nccl_in_budget else self.reducing)
 
     @property
     def request(self) -> int:
@@ -175,6 +176,7 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
         ),
         workspace=runtime.allocated_workspace(job, gpu) + states,
         gathering=runtime.gathering(job),
+        reducing=runtime.reducing(job),
         neighbours=runtime.neighbours(gpu),
     )
 
