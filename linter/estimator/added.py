@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..models.adapter_types import kind_of, number, option
 from .indexing import gather, split, topk
 from .matmuls import linear, linear_wide
-from .ops import add, add_to, contiguous, copied, divided, dropout, exp, leaf, mul, scale, softmax, summed, to, unary
+from .ops import add, add_to, contiguous, copied, dropout, exp, leaf, mul, scale, softmax, summed, to, unary
 from .tensor import Parameter, Tensor
 from .unadapted import product
 
@@ -30,8 +30,22 @@ def adalora(x: Tensor, layer: Linear, rows: int) -> Tensor:
         branch = to(branch, result.e)
     branch = scale(branch)
     ranks = parts["ranknum"]
-    branch = divided(branch, scale(leaf(tape, ranks))) if ranks.trainable else scale(branch)
+    branch = _over(branch, ranks) if ranks.trainable else scale(branch)
     return add_to(result, branch)
+
+
+def _over(x: Tensor, count: Parameter) -> Tensor:
+    """x over a number that wants a gradient: x is kept, and three more of its size take part in that gradient."""
+    tape, n, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+
+    def back(_: Tensor, _kept: object = x.storage) -> tuple[Tensor, Tensor]:
+        left = tape.new(n, e)
+        tape.scratch(3 * e * n)
+        return left, tape.new(count.n, count.e)
+
+    y.node = tape.node((x, count), back)
+    return y
 
 
 def vera(x: Tensor, layer: Linear, rows: int) -> Tensor:
@@ -160,8 +174,10 @@ def miss(x: Tensor, layer: Linear, rows: int) -> Tensor:
         branch = linear_wide(sums, _repeated(tape, block, rank * (result.n // rows)), rows)
     else:
         branch = linear(sums, block, rows)
-    del sums, wide
-    return to(add(result, branch), e)
+    del sums
+    result = add(result, branch)
+    del branch
+    return to(result, e)
 
 
 def _grouped(x: Tensor, n: int) -> Tensor:
