@@ -200,14 +200,15 @@ def c3a(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
     Complex numbers take 8 bytes; of them nothing is saved, the inputs and the kernel are (tuners/c3a/utils.py).
     """
-    tape, kernel = x.storage.tape, layer.parts["c3a_kernel"]
+    tape = x.storage.tape
     result = product(x, layer, rows)
+    kernel = to(leaf(tape, layer.parts["c3a_kernel"]), 4)
     wide = to(x, 4)
     n, out, kn, needed = wide.n, result.n, kernel.n, wide.node is not None
     tape.scratch(8 * (n + kn + out))
     y = tape.new(out, 4)
 
-    def back(_: Tensor, _kept: object = wide.storage) -> tuple[Tensor | None, Tensor]:
+    def back(_: Tensor, _kept: object = (wide.storage, kernel.storage)) -> tuple[Tensor | None, Tensor]:
         spectrum = tape.new(out, 8)
         tape.scratch(8 * (2 * n + kn))
         left = tape.new(n, 8) if needed else None
