@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..models.adapter_types import kind_of, number, option
 from .indexing import gather, split, topk
 from .matmuls import linear, linear_wide
-from .ops import add, add_to, contiguous, copied, divided, dropout, exp, leaf, mul, scale, softmax, summed, to, unary
+from .ops import add, add_to, contiguous, copied, dropout, exp, leaf, mul, scale, softmax, summed, to, unary
 from .tensor import Parameter, Tensor
 from .unadapted import product
 
@@ -30,8 +30,22 @@ def adalora(x: Tensor, layer: Linear, rows: int) -> Tensor:
         branch = to(branch, result.e)
     branch = scale(branch)
     ranks = parts["ranknum"]
-    branch = divided(branch, scale(leaf(tape, ranks))) if ranks.trainable else scale(branch)
+    branch = _over(branch, ranks) if ranks.trainable else scale(branch)
     return add_to(result, branch)
+
+
+def _over(x: Tensor, count: Parameter) -> Tensor:
+    """x over a number that wants a gradient: x is kept, and three more of its size take part in that gradient."""
+    tape, n, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+
+    def back(_: Tensor, _kept: object = x.storage) -> tuple[Tensor, Tensor]:
+        left = tape.new(n, e)
+        tape.scratch(3 * e * n)
+        return left, tape.new(count.n, count.e)
+
+    y.node = tape.node((x, count), back)
+    return y
 
 
 def vera(x: Tensor, layer: Linear, rows: int) -> Tensor:
@@ -160,8 +174,10 @@ def miss(x: Tensor, layer: Linear, rows: int) -> Tensor:
         branch = linear_wide(sums, _repeated(tape, block, rank * (result.n // rows)), rows)
     else:
         branch = linear(sums, block, rows)
-    del sums, wide
-    return to(add(result, branch), e)
+    del sums
+    result = add(result, branch)
+    del branch
+    return to(result, e)
 
 
 def _grouped(x: Tensor, n: int) -> Tensor:
@@ -184,14 +200,15 @@ def c3a(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
     Complex numbers take 8 bytes; of them nothing is saved, the inputs and the kernel are (tuners/c3a/utils.py).
     """
-    tape, kernel = x.storage.tape, layer.parts["c3a_kernel"]
+    tape = x.storage.tape
     result = product(x, layer, rows)
+    kernel = to(leaf(tape, layer.parts["c3a_kernel"]), 4)
     wide = to(x, 4)
     n, out, kn, needed = wide.n, result.n, kernel.n, wide.node is not None
     tape.scratch(8 * (n + kn + out))
     y = tape.new(out, 4)
 
-    def back(_: Tensor, _kept: object = wide.storage) -> tuple[Tensor | None, Tensor]:
+    def back(_: Tensor, _kept: object = (wide.storage, kernel.storage)) -> tuple[Tensor | None, Tensor]:
         spectrum = tape.new(out, 8)
         tape.scratch(8 * (2 * n + kn))
         left = tape.new(n, 8) if needed else None

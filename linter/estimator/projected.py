@@ -86,7 +86,8 @@ def peanut(x: Tensor, layer: Linear, rows: int) -> Tensor:
     tape, parts, n = x.storage.tape, layer.parts, layer.weight.n
     result = product(x, layer, rows)
     columns = x.n // rows
-    copy = tape.new(n, layer.width)
+    same = layer.width == layer.weight.e
+    copy = Tensor(tape.nothing, n, layer.width) if same else tape.new(n, layer.width)
     hidden = linear(copy, parts["peanut_A"], columns)
     hidden = unary(hidden, save_input=False, save_output=True)
     skipped = []
@@ -123,9 +124,9 @@ def psoft(x: Tensor, layer: Linear, rows: int) -> Tensor:
     assert layer.adapter is not None
     tape, parts = x.storage.tape, layer.parts
     result = product(x, layer, rows)
-    wide = dropout(to(x, layer.width), layer.dropout)
+    wide = dropout(to(x, 4), layer.dropout)
     rank = parts["psoft_B"].n // (result.n // rows)
-    inner = linear(wide, Parameter(rank * (x.n // rows), layer.width, False), rows)
+    inner = linear(wide, Parameter(rank * (x.n // rows), 4, False), rows)
     square = (inner.n // rows) ** 2
     upper = combined(tape, (parts["psoft_R"],), square, layer.width)
     skew = combined(tape, (upper,), square, layer.width, behind=layer.width)
@@ -137,7 +138,7 @@ def psoft(x: Tensor, layer: Linear, rows: int) -> Tensor:
     for side in "ba":
         if f"vector_{side}" in parts:
             rotation = mul(rotation, leaf(tape, parts[f"vector_{side}"]))
-    turned = linear_wide(inner, rotation, rows)
+    turned = linear_wide(inner, to(rotation, 4), rows)
     del rotation, skew
     branch = linear(sub(turned, inner), parts["psoft_B"], rows)
     result = to(add(result, scale(branch)), result.e)

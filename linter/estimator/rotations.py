@@ -142,7 +142,8 @@ def hra(x: Tensor, layer: Linear, rows: int) -> Tensor:
         matrix = _reflected(matrix, unit, inputs)
     rotation = multiplied(whole, matrix, square)
     del whole, matrix, unit
-    base = tape.new(layer.weight.n, u.e)
+    same = u.e == layer.weight.e
+    base = Tensor(tape.nothing, layer.weight.n, u.e) if same else tape.new(layer.weight.n, u.e)
     weight = multiplied(base, rotation, layer.weight.n)
     return to(linear_wide(to(x, u.e), weight, rows), e)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..job import Job, field_paths
+from ..models.adapter_types import OPTIONS, kind_of
 from ..origin import Origin
 from ..source.document import SourceError
 from .format import Format, JobBuilder, Reading, written_by
@@ -65,9 +66,20 @@ def read(document: Document, project: Project) -> Reading:
     builder.job = _validated(document)
     _refuse_negative(document, builder.job)
     _set_origins(builder, root)
+    _set_rank(builder, root)
     _set_hardware(builder, root, project)
     problems = unknown_keys(document, NAME)
     return Reading(NAME, UPSTREAM, document, builder.job, {}, problems)
+
+
+def _set_rank(builder: JobBuilder, root: Node) -> None:
+    """The rank of an adapter that states none: PEFT's default for its type."""
+    adapter, stated = builder.job.adapter, root.get("adapter")
+    if adapter is None or (stated is not None and stated.is_mapping and stated.get("r") is not None):
+        return
+    usual = OPTIONS.get(kind_of(adapter), {}).get("r")
+    if usual:
+        builder.derived("adapter.r", usual, "PEFT's default for the type", "adapter.type")
 
 
 def _validated(document: Document) -> Job:

@@ -229,7 +229,7 @@ def _psoft(adapter: Adapter, i: int, o: int, r: int) -> list[Part]:
     found = [Part("psoft_R", (cells,)), *(Part(name, (cells,), False, "int64") for name in ("rows", "cols"))]
     found += [Part(f"vector_{side}", (r,)) for side in "ab" if option(adapter, f"psoft_mag_{side}")]
     rows = r if str(option(adapter, "psoft_svd")) == "lowrank" else min(i, o)
-    return [*found, Part("psoft_A", (rows, i), False), Part("psoft_B", (o, r), False)]
+    return [*found, Part("psoft_A", (rows, i), False, "float32"), Part("psoft_B", (o, r), False, "float32")]
 
 
 def _peanut(adapter: Adapter, _: int, o: int, r: int) -> list[Part]:

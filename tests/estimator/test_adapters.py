@@ -36,7 +36,8 @@ def job_of(row):
     packed = point.get("method") == "qlora"
     config = {**DATA["config"], "vocab_size": point.get("vocabulary", DATA["config"]["vocab_size"])}
     job = Job(model=config, method="lora", reentrant=False)
-    job.adapter = adapter_of(DATA["adapters"][row["adapter"]], prepare_kbit=bool(point.get("kbit_prepare")))
+    prepared, dtype = bool(point.get("kbit_prepare")), point.get("dtype")
+    job.adapter = adapter_of(DATA["adapters"][row["adapter"]], prepare_kbit=prepared, dtype=dtype)
     job.weights.dtype = "bfloat16"
     job.micro_batch_size, job.sequence_length = 2, 512
     job.activation_checkpointing = point.get("checkpointing", "none")

@@ -154,3 +154,8 @@ class TestEdits:
     def test_comments_survive(self, job):
         text, _ = job.change(PLAN, {"micro_batch_size": 1})
         assert text == PLAN.replace("micro_batch_size: 2", "micro_batch_size: 1")
+
+
+@pytest.mark.parametrize(("adapter", "rank"), [("lora", 8), ("{type: vera}", 256), ("{type: vera, r: 64}", 64)])
+def test_an_adapter_without_a_rank_has_peft_s(bench, adapter, rank):
+    assert bench("job").job(f"gpulint: job/v1\nmethod: lora\nadapter: {adapter}\n").adapter.r == rank
