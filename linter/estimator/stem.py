@@ -58,12 +58,7 @@ def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
     Gemma 4's class with towers holds the second embedding too, and a copy of the first without images' places
     (modeling_gemma4.py Gemma4Model.forward `llm_inputs_embeds`).
     """
-    if s.traits.waves:
-        from .waves import listened
-
-        begun = listened(tape, s, outside)
-        return _laid_out(tape, s, begun.hidden, begun.held, tape.new(0, 8), None)
-    if s.traits.encoder:
+    if s.traits.waves or s.traits.encoder:
         return _encoder(tape, s, outside, ids)
     embeds = _looked_up(tape, s, outside, ids)
     if s.traits.embed_scale == "module":
@@ -109,7 +104,12 @@ def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
 
 
 def _encoder(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
-    """Embeddings of an encoder, and what its scores take from all layers."""
+    """Embeddings of an encoder, or what it makes of samples, and what its scores take from all layers."""
+    if s.traits.waves:
+        from .waves import listened
+
+        begun = listened(tape, s, outside)
+        return _laid_out(tape, s, begun.hidden, begun.held, tape.new(0, 8), None)
     positions = tape.new(s.rows if s.traits.positions == "rows" else s.length, 8)
     h = encoder_stem(tape, s, outside, ids, positions)
     laid = _laid_out(tape, s, h, (h,) if s.order != "pre" else (), positions, None)
