@@ -57,7 +57,7 @@ def _masks(tape: Tape, s: Setting, keys: int) -> tuple[Tensor, Tensor]:
     whole = tape.new(n, 8)
     turned = tape.new(n, 4)
     turned = tape.new(n, e) if e < 4 else turned
-    mask = _filled(tape, n, e)
+    mask = _forbidden(tape, n, e)
     del whole
     tape.scratch(n)
     seeing = tape.new(s.rows, e)
@@ -65,7 +65,7 @@ def _masks(tape: Tape, s: Setting, keys: int) -> tuple[Tensor, Tensor]:
     return mask, seeing
 
 
-def _filled(tape: Tape, n: int, e: int) -> Tensor:
+def _forbidden(tape: Tape, n: int, e: int) -> Tensor:
     condition = tape.new(n, 1)
     y = tape.new(n, e)
     del condition
