@@ -1,7 +1,8 @@
 """Mllama: a tower over the tiles of an image, and layers of the decoder that attend to what it makes.
 
-The tower's layers are no `GradientCheckpointingLayer`: with activation checkpointing they keep all, too. Its stacks
-return the outputs of all their layers, which the tower's forward function holds to its end.
+The tower's layers are no `GradientCheckpointingLayer`: with activation checkpointing they keep all, too, from
+transformers 4.55 on (`checkpointed_tower` in modeling.json). Its stacks return the outputs of all their layers, which
+the tower's forward function holds to its end.
 Source: transformers 5.23 models/mllama/modeling_mllama.py.
 """
 
@@ -13,7 +14,9 @@ from .adapters import project
 from .attention import head_norm, head_norms
 from .indexing import cat, embedding, expand, padded, stack, window
 from .kernels import attend
+from .modeling import still
 from .ops import add, leaf, mul, relayout, scale, unary
+from .release import reentrant
 from .tower import Block, Layers, pixels_in, tanh_gated
 
 if TYPE_CHECKING:
@@ -57,7 +60,7 @@ def _masks(tape: Tape, s: Setting, keys: int) -> tuple[Tensor, Tensor]:
     whole = tape.new(n, 8)
     turned = tape.new(n, 4)
     turned = tape.new(n, e) if e < 4 else turned
-    mask = _filled(tape, n, e)
+    mask = _forbidden(tape, n, e)
     del whole
     tape.scratch(n)
     seeing = tape.new(s.rows, e)
@@ -65,7 +68,7 @@ def _masks(tape: Tape, s: Setting, keys: int) -> tuple[Tensor, Tensor]:
     return mask, seeing
 
 
-def _filled(tape: Tape, n: int, e: int) -> Tensor:
+def _forbidden(tape: Tape, n: int, e: int) -> Tensor:
     condition = tape.new(n, 1)
     y = tape.new(n, e)
     del condition
@@ -131,8 +134,11 @@ class Tiles(Layers):
         found = ((name, n) for name, n in self.stacks.items() if (GLOBAL in name) == last)
         self.prefix, count = next(found, ("", 0))
         states: list[Tensor] = []
+        tape = h.storage.tape
         for number in range(count):
-            h = Block(self, number, None, mask)(h)
+            block, mode = Block(self, number, None, mask), self.s.job.activation_checkpointing
+            again = mode in ("full", "offload") and still("checkpointed_tower", self.s.job, self.s.model)
+            h = tape.checkpoint(block, h, mode, reentrant(self.s.job)) if again else block(h)
             states.append(h)
         return states or [h]
 

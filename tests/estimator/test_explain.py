@@ -192,6 +192,17 @@ def test_what_is_alive_is_named():
     assert any(term.label == "residual stream: sum" and "layers x" in term.formula for term in checkpointed)
 
 
+@pytest.mark.parametrize("family", ["mllama", "llava_onevision", "idefics3", "gemma4", "lfm2_vl"])
+def test_a_vision_tower_is_told_from_what_else_is_before_the_layers(root, family):
+    configs = json.loads((root / "tests/estimator/data/images.json").read_text())["configs"]
+    made = Job(model=configs[family], micro_batch_size=1, sequence_length=2048, images=1)
+    found = explain(made)
+    labels = {term.label for term in found.terms}
+    assert any(label.startswith("vision tower: ") for label in labels)
+    assert "vision tower: run" not in labels
+    assert sums(found)["activations"] == found.peak.components["activations"]
+
+
 def test_words_are_those_of_functions_that_exist(root):
     words = json.loads((root / "linter" / "estimator" / "recording.json").read_text())
     folder = root / "linter" / "estimator"

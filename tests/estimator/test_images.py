@@ -124,6 +124,15 @@ def test_liger_leaves_models_that_it_does_not_know_as_they_are():
     assert logits["llava"] == logits["smolvlm"] < logits["idefics3"]
 
 
+def test_a_tower_of_tiles_was_checkpointed_before_transformers_4_55():
+    kept = {}
+    for version in ("4.54.1", "4.55.4"):
+        job = Job(model=DATA["configs"]["mllama"], micro_batch_size=1, sequence_length=512, images=1)
+        job.activation_checkpointing, job.versions = "full", {"transformers": version}
+        kept[version] = estimate(job).components["activations"]
+    assert kept["4.54.1"] < kept["4.55.4"] / 2
+
+
 def test_text_alone_trains_no_tower():
     sizes = {}
     for images in (0, 1):
