@@ -85,6 +85,7 @@ def _attention(x: Tensor, layer: Layer) -> Tensor:
         k, v = repeat(k, q.n), repeat(v, q.n)
     mask = layer.mask if at.softcap else None
     y = attend("eager" if at.softcap else "sdpa", q, k, v, mask, at._replace(kv_heads=at.heads, laid_out=False))
+    x.storage.tape.returned = None
     return project(y, modules.need("o"), s.rows)
 
 
