@@ -175,10 +175,10 @@ class Tape(Engine):
 
         `mode` is `full`, `offload` (the input waits in main memory), `attention` (the outputs of attention kernels are
         kept as well) or `every_second_matmul` (those and every second product's, torchtitan activation_checkpoint.py).
-        The input, and what `layer` holds beside it (a mask), live until the layer's backward is done. A non-reentrant recomputation stops after the last tensor
-        that backward needs; a reentrant one keeps its output too (torch/utils/checkpoint.py). `sums`: the layer is
-        compiled and only adds the last product's output to something, so that no graph of backward asks for it.
-        `others` get gradients from the layer too.
+        The input, and what `layer` holds beside it (a mask), live until the layer's backward is done. A non-reentrant
+        recomputation stops after the last tensor that backward needs; a reentrant one keeps its output too
+        (torch/utils/checkpoint.py). `sums`: the layer is compiled and only adds the last product's output to something,
+        so that no graph of backward asks for it. `others` get gradients from the layer too.
         """
         recording, before = self.recording, self._saved
         self.recording = False
