@@ -2,11 +2,11 @@
 
     python -m scripts.oracle_tasks ../shared/tools/oracle/oracle.py TASK[:NUMBER] [the oracle's own flags]
 
-TASK is an objective of the job: sft (text alone, of a class that reads images too), images (one a sequence, of NUMBER
-pixels each way where the model's config does not say), masked_lm, classification (NUMBER of labels, 2),
-token_classification, question_answering, seq2seq (NUMBER of target tokens, those of the source), speech_seq2seq or
-ctc (NUMBER of target tokens; the sequence is of samples, and the feature encoder frozen as example scripts do;
-ctc_whole trains it).
+TASK is an objective of the job: sft or speech_sft (text alone, of a class that reads images or sound too), images (one
+a sequence, of NUMBER pixels each way where the model's config does not say), masked_lm, classification (NUMBER of
+labels, 2), token_classification, question_answering, seq2seq (NUMBER of target tokens, those of the source),
+speech_seq2seq or ctc (NUMBER of target tokens; the sequence is of samples, and the feature encoder frozen as example
+scripts do; ctc_whole trains it).
 Runs in an environment with the oracle's packages.
 """
 
@@ -28,6 +28,7 @@ AUTO = {
     "question_answering": "AutoModelForQuestionAnswering",
     "seq2seq": "AutoModelForSeq2SeqLM",
     "speech_seq2seq": "AutoModelForSpeechSeq2Seq",
+    "speech_sft": "AutoModelForMultimodalLM",
     "ctc": "AutoModelForCTC",
     "ctc_whole": "AutoModelForCTC",
 }

@@ -55,7 +55,14 @@ class Layer:
         self.single = not (self.mixing and any(self.modules.role(role) is not None for role in FEEDING))
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The layer's output. State-space models and Nemotron-H have layers of one branch."""
+        """The layer's output; eager probabilities go with the layer unless the model's loop has a name for them."""
+        y = self.run(x)
+        if not self.s.traits.held or x.storage.tape.again:
+            x.storage.tape.returned = None
+        return y
+
+    def run(self, x: Tensor) -> Tensor:
+        """One branch where the layer has no more (state-space models, Nemotron-H), a framework's own layer, or two."""
         if self.single:
             branch = self.attention if self.mixing else self.mlp
             if self.s.residual_float:
@@ -65,10 +72,7 @@ class Layer:
 
         if self.s.framework.block and self.modules.role("down") is not None and not self.s.latent:
             return BLOCKS[self.s.framework.block](self, x)
-        y = ORDERS[self.s.order](self, x)
-        if not self.s.traits.held or x.storage.tape.again:
-            x.storage.tape.returned = None
-        return y
+        return ORDERS[self.s.order](self, x)
 
     @property
     def passed(self) -> bool:

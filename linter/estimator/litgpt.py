@@ -89,6 +89,7 @@ def _attention(x: Tensor, layer: Layer) -> Tensor:
         k, v = repeat(k, q.n), repeat(v, q.n)
     mask = layer.mask if at.softcap else None
     y = attend("eager" if at.softcap else "sdpa", q, k, v, mask, at._replace(kv_heads=at.heads, laid_out=False))
+    x.storage.tape.returned = None
     gate = modules.leaf("gating_factor")
     if gate is not None:
         y = add(y, mul(_prompted(q, at), gate.weight))

@@ -69,6 +69,9 @@ NARROW = frozenset(
 REMOTE = "qwen"
 """The first Qwen's own code (modeling_qwen.py), which every release runs: shifted logits in the width they have."""
 
+OWN = frozenset({"qwen2_audio"})
+"""Families whose class still shifts a copy of the logits and takes them in the width they have (5.23)."""
+
 SHARED_FROM = {
     "falcon_mamba": "5.0", "gpt_neo": "4.49", "granite": "4.48", "granitemoe": "4.49", "jetmoe": "4.49", "mamba": "5.0",
     "mistral": "4.48", "recurrent_gemma": "4.49", "starcoder2": "4.47",
@@ -83,8 +86,9 @@ def release(job: Job, model_type: str = "") -> Release:
     the model made them float32 (`logits = logits.float()`), or its family never did.
     """
     version = job.versions.get("transformers")
-    narrow = model_type in NARROW or model_type == REMOTE
-    own = model_type == REMOTE or older(version, "4.49" if narrow else SHARED_FROM.get(model_type, "4.46"))
+    always = model_type == REMOTE or model_type in OWN
+    narrow = model_type in NARROW or always
+    own = always or older(version, "4.49" if narrow else SHARED_FROM.get(model_type, "4.46"))
     upcast = "loss" if not own else "never" if narrow else "model"
     contiguous = older(version, "4.56") and not older(version, "4.48")
     shifted = own or older(version, "4.49")

@@ -10,6 +10,7 @@ from . import low_precision
 from .estimate import NotEstimable
 from .frameworks import framework, of_transformers
 from .gradients import accumulating
+from .groups import around, shared_modules
 from .implementation import attention_implementation, loss_kernel
 from .kernels import Heads
 from .modeling import still
@@ -23,14 +24,13 @@ from .tape import Tape
 from .traits import traits
 from .versions import older
 from .virtual_tokens import lengthened
-from .waves import frames
+from .waves import frames, spoken
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from ..job import Job
     from ..models.model import Model, Shape
-    from .objectives import Objective
     from .parameters import Parameter
     from .tensor import Storage, Tensor
 
@@ -75,7 +75,7 @@ class Setting:
         self.length = -(-max(1, self.objective.length) // max(1, plan.context))
         self.samples = self.length
         if self.traits.waves:
-            self.objective = _spoken(self.objective, model)
+            self.objective = spoken(self.objective, model)
             self.length = frames(self.config, self.samples)[-1]
         self.rows = self.batch * self.length
         self.keys = self.length + prefix_tokens(job.adapter)
@@ -145,7 +145,7 @@ class Setting:
         self.layers = shape.layers
         self.total_layers = shape.layers
         self._varied = _varied(shape)
-        self._groups_made: dict[int, Modules] = {}
+        self.grouped: dict[int, Modules] = {}
         self._signatures = self._sign()
 
     def _refuse_prompts(self) -> None:
@@ -258,29 +258,12 @@ class Setting:
         if layer is None:
             items = [item for item in self.items if item.layers is None and item.part != "buffer"]
         elif self.traits.reused:
-            return self._group(layer)
+            return shared_modules(self, layer)
         else:
-            items = [item for item in self.items if self._in(item, layer)]
+            items = [item for item in self.items if self.holds(item, layer)]
         block, last = self._block(layer)
         items += [item for item in block if item not in items]
-        return self._modules(items, () if last else block)
-
-    def _group(self, layer: int) -> Modules:
-        """The modules of a layer's group; the last layer of it makes the gradients, to which the others add.
-
-        Autocast casts a weight once for all of them.
-        """
-        group = self._of(layer)
-        items = [item for item in self.items if self._in(item, group)]
-        found = self._modules(items, () if self._of(layer + 1) != group else items)
-        first = self._groups_made.setdefault(group, found)
-        if first is not found:
-            found.cast_with(first)
-        return found
-
-    def _of(self, layer: int) -> int:
-        """The group of a layer (modeling_albert.py `AlbertTransformer.forward`)."""
-        return int(layer * max(1, int(self.config.get("num_hidden_groups") or 1)) / self.layers)
+        return self.modules_of(items, () if last else block)
 
     def part(self, stack: str, layer: int) -> Modules:
         """The modules of a layer of another stack than the decoder's."""
@@ -292,15 +275,16 @@ class Setting:
             and item.name.startswith(stack)
             and item.part != "buffer"
         ]
-        return self._modules(items)
+        return self.modules_of(items)
 
     def towers(self) -> Modules:
         """The modules of towers and projectors outside their stacks."""
-        return self._modules(
+        return self.modules_of(
             [item for item in self.items if item.layers is None and item.role in ("vision", "projector")]
         )
 
-    def _modules(self, items: list[Parameter], summed: Collection[Parameter] = ()) -> Modules:
+    def modules_of(self, items: list[Parameter], summed: Collection[Parameter] = ()) -> Modules:
+        """What parameters make up; `summed` as in Modules."""
         return Modules(items, self.dtype_width, self.job.adapter, self.packing, summed)
 
     def _block(self, layer: int | None) -> tuple[list[Parameter], bool]:
@@ -314,9 +298,9 @@ class Setting:
         blocks = max(1, int(self.config.get("num_mem_blocks") or 1))
         shared = [item for item in self.items if item.part == "base" and SHARED in item.name and OWN not in item.name]
         number = hybrid.index(layer)
-        if number >= blocks and any(self._in(item, layer) for item in shared):
+        if number >= blocks and any(self.holds(item, layer) for item in shared):
             return [], True
-        return [item for item in shared if self._in(item, hybrid[number % blocks])], number + blocks >= len(hybrid)
+        return [item for item in shared if self.holds(item, hybrid[number % blocks])], number + blocks >= len(hybrid)
 
     def turn(self, layer: int) -> str:
         """The rotary embedding of a layer; some models leave it out of full-attention layers."""
@@ -346,7 +330,7 @@ class Setting:
             self.stores(layer),
             self.checkpointing(layer),
             self.sparsity(layer),
-            self._block(layer)[1] if not self.traits.reused else tuple(map(self._of, (layer - 1, layer, layer + 1))),
+            self._block(layer)[1] if not self.traits.reused else around(self, layer),
             layer if layer < self.deep else -1,
             layer == max(self.crossing, default=-1),
         )
@@ -396,7 +380,8 @@ class Setting:
                 signatures[layer] = signatures.get(layer, 0) | 1 << number
         return signatures
 
-    def _in(self, item: Parameter, layer: int) -> bool:
+    def holds(self, item: Parameter, layer: int) -> bool:
+        """Whether a parameter is one of a decoder layer's."""
         return (
             item.layers is not None
             and item.part != "buffer"
@@ -408,13 +393,6 @@ class Setting:
 def _first_qwen(config: dict[str, Any]) -> bool:
     """Whether a config has the field names of Qwen's own code, whatever model type stands for it."""
     return "kv_channels" in config and "no_bias" in config
-
-
-def _spoken(found: Objective, model: Model) -> Objective:
-    """The objective of a model that reads samples of sound: its alignment with a text, whatever is trained on words."""
-    if found.loss not in ("cross_entropy", "ctc"):
-        raise NotEstimable(f"what {model.model_type} has behind its layers is read for the ctc objective alone")
-    return found._replace(loss="ctc")
 
 
 def _varied(shape: Shape) -> tuple[tuple[int, ...], ...] | None:

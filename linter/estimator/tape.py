@@ -183,10 +183,10 @@ class Tape(Engine):
 
         `mode` is `full`, `offload` (the input waits in main memory), `attention` (the outputs of attention kernels are
         kept as well) or `every_second_matmul` (those and every second product's, torchtitan activation_checkpoint.py).
-        The input lives until the layer's backward is done. A non-reentrant recomputation stops after the last tensor
-        that backward needs; a reentrant one keeps its output too (torch/utils/checkpoint.py). `sums`: the layer is
-        compiled and only adds the last product's output to something, so that no graph of backward asks for it.
-        `others` get gradients from the layer too.
+        The input, and what `layer` holds beside it (a mask), live until the layer's backward is done. A non-reentrant
+        recomputation stops after the last tensor that backward needs; a reentrant one keeps its output too
+        (torch/utils/checkpoint.py). `sums`: the layer is compiled and only adds the last product's output to something,
+        so that no graph of backward asks for it. `others` get gradients from the layer too.
         """
         recording, before = self.recording, self._saved
         self.recording = False
@@ -209,7 +209,7 @@ class Tape(Engine):
         def expand() -> Tensor:
             held.clear()
             again = self.new(n, e) if kept is None else Tensor(kept, n, e)
-            alive = [again.storage]
+            alive: list[object] = [again.storage, layer]
             if source is not None:
                 again.node, again.slot = source, slot
                 again.node = self.node((again,), lambda g, _kept=alive: (g,), saves=0)

@@ -198,7 +198,13 @@ class Block:
         self.pieces, self.length = layers.window if windowed and layers.window else (seen.images, seen.patches)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The layer's output: attention, then the MLP, each behind a norm and added to its input."""
+        """The layer's output; eager probabilities go with the layer."""
+        y = self.run(x)
+        x.storage.tape.returned = None
+        return y
+
+    def run(self, x: Tensor) -> Tensor:
+        """Attention, then the MLP, each behind a norm and added to its input."""
         layers = self.layers
         first, second = one_of(self.modules, *FIRST), one_of(self.modules, *SECOND)
         if layers.kind.block == "qwen":
@@ -248,6 +254,7 @@ class Block:
         q, k = half_wide(q, k, self.table)
         size = x.n // self.rows // self.layers.heads
         y = attend(self.layers.s.attention, q, k, v, None, Heads(1, self.length, heads, heads, size, size))
+        x.storage.tape.returned = None
         joined = contiguous(y)
         return project(joined, modules.require("attn.proj"), self.rows)
 

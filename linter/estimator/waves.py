@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .activation import activation
 from .adapters import project
 from .convolution import convolve, convolved
+from .estimate import NotEstimable
 from .indexing import window
 from .norms import NORMS
 from .ops import add, dropout, leaf, made, needs_gradient, softmax
@@ -20,8 +21,10 @@ from .release import reentrant
 from .tensor import mark
 
 if TYPE_CHECKING:
+    from ..models.model import Model
     from .layers import Layer
     from .modules import Linear, Modules
+    from .objectives import Objective
     from .setting import Setting
     from .tape import Tape
     from .tensor import Tensor
@@ -45,6 +48,16 @@ def frames(config: dict[str, Any], samples: int) -> list[int]:
         samples = max(1, (samples - int(kernel)) // int(stride) + 1)
         found.append(samples)
     return found
+
+
+def spoken(found: Objective, model: Model) -> Objective:
+    """The objective of a model that reads samples: its alignment with a text, whatever is trained on words.
+
+    Raises NotEstimable where something else stands behind the layers.
+    """
+    if found.loss not in ("cross_entropy", "ctc"):
+        raise NotEstimable(f"what {model.model_type} has behind its layers is read for the ctc objective alone")
+    return found._replace(loss="ctc")
 
 
 def listened(tape: Tape, s: Setting, outside: Modules) -> Begun:

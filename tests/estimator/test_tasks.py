@@ -122,6 +122,12 @@ def test_all_of_them_are_read(points):
     assert all(derived(model) for _, model, _ in points)
 
 
+def test_fixed_positions_of_a_sound_tower_are_never_trained():
+    for family in ("voxtral", "qwen2_audio"):
+        found = estimate(Job(model=DATA["configs"][family], sequence_length=128))
+        assert found.parameters - found.trainable_parameters == 1500 * 256
+
+
 def test_the_features_of_sound_take_less_where_they_are_frozen():
     sizes = []
     for trainable in (None, [FROZEN_FEATURES]):
