@@ -28,6 +28,7 @@ from .seq2seq import Pair, both, setting
 from .sharing import slice_of
 from .stage import pipeline
 from .stem import stem
+from .trained_layers import first_trained
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,7 +113,7 @@ def layer_kinds(s: Setting) -> tuple[list[int], list[int]]:
     The first layer is a kind of its own: its input is the embedding output, which outlives it. So are those up to
     the first one that trains something, whose input may want no gradient.
     """
-    first = s.first_trained
+    first = first_trained(s)
     kinds: list[int] = []
     known: dict[object, int] = {}
     assigned: list[int] = []

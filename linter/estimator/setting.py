@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..models.adapter_types import PROMPTS, kind_of, prefix_tokens
+from ..models.adapter_types import prefix_tokens
 from ..models.model import text_config
 from . import low_precision
 from .estimate import NotEstimable
 from .frameworks import framework, of_transformers
 from .gradients import accumulating
-from .groups import around, shared_modules
+from .groups import around, block, shared_modules
 from .implementation import attention_implementation, loss_kernel
 from .kernels import Heads
 from .modeling import still
@@ -21,9 +21,10 @@ from .pictures import deep_layers, pictures, reader
 from .quantization import effective_quantization
 from .release import REMOTE, packed, release
 from .tape import Tape
+from .trained_layers import signatures
 from .traits import traits
 from .versions import older
-from .virtual_tokens import lengthened
+from .virtual_tokens import lengthened, refuse_prompts
 from .waves import frames, spoken
 
 if TYPE_CHECKING:
@@ -41,9 +42,6 @@ POLICIES = {"torchtitan": "every_second_matmul", "torchtune": "every_second_matm
 
 RECURRENT = "linear_attention"
 """The kind of layer whose projections to queries, keys and values are not attention's."""
-
-SHARED, OWN = ".shared_transformer.", "_adapter_list."
-"""What names of tensors say of Zamba 2's block and of the pairs that each of its uses has for itself."""
 
 ACTIVATION_FIELDS = ("hidden_activation", "hidden_act", "activation_function", "activation")
 
@@ -96,7 +94,7 @@ class Setting:
         self.head_dim = shape.qk_nope_head_dim + self.rope_dim if self.latent else shape.head_dim
         self.value_dim = shape.v_head_dim or shape.head_dim
         self.order = self.traits.order
-        self._refuse_prompts()
+        refuse_prompts(self, recurrent=RECURRENT in shape.layer_types)
         self.release = release(job, REMOTE if _first_qwen(self.config) else model.model_type)
         if self.framework.repeats_keys:
             self.release = self.release._replace(grouped_keys=False, contiguous=False)
@@ -146,17 +144,7 @@ class Setting:
         self.total_layers = shape.layers
         self._varied = _varied(shape)
         self.grouped: dict[int, Modules] = {}
-        self._signatures = self._sign()
-
-    def _refuse_prompts(self) -> None:
-        """What stands before the text is read for decoders of Transformers with plain attention."""
-        adapter, shape = self.job.adapter, self.model.shape
-        if adapter is None or kind_of(adapter) not in PROMPTS:
-            return
-        other = self.traits.encoder or shape.encoder_layers or not of_transformers(self.job)
-        apart = bool(shape.kv_lora_rank) or RECURRENT in shape.layer_types or any(shape.recurrent_states)
-        if other or (apart and self.keys > self.length) or self.order in ("altup", "shared", "zamba"):
-            raise NotEstimable(f"adapters of type {adapter.type} are not modelled on {self.model.model_type} models")
+        self._signatures = signatures(self)
 
     def _fed_by_trained(self) -> bool:
         """Whether what makes the layers' inputs is trained: a tower, a projector, a part that the inventory lacks."""
@@ -261,9 +249,9 @@ class Setting:
             return shared_modules(self, layer)
         else:
             items = [item for item in self.items if self.holds(item, layer)]
-        block, last = self._block(layer)
-        items += [item for item in block if item not in items]
-        return self.modules_of(items, () if last else block)
+        shared, last = block(self, layer)
+        items += [item for item in shared if item not in items]
+        return self.modules_of(items, () if last else shared)
 
     def part(self, stack: str, layer: int) -> Modules:
         """The modules of a layer of another stack than the decoder's."""
@@ -286,21 +274,6 @@ class Setting:
     def modules_of(self, items: list[Parameter], summed: Collection[Parameter] = ()) -> Modules:
         """What parameters make up; `summed` as in Modules."""
         return Modules(items, self.dtype_width, self.job.adapter, self.packing, summed)
-
-    def _block(self, layer: int | None) -> tuple[list[Parameter], bool]:
-        """The weights that hybrid layers of Zamba share, and whether the layer is the last that uses them.
-
-        Its backward is the first to make their gradient, which the other layers add to.
-        """
-        if layer is None or self.order != "zamba" or self.layer_types[layer] != "hybrid":
-            return [], True
-        hybrid = [i for i, kind in enumerate(self.layer_types) if kind == "hybrid"]
-        blocks = max(1, int(self.config.get("num_mem_blocks") or 1))
-        shared = [item for item in self.items if item.part == "base" and SHARED in item.name and OWN not in item.name]
-        number = hybrid.index(layer)
-        if number >= blocks and any(self.holds(item, layer) for item in shared):
-            return [], True
-        return [item for item in shared if self.holds(item, hybrid[number % blocks])], number + blocks >= len(hybrid)
 
     def turn(self, layer: int) -> str:
         """The rotary embedding of a layer; some models leave it out of full-attention layers."""
@@ -330,7 +303,7 @@ class Setting:
             self.stores(layer),
             self.checkpointing(layer),
             self.sparsity(layer),
-            self._block(layer)[1] if not self.traits.reused else around(self, layer),
+            block(self, layer)[1] if not self.traits.reused else around(self, layer),
             layer if layer < self.deep else -1,
             layer == max(self.crossing, default=-1),
         )
@@ -362,23 +335,6 @@ class Setting:
             return job.activation_checkpointing
         policy = job.checkpoint_policy or POLICIES.get(job.framework or "", "attention")
         return "none" if policy == "core_attention" else policy
-
-    @property
-    def first_trained(self) -> int:
-        """The first layer that trains something; -1 where the layers' inputs want a gradient before it."""
-        if self.leaf_inputs or any(item.graded and item.role in ("embedding", "position") for item in self.items):
-            return -1
-        mine = (item for item in self.items if item.graded and item.name.startswith(self.prefix))
-        return min((layer for item in mine for layer in item.layers or ()), default=self.layers)
-
-    def _sign(self) -> dict[int, int]:
-        signatures: dict[int, int] = {}
-        for number, item in enumerate(self.items):
-            if item.layers is None or len(item.layers) >= self.layers or not item.name.startswith(self.prefix):
-                continue
-            for layer in item.layers:
-                signatures[layer] = signatures.get(layer, 0) | 1 << number
-        return signatures
 
     def holds(self, item: Parameter, layer: int) -> bool:
         """Whether a parameter is one of a decoder layer's."""

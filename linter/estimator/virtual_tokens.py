@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..models.adapter_types import option, prefix_tokens, virtual_tokens
+from ..models.adapter_types import PROMPTS, kind_of, option, prefix_tokens, virtual_tokens
 from .adapters import project
+from .estimate import NotEstimable
+from .frameworks import of_transformers
 from .indexing import cat, embedding
 from .ops import leaf, to, unary
 from .tensor import Parameter, Tensor
@@ -32,6 +34,17 @@ def lengthened(job: Job) -> Job:
     if not tokens or not job.sequence_length:
         return job
     return replace(job, sequence_length=job.sequence_length + tokens)
+
+
+def refuse_prompts(s: Setting, *, recurrent: bool) -> None:
+    """What stands before the text is read for decoders of Transformers with plain attention. Raises NotEstimable."""
+    adapter, shape = s.job.adapter, s.model.shape
+    if adapter is None or kind_of(adapter) not in PROMPTS:
+        return
+    other = s.traits.encoder or shape.encoder_layers or not of_transformers(s.job)
+    apart = bool(shape.kv_lora_rank) or recurrent or any(shape.recurrent_states)
+    if other or (apart and s.keys > s.length) or s.order in ("altup", "shared", "zamba"):
+        raise NotEstimable(f"adapters of type {adapter.type} are not modelled on {s.model.model_type} models")
 
 
 def joined(tape: Tape, s: Setting, outside: Modules, embeds: Tensor) -> Tensor:
