@@ -11,6 +11,9 @@ from ..models.model import text_config
 from . import ssm
 from .coverage import mixing
 from .implementation import attention_implementation
+from .modeling import still
+from .parameters import base_dtype
+from .prefill import score_bytes
 from .release import release
 from .traits import traits
 from .versions import older
@@ -23,7 +26,8 @@ if TYPE_CHECKING:
 def attended(job: Job, model: Model, batch: int, tokens: int, element: float) -> int:
     """Bytes of the widest layer's attention to `tokens` tokens: keys and values made anew, and scores.
 
-    Eager attention, and sdpa with a mask or before 4.54, repeats grouped keys and values: e b t nh (dk + dv); a single
+    Eager attention, sdpa with a mask or before 4.54, and flash attention in the classes of `modeling.json` that
+    `repeated_keys` names repeat grouped keys and values: e b t nh (dk + dv); a single
     key head is expanded within each product, e b t nh d, where there are several sequences (`repeat_kv`). Eager scores
     are there in e bytes, in bf16 again in 4, and as the softmax's 4: e + 8 a score. torch's composite attention, which
     sdpa takes for keys that nobody repeats under a mask (Falcon), has float32 copies of keys and values and scaled
@@ -34,7 +38,8 @@ def attended(job: Job, model: Model, batch: int, tokens: int, element: float) ->
     found = traits(model.model_type, config, shape.norm)
     kind = attention_implementation(job, model, found, config)
     opened = opened_latent(job, model, batch, tokens, element)
-    if kind not in ("eager", "sdpa"):
+    repeats = _repeats(job, model, kind)
+    if not repeats and kind != "sdpa":
         return opened
     widest = 0.0
     for layer, window in enumerate(shape.windows):
@@ -43,16 +48,23 @@ def attended(job: Job, model: Model, batch: int, tokens: int, element: float) ->
             continue
         keys = heads if found.qkv == "grouped" else keys
         seen = batch * min(tokens, window or tokens)
-        scores = seen * heads * _score_bytes(job, element) if kind == "eager" else 0.0
+        scores = seen * heads * score_bytes(base_dtype(job, model)) if kind == "eager" else 0.0
         if shape.kv_lora_rank:
             widest = max(widest, opened + scores)
             continue
         dim = _at(shape.layer_head_dims, layer, shape.head_dim)
-        if kind == "eager" or job.padded or not release(job, model.model_type).grouped_keys:
+        if repeats:
             widest = max(widest, scores + element * seen * dim * _repeated(heads, keys, batch))
         elif found.direct and found.masked and heads != keys:
             widest = max(widest, 4.0 * seen * dim * (3 * keys + (heads if batch > 1 else 0)))
     return max(opened, round(widest / job.parallelism.tensor))
+
+
+def _repeats(job: Job, model: Model, kind: str) -> bool:
+    """Whether attention copies grouped keys and values for every query head; flash attention in some classes did."""
+    if kind == "flash_attention_2":
+        return still("repeated_keys", job, model)
+    return kind == "eager" or (kind == "sdpa" and (bool(job.padded) or not release(job, model.model_type).grouped_keys))
 
 
 def cached_heads(model: Model) -> int:
@@ -94,13 +106,6 @@ def _repeated(heads: int, keys: int, batch: int) -> int:
     if heads == keys:
         return 0
     return 2 * heads if keys > 1 else heads * (batch > 1)
-
-
-def _score_bytes(job: Job, element: float) -> float:
-    """Bytes of a score: only float16 is read by a softmax that makes float32 of it (aten SoftMax.cu)."""
-    if element > 2:
-        return 2 * element
-    return element + (4 if job.weights.dtype == "float16" else 8)
 
 
 def _heads(model: Model, layer: int) -> tuple[int, int]:

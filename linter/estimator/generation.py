@@ -231,7 +231,7 @@ def _decode(
     last = prompt + max(0, answer - 1)
     if not still("tuples", job, model):
         made = max(attended(job, model, batch, last, element), stepped(job, model, batch, element))
-        growing = max(split.growing(batch, last), split.repeated(job, model, batch, last), made, unpacked)
+        growing = max(split.growing(batch, last), made, unpacked)
         components = {**fixed, "kv_cache": split.size(batch, last)}
         begun, made = split.filled(batch, prompt, job), split.first(batch, prompt)
         if begun + made > components["kv_cache"] + max(growing, logits):
@@ -246,7 +246,7 @@ def _decode(
     if first > cache:
         cache, logits = first - (held := held_logits(model, job, batch, prompt, element)), logits + held
         length = prompt + 1
-    activations = max(unpacked, split.repeated(job, model, batch, length))
+    activations = max(unpacked, attended(job, model, batch, length, element))
     return Phase("decode", {**fixed, "kv_cache": cache, "logits": logits, "activations": activations})
 
 

@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING
 
 from .division import fullest_stage
 from .kv_cache import layer_bytes
-from .prefill import repeats_keys
 from .versions import older
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..job import Job
-    from ..models.model import Model
     from .kv_cache import LayerCache
 
 
@@ -55,20 +53,6 @@ class GrowingCache:
     def first(self, batch: int, tokens: int) -> int:
         """Bytes that the first layer makes anew for the first token behind the prompt."""
         return next((self._grown(cache, batch, tokens) for cache in self.caches), 0)
-
-    def repeated(self, job: Job, model: Model, batch: int, tokens: int) -> int:
-        """Bytes of one layer's keys and values, repeated for every query head while a token is made; 0 if none are."""
-        if not repeats_keys(job, model):
-            return 0
-        queries = -(-model.shape.heads // self.tensor)
-        return max(
-            (
-                round(self.element * batch * cache.kept(tokens) * queries * cache.head_elements)
-                for cache in self.caches
-                if 1 < cache.heads < model.shape.heads
-            ),
-            default=0,
-        )
 
     def _grown(self, cache: LayerCache, batch: int, tokens: int) -> int:
         return self.layer(cache._replace(conv=0, recurrent=0, cross=0), batch, tokens) // (1 if cache.window else 2)

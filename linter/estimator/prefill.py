@@ -115,18 +115,6 @@ def attention_bytes(model: Model, job: Job, batch: int, length: int, element: fl
     return rotary
 
 
-def repeats_keys(job: Job, model: Model) -> bool:
-    """Whether attention copies grouped keys and values for every query head (`repeat_kv`), a single one's excepted.
-
-    Eager attention always; sdpa before 4.54, with a mask later too; flash attention in the classes of `modeling.json`.
-    """
-    if job.attention == "eager":
-        return True
-    if job.attention == "sdpa":
-        return job.padded is True or older(job.versions.get("transformers"), "4.54")
-    return job.attention == "flash_attention_2" and still("repeated_keys", job, model)
-
-
 def score_bytes(dtype: str) -> int:
     """Bytes per score at the widest point of a float32 softmax of `dtype` scores, and of its cast back.
 
