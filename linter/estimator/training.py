@@ -69,7 +69,8 @@ def by_stage(
 def _up_to_longest(job: Job, model: Model, gpu: Gpu | None, found: Estimate) -> Estimate:
     """Where only the batch is known: `high` is that of rows as long as the model's positions, or what the card has.
 
-    A config that names no positions leaves the card alone as a bound.
+    A config that names no positions leaves the card alone as a bound. A card that a sixteenth of them fills is filled
+    by all of them: more tokens never need less.
     """
     config = text_config(model.config)
     longest = config.get("max_position_embeddings", config.get("n_positions"))
@@ -78,8 +79,11 @@ def _up_to_longest(job: Job, model: Model, gpu: Gpu | None, found: Estimate) -> 
     most = gpu.usable if gpu is not None else 0
     if isinstance(longest, int) and longest > 0:
         try:
-            longer = job.with_changes({"sequence_length": longest})
-            most = estimate_training(longer, model, gpu, replay=False).per_gpu.high
+            for length in (max(1, longest // 16), longest):
+                longer = job.with_changes({"sequence_length": length})
+                most = estimate_training(longer, model, gpu, replay=False).per_gpu.high
+                if gpu is not None and most >= gpu.usable:
+                    break
         except NotEstimable:
             return found
     more = (most if gpu is None else min(most, gpu.usable)) - found.per_gpu.high
