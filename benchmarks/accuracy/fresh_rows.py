@@ -3,9 +3,10 @@ estimated before it was looked at.
 
 A row holds its source, a short quote, and either a Job or the command that ran with the flags that decide its memory.
 `blind` is what the estimator said of it on the day it was written down, before anything was mended, with a `reason`
-where it said nothing; it never changes, also where `corrected` says what of the source the Job had wrong then.
-`seen` marks a row that a defect was mended after: it is no longer held out. The scores of the answers given blind
-stand beside today's (`GROUP / FIGURE (blind)`).
+where it said nothing. Its numbers and its verdict never change, also where `corrected` says what of the source the Job
+had wrong then; where it is the row's figure that was corrected, `figure` is written beside them: what they answered.
+`seen` marks a row that a defect was mended after, or that a bound was taken from: it is no longer held out. The scores
+of the answers given blind stand beside today's (`GROUP / FIGURE (blind)`).
 
 files     what the files hold that the command names, by path, cut to what decides memory
 release   of the engine that the command starts

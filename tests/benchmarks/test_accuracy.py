@@ -228,6 +228,22 @@ def test_fresh_rows_say_where_they_come_from_and_what_was_first_answered():
         assert said == (row["measured"] is not None or "reason" in row["blind"]), row["id"]
 
 
+def test_a_first_answer_has_its_figure_beside_it_where_the_row_s_was_corrected():
+    for row in fresh_rows.rows():
+        first = row["blind"]
+        assert first.keys() <= {"value", "low", "high", "verdict", "reason", "figure"}, row["id"]
+        assert first.get("figure") != row["figure"], row["id"]
+
+
+def test_what_a_refused_start_had_left_is_scored_however_far_off():
+    refused = {"gpt-oss-120b-h100-default-pool", "minimax-m2-4xa800-0.13-pool", "granite-8b-a10g-32768"}
+    given = [row for row in fresh_rows.rows() if row["id"] in refused]
+    scored, _ = scores.score_all(fresh_rows.cases(given)[0])
+    assert {item.case.id for item in scored if item.case.outcome == "oom" and item.error is not None} == refused
+    (blind,) = fresh_rows.blind(given)
+    assert (blind.name, blind.n) == ("fresh vllm logs, fourth round / kv_bytes (blind)", 3)
+
+
 def test_fresh_rows_are_read():
     cases, excluded = fresh_rows.cases()
     unread = {row["id"] for row in fresh_rows.rows() if "reason" in row["blind"]}
