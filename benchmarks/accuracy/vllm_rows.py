@@ -30,9 +30,6 @@ UNKNOWN = {
 }
 """What decides these rows and is told nowhere."""
 
-UNNUMBERED = frozenset({"vllm-17122-l31-8b-kv"})
-"""Logs of starts whose numbers of requests and tokens are among what is not told."""
-
 VERSIONS = {
     "2024-08": "0.5.4",
     "2024-12": "0.6.4",
@@ -67,8 +64,6 @@ def case(row: Row) -> Case:
             raise Inexpressible("the GPU is not named")
     if unsloth and category == "inference_weights":
         group = f"{group} weights with Unsloth's unstated LoRA slots"
-    if row["id"] in UNNUMBERED:
-        job.unstated += ["inference.max_num_seqs", "inference.max_num_batched_tokens"]
     found = Case(row["id"], group, job, FIGURES[category], measured, None, True, row["confidence"])
     return found._replace(unknown=UNKNOWN.get(row["id"], ""))
 
