@@ -12,7 +12,6 @@ from . import ssm
 from .coverage import mixing
 from .implementation import attention_implementation
 from .modeling import still
-from .parameters import base_dtype
 from .prefill import score_bytes
 from .release import release
 from .traits import traits
@@ -29,9 +28,9 @@ def attended(job: Job, model: Model, batch: int, tokens: int, element: float) ->
     Eager attention, sdpa with a mask or before 4.54, and flash attention in the classes of `modeling.json` that
     `repeated_keys` names repeat grouped keys and values: e b t nh (dk + dv); a single
     key head is expanded within each product, e b t nh d, where there are several sequences (`repeat_kv`). Eager scores
-    are there in e bytes, in bf16 again in 4, and as the softmax's 4: e + 8 a score. torch's composite attention, which
-    sdpa takes for keys that nobody repeats under a mask (Falcon), has float32 copies of keys and values and scaled
-    keys, 12 b t nk d, and lays the keys out for every head where there are several sequences, 4 b t nh d.
+    take `score_bytes` each. torch's composite attention, which sdpa takes for keys that nobody repeats under a mask
+    (Falcon), has float32 copies of keys and values and scaled keys, 12 b t nk d, and lays the keys out for every head
+    where there are several sequences, 4 b t nh d.
     """
     shape = model.shape
     config = {**model.defaults, **text_config(model.config)}
@@ -48,9 +47,9 @@ def attended(job: Job, model: Model, batch: int, tokens: int, element: float) ->
             continue
         keys = heads if found.qkv == "grouped" else keys
         seen = batch * min(tokens, window or tokens)
-        scores = seen * heads * score_bytes(base_dtype(job, model)) if kind == "eager" else 0.0
+        scores = seen * heads * score_bytes(job, model) if kind == "eager" else 0.0
         if shape.kv_lora_rank:
-            widest = max(widest, opened + scores)
+            widest = max(widest, opened * job.parallelism.tensor + scores)
             continue
         dim = _at(shape.layer_head_dims, layer, shape.head_dim)
         if repeats:

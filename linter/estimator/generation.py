@@ -17,7 +17,7 @@ from .kv_cache import cache_bytes, layer_caches
 from .loading import PACKED_ON_LOAD, retyped
 from .modeling import still
 from .parameters import allocated, base_dtype, parameters
-from .prefill import held_logits, prefill_activations, prefill_logits, rotary_tables
+from .prefill import attends, held_logits, prefill_activations, prefill_logits, rotary_tables
 from .prompt import seen, widest
 from .quantization import effective_quantization
 from .storage import dtype_bytes
@@ -204,11 +204,16 @@ def _prefill(
 
 
 def _replayable(job: Job, model: Model) -> bool:
-    """Whether the layers are read as the release runs them: transformers 5 on, plain weights on one GPU, one stack."""
-    if older(job.versions.get("transformers"), "5.0") or effective_quantization(job, model) is not None:
+    """Whether the layers are replayed: transformers 5 on, plain weights on one GPU, one stack.
+
+    Of older releases the layers without attention, for which there are no formulas: a lower bound, where a scan in
+    torch operations is theirs (ssm.py has that of 5.23).
+    """
+    if older(job.versions.get("transformers"), "5.0") and attends(model):
         return False
-    plain = job.parallelism.tensor == 1 and job.adapter is None and not model.shape.encoder_layers
-    return derived(model) and plain
+    if effective_quantization(job, model) is not None or model.shape.encoder_layers:
+        return False
+    return derived(model) and job.parallelism.tensor == 1 and job.adapter is None
 
 
 def _decode(

@@ -42,20 +42,25 @@ class Group(NamedTuple):
 
 
 class PagedCache(NamedTuple):
-    """The shape of the pool. `block_bytes` is one block of one group of layers, on one rank."""
+    """The shape of the pool. `block_bytes` is one block of one group of layers, on one rank.
+
+    `windows_grow`: what groups with windows take counts as a token's; without, they are taken to be full
+    (DeepSeek V4, whose windows are shorter than a block).
+    """
 
     block_size: int
     block_bytes: int
     groups: tuple[Group, ...]
+    windows_grow: bool = False
 
     @property
     def bytes_per_token(self) -> int:
-        """Bytes of the pool that a token takes while no window is full: what the log's tokens divide the pool by.
+        """Bytes of the pool that a token takes while no window is full; behind all windows without `windows_grow`.
 
-        Behind all windows where groups have block sizes of their own.
+        What the log's tokens divide the pool by, where no group has a block size of its own.
         """
         if any(group.block_size for group in self.groups):
-            kept = (group for group in self.groups if group.window is None)
+            kept = (group for group in self.groups if self.windows_grow or group.window is None)
             return sum(group.groups * self.block_bytes // (group.block_size or self.block_size) for group in kept)
         return self.block_bytes * sum(group.groups for group in self.groups) // self.block_size
 
@@ -130,7 +135,7 @@ def paged_cache(
     if len(counts) <= 1 and not any(states):
         window = next(iter(counts))[0] if counts else None
         block = fullest_stage([page * block_size for page in pages], pipeline)
-        return PagedCache(block_size, block, (Group(1, window, False),) if counts else ())
+        return PagedCache(block_size, block, (Group(1, window, False),) if counts else (), windows_grow=True)
     page = widest * block_size
     if any(states):
         block_size, page = _stretched(block_size, widest, max(states))
@@ -141,7 +146,7 @@ def paged_cache(
         Group(-(-count // layers), window, recurrent, block_size * ratio if apart else None, encoder)
         for (window, recurrent, encoder, ratio), count in stages.items()
     )
-    return PagedCache(block_size, page * layers, groups)
+    return PagedCache(block_size, page * layers, groups, windows_grow=True)
 
 
 def _group_layers(counts: list[int], ratio: float) -> int:

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..models.model import text_config
 from .modeling import still
 from .parameters import base_dtype
+from .storage import dtype_bytes
+from .traits import traits
 from .versions import older
 
 if TYPE_CHECKING:
@@ -21,6 +24,11 @@ if TYPE_CHECKING:
 
 _UNFUSED = frozenset({"gelu_new", "gelu_fast", "gelu_python", "quick_gelu", "gelu_accurate"})
 """Activations that Transformers writes out in torch operations (transformers/activations.py)."""
+
+_OWN_WIDTH = {"native": 2, "plain": 2, "falcon": 3}
+"""Kinds of scores whose softmax keeps their width (kernels.py `probabilities`), and how many of them are there at once:
+scores and result; Falcon's masked ones have no name while its unmasked ones do (transformers modeling_falcon.py).
+"""
 
 
 def prefill_activations(
@@ -83,8 +91,6 @@ def _activation(model: Model) -> str:
     """The MLP's activation, the class's own where the config does not say."""
     if model.shape.activation:
         return model.shape.activation
-    from .traits import traits
-
     return traits(model.model_type, model.config, model.shape.norm).activation
 
 
@@ -94,9 +100,11 @@ def attention_bytes(model: Model, job: Job, batch: int, length: int, element: fl
     Rotary embedding: q with three temporaries beside k and v, 4 e T q + 2 e T k, or then k with q kept twice,
     2 e T q + 5 e T k. Eager: q and repeated k and v, and the scores' softmax (`score_bytes` of b heads s^2). sdpa in
     float32 with grouped heads has no fused kernel and makes the scores too; with a padding mask keys and values
-    are repeated and a mask of b s^2 exists.
+    are repeated and a mask of b s^2 exists. 0 where no layer attends.
     """
     shape, tokens = model.shape, batch * length
+    if not attends(model):
+        return 0.0
     queries = element * tokens * shape.heads * shape.head_dim
     keys = element * tokens * shape.kv_heads * shape.head_dim
     rotary = max(4 * queries + 2 * keys, 2 * queries + 5 * keys)
@@ -107,7 +115,7 @@ def attention_bytes(model: Model, job: Job, batch: int, length: int, element: fl
     mask = element * batch * length * length
     math = job.attention == "sdpa" and element > 2 and shape.kv_heads < shape.heads
     if job.attention == "eager":
-        return max(rotary, 3 * queries + square * score_bytes(base_dtype(job, model)) + mask)
+        return max(rotary, 3 * queries + square * score_bytes(job, model) + mask)
     if math:
         return max(rotary, 3 * queries + square * (2 * element + 4) + mask)
     if job.padded and job.attention == "sdpa":
@@ -115,13 +123,24 @@ def attention_bytes(model: Model, job: Job, batch: int, length: int, element: fl
     return rotary
 
 
-def score_bytes(dtype: str) -> int:
-    """Bytes per score at the widest point of a float32 softmax of `dtype` scores, and of its cast back.
+def attends(model: Model) -> bool:
+    """Whether any layer has key heads."""
+    return not model.shape.layer_kv_heads or any(model.shape.layer_kv_heads)
 
-    float16: the kernel widens as it reads, the result and its cast stand beside the scores, 2 + 4 + 2. bfloat16 has no
-    such kernel: a float32 copy and the result beside the scores, 2 + 4 + 4. float32: scores and result, 4 + 4.
+
+def score_bytes(job: Job, model: Model) -> float:
+    """Bytes per score at the widest point of eager attention's softmax.
+
+    In the scores' own width (`_OWN_WIDTH`): 2 e or 3 e. In float32, and cast back:
+    float16    the kernel widens as it reads, the result and its cast stand beside the scores, 2 + 4 + 2
+    bfloat16   there is no such kernel: a float32 copy and the result beside the scores, 2 + 4 + 4
+    float32    scores and result, 4 + 4
     Source: aten/src/ATen/native/SoftMax.cpp `softmax`: `half_to_float` is for Half only.
     """
+    found = traits(model.model_type, {**model.defaults, **text_config(model.config)}, model.shape.norm)
+    dtype = base_dtype(job, model)
+    if found.scores in _OWN_WIDTH:
+        return _OWN_WIDTH[found.scores] * max(2.0, dtype_bytes(dtype))
     return 10 if dtype == "bfloat16" else 8
 
 

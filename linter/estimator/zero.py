@@ -18,6 +18,7 @@ from .loading import loading
 from .parameters import allocated, elements
 from .ranks import Ranks, per_node, ranks
 from .storage import dtype_bytes
+from .versions import older
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 _STAGE12 = "deepspeed 0.19.8 runtime/zero/stage_1_and_2.py"
 _STAGE3 = "deepspeed 0.19.8 runtime/zero/stage3.py"
+_BUCKETS_WITH_GRADIENT = "0.18.3"
+"""Since when `process_gradients` calls `setup_buckets`; before, `backward` made the buckets ahead of the pass."""
 
 
 @dataclass(slots=True)
@@ -36,6 +39,7 @@ class ReplicatedLayout(Layout):
     """Stages 0 to 2: whole 16-bit weights, one flat fp32 partition of the trainable ones.
 
     buckets     bytes of the reduce buckets, allocated with the first gradient of every backward pass and freed after it
+    at_once     the buckets are there from the start of every backward pass
     partition   bytes of this rank's partition of the gradients
     in_hand     bytes of the largest gradient of a layer, before it is copied into a bucket
     full        the gradients stay whole until the pass ends (stages 0 and 1)
@@ -43,6 +47,7 @@ class ReplicatedLayout(Layout):
     """
 
     buckets: int = 0
+    at_once: bool = False
     partition: int = 0
     in_hand: int = 0
     full: bool = False
@@ -59,8 +64,10 @@ class ReplicatedLayout(Layout):
         return fresh + (self.partition if self.accumulating else 0)
 
     def buffer_bytes(self, instant: Instant) -> int:
-        """The reduce buckets, from the first gradient on."""
-        return self.buffers + (self.buckets + self.in_hand if instant.gradient_elements else 0)
+        """The reduce buckets: from the first gradient on, or all of the backward pass."""
+        if instant.gradient_elements:
+            return self.buffers + self.buckets + self.in_hand
+        return self.buffers + (self.buckets if self.at_once and instant.phase == "backward" else 0)
 
 
 @dataclass(slots=True)
@@ -151,14 +158,17 @@ def _stage12(job: Job, zero: Zero, found: tuple[Parameter, ...]) -> Layout:
         built.in_hand = _in_hand(trained, each)
     if zero.stage:
         built.buckets = _buckets(zero, each, trained)
+        before = older(job.versions.get("deepspeed"), _BUCKETS_WITH_GRADIENT)
+        built.at_once = zero.contiguous_gradients and before
         built.terms.append(_bucket_term(zero, each, built.buckets))
+    alive = built.largest_gradient if built.in_backward else built.gradients
     if offload:
         built.buffers = built.step_buffers = int(max((item.size for item in trained), default=0) * each)
         built.host = host.optimizer(job, share, states, zero.offload_optimizer.device)
-        built.step_gradients = -built.gradients
+        built.step_gradients = -alive
         built.terms.append(_offload_term(share, states, zero, job))
     else:
-        built.step_gradients = int(share * (2 * each + wide)) - built.gradients
+        built.step_gradients = max(-alive, int(share * (2 * each + wide)) - built.gradients)
         built.step_optimizer = max(0, states.temporary - int(share * 2 * each))
         terms = derivation.optimizer(items, spec, states, job, masters=masters, ranks=over.dense)
         built.terms += terms

@@ -361,7 +361,7 @@ def test_narrower_layers_have_longer_blocks():
     pool = paged_cache([sliding] * 50 + [full] * 10, 2.0, 16, group_ratio=1.5)
     assert pool.block_bytes == 10 * 16 * 16384
     assert pool.concurrency(round(28.41 * GIB), 32768, 8192) * 32768 == pytest.approx(97541, rel=0.002)
-    assert pool.bytes_per_token == 10 * 8192
+    assert pool.bytes_per_token == 50 * 16384 + 10 * 8192
 
 
 def test_the_log_counts_whole_requests_since_0_21():

@@ -135,6 +135,30 @@ def test_buckets_are_the_files_own_and_exist_only_in_the_backward_pass(llama_8b)
     assert twice.buffer_bytes(end(twice)) == 4 * 200_000_000 + largest
 
 
+@pytest.mark.parametrize(
+    ("version", "contiguous", "early"),
+    [("0.18.2", True, True), ("0.18.3", True, False), ("0.16.0", False, False), (None, True, False)],
+)
+def test_buckets_were_there_before_the_first_gradient_until_0_18_3(llama_8b, version, contiguous, early):
+    run = job(1, 8, reduce_bucket_size=200_000_000, contiguous_gradients=contiguous)
+    run.versions = {"deepspeed": version} if version else {}
+    plan = layout(run, llama_8b)
+    first = Instant("backward", 0, 0, 0, None)
+    assert plan.buffer_bytes(first) == (2 * 200_000_000 if early else 0)
+    assert plan.buffer_bytes(START) == 0
+    assert plan.buffer_bytes(end(plan)) == 2 * 200_000_000
+
+
+@pytest.mark.parametrize("away", [Offload(), Offload("cpu")])
+@pytest.mark.parametrize("stage", [1, 2])
+def test_gradients_used_up_in_the_backward_pass_are_never_fewer_than_none(llama_8b, stage, away):
+    run = job(stage, 8, name="adamw_torch_4bit", offload_optimizer=away)
+    run.optimizer.in_backward = True
+    plan = layout(run, llama_8b)
+    assert plan.in_backward
+    assert plan.largest_gradient + plan.step_gradients >= 0
+
+
 def test_stage_3_always_has_its_bucket_and_gradient_partition(llama_8b):
     plan = layout(job(3, 8, reduce_bucket_size=10_000_000, prefetch_bucket_size=0, max_reuse_distance=0), llama_8b)
     assert plan.gradient_bytes(0) == plan.gradient_bytes(plan.trainable) == 2 * llama_8b.parameters // 8
