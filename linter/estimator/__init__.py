@@ -45,9 +45,13 @@ def _estimated(job: Job, model: Model, gpu: Gpu | None, *, replay: bool, spread:
 
         return estimate_inference(job, model, gpu)
     from ..models.heads import for_task
+    from ..models.model import UnknownModel
     from .training import estimate_training
 
-    whole = for_task(model, job.objective, job.labels)
+    try:
+        whole = for_task(model, job.objective, job.labels)
+    except UnknownModel as error:
+        raise NotEstimable(str(error)) from None
     return estimate_training(job, whole, gpu, replay=replay, spread=spread)
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .activations import layer_kinds, placed, replay
 from .estimate import Term
-from .gradients import accumulating
 from .ledger import END
 from .recording import Recording
 from .seq2seq import setting
@@ -49,9 +48,7 @@ def terms(job: Job, model: Model, wanted: Callable[[Instant], bool]) -> tuple[li
     """The lines of the first instant that is `wanted`, largest first, and the instant; None where there is none."""
     s = setting(job, model)
     kinds, assigned = layer_kinds(s)
-    tape = Recording()
-    tape.autocast = s.autocast
-    tape.accumulated = accumulating(job)
+    tape = s.prepared(Recording())
     replay(s, kinds, tape)
     for found in placed(s, tape, kinds, assigned):
         if wanted(found.instant):

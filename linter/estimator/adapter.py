@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..models.adapter_types import COPIED, FROZEN_SIDE, LOW_RANK, MODELLED, WITH_TABLES, kind_of
+from ..models.adapter_types import COPIED, FROZEN_SIDE, LOW_RANK, MODELLED, PROMPTS, WITH_TABLES, kind_of
 from ..models.llama_adapter import PROMPT, TYPES, added
+from ..models.lora_targets import NotAdaptable
 from .division import divided_adapter
 from .estimate import NotEstimable
 from .parameter import Parameter, pieces_of
@@ -42,13 +43,16 @@ def adapter_parameters(job: Job, model: Model, dtype: str) -> list[Parameter]:
     if adapter is None:
         return []
     if adapter.type in TYPES:
-        return _llama_adapter(adapter.type, job, model, dtype)
+        try:
+            return _llama_adapter(adapter.type, job, model, dtype)
+        except NotAdaptable as error:
+            raise NotEstimable(str(error)) from None
     kind = kind_of(adapter)
     if kind not in MODELLED:
         raise NotEstimable(f"adapters of type {adapter.type} are not modelled")
     if kind not in LOW_RANK:
         _refuse_division(job, adapter)
-    from ..models.lora import NotAdaptable, adapted, common_parts
+    from ..models.lora import adapted, common_parts
 
     try:
         modules = adapted(model, adapter, expert_targets(job, model))
@@ -112,6 +116,8 @@ def _refuse_division(job: Job, adapter: Adapter) -> None:
     sharded = plan.fsdp is not None or (plan.zero is not None and plan.zero.stage == 3)
     if job.kind != "training" or plan.tensor > 1 or plan.pipeline > 1 or (sharded and kind_of(adapter) in WITH_TABLES):
         raise NotEstimable(f"adapters of type {adapter.type} are modelled in training on whole models alone")
+    if plan.context > 1 and kind_of(adapter) in PROMPTS:
+        raise NotEstimable(f"how context parallelism divides the virtual tokens of {adapter.type} is not derived")
 
 
 def _inside(module: AdaptedModule, adapter: Adapter, model: Model, dtype: str) -> list[Parameter]:
@@ -140,7 +146,7 @@ def _pair(module: AdaptedModule, adapter: Adapter, job: Job, model: Model, dtype
     shapes: dict[str, tuple[int, ...]] = {"lora_A": (rank, inner), "lora_B": (outer, outer_rank)}
     pair = module.rank * module.in_features + module.outer_rank * module.out_features
     magnitudes = module.elements // max(1, module.copies) - pair
-    if magnitudes > 0 and kind_of(adapter) not in FROZEN_SIDE:
+    if magnitudes > 0:
         shapes["lora_magnitude_vector"] = (magnitudes,)
     frozen = FROZEN_SIDE.get(kind_of(adapter))
     return [

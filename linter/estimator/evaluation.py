@@ -18,6 +18,7 @@ from .logits import loss_of
 from .one_process import TUPLES_BEFORE
 from .parameters import base_dtype
 from .recall import recalled
+from .scored import scored_positions
 from .seq2seq import setting
 from .storage import dtype_bytes
 from .versions import older
@@ -90,7 +91,7 @@ def caches(job: Job, model: Model) -> tuple[int, int]:
     if not job.evaluation.caches or not rows or not job.sequence_length:
         return 0, 0
     width = dtype_bytes(job.precision.autocast or base_dtype(job, model))
-    kept = rows * sequence_bytes(layer_caches(model), job.sequence_length, width)
+    kept = rows * sequence_bytes(layer_caches(model), scored_positions(job, model), width)
     tuples = older(job.versions.get("transformers"), TUPLES_BEFORE)
     return kept, int(kept * 4 / width) if tuples and job.precision.autocast and width < 4 else 0
 
@@ -128,7 +129,7 @@ def last_logits(job: Job, model: Model) -> int:
     """Bytes of one pass's float32 logits on one rank."""
     if job.objective in HEADLESS or job.loss.kernel != "torch":
         return 0
-    return 4 * (job.evaluation.micro_batch_size or 0) * (job.sequence_length or 0) * model.shape.vocabulary
+    return 4 * (job.evaluation.micro_batch_size or 0) * scored_positions(job, model) * model.shape.vocabulary
 
 
 def _step(job: Job, model: Model) -> int:
@@ -139,5 +140,5 @@ def _step(job: Job, model: Model) -> int:
     if job.objective in HEADLESS:
         return 0
     wide = job.precision.autocast is not None or base_dtype(job, model) == "float32"
-    rows = evaluation.micro_batch_size * job.sequence_length * max(1, job.data_parallel)
+    rows = evaluation.micro_batch_size * scored_positions(job, model) * max(1, job.data_parallel)
     return rows * model.shape.vocabulary * (4 if wide else 2)

@@ -6,7 +6,7 @@ distributed/fsdp/_fully_shard/_fsdp_param_group.py and _fsdp_collectives.py (ver
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from . import derivation, host, optimizer, storage
@@ -64,6 +64,10 @@ class ShardedLayout(Layout):
     deferred: int = 0
     keeps_last: bool = False
     steps: int = 1
+
+    def evaluating(self) -> Layout:
+        """Without the caches of training's passes: those of an evaluation are counted by its own rows."""
+        return replace(self, cached=0)
 
     def gradient_bytes(self, done: int) -> int:
         """The shards of the gradients complete by then; in main memory with CPU offload.

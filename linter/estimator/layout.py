@@ -48,6 +48,10 @@ class Layout:
     lasting: bool = False
     terms: list[Term] = field(default_factory=list)
 
+    def evaluating(self) -> Layout:
+        """The layout that an evaluation finds."""
+        return self
+
     def gradient_bytes(self, done: int) -> int:
         """Bytes of the gradients alive when those of `done` trainable elements are complete.
 

@@ -15,6 +15,7 @@ from .estimate import Assumption, Phase
 from .kv_cache import layer_caches, sequence_bytes
 from .parameters import base_dtype
 from .release import release
+from .scored import scored_positions
 from .storage import dtype_bytes
 from .versions import older
 
@@ -91,7 +92,7 @@ def _logits(job: Job, model: Model, rows: int | None) -> int:
         return 0
     upcast = job.loss.upcast or release(job, model.model_type).upcast
     width = 4.0 if upcast == "model" else dtype_bytes(job.precision.autocast or base_dtype(job, model))
-    return int(width * rows * job.sequence_length * model.shape.vocabulary)
+    return int(width * rows * scored_positions(job, model) * model.shape.vocabulary)
 
 
 def _caches(job: Job, model: Model, rows: int | None) -> int:
@@ -99,4 +100,4 @@ def _caches(job: Job, model: Model, rows: int | None) -> int:
     if not model.config.get("use_cache", True) or job.framework:
         return 0
     width = dtype_bytes(job.precision.autocast or base_dtype(job, model))
-    return (rows or 0) * sequence_bytes(layer_caches(model), job.sequence_length or 0, width)
+    return (rows or 0) * sequence_bytes(layer_caches(model), scored_positions(job, model), width)

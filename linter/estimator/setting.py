@@ -75,6 +75,8 @@ class Setting:
         if self.traits.waves:
             self.objective = spoken(self.objective, model)
             self.length = frames(self.config, self.samples)[-1]
+        elif self.objective.loss == "ctc":
+            raise NotEstimable(f"{model.id} has no head for the ctc objective")
         self.rows = self.batch * self.length
         self.keys = self.length + prefix_tokens(job.adapter)
         if self.keys > self.length and job.activation_checkpointing != "none":
@@ -231,14 +233,14 @@ class Setting:
         return self.prepared(Tape())
 
     def prepared(self, tape: AnyTape) -> AnyTape:
-        """A tape put under this job's autocast and accumulation."""
+        """A tape put under this job's autocast and accumulation; DataParallel's own gradients are new in each pass."""
         tape.autocast = self.autocast
         tape.operands = low_precision.saved(self.job)
         tape.packed = packed(self.job)
         tape.inputs_of_softmax = older(self.job.versions.get("torch"), "1.11")
         tape.loss_parallel = self.job.parallelism.tensor > 1 and self.job.loss.parallel
         tape.accumulated = accumulating(self.job) and not _units_reduce(self.job)
-        tape.accumulated = tape.accumulated and not self.job.longest_first
+        tape.accumulated = tape.accumulated and not self.job.longest_first and not self.job.parallelism.one_process
         return tape
 
     def modules(self, layer: int | None) -> Modules:

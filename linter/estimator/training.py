@@ -255,6 +255,7 @@ def _evaluation(stage: Stage, plan: Layout, fixed: dict[str, int]) -> list[Phase
         return []
     from .evaluation import caches, gathered_logits, instants, last_logits
 
+    plan = plan.evaluating()
     before, joined = gathered_logits(stage.job, stage.whole)
     kept, widened = caches(stage.job, stage.whole)
     gradients = plan.gradient_bytes(0) if plan.lasting else 0

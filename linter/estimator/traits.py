@@ -41,8 +41,7 @@ class Traits(NamedTuple):
     held          whether the model's loop has a name for a layer's eager probabilities until the next layer is through
     slopes        whether the mask carries ALiBi's slopes for every head
     attention_dropout, residual_dropout, embedding_dropout, activation_dropout   config fields with their defaults;
-                  head_dropout  that
-                  before a classifier where it is not the residual's
+                  head_dropout  that before a classifier where it is not the residual's
     router        softmax, chosen (softmax over the chosen), sigmoid and softmax_wide (of float32 logits),
                   softmax_narrow (in the logits' own width), sigmoid_late, softmax_forced (float32 under autocast too)
     weights       width of the routing weights: `wide` (float32) or `narrow` (that of the logits)

@@ -64,12 +64,24 @@ def set_named_type(run: Run, given: Given) -> None:
     adapter = run.builder.job.adapter
     assert adapter is not None
     for name, default in OPTIONS.get(kind_of(adapter), {}).items():
-        stated = run.arguments.raw("init_r" if name == "r" and kind_of(adapter) == "adalora" else name)
         path = "adapter.r" if name == "r" else f"adapter.options.{name}"
-        if stated and stated.value is not None:
+        stated = _stated(run, "init_r" if name == "r" and kind_of(adapter) == "adalora" else name, default)
+        if stated:
             run.put(path, stated, stated.value)
         elif name == "r":
             run.builder.default(path, default)
+
+
+def _stated(run: Run, name: str, default: Any) -> Given | None:
+    """A key of PEFT's config, of the type that its default has; what is of another is left to the default."""
+    if isinstance(default, bool):
+        return run.arguments.flag(name) or run.arguments.text(name)
+    if isinstance(default, int):
+        return run.arguments.integer(name)
+    if isinstance(default, float):
+        return run.arguments.number(name)
+    given = run.arguments.raw(name)
+    return given if given and given.value is not None else None
 
 
 def is_pair(word: str) -> bool:

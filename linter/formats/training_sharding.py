@@ -63,23 +63,31 @@ def set_sharding(run: Run, launch: AccelerateLaunch | UsualLaunch | None = None)
             _set_one_process(run)
 
 
-REFUSED_FROM = {"llamafactory": "0.8.2"}
-"""Releases that refuse several GPUs in one process (hparams/parser.py: `ParallelMode.NOT_DISTRIBUTED`)."""
+REFUSED_FROM = {"llamafactory": "0.8.2", "trl": "1.10"}
+"""Releases that refuse several GPUs in one process: hparams/parser.py, `ParallelMode.NOT_DISTRIBUTED`; trl 1.16's
+trainers, `args.n_gpu > 1`, where 1.9's have no such check.
+"""
 
 
 def _set_one_process(run: Run) -> None:
     """Several GPUs for a script that is started as one process: torch.nn.DataParallel (trainer.py `_wrap_model`).
 
-    Not for a quantised model, nor without the Trainer. A script that no table names may spread the model itself, by a
-    device map: `unstated`.
+    Not for a quantised model, without the Trainer, off the GPU, nor where the launch asks for one GPU. A script that no
+    table names may spread the model itself, by a device map: `unstated`.
     """
-    job, project, name = run.builder.job, run.project, run.reading.format
+    job, project = run.builder.job, run.project
     if not project.alone or (job.hardware.gpus or 1) < 2 or (job.hardware.nodes or 1) > 1:
         return
-    script = program_of(project.program)
-    if job.weights.quantization is not None or (script is not None and script.own_loop):
+    if run.arguments.is_on("use_cpu") or run.arguments.is_on("no_cuda") or job.hardware.asked_gpus == 1:
         return
+    script = program_of(project.program)
+    if script is not None and script.own_loop:
+        return
+    name = "trl" if script is not None and script.trl else run.reading.format
     if name in REFUSED_FROM and not older(job.versions.get(name, ""), REFUSED_FROM[name]):
+        run.builder.derived("parallelism.one_process", False, f"{name} refuses several GPUs in one process", "versions")
+        return
+    if job.weights.quantization is not None:
         return
     if script is None and name not in REFUSED_FROM:
         job.unstated.append("parallelism.one_process")

@@ -210,8 +210,10 @@ _RANKS = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE", "FORCE_TORCHRUN", "NPROC
 
 
 def _alone(program: Unwrapped, variables: Mapping[str, object]) -> bool:
-    """Whether a command starts a Python script as one process."""
+    """Whether a command starts a Python script as one process, on GPUs that are all there are or are listed."""
     if not program.head.endswith(".py") or program.module or program.launchers:
+        return False
+    if any(len(_listed(variables.get(name))) == 1 for name in _VISIBLE):
         return False
     return _SPREAD.isdisjoint(name for name, _ in program.options) and _RANKS.isdisjoint(variables)
 
@@ -220,6 +222,11 @@ _DEVICE = re.compile(r"\d+|(?:GPU|MIG)-[0-9a-fA-F-]+")
 """A GPU by its number or its UUID (CUDA programming guide, CUDA_VISIBLE_DEVICES)."""
 
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+
+
+def _listed(word: object) -> list[str]:
+    """The devices that a variable names; one where another program fills it in."""
+    return [part for part in getattr(word, "text", "").split(",") if part.strip()]
 
 
 def _visible(resources: Resources, variables: Mapping[str, object]) -> None:
@@ -234,7 +241,7 @@ def _visible(resources: Resources, variables: Mapping[str, object]) -> None:
         if count > 1 and resources.nodes is None:
             resources.nodes = count
     named = next((variables[name] for name in _VISIBLE if name in variables), None)
-    listed = [part for part in getattr(named, "text", "").split(",") if part.strip()]
+    listed = _listed(named)
     if resources.gpus_per_node is None and listed and all(_DEVICE.fullmatch(part.strip()) for part in listed):
         resources.gpus_per_node = len(listed)
 

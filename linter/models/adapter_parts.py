@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .adapter_types import kind_of, number, option
+from .adapter_types import OPTIONS, kind_of, number, option
 from .lora_targets import NotAdaptable, NotModelled
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class Part(NamedTuple):
 def parts_of(adapter: Adapter, i: int, o: int, rank: int, feedforward: bool = False) -> list[Part]:
     """The tensors that one adapted module gets. Raises NotAdaptable where PEFT refuses the sizes."""
     kind = kind_of(adapter)
+    _check(adapter, i, rank)
     if kind == "ia3":
         return [Part("ia3_l_feedforward", (i,)) if feedforward else Part("ia3_l", (o,))]
     return _PARTS[kind](adapter, i, o, rank)
@@ -42,6 +43,8 @@ def shared_parts(adapter: Adapter, modules: Sequence[AdaptedModule]) -> list[Par
     if not modules or kind not in ("lily", "pvera", "randlora", "tinylora", "unilora", "vblora", "vera"):
         return []
     sizes = [(module.in_features, module.out_features, module.rank) for module in modules]
+    for i, _, each in sizes:
+        _check(adapter, i, each)
     widest, highest, rank = (max(values) for values in zip(*sizes, strict=True))
     if kind == "lily":
         return [part for module in modules for part in _lily(adapter, module)]
@@ -60,6 +63,30 @@ def shared_parts(adapter: Adapter, modules: Sequence[AdaptedModule]) -> list[Par
         return [Part("randlora_A", (rank, 1, least), False), Part("randlora_B", (most, bases, rank), False)]
     rows = 2 * rank if kind == "pvera" else rank
     return [Part(f"{kind}_A", (rows, widest), False), Part(f"{kind}_B", (highest, rank), False)]
+
+
+MOST_STEPS = 1000
+"""Most layers (`depth`) and terms of a series that an adapter's computation is followed through."""
+
+
+def _check(adapter: Adapter, i: int, rank: int) -> None:
+    """Raises NotAdaptable where a count of the type is none, NotModelled where it is out of all proportion."""
+    kind = kind_of(adapter)
+    for name, default in OPTIONS.get(kind, {}).items():
+        value = rank if name == "r" else option(adapter, name)
+        if isinstance(default, bool) or not isinstance(default, (int, float)):
+            continue
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            if value is not None or isinstance(default, float):
+                raise NotAdaptable(f"`{name}` of {adapter.type} is no number: {value!r}")
+        elif default >= 1 and value < 1 and name not in ("oft_block_size", "mini_r"):
+            raise NotAdaptable(f"`{name}` of {adapter.type} has to be at least 1, and is {value}")
+        elif name in ("depth", "num_cayley_neumann_terms") and value > MOST_STEPS:
+            raise NotModelled(f"`{name}` of {adapter.type} is {value}; more than {MOST_STEPS} are not followed")
+    if kind == "miss" and option(adapter, "init_weights") == "mini" and number(adapter, "mini_r") < 1:
+        raise NotAdaptable("`mini_r` of miss has to be at least 1 with `init_weights: mini`")
+    if kind == "hra" and rank > i:
+        raise NotModelled(f"HRA of {rank} reflections on {i} inputs is not followed")
 
 
 def prompt_parts(adapter: Adapter, model: Model) -> list[Part]:
@@ -155,6 +182,8 @@ def rotation_blocks(adapter: Adapter, i: int, r: int) -> tuple[int, int]:
             raise NotAdaptable(f"BOFT's blocks do not divide {i} inputs")
         return i // size, size
     size = number(adapter, "oft_block_size")
+    if not size and not r:
+        raise NotAdaptable("OFT has neither `r` nor `oft_block_size`")
     if size:
         size = _divisor(i, size)
         return i // size, size

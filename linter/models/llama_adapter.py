@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .lora_targets import NotModelled
+
 if TYPE_CHECKING:
     from .model import Model, Tensor
 
@@ -27,11 +29,16 @@ _INNER = frozenset({"input_layernorm", "ln_attn", "ln_mlp", "pre_feedforward_lay
 
 
 def added(model: Model, kind: str) -> tuple[Tensor, ...]:
-    """The tensors of an adapter of type `kind`, by the names of Transformers where they belong to a module of it."""
+    """The tensors of an adapter of type `kind`, by the names of Transformers where they belong to a module of it.
+
+    Raises NotModelled for a model without attention.
+    """
     from .model import Tensor
 
     shape = model.shape
-    stack = next(tensor.stack for tensor in model.tensors if tensor.role in ("o", "down"))
+    stack = next((tensor.stack for tensor in model.tensors if tensor.role in ("o", "down")), None)
+    if stack is None:
+        raise NotModelled(f"{model.id} has no attention that LitGPT's LLaMA-Adapter could be put on")
     layers = tuple(range(START, shape.layers))
     found = []
     if layers:

@@ -141,6 +141,8 @@ def size_of(part: Part) -> int:
 def _feeds_forward(model: Model, adapter: Adapter, name: str) -> bool:
     """Whether IA3 scales the inputs of a module rather than its outputs (`feedforward_modules`)."""
     named = adapter.options.get("feedforward_modules")
+    if named is not None and not isinstance(named, (str, list)):
+        raise NotAdaptable(f"`feedforward_modules` is no list of names: {named!r}")
     if isinstance(named, str):
         return expression(named).fullmatch(name) is not None
     return suffixed(name, target_names(model, "feedforward") or [] if named is None else named)
@@ -185,7 +187,7 @@ def _modules(
 ) -> list[AdaptedModule]:
     """One entry a rank: `rank_pattern` may give layers of one module different ranks."""
     inner, outer, count = _features(tensor)
-    dora = outer if adapter.type == "dora" and not _bare(tensor) else 0
+    dora = outer if kind_of(adapter) in ("dora", "qdora") and not _bare(tensor) else 0
     ranks: dict[tuple[int, Ranks], list[int]] = {}
     for layer in layers if layers is not None else (-1,):
         full = name.replace("{0}", str(layer))

@@ -137,7 +137,7 @@ def _usual_rows(facts: Facts) -> int | None:
     """
     limit = facts.job.sequence_length
     written = facts.job.objective in ONLINE
-    if not limit or (limit < 4 * USUAL_ROWS and not written):
+    if not limit or (limit < 4 * USUAL_ROWS and not written) or facts.job.objective == "ctc":
         return None
     usual = min(USUAL_ROWS, limit // 4)
     changes: dict[str, Any] = {"sequence_length": usual}

@@ -42,6 +42,13 @@ def _visible(facts: Facts) -> Any:
     return len(parts) if parts and all(part.isdigit() for part in parts) else UNKNOWN
 
 
+@fact("gpus.refused_in_one_process", type="true or false")
+def _refused(facts: Facts) -> Any:
+    """Whether the program's release refuses the several GPUs that its only process sees."""
+    origin = facts.job.origins.get("parallelism.one_process")
+    return origin is not None and origin.kind == "derived" and not facts.job.parallelism.one_process
+
+
 def _host_fact(name: str, meaning: str) -> None:
     def derive(facts: Facts) -> Any:
         estimate = facts.outline

@@ -32,6 +32,12 @@ def _global(facts: Facts) -> Any:
     return UNKNOWN
 
 
+@fact("zero.init_is_a_guess", type="true or false")
+def _guessed(facts: Facts) -> Any:
+    """Whether no file tells the release that decides if ZeRO-3 divides the weights as they are made."""
+    return "parallelism.zero.init" in facts.job.unstated
+
+
 @fact("replicas", type="whole number")
 def _replicas(facts: Facts) -> Any:
     """Data-parallel replicas: GPUs divided by tensor x pipeline x context parallel size; null where they do not

@@ -128,3 +128,31 @@ def test_lora_fa_saves_no_input_and_trains_half():
     whole, half = estimate(job), estimate(frozen)
     assert half.trainable_parameters < whole.trainable_parameters
     assert half.per_gpu.allocated < whole.per_gpu.allocated
+
+
+@pytest.mark.parametrize(
+    ("adapter", "word"),
+    [
+        ({"type": "vblora", "options": {"num_vectors": 0}}, "num_vectors"),
+        ({"type": "lily", "options": {"num_B": 0}}, "num_B"),
+        ({"type": "tinylora", "options": {"u": 0}}, "`u`"),
+        ({"type": "tinylora", "options": {"weight_tying": "x"}}, "weight_tying"),
+        ({"type": "miss", "options": {"init_weights": "mini", "mini_r": 0}}, "mini_r"),
+        ({"type": "oft", "options": {"oft_block_size": "0"}}, "oft_block_size"),
+        ({"type": "peanut", "options": {"depth": 20_000_000}}, "depth"),
+        ({"type": "hra", "r": 20_000_000}, "reflections"),
+        ({"type": "ia3", "options": {"feedforward_modules": 3}}, "feedforward_modules"),
+    ],
+)
+def test_numbers_that_make_no_adapter_are_refused_by_their_name(adapter, word):
+    job = Job.validate(
+        {
+            "model": "Qwen/Qwen2.5-0.5B",
+            "method": "lora",
+            "adapter": {"targets": ["q_proj", "down_proj"], **adapter},
+            "micro_batch_size": 1,
+            "sequence_length": 64,
+        }
+    )
+    with pytest.raises(NotEstimable, match=word):
+        estimate(job)

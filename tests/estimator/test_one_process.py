@@ -7,6 +7,7 @@ import pytest
 from gpulint import estimate
 from gpulint.estimator.layouts import layout
 from gpulint.job import Job
+from gpulint.models.resolve import resolve
 
 GPT2 = "openai-community/gpt2"
 LOGITS = 8 * 1024 * 50257 * 4
@@ -73,3 +74,11 @@ def test_gradients_of_all_gpus_are_summed_into_new_ones(decoder, steps, times):
 def test_an_evaluation_gathers_its_logits_too():
     found = estimate(job(2, **{"evaluation.micro_batch_size": 16}))
     assert phase(found, "evaluation").components["logits"] >= 3 * 2 * LOGITS
+
+
+def test_accumulated_gradients_do_not_stand_beside_every_instant():
+    """At the logits of the second pass: what the first one left, and nothing of the second yet."""
+    once, often = (estimate(job(gradient_accumulation_steps=steps)) for steps in (1, 4))
+    whole = layout(job(), resolve(GPT2)).gradients
+    assert phase(often, "loss").components["gradients"] == whole
+    assert phase(often, "loss").components["gradients"] - phase(once, "loss").components["gradients"] == whole

@@ -15,6 +15,7 @@ from gpulint import estimate
 from gpulint.estimator.activations import instants
 from gpulint.estimator.coverage import derived
 from gpulint.estimator.estimate import NotEstimable
+from gpulint.estimator.scored import scored_positions
 from gpulint.job import Job
 from gpulint.models.heads import for_task
 from gpulint.models.resolve import resolve
@@ -176,3 +177,25 @@ def test_an_encoder_on_vllm_gets_no_cache():
     found = estimate(job)
     assert found.components["kv_cache"] == 0
     assert found.per_gpu.process < found.capacity.usable // 4
+
+
+@pytest.mark.parametrize(
+    ("model", "objective"),
+    [
+        ("bert-base-uncased", "ctc"),
+        ("Qwen/Qwen2.5-0.5B", "ctc"),
+        ("google/t5-v1_1-small", "ctc"),
+        ("facebook/hubert-large-ll60k", "classification"),
+    ],
+)
+def test_a_model_without_the_head_of_its_task_is_refused(model, objective):
+    job = Job.validate({"model": model, "objective": objective, "micro_batch_size": 1, "sequence_length": 1024})
+    with pytest.raises(NotEstimable, match="head"):
+        estimate(job)
+
+
+def test_logits_of_sound_are_counted_by_frames():
+    """Wav2Vec2 makes 499 frames of 160,000 samples."""
+    values = {"model": "facebook/wav2vec2-base-960h", "objective": "ctc", "micro_batch_size": 2}
+    job = Job.validate({**values, "sequence_length": 160_000})
+    assert scored_positions(job, resolve(job.model)) == 499

@@ -455,6 +455,24 @@ def test_a_script_that_no_table_names_may_spread_the_model_itself(opened):
 
 
 @pytest.mark.parametrize(
+    ("start", "program", "options"),
+    [
+        ("CUDA_VISIBLE_DEVICES=0 ", "run_clm", ""),
+        ("CUDA_VISIBLE_DEVICES=$GPU ", "run_clm", ""),
+        ("HIP_VISIBLE_DEVICES=0 ", "run_clm", ""),
+        ("", "run_clm", " --use_cpu"),
+        ("", "trl/scripts/sft", ""),
+    ],
+)
+def test_one_gpu_of_several_no_gpu_and_what_trl_refuses_are_not_one_process_on_all(tmp_path, start, program, options):
+    path = tmp_path / "run.sh"
+    path.write_text(f"{start}python {CLM.replace('run_clm', program).strip()}{options}\n")
+    (found,) = open_jobs(recognise_file(str(path)), Settings(root=str(tmp_path), gpus=8)).opened
+    assert not found.reading.job.parallelism.one_process
+    assert "parallelism.one_process" not in found.reading.job.unstated
+
+
+@pytest.mark.parametrize(
     ("program", "version", "caches", "open_"),
     [("run_clm", "4.40.0", True, False), ("run_clm", "5.1.0", False, False), ("mine", "4.40.0", False, True)],
 )
@@ -470,8 +488,21 @@ def test_models_cache_in_evaluation_until_transformers_5(tmp_path, program, vers
 
 
 def test_peft_type_names_another_adapter(bench):
-    keys = (
-        "model_name_or_path: Qwen/Qwen3-8B\nper_device_train_batch_size: 1\noutput_dir: out\npeft_type: PROMPT_TUNING\n"
-    )
+    keys = "model_name_or_path: Qwen/Qwen3-8B\nper_device_train_batch_size: 1\noutput_dir: out\n"
     adapter = bench("hf_trainer").job(keys + "peft_type: PROMPT_TUNING\nnum_virtual_tokens: 20\n").adapter
     assert (adapter.type, adapter.options) == ("prompt_tuning", {"num_virtual_tokens": 20})
+
+
+@pytest.mark.parametrize(
+    ("keys", "options", "rank"),
+    [
+        ("peft_type: VERA\nr: abc", {}, 256),
+        ("peft_type: ADALORA\ninit_r: [1]", {}, 12),
+        ("peft_type: LOKR\nr: 0", {}, 0),
+        ("peft_type: VBLORA\ntopk: 3", {"topk": 3}, 4),
+    ],
+)
+def test_a_value_of_another_type_than_peft_has_is_left_to_its_default(bench, keys, options, rank):
+    start = "model_name_or_path: Qwen/Qwen3-8B\nper_device_train_batch_size: 1\noutput_dir: out\n"
+    adapter = bench("hf_trainer").job(f"{start}{keys}\n").adapter
+    assert (adapter.options, adapter.r) == (options, rank)
