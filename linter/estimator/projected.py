@@ -12,7 +12,7 @@ from .deltas import combined
 from .indexing import gather
 from .matmuls import linear, linear_wide
 from .ops import add, dropout, leaf, mul, scale, softmax, sub, to, unary
-from .rotations import series, solved
+from .rotations import cayley
 from .tensor import Parameter, Tensor
 from .unadapted import product
 
@@ -128,18 +128,12 @@ def psoft(x: Tensor, layer: Linear, rows: int) -> Tensor:
     rank = parts["psoft_B"].n // (result.n // rows)
     inner = linear(wide, Parameter(rank * (x.n // rows), 4, False), rows)
     square = (inner.n // rows) ** 2
-    upper = combined(tape, (parts["psoft_R"],), square, layer.width)
-    skew = combined(tape, (upper,), square, layer.width, behind=layer.width)
-    del upper
-    if option(layer.adapter, "use_cayley_neumann"):
-        rotation = series(tape, skew, number(layer.adapter, "num_cayley_neumann_terms"))
-    else:
-        rotation = solved(skew)
+    rotation = cayley(tape, layer.adapter, parts["psoft_R"], square, layer.width)
     for side in "ba":
         if f"vector_{side}" in parts:
             rotation = mul(rotation, leaf(tape, parts[f"vector_{side}"]))
     turned = linear_wide(inner, to(rotation, 4), rows)
-    del rotation, skew
+    del rotation
     branch = linear(sub(turned, inner), parts["psoft_B"], rows)
     result = to(add(result, scale(branch)), result.e)
     del turned, inner, branch

@@ -14,8 +14,10 @@ from .tensor import Tensor
 from .unadapted import product
 
 if TYPE_CHECKING:
+    from ..job import Adapter
     from .modules import Linear
     from .tape import Tape
+    from .tensor import Parameter
 
 
 def oft(x: Tensor, layer: Linear, rows: int) -> Tensor:
@@ -40,16 +42,18 @@ def _cayley_of_triangles(tape: Tape, layer: Linear, inputs: int) -> Tensor:
     blocks, size = rotation_blocks(layer.adapter, inputs, layer.adapter.r)
     shared = bool(option(layer.adapter, "block_share"))
     n = (1 if shared else blocks) * size * size
-    upper = combined(tape, (weight,), n, weight.e)
-    skew = combined(tape, (upper,), n, weight.e, behind=weight.e)
+    result = cayley(tape, layer.adapter, weight, n, weight.e)
+    return combined(tape, (result,), blocks * size * size, weight.e) if shared else result
+
+
+def cayley(tape: Tape, adapter: Adapter, triangles: Parameter, n: int, e: int) -> Tensor:
+    """The rotation, `n` elements of `e` bytes, that a Cayley transform makes of skew-symmetric blocks' triangles."""
+    upper = combined(tape, (triangles,), n, e)
+    skew = combined(tape, (upper,), n, e, behind=e)
     del upper
-    if option(layer.adapter, "use_cayley_neumann"):
-        result = series(tape, skew, number(layer.adapter, "num_cayley_neumann_terms"))
-    else:
-        result = solved(skew)
-    if shared:
-        result = combined(tape, (result,), blocks * size * size, weight.e)
-    return result
+    if option(adapter, "use_cayley_neumann"):
+        return series(tape, skew, number(adapter, "num_cayley_neumann_terms"))
+    return solved(skew)
 
 
 def series(tape: Tape, skew: Tensor, terms: int) -> Tensor:
