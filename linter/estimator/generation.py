@@ -19,7 +19,7 @@ from .modeling import still
 from .parameters import allocated, base_dtype, parameters
 from .prefill import attends, held_logits, prefill_activations, prefill_logits, rotary_tables
 from .prompt import seen, widest
-from .quantization import effective_quantization
+from .quantization import effective_quantization, unpacked_perhaps
 from .storage import dtype_bytes
 from .unpacking import largest_packed, unpacking
 from .verdict import capacity, verdict
@@ -84,7 +84,7 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     unknown = uncertainty.while_loading(job, found, loaded, per_gpu.high - runtime.process_overhead(gpu, job).high)
     judged = verdict(uncertainty.widened(per_gpu, unknown), gpu, bounded=bounded)
     unknown += [*packed_later(job, found, loaded, peak.allocated), *graphs(job, gpu)]
-    unknown += retyped(found, job, loaded, peak.allocated)
+    unknown += [*retyped(found, job, loaded, peak.allocated), *unpacked_perhaps(job, model, found)]
     per_gpu = uncertainty.capped(uncertainty.widened(per_gpu, unknown), gpu, judged)
     lines = weight_terms(found)
     if tails:

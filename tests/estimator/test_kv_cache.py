@@ -10,6 +10,8 @@ from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.kv_cache import bytes_per_token, cache_bytes, layer_caches, sequence_bytes
 from gpulint.models.resolve import resolve
 
+from .llama import LLAMA_7B
+
 SMALL = {
     "hidden_size": 64,
     "intermediate_size": 128,
@@ -19,16 +21,6 @@ SMALL = {
     "head_dim": 16,
     "vocab_size": 97,
     "max_position_embeddings": 256,
-}
-LLAMA_7B = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "intermediate_size": 11008,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 32,
-    "vocab_size": 32000,
-    "max_position_embeddings": 2048,
 }
 TOKENS, WINDOW = 40, 16
 

@@ -10,17 +10,9 @@ from gpulint.estimator.torchtune import caches
 from gpulint.job import Adapter, Fsdp, Job, Weights
 from gpulint.models.resolve import resolve
 
-LLAMA2 = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "intermediate_size": 11008,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 32,
-    "vocab_size": 32000,
-    "max_position_embeddings": 4096,
-    "tie_word_embeddings": False,
-}
+from .llama import LLAMA_7B
+
+LLAMA2 = {**LLAMA_7B, "max_position_embeddings": 4096, "tie_word_embeddings": False}
 SCALED = {**LLAMA2, "max_position_embeddings": 131072, "rope_scaling": {"rope_type": "llama3"}}
 TABLE = 4 * 4096 * 128
 
