@@ -82,9 +82,10 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     per_gpu, overhead = _tiers(job, model, gpu, peak, batch * prompt, element, bounded)
     loaded = phases[0].allocated
     unknown = uncertainty.while_loading(job, found, loaded, per_gpu.high - runtime.process_overhead(gpu, job).high)
+    unknown += unpacked_perhaps(job, model, found)
     judged = verdict(uncertainty.widened(per_gpu, unknown), gpu, bounded=bounded)
     unknown += [*packed_later(job, found, loaded, peak.allocated), *graphs(job, gpu)]
-    unknown += [*retyped(found, job, loaded, peak.allocated), *unpacked_perhaps(job, model, found)]
+    unknown += retyped(found, job, loaded, peak.allocated)
     per_gpu = uncertainty.capped(uncertainty.widened(per_gpu, unknown), gpu, judged)
     lines = weight_terms(found)
     if tails:
