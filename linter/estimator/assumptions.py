@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 WEIGHTY = (
     "weights.dtype", "weights.quantization.double_quant", "method", "adapter.r", "adapter.targets", "adapter.dtype",
+    "adapter.kernels",
     "precision.autocast", "precision.master_weights", "optimizer.name", "micro_batch_size", "sequence_length",
     "target_length", "packing", "activation_checkpointing", "attention", "loss.kernel", "evaluation.micro_batch_size",
     "parallelism.data", "parallelism.tensor", "parallelism.zero.stage", "parallelism.fsdp.sharding",
@@ -34,9 +35,10 @@ def assumptions(job: Job, model: Model, *, bounded: bool = True) -> tuple[Assump
         if origin is None or origin.kind not in ("default", "assumed"):
             continue
         value = job.get(path)
-        if value is None:
+        if value is None or value == []:
             continue
-        found.append(Assumption(path, str(value), origin.note or origin.kind))
+        written = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        found.append(Assumption(path, written, origin.note or origin.kind))
     if not model.exact:
         note = f"the architecture {model.model_type} is unknown; its tensors are taken to be llama's"
         found.append(Assumption("model", model.id, note))

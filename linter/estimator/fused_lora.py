@@ -17,7 +17,7 @@ from .tensor import Tensor
 from .versions import older
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ..job import Job
     from .modules import Linear, Modules
@@ -176,7 +176,13 @@ def _projected(x: Tensor, layer: Linear, rows: int, e: int, how: Style) -> Tenso
 
 def _low_rank(layer: Linear, tape: Tape, e: int) -> list[Tensor]:
     """The low-rank weights in the width of x, where they have another."""
-    return [tape.new(part.n, e) for part in (layer.a, layer.b) if part is not None and part.e != e]
+    return list(_narrowed(layer, tape, e))
+
+
+def _narrowed(layer: Linear, tape: Tape, e: int) -> Iterator[Tensor]:
+    for part in (layer.a, layer.b):
+        if part is not None and part.e != e:
+            yield tape.new(part.n, e)
 
 
 def _rank(layer: Linear) -> int:
