@@ -119,7 +119,7 @@ def select(x: Tensor, n: int) -> Tensor:
 def gather(x: Tensor, n: int, index: Tensor) -> Tensor:
     """x[index], `n` elements: saves the index; backward adds into zeros of x's size."""
     tape, was, e = x.storage.tape, x.n, x.e
-    y = tape.new(n, e)
+    y = tape.result(n, e, x.node is not None)
 
     def back(_: Tensor, _kept: object = index) -> tuple[Tensor]:
         return (tape.new(was, e),)

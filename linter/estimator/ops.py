@@ -130,16 +130,16 @@ def shift(x: Tensor) -> Tensor:
 def mul(a: Tensor, b: Tensor | Parameter) -> Tensor:
     """a * b, broadcast: each operand is saved if the other needs a gradient."""
     tape = a.storage.tape
-    y = tape.new(max(a.n, b.n), max(a.e, b.e))
     for_a = a.node is not None
     for_b = b.trainable if isinstance(b, Parameter) else b.node is not None
+    y = tape.result(max(a.n, b.n), max(a.e, b.e), for_a or for_b)
     return made(y, tape.node((a, b), _mul_backward(a if for_b else None, b if for_a else None, y.n, y.e)))
 
 
 def spread_mul(a: Tensor, b: Tensor, n: int) -> Tensor:
     """a * b broadcast to `n` elements, more than either has: each operand is saved if the other needs a gradient."""
     tape, e = a.storage.tape, max(a.e, b.e)
-    y = tape.new(n, e)
+    y = tape.result(n, e, a.node is not None or b.node is not None)
     return made(y, tape.node((a, b), _mul_backward(a if b.node else None, b if a.node else None, n, e)))
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gc
 
+import pytest
+
+from gpulint.estimator.indexing import gather
 from gpulint.estimator.ledger import END
 from gpulint.estimator.matmuls import linear
 from gpulint.estimator.ops import add, add_to, dropout, leaf, mul, scale, softmax, to, unary
 from gpulint.estimator.tape import Tape
-from gpulint.estimator.tensor import Parameter
+from gpulint.estimator.tensor import Parameter, Tensor
 
 
 def finished(tape: Tape, y) -> Tape:
@@ -195,12 +198,20 @@ def test_a_checkpoint_runs_its_layer_again():
     assert max(event.live for event in tape.events if event.backward) > held + 20
 
 
-def test_a_recomputation_stops_before_the_output_of_its_last_product():
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda x: linear(x, weight(100, 2, True), 1),
+        lambda x: mul(x, weight(10, 2, True)),
+        lambda x: gather(x, 10, Tensor(x.storage.tape.nothing, 10, 8)),
+    ],
+)
+def test_a_recomputation_stops_before_the_output_of_what_saves_its_inputs_last(operation):
     made = []
 
     def layer(x):
         tape, before = x.storage.tape, x.storage.tape.live
-        y = linear(x, weight(100, 2, True), 1)
+        y = operation(x)
         made.append(tape.live - before)
         return y
 
@@ -208,7 +219,8 @@ def test_a_recomputation_stops_before_the_output_of_its_last_product():
         made.clear()
         tape = Tape()
         tape.enter(0)
-        finished(tape, tape.checkpoint(layer, tape.new(10, 2), "full", reentrant))
+        x = linear(tape.new(10, 2), weight(), 1)
+        finished(tape, tape.checkpoint(layer, x, "full", reentrant))
         assert made == [20, 20 if reentrant else 0]
 
 
