@@ -6,10 +6,11 @@ FunctionsManual.cpp).
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from .ops import made
-from .tensor import Tensor
+from .tensor import Tensor, wider
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +39,7 @@ def cat(parts: Sequence[Tensor]) -> Tensor:
     """Concatenation; the gradients are windows of one gradient."""
     tape = parts[0].storage.tape
     sizes = [part.n for part in parts]
-    y = tape.new(sum(sizes), max(part.e for part in parts))
+    y = tape.new(sum(sizes), reduce(wider, (part.e for part in parts)))
     return made(
         y, tape.node(tuple(parts), lambda g: tuple(Tensor(g.storage, n, g.e, view=True) for n in sizes), saves=0)
     )

@@ -287,7 +287,7 @@ class Tape(Engine):
 
         Only float32 leaves that need a gradient are cached (aten/src/ATen/autocast_mode.cpp).
         """
-        if weight.e <= e:
+        if weight.e == e or weight.e < e:
             return weight
         if weight.twin is not None:
             weight = weight.twin
@@ -296,7 +296,7 @@ class Tape(Engine):
             return weight.cast
         copy = self.new(weight.n, e)
         copy.node = self.node((weight,), lambda _: (self.new(weight.n, weight.e),), saves=0)
-        if weight.trainable:
+        if weight.trainable and weight.e == 4:
             weight.cast = copy
             self._casts.append(weight)
         return copy

@@ -11,7 +11,7 @@ from gpulint.estimator.ledger import END
 from gpulint.estimator.matmuls import linear
 from gpulint.estimator.ops import add, add_to, dropout, leaf, mul, scale, softmax, to, unary
 from gpulint.estimator.tape import Tape
-from gpulint.estimator.tensor import Parameter, Tensor
+from gpulint.estimator.tensor import FOREIGN, Parameter, Tensor
 
 
 def finished(tape: Tape, y) -> Tape:
@@ -258,3 +258,25 @@ def test_bytes_inside_a_kernel_count_for_the_peak_only():
     tape.enter(END)
     assert tape.live == 0
     assert tape.events[0].live == 1000
+
+
+def test_weights_of_the_other_16_bit_type_are_copied_and_the_copies_saved():
+    tape = Tape()
+    tape.enter(0)
+    tape.autocast = 2
+    assert FOREIGN != 2
+    frozen = weight(100, FOREIGN, trainable=False)
+    x = unary(linear(tape.new(10, 2), weight(100, 2), 1), save_input=False)
+    before = tape.live
+    y = linear(x, frozen, 1)
+    assert (y.e, tape.live - before) == (2, 20 + 200)
+    assert frozen.cast is None
+    assert tape.cast(frozen, 2) is not tape.cast(frozen, 2)
+
+
+def test_both_16_bit_types_together_are_float32():
+    tape = Tape()
+    half, other = tape.new(10, 2), tape.new(10, FOREIGN)
+    assert (add(half, other).e, mul(other, half).e, add(other, other).e, add(half, half).e) == (4, 4, FOREIGN, 2)
+    assert to(other, 2) is not other
+    assert to(other, FOREIGN) is other
