@@ -319,6 +319,19 @@ def divided(a: Tensor, b: Tensor) -> Tensor:
     return made(y, tape.node((a, b), back))
 
 
+def clamped(x: Tensor) -> Tensor:
+    """clamp_, in place: a copy of what x was is saved where it needs a gradient."""
+    if x.node is None:
+        return x
+    tape, n, e = x.storage.tape, x.n, x.e
+    kept = tape.new(n, e)
+
+    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
+        return (tape.new(n, e),)
+
+    return made(Tensor(x.storage, n, e, view=True), tape.node((x,), back))
+
+
 def clamp(x: Tensor) -> Tensor:
     """clamp: saves its input; backward is a where over a mask of one byte an element."""
     tape, n, e = x.storage.tape, x.n, x.e
