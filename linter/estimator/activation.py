@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .ops import add, leaf, mul, power, scale, shift, sub, to, unary
+from .tensor import wider
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,7 +108,7 @@ def lesser(x: Tensor) -> Tensor:
 
 def where(chosen: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """torch.where: saves the mask; each operand gets a masked copy of the gradient."""
-    tape, n, e = a.storage.tape, a.n, max(a.e, b.e)
+    tape, n, e = a.storage.tape, a.n, wider(a.e, b.e)
     y = tape.new(n, e)
 
     def back(_: Tensor, _kept: object = chosen) -> tuple[Tensor, Tensor]:

@@ -195,6 +195,7 @@ def modelled(
         return both(tape, s, kinds, outside, ids, segments=segments)
     base = stem(tape, s, outside, ids)
     h = base.hidden
+    collected: list[Tensor] = []
     for segment, layer in enumerate(kinds, 1):
         if segments:
             tape.enter(segment)
@@ -211,6 +212,8 @@ def modelled(
         del block
         if layer < len(base.deep):
             h = deepened(h, base.deep[layer], s)
+        if s.traits.collects:
+            collected.append(h)
         if lives is not None:
             lives.append(tape.live)
     if segments:

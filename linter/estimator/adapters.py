@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from ..models.adapter_types import kind_of
 from .adapted import ADAPTED
+from .dora import dora
 from .matmuls import linear
-from .ops import add, contiguous, dropout, leaf, mul, scale, shift, to
+from .ops import add, contiguous, dropout, leaf, mul, scale, to
 from .unadapted import product
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def project(x: Tensor, layer: Linear, rows: int, base: Callable[[Tensor], None] 
     if not layer.packed or not tape.autocast:
         x = to(x, layer.a.e)
     if layer.dora is not None:
-        result = add(result, _dora(x, result, layer, rows))
+        result = add(result, dora(x, result, layer, rows))
         return to(result, e)
     branch = scale(linear(linear(dropout(x, layer.dropout), layer.a, rows), layer.b, rows))
     if layer.packed and not tape.autocast:
@@ -52,22 +53,6 @@ def rescaled(x: Tensor, layer: Linear) -> Tensor:
     assert layer.scale is not None
     assert layer.shift is not None
     return mul(add(x, leaf(x.storage.tape, layer.shift)), layer.scale)
-
-
-def _dora(x: Tensor, base: Tensor, layer: Linear, rows: int) -> Tensor:
-    """DoRA: (m / norm - 1) * base + (m / norm) * branch, the norm over a weight put together in float32.
-
-    Building it takes the product of the low-rank pair, the unpacked weight and their sum at once, four bytes an
-    element (peft tuners/lora/dora.py); saved are the base output and the branch.
-    """
-    assert layer.a is not None
-    assert layer.b is not None
-    assert layer.dora is not None
-    tape = x.storage.tape
-    tape.scratch(12 * layer.weight.n)
-    branch = linear(linear(dropout(x, layer.dropout), layer.a, rows), layer.b, rows)
-    magnitude = leaf(tape, layer.dora)
-    return add(mul(base, shift(magnitude)), scale(mul(branch, magnitude)))
 
 
 def merged(layer: Linear, tape: Tape, e: int) -> Tensor | Parameter:

@@ -9,7 +9,7 @@ from .adapters import project
 from .indexing import repeat, select, split, window
 from .kernels import attend
 from .norms import NORMS, inner_norm
-from .ops import contiguous, mul, relayout, scale, to, unary
+from .ops import clamped, contiguous, mul, relayout, scale, to, unary
 from .rope import ROPES
 from .tensor import Tensor
 from .virtual_tokens import behind
@@ -113,7 +113,12 @@ def _separate(x: Tensor, modules: Modules, s: Setting, at: Heads) -> tuple[Tenso
     if norm is not None and traits.norm_at == "heads":
         q = norm(q, first, s.rows * at.heads)
         k = norm(k, second, s.rows * at.kv_heads) if second is not None else k
-    return q, k, v
+    return _clipped(q, k, v, s)
+
+
+def _clipped(q: Tensor, k: Tensor, v: Tensor, s: Setting) -> tuple[Tensor, Tensor, Tensor]:
+    """OLMo's and OLMoE's `clip_qkv`."""
+    return (clamped(q), clamped(k), clamped(v)) if s.config.get("clip_qkv") else (q, k, v)
 
 
 def _projected(x: Tensor, modules: Modules, s: Setting, at: Heads) -> tuple[Tensor, Tensor, Tensor]:
@@ -142,7 +147,7 @@ def _normed(x: Tensor, modules: Modules, s: Setting, at: Heads, norm: Norm) -> t
     else:
         q = norm(relayout(project(x, modules.need("q"), s.rows)), first, s.rows * at.heads)
         k = norm(relayout(project(x, modules.need("k"), s.rows)), second, s.rows * at.kv_heads)
-    return q, k, project(x, modules.need("v"), s.rows)
+    return _clipped(q, k, project(x, modules.need("v"), s.rows), s)
 
 
 def _fused(qkv: Tensor, modules: Modules, s: Setting, at: Heads) -> tuple[Tensor, Tensor, Tensor]:

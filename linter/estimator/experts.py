@@ -86,6 +86,8 @@ def _wide_router(x: Tensor, router: Linear, s: Setting, sigmoid: bool) -> tuple[
     scores = unary(logits, save_input=False, save_output=True)
     chosen = x.storage.tape.new(s.rows * s.top_k, 8)
     values = divide(gather(scores, s.rows * s.top_k, chosen), s.rows)
+    if s.traits.weights == "summed" and x.storage.tape.autocast:
+        values = to(values, 4)
     return scale(values), chosen
 
 

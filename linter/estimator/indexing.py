@@ -6,10 +6,11 @@ FunctionsManual.cpp).
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from .ops import made
-from .tensor import Tensor
+from .tensor import Tensor, wider
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +39,7 @@ def cat(parts: Sequence[Tensor]) -> Tensor:
     """Concatenation; the gradients are windows of one gradient."""
     tape = parts[0].storage.tape
     sizes = [part.n for part in parts]
-    y = tape.new(sum(sizes), max(part.e for part in parts))
+    y = tape.new(sum(sizes), reduce(wider, (part.e for part in parts)))
     return made(
         y, tape.node(tuple(parts), lambda g: tuple(Tensor(g.storage, n, g.e, view=True) for n in sizes), saves=0)
     )
@@ -119,7 +120,7 @@ def select(x: Tensor, n: int) -> Tensor:
 def gather(x: Tensor, n: int, index: Tensor) -> Tensor:
     """x[index], `n` elements: saves the index; backward adds into zeros of x's size."""
     tape, was, e = x.storage.tape, x.n, x.e
-    y = tape.new(n, e)
+    y = tape.result(n, e, x.node is not None)
 
     def back(_: Tensor, _kept: object = index) -> tuple[Tensor]:
         return (tape.new(was, e),)

@@ -206,7 +206,7 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
 
     gpt-oss joins a sink logit per head to the scores, subtracts the maximum and drops the sink's share. GPT-J
     multiplies float32 copies; MPT adds a float32 bias per head and key; BLOOM adds its bias within the matmul; Falcon
-    scales in place and keeps the scores' own width.
+    scales in place, keeps the scores' own width and has a name for the unmasked ones until the softmax is there.
     """
     tape = q.storage.tape
     grouped = at.heads != at.kv_heads
@@ -230,7 +230,7 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
         weights = scale(weights)
         weights = unary(weights, save_input=False, save_output=True)
         weights = scale(weights)
-    first = weights if at.kind == "alibi" else None
+    first = weights if at.kind in ("alibi", "falcon") else None
     if mask is not None:
         weights = add(weights, mask)
     if at.sinks is not None:
@@ -239,7 +239,9 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
         joined = sub(joined, maximum(joined, rows))
         weights = window(softmax(joined, joined.e, fused=True), at.scores)
     else:
-        weights = probabilities(weights, q.e, v.e, at)
+        weights = probabilities(weights, q.e, at)
+        first = first if at.kind == "alibi" else None
+        weights = to(weights, v.e) if at.kind in ("native", "upcast") else weights
     weights = dropout(weights, at.dropout)
     tape.returned = weights.storage
     y = heads_product(weights, values, _values(q, at), False, moved and not laid)
@@ -248,18 +250,16 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
     return y
 
 
-def probabilities(scores: Tensor, e: int, value: int, at: Heads) -> Tensor:
-    """softmax of the scores by kind, handed on in the width of queries (`e`) or of values (`value`)."""
+def probabilities(scores: Tensor, e: int, at: Heads) -> Tensor:
+    """softmax of the scores by kind, in their own width or in that of queries (`e`)."""
     narrow = (scores.storage.tape.autocast and 4) or scores.e
     if at.kind == "shifted":
         shifted = sub(scores, maximum(scores, at.batch * at.heads * at.length))
         return softmax(shifted, shifted.e, fused=True)
     if at.kind == "falcon":
         return softmax(scores, scores.e, fused=True)
-    if at.kind == "plain":
+    if at.kind in ("plain", "native", "upcast"):
         return softmax(scores, narrow)
-    if at.kind in ("native", "upcast"):
-        return to(softmax(scores, narrow), value)
     return to(softmax(scores, 4, fused=at.fp16), e)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..models.adapter_types import INSIDE, kind_of
 from .storage import dtype_bytes
-from .tensor import Parameter
+from .tensor import FOREIGN, Parameter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -74,17 +74,21 @@ class Modules:
         adapter: Adapter | None,
         packing: Packing,
         summed: Collection[Item] = (),
+        foreign: str = "",
     ) -> None:
-        """`summed` are those whose gradients are added to what another layer's backward has made."""
+        """`summed` are those whose gradients are added to what another layer's backward has made.
+
+        `foreign` is the 16-bit dtype that autocast does not compute in.
+        """
         self._packing = packing
         self._adapter = adapter if adapter is not None and kind_of(adapter) in INSIDE else None
         self.named: dict[str, Linear] = {}
         for item in sorted(items, key=_order):
             name = item.name.partition("{0}.")[2] if item.layers is not None else item.name
             module, _, kind = name.rpartition(".")
-            e = int(dtype_bytes(item.dtype))
+            e = FOREIGN if item.dtype == foreign else int(dtype_bytes(item.dtype))
             groups = item.shape[0] if len(item.shape) == 3 else 1
-            leaf = Parameter(item.size, min(e, width) if width else e, item.graded or item.idle, groups)
+            leaf = Parameter(item.size, min(width, e) if width else e, item.graded or item.idle, groups)
             leaf.summed = item in summed
             self._place(module, kind, leaf, item)
         for linear in self.named.values():

@@ -38,7 +38,7 @@ def t5(x: Tensor, module: Linear | None, rows: int) -> Tensor:
     assert module is not None
     variance = mean(power(to(x, 4)), rows)
     h = mul(x, rsqrt(shift(variance)))
-    return mul(to(h, 2) if module.weight.e == 2 else h, module.weight)
+    return mul(h if module.weight.e == 4 else to(h, module.weight.e), module.weight)
 
 
 def rms_wide(x: Tensor, module: Linear | None, rows: int) -> Tensor:
@@ -159,10 +159,16 @@ def inner_norm(x: Tensor, modules: Modules, name: str, s: Setting) -> Tensor:
     return x if module is None else normed(x, module, s.rows, s)
 
 
+def unchanged(x: Tensor, module: Linear | None, rows: int) -> Tensor:  # noqa: ARG001
+    """No norm, where a config leaves it out."""
+    return x
+
+
 BARE = ("rms_bare", "layer_bare")
 """Norms without a weight."""
 
 NORMS: dict[str, Norm] = {
+    "none": unchanged,
     "rms": rms,
     "rms_wide": rms_wide,
     "t5": t5,

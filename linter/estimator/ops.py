@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .tensor import Node, Parameter, Tensor
+from .tensor import Node, Parameter, Tensor, wider
 
 if TYPE_CHECKING:
     from .tape import Tape
@@ -84,13 +84,13 @@ def summed(x: Tensor, n: int) -> Tensor:
 def add(a: Tensor, b: Tensor | Parameter) -> Tensor:
     """a + b: nothing is saved, both get the gradient itself."""
     tape = a.storage.tape
-    y = tape.new(max(a.n, b.n), max(a.e, b.e))
+    y = tape.new(max(a.n, b.n), wider(a.e, b.e))
     return made(y, tape.node((a, b), lambda g: (g, g), saves=0))
 
 
 def sub(a: Tensor, b: Tensor, n: int = 0) -> Tensor:
     """a - b, of `n` elements where that is more than either has: nothing is saved; b's gradient is a negated copy."""
-    tape, n, e = a.storage.tape, max(a.n, b.n, n), max(a.e, b.e)
+    tape, n, e = a.storage.tape, max(a.n, b.n, n), wider(a.e, b.e)
     y = tape.new(n, e)
     back = (lambda g: (g, tape.new(g.n, g.e))) if b.node is not None else (lambda g: (g, None))
     return made(y, tape.node((a, b), back, saves=0))
@@ -130,16 +130,16 @@ def shift(x: Tensor) -> Tensor:
 def mul(a: Tensor, b: Tensor | Parameter) -> Tensor:
     """a * b, broadcast: each operand is saved if the other needs a gradient."""
     tape = a.storage.tape
-    y = tape.new(max(a.n, b.n), max(a.e, b.e))
     for_a = a.node is not None
     for_b = b.trainable if isinstance(b, Parameter) else b.node is not None
+    y = tape.result(max(a.n, b.n), wider(a.e, b.e), for_a or for_b)
     return made(y, tape.node((a, b), _mul_backward(a if for_b else None, b if for_a else None, y.n, y.e)))
 
 
 def spread_mul(a: Tensor, b: Tensor, n: int) -> Tensor:
     """a * b broadcast to `n` elements, more than either has: each operand is saved if the other needs a gradient."""
-    tape, e = a.storage.tape, max(a.e, b.e)
-    y = tape.new(n, e)
+    tape, e = a.storage.tape, wider(a.e, b.e)
+    y = tape.result(n, e, a.node is not None or b.node is not None)
     return made(y, tape.node((a, b), _mul_backward(a if b.node else None, b if a.node else None, n, e)))
 
 
@@ -306,7 +306,7 @@ def divide(x: Tensor, rows: int) -> Tensor:
 
 def divided(a: Tensor, b: Tensor) -> Tensor:
     """a / b, broadcast: saves both; b's gradient is -g * ((a / b) / b)."""
-    tape, n, e = a.storage.tape, a.n, max(a.e, b.e)
+    tape, n, e = a.storage.tape, a.n, wider(a.e, b.e)
     y = tape.new(n, e)
 
     def back(_: Tensor, _kept: object = (a.storage, b.storage)) -> tuple[Tensor, Tensor]:
@@ -317,6 +317,19 @@ def divided(a: Tensor, b: Tensor) -> Tensor:
         return left, right
 
     return made(y, tape.node((a, b), back))
+
+
+def clamped(x: Tensor) -> Tensor:
+    """clamp_, in place: a copy of what x was is saved where it needs a gradient."""
+    if x.node is None:
+        return x
+    tape, n, e = x.storage.tape, x.n, x.e
+    kept = tape.new(n, e)
+
+    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
+        return (tape.new(n, e),)
+
+    return made(Tensor(x.storage, n, e, view=True), tape.node((x,), back))
 
 
 def clamp(x: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ class Spec(NamedTuple):
     counter: bool
     foreach: int
     largest: tuple[int, int]
-    previous: bool
+    previous: bool | str
     minimum: int
     tables: int
     paged: bool
@@ -146,14 +146,20 @@ def of_job(job: Job) -> Spec:
     spec = specification(job.optimizer.name)
     torch = spec.source.startswith("torch/optim") and older(job.versions.get("torch"), FOREACH_FROM)
     if (job.optimizer.foreach is False or (torch and job.optimizer.foreach is None)) and spec.foreach:
-        spec = spec._replace(foreach=0, largest=(1, 1))
+        spec = _one_by_one(spec)
     elif job.optimizer.foreach is True and spec.name == "adamw_torch_forloop":
-        spec = spec._replace(foreach=1, largest=(0, 0))
+        spec = spec._replace(foreach=1, largest=(0, 0), previous=False)
     if job.optimizer.in_backward and not spec.in_backward:
         spec = spec._replace(in_backward=True)
     if job.optimizer.rank is not None and spec.rank:
         spec = spec._replace(rank=job.optimizer.rank)
     return spec
+
+
+def _one_by_one(spec: Spec) -> Spec:
+    """A torch optimizer told not to take its multi-tensor path."""
+    loop = specification("adamw_torch_forloop" if spec.name == "adamw_torch" else spec.name)
+    return spec._replace(foreach=0, largest=(1, 1) if loop is spec else loop.largest, previous=loop.previous)
 
 
 def items(parameters: Iterable[Parameter]) -> list[Item]:
@@ -307,9 +313,16 @@ def _temporary(tensors: Sequence[Item], spec: Spec) -> int:
             groups[key] = groups.get(key, 0) + item.copies * size
         return spec.foreach * max(groups.values())
     full, half = spec.largest if not (spec.foreach and spec.in_backward) else (spec.foreach, spec.foreach)
+    layered = [item for item in tensors if item.copies > 1]  # a layer's first tensor follows the last of the one before
+    return max(_largest(tensors, spec, full, half), _largest([*layered, *layered], spec, full, half))
+
+
+def _largest(tensors: Sequence[Item], spec: Spec, full: int, half: int) -> int:
+    """The most that one tensor's update takes, `full` or `half` float32 copies of it, with what the one before left."""
     peak = before = 0
     for item in tensors:
         copies = half if item.dtype in ("bfloat16", "float16") else full
-        peak = max(peak, copies * 4 * item.size + (before if spec.previous else 0))
-        before = 4 * item.size if item.decay else before
+        peak = max(peak, copies * 4 * item.size + (before if spec.previous and not spec.in_backward else 0))
+        width = dtype_bytes(item.dtype) if spec.previous == "parameter" else 4
+        before = int(width * item.size) if item.decay else before
     return peak

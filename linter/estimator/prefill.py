@@ -150,11 +150,12 @@ def prefill_logits(model: Model, job: Job, batch: int, length: int, element: flo
     Since 4.45 (later in some models, `modeling.json`) `generate` asks for the last token's logits only, e b V, and
     takes a float32 copy of them, 4 b V. Where the whole prompt's are made (older versions, or a forward of one's own)
     they are e T V, and before 4.46 in most models also their float32 copy, 4 T V, beside the last hidden state, e T h.
+    Where the model scales or caps them (Gemma 2, Granite, Falcon-H1) each step stands beside the one before, 2 e T V.
     """
     shape, tokens = model.shape, batch * length
     if not _whole(job, model):
         return round((element + 4) * batch * shape.vocabulary), 0
-    width = element + (4 if _floats(job, model) else 0)
+    width = element + (4 if _floats(job, model) else element if _changed(model) else 0)
     return round(width * tokens * shape.vocabulary), round(element * tokens * shape.hidden)
 
 
@@ -171,6 +172,13 @@ def _whole(job: Job, model: Model) -> bool:
     """Whether a prompt's logits are made for all of its tokens."""
     stated = job.inference.full_prefill_logits if job.inference else None
     return still("whole_logits", job, model) if stated is None else stated
+
+
+def _changed(model: Model) -> bool:
+    """Whether the model multiplies, divides or caps its logits."""
+    config = {**model.defaults, **text_config(model.config)}
+    found = traits(model.model_type, config, model.shape.norm)
+    return found.logits_scale or bool(config.get("final_logit_softcapping", found.logits_softcap))
 
 
 def _floats(job: Job, model: Model) -> bool:

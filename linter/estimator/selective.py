@@ -15,6 +15,7 @@ from .matmuls import linear, matmul
 from .norms import NORMS
 from .ops import add, contiguous, leaf, mul, scale, to, unary, unpadded
 from .ssm import KERNELS
+from .tensor import wider
 
 if TYPE_CHECKING:
     from .modules import Linear, Modules
@@ -118,7 +119,7 @@ def _laid_out(x: Tensor, s: Setting) -> Tensor:
 
 def _product(a: Tensor, b: Tensor, n: int) -> Tensor:
     """a * b broadcast to `n` elements, more than either has."""
-    tape, e = a.storage.tape, max(a.e, b.e)
+    tape, e = a.storage.tape, wider(a.e, b.e)
     y = tape.new(n, e)
     for_a, for_b = a.node is not None, b.node is not None
     kept = (a.storage if for_b else None, b.storage if for_a else None)

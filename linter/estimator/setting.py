@@ -88,6 +88,7 @@ class Setting:
         self.crossing = frozenset(model.shape.cross_layers if crosses else ())
         self.scored = self.batch * -(-max(1, self.objective.scored) // max(1, plan.context))
         self.autocast = 2 if job.precision.autocast else 0
+        self.foreign = {"bfloat16": "float16", "float16": "bfloat16"}.get(job.precision.autocast or "", "")
         self.fp16 = "float16" in (job.precision.autocast, job.weights.dtype)
         self.heads = -(-shape.heads // plan.tensor)
         self.kv_heads = -(-shape.kv_heads // plan.tensor)
@@ -276,7 +277,7 @@ class Setting:
 
     def modules_of(self, items: list[Parameter], summed: Collection[Parameter] = ()) -> Modules:
         """What parameters make up; `summed` as in Modules."""
-        return Modules(items, self.dtype_width, self.job.adapter, self.packing, summed)
+        return Modules(items, self.dtype_width, self.job.adapter, self.packing, summed, self.foreign)
 
     def turn(self, layer: int) -> str:
         """The rotary embedding of a layer; some models leave it out of full-attention layers."""

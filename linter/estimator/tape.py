@@ -92,10 +92,14 @@ class Tape(Engine):
     def ends(self, recorded: bool) -> bool:
         """Whether a recomputation stops at an operation before its output is made, since its inputs are saved first.
 
-        Those of a matrix product are (torch/csrc/autograd VariableType, `SavedVariable` before the redispatch);
-        `recorded`: whether the operation gets a backward function.
+        Inputs are saved before the operation runs, outputs behind it (torch/csrc/autograd VariableType, `SavedVariable`
+        before the redispatch); `recorded`: whether the operation gets a backward function.
         """
         return recorded and self._stop is not None and self._saved + 1 == self._stop
+
+    def result(self, n: int, e: int, recorded: bool) -> Tensor:
+        """The output of an operation that saves nothing but its inputs; none where a recomputation stops at it."""
+        return Tensor(self.nothing, n, e) if self.ends(recorded) else self.new(n, e)
 
     def kernel_output(self, n: int, e: int) -> Tensor:
         """A fresh tensor that a selective checkpoint keeps instead of making it again."""
@@ -283,7 +287,7 @@ class Tape(Engine):
 
         Only float32 leaves that need a gradient are cached (aten/src/ATen/autocast_mode.cpp).
         """
-        if weight.e <= e:
+        if weight.e == e or weight.e < e:
             return weight
         if weight.twin is not None:
             weight = weight.twin
@@ -292,7 +296,7 @@ class Tape(Engine):
             return weight.cast
         copy = self.new(weight.n, e)
         copy.node = self.node((weight,), lambda _: (self.new(weight.n, weight.e),), saves=0)
-        if weight.trainable:
+        if weight.trainable and weight.e == 4:
             weight.cast = copy
             self._casts.append(weight)
         return copy

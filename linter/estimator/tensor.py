@@ -20,6 +20,34 @@ _leaves = count(1 << 60)
 ready the one that was made last, so that the order is the same in every process."""
 
 
+class Foreign(int):
+    """The two bytes an element of the 16-bit type that autocast does not compute in.
+
+    float16 weights under bfloat16 autocast, or the other way round: equal to no other width, so that every operand of a
+    product is cast, and wider than either together with the other type's.
+    """
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Foreign)
+
+    def __ne__(self, other: object) -> bool:
+        return not isinstance(other, Foreign)
+
+    __hash__ = int.__hash__
+
+
+FOREIGN = Foreign(2)
+
+
+def wider(a: int, b: int) -> int:
+    """The width of what an operation makes of two: bfloat16 and float16 give float32 (c10/core/ScalarType.cpp)."""
+    if a == b:
+        return a
+    return 4 if a + b == 4 else max(a, b)
+
+
 class Storage:
     """Bytes that are alive until the last reference goes; `narrow` is an 8-bit copy, as long as there is one."""
 

@@ -39,12 +39,14 @@ class Traits(NamedTuple):
     masked        whether the model always makes a 4-D mask;  sinks  whether attention has sink logits
     direct        whether torch's sdpa is called without Transformers' repeating of keys
     held          whether the model's loop has a name for a layer's eager probabilities until the next layer is through
+    collects      whether the outputs of all layers live until the stack has run
     slopes        whether the mask carries ALiBi's slopes for every head
     attention_dropout, residual_dropout, embedding_dropout, activation_dropout   config fields with their defaults;
                   head_dropout  that before a classifier where it is not the residual's
     router        softmax, chosen (softmax over the chosen), sigmoid and softmax_wide (of float32 logits),
                   softmax_narrow (in the logits' own width), sigmoid_late, softmax_forced (float32 under autocast too)
-    weights       width of the routing weights: `wide` (float32) or `narrow` (that of the logits)
+    weights       width of the routing weights: `wide` (float32), `narrow` (that of the logits) or `summed` (so, but
+                  float32 under autocast, whose sums are, by which they are divided out of place)
     gate          gating of experts: `default` or `clamped` (gpt-oss)
     output_gate   what attention's output is gated with: half of the `query` projection, a
                   `projection` of its own, one number for each of the `heads`, a float32 `softplus`, or nothing
@@ -99,6 +101,7 @@ class Traits(NamedTuple):
     sinks: bool = False
     masked: bool = False
     direct: bool = False
+    collects: bool = False
     slopes: bool = False
     held: bool = False
     attention_dropout: tuple[str, float] = ("attention_dropout", 0.0)

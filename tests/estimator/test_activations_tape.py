@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gc
 
+import pytest
+
+from gpulint.estimator.indexing import gather
 from gpulint.estimator.ledger import END
 from gpulint.estimator.matmuls import linear
 from gpulint.estimator.ops import add, add_to, dropout, leaf, mul, scale, softmax, to, unary
 from gpulint.estimator.tape import Tape
-from gpulint.estimator.tensor import Parameter
+from gpulint.estimator.tensor import FOREIGN, Parameter, Tensor
 
 
 def finished(tape: Tape, y) -> Tape:
@@ -195,12 +198,20 @@ def test_a_checkpoint_runs_its_layer_again():
     assert max(event.live for event in tape.events if event.backward) > held + 20
 
 
-def test_a_recomputation_stops_before_the_output_of_its_last_product():
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda x: linear(x, weight(100, 2, True), 1),
+        lambda x: mul(x, weight(10, 2, True)),
+        lambda x: gather(x, 10, Tensor(x.storage.tape.nothing, 10, 8)),
+    ],
+)
+def test_a_recomputation_stops_before_the_output_of_what_saves_its_inputs_last(operation):
     made = []
 
     def layer(x):
         tape, before = x.storage.tape, x.storage.tape.live
-        y = linear(x, weight(100, 2, True), 1)
+        y = operation(x)
         made.append(tape.live - before)
         return y
 
@@ -208,7 +219,8 @@ def test_a_recomputation_stops_before_the_output_of_its_last_product():
         made.clear()
         tape = Tape()
         tape.enter(0)
-        finished(tape, tape.checkpoint(layer, tape.new(10, 2), "full", reentrant))
+        x = linear(tape.new(10, 2), weight(), 1)
+        finished(tape, tape.checkpoint(layer, x, "full", reentrant))
         assert made == [20, 20 if reentrant else 0]
 
 
@@ -246,3 +258,25 @@ def test_bytes_inside_a_kernel_count_for_the_peak_only():
     tape.enter(END)
     assert tape.live == 0
     assert tape.events[0].live == 1000
+
+
+def test_weights_of_the_other_16_bit_type_are_copied_and_the_copies_saved():
+    tape = Tape()
+    tape.enter(0)
+    tape.autocast = 2
+    assert FOREIGN != 2
+    frozen = weight(100, FOREIGN, trainable=False)
+    x = unary(linear(tape.new(10, 2), weight(100, 2), 1), save_input=False)
+    before = tape.live
+    y = linear(x, frozen, 1)
+    assert (y.e, tape.live - before) == (2, 20 + 200)
+    assert frozen.cast is None
+    assert tape.cast(frozen, 2) is not tape.cast(frozen, 2)
+
+
+def test_both_16_bit_types_together_are_float32():
+    tape = Tape()
+    half, other = tape.new(10, 2), tape.new(10, FOREIGN)
+    assert (add(half, other).e, mul(other, half).e, add(other, other).e, add(half, half).e) == (4, 4, FOREIGN, 2)
+    assert to(other, 2) is not other
+    assert to(other, FOREIGN) is other

@@ -135,7 +135,16 @@ def test_the_multi_tensor_step_copies_the_second_moments_of_a_group():
     big, small = matrix(copies=3), Item((4096,), 100, "bfloat16", decay=False)
     assert kept("adamw_torch", big, small).temporary == 3 * 2 * matrix().size
     assert kept("adamw_torch_fused", big, small).temporary == 0
-    assert kept("adamw_torch", big, small, foreach=False).temporary == 4 * matrix().size
+    assert kept("adamw_torch", big, small, foreach=False).temporary == (4 + 2) * matrix().size
+
+
+@pytest.mark.parametrize(("dtype", "width"), [("float32", 4), ("bfloat16", 2)])
+def test_a_step_one_by_one_has_a_root_a_denominator_and_that_of_the_tensor_before(dtype, width):
+    first, second = (Item((rows, 1000), 1, dtype) for rows in (10, 40))
+    assert kept("adamw_torch_forloop", first, second).temporary == (2 * 40_000 + 10_000) * width
+    assert kept("adamw_torch_forloop", second, first).temporary == 2 * 40_000 * width
+    layers = [Item((rows, 1000), 2, dtype) for rows in (40, 10)]
+    assert kept("adamw_torch_forloop", *layers).temporary == (2 * 40_000 + 10_000) * width
 
 
 def test_galore_projects_to_its_rank():
