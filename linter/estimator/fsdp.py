@@ -6,6 +6,7 @@ distributed/fsdp/_fully_shard/_fsdp_param_group.py and _fsdp_collectives.py (ver
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -299,12 +300,14 @@ def whole_on_each(item: Parameter, job: Job) -> bool:
 
 
 def _items(trained: Sequence[Parameter], over: Ranks, fsdp: Fsdp) -> list[optimizer.Item]:
-    """Version 2 keeps matrices, cut in their first dimension; version 1 flattens units to vectors."""
+    """The tensors that the optimizer of one rank has.
+
+    Version 2: each parameter's share, a matrix cut in its first dimension. Version 1: the share of each unit's flat
+    parameter, or with `use_orig_params` and for adapters, whose modules are units, that of each parameter: as views
+    that share its bytes among them.
+    """
     if fsdp.version == 1:
-        sizes: dict[str, int] = {}
-        for item in trained:
-            sizes[item.dtype] = sizes.get(item.dtype, 0) + -(-item.elements // over.of(item))
-        return [optimizer.Item((size,), 1, dtype, flat=True) for dtype, size in sizes.items()]
+        return _flat(trained, over, fsdp)
     cut = []
     for whole, parameter in zip(optimizer.items(trained), trained, strict=True):
         first = -(-whole.shape[0] // over.of(parameter)) if whole.shape else 1
@@ -312,18 +315,7 @@ def _items(trained: Sequence[Parameter], over: Ranks, fsdp: Fsdp) -> list[optimi
     return cut
 
 
-def shards(job: Job, found: Sequence[Parameter]) -> list[optimizer.Item]:
-    """The tensors that the optimizer of one rank has.
-
-    Version 2: each parameter's share. Version 1: the share of each unit's flat parameter, or with `use_orig_params` and
-    for adapters, whose modules are units, that of each parameter: as views that share its bytes among them.
-    """
-    fsdp = job.parallelism.fsdp
-    assert fsdp is not None
-    over = ranks(job, group(job, fsdp))
-    trained = [item for item in found if item.trainable]
-    if fsdp.version == 2:
-        return _items(trained, over, fsdp)
+def _flat(trained: Sequence[Parameter], over: Ranks, fsdp: Fsdp) -> list[optimizer.Item]:
     units: dict[tuple[int | None, str], int] = {}
     made = []
     for item in trained:
@@ -332,8 +324,15 @@ def shards(job: Job, found: Sequence[Parameter]) -> list[optimizer.Item]:
             continue
         for layer in item.layers or (None,):
             units[layer, item.dtype] = units.get((layer, item.dtype), 0) + item.size
-    made += [optimizer.Item((-(-size // over.dense),), 1, dtype, flat=True) for (_, dtype), size in units.items()]
-    return made
+    alike = Counter((-(-size // over.dense), dtype) for (_, dtype), size in units.items())
+    return made + [optimizer.Item((size,), copies, dtype, flat=True) for (size, dtype), copies in alike.items()]
+
+
+def shards(job: Job, found: Sequence[Parameter]) -> list[optimizer.Item]:
+    """The tensors that the optimizer of one rank has (`_items`)."""
+    fsdp = job.parallelism.fsdp
+    assert fsdp is not None
+    return _items([item for item in found if item.trainable], ranks(job, group(job, fsdp)), fsdp)
 
 
 def _load(found: Sequence[Parameter], fsdp: Fsdp, over: Ranks, job: Job, model: Model) -> int:
