@@ -18,7 +18,7 @@ from .loading import PACKED_ON_LOAD, retyped
 from .modeling import still
 from .parameters import allocated, base_dtype, parameters
 from .prefill import attends, held_logits, prefill_activations, prefill_logits, rotary_tables
-from .prompt import seen, widest
+from .prompt import seen, unread_images, widest, with_images
 from .quantization import effective_quantization, unpacked_perhaps
 from .storage import dtype_bytes
 from .unpacking import largest_packed, unpacking
@@ -82,7 +82,7 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     per_gpu, overhead = _tiers(job, model, gpu, peak, batch * prompt, element, bounded)
     loaded = phases[0].allocated
     unknown = uncertainty.while_loading(job, found, loaded, per_gpu.high - runtime.process_overhead(gpu, job).high)
-    unknown += unpacked_perhaps(job, model, found)
+    unknown += [*unpacked_perhaps(job, model, found), *unread_images(job, model, batch, prompt, element)]
     judged = verdict(uncertainty.widened(per_gpu, unknown), gpu, bounded=bounded)
     unknown += [*packed_later(job, found, loaded, peak.allocated), *graphs(job, gpu)]
     unknown += retyped(found, job, loaded, peak.allocated)
@@ -193,15 +193,16 @@ def _prefill(
     if _replayable(job, model):
         activations = widest(job, model, batch, prompt, cache)
     else:
-        activations = prefill_activations(model, job, batch, prompt, element, unpacked)
+        layers = prefill_activations(model, job, batch, prompt, element, unpacked)
+        activations = with_images(job, model, batch, prompt, cache, layers)
     packed = effective_quantization(job, model)
     if packed is not None and packed.head:
         activations = max(activations, round(unpacked.making * model.shape.vocabulary * model.shape.hidden))
     logits, beside = prefill_logits(model, job, batch, prompt, element)
     split = {**fixed, "kv_cache": cache}
-    if logits + beside > activations:
-        return Phase("prefill", {**split, "activations": beside, "logits": logits})
-    return Phase("prefill", {**split, "activations": activations, "logits": 0})
+    read = Phase("prefill", {**split, "activations": activations, "logits": 0})
+    scored = seen(Phase("prefill", {**split, "activations": beside, "logits": logits}), job, model, batch)
+    return max(read, scored, key=lambda phase: phase.allocated)
 
 
 def _replayable(job: Job, model: Model) -> bool:

@@ -15,7 +15,7 @@ from gpulint import estimate
 from gpulint.estimator.activations import instants
 from gpulint.estimator.parameters import allocated, parameters
 from gpulint.estimator.pictures import pictures, reader
-from gpulint.job import Job
+from gpulint.job import Inference, Job, Quantization
 from gpulint.models.resolve import resolve
 
 WORKSPACE = int(8.125 * (1 << 20))
@@ -91,9 +91,41 @@ def test_a_prompt_with_images_takes_what_the_libraries_allocate(oracle_rows):
     assert max(map(abs, off.values())) < 0.005, off
 
 
-def test_layers_that_attend_to_images_are_passed_by_without_them():
-    from gpulint.job import Inference
+@pytest.mark.parametrize("family", ["gemma3", "llava", "mllama", "qwen2_5_vl"])
+def test_the_tower_is_counted_where_the_layers_are_not_replayed(family):
+    def prefill(images, version, method=None):
+        job = Job(kind="inference", model=DATA["configs"][family], images=images, versions={"transformers": version})
+        job.inference = Inference(batch_size=2, prompt_length=1024, new_tokens=8)
+        job.weights.dtype = "bfloat16"
+        job.weights.quantization = Quantization(method=method, bits=4) if method else None
+        found = estimate(job)
+        notes = [note for note in found.assumptions if note.field in ("model.towers", "versions.transformers")]
+        return next(phase.allocated for phase in found.phases if phase.name == "prefill"), notes
 
+    text, new, old, packed = (
+        prefill(*given) for given in ((0, "5.23"), (1, "5.23"), (1, "4.57.6"), (1, "5.23", "bnb-nf4"))
+    )
+    assert not new[1]
+    assert not packed[1]
+    assert new[0] > text[0]
+    assert old[0] - prefill(0, "4.57.6")[0] == pytest.approx(new[0] - text[0], rel=0.35)
+    assert [note.field for note in old[1]] == ["versions.transformers"]
+    assert old[1][0].high > 0
+    assert packed[0] > prefill(0, "5.23", "bnb-nf4")[0]
+
+
+def test_a_tower_that_is_not_read_widens_the_interval():
+    config = {**DATA["configs"]["llava_next"], "model_type": "llava_next_video"}
+    assert reader(resolve(config)) is None
+    for images in (0, 1):
+        job = Job(kind="inference", model=config, images=images)
+        job.inference = Inference(batch_size=1, prompt_length=512, new_tokens=8)
+        found = [note for note in estimate(job).assumptions if note.field == "model.towers"]
+        assert len(found) == images
+        assert not found or found[0].high > 0
+
+
+def test_layers_that_attend_to_images_are_passed_by_without_them():
     config = DATA["configs"]["mllama"]
     caches, trained = {}, {}
     for images in (0, 1):
@@ -194,8 +226,6 @@ def test_unknown_images_widen_the_interval():
 
 
 def test_a_prompt_is_text_unless_images_are_stated():
-    from gpulint.job import Inference
-
     sizes = {}
     for images in (None, 0, 1):
         job = Job(kind="inference", model=DATA["configs"]["qwen2_5_vl"], images=images, image_pixels=1792 * 1792)
