@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..models.model import text_config
@@ -47,11 +48,14 @@ AGAIN = 1.0
 """What other towers may keep, as a share of the text decoder's activations: a bound, not a measurement."""
 
 
-def gaps(job: Job, model: Model, activations: int, phases: Sequence[Phase] = ()) -> list[Assumption]:
+def gaps(
+    job: Job, model: Model, activations: int, phases: Sequence[Phase] = (), fused: int | None = None
+) -> list[Assumption]:
     """What a training estimate of the model takes for granted: layers, towers and kernels.
 
     `activations` at the peak that are not derived move the bounds by LEAST, MOST times `passes` and AGAIN, and another
-    of the `phases` may be the peak then; a kernel in the place of a composite path leaves LEAST of them.
+    of the `phases` may be the peak then; a kernel in the place of a composite path leaves LEAST of them, or
+    the `fused` ones that were replayed.
     """
     found: list[Assumption] = []
     less, more = int(activations * (1 - LEAST)), int(activations * (MOST - 1))
@@ -74,9 +78,28 @@ def gaps(job: Job, model: Model, activations: int, phases: Sequence[Phase] = ())
         found.append(Assumption("loss.kernel", job.loss.kernel, note, less))
     package = kernels(model)
     if package is not None and package not in job.versions:
-        note = "its kernels are not stated to be installed: the composite path of transformers runs, which keeps more"
-        found.append(Assumption(f"versions.{package}", "absent", note, less if derived(model) else 0))
+        less = max(less, activations - fused) if fused is not None else less
+        found.append(Assumption(f"versions.{package}", "absent", UNKERNELLED, less if derived(model) else 0))
     return found
+
+
+UNKERNELLED = "its kernels are not stated to be installed: the composite path of transformers runs, which keeps more"
+
+
+def with_kernels(job: Job, model: Model) -> Job | None:
+    """The job with the package of the model's kernels, where it has one that the job does not state."""
+    package = kernels(model)
+    if package is None or package in job.versions:
+        return None
+    return replace(job, versions={**job.versions, package: ""})
+
+
+def kernels_perhaps(model: Model, phases: Sequence[Phase], fused: Phase | None) -> list[Assumption]:
+    """How much less generation takes where the prompt's phase is the `fused` one; nothing where that is None."""
+    if fused is None:
+        return []
+    less = max(p.allocated for p in phases) - max((fused if p.name == fused.name else p).allocated for p in phases)
+    return [Assumption(f"versions.{kernels(model)}", "absent", UNKERNELLED, less)]
 
 
 def passes(model: Model) -> int:

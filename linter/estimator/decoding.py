@@ -78,13 +78,16 @@ def cached_heads(model: Model) -> int:
 def stepped(job: Job, model: Model, batch: int, element: float) -> int:
     """Bytes of the widest layer's state space for one new token, b N elements of state, without Mamba's kernels.
 
-    float32 decay, decayed state and new state, and in the width of the weights dB and dB x: (12 + 2 e) b N
-    (transformers 5.23 modeling_bamba.py `mamba2_selective_state_update`).
+    mamba2   float32 decay, decayed state and new state, and in the width of the weights dB and dB x: (12 + 2 e) b N
+             (transformers 5.23 modeling_bamba.py `mamba2_selective_state_update`)
+    mamba    float32 decay, dB and dB x, and the decayed state beside a float32 copy of the state or the new one:
+             20 b N (5.23 modeling_mamba.py `mamba_selective_state_update`)
     """
-    if mixing(model) not in ("mamba2", "mamba2_scaled") or ssm.KERNELS in job.versions:
+    if ssm.KERNELS in job.versions:
         return 0
+    each = {"mamba2": 12 + 2 * element, "mamba2_scaled": 12 + 2 * element, "mamba": 20.0}.get(mixing(model), 0.0)
     states = max(model.shape.recurrent_states, default=0)
-    return round((12 + 2 * element) * batch * states / job.parallelism.tensor)
+    return round(each * batch * states / job.parallelism.tensor)
 
 
 def opened_latent(job: Job, model: Model, batch: int, tokens: int, element: float) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..units import MIB
 from . import allocator, runtime, seq2seq_generation, uncertainty
-from .coverage import derived, mixing
+from .coverage import derived, kernels_perhaps, mixing, with_kernels
 from .decoding import attended, cached_heads, stepped
 from .derivation import weights as weight_terms
 from .division import stages
@@ -17,7 +17,7 @@ from .kv_cache import cache_bytes, layer_caches
 from .loading import PACKED_ON_LOAD, retyped
 from .modeling import still
 from .parameters import allocated, base_dtype, parameters
-from .prefill import attends, held_logits, prefill_activations, prefill_logits, rotary_tables
+from .prefill import held_logits, prefill_activations, prefill_logits, rotary_tables
 from .prompt import seen, unread_images, widest, with_images
 from .quantization import effective_quantization, unpacked_perhaps
 from .storage import dtype_bytes
@@ -69,6 +69,7 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     pipeline, tensor = stages(job), job.parallelism.tensor
     split = GrowingCache(caches, width, tensor, pipeline, expanded(job, model), state_bytes(job, model, width))
     phases = [Phase("load", {**fixed, "buffers": _loading(job, model, found, element)})]
+    fused: Phase | None = None
     encodes = seq2seq_generation.encodes_prompt(model)
     if encodes:
         phases += seq2seq_generation.phases(job, model, fixed, batch, prompt, answer, element, width)
@@ -78,11 +79,15 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         if given.new_tokens != 1:
             decode = _decode(job, model, fixed, split, batch, prompt, answer, element, found)
             phases.append(seen(decode, job, model, batch))
+        named = with_kernels(job, model)
+        if named is not None and _replayable(job, model):
+            fused = _prefill(named, model, fixed, filled, batch, prompt, element)
     peak = max(phases, key=lambda phase: phase.allocated)
     per_gpu, overhead = _tiers(job, model, gpu, peak, batch * prompt, element, bounded)
     loaded = phases[0].allocated
     unknown = uncertainty.while_loading(job, found, loaded, per_gpu.high - runtime.process_overhead(gpu, job).high)
-    unknown += [*unpacked_perhaps(job, model, found), *unread_images(job, model, batch, prompt, element)]
+    unknown += [*unpacked_perhaps(job, model, found), *kernels_perhaps(model, phases, fused)]
+    unknown += unread_images(job, model, batch, prompt, element)
     judged = verdict(uncertainty.widened(per_gpu, unknown), gpu, bounded=bounded)
     unknown += [*packed_later(job, found, loaded, peak.allocated), *graphs(job, gpu)]
     unknown += retyped(found, job, loaded, peak.allocated)
@@ -208,10 +213,9 @@ def _prefill(
 def _replayable(job: Job, model: Model) -> bool:
     """Whether the layers are replayed: transformers 5 on, plain weights on one GPU, one stack.
 
-    Of older releases the layers without attention, for which there are no formulas: a lower bound, where a scan in
-    torch operations is theirs (ssm.py has that of 5.23).
+    Of older releases too those of models with layers that do not attend, for which there are no formulas.
     """
-    if older(job.versions.get("transformers"), "5.0") and attends(model):
+    if older(job.versions.get("transformers"), "5.0") and not mixing(model):
         return False
     if effective_quantization(job, model) is not None or model.shape.encoder_layers:
         return False
