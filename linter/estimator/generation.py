@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..units import MIB
 from . import allocator, runtime, seq2seq_generation, uncertainty
 from .coverage import derived, kernels_perhaps, mixing, with_kernels
-from .decoding import attended, cached_heads, stepped
+from .decoding import attended, cached_heads, image_caches, stepped
 from .derivation import weights as weight_terms
 from .division import stages
 from .estimate import Assumption, Estimate, PerGpu, Phase, Term
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from ..hardware.gpu import Gpu
     from ..job import Job
     from ..models.model import Model
-    from .kv_cache import LayerCache
     from .parameters import Parameter
 
 
@@ -64,7 +63,7 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         "buffers": runtime.allocated_workspace(job, gpu) + tables + resident,
     }
     heads = cached_heads(model)
-    caches = [cache._replace(heads=heads or cache.heads) for cache in _seen(layer_caches(model), job, model)]
+    caches = [cache._replace(heads=heads or cache.heads) for cache in image_caches(layer_caches(model), job, model)]
     width = cache_bytes(given.kv_cache_dtype, "float32" if element > 2 else "bfloat16")
     pipeline, tensor = stages(job), job.parallelism.tensor
     split = GrowingCache(caches, width, tensor, pipeline, expanded(job, model), state_bytes(job, model, width))
@@ -118,18 +117,6 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         assumptions=(*_unstated(job), *inference_assumptions(job, model), *unknown),
         terms=tuple(lines),
     )
-
-
-def _seen(caches: Sequence[LayerCache], job: Job, model: Model) -> list[LayerCache]:
-    """The caches with keys and values of images, where layers attend to those alone: none of text, all of each image.
-
-    Source: transformers 5.23 modeling_mllama.py MllamaTextModel.forward, MllamaTextCrossAttention.
-    """
-    crossing = model.shape.cross_layers if not model.shape.encoder_layers else ()
-    return [
-        cache._replace(heads=0, cross=cache.cross * (job.images or 0)) if layer in crossing else cache
-        for layer, cache in enumerate(caches)
-    ]
 
 
 def compute_bytes(job: Job, model: Model) -> float:

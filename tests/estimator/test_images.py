@@ -13,6 +13,8 @@ import pytest
 
 from gpulint import estimate
 from gpulint.estimator.activations import instants
+from gpulint.estimator.decoding import attended, image_caches
+from gpulint.estimator.kv_cache import layer_caches
 from gpulint.estimator.parameters import allocated, parameters
 from gpulint.estimator.pictures import pictures, reader
 from gpulint.job import Inference, Job, Quantization
@@ -88,6 +90,8 @@ def test_a_prompt_with_images_takes_what_the_libraries_allocate(oracle_rows):
                 {(row["family"], row["task"], name): found[name] / row[name] - 1 for name in ("prefill", "decode")}
             )
     assert off
+    unmasked = off.pop(("mllama", "images", "decode"))
+    assert 0 < unmasked < 0.05, "the oracle gives the next token no mask of images, under which generate repeats keys"
     assert max(map(abs, off.values())) < 0.005, off
 
 
@@ -137,6 +141,28 @@ def test_layers_that_attend_to_images_are_passed_by_without_them():
     keys = 2 * 2 * 4 * 64 * 4 * 257
     assert caches[1] - caches[0] == keys * 4
     assert trained[1] > trained[0]
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_a_new_token_attends_to_the_images_keys_and_not_to_as_many_as_there_are_tokens(attention):
+    model = resolve(DATA["configs"]["mllama"])
+    heads, groups = model.shape.heads, model.shape.kv_heads
+    assert heads > groups
+
+    def step(images, tokens, version):
+        job = Job(kind="inference", images=images, attention=attention, versions={"transformers": version})
+        job.inference = Inference(batch_size=2, prompt_length=8, new_tokens=8)
+        job.weights.dtype = "bfloat16"
+        caches = image_caches(layer_caches(model), job, model)
+        return attended(job, model, 2, tokens, 2.0), max(cache.cross for cache in caches)
+
+    seen = 2 * 4 * 257 * heads
+    repeated = 2 * 2 * seen * model.shape.head_dim
+    scores = {"sdpa": 0, "eager": 10 * seen}[attention]
+    assert step(1, 1, "5.23") == (repeated + scores, 4 * 257 * 2 * groups * model.shape.head_dim)
+    assert step(0, 1, "5.23")[0] < repeated / 100
+    assert step(1, 1, "4.51.3")[0] == (scores if attention == "eager" else repeated + 8 * seen * model.shape.head_dim)
+    assert step(1, 1, "4.51.3")[1] == step(1, 1, "5.23")[1] * (heads // groups if attention == "eager" else 1)
 
 
 @pytest.mark.parametrize(
