@@ -338,6 +338,17 @@ def test_a_patched_fsdp_shards_weights_that_are_stored_in_bytes(llama_8b):
     assert weights(shards_packed=True) < weights() / 3
 
 
+def test_virtual_tokens_are_among_what_finished_layers_keep(llama_8b):
+    plan = replace(job(), micro_batch_size=2, sequence_length=1000, activation_checkpointing="full", reentrant=True)
+    low_rank = Adapter(r=8, targets=["q_proj"])
+    prompt = Adapter(type="prompt_tuning", options={"num_virtual_tokens": 100})
+    plain, longer = (
+        layout(replace(plan, method="lora", adapter=adapter), llama_8b).kept for adapter in (low_rank, prompt)
+    )
+    assert plain == 2 * 2 * 2 * 1000 * 4096
+    assert longer * 1000 == plain * 1100
+
+
 ALBERT = {"model_type": "albert", "num_hidden_layers": 12, "vocab_size": 1000}
 
 
