@@ -101,6 +101,9 @@ def pooled(
     elif doubtful and outcome == "fits":
         outcome = "tight"
     tokens = max(0, held.request if pool is None else pool)
+    if pool is None or refusal:
+        needed = "what the engine refuses to start without" if refusal else f"one request of {held.length:,} tokens"
+        terms = (*(term for term in terms if term.component != "kv_cache"), Term("kv_cache", needed, size))
     run = f"one step of the widest layer; {held.length:,} tokens a request at most"
     return Estimate(
         kind="inference",
@@ -126,6 +129,8 @@ def pooled(
             *weight_terms(held.found),
             *terms,
             Term("activations", run, held.activations, "estimator/vllm_activations.py"),
+            Term("logits", "of each request of a step, as they are made", held.logits, "estimator/vllm_activations.py"),
+            Term("buffers", "cuBLAS workspace", runtime.allocated_workspace(job, gpu), runtime.WORKSPACE),
             Term("runtime", "CUDA context, kernels, NCCL", overhead.total, overhead.source),
         ),
     )

@@ -377,5 +377,5 @@ def _instant_terms(peak: Phase, job: Job, gpu: Gpu | None) -> list[Term]:
             )
             lines.append(Term(name, formula, peak.components[name], "estimator/activations.py"))
     workspace = runtime.allocated_workspace(job, gpu)
-    lines.append(Term("buffers", "cuBLAS workspaces", workspace, "aten/src/ATen/cuda/CublasHandlePool.cpp"))
+    lines.append(Term("buffers", "cuBLAS workspaces", workspace, runtime.WORKSPACE))
     return lines

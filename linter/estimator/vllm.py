@@ -9,6 +9,7 @@ from .derivation import weights as weight_terms
 from .estimate import Assumption, Estimate, KvCache, NotEstimable, PerGpu, Phase, Term
 from .inference_assumptions import inference_assumptions
 from .kv_cache import LayerCache, layer_caches
+from .runtime import WORKSPACE
 from .verdict import capacity
 from .vllm_activations import encoder_bytes, padded_vocabulary
 from .vllm_blocks import SOURCE as BLOCKS_SOURCE
@@ -71,7 +72,7 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         refusal=refusal,
         host=round((given.cpu_offload_gb + (given.swap_space_gb or 0.0)) * GIB),
         assumptions=_assumptions(job, model, chosen),
-        terms=tuple(_terms(job, model, parts, room, gpu)),
+        terms=tuple(_terms(job, model, parts, room, pool, gpu)),
     )
 
 
@@ -199,7 +200,7 @@ def _assumptions(job: Job, model: Model, chosen: Settings) -> tuple[Assumption, 
     return tuple(found)
 
 
-def _terms(job: Job, model: Model, parts: Parts, room: Room | None, gpu: Gpu | None) -> list[Term]:
+def _terms(job: Job, model: Model, parts: Parts, room: Room | None, pool: int, gpu: Gpu | None) -> list[Term]:
     chosen, run = parts.settings, parts.run
     lines = weight_terms(parts.found)
     if parts.rotary:
@@ -227,19 +228,24 @@ def _terms(job: Job, model: Model, parts: Parts, room: Room | None, gpu: Gpu | N
     if run.workspace:
         formula = "workspace of the experts and of sparse attention, which stays"
         lines.append(Term("activations", formula, run.workspace, "vllm/v1/worker/workspace.py"))
-    if chosen.state_bytes:
-        states = round(chosen.state_bytes * chosen.max_num_seqs * model.shape.vocabulary)
+    lines.append(Term("buffers", "cuBLAS workspace", parts.cublas, WORKSPACE))
+    if parts.states:
         formula = f"{chosen.state_bytes:g} B x {chosen.max_num_seqs:,} requests x {model.shape.vocabulary:,} tokens"
-        lines.append(Term("buffers", formula, states, "vllm/v1/worker/gpu/sample/penalties.py"))
+        lines.append(Term("buffers", formula, parts.states, "vllm/v1/worker/gpu/sample/penalties.py"))
     if parts.graphs.expected:
         each = parts.graphs.expected / max(1, model.shape.layers * chosen.graph_sizes * KIB)
         formula = f"CUDA graphs of {model.shape.layers} layers x {chosen.graph_sizes} batch sizes x {each:,.0f} KiB"
         formula += "" if chosen.graphs_in_budget else ", beside the cache's budget"
         lines.append(Term("buffers", formula, parts.graphs.expected, parts.graphs.source))
-    if room is not None and gpu is not None:
+    if pool == parts.request > 0:
+        formula = f"one request of {chosen.max_model_len:,} tokens, and a block that is kept back"
+        lines.append(Term("kv_cache", formula, pool, "vllm/v1/core/kv_cache_utils.py"))
+    elif room is not None and gpu is not None:
         rest = round(chosen.utilization * gpu.usable) - max(0, room.expected)
         formula = f"{chosen.utilization:g} x {gpu.usable:,} B - {rest:,} B of all that is above and outside torch"
         lines.append(Term("kv_cache", formula, max(0, room.expected), "vllm/v1/worker/gpu_worker.py"))
+    elif pool:
+        lines.append(Term("kv_cache", "as the config states it", pool))
     outside = parts.overhead.total + parts.expected_gathering
     lines.append(Term("runtime", "CUDA context, kernels, NCCL", outside, parts.overhead.source))
     return lines
