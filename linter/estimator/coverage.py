@@ -106,7 +106,7 @@ def passes(model: Model) -> int:
     """How many times as much as a plain layer's one of the model's may keep, by what its config says of it.
 
     `hc_mult` residual streams beside each other (transformers 5.23 models/deepseek_v4, hy_v4); a stack that runs
-    `L_cycles` times and once more in each of `H_cycles` (models/hrm_text, whose classes' defaults are 3 and 2).
+    `L_cycles` times and once more in each of `H_cycles` (models/hrm_text).
     """
     config = {**model.defaults, **text_config(model.config)}
     streams, outer, inner = (_whole(config.get(name)) for name in ("hc_mult", "H_cycles", "L_cycles"))
@@ -116,6 +116,7 @@ def passes(model: Model) -> int:
 
 
 H_CYCLES, L_CYCLES = 2, 3
+"""HrmTextConfig's defaults (transformers 5.23 models/hrm_text/configuration_hrm_text.py)."""
 
 
 def _whole(value: object) -> int:
