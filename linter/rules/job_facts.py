@@ -236,9 +236,12 @@ def _trainable(facts: Facts) -> Any:
 def _adapter_refusal(facts: Facts) -> Any:
     """Why PEFT refuses the adapter's targets on this model; null where it does not.
 
-    Unknown for patterns and dotted names: they depend on the class that the model is loaded with.
+    Unknown for patterns and dotted names: they depend on the class that the model is loaded with. Unknown too for types
+    of adapters that are not modelled, which need not have targets (PEFT's adaption prompt).
     """
-    if facts.model is None or facts.job.adapter is None:
+    from ..models.adapter_types import MODELLED, kind_of
+
+    if facts.model is None or facts.job.adapter is None or kind_of(facts.job.adapter) not in MODELLED:
         return UNKNOWN
     targets = facts.job.adapter.targets
     if not isinstance(targets, list) or any("." in str(name) for name in targets):
