@@ -9,7 +9,7 @@ from . import runtime
 from .derivation import weights as weight_terms
 from .division import attention_tensor
 from .estimate import Assumption, Estimate, KvCache, PerGpu, Phase, Term
-from .kv_cache import bytes_per_token, cache_bytes, layer_caches, sequence_bytes
+from .kv_cache import bytes_per_token, cache_bytes, caches_nothing, layer_caches, sequence_bytes
 from .parameters import allocated, base_dtype, parameters
 from .storage import dtype_bytes
 from .verdict import capacity, verdict
@@ -116,7 +116,9 @@ def pooled(
         runtime=overhead.total,
         verdict=outcome,
         capacity=capacity(gpu),
-        kv_cache=KvCache(
+        kv_cache=None
+        if caches_nothing(model)
+        else KvCache(
             held.token,
             tokens // held.token if held.token else 0,
             round(tokens / held.request, 2) if held.request else 0.0,

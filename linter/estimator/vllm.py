@@ -8,7 +8,7 @@ from ..units import GIB, KIB, bytes_text
 from .derivation import weights as weight_terms
 from .estimate import Assumption, Estimate, KvCache, NotEstimable, PerGpu, Phase, Term
 from .inference_assumptions import inference_assumptions
-from .kv_cache import LayerCache, layer_caches
+from .kv_cache import caches_nothing
 from .runtime import WORKSPACE
 from .verdict import capacity
 from .vllm_activations import encoder_bytes, padded_vocabulary
@@ -39,7 +39,8 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     `exceeds` when even the most room that may be left is too little, `tight` when the least is, else `fits`: an
     engine that starts has what it needs. After a refusal the `serve` phase holds the cache of one request: what would
     be needed.
-    A model that caches nothing (an encoder) gets no pool, whatever its share of the card.
+    A model that caches nothing (an encoder, served as a pooling model) gets no pool, whatever its share of the card,
+    and the estimate no `kv_cache`.
     Source: vllm/v1/worker/gpu_worker.py `determine_available_memory`, vllm/v1/worker/utils.py `request_memory`,
     vllm/v1/core/kv_cache_utils.py `check_enough_kv_cache_memory`.
     Raises NotEstimable when neither config nor model says how long a request may be.
@@ -52,7 +53,7 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     parts = parts_of(job, model, gpu, chosen)
     room = room_of(parts, gpu, given.kv_cache_memory_bytes)
     refusal, outcome = _outcome(parts, gpu, room, given, nccl=captures_nccl(job, gpu))
-    if not any(cache != LayerCache() for cache in layer_caches(model)):
+    if caches_nothing(model):
         room = None
     pool = parts.request if room is None or refusal else max(0, room.expected)
     phases = _phases(parts, pool)
@@ -68,7 +69,7 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         runtime=parts.overhead.total + parts.expected_gathering,
         verdict=outcome,
         capacity=capacity(gpu),
-        kv_cache=_kv_cache(parts, room),
+        kv_cache=None if caches_nothing(model) else _kv_cache(parts, room),
         refusal=refusal,
         host=round((given.cpu_offload_gb + (given.swap_space_gb or 0.0)) * GIB),
         assumptions=_assumptions(job, model, chosen),
