@@ -18,7 +18,7 @@ from .loading import PACKED_ON_LOAD, retyped
 from .modeling import still
 from .parameters import allocated, base_dtype, parameters
 from .prefill import held_logits, prefill_activations, prefill_logits, rotary_tables
-from .prompt import seen, unread_images, widest, with_images
+from .prompt import unread_images, widest, with_images, with_pixels
 from .quantization import effective_quantization, unpacked_perhaps
 from .storage import dtype_bytes
 from .unpacking import largest_packed, unpacking
@@ -77,7 +77,7 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         phases.append(_prefill(job, model, fixed, filled, batch, prompt, element))
         if given.new_tokens != 1:
             decode = _decode(job, model, fixed, split, batch, prompt, answer, element, found)
-            phases.append(seen(decode, job, model, batch))
+            phases.append(with_pixels(decode, job, model, batch))
         named = with_kernels(job, model)
         if named is not None and _replayable(job, model):
             fused = _prefill(named, model, fixed, filled, batch, prompt, element)
@@ -193,7 +193,7 @@ def _prefill(
     logits, beside = prefill_logits(model, job, batch, prompt, element)
     split = {**fixed, "kv_cache": cache}
     read = Phase("prefill", {**split, "activations": activations, "logits": 0})
-    scored = seen(Phase("prefill", {**split, "activations": beside, "logits": logits}), job, model, batch)
+    scored = with_pixels(Phase("prefill", {**split, "activations": beside, "logits": logits}), job, model, batch)
     return max(read, scored, key=lambda phase: phase.allocated)
 
 

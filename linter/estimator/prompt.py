@@ -43,7 +43,7 @@ def widest(job: Job, model: Model, batch: int, length: int, cache: int) -> int:
     return max(before - cache, tape.highest)
 
 
-def seen(phase: Phase, job: Job, model: Model, batch: int) -> Phase:
+def with_pixels(phase: Phase, job: Job, model: Model, batch: int) -> Phase:
     """A phase behind the prompt with the prompt's images, float32 pixels and int64 masks that `generate` holds."""
     found = pictures(_plain(job, batch, 1), model, batch)
     if found is None:
