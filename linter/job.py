@@ -77,6 +77,8 @@ class Job:
     encoder reads and `target_length` what the decoder does; of a model that reads sound it is samples.
     `images` are those of each sequence, 0 for text alone; `image_pixels` is what an image is resized to where the
     model's config does not say, height times width.
+    `liger_parts` are those operations of a layer that `liger_kernels` stands for (`rope`, `norm`, `mlp`), None for all
+    that Liger has for the model.
     `unstated` are dotted paths of fields whose value is a guess: the estimate's interval holds what else they may be.
     """
 
@@ -108,6 +110,7 @@ class Job:
     attention: str = "sdpa"
     loss: Loss = field(default_factory=Loss)
     liger_kernels: bool = False
+    liger_parts: list[str] | None = None
     compile: bool = False
     evaluation: Evaluation = field(default_factory=Evaluation)
     parallelism: Parallelism = field(default_factory=Parallelism)

@@ -64,6 +64,8 @@ class Adapter:
     `target_parameters`: suffixes of parameters that are adapted as such (`mlp.experts.gate_up_proj`).
     `options` are what a type other than LoRA has of its own, as its PEFT config names it (`oft_block_size`,
     `num_virtual_tokens`); `r` is its rank, AdaLoRA's `init_r`.
+    `kernels` are the parts of a layer that run in fused autograd functions where all their projections have LoRA:
+    `qkv`, `o` and `mlp` (axolotl's `lora_*_kernel`, Unsloth's).
     """
 
     type: str = "lora"
@@ -80,6 +82,7 @@ class Adapter:
     exclude: list[str] | str | None = None
     parameters: list[str] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
+    kernels: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -116,7 +119,8 @@ class Optimizer:
 
 @dataclass(slots=True)
 class Loss:
-    """Where the logits live: `torch` (whole), `liger`, `cut_cross_entropy` or `chunked` with `chunk` tokens.
+    """Where the logits live: `torch` (whole), `liger`, `cut_cross_entropy` or `chunked` with `chunk` tokens;
+    `liger_cross_entropy` is of whole logits, whose bytes its gradient takes.
 
     `logits` is what a chunked loss holds: tiles that are made again in backward (TRL), the `whole` 16-bit logits
     (axolotl), `pieces` of them that the head makes one by one (torchtune, LitGPT), or those of one piece, which goes

@@ -7,7 +7,8 @@ runs without it are pure bf16. NF4 is quantised twice, and stored in the dtype o
 prepares for k-bit training and takes embeddings and head back to bfloat16 (`peft_module_casting_to_bf16`), but not
 where FSDP shards the base (sft_trainer.py, `is_sharded_qlora`). The `foak` runs put Unsloth's cross entropy in the
 place of torch's (kernels/unsloth/cross_entropy_loss.py): the loss of transformers is otherwise as it was. Their
-RMSNorm, RoPE and LoRA fused into QKV and MLP a Job cannot name, so that they are a group apart. `from_quantized` of the
+RMSNorm and RoPE save what Liger's do, and over a quantised base LoRA runs in fused functions (fused_ops/unsloth_lora);
+they are a group apart, as a Job cannot say that the norms' weights get no gradient. `from_quantized` of the
 GPTQ plugin works out a device map in every rank, which opens a context on every GPU (gptqmodel/models/base.py,
 accelerate's `get_max_memory`). What nvidia-smi shows has its first reading, before the run, taken off (benchmark.py).
 Their accelerate.yaml does not state `fsdp_use_orig_params`, which `accelerate launch` then sets to true
@@ -77,11 +78,15 @@ def job_of(row: Row) -> Job:
     job.weights.dtype = dtype
     job.precision.autocast = None if "no autocast" in policy else dtype
     job.loss.kernel = loss_kernel(kernels)
+    if job.loss.kernel != "torch":
+        job.liger_kernels, job.liger_parts = True, ["norm", "rope"]
     if row["lora"]:
         given = row["lora"]
         job.method = "lora"
         job.adapter = Adapter("lora", given["r"], given["alpha"], given["dropout"], given["targets"])
     quantize(job, row)
+    if job.adapter is not None and job.weights.quantization and "LoRA" in kernels:
+        job.adapter.kernels = ["qkv", "o", "mlp"]
     hardware(job, row)
     if row["sharding"]:
         job.parallelism.fsdp = Fsdp(

@@ -126,7 +126,7 @@ def axolotl(row: Row) -> Case:
     if "- target experts" in comment:
         raise Inexpressible("the figure is for an edited config")
     given = _table("axolotl").get(row["id"], {})
-    job = _as_it_stood(row, given.get("then"))
+    job = _as_it_stood(row, given)
     job.versions |= next((found for source, found in MEASURED_WITH.items() if row["source"].startswith(source)), {})
     measured = row["measured_gb"] * GIB if row["measured_gb"] else None
     counter = given.get("counter")
@@ -141,15 +141,16 @@ def _decimals(figure: float | None) -> int:
     return len(text.partition(".")[2])
 
 
-def _as_it_stood(row: Row, then: dict[str, Any] | None) -> Job:
-    """The file as it stood when its figure was written: today's, with the keys that have changed since (`then`)."""
+def _as_it_stood(row: Row, given: dict[str, Any]) -> Job:
+    """The file as it stood when its figure was written: today's, with the keys that have changed since (`then`), and
+    the packages of that day."""
     path = SHARED / "corpus" / row["corpus_path"]
-    gpu = CLASSES.get(row["gpu"]) or gpu_of(row["gpu"])
+    gpu, then = CLASSES.get(row["gpu"]) or gpu_of(row["gpu"]), given.get("then")
     if then is None:
-        return read_config(path, gpu, row["n_gpus"])
+        return read_config(path, gpu, row["n_gpus"], given.get("versions"))
     config = yaml.safe_load(path.read_text(encoding="utf-8")) | then
     text = yaml.safe_dump({key: value for key, value in config.items() if value is not None})
-    return read_text(text, "axolotl", gpu, row["n_gpus"])
+    return read_text(text, "axolotl", gpu, row["n_gpus"], given.get("versions"))
 
 
 def _written_with(job: Job, given: dict[str, Any]) -> str:
@@ -161,7 +162,6 @@ def _written_with(job: Job, given: dict[str, Any]) -> str:
     """
     if not given:
         return ""
-    job.versions.update(given["versions"])
     job.allocator.expandable_segments = given["date"] >= "2025"
     job.allocator.roundup_power2_divisions = 16 if "2025" <= given["date"] < TORCH_29 else None
     return "the README says about how much it takes: neither the run's data, nor its torch, and mostly no counter"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import compiled, liger
+from . import compiled, fused_lora, liger
 from .adapters import project
 from .indexing import repeat, select, split, window
 from .kernels import attend
@@ -62,9 +62,13 @@ def attention(
     if s.traits.output_gate == "softplus":
         y = mul(y, to(unary(to(project(x, modules.require("g_proj"), s.rows), 4)), y.e))
     y = inner_norm(y, modules, "attn_sub_norm", s)
-    y = project(y, modules.need("o"), s.rows)
+    y = _output(y, modules.need("o"), s)
     del whole
     return y
+
+
+def _output(y: Tensor, layer: Linear, s: Setting) -> Tensor:
+    return fused_lora.projections(y, [layer], s)[0] if fused_lora.fits(s, "o", layer) else project(y, layer, s.rows)
 
 
 def _gated(x: Tensor, modules: Modules, s: Setting, table: Table, mask: Tensor | None, at: Heads, turn: str) -> Tensor:
@@ -99,12 +103,7 @@ def _separate(x: Tensor, modules: Modules, s: Setting, at: Heads) -> tuple[Tenso
     norm = head_norm(s) if first is not None else None
     if norm is not None and traits.norm_at in ("whole", "first"):
         return _normed(x, modules, s, at, norm)
-    q = project(x, modules.need("q"), s.rows)
-    if traits.query_scale:
-        q = scale(q)
-    keys, values = modules.role("k"), modules.role("v")
-    k = project(x, keys, s.rows) if keys is not None else _shared(x, s.rows * at.kv_heads * at.head_dim)
-    v = project(x, values, s.rows) if values is not None else k
+    q, k, v = _projected(x, modules, s, at)
     if traits.value_scale:
         v = scale(v)
     if traits.own_pairs:
@@ -115,6 +114,19 @@ def _separate(x: Tensor, modules: Modules, s: Setting, at: Heads) -> tuple[Tenso
         q = norm(q, first, s.rows * at.heads)
         k = norm(k, second, s.rows * at.kv_heads) if second is not None else k
     return q, k, v
+
+
+def _projected(x: Tensor, modules: Modules, s: Setting, at: Heads) -> tuple[Tensor, Tensor, Tensor]:
+    queries, keys, values = (modules.role(role) for role in ("q", "k", "v"))
+    assert queries is not None
+    if fused_lora.fits(s, "qkv", queries, keys, values) and keys is not None and values is not None:
+        q, k, v = fused_lora.projections(x, [queries, keys, values], s)
+        return q, k, v
+    q = project(x, queries, s.rows)
+    if s.traits.query_scale:
+        q = scale(q)
+    k = project(x, keys, s.rows) if keys is not None else _shared(x, s.rows * at.kv_heads * at.head_dim)
+    return q, k, project(x, values, s.rows) if values is not None else k
 
 
 def _shared(x: Tensor, n: int) -> Tensor:

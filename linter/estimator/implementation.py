@@ -35,3 +35,11 @@ def loss_kernel(kernel: str, found: Traits) -> str:
     if kernel != "liger" or "loss" in found.liger:
         return kernel
     return "liger_cross_entropy" if "cross_entropy" in found.liger else "torch"
+
+
+def fused_operations(job: Job, found: Traits) -> frozenset[str]:
+    """The operations of a layer that Liger's kernels replace, norms of heads with the other norms."""
+    if not job.liger_kernels:
+        return frozenset()
+    wanted = job.liger_parts
+    return frozenset(part for part in found.liger if wanted is None or any(name in part for name in wanted))

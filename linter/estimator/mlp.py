@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import compiled, liger
+from . import compiled, fused_lora, liger
 from .activation import XIELU, activation, xielu
 from .adapters import project
 from .indexing import split
@@ -37,6 +37,8 @@ def dense(x: Tensor, modules: Modules, s: Setting, prefix: str) -> Tensor:
         product = mul(second, act(first)) if s.traits.mlp == "up_first" else mul(act(first), second)
         del both
         return project(product, down, s.rows)
+    if not prefix and gate is not None and up is not None and fused_lora.fits(s, "mlp", gate, up, down):
+        return fused_lora.mlp(x, modules, s)
     if gate is not None and up is not None and "mlp" in s.fused:
         product = liger.gated(project(x, gate, s.rows), project(x, up, s.rows))
         return project(product, down, s.rows)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..models.adapter_types import prefix_tokens
 from ..models.model import text_config
-from . import low_precision
+from . import fused_lora, low_precision
 from .estimate import NotEstimable
 from .frameworks import framework, of_transformers
 from .gradients import accumulating
 from .groups import around, block, shared_modules
-from .implementation import attention_implementation, loss_kernel
+from .implementation import attention_implementation, fused_operations, loss_kernel
 from .kernels import Heads
 from .modeling import still
 from .modules import Modules, Packing
@@ -110,7 +110,8 @@ class Setting:
         self.named: list[Storage] = []
         self.pixels: list[Storage] = []
         self.loss = loss_kernel(job.loss.kernel, self.traits)
-        self.fused = frozenset(self.traits.liger) if job.liger_kernels else frozenset()
+        self.fused = fused_operations(job, self.traits)
+        self.fused_lora, self.fused_lora_style = fused_lora.parts(job), fused_lora.style(job)
         self.hidden = shape.hidden
         self.top_k = shape.experts_per_token
         if shape.experts and not self.top_k:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..source.node import Entry, Node
 from .axolotl_config import NAME, UPSTREAM, AxolotlConfig
+from .axolotl_kernels import set_lora_kernels
 from .axolotl_parallel import set_parallelism
 from .axolotl_rl import set_objective, set_rl
 from .axolotl_training import (
@@ -36,8 +37,11 @@ _COMPANIONS = frozenset(
 _OTHERS = frozenset({"model_name_or_path", "merge_method", "models", "slices", "apiVersion"})
 """Keys of other tools that also write `base_model` (mergekit, Kubernetes)."""
 
-VERSIONS = {"transformers": "5.16.1", "torch": "2.11.0", "peft": "0.20.0", "trl": "1.9.0", "accelerate": "1.13.0"}
-"""What axolotl 0.19.0 pins (pyproject.toml); torch is the oldest it takes."""
+VERSIONS = {
+    "axolotl": "0.19.0", "transformers": "5.16.1", "torch": "2.11.0", "peft": "0.20.0", "trl": "1.9.0",
+    "accelerate": "1.13.0",
+}  # fmt: skip
+"""axolotl and what it pins (pyproject.toml); torch is the oldest it takes."""
 
 
 def recognise(document: Document) -> bool:
@@ -71,6 +75,7 @@ def read(document: Document, project: Project) -> Reading:
     set_rl(config)
     set_evaluation(config)
     set_parallelism(config)
+    set_lora_kernels(config)
     set_upcast(config)
     settle(builder, config.keys)
     config.reading.problems[:0] = _key_problems(config, filled=template is not None)

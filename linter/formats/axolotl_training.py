@@ -30,9 +30,11 @@ LEGACY_ATTENTION = (
 )
 """Old switches in the order in which `normalize_attn_implementation` lets them win."""
 
-LIGER = (
-    "liger_rope", "liger_rms_norm", "liger_rms_norm_gated", "liger_layer_norm", "liger_glu_activation", "liger_swiglu",
-)  # fmt: skip
+LIGER = {
+    "liger_rope": "rope", "liger_rms_norm": "norm", "liger_rms_norm_gated": "norm", "liger_layer_norm": "norm",
+    "liger_glu_activation": "mlp", "liger_swiglu": "mlp",
+}  # fmt: skip
+"""Keys of the Liger plugin by what they replace in a layer."""
 
 CHUNKS = 8
 """`CEWithChunkedOutputLoss` takes the loss in this many pieces of the sequence unless told otherwise."""
@@ -166,6 +168,8 @@ def set_loss(config: AxolotlConfig) -> None:
         config.put("loss.kernel", given, "cut_cross_entropy", "" if cut else "the plugin's default")
     elif fused and fused.value and liger:
         config.put("loss.kernel", fused, "liger")
+    elif liger and (plain := keys.flag("liger_cross_entropy")) and plain.value:
+        config.put("loss.kernel", plain, "liger_cross_entropy")
     elif chunked and chunked.value:
         config.put("loss.kernel", chunked, "chunked")
         number = keys.integer("chunked_cross_entropy_num_chunks", least=1)
@@ -175,9 +179,10 @@ def set_loss(config: AxolotlConfig) -> None:
             config.put("loss.chunk", number, tokens, f"{pieces} pieces of the sequence")
         else:
             builder.default("loss.chunk", tokens, f"{pieces} pieces of the sequence, default of {builder.upstream}")
-    kernel = next((flag for key in LIGER if (flag := keys.flag(key)) and flag.value), None)
-    if kernel and liger:
-        config.put("liger_kernels", kernel, True)
+    kernels = [(part, flag) for key, part in LIGER.items() if (flag := keys.flag(key)) and flag.value]
+    if kernels and liger:
+        config.put("liger_kernels", kernels[0][1], True)
+        config.put("liger_parts", kernels[0][1], sorted({part for part, _ in kernels}))
     else:
         builder.default("liger_kernels", False)
     compiled = keys.raw("torch_compile")

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 NAME = "hf_trainer"
 UPSTREAM = "transformers 5.23.0, trl 1.16.0"
 
+LIGER = {"rope": "rope", "rms_norm": "norm", "swiglu": "mlp", "geglu": "mlp"}
+"""Keys of `liger_kernel_config` by what they replace in a layer, unless they say no."""
+
 _TRAINING = frozenset(
     {
         "per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps", "learning_rate",
@@ -188,9 +191,14 @@ def _set_loss(run: Run, flavour: Flavour, objective: str) -> None:
     """Where the logits live. TRL 1.16 projects in tiles and never holds them; Liger fuses them in a plain Trainer."""
     builder = run.builder
     liger = run.arguments.flag("use_liger_kernel", "use_liger")
-    fused = run.arguments.mapping("liger_kernel_config").flag("fused_linear_cross_entropy")
+    chosen = run.arguments.mapping("liger_kernel_config")
+    fused = chosen.flag("fused_linear_cross_entropy")
     if liger:
         run.put("liger_kernels", liger)
+        off = [(part, flag) for key, part in LIGER.items() if (flag := chosen.flag(key)) and not flag.value]
+        if off:
+            left = {"rope", "norm", "mlp"} - {part for part, _ in off}
+            run.put("liger_parts", off[0][1], sorted(left))
     else:
         builder.default("liger_kernels", False)
     chunked = flavour.defaults["loss"] == "chunked" and objective in _TILED

@@ -45,7 +45,8 @@ def for_task(model: Model, task: str, labels: int | None = None) -> Model:
 
 
 def _is_head(tensor: Tensor, encoder: bool) -> bool:
-    if tensor.layers is not None:
+    """Whether a tensor is of the head; embeddings never are, though tied ones may bear its name (XLM-RoBERTa)."""
+    if tensor.layers is not None or (encoder and tensor.role == "embedding"):
         return False
     bare = tensor.name.partition(".")[2]
     named = tensor.name.startswith(_HEADS) or (encoder and bare.startswith("pooler."))

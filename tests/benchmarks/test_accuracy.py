@@ -72,11 +72,23 @@ def test_error_is_relative_to_the_measured_value():
     assert not refused
 
 
-def test_only_the_process_has_an_interval():
+def test_the_process_is_held_to_its_interval():
     process = scores.score_all([case(70 * GIB, figure="process")])[0][0]
     inside = process.estimate.per_gpu.low <= 70 * GIB <= process.estimate.per_gpu.high
     assert process.covered is inside
-    assert scores.score_all([case(70 * GIB)])[0][0].covered is None
+
+
+def test_what_is_allocated_is_held_to_what_the_assumptions_move_and_five_per_cent_about_it():
+    given = case(1)
+    size = figures.run(given.job).per_gpu.allocated
+    near, far = scores.score_all([case(size * 1.04), case(size * 1.06)])[0]
+    assert (near.covered, far.covered) == (True, False)
+    given.job.optimizer.name = "nobody_s_optimizer"
+    doubtful = figures.run(given.job)
+    (moved,) = (item for item in doubtful.assumptions if item.field == "optimizer.name" and item.high)
+    low, high = figures.interval(given, doubtful)
+    assert low < (doubtful.per_gpu.allocated - moved.low) < (doubtful.per_gpu.allocated + moved.high) < high
+    assert figures.interval(given._replace(figure="weights"), doubtful) is None
 
 
 def test_what_is_reserved_on_a_full_card_leaves_room_for_the_least_overhead():

@@ -487,3 +487,63 @@ def test_what_another_program_fills_in_is_not_known(ax):
 def test_one_auto_too_many_is_still_a_wrong_value(ax):
     problems = ax.read(BASE + "float16: auto\n").problems
     assert [item.key for item in problems if item.kind == "wrong-type"] == ["float16"]
+
+
+class TestLoraKernels:
+    LORA = BASE + "adapter: lora\nlora_r: 8\nlora_target_linear: true\n"
+
+    @pytest.mark.parametrize(
+        ("extra", "expected"),
+        [
+            ("", ["qkv", "o", "mlp"]),
+            ("lora_dropout: 0.05\n", ["qkv", "o", "mlp"]),
+            ("lora_mlp_kernel: true\n", ["mlp"]),
+            ("lora_qkv_kernel: true\nlora_o_kernel: true\nlora_mlp_kernel: false\n", ["qkv", "o"]),
+            ("lora_mlp_kernel: false\n", []),
+            ("lora_embedding_kernel: false\n", []),
+            ("rl: dpo\n", []),
+            ("rl: dpo\nlora_o_kernel: true\n", ["o"]),
+            ("load_in_8bit: true\n", []),
+            ("trust_remote_code: true\n", []),
+            ("trust_remote_code: false\n", ["qkv", "o", "mlp"]),
+            ("fsdp_config: {fsdp_version: 2}\n", ["qkv", "o", "mlp"]),
+            ("fsdp_config: {fsdp_version: 1}\n", []),
+            ("peft_use_dora: true\n", []),
+        ],
+    )
+    def test_what_turns_them_on(self, ax, extra, expected):
+        assert ax.job(self.LORA + extra).adapter.kernels == expected
+
+    @pytest.mark.parametrize(
+        ("release", "extra", "expected"),
+        [
+            ("0.9.2", "lora_dropout: 0\n", []),
+            ("0.12.2", "lora_dropout: 0\n", ["qkv", "o", "mlp"]),
+            ("0.12.2", "", []),
+            ("0.12.2", "lora_dropout: 0.1\n", []),
+            ("0.16.1", "lora_dropout: 0.1\n", ["qkv", "o", "mlp"]),
+        ],
+    )
+    def test_by_release(self, ax, release, extra, expected):
+        assert ax.job(self.LORA + extra, versions={"axolotl": release}).adapter.kernels == expected
+
+    def test_a_full_fine_tune_has_none(self, ax):
+        assert ax.job(BASE).adapter is None
+
+
+@pytest.mark.parametrize(
+    ("keys", "parts"),
+    [
+        ("liger_rope: true\n", ["rope"]),
+        ("liger_rms_norm: true\nliger_glu_activation: true\nliger_rope: false\n", ["mlp", "norm"]),
+        ("liger_fused_linear_cross_entropy: true\n", None),
+    ],
+)
+def test_the_keys_of_the_liger_plugin_are_one_part_each(ax, keys, parts):
+    job = ax.job(BASE + "plugins:\n  - axolotl.integrations.liger.LigerPlugin\n" + keys)
+    assert job.liger_parts == parts
+
+
+def test_liger_s_cross_entropy_of_whole_logits(ax):
+    job = ax.job(BASE + "plugins:\n  - axolotl.integrations.liger.LigerPlugin\nliger_cross_entropy: true\n")
+    assert job.loss.kernel == "liger_cross_entropy"
