@@ -48,14 +48,11 @@ AGAIN = 1.0
 """What other towers may keep, as a share of the text decoder's activations: a bound, not a measurement."""
 
 
-def gaps(
-    job: Job, model: Model, activations: int, phases: Sequence[Phase] = (), fused: int | None = None
-) -> list[Assumption]:
+def gaps(job: Job, model: Model, activations: int, phases: Sequence[Phase] = ()) -> list[Assumption]:
     """What a training estimate of the model takes for granted: layers, towers and kernels.
 
     `activations` at the peak that are not derived move the bounds by LEAST, MOST times `passes` and AGAIN, and another
-    of the `phases` may be the peak then; a kernel in the place of a composite path leaves LEAST of them, or
-    the `fused` ones that were replayed.
+    of the `phases` may be the peak then; a kernel in the place of a composite path leaves LEAST of them.
     """
     found: list[Assumption] = []
     less, more = int(activations * (1 - LEAST)), int(activations * (MOST - 1))
@@ -78,7 +75,6 @@ def gaps(
         found.append(Assumption("loss.kernel", job.loss.kernel, note, less))
     package = kernels(model)
     if package is not None and package not in job.versions:
-        less = max(less, activations - fused) if fused is not None else less
         found.append(Assumption(f"versions.{package}", "absent", UNKERNELLED, less if derived(model) else 0))
     return found
 

@@ -103,7 +103,8 @@ def pooled(
     tokens = max(0, held.request if pool is None else pool)
     if pool is None or refusal:
         needed = "what the engine refuses to start without" if refusal else f"one request of {held.length:,} tokens"
-        terms = (*(term for term in terms if term.component != "kv_cache"), Term("kv_cache", needed, size))
+        left = sum(term.size for term in terms if term.component == "kv_cache")
+        terms = (*terms, Term("kv_cache", needed, size - left))
     run = f"one step of the widest layer; {held.length:,} tokens a request at most"
     return Estimate(
         kind="inference",

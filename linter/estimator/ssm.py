@@ -2,7 +2,8 @@
 
 What runs is the composite path of transformers (`mamba2_chunk_scan`, the same text in every modelling file of 5.23)
 unless the job's versions name `mamba-ssm`: a quadratic part inside each chunk, one state a chunk between them, all in
-float32. Its five contractions were sums of products written out before 5.18 (wheels 4.45.2 to 5.18.0).
+float32. Its five contractions were sums of products written out before 5.18 (wheels 4.45.2 to 5.18.0), which generation
+counts; what trains on such a release has the kernels, or no memory for many times as much.
 """
 
 from __future__ import annotations
@@ -36,7 +37,6 @@ from .ops import (
 from .versions import older
 
 if TYPE_CHECKING:
-    from ..job import Job
     from .modules import Linear, Modules
     from .setting import Setting
     from .tape import Tape
@@ -90,7 +90,7 @@ def mamba2(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     assert last is not None
     assert decays is not None
     tape, e = x.storage.tape, x.e
-    at = _sizes(s, decays.weight.n, last.weight.n // last.out, convolution.out)
+    at = _sizes(s, tape.caching, decays.weight.n, last.weight.n // last.out, convolution.out)
     scaled = s.traits.mixer == "mamba2_scaled"
     x = unpadded(x, s.rows, s.job.padded)
     projected = project(scale(x) if scaled else x, first, s.rows)
@@ -110,18 +110,13 @@ def mamba2(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     return project(to(y, e), last, s.rows)
 
 
-def _sizes(s: Setting, heads: int, inner: int, mixed: int) -> Sizes:
+def _sizes(s: Setting, generates: bool, heads: int, inner: int, mixed: int) -> Sizes:
     shared = (mixed - inner) // 2
     groups = next((int(s.config[name]) for name in GROUP_FIELDS if s.config.get(name)), s.traits.scan_groups)
     chunk = next((int(s.config[name]) for name in CHUNK_FIELDS if s.config.get(name)), s.traits.scan_chunk)
     version = s.job.versions.get("transformers")
-    forms = not written_out(s.job), older(version, UNNAMED_FROM)
+    forms = not (generates and older(version, EINSUMS_FROM)), older(version, UNNAMED_FROM)
     return Sizes(s.rows, s.batch, s.length, heads, inner, groups, shared // groups, chunk, *forms)
-
-
-def written_out(job: Job) -> bool:
-    """Whether the composite scan of the job's transformers makes the products that it sums up."""
-    return older(job.versions.get("transformers"), EINSUMS_FROM)
 
 
 def scan(h: Tensor, dt: Tensor, factor: Tensor, b: Tensor, c: Tensor, modules: Modules, at: Sizes) -> Tensor:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..job import Parallelism
 from ..models.model import text_config
 from . import assumptions, host, low_precision, reference, rollout, runtime, tiers, uncertainty, unseen
-from .coverage import gaps, mixing, with_kernels
+from .coverage import gaps
 from .estimate import Assumption, Estimate, NotEstimable, Phase, Term
 from .imbalance import dropless, unbalanced
 from .layout import Layout
@@ -18,7 +18,6 @@ from .one_process import evaluated, gathered, replicated, unknown_caches
 from .parameters import base_dtype, elements, parameters
 from .quantization import unpacked_perhaps
 from .saving import saving
-from .ssm import written_out
 from .stable_embedding import unmade
 from .stage import pipeline
 from .storage import dtype_bytes
@@ -136,7 +135,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
     if bounded:
         per_gpu = replace(per_gpu, high=per_gpu.high + unbalanced(stage.job, stage.own))
     per_gpu = replace(per_gpu, low=max(0, per_gpu.low - narrow.slack))
-    unknown = gaps(job, model, peak.components["activations"], phases, _fused(stage)) if bounded else []
+    unknown = gaps(job, model, peak.components["activations"], phases) if bounded else []
     unknown += unseen.images(stage.job, stage.whole, most=replay) if bounded and stage.last else []
     unknown += unknown_caches(stage.job, stage.whole) if bounded else []
     unknown += uncertainty.gathered_anew(job, plan.anew) if bounded else []
@@ -197,14 +196,6 @@ def instants_of(job: Job, model: Model, stage: Stage | None = None) -> tuple[Seq
         return found, True, held.pinned
     left = held.pinned if stage.last else 0
     return [item for item in (on_stage(item, stage, held) for item in found) if item is not None], True, left
-
-
-def _fused(stage: Stage) -> int | None:
-    """The most activations with the kernels of Mamba 2, where the scan without them takes many times as much."""
-    named = with_kernels(stage.job, stage.whole)
-    if named is None or mixing(stage.whole) not in ("mamba2", "mamba2_scaled") or not written_out(stage.job):
-        return None
-    return max((item.activations for item in instants_of(named, stage.whole, stage)[0]), default=None)
 
 
 def left_by_forward(stage: Stage) -> int:

@@ -238,15 +238,16 @@ def _terms(job: Job, model: Model, parts: Parts, room: Room | None, pool: int, g
         formula = f"CUDA graphs of {model.shape.layers} layers x {chosen.graph_sizes} batch sizes x {each:,.0f} KiB"
         formula += "" if chosen.graphs_in_budget else ", beside the cache's budget"
         lines.append(Term("buffers", formula, parts.graphs.expected, parts.graphs.source))
-    if pool == parts.request > 0:
-        formula = f"one request of {chosen.max_model_len:,} tokens, and a block that is kept back"
-        lines.append(Term("kv_cache", formula, pool, "vllm/v1/core/kv_cache_utils.py"))
-    elif room is not None and gpu is not None:
-        rest = round(chosen.utilization * gpu.usable) - max(0, room.expected)
+    left = 0
+    if room is not None and gpu is not None:
+        left = max(0, room.expected)
+        rest = round(chosen.utilization * gpu.usable) - left
         formula = f"{chosen.utilization:g} x {gpu.usable:,} B - {rest:,} B of all that is above and outside torch"
-        lines.append(Term("kv_cache", formula, max(0, room.expected), "vllm/v1/worker/gpu_worker.py"))
-    elif pool:
-        lines.append(Term("kv_cache", "as the config states it", pool))
+        lines.append(Term("kv_cache", formula, left, "vllm/v1/worker/gpu_worker.py"))
+    if pool > left:
+        request = f"one request of {chosen.max_model_len:,} tokens, and a block that is kept back"
+        formula = "as the config states it" if pool != parts.request else f"up to {request}" if left else request
+        lines.append(Term("kv_cache", formula, pool - left, "vllm/v1/core/kv_cache_utils.py"))
     outside = parts.overhead.total + parts.expected_gathering
     lines.append(Term("runtime", "CUDA context, kernels, NCCL", outside, parts.overhead.source))
     return lines
