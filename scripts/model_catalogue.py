@@ -99,12 +99,11 @@ def completed(source: Rows, additions: Rows, corrections: Rows) -> Rows:
         row = rows[name]
         if "like" in change:
             other = source[change["like"]]
-            row.update({key: other[key] for key in ("config", "auto_class") if key in other})
+            row.update({key: other[key] for key in ("model_type", "config", "auto_class") if key in other})
         config = _with(row["config"], change.get("set", {}))
         row["config"] = {key: value for key, value in config.items() if key not in change.get("drop", ())}
         row.pop("parameters", None)
-        if "torch_dtype" in change:
-            row["torch_dtype"] = change["torch_dtype"]
+        row.update({key: change[key] for key in ("torch_dtype", "base") if key in change})
     for name, row in additions.items():
         rows[name] = _added(row, rows, additions)
     for name, row in rows.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..models.adapter_types import kind_of
-from .adapted import ADAPTED
+from .adapter_forwards import ADAPTED
 from .dora import dora
 from .matmuls import linear
 from .ops import add, contiguous, dropout, leaf, mul, scale, to

@@ -56,6 +56,9 @@ TILE, FEWEST, MOST, TOLERANCE = 512, 64, 256, 2.0
 """Pixels along each side of a tile, tokens that a tile has at least and at most, and how many times the most pixels an
 image has before it is cut (image_processing_lfm2_vl.py `Lfm2VlImageProcessor`)."""
 
+SIDES = (TILE, 3 * TILE)
+"""Pixels along each side of square images that become the most patches: of one tile, and of nine."""
+
 
 def squares(side: int, token: int, places: int | None) -> Cut | None:
     """A square image of LFM2-VL, `token` pixels along each side of a token, that has `places` tokens at most.

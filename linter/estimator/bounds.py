@@ -40,8 +40,7 @@ def tower(job: Job, model: Model) -> int:
     config = model.config.get("vision_config")
     if not isinstance(config, dict) or not job.micro_batch_size or not job.sequence_length:
         return 0
-    hidden = _width(config, "embed_dim") if "embed_dim" in config else _width(config, "hidden_size")
-    layers = _width(config, "depth") or _width(config, "num_hidden_layers")
+    hidden, layers = _stack(config)
     inner = _width(config, "intermediate_size") or 4 * hidden
     merged = (_width(config, "spatial_merge_size") or MERGED) ** 2
     patches = job.micro_batch_size * job.sequence_length * merged // max(1, job.parallelism.context)
@@ -49,6 +48,19 @@ def tower(job: Job, model: Model) -> int:
     if job.activation_checkpointing == "none" and job.method == "full":
         return 2 * layers * layer
     return 2 * (patches * layers * hidden + layer)
+
+
+def tower_outputs(model: Model, patches: int, element: float) -> int:
+    """Bytes of the outputs of all layers of a vision tower: element x patches x layers x width."""
+    config = model.config.get("vision_config")
+    hidden, layers = _stack(config) if isinstance(config, dict) else (0, 0)
+    return round(element * patches * layers * hidden)
+
+
+def _stack(config: dict[str, Any]) -> tuple[int, int]:
+    """A tower's width, and how many layers it has."""
+    hidden = _width(config, "embed_dim") if "embed_dim" in config else _width(config, "hidden_size")
+    return hidden, _width(config, "depth") or _width(config, "num_hidden_layers")
 
 
 def _width(config: dict[str, Any], name: str) -> int:

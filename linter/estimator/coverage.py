@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..models.model import text_config
@@ -74,16 +75,34 @@ def gaps(job: Job, model: Model, activations: int, phases: Sequence[Phase] = ())
         found.append(Assumption("loss.kernel", job.loss.kernel, note, less))
     package = kernels(model)
     if package is not None and package not in job.versions:
-        note = "its kernels are not stated to be installed: the composite path of transformers runs, which keeps more"
-        found.append(Assumption(f"versions.{package}", "absent", note, less if derived(model) else 0))
+        found.append(Assumption(f"versions.{package}", "absent", UNKERNELLED, less if derived(model) else 0))
     return found
+
+
+UNKERNELLED = "its kernels are not stated to be installed: the composite path of transformers runs, which keeps more"
+
+
+def with_kernels(job: Job, model: Model) -> Job | None:
+    """The job with the package of the model's kernels, where it has one that the job does not state."""
+    package = kernels(model)
+    if package is None or package in job.versions:
+        return None
+    return replace(job, versions={**job.versions, package: ""})
+
+
+def kernels_perhaps(model: Model, phases: Sequence[Phase], fused: Phase | None) -> list[Assumption]:
+    """How much less generation takes where the prompt's phase is the `fused` one; nothing where that is None."""
+    if fused is None:
+        return []
+    less = max(p.allocated for p in phases) - max((fused if p.name == fused.name else p).allocated for p in phases)
+    return [Assumption(f"versions.{kernels(model)}", "absent", UNKERNELLED, less)]
 
 
 def passes(model: Model) -> int:
     """How many times as much as a plain layer's one of the model's may keep, by what its config says of it.
 
     `hc_mult` residual streams beside each other (transformers 5.23 models/deepseek_v4, hy_v4); a stack that runs
-    `L_cycles` times and once more in each of `H_cycles` (models/hrm_text, whose classes' defaults are 3 and 2).
+    `L_cycles` times and once more in each of `H_cycles` (models/hrm_text).
     """
     config = {**model.defaults, **text_config(model.config)}
     streams, outer, inner = (_whole(config.get(name)) for name in ("hc_mult", "H_cycles", "L_cycles"))
@@ -93,6 +112,7 @@ def passes(model: Model) -> int:
 
 
 H_CYCLES, L_CYCLES = 2, 3
+"""HrmTextConfig's defaults (transformers 5.23 models/hrm_text/configuration_hrm_text.py)."""
 
 
 def _whole(value: object) -> int:

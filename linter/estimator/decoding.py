@@ -18,8 +18,11 @@ from .traits import traits
 from .versions import older
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..job import Job
     from ..models.model import Model
+    from .kv_cache import LayerCache
 
 
 def attended(job: Job, model: Model, batch: int, tokens: int, element: float) -> int:
@@ -30,7 +33,7 @@ def attended(job: Job, model: Model, batch: int, tokens: int, element: float) ->
     key head is expanded within each product, e b t nh d, where there are several sequences (`repeat_kv`). Eager scores
     take `score_bytes` each. torch's composite attention, which sdpa takes for keys that nobody repeats under a mask
     (Falcon), has float32 copies of keys and values and scaled keys, 12 b t nk d, and lays the keys out for every head
-    where there are several sequences, 4 b t nh d.
+    where there are several sequences, 4 b t nh d. Layers that attend to images alone: `crossing`.
     """
     shape = model.shape
     config = {**model.defaults, **text_config(model.config)}
@@ -43,6 +46,9 @@ def attended(job: Job, model: Model, batch: int, tokens: int, element: float) ->
     widest = 0.0
     for layer, window in enumerate(shape.windows):
         heads, keys = _heads(model, layer)
+        if layer in crossed(model):
+            widest = max(widest, crossing(job, model, kind, batch, element))
+            continue
         if not keys:
             continue
         keys = heads if found.qkv == "grouped" else keys
@@ -57,6 +63,47 @@ def attended(job: Job, model: Model, batch: int, tokens: int, element: float) ->
         elif found.direct and found.masked and heads != keys:
             widest = max(widest, 4.0 * seen * dim * (3 * keys + (heads if batch > 1 else 0)))
     return max(opened, round(widest / job.parallelism.tensor))
+
+
+REPEATED_BEFORE = "4.53"
+"""The first transformers whose Mllama has one class for all attention: before, that of eager attention repeated keys
+and values before it cached them, and that of sdpa in every step, where it normed the repeated keys
+(modeling_mllama.py MllamaTextCrossAttention, MllamaTextCrossSdpaAttention; wheels 4.45.2 to 4.53.3)."""
+
+
+def crossed(model: Model) -> frozenset[int]:
+    """The layers that attend to images alone, whose keys and values no token adds to."""
+    return frozenset(() if model.shape.encoder_layers else model.shape.cross_layers)
+
+
+def crossing(job: Job, model: Model, kind: str, batch: int, element: float) -> float:
+    """Bytes of a layer's attention to the t positions of a prompt's images, for one new token.
+
+    They are under a mask, so that sdpa and eager repeat grouped keys: 2 e b t nh d, and eager has its scores. Before
+    REPEATED_BEFORE eager's are repeated in the cache, and sdpa norms the repeated keys in float32, 8 b t nh d more.
+    """
+    shape, old = model.shape, older(job.versions.get("transformers"), REPEATED_BEFORE)
+    seen = batch * (job.images or 0) * shape.cross_tokens * shape.heads
+    repeated = 2 * element * seen * shape.head_dim if shape.heads != shape.kv_heads else 0.0
+    if kind == "eager":
+        return seen * score_bytes(job, model) + (0.0 if old else repeated)
+    return repeated + (8 * seen * shape.head_dim if old else 0)
+
+
+def image_caches(caches: Sequence[LayerCache], job: Job, model: Model) -> list[LayerCache]:
+    """The caches with keys and values of images where layers attend to those alone: none of text, all of each image.
+
+    Source: transformers 5.23 modeling_mllama.py MllamaTextModel.forward, MllamaTextCrossAttention.
+    """
+    config = {**model.defaults, **text_config(model.config)}
+    found = traits(model.model_type, config, model.shape.norm)
+    eager = attention_implementation(job, model, found, config) == "eager"
+    repeated = eager and older(job.versions.get("transformers"), REPEATED_BEFORE)
+    each = (job.images or 0) * (model.shape.heads // model.shape.kv_heads if repeated else 1)
+    return [
+        cache._replace(heads=0, cross=cache.cross * each) if layer in crossed(model) else cache
+        for layer, cache in enumerate(caches)
+    ]
 
 
 def _repeats(job: Job, model: Model, kind: str) -> bool:
@@ -78,13 +125,16 @@ def cached_heads(model: Model) -> int:
 def stepped(job: Job, model: Model, batch: int, element: float) -> int:
     """Bytes of the widest layer's state space for one new token, b N elements of state, without Mamba's kernels.
 
-    float32 decay, decayed state and new state, and in the width of the weights dB and dB x: (12 + 2 e) b N
-    (transformers 5.23 modeling_bamba.py `mamba2_selective_state_update`).
+    mamba2   float32 decay, decayed state and new state, and in the width of the weights dB and dB x: (12 + 2 e) b N
+             (transformers 5.23 modeling_bamba.py `mamba2_selective_state_update`)
+    mamba    float32 decay, dB and dB x, and the decayed state beside a float32 copy of the state or the new one:
+             20 b N (5.23 modeling_mamba.py `mamba_selective_state_update`)
     """
-    if mixing(model) not in ("mamba2", "mamba2_scaled") or ssm.KERNELS in job.versions:
+    if ssm.KERNELS in job.versions:
         return 0
+    each = {"mamba2": 12 + 2 * element, "mamba2_scaled": 12 + 2 * element, "mamba": 20.0}.get(mixing(model), 0.0)
     states = max(model.shape.recurrent_states, default=0)
-    return round((12 + 2 * element) * batch * states / job.parallelism.tensor)
+    return round(each * batch * states / job.parallelism.tensor)
 
 
 def opened_latent(job: Job, model: Model, batch: int, tokens: int, element: float) -> int:

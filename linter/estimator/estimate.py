@@ -153,6 +153,12 @@ class Estimate:
         return self.peak.name
 
     @property
+    def uncached(self) -> bool:
+        """Whether an engine serves a model that keeps nothing of a request, an encoder, and makes no pool for it."""
+        served = any(phase.name == "serve" for phase in self.phases)
+        return served and self.kv_cache is None and not self.components["kv_cache"]
+
+    @property
     def components(self) -> dict[str, int]:
         """Bytes by component at the peak, every component present, `runtime` included."""
         split = {name: self.peak.components.get(name, 0) for name in COMPONENTS}

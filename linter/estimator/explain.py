@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from .instant import Instant
     from .layout import Layout
 
-WORKSPACE = "aten/src/ATen/cuda/CublasHandlePool.cpp"
 REST = {
     "gradients": "what is left of the gradients then, with their copies",
     "optimizer": "what is left of states and temporaries then",
@@ -180,9 +179,7 @@ def _balanced(name: str, lines: list[Term], size: int, estimate: Estimate) -> li
     if held == size:
         return [line for line in lines if line.size or line.source]
     if held > size:
-        lines = [line for line in lines if line.source == WORKSPACE and line.size <= size]
+        lines = [line for line in lines if line.source == runtime.WORKSPACE and line.size <= size]
         held = sum(line.size for line in lines)
     phase = estimate.peak_phase.replace("_", " ")
-    if estimate.kind == "inference" and name == "buffers":
-        return [*lines, Term(name, f"{size - held:,} B", size - held, WORKSPACE, "cuBLAS workspaces")]
     return [*lines, Term(name, f"{size - held:,} B", size - held, "", f"{REST.get(name, 'more')} ({phase})")]

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from . import derivation, host, optimizer, storage
-from .estimate import Term
 from .fsdp_held import cached, kept
-from .fsdp_units import Policy, Unit, Units, units
+from .fsdp_terms import terms
+from .fsdp_units import Policy, Unit, Units, units, whole_on_each
 from .gradients import gradient_dtype
+from .groups import reused
 from .instant import Instant
 from .layout import Layout
 from .loading import loading
@@ -51,6 +52,7 @@ class ShardedLayout(Layout):
     deferred          bytes of the whole gradients that a rank keeps while it accumulates without reducing
     keeps_last        the last layer's unit stays from forward to backward
     steps             micro steps of an optimizer step, 1 where the first of them is the longest
+    reused            how many layers the units are run as, where layers are one and the same (ALBERT); else 0
     """
 
     plan: Units | None = None
@@ -65,6 +67,7 @@ class ShardedLayout(Layout):
     deferred: int = 0
     keeps_last: bool = False
     steps: int = 1
+    reused: int = 0
 
     def evaluating(self) -> Layout:
         """Without the caches of training's passes: those of an evaluation are counted by its own rows."""
@@ -97,7 +100,7 @@ class ShardedLayout(Layout):
         """
         finished = 0
         if self.plan is not None and instant.phase == "backward" and instant.layer is not None:
-            finished = max(0, self.plan.blocks - 1 - instant.layer)
+            finished = max(0, (self.reused or self.plan.blocks) - 1 - instant.layer)
         held = self._held(instant)
         return instant.activations + held + finished * self.kept - (self.kept // 2 if finished else 0)
 
@@ -123,9 +126,10 @@ class ShardedLayout(Layout):
 
         How long the later batches are is not known.
         """
-        if not self.deferred or self.steps > 1 or self.plan is None or self.plan.blocks < 2:
+        layers = self.reused or (self.plan.blocks if self.plan is not None else 0)
+        if not self.deferred or self.steps > 1 or self.plan is None or layers < 2:
             return []
-        return [Instant("backward", 0, 0, self.trainable, self.plan.blocks - 1, self.plan.block.graded)]
+        return [Instant("backward", 0, 0, self.trainable, layers - 1, self.plan.block.graded)]
 
     def buffer_bytes(self, instant: Instant) -> int:
         """Gathered units and whole gradients.
@@ -133,8 +137,9 @@ class ShardedLayout(Layout):
         The root stays gathered through forward and backward, and so do its whole gradients once there are any.
         Forward: version 1 holds the unit in use (two with forward_prefetch); version 2 also the flat buffer of its
         all-gather, freed after the next one's copy-out. Backward: the unit in use and the prefetched one (none before
-        the first layer; with an adapter version 1 prefetches at the end of a layer's backward, since the adapter's
-        modules are units of their own in between), and its gradients, see `_whole_gradients`.
+        the first layer, and where all layers are one unit; with an adapter version 1 prefetches at the end of a
+        layer's backward, since the adapter's modules are units of their own in between), and its gradients, see
+        `_whole_gradients`.
         """
         plan = self.plan
         assert plan is not None
@@ -146,7 +151,20 @@ class ShardedLayout(Layout):
             return size
         unit = self._unit(instant)
         size += self._gathered(instant, unit)
+        if backward and self.reused and instant.layer is not None and not self.deferred:
+            return size + self._added_up(unit, instant.layer, instant.fresh)
         return size + (self._whole_gradients(unit, instant.fresh) if backward else 0)
+
+    def _added_up(self, unit: Unit, layer: int, fresh: int) -> int:
+        """The gradients of a unit that layers have in common: AccumulateGrad runs once, behind the first layer.
+
+        Version 1 splits the flat parameter anew for each layer, whose gradients are flattened before they are added.
+        """
+        assert self.plan is not None
+        if layer == self.reused - 1:
+            return unit.made(fresh)
+        last = layer == 0 or self.plan.blocks > 1
+        return unit.gradients * (2 if self.version == 1 else 1) + (self._ended(unit) if last else 0)
 
     def _unit(self, instant: Instant) -> Unit:
         """The unit in use; outside the layers embedding or head, where they are units."""
@@ -173,7 +191,8 @@ class ShardedLayout(Layout):
         if self.resident == 1:
             return kept
         if backward:
-            return kept + (1 if instant.layer == 0 or self.adapters else 2) * unit.gathered
+            alone = instant.layer == 0 or self.adapters or (self.reused and plan.blocks == 1)
+            return kept + (1 if alone else 2) * unit.gathered
         return kept + unit.gathered * (2 if self.version == 2 or self.ahead else 1)
 
     def _root_gradients(self, instant: Instant) -> int:
@@ -249,6 +268,7 @@ def fsdp_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
         resident=_resident(fsdp),
         ahead=fsdp.forward_prefetch,
         keeps_last=fsdp.keeps_last,
+        reused=model.shape.layers if reused(model) else 0,
         steps=1 if job.longest_first else job.gradient_accumulation_steps,
     )
     policy = Policy(gathered_dtype(job), fsdp.mixed_precision.reduce_dtype)
@@ -262,7 +282,7 @@ def fsdp_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
         built.deferred = everything.reduced if fsdp.version == 2 else everything.gradients
     if fsdp.offload:
         built.host = host.sharded(job, base - scales + adapter, gradients, states.raw)
-    built.terms = _terms(job, fsdp, built, found, over)
+    built.terms = terms(job, fsdp, built, found, over)
     built.terms += derivation.optimizer(items, spec, states, job, ranks=over.dense) if not fsdp.offload else []
     return built
 
@@ -289,14 +309,6 @@ def group(job: Job, fsdp: Fsdp) -> int | None:
         nodes = max(1, job.hardware.nodes or -(-job.world_size // 8))
         return max(1, job.data_parallel // nodes)
     return None
-
-
-def whole_on_each(item: Parameter, job: Job) -> bool:
-    """Whether a packed weight is stored in bytes, which only a patched FSDP shards."""
-    quantization, fsdp = job.weights.quantization, job.parallelism.fsdp
-    if not item.packed or (fsdp is not None and fsdp.shards_packed):
-        return False
-    return quantization is None or (quantization.storage_dtype or "uint8") in ("uint8", "int8")
 
 
 def _items(trained: Sequence[Parameter], over: Ranks, fsdp: Fsdp) -> list[optimizer.Item]:
@@ -354,46 +366,3 @@ def _load(found: Sequence[Parameter], fsdp: Fsdp, over: Ranks, job: Job, model: 
     made = units(fsdp, model, [item for item in found if not item.packed and item.part != "buffer"], Policy(None, None))
     largest = max(unit.gathered for unit in (made.root, made.first, made.last, made.block))
     return largest * (2 if fsdp.version == 1 else 1)
-
-
-def _gathered(unit: Unit) -> str:
-    """A unit's bytes by its elements, where all have one width."""
-    width = unit.gathered / unit.elements if unit.elements else 0
-    return f"{width:g} B x {unit.elements:,} elements" if width in (1, 2, 4) else f"{unit.gathered:,} B"
-
-
-def _terms(job: Job, fsdp: Fsdp, built: ShardedLayout, found: Sequence[Parameter], over: Ranks) -> list[Term]:
-    assert built.plan is not None
-    shardable = [item for item in found if item.part != "buffer" and not whole_on_each(item, job)]
-    fixed = [item for item in found if item.part == "buffer" or whole_on_each(item, job)]
-    graded = [item for item in found if item.graded]
-    terms = [*derivation.weights(fixed)]
-    if fsdp.offload:
-        note = "shards of weights, gradients and optimizer states in main memory (offload_params)"
-        terms.append(Term("optimizer", note, 0, "torch FSDP CPUOffload"))
-        note = "scales and tables of packed weights, which are no parameters and stay on every GPU"
-        kept = built.weights - allocated(fixed)
-        terms += [Term("weights", note, kept, "bitsandbytes Params4bit.to, QuantState")] if kept else []
-    else:
-        terms += [*derivation.weights(shardable, over), *derivation.gradients(graded, job, over.dense)]
-    swept = sum(item.elements for item in found if item.swept)
-    if swept:
-        note = f"{swept:,} frozen elements share flat parameters with trained ones, and get gradients too"
-        terms.append(Term("gradients", note, 0, "torch 2.13 distributed/fsdp/wrap.py _validate_frozen_params"))
-    if built.deferred:
-        note = f"whole gradients of {built.trainable:,} elements, not reduced before the last micro step (no_sync)"
-        source = "transformers 5.23 trainer.py; accelerate 1.13 no_sync: sync_each_batch is off by default"
-        terms.append(Term("gradients", note, built.deferred, source))
-    root, block = built.plan.root, built.plan.block
-    label = "root unit gathered: what is not wrapped"
-    terms.append(Term("buffers", _gathered(root), root.gathered, "torch FSDP: the root is not resharded", label))
-    if built.plan.blocks:
-        formula = f"2 x {_gathered(block)}"
-        terms.append(
-            Term("buffers", formula, 2 * block.gathered, "torch FSDP prefetch", "two wrapped units in backward")
-        )
-    if built.kept:
-        layers = built.plan.blocks - 1
-        note = f"input and input gradient of {layers} frozen layers, kept to the end of the backward pass"
-        terms.append(Term("activations", note, built.kept * layers, "torch FSDP 1 with use_reentrant"))
-    return terms

@@ -8,6 +8,7 @@ from .parameters import base_dtype, gathered_dtype
 from .release import reentrant
 from .storage import dtype_bytes
 from .versions import older
+from .virtual_tokens import lengthened
 
 if TYPE_CHECKING:
     from ..job import Fsdp, Job
@@ -26,9 +27,8 @@ def kept(job: Job, fsdp: Fsdp, model: Model) -> int:
     checkpointed = job.activation_checkpointing == "full" and reentrant(job) and not fsdp.checkpoints_inside
     if fsdp.wrap != "transformer" or not checkpointed:
         return 0
-    tokens = (job.micro_batch_size or 0) * (job.sequence_length or 0) // max(1, job.parallelism.context)
     dtype = gathered_dtype(job) or base_dtype(job, model)
-    return int(2 * dtype_bytes(dtype) * tokens * model.shape.hidden)
+    return int(2 * dtype_bytes(dtype) * _rows(job) * model.shape.hidden)
 
 
 CACHES_BEFORE = "4.36"
@@ -46,6 +46,10 @@ def cached(job: Job, fsdp: Fsdp, model: Model) -> int:
         return 0
     if model.config.get("use_cache") is False:
         return 0
-    tokens = (job.micro_batch_size or 0) * (job.sequence_length or 0) // max(1, job.parallelism.context)
     shape, dtype = model.shape, gathered_dtype(job) or base_dtype(job, model)
-    return int(2 * dtype_bytes(dtype) * tokens * shape.kv_heads * shape.head_dim)
+    return int(2 * dtype_bytes(dtype) * _rows(job) * shape.kv_heads * shape.head_dim)
+
+
+def _rows(job: Job) -> int:
+    """T: the tokens of a micro batch on a rank, virtual ones among them."""
+    return (job.micro_batch_size or 0) * (lengthened(job).sequence_length or 0) // max(1, job.parallelism.context)

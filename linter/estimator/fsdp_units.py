@@ -13,7 +13,7 @@ from .storage import dtype_bytes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..job import Fsdp
+    from ..job import Fsdp, Job
     from ..models.model import Model
     from .parameter import Parameter
 
@@ -126,3 +126,11 @@ def units(fsdp: Fsdp, model: Model, shardable: Sequence[Parameter], policy: Poli
         root.absorb(together)
         return Units(root, first, last, Unit(), 0, Unit())
     return Units(root, first, last, largest, len(used), together)
+
+
+def whole_on_each(item: Parameter, job: Job) -> bool:
+    """Whether a packed weight is stored in bytes, which only a patched FSDP shards."""
+    quantization, fsdp = job.weights.quantization, job.parallelism.fsdp
+    if not item.packed or (fsdp is not None and fsdp.shards_packed):
+        return False
+    return quantization is None or (quantization.storage_dtype or "uint8") in ("uint8", "int8")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from ..units import MIB
 from . import allocator, runtime, seq2seq_generation, uncertainty
-from .coverage import derived, mixing
-from .decoding import attended, cached_heads, stepped
+from .coverage import derived, kernels_perhaps, mixing, with_kernels
+from .decoding import attended, cached_heads, image_caches, stepped
 from .derivation import weights as weight_terms
 from .division import stages
 from .estimate import Assumption, Estimate, PerGpu, Phase, Term
@@ -17,8 +17,8 @@ from .kv_cache import cache_bytes, layer_caches
 from .loading import PACKED_ON_LOAD, retyped
 from .modeling import still
 from .parameters import allocated, base_dtype, parameters
-from .prefill import attends, held_logits, prefill_activations, prefill_logits, rotary_tables
-from .prompt import seen, widest
+from .prefill import held_logits, prefill_activations, prefill_logits, rotary_tables
+from .prompt import unread_images, widest, with_images, with_pixels
 from .quantization import effective_quantization, unpacked_perhaps
 from .storage import dtype_bytes
 from .unpacking import largest_packed, unpacking
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from ..hardware.gpu import Gpu
     from ..job import Job
     from ..models.model import Model
-    from .kv_cache import LayerCache
     from .parameters import Parameter
 
 
@@ -64,11 +63,12 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         "buffers": runtime.allocated_workspace(job, gpu) + tables + resident,
     }
     heads = cached_heads(model)
-    caches = [cache._replace(heads=heads or cache.heads) for cache in _seen(layer_caches(model), job, model)]
+    caches = [cache._replace(heads=heads or cache.heads) for cache in image_caches(layer_caches(model), job, model)]
     width = cache_bytes(given.kv_cache_dtype, "float32" if element > 2 else "bfloat16")
     pipeline, tensor = stages(job), job.parallelism.tensor
     split = GrowingCache(caches, width, tensor, pipeline, expanded(job, model), state_bytes(job, model, width))
     phases = [Phase("load", {**fixed, "buffers": _loading(job, model, found, element)})]
+    fused: Phase | None = None
     encodes = seq2seq_generation.encodes_prompt(model)
     if encodes:
         phases += seq2seq_generation.phases(job, model, fixed, batch, prompt, answer, element, width)
@@ -77,12 +77,16 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         phases.append(_prefill(job, model, fixed, filled, batch, prompt, element))
         if given.new_tokens != 1:
             decode = _decode(job, model, fixed, split, batch, prompt, answer, element, found)
-            phases.append(seen(decode, job, model, batch))
+            phases.append(with_pixels(decode, job, model, batch))
+        named = with_kernels(job, model)
+        if named is not None and _replayable(job, model):
+            fused = _prefill(named, model, fixed, filled, batch, prompt, element)
     peak = max(phases, key=lambda phase: phase.allocated)
     per_gpu, overhead = _tiers(job, model, gpu, peak, batch * prompt, element, bounded)
     loaded = phases[0].allocated
     unknown = uncertainty.while_loading(job, found, loaded, per_gpu.high - runtime.process_overhead(gpu, job).high)
-    unknown += unpacked_perhaps(job, model, found)
+    unknown += [*unpacked_perhaps(job, model, found), *kernels_perhaps(model, phases, fused)]
+    unknown += unread_images(job, model, batch, prompt, element)
     judged = verdict(uncertainty.widened(per_gpu, unknown), gpu, bounded=bounded)
     unknown += [*packed_later(job, found, loaded, peak.allocated), *graphs(job, gpu)]
     unknown += retyped(found, job, loaded, peak.allocated)
@@ -113,18 +117,6 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         assumptions=(*_unstated(job), *inference_assumptions(job, model), *unknown),
         terms=tuple(lines),
     )
-
-
-def _seen(caches: Sequence[LayerCache], job: Job, model: Model) -> list[LayerCache]:
-    """The caches with keys and values of images, where layers attend to those alone: none of text, all of each image.
-
-    Source: transformers 5.23 modeling_mllama.py MllamaTextModel.forward, MllamaTextCrossAttention.
-    """
-    crossing = model.shape.cross_layers if not model.shape.encoder_layers else ()
-    return [
-        cache._replace(heads=0, cross=cache.cross * (job.images or 0)) if layer in crossing else cache
-        for layer, cache in enumerate(caches)
-    ]
 
 
 def compute_bytes(job: Job, model: Model) -> float:
@@ -193,24 +185,24 @@ def _prefill(
     if _replayable(job, model):
         activations = widest(job, model, batch, prompt, cache)
     else:
-        activations = prefill_activations(model, job, batch, prompt, element, unpacked)
+        layers = prefill_activations(model, job, batch, prompt, element, unpacked)
+        activations = with_images(job, model, batch, prompt, cache, layers)
     packed = effective_quantization(job, model)
     if packed is not None and packed.head:
         activations = max(activations, round(unpacked.making * model.shape.vocabulary * model.shape.hidden))
     logits, beside = prefill_logits(model, job, batch, prompt, element)
     split = {**fixed, "kv_cache": cache}
-    if logits + beside > activations:
-        return Phase("prefill", {**split, "activations": beside, "logits": logits})
-    return Phase("prefill", {**split, "activations": activations, "logits": 0})
+    read = Phase("prefill", {**split, "activations": activations, "logits": 0})
+    scored = with_pixels(Phase("prefill", {**split, "activations": beside, "logits": logits}), job, model, batch)
+    return max(read, scored, key=lambda phase: phase.allocated)
 
 
 def _replayable(job: Job, model: Model) -> bool:
     """Whether the layers are replayed: transformers 5 on, plain weights on one GPU, one stack.
 
-    Of older releases the layers without attention, for which there are no formulas: a lower bound, where a scan in
-    torch operations is theirs (ssm.py has that of 5.23).
+    Of older releases too those of models with layers that do not attend, for which there are no formulas.
     """
-    if older(job.versions.get("transformers"), "5.0") and attends(model):
+    if older(job.versions.get("transformers"), "5.0") and not mixing(model):
         return False
     if effective_quantization(job, model) is not None or model.shape.encoder_layers:
         return False

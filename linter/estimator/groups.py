@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..models.model import text_config
 from .estimate import NotEstimable
+from .traits import traits
 
 if TYPE_CHECKING:
+    from ..models.model import Model
     from .modules import Modules
     from .parameters import Parameter
     from .setting import Setting
@@ -54,6 +57,11 @@ def shared_modules(s: Setting, layer: int) -> Modules:
     if first is not found:
         found.cast_with(first)
     return found
+
+
+def reused(model: Model) -> bool:
+    """Whether layers of a group are one and the same."""
+    return traits(model.model_type, text_config(model.config), model.shape.norm).reused
 
 
 def _of(s: Setting, layer: int) -> int:

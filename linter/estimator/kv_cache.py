@@ -97,6 +97,11 @@ _ENCODERS = frozenset(
 """Model types that read a sequence at once, unless their config says `is_decoder`."""
 
 
+def caches_nothing(model: Model) -> bool:
+    """Whether no layer keeps anything of a request: an encoder, whose one pass is the answer."""
+    return all(cache == LayerCache() for cache in layer_caches(model))
+
+
 def layer_caches(model: Model) -> tuple[LayerCache, ...]:
     """The cache of every decoder layer, first to last, from the model's dimensions; empty ones in an encoder."""
     if model.model_type in _ENCODERS and not model.config.get("is_decoder"):

@@ -56,7 +56,8 @@ class Linear:
 
     def leaves(self) -> list[Parameter]:
         """Its weight, bias and adapter."""
-        return [found for found in (self.weight, self.bias, self.a, self.b, self.dora) if found is not None]
+        own = (self.weight, self.bias, self.a, self.b, self.dora, self.shift, self.scale, *self.parts.values())
+        return [found for found in own if found is not None]
 
     @property
     def width(self) -> int:

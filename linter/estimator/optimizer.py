@@ -27,8 +27,6 @@ means the loop over tensors (torch/optim/adamw.py)."""
 PAGED_FROM = 100_000
 """Elements from which bitsandbytes pages a state (`get_state_buffer`, optim/optimizer.py 0.50.2)."""
 
-_FACTORED_ROWS = ("factored", "low_rank_factored")
-
 
 class Spec(NamedTuple):
     """A row of `optimizers.json`; see its `about`."""

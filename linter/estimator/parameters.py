@@ -9,7 +9,7 @@ from ..job import Job, Loss
 from ..models.layers import OTHER_PARTS
 from ..units import DTYPE_BYTES
 from . import storage
-from .adapter import adapter_of, adapter_parameters, saved_copies
+from .adapter_parameters import adapter_of, adapter_parameters, saved_copies
 from .division import divided
 from .frameworks import framework, of_transformers
 from .keeping import kept, stored

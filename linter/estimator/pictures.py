@@ -283,7 +283,12 @@ def _cut_up(job: Job, model: Model, how: Reader, patch: int, side: int) -> Cut |
 
 
 def resolutions_of(model: Model, how: Reader) -> list[tuple[int, int]]:
-    """The (height, width) that images are fitted into, as the config has them or else the class."""
+    """The (height, width) that images are fitted into, as the config has them or else the class.
+
+    Of padded tiles, which images of any size are cut into, those that fill them.
+    """
+    if how.padded:
+        return [(side, side) for side in anyres.SIDES]
     stated = model.config.get("image_grid_pinpoints")
     return [(int(height), int(width)) for height, width in (stated if isinstance(stated, list) else how.resolutions)]
 

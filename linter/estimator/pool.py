@@ -9,7 +9,7 @@ from . import runtime
 from .derivation import weights as weight_terms
 from .division import attention_tensor
 from .estimate import Assumption, Estimate, KvCache, PerGpu, Phase, Term
-from .kv_cache import bytes_per_token, cache_bytes, layer_caches, sequence_bytes
+from .kv_cache import bytes_per_token, cache_bytes, caches_nothing, layer_caches, sequence_bytes
 from .parameters import allocated, base_dtype, parameters
 from .storage import dtype_bytes
 from .verdict import capacity, verdict
@@ -101,6 +101,10 @@ def pooled(
     elif doubtful and outcome == "fits":
         outcome = "tight"
     tokens = max(0, held.request if pool is None else pool)
+    if pool is None or refusal:
+        needed = "what the engine refuses to start without" if refusal else f"one request of {held.length:,} tokens"
+        left = sum(term.size for term in terms if term.component == "kv_cache")
+        terms = (*terms, Term("kv_cache", needed, size - left))
     run = f"one step of the widest layer; {held.length:,} tokens a request at most"
     return Estimate(
         kind="inference",
@@ -113,7 +117,9 @@ def pooled(
         runtime=overhead.total,
         verdict=outcome,
         capacity=capacity(gpu),
-        kv_cache=KvCache(
+        kv_cache=None
+        if caches_nothing(model)
+        else KvCache(
             held.token,
             tokens // held.token if held.token else 0,
             round(tokens / held.request, 2) if held.request else 0.0,
@@ -126,6 +132,8 @@ def pooled(
             *weight_terms(held.found),
             *terms,
             Term("activations", run, held.activations, "estimator/vllm_activations.py"),
+            Term("logits", "of each request of a step, as they are made", held.logits, "estimator/vllm_activations.py"),
+            Term("buffers", "cuBLAS workspace", runtime.allocated_workspace(job, gpu), runtime.WORKSPACE),
             Term("runtime", "CUDA context, kernels, NCCL", overhead.total, overhead.source),
         ),
     )

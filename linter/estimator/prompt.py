@@ -7,17 +7,22 @@ from typing import TYPE_CHECKING
 
 from ..job import Parallelism
 from .activations import layer_kinds
-from .estimate import Phase
+from .bounds import tower, tower_outputs
+from .coverage import OTHERS
+from .estimate import Assumption, Phase
 from .layers import Layer
 from .pictures import pictures
 from .seq2seq import Pair, encoded
 from .setting import Setting
 from .sharing import slice_of
 from .stem import stem
+from .versions import older
 
 if TYPE_CHECKING:
     from ..job import Job
     from ..models.model import Model
+    from .stem import Stem
+    from .tape import Tape
 
 
 def widest(job: Job, model: Model, batch: int, length: int, cache: int) -> int:
@@ -27,12 +32,7 @@ def widest(job: Job, model: Model, batch: int, length: int, cache: int) -> int:
     Each distinct kind of layer runs once. From where attention has its keys and values they are the cache's; before,
     what the layer will put there is taken off, since the cache counts as full.
     """
-    s = Setting(_plain(job, batch, length), model)
-    s.still()
-    tape = s.tape()
-    tape.recording = False
-    tape.caching = True
-    base = stem(tape, s, s.modules(None), tape.new(s.rows, 8))
+    s, tape, base = _begun(_plain(job, batch, length), model)
     before = tape.highest
     tape.enter(0)
     h, base = base.hidden, base._replace(hidden=tape.new(0, 1))
@@ -43,13 +43,60 @@ def widest(job: Job, model: Model, batch: int, length: int, cache: int) -> int:
     return max(before - cache, tape.highest)
 
 
-def seen(phase: Phase, job: Job, model: Model, batch: int) -> Phase:
+def with_pixels(phase: Phase, job: Job, model: Model, batch: int) -> Phase:
     """A phase behind the prompt with the prompt's images, float32 pixels and int64 masks that `generate` holds."""
     found = pictures(_plain(job, batch, 1), model, batch)
     if found is None:
         return phase
     activations = phase.components["activations"] + found.images * (4 * found.pixels + 8 * found.masked)
     return Phase(phase.name, {**phase.components, "activations": activations})
+
+
+def with_images(job: Job, model: Model, batch: int, length: int, cache: int, layers: int) -> int:
+    """The same where the layers are not replayed and take `layers` bytes for text alone.
+
+    What runs before them is replayed with images and without: its highest point, while the `cache` is empty still, and
+    what is held of the images (pixels, features) while the layers run.
+    """
+    if pictures(_plain(job, batch, length), model, batch) is None:
+        return layers
+    held = {}
+    for images in (0, job.images):
+        s, tape, base = _begun(replace(_plain(job, batch, length), images=images), model)
+        held[images] = tape.live
+        highest = tape.highest
+        del s, base
+    return max(highest - cache, layers + held[job.images] - held[0])
+
+
+def unread_images(job: Job, model: Model, batch: int, length: int, element: float) -> list[Assumption]:
+    """What towers may take that the estimate does not hold: all of one that is not read, or every layer's output.
+
+    Before transformers 5 LLaVA's class and its kin ask the tower for those (`output_hidden_states=True`, wheels 4.45.2
+    to 4.57.6 modeling_llava.py); the code of others is read in 5.23 alone.
+    """
+    if not job.images or not any(tensor.role == "vision" for tensor in model.tensors):
+        return []
+    plain = _plain(job, batch, length)
+    found = pictures(plain, model, batch)
+    if found is None:
+        note = "what the vision tower takes is not counted, only bounded"
+        return [Assumption(OTHERS, model.model_type, note, 0, tower(replace(plain, method="lora"), model))]
+    version = job.versions.get("transformers")
+    if not older(version, "5.0"):
+        return []
+    more = tower_outputs(model, found.rows, element)
+    note = "the tower is read in transformers 5: before, its layers' outputs may all be held"
+    return [Assumption("versions.transformers", str(version), note, 0, more)]
+
+
+def _begun(job: Job, model: Model) -> tuple[Setting, Tape, Stem]:
+    """All that comes before the layers, on a tape that records nothing."""
+    s = Setting(job, model)
+    s.still()
+    tape = s.tape()
+    tape.recording, tape.caching = False, True
+    return s, tape, stem(tape, s, s.modules(None), tape.new(s.rows, 8))
 
 
 def widest_encoder(job: Job, model: Model, batch: int, length: int) -> int:

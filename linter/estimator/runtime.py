@@ -197,11 +197,15 @@ def groups(job: Job) -> list[int]:
     return [size for size in sizes if size > 1]
 
 
+WORKSPACE = "aten/src/ATen/cuda/CublasHandlePool.cpp"
+"""Where torch makes cuBLAS's workspaces."""
+
+
 def allocated_workspace(job: Job, gpu: Gpu | None) -> int:
     """Bytes of cuBLAS workspace inside torch's allocator.
 
     One workspace per cuBLAS handle and stream: in training the main thread's and the autograd thread's, in inference
-    the main thread's. 8.125 MiB each, 32 MiB on Hopper and Blackwell (aten/src/ATen/cuda/CublasHandlePool.cpp).
+    the main thread's. 8.125 MiB each, 32 MiB on Hopper and Blackwell (`WORKSPACE`).
     """
     handles = 2 if job.kind == "training" else 1
     size: int = _row("cublas_workspace", gpu)["kib"]

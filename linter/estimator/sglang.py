@@ -13,6 +13,7 @@ from .sglang_cache import token_bytes
 from .sglang_settings import profile, share
 from .sglang_weights import SOURCE, added
 from .slack import policy
+from .vllm_blocks import SOURCE as BLOCKS_SOURCE
 from .vllm_blocks import segment_rounding
 from .vllm_rotary import rotary_cache
 
@@ -62,11 +63,16 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     rotary = 0 if model.model_type.startswith(_COMPUTED) else rotary_cache(model, _ROTARY_ELEMENT, multimodal=1)
     more = added(model, held.found, gpu)
     made = rotary + more.sure + more.scales
-    loaded = held.weights + made + segment_rounding(held.found, policy(job), limit)
+    rounding = segment_rounding(held.found, policy(job), limit)
+    loaded = held.weights + made + rounding
     held = held._replace(token=token_bytes(job, model, gpu, profile(version)), weights=loaded)
     told = inference_assumptions(job, model, chosen.defaulted, f"SGLang {version}")
+    loads = (
+        Term("weights", "rotary tables, unpacked projections, float32 scales", made, SOURCE),
+        Term("weights", "torch's segments above the weights' bytes", rounding, BLOCKS_SOURCE),
+    )
     if gpu is None:
-        return pooled(job, model, gpu, held, None, assumptions=told)
+        return pooled(job, model, gpu, held, None, terms=loads, assumptions=told)
     free = _free(gpu, held.overhead)
     drift = neighbours(gpu).drift
     moves = (drift[1], sum(drift) // 2, drift[0])
@@ -91,11 +97,10 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     term = Term(
         "kv_cache", f"{chosen.fraction:g} x free memory - weights", max(0, pool), "sglang kv_cache_configurator.py"
     )
-    loads = Term("weights", "rotary tables, unpacked projections, float32 scales", made, SOURCE)
     found = Term("buffers", "tokens of each request, 4 bytes a position", table, "sglang mem_cache/memory_pool.py")
     return pooled(
         job, model, gpu, held, pool, refusal=refusal, cannot=most < needed, doubtful=least < needed, least=needed,
-        between=(least, most), terms=(loads, term, found), assumptions=told,
+        between=(least, most), terms=(*loads, term, found), assumptions=told,
     )  # fmt: skip
 
 

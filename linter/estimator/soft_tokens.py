@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from .modules import Linear
     from .tape import Tape
 
+HEAD = 64
+"""Width of a head: Gemma4VisionConfig's default (configuration_gemma4.py `head_dim`)."""
+
 norm = NORMS["rms_float"]
 
 
@@ -33,7 +36,7 @@ class SoftTokens(Layers):
     def run(self, tape: Tape) -> Features:
         """One row for each soft token."""
         embeds = self._placed(tape)
-        size, rows = int(self.fields.get("head_dim") or 64), self.rows
+        size, rows = int(self.fields.get("head_dim") or HEAD), self.rows
         e = embeds.e
         mask = tape.new(rows * self.seen.patches, e if self.s.attention == "eager" else 1)
         cos, sin = tape.new(rows * self.heads * size // self.heads, e), tape.new(rows * size, e)

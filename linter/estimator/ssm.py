@@ -2,7 +2,8 @@
 
 What runs is the composite path of transformers (`mamba2_chunk_scan`, the same text in every modelling file of 5.23)
 unless the job's versions name `mamba-ssm`: a quadratic part inside each chunk, one state a chunk between them, all in
-float32.
+float32. Its five contractions were sums of products written out before 5.18 (wheels 4.45.2 to 5.18.0), which generation
+counts; what trains on such a release has the kernels, or no memory for many times as much.
 """
 
 from __future__ import annotations
@@ -25,12 +26,15 @@ from .ops import (
     rsqrt,
     scale,
     shift,
+    spread_mul,
     sub,
+    summed,
     to,
     unary,
     unpadded,
     view,
 )
+from .versions import older
 
 if TYPE_CHECKING:
     from .modules import Linear, Modules
@@ -41,12 +45,19 @@ if TYPE_CHECKING:
 KERNELS = "mamba-ssm"
 """The package whose kernels replace the composite path where a job's versions name it."""
 
+EINSUMS_FROM, UNNAMED_FROM = "5.18", "5.15"
+"""The transformers whose scan contracts by torch.einsum, and the one from which on the first of the products that it
+then sums has no name any more (models/mamba2/modeling_mamba2.py `G_intermediate`; `C_times_states` always had one)."""
+
 GROUP_FIELDS = ("n_groups", "mamba_n_groups", "mamba_ngroups")
 CHUNK_FIELDS = ("chunk_size", "mamba_chunk_size")
 
 
 class Sizes(NamedTuple):
-    """Heads, their width, and the state's width of one call; `inner` = heads x head."""
+    """Heads, their width, and the state's width of one call; `inner` = heads x head.
+
+    einsums, named: see EINSUMS_FROM and UNNAMED_FROM.
+    """
 
     rows: int
     batch: int
@@ -56,6 +67,8 @@ class Sizes(NamedTuple):
     groups: int
     state: int
     chunk: int
+    einsums: bool = True
+    named: bool = False
 
     @property
     def chunks(self) -> int:
@@ -77,7 +90,7 @@ def mamba2(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     assert last is not None
     assert decays is not None
     tape, e = x.storage.tape, x.e
-    at = _sizes(s, decays.weight.n, last.weight.n // last.out, convolution.out)
+    at = _sizes(s, tape.caching, decays.weight.n, last.weight.n // last.out, convolution.out)
     scaled = s.traits.mixer == "mamba2_scaled"
     x = unpadded(x, s.rows, s.job.padded)
     projected = project(scale(x) if scaled else x, first, s.rows)
@@ -97,17 +110,20 @@ def mamba2(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     return project(to(y, e), last, s.rows)
 
 
-def _sizes(s: Setting, heads: int, inner: int, mixed: int) -> Sizes:
+def _sizes(s: Setting, generates: bool, heads: int, inner: int, mixed: int) -> Sizes:
     shared = (mixed - inner) // 2
     groups = next((int(s.config[name]) for name in GROUP_FIELDS if s.config.get(name)), s.traits.scan_groups)
     chunk = next((int(s.config[name]) for name in CHUNK_FIELDS if s.config.get(name)), s.traits.scan_chunk)
-    return Sizes(s.rows, s.batch, s.length, heads, inner, groups, shared // groups, chunk)
+    version = s.job.versions.get("transformers")
+    forms = not (generates and older(version, EINSUMS_FROM)), older(version, UNNAMED_FROM)
+    return Sizes(s.rows, s.batch, s.length, heads, inner, groups, shared // groups, chunk, *forms)
 
 
 def scan(h: Tensor, dt: Tensor, factor: Tensor, b: Tensor, c: Tensor, modules: Modules, at: Sizes) -> Tensor:
     """`mamba2_chunk_scan`: Y = (C B' * L) X inside a chunk, plus what the states at the chunks' starts give.
 
-    L has heads x chunk numbers a token; three of its size are kept.
+    L has heads x chunk numbers a token; three of its size are kept. Written out, C B' is a sum over heads x chunk x
+    state numbers a token, and (C B' * L) X one over chunk x inner.
     """
     tape = h.storage.tape
     bias, skip = modules.leaf("dt_bias"), modules.leaf("D")
@@ -130,27 +146,45 @@ def scan(h: Tensor, dt: Tensor, factor: Tensor, b: Tensor, c: Tensor, modules: M
     total = summed_up(a)
     pairs = at.tokens * at.heads * at.chunk
     decays = unary(segments(a, pairs, at.chunk * at.chunk), save_input=False, save_output=True)
-    scores = einsum(c, b, pairs)
+    names: list[Tensor] = []
+    scores = einsum(c, b, pairs) if at.einsums else _summed(c, b, pairs, pairs * at.state, names if at.named else None)
     weights = mul(scores, decays)
-    inside = einsum(weights, h, filled, copy_a=False, copied_gradient=True)
+    if at.einsums:
+        inside = einsum(weights, h, filled, copy_a=False, copied_gradient=True)
+    else:
+        weights = summed(weights, pairs)
+        inside = _summed(weights, h, filled, at.tokens * at.chunk * at.inner)
     rest = exp(sub(window(total, total.n // at.chunk), total))
     entering = mul(b, rest)
     per_chunk = at.batch * at.inner * at.state
-    states = einsum(entering, h, per_chunk * at.chunks)
+    wide = at.tokens * at.inner * at.state
+    count = per_chunk * at.chunks
+    states = einsum(entering, h, count) if at.einsums else _summed(entering, h, count, wide)
     first = tape.new(per_chunk, 4)
     states = cat((first, states))
     between = at.batch * at.heads * (at.chunks + 1)
     ends = padded(window(total, total.n // at.chunk), between)
     moves = exp(segments(ends, between * (at.chunks + 1), (at.chunks + 1) ** 2))
-    states = einsum(moves, states, states.n, copy_a=False, copied_gradient=True)
+    if at.einsums:
+        states = einsum(moves, states, states.n, copy_a=False, copied_gradient=True)
+    else:
+        states = _summed(moves, states, states.n, states.n * (at.chunks + 1))
     states = window(states, per_chunk * at.chunks)
     leaving = exp(total)
-    read = einsum(c, states, filled, copied_gradient=True)
+    read = einsum(c, states, filled, copied_gradient=True) if at.einsums else _summed(c, states, filled, wide, names)
     outside = mul(read, leaving)
     y = contiguous(add(inside, outside))
     y = add(y, residual)
-    del first, moves, ends, entering, read
+    del first, moves, ends, entering, read, names
     return y if y.n == at.rows * at.inner else window(y, at.rows * at.inner)
+
+
+def _summed(a: Tensor, b: Tensor, n: int, products: int, names: list[Tensor] | None = None) -> Tensor:
+    """A sum to `n` elements over a * b of `products` elements, which stay alive with `names`."""
+    whole = spread_mul(a, b, products)
+    if names is not None:
+        names.append(whole)
+    return summed(whole, n)
 
 
 def segments(x: Tensor, n: int, cells: int) -> Tensor:

@@ -22,13 +22,18 @@ NORM = "stable_norm"
 """The layer normalisation behind it, in the weights' dtype."""
 
 SPARE = ("replaced", "gradient")
-"""Last names of the two tables that stay beside it."""
+"""Last names of the two tables that stay beside it, the second from the first backward pass on."""
 
 
 def label(item: Parameter) -> str:
     """What a buffer is that no model has; "" for all others."""
     spare = item.role == "embedding" and item.name.rpartition(".")[2] in SPARE
     return "the embedding that StableEmbedding replaced, and the gradient of the new one" if spare else ""
+
+
+def unmade(items: Iterable[Parameter]) -> int:
+    """Bytes of `SPARE` that are not there while the model is loaded: the gradient."""
+    return sum(item.allocated for item in items if label(item) and item.name.endswith(f".{SPARE[1]}"))
 
 
 def stabilises(job: Job, quantization: Quantization | None) -> bool:

@@ -13,6 +13,7 @@ from .estimate import NotEstimable
 from .indexing import embedding
 from .norms import NORMS
 from .ops import add, contiguous, dropout, scale, scattered
+from .prefill import attends
 from .relative import biases
 from .rope import Table
 from .sharing import layer_inputs, layer_tokens
@@ -198,8 +199,11 @@ def rotary(s: Setting, head_dim: int, kind: str = "") -> int:
 def mask(tape: Tape, s: Setting, window: int | None, e: int) -> Tensor | None:
     """The 4-D mask, where one must exist: always for eager, for sdpa with padding or a window that cuts.
 
-    Falcon adds ALiBi's slopes to it, one for every head.
+    Falcon adds ALiBi's slopes to it, one for every head. Models without attention make none (transformers 5.23
+    masking_utils.py `create_recurrent_attention_mask`; wheels 4.45.2 to 5.0.0 modeling_mamba.py, modeling_mamba2.py).
     """
+    if not attends(s.model):
+        return None
     size = s.length * s.keys
     if s.traits.encoder and not s.job.padded and (window is None or s.length < window):
         return None

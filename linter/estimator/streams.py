@@ -64,7 +64,8 @@ class Sharding(NamedTuple):
 def sharding(job: Job, layout: ShardedLayout, found: Sequence[Parameter]) -> Sharding | None:
     """The Sharding of a run whose layers are units of their own and are reduced in every micro step, else None.
 
-    None too for version 2 with offload, whose copies from main memory are not followed.
+    None too for version 2 with offload, whose copies from main memory are not followed, and where layers are one and
+    the same, whose unit is not taken anew for each.
 
     Other streams, version 1: the all-gather's, which has the root, the unit in use, the one before, whose end the
     computation has not reached yet, and in backward the prefetched one, since `record_stream` holds what it frees until
@@ -78,7 +79,7 @@ def sharding(job: Job, layout: ShardedLayout, found: Sequence[Parameter]) -> Sha
     fsdp, plan = job.parallelism.fsdp, layout.plan
     if fsdp is None or plan is None or not plan.blocks or layout.deferred or 0 < layout.resident < 1:
         return None
-    if fsdp.version == 2 and fsdp.offload:
+    if layout.reused or (fsdp.version == 2 and fsdp.offload):
         return None
     root, layer, stays = plan.root, plan.block, layout.resident == 1
     if fsdp.version == 2:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from .tape import Tape
     from .tensor import Tensor
 
+BETWEEN = (3, 7, 15, 23, 30)
+"""MllamaVisionConfig's default (configuration_mllama.py `intermediate_layers_indices`)."""
+
 GLOBAL = "global"
 """What the second stack's name has and the first one's has not."""
 
@@ -145,7 +148,7 @@ class Tiles(Layers):
     def _between(self) -> list[int]:
         """The layers whose outputs are handed on: as many as the projector reads beside the last."""
         stated = self.fields.get("intermediate_layers_indices")
-        return list(stated) if isinstance(stated, list) else [3, 7, 15, 23, 30]
+        return list(stated) if isinstance(stated, list) else list(BETWEEN)
 
 
 def _tanh(tape: Tape, gate: Linear) -> Tensor:

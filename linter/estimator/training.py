@@ -18,6 +18,7 @@ from .one_process import evaluated, gathered, replicated, unknown_caches
 from .parameters import base_dtype, elements, parameters
 from .quantization import unpacked_perhaps
 from .saving import saving
+from .stable_embedding import unmade
 from .stage import pipeline
 from .storage import dtype_bytes
 from .verdict import capacity, verdict
@@ -106,7 +107,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
     found, bounded, left = instants_of(stage.job, stage.whole, stage)
     found = [*found, *(plan.later() if bounded else ())]
     phases = [
-        _load(plan, fixed),
+        _load(plan, fixed, unmade(parameters(stage.job, stage.own))),
         *_step_phases(plan, fixed, found),
         _optimizer_step(plan, fixed, left),
     ]
@@ -297,9 +298,9 @@ def _kept_logits(stage: Stage) -> list[Assumption]:
     return uncertainty.kept_logits(stage.job, further_logits(stage.job, stage.whole))
 
 
-def _load(plan: Layout, fixed: dict[str, int]) -> Phase:
-    """The weights are in, no step was taken: no states and no buffers, but what loading itself needs."""
-    return Phase("load", {**fixed, "optimizer": 0, "buffers": plan.load})
+def _load(plan: Layout, fixed: dict[str, int], later: int) -> Phase:
+    """The weights are in but `later` bytes, no step was taken: no states and no buffers, but what loading needs."""
+    return Phase("load", {**fixed, "weights": fixed["weights"] - later, "optimizer": 0, "buffers": plan.load})
 
 
 def _step_phases(plan: Layout, fixed: dict[str, int], found: Sequence[Instant]) -> list[Phase]:
@@ -368,5 +369,5 @@ def _instant_terms(peak: Phase, job: Job, gpu: Gpu | None) -> list[Term]:
             )
             lines.append(Term(name, formula, peak.components[name], "estimator/activations.py"))
     workspace = runtime.allocated_workspace(job, gpu)
-    lines.append(Term("buffers", "cuBLAS workspaces", workspace, "aten/src/ATen/cuda/CublasHandlePool.cpp"))
+    lines.append(Term("buffers", "cuBLAS workspaces", workspace, runtime.WORKSPACE))
     return lines

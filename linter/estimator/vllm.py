@@ -8,7 +8,8 @@ from ..units import GIB, KIB, bytes_text
 from .derivation import weights as weight_terms
 from .estimate import Assumption, Estimate, KvCache, NotEstimable, PerGpu, Phase, Term
 from .inference_assumptions import inference_assumptions
-from .kv_cache import LayerCache, layer_caches
+from .kv_cache import caches_nothing
+from .runtime import WORKSPACE
 from .verdict import capacity
 from .vllm_activations import encoder_bytes, padded_vocabulary
 from .vllm_blocks import SOURCE as BLOCKS_SOURCE
@@ -38,7 +39,8 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     `exceeds` when even the most room that may be left is too little, `tight` when the least is, else `fits`: an
     engine that starts has what it needs. After a refusal the `serve` phase holds the cache of one request: what would
     be needed.
-    A model that caches nothing (an encoder) gets no pool, whatever its share of the card.
+    A model that caches nothing (an encoder, served as a pooling model) gets no pool, whatever its share of the card,
+    and the estimate no `kv_cache`.
     Source: vllm/v1/worker/gpu_worker.py `determine_available_memory`, vllm/v1/worker/utils.py `request_memory`,
     vllm/v1/core/kv_cache_utils.py `check_enough_kv_cache_memory`.
     Raises NotEstimable when neither config nor model says how long a request may be.
@@ -51,7 +53,7 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     parts = parts_of(job, model, gpu, chosen)
     room = room_of(parts, gpu, given.kv_cache_memory_bytes)
     refusal, outcome = _outcome(parts, gpu, room, given, nccl=captures_nccl(job, gpu))
-    if not any(cache != LayerCache() for cache in layer_caches(model)):
+    if caches_nothing(model):
         room = None
     pool = parts.request if room is None or refusal else max(0, room.expected)
     phases = _phases(parts, pool)
@@ -67,11 +69,11 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         runtime=parts.overhead.total + parts.expected_gathering,
         verdict=outcome,
         capacity=capacity(gpu),
-        kv_cache=_kv_cache(parts, room),
+        kv_cache=None if caches_nothing(model) else _kv_cache(parts, room),
         refusal=refusal,
         host=round((given.cpu_offload_gb + (given.swap_space_gb or 0.0)) * GIB),
         assumptions=_assumptions(job, model, chosen),
-        terms=tuple(_terms(job, model, parts, room, gpu)),
+        terms=tuple(_terms(job, model, parts, room, pool, gpu)),
     )
 
 
@@ -199,7 +201,7 @@ def _assumptions(job: Job, model: Model, chosen: Settings) -> tuple[Assumption, 
     return tuple(found)
 
 
-def _terms(job: Job, model: Model, parts: Parts, room: Room | None, gpu: Gpu | None) -> list[Term]:
+def _terms(job: Job, model: Model, parts: Parts, room: Room | None, pool: int, gpu: Gpu | None) -> list[Term]:
     chosen, run = parts.settings, parts.run
     lines = weight_terms(parts.found)
     if parts.rotary:
@@ -227,19 +229,25 @@ def _terms(job: Job, model: Model, parts: Parts, room: Room | None, gpu: Gpu | N
     if run.workspace:
         formula = "workspace of the experts and of sparse attention, which stays"
         lines.append(Term("activations", formula, run.workspace, "vllm/v1/worker/workspace.py"))
-    if chosen.state_bytes:
-        states = round(chosen.state_bytes * chosen.max_num_seqs * model.shape.vocabulary)
+    lines.append(Term("buffers", "cuBLAS workspace", parts.cublas, WORKSPACE))
+    if parts.states:
         formula = f"{chosen.state_bytes:g} B x {chosen.max_num_seqs:,} requests x {model.shape.vocabulary:,} tokens"
-        lines.append(Term("buffers", formula, states, "vllm/v1/worker/gpu/sample/penalties.py"))
+        lines.append(Term("buffers", formula, parts.states, "vllm/v1/worker/gpu/sample/penalties.py"))
     if parts.graphs.expected:
         each = parts.graphs.expected / max(1, model.shape.layers * chosen.graph_sizes * KIB)
         formula = f"CUDA graphs of {model.shape.layers} layers x {chosen.graph_sizes} batch sizes x {each:,.0f} KiB"
         formula += "" if chosen.graphs_in_budget else ", beside the cache's budget"
         lines.append(Term("buffers", formula, parts.graphs.expected, parts.graphs.source))
+    left = 0
     if room is not None and gpu is not None:
-        rest = round(chosen.utilization * gpu.usable) - max(0, room.expected)
+        left = max(0, room.expected)
+        rest = round(chosen.utilization * gpu.usable) - left
         formula = f"{chosen.utilization:g} x {gpu.usable:,} B - {rest:,} B of all that is above and outside torch"
-        lines.append(Term("kv_cache", formula, max(0, room.expected), "vllm/v1/worker/gpu_worker.py"))
+        lines.append(Term("kv_cache", formula, left, "vllm/v1/worker/gpu_worker.py"))
+    if pool > left:
+        request = f"one request of {chosen.max_model_len:,} tokens, and a block that is kept back"
+        formula = "as the config states it" if pool != parts.request else f"up to {request}" if left else request
+        lines.append(Term("kv_cache", formula, pool - left, "vllm/v1/core/kv_cache_utils.py"))
     outside = parts.overhead.total + parts.expected_gathering
     lines.append(Term("runtime", "CUDA context, kernels, NCCL", outside, parts.overhead.source))
     return lines

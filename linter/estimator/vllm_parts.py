@@ -41,6 +41,7 @@ class Parts(NamedTuple):
     `rotary` of them are the rotary tables, which the engine counts with the model it has loaded, `added` what its
     kernels make of the weights, `rounding` what torch's allocator rounds their blocks up by. `unused` of the segments
     that the profile run opened are free at its peak and count all the same, where the release asks the driver.
+    `cublas` is cuBLAS's workspace, `states` what the sampler keeps for each request.
     `gathering` is what torch's communicator takes beside vLLM's own, expected and at the most, `reducing` its own.
     """
 
@@ -56,10 +57,16 @@ class Parts(NamedTuple):
     overhead: Overhead
     settings: Settings
     cache: PagedCache
-    workspace: int
+    cublas: int
+    states: int
     gathering: tuple[int, int]
     reducing: int
     neighbours: Neighbours
+
+    @property
+    def workspace(self) -> int:
+        """Bytes inside torch's allocator that are neither weights nor the run's."""
+        return self.cublas + self.states
 
     @property
     def outside(self) -> int:
@@ -174,7 +181,8 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
             group_ratio=chosen.group_ratio,
             state=_state_bytes(model),
         ),
-        workspace=runtime.allocated_workspace(job, gpu) + states,
+        cublas=runtime.allocated_workspace(job, gpu),
+        states=states,
         gathering=runtime.gathering(job),
         reducing=runtime.reducing(job),
         neighbours=runtime.neighbours(gpu),

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..units import MIB
 from .allocator import SMALL_REQUEST
-from .fsdp import group, whole_on_each
+from .fsdp import group
+from .fsdp_units import whole_on_each
 from .ranks import ranks
 from .storage import dtype_bytes
 

@@ -104,6 +104,8 @@ def trainable_parameters(model: Model, job: Job, experts: Experts = "converted")
     found in. Raises NotAdaptable like `adapted`.
     """
     if job.adapter is not None and job.adapter.type in llama_adapter.TYPES:
+        if job.framework != "litgpt":
+            raise NotModelled(f"{job.adapter.type} is modelled as LitGPT has it")
         return llama_adapter.trainable(model, job.adapter.type)
     if job.adapter is not None:
         saved = sum(tensor.size * tensor.copies for tensor in saved_tensors(model, job.adapter))

@@ -28,6 +28,9 @@ _PHASES = {
     "serve": "while serving",
 }
 
+UNCACHED = "an encoder answers in one pass and keeps nothing of a request"
+"""Why an engine that serves a pooling model has no KV cache."""
+
 
 def render(report: Report, *, colour: bool = False, totals: bool = True, width: int = 0, links: bool = False) -> str:
     """The whole report as text; `totals` ends it with a line of them; messages break at `width`, 0 for never."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..estimator.estimate import COMPONENTS
 from ..units import bytes_text
-from .full import phase_text
+from .full import UNCACHED, phase_text
 from .html_text import text
 from .palette import legend
 
@@ -120,6 +120,8 @@ def _tiers(estimate: Estimate) -> str:
     if estimate.kv_cache is not None:
         cache = estimate.kv_cache
         cells.append(("KV cache", f"{cache.tokens:,} tokens", f"{cache.max_concurrency:.2f} requests of full length"))
+    elif estimate.uncached:
+        cells.append(("KV cache", "none", UNCACHED))
     inner = "".join(
         f'<div><span class="faint">{name}</span><b>{size}</b><span class="faint">{text(note)}</span></div>'
         for name, size, note in cells

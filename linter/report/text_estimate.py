@@ -7,7 +7,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from ..units import GIB, MIB, bytes_text, count_text
-from .full import phase_text
+from .full import UNCACHED, phase_text
 from .printable import printable
 from .style import Style
 
@@ -105,6 +105,8 @@ def _totals(estimate: Estimate, style: Style) -> list[str]:
             f"  KV cache     {cache.tokens:>10,}  tokens of {cache.bytes_per_token:,} B;"
             f" {cache.max_concurrency:.2f} requests of the longest length at once"
         )
+    elif estimate.uncached:
+        lines.append(f"  KV cache     {'none':>10}  {UNCACHED}")
     words = {**_VERDICTS, **_REFUSED} if estimate.refusal else _VERDICTS
     verdict = style.severity(estimate.verdict, words[estimate.verdict])
     if estimate.capacity:

@@ -6,7 +6,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from ..units import bytes_text
-from .full import phase_text
+from .full import UNCACHED, phase_text
 from .printable import printable
 from .style import Style
 
@@ -66,6 +66,8 @@ def _now(plan: Plan, style: Style) -> list[str]:
         cache = now.kv_cache
         requests = f"{cache.max_concurrency:.1f} requests of the longest length"
         lines.append(f"  its cache holds {cache.tokens:,} tokens, {requests}")
+    elif now.uncached:
+        lines.append(f"  no KV cache: {UNCACHED}")
     if now.refusal:
         lines.append(f"  {style.error('refuses to start')}: {printable(now.refusal)}")
     if gpu is not None:

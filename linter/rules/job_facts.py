@@ -223,7 +223,7 @@ def _trainable(facts: Facts) -> Any:
     """Parameters that the optimizer updates."""
     if facts.model is None:
         return UNKNOWN
-    from ..estimator.adapter import expert_targets
+    from ..estimator.adapter_parameters import expert_targets
     from ..models.lora import NotAdaptable, trainable_parameters
 
     try:
@@ -236,14 +236,17 @@ def _trainable(facts: Facts) -> Any:
 def _adapter_refusal(facts: Facts) -> Any:
     """Why PEFT refuses the adapter's targets on this model; null where it does not.
 
-    Unknown for patterns and dotted names: they depend on the class that the model is loaded with.
+    Unknown for patterns and dotted names: they depend on the class that the model is loaded with. Unknown too for types
+    of adapters that are not modelled, which need not have targets (PEFT's adaption prompt).
     """
-    if facts.model is None or facts.job.adapter is None:
+    from ..models.adapter_types import MODELLED, kind_of
+
+    if facts.model is None or facts.job.adapter is None or kind_of(facts.job.adapter) not in MODELLED:
         return UNKNOWN
     targets = facts.job.adapter.targets
     if not isinstance(targets, list) or any("." in str(name) for name in targets):
         return UNKNOWN
-    from ..estimator.adapter import expert_targets
+    from ..estimator.adapter_parameters import expert_targets
     from ..models.lora import NotAdaptable, NotModelled, adapted
 
     try:

@@ -65,6 +65,18 @@ def sums(estimate) -> Counter[str]:
     return found
 
 
+@pytest.mark.parametrize("card", ["a100-80gb", "rtx-3060-12gb", None])
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tgi", "lmdeploy", "tensorrt-llm"])
+def test_lines_of_an_engine_sum_to_what_it_holds_before_they_are_balanced(engine, card):
+    served = Job(kind="inference", inference=Inference(engine=engine, max_model_len=2048))
+    served.weights.dtype = "bfloat16"
+    for model in (LLAMA, {**LLAMA, "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 24}):
+        found = estimate_job(served, resolve(model), find(card) if card else None)
+        lines = sums(found)
+        assert {name: lines[name] for name in found.components} == found.components
+        assert [term.size for term in found.terms if term.formula == "cuBLAS workspace"]
+
+
 def value(formula: str) -> float | None:
     """What a formula's arithmetic gives: factors joined by ` x `, and a divisor; None where it is no arithmetic."""
     product, _, divisor = formula.partition(" / ")

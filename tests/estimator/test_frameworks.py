@@ -156,6 +156,8 @@ def test_litgpt_keeps_two_more_tables_over_packed_weights() -> None:
     table = 2 * 128256 * 4096
     more = peak(new)["optimizer_step"] - peak(old)["optimizer_step"]
     assert more == pytest.approx(2 * table, rel=0.001)
+    loaded = peak(new)["load"] - peak(old)["load"]
+    assert loaded == pytest.approx(table, rel=0.001), "the gradient comes with the first backward pass"
     assert training.estimate_training(new, model_of(new), None).trainable_parameters == (
         training.estimate_training(old, model_of(old), None).trainable_parameters
     )

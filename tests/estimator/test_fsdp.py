@@ -12,6 +12,7 @@ from gpulint.estimator.fsdp_units import Policy, units
 from gpulint.estimator.instant import Instant
 from gpulint.estimator.layouts import layout
 from gpulint.estimator.parameters import parameters
+from gpulint.estimator.setting import Setting
 from gpulint.job import (
     Adapter,
     Fsdp,
@@ -23,6 +24,7 @@ from gpulint.job import (
     Quantization,
     Weights,
 )
+from gpulint.models.resolve import resolve
 
 LAYER = 218_103_808 + 2 * 4096
 """Elements of one decoder layer of Llama-3-8B."""
@@ -342,3 +344,53 @@ def test_one_tensor_at_a_time_is_one_unit_s_share_and_not_the_whole_model_s(llam
     given.optimizer.foreach = False
     root = 4 * 2 * 128256 * 4096 // 8  # the outermost unit: embeddings and head
     assert 0 < layout(given, llama_8b).step_optimizer < 4 * root
+
+
+def test_virtual_tokens_are_among_what_finished_layers_keep(llama_8b):
+    plan = replace(job(), micro_batch_size=2, sequence_length=1000, activation_checkpointing="full", reentrant=True)
+    low_rank = Adapter(r=8, targets=["q_proj"])
+    prompt = Adapter(type="prompt_tuning", options={"num_virtual_tokens": 100})
+    plain, longer = (
+        layout(replace(plan, method="lora", adapter=adapter), llama_8b).kept for adapter in (low_rank, prompt)
+    )
+    assert plain == 2 * 2 * 2 * 1000 * 4096
+    assert longer * 1000 == plain * 1100
+
+
+ALBERT = {"model_type": "albert", "num_hidden_layers": 12, "vocab_size": 1000}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_layers_that_are_one_and_the_same_are_one_unit_that_runs_often(version):
+    model = resolve(ALBERT)
+    plan = job(version=version)
+    built = layout(plan, model)
+    unit = built.plan.block
+    assert (built.plan.blocks, built.reused) == (1, 12)
+    middle, first, last = (
+        built.buffer_bytes(at("backward", layer, built.trainable, fresh))
+        for layer, fresh in ((5, 0), (0, 0), (11, unit.graded))
+    )
+    assert first > middle >= last
+    assert middle - built.buffer_bytes(at("forward", 5)) >= unit.gradients - unit.gathered
+    assert built.buffer_bytes(at("backward", 5)) - built.plan.root.gathered < 4 * unit.gathered
+
+
+def test_each_run_of_a_shared_frozen_unit_keeps_its_inputs():
+    plan = replace(job(), micro_batch_size=1, sequence_length=128, activation_checkpointing="full", reentrant=True)
+    plan = replace(plan, method="lora", adapter=Adapter(r=8, targets=["query", "value"]))
+    built = layout(plan, resolve(ALBERT))
+    assert built.kept > 0
+    begun, ended = (built.activation_bytes(at("backward", layer)) for layer in (11, 0))
+    assert ended - begun == 11 * built.kept - built.kept // 2
+
+
+@pytest.mark.parametrize("kind", ["lora", "miss", "delora"])
+def test_autocast_casts_an_adapter_of_shared_layers_once(kind):
+    plan = Job(micro_batch_size=1, sequence_length=128, method="lora")
+    plan.adapter = Adapter(type=kind, r=8, targets=["query", "value"])
+    s = Setting(plan, resolve(ALBERT))
+    first, second = (s.modules(layer).require("query") for layer in (0, 1))
+    assert not any(leaf.twin for leaf in first.leaves())
+    assert all(leaf.twin for leaf in second.leaves())
+    assert {*second.parts.values()} <= {*second.leaves()}

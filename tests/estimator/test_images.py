@@ -13,9 +13,11 @@ import pytest
 
 from gpulint import estimate
 from gpulint.estimator.activations import instants
+from gpulint.estimator.decoding import attended, image_caches
+from gpulint.estimator.kv_cache import layer_caches
 from gpulint.estimator.parameters import allocated, parameters
 from gpulint.estimator.pictures import pictures, reader
-from gpulint.job import Job
+from gpulint.job import Inference, Job, Quantization
 from gpulint.models.resolve import resolve
 
 WORKSPACE = int(8.125 * (1 << 20))
@@ -88,12 +90,46 @@ def test_a_prompt_with_images_takes_what_the_libraries_allocate(oracle_rows):
                 {(row["family"], row["task"], name): found[name] / row[name] - 1 for name in ("prefill", "decode")}
             )
     assert off
+    unmasked = off.pop(("mllama", "images", "decode"))
+    assert 0 < unmasked < 0.05, "the oracle gives the next token no mask of images, under which generate repeats keys"
     assert max(map(abs, off.values())) < 0.005, off
 
 
-def test_layers_that_attend_to_images_are_passed_by_without_them():
-    from gpulint.job import Inference
+@pytest.mark.parametrize("family", ["gemma3", "llava", "mllama", "qwen2_5_vl"])
+def test_the_tower_is_counted_where_the_layers_are_not_replayed(family):
+    def prefill(images, version, method=None):
+        job = Job(kind="inference", model=DATA["configs"][family], images=images, versions={"transformers": version})
+        job.inference = Inference(batch_size=2, prompt_length=1024, new_tokens=8)
+        job.weights.dtype = "bfloat16"
+        job.weights.quantization = Quantization(method=method, bits=4) if method else None
+        found = estimate(job)
+        notes = [note for note in found.assumptions if note.field in ("model.towers", "versions.transformers")]
+        return next(phase.allocated for phase in found.phases if phase.name == "prefill"), notes
 
+    text, new, old, packed = (
+        prefill(*given) for given in ((0, "5.23"), (1, "5.23"), (1, "4.57.6"), (1, "5.23", "bnb-nf4"))
+    )
+    assert not new[1]
+    assert not packed[1]
+    assert new[0] > text[0]
+    assert old[0] - prefill(0, "4.57.6")[0] == pytest.approx(new[0] - text[0], rel=0.35)
+    assert [note.field for note in old[1]] == ["versions.transformers"]
+    assert old[1][0].high > 0
+    assert packed[0] > prefill(0, "5.23", "bnb-nf4")[0]
+
+
+def test_a_tower_that_is_not_read_widens_the_interval():
+    config = {**DATA["configs"]["llava_next"], "model_type": "llava_next_video"}
+    assert reader(resolve(config)) is None
+    for images in (0, 1):
+        job = Job(kind="inference", model=config, images=images)
+        job.inference = Inference(batch_size=1, prompt_length=512, new_tokens=8)
+        found = [note for note in estimate(job).assumptions if note.field == "model.towers"]
+        assert len(found) == images
+        assert not found or found[0].high > 0
+
+
+def test_layers_that_attend_to_images_are_passed_by_without_them():
     config = DATA["configs"]["mllama"]
     caches, trained = {}, {}
     for images in (0, 1):
@@ -105,6 +141,28 @@ def test_layers_that_attend_to_images_are_passed_by_without_them():
     keys = 2 * 2 * 4 * 64 * 4 * 257
     assert caches[1] - caches[0] == keys * 4
     assert trained[1] > trained[0]
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_a_new_token_attends_to_the_images_keys_and_not_to_as_many_as_there_are_tokens(attention):
+    model = resolve(DATA["configs"]["mllama"])
+    heads, groups = model.shape.heads, model.shape.kv_heads
+    assert heads > groups
+
+    def step(images, tokens, version):
+        job = Job(kind="inference", images=images, attention=attention, versions={"transformers": version})
+        job.inference = Inference(batch_size=2, prompt_length=8, new_tokens=8)
+        job.weights.dtype = "bfloat16"
+        caches = image_caches(layer_caches(model), job, model)
+        return attended(job, model, 2, tokens, 2.0), max(cache.cross for cache in caches)
+
+    seen = 2 * 4 * 257 * heads
+    repeated = 2 * 2 * seen * model.shape.head_dim
+    scores = {"sdpa": 0, "eager": 10 * seen}[attention]
+    assert step(1, 1, "5.23") == (repeated + scores, 4 * 257 * 2 * groups * model.shape.head_dim)
+    assert step(0, 1, "5.23")[0] < repeated / 100
+    assert step(1, 1, "4.51.3")[0] == (scores if attention == "eager" else repeated + 8 * seen * model.shape.head_dim)
+    assert step(1, 1, "4.51.3")[1] == step(1, 1, "5.23")[1] * (heads // groups if attention == "eager" else 1)
 
 
 @pytest.mark.parametrize(
@@ -194,8 +252,6 @@ def test_unknown_images_widen_the_interval():
 
 
 def test_a_prompt_is_text_unless_images_are_stated():
-    from gpulint.job import Inference
-
     sizes = {}
     for images in (None, 0, 1):
         job = Job(kind="inference", model=DATA["configs"]["qwen2_5_vl"], images=images, image_pixels=1792 * 1792)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulint import estimate
-from gpulint.estimator.adapter import expert_targets
+from gpulint.estimator.adapter_parameters import expert_targets
 from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.parameters import allocated, elements, parameters
 from gpulint.job import Adapter, Fsdp, Inference, Job, Parallelism, Quantization, Weights, Zero

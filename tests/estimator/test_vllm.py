@@ -21,6 +21,7 @@ from gpulint.hardware.catalogue import find
 from gpulint.job import Inference, Job, Weights
 from gpulint.models.model import UnknownModel
 from gpulint.models.resolve import resolve
+from gpulint.report.text_estimate import render
 from gpulint.units import GIB, MIB
 
 from .llama import LLAMA_8B
@@ -621,3 +622,13 @@ def test_narrower_layers_have_longer_blocks_so_that_pages_are_equal():
 def test_a_page_that_does_not_divide_the_widest_is_padded():
     caches = [LayerCache(3, 256, window=1024)] * 4 + [LayerCache(2, 256)] * 4
     assert paged_cache(caches, 2, 16).bytes_per_token == 8 * 3 * 256 * 2
+
+
+@pytest.mark.parametrize("name", ["google-bert/bert-base-uncased", "albert/albert-base-v2"])
+def test_a_pooling_model_has_no_cache_and_not_one_of_no_tokens(name):
+    served = Job.validate({"kind": "inference", "model": name, "inference": {"engine": "vllm"}})
+    found = estimate_inference(served, resolve(name), find("a100-80gb"))
+    assert found.kv_cache is None
+    assert found.uncached
+    assert found.components["kv_cache"] == 0
+    assert "none" in next(line for line in render("serve.sh", found).splitlines() if "KV cache" in line)

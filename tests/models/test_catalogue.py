@@ -104,6 +104,10 @@ def test_checkpoints_whose_config_states_no_dtype_have_the_one_of_their_family()
 @pytest.mark.parametrize(
     ("name", "positions"),
     [
+        ("togethercomputer/LLaMA-2-7B-32K", 32768),
+        ("NousResearch/Yarn-Llama-2-7b-128k", 131072),
+        ("zai-org/chatglm3-6b-32k", 32768),
+        ("HuggingFaceH4/zephyr-7b-gemma-v0.1", 8192),
         ("mistralai/Mistral-7B-v0.1", 32768),
         ("mistralai/Mixtral-8x7B-Instruct-v0.1", 32768),
         ("unsloth/Llama-3.1-8B-Instruct", 131072),
@@ -120,3 +124,9 @@ def test_positions_that_the_class_of_a_family_would_have_wrong(name, positions):
     """`vllm serve NAME` takes a request of as many tokens, where nothing else is asked for."""
     shape = resolve(name).shape
     assert (shape.positions_stated, shape.max_positions) == (True, positions)
+
+
+def test_what_is_trained_from_gemma_is_a_gemma():
+    for name in ("HuggingFaceH4/zephyr-7b-gemma-sft-v0.1", "HuggingFaceH4/zephyr-7b-gemma-v0.1"):
+        model = resolve(name)
+        assert (model.model_type, model.parameters) == ("gemma", resolve("google/gemma-7b").parameters)

@@ -26,7 +26,9 @@ def model(name: str):
 )
 def test_trainable_parameters_are_those_of_the_resource_tables(name, kind, published):
     """tutorials/resource-tables.md of Lightning-AI/litgpt at 26857050."""
-    assert trainable_parameters(model(name), Job(method="adapter", adapter=Adapter(kind))) == published
+    assert (
+        trainable_parameters(model(name), Job(method="adapter", framework="litgpt", adapter=Adapter(kind))) == published
+    )
 
 
 @pytest.mark.parametrize("kind", TYPES)

@@ -94,3 +94,12 @@ def test_every_problem_value_is_its_own(facts):
     assert known.get("item.key") == "micro_batch_sise"
     assert known.get("item.suggestion") == "micro_batch_size"
     assert known.get("item.plugin") is UNKNOWN
+
+
+def test_peft_s_adaption_prompt_has_no_targets_to_refuse(facts):
+    known = facts("adapter: llama-adapter\n")
+    assert known.get("adapter.refusal") is UNKNOWN
+    assert known.get("trainable.parameters") is UNKNOWN
+    assert "adaption prompt" in known.get("estimate.missing")
+    named = facts("adapter: lora\nlora_target_modules: [query_key_value]\n")
+    assert "query_key_value" in named.get("adapter.refusal")

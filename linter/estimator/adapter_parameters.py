@@ -83,7 +83,7 @@ def _llama_adapter(kind: str, job: Job, model: Model, dtype: str) -> list[Parame
     adapter.py `fit` validates first): one projection of the prompt, q's part of which is in the same storage.
     """
     if job.framework != "litgpt":
-        raise NotEstimable(f"adapters of type {kind} are modelled as LitGPT has them, nowhere else")
+        raise NotEstimable(f"{kind} is modelled as LitGPT has it; PEFT's adaption prompt, which it is here, is not")
     found = []
     for tensor in added(model, kind):
         idle = tensor.name.endswith("adapter_wte.weight")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import added, deltas, projected, rotations
+from . import deltas, projected, rotations, side_paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,32 +13,32 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 ADAPTED: dict[str, Callable[[Tensor, Linear, int], Tensor]] = {
-    "adalora": added.adalora,
+    "adalora": side_paths.adalora,
     "beft": projected.beft,
     "boft": rotations.boft,
-    "c3a": added.c3a,
+    "c3a": side_paths.c3a,
     "deft": projected.deft,
-    "delora": added.delora,
+    "delora": side_paths.delora,
     "fourierft": deltas.fourierft,
     "glora": deltas.glora,
-    "gralora": added.gralora,
+    "gralora": side_paths.gralora,
     "hira": deltas.hira,
     "hra": rotations.hra,
-    "ia3": added.ia3,
+    "ia3": side_paths.ia3,
     "lily": projected.lily,
     "loha": deltas.loha,
     "lokr": deltas.lokr,
-    "miss": added.miss,
+    "miss": side_paths.miss,
     "oft": rotations.oft,
     "peanut": projected.peanut,
     "psoft": projected.psoft,
-    "pvera": added.vera,
-    "randlora": added.randlora,
-    "road": added.road,
+    "pvera": side_paths.vera,
+    "randlora": side_paths.randlora,
+    "road": side_paths.road,
     "shira": deltas.shira,
     "supertuning": projected.supertuning,
     "tinylora": projected.tinylora,
     "unilora": projected.unilora,
-    "vblora": added.vblora,
-    "vera": added.vera,
+    "vblora": side_paths.vblora,
+    "vera": side_paths.vera,
 }
