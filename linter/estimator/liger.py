@@ -93,7 +93,8 @@ def head_and_loss(h: Tensor, weight: Parameter, rows: int, tape: Tape, budget: i
 
     A chunk has the power of two at or above rows / ceil(V / (budget h)) rows. Saved: grad_input rows x h, and
     grad_weight V x h where the head is trained and h wants a gradient, so not in an evaluation. Autocast casts the
-    head, the chunk of h and the sum's operand anew for every chunk (ops/fused_linear_cross_entropy.py).
+    head, the chunk of h and the sum's operand anew for every chunk. In float32 alone a chunk's V x h are a tensor of
+    their own before they are added (ops/fused_linear_cross_entropy.py).
     """
     width = h.n // rows
     vocabulary = weight.n // width
@@ -106,7 +107,10 @@ def head_and_loss(h: Tensor, weight: Parameter, rows: int, tape: Tape, budget: i
     if tape.autocast and (h.e != e or weight.e != e):
         _cast_chunks(tape, weight, chunk, width, e, rows > chunk)
     else:
-        tape.new(chunk * vocabulary, e, logits=True)
+        logits = tape.new(chunk * vocabulary, e, logits=True)
+        if gradient_weight is not None and e == 4:
+            tape.new(weight.n, 4)
+        del logits
 
     def back(_: Tensor) -> tuple[Tensor, Tensor | None]:
         return Tensor(gradient.storage, gradient.n, gradient.e, view=True), gradient_weight

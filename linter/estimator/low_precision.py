@@ -56,3 +56,14 @@ def workspace(job: Job, model: Model) -> Workspace:
     tokens = (job.micro_batch_size or 0) * (job.sequence_length or 0)
     most = max((item.size + tokens * item.shape[-1] for item in found), default=0)
     return Workspace(round(copies * width * most), round(copies * width * most))
+
+
+def foreign(job: Job) -> str:
+    """The 16-bit dtype that autocast does not compute in; none where one dtype is put on the whole model before.
+
+    DeepSpeed's engine does that (deepspeed/runtime/engine.py `_configure_distributed_model`), and so do frameworks that
+    load checkpoints into models of their own.
+    """
+    if job.framework is not None or job.parallelism.zero is not None:
+        return ""
+    return {"bfloat16": "float16", "float16": "bfloat16"}.get(job.precision.autocast or "", "")

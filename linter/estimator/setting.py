@@ -88,7 +88,7 @@ class Setting:
         self.crossing = frozenset(model.shape.cross_layers if crosses else ())
         self.scored = self.batch * -(-max(1, self.objective.scored) // max(1, plan.context))
         self.autocast = 2 if job.precision.autocast else 0
-        self.foreign = {"bfloat16": "float16", "float16": "bfloat16"}.get(job.precision.autocast or "", "")
+        self.foreign = low_precision.foreign(job)
         self.fp16 = "float16" in (job.precision.autocast, job.weights.dtype)
         self.heads = -(-shape.heads // plan.tensor)
         self.kv_heads = -(-shape.kv_heads // plan.tensor)

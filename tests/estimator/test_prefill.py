@@ -36,7 +36,7 @@ def activations(plan, config):
 
 
 @pytest.mark.parametrize("config", [
-    {"model_type": "falcon", "hidden_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 16,
+    {"model_type": "falcon", "hidden_size": 1024, "num_hidden_layers": 1, "num_attention_heads": 16,
      "vocab_size": 1000, "multi_query": True, "parallel_attn": True, "alibi": False, "bias": False},
     {"model_type": "gpt2", "n_embd": 1024, "n_layer": 2, "n_head": 16, "n_inner": 4096, "vocab_size": 1000,
      "n_positions": 4096},
