@@ -54,7 +54,7 @@ def packed(x: Tensor, layer: Linear, rows: int) -> Tensor:
         gradient.view = True
         return (gradient,)
 
-    y.node = tape.node((inner,), back, saves=0)
+    y.node = tape.node((inner,), back, saves=0, makes=2 * width)
     result = to(y, e)
     del inner
     return result
@@ -84,5 +84,5 @@ def integer(x: Tensor, layer: Linear, rows: int) -> Tensor:
         gradient.view = True
         return (gradient,)
 
-    y.node = tape.node((x,), back, saves=0)
+    y.node = tape.node((x,), back, saves=0, makes=e * width)
     return y
