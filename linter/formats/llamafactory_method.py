@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from .model_facts import find_model
 from .peft_types import FACTORY, set_tuner
+from .releases import older
 from .training_arguments import mixed_precision
 
 if TYPE_CHECKING:
@@ -173,6 +174,10 @@ def _layer_patterns(run: Run, layers: int | None, count: int) -> list[str]:
     return patterns + (extra.value if extra else [])
 
 
+_STORED_FROM = "0.9.4"
+"""The release that loads a model in its stored dtype (#9665); before, in that of the computation."""
+
+
 def set_base(run: Run) -> None:
     """`weights.dtype`: the checkpoint's own, except that trainable weights become float32.
 
@@ -191,7 +196,11 @@ def set_base(run: Run) -> None:
     elif job.method == "full" and not zero3:
         builder.derived("weights.dtype", "float32", f"{builder.upstream} upcasts trainable weights", "method")
     else:
-        builder.default("weights.dtype", None, own)
+        release, dtype = job.versions.get("llamafactory", ""), job.precision.autocast
+        if release and older(release, _STORED_FROM) and not zero3 and dtype is not None:
+            builder.derived("weights.dtype", dtype, f"llamafactory {release} loads it so", "precision.autocast")
+        else:
+            builder.default("weights.dtype", None, own)
         if job.method == "freeze" and not zero3:
             builder.derived("weights.trainable_dtype", "float32", "trainable weights are upcast", "method")
     if job.adapter is not None:

@@ -26,7 +26,7 @@ TRANSFORMERS = [
 OTHERS = [
     "muon", "optimi_adamw", "ao_adamw_4bit", "ao_adamw_8bit", "ao_adamw_fp8", "adopt_adamw", "adamc",
     "came_pytorch", "dion", "sinkgd", "polora", "flash_adamw", "flash_lion", "q_galore_adamw8bit", "Adam",
-    "AdamW", "adamw_hf", "Lamb", "OneBitAdam", "PagedAdamW", "PagedAdamW8bit", "Lion",
+    "AdamW", "Lamb", "OneBitAdam", "PagedAdamW", "PagedAdamW8bit", "Lion",
 ]  # fmt: skip
 """axolotl 0.19's own, DeepSpeed's, torchtune's and older spellings."""
 

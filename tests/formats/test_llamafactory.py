@@ -297,3 +297,10 @@ def test_one_process_on_several_gpus_until_it_was_refused(opened, program, whole
 def test_oft_has_blocks_instead_of_a_rank(lf):
     adapter = lf.job(TRAIN + "finetuning_type: oft\noft_block_size: 64\nlora_target: q_proj\n").adapter
     assert (adapter.type, adapter.options, adapter.targets) == ("oft", {"oft_block_size": 64}, "all-linear")
+
+
+@pytest.mark.parametrize(("release", "dtype"), [("0.9.3", "float16"), ("0.9.5", None)])
+def test_the_dtype_a_model_is_loaded_in_by_release(bench, release, dtype):
+    text = "model_name_or_path: m\nstage: sft\nfinetuning_type: lora\nlora_target: all\nfp16: true\n"
+    job = bench("llamafactory").job(text, versions={"llamafactory": release})
+    assert (job.weights.dtype, job.precision.autocast) == (dtype, "float16")
