@@ -11,10 +11,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from . import prime_rl
+from .frameworks import of_transformers
+
 if TYPE_CHECKING:
+    from ..job import Job
     from .modules import Linear
     from .rope import Table
     from .tensor import Tensor
+
+
+def traced(job: Job, model_type: str) -> bool:
+    """Whether torch.compile gets graphs of a decoder layer.
+
+    What runs inside `torch.utils.checkpoint` is traced as a whole or not at all: at a graph break Dynamo leaves the
+    call to eager, and `checkpoint` keeps it from the frames within (`_disable_dynamo`, torch/utils/checkpoint.py).
+    Transformers' flash attention branches on the values of `position_ids` where there is one row
+    (modeling_flash_attention_utils.py `_is_packed_sequence`), which no graph holds: a checkpointed layer stays eager.
+    """
+    if not job.compile:
+        return False
+    whole = job.activation_checkpointing in ("full", "offload") and job.checkpoint_every <= 1
+    if not whole or not job.attention.startswith("flash") or not of_transformers(job):
+        return True
+    return prime_rl.own(job, model_type) or (job.micro_batch_size or 1) > 1
 
 
 def norm(x: Tensor, module: Linear | None, rows: int) -> Tensor:

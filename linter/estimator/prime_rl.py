@@ -1,4 +1,4 @@
-"""prime-rl's fused output head: log-probabilities and entropies of labels, a piece of the logits at a time.
+"""prime-rl: its own models, and its fused head: log-probabilities of labels, a piece of the logits at a time.
 
 `_ChunkedLogProbEntropyFn` goes over columns of the vocabulary for all tokens (prime-rl 0.3 to 0.4),
 `_SequenceChunkedLogProbEntropyFn` over tokens, and for each of their pieces over 8192 columns (from 0.4.1.dev127,
@@ -16,6 +16,7 @@ from .versions import older
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..job import Job
     from .setting import Setting
     from .tape import Tape
     from .tensor import Parameter
@@ -26,6 +27,20 @@ COLUMNS = 8192
 VERSION = "prime-rl"
 _SCALES_IN_PLACE, _SKIPS_UNNEEDED = "0.4", "0.7.1"
 """Releases that first have a temperature a token (4fc312b0b), and leave out what needs no gradient (b7b1f874b)."""
+
+
+_OWN = {
+    **dict.fromkeys(("llama", "afmoe", "glm4_moe", "qwen3_moe"), ""),
+    **dict.fromkeys(("qwen3", "glm_moe_dsa", "laguna", "minimax_m2", "nemotron_h", "gpt_oss"), "0.5.1"),
+    **dict.fromkeys(("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), "0.5.1"),
+}
+"""Model types that prime-rl has code of its own for, and since which release (trainer/models/__init__.py)."""
+
+
+def own(job: Job, model_type: str) -> bool:
+    """Whether prime-rl runs its own code of a model (`impl` auto) and not that of Transformers."""
+    version = job.versions.get(VERSION)
+    return version is not None and model_type in _OWN and not older(version, _OWN[model_type] or "0")
 
 
 class _Names(NamedTuple):

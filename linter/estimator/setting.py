@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..models.adapter_types import prefix_tokens
 from ..models.model import text_config
 from . import fused_lora, low_precision
+from .compiled import traced
 from .estimate import NotEstimable
 from .frameworks import framework, of_transformers
 from .gradients import accumulating
@@ -102,7 +103,7 @@ class Setting:
             self.release = self.release._replace(grouped_keys=False, contiguous=False)
         self.repeats_keys = job.framework is None and still("repeated_keys", job, model)
         self.upcast = job.loss.upcast or self.release.upcast
-        self.compiled = job.compile or self.framework.fuses_layers
+        self.compiled = traced(job, model.model_type) or self.framework.fuses_layers
         self.compiled_loss = job.compile if job.loss.compiled is None else job.loss.compiled
         self.cache: list[Storage] = []
         self.outputs: list[Storage] = []
