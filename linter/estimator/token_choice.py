@@ -1,8 +1,9 @@
-"""torchtitan's mixture of experts, which prime-rl has too: rows are sorted by expert, padded, and weighted in float32.
+"""torchtitan's mixture of experts, and prime-rl's: rows are sorted by expert, padded, and weighted in float32.
 
-Source: torchtitan 0.2.0 models/moe/moe.py `MoE.forward`, models/moe/utils.py `_permute`, distributed/expert_parallel.py;
-prime-rl trainer/models/layers/moe.py. R = tokens x top_k rows, h and f columns. Frames name what they have made until
-they return: the routed rows to the end of the layer.
+Source: torchtitan 0.2.0 models/moe/moe.py `MoE.forward`, models/moe/utils.py `_permute` and
+distributed/expert_parallel.py; prime-rl trainer/models/layers/moe.py. R = tokens x top_k rows, h and f columns. Frames
+name what they have made until they return: the routed rows to the end of the layer. torch.compile makes one kernel of
+the gate's operations, and before torchtitan 0.2.1 of the padding and of the weighting.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from typing import TYPE_CHECKING
 
 from . import prime_rl
 from .activation import activation
+from .compiled import gated
 from .indexing import gather
 from .matmuls import grouped_linear
 from .ops import add, leaf, made, mul, scale, to
 from .tensor import Parameter, Tensor
+from .versions import older
 
 if TYPE_CHECKING:
     from .modules import Linear, Modules
@@ -39,13 +42,28 @@ def grouped(x: Tensor, weights: Tensor, chosen: Tensor, modules: Modules, s: Set
     scores = gather(weights, count, tape.new(count, 8))
     rows = gather(x, count * s.hidden, order)
     y = _experts(rows, modules, s, tape)
-    y = mul(to(y, 4), scores)
-    y = to(y, x.e)
+    y = _weighted(y, scores) if _whole_graph(s) else to(mul(to(y, 4), scores), x.e)
     summed = tape.new(x.n, x.e)
     n, e = y.n, y.e
     result = made(summed, tape.node((y,), lambda _, _kept=order: (tape.new(n, e),)))
     del chosen, rows
     return result
+
+
+def _whole_graph(s: Setting) -> bool:
+    """Whether the weighting is part of a compiled graph: torchtitan compiled whole blocks before 0.2.1 (#1895)."""
+    return bool(s.compiled) and older(s.job.versions.get("torchtitan"), "0.2.1")
+
+
+def _weighted(y: Tensor, scores: Tensor) -> Tensor:
+    """The float32 product in one kernel: saves both operands as they are; backward makes both gradients."""
+    tape, n, e, rows, width = y.storage.tape, y.n, y.e, scores.n, scores.e
+    result = tape.new(n, e)
+
+    def back(_: Tensor, _kept: object = (y.storage, scores.storage)) -> tuple[Tensor, Tensor]:
+        return tape.new(n, e), tape.new(rows, width)
+
+    return made(result, tape.node((y, scores), back))
 
 
 def _experts(rows: Tensor, modules: Modules, s: Setting, tape: Tape) -> Tensor:
@@ -55,7 +73,7 @@ def _experts(rows: Tensor, modules: Modules, s: Setting, tape: Tape) -> Tensor:
     """
     count, divided = s.rows * s.top_k, s.job.parallelism.expert > 1
     moved = _copy(rows) if divided else rows
-    padded = _copy(moved)
+    padded = moved if _whole_graph(s) else _copy(moved)
     del moved
     sorted_rows = gather(padded, padded.n, tape.new(count, 8))
     del padded
@@ -77,7 +95,7 @@ def _copy(x: Tensor, kept: bool = True) -> Tensor:
 def _gated(x: Tensor, modules: Modules, s: Setting, count: int) -> Tensor:
     """silu(x w1) * (x w3), then w2; adapters of experts are products of their own beside those."""
     first, second = _pair(x, modules.need("expert_gate_up"), count)
-    h = mul(activation(s.activation)(first), second)
+    h = gated(first, second) if s.compiled else mul(activation(s.activation)(first), second)
     del first, second
     down = modules.need("expert_down")
     return _adapted(h, down, grouped_linear(h, down.weight, count), count)

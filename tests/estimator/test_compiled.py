@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.activations import instants
-from gpulint.estimator.compiled import traced
+from gpulint.estimator.compiled import remade_attention, traced
 from gpulint.job import Job, Weights
 
 
@@ -26,15 +26,37 @@ def compiled(**fields) -> Job:
         ({"framework": "torchtitan"}, "qwen3", True),
         ({"versions": {"prime-rl": "0.4.0"}}, "qwen3", False),
         ({"versions": {"prime-rl": "0.8.0"}}, "qwen3", True),  # code of its own
-        ({"versions": {"prime-rl": "0.4.0"}}, "qwen3_moe", True),
-        ({"compile": False}, "qwen3_moe", False),
+        ({"versions": {"prime-rl": "0.4.0"}}, "llama", True),
+        ({"compile": False, "attention": "sdpa"}, "llama", False),
     ],
 )
-def test_a_checkpointed_layer_is_compiled_whole_or_not_at_all(fields, model_type, graph):
+def test_a_checkpointed_layer_is_compiled_whole_or_not_at_all(decoder, fields, model_type, graph):
     job = compiled()
     for name, value in fields.items():
         setattr(job, name, value)
-    assert traced(job, model_type) == graph
+    assert traced(job, decoder(layers=2)._replace(model_type=model_type)) == graph
+
+
+@pytest.mark.parametrize(
+    ("version", "ranks", "mode", "graph"),
+    [
+        ("0.2.0", 4, "selective", False),  # FSDP's hooks around the experts break the graph
+        ("0.2.0", 4, "none", True),
+        ("0.2.0", 1, "selective", True),
+        ("0.2.1", 4, "selective", True),  # compiled around them
+    ],
+)
+def test_torchtitan_leaves_checkpointed_experts_eager(decoder, version, ranks, mode, graph):
+    job = compiled(activation_checkpointing=mode, attention="sdpa", framework="torchtitan")
+    job.versions, job.parallelism.expert = {"torchtitan": version}, ranks
+    assert traced(job, decoder(layers=2, experts=4)) == graph
+
+
+@pytest.mark.parametrize(("version", "again"), [("0.1.0", False), ("0.2.0", True), ("0.2.1", False), (None, False)])
+def test_one_torchtitan_did_not_keep_what_cudnn_makes(version, again):
+    job = compiled(attention="sdpa", framework="torchtitan")
+    job.versions = {"torchtitan": version} if version else {}
+    assert remade_attention(job) == again
 
 
 def test_flash_attention_leaves_a_checkpointed_layer_eager(llama_8b):
