@@ -32,7 +32,8 @@ def traced(job: Job, model: Model) -> bool:
     (modeling_flash_attention_utils.py `_is_packed_sequence`), which no graph holds: a checkpointed layer stays eager.
     So does one with experts that are divided over ranks in torchtitan before 0.2.1, where FSDP's hooks around them are
     the break (torchtitan#1895), and one of prime-rl's own with experts, whose adapters are chosen by a number that is
-    read from the GPU (trainer/models/layers/lora/multi_moe.py; without adapters it is not known, and counted the same).
+    read from the GPU (trainer/models/layers/lora/multi_moe.py; without adapters it is not known, and counted the same)
+    or with FlashAttention 4, which it keeps Dynamo from (trainer/models/layers/attn.py).
     """
     if not job.compile:
         return False
@@ -43,7 +44,7 @@ def traced(job: Job, model: Model) -> bool:
     if not whole or not job.attention.startswith("flash") or not of_transformers(job):
         return True
     if prime_rl.own(job, model.model_type):
-        return not model.shape.experts
+        return not model.shape.experts and job.attention != "flash_attention_4"
     return (job.micro_batch_size or 1) > 1
 
 

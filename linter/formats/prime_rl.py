@@ -76,7 +76,9 @@ def read(document: Document, project: Project) -> Reading:
     filling.fill("optimizer.name", kind._replace(value=_OPTIMIZERS.get(kind.value, kind.value)) if kind else None,
                  "adamw_torch")  # fmt: skip
     _set_head(filling, values, section, release, online=online)
-    builder.default("attention", "flash_attention_2", "attn auto")
+    kernel = values.text(f"{section}.attn")
+    stated = kernel._replace(value=_KERNELS.get(kernel.value, kernel.value)) if kernel else None
+    filling.fill("attention", stated if stated and stated.value != "auto" else None, "flash_attention_2", "attn auto")
     if online:
         builder.default("rl.vllm", "server", "inference has GPUs of its own")
         builder.default("rl.reference_model", False, "no KL term")
@@ -112,6 +114,10 @@ def _set_compile(filling: Filling, values: Sections, section: str, *, on: bool) 
 
 
 _OPTIMIZERS = {"adamw": "adamw_torch", "sgd": "sgd", "muon": "muon"}
+
+
+_KERNELS = {"fa4": "flash_attention_4"}
+"""Words of older releases for an attention kernel."""
 
 
 def _set_gpus(filling: Filling, values: Sections, project: Project) -> None:

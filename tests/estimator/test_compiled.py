@@ -27,6 +27,7 @@ def compiled(**fields) -> Job:
         ({"versions": {"prime-rl": "0.4.0"}}, "qwen3", False),
         ({"versions": {"prime-rl": "0.8.0"}}, "qwen3", True),  # code of its own
         ({"versions": {"prime-rl": "0.4.0"}}, "llama", True),
+        ({"versions": {"prime-rl": "0.8.0"}, "attention": "flash_attention_4"}, "llama", False),
         ({"compile": False, "attention": "sdpa"}, "llama", False),
     ],
 )

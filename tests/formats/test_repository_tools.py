@@ -197,6 +197,13 @@ def test_a_stated_release_of_prime_rl_has_its_own_defaults(text, release, expect
     assert (loss.kernel, loss.logits, loss.chunk, found.compile, found.activation_checkpointing) == expected
 
 
+@pytest.mark.parametrize(
+    ("line", "kernel"), [("", "flash_attention_2"), ('attn = "auto"', "flash_attention_2"), ('attn = "sdpa"', "sdpa")]
+)
+def test_prime_rl_names_its_attention(line, kernel):
+    assert job(PRIME_SFT.replace("[model]", f"[model]\n{line}", 1), "toml").attention == kernel
+
+
 def test_megatron_bridge_packed_rows_and_sixteen_bit_states():
     text = BRIDGE.replace(
         "dataset: {", "dataset: {packed_sequence_specs: {packed_sequence_size: 4096}, rewrite: false, "
