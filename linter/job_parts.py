@@ -124,8 +124,9 @@ class Loss:
 
     `logits` is what a chunked loss holds: tiles that are made again in backward (TRL), the `whole` 16-bit logits
     (axolotl), `pieces` of them that the head makes one by one (torchtune, LitGPT), or those of one piece, which goes
-    backward before the next is made, `passes` (torchtitan). `compiled`: torch.compile over upcast and cross entropy,
-    None where `compile` says so.
+    backward before the next is made, `passes` (torchtitan). prime-rl's head holds `blocks` of `chunk` tokens by 8192
+    columns, before 0.4.1.dev127 `chunk` `columns` of the vocabulary for all tokens. `compiled`: torch.compile over
+    upcast and cross entropy, None where `compile` says so.
     `upcast` is where 16-bit logits become float32, None as Transformers does at its version. `kept`: the training loop
     names the logits until the next step's are there (true), or to the end of its `step`. `parallel`: under tensor
     parallelism each rank has the logits of its part of the vocabulary only (Megatron, torchtitan); else the head
@@ -138,7 +139,7 @@ class Loss:
 
     kernel: str = "torch"
     chunk: int | None = None
-    logits: Literal["tiles", "whole", "pieces", "passes"] = "tiles"
+    logits: Literal["tiles", "whole", "pieces", "passes", "blocks", "columns"] = "tiles"
     compiled: bool | None = None
     upcast: Literal["loss", "model", "never"] | None = None
     kept: Literal["step"] | bool = False

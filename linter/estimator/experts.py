@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from . import token_choice
 from .activation import activation
 from .adapters import merged, project
 from .indexing import gather, repeat, split, topk, total, window
@@ -112,6 +113,8 @@ def routed(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     if _all_rows(s):
         return _every_expert(x, modules, s)
     weights, chosen = route(x, modules, s)
+    if token_choice.applies(s):
+        return token_choice.grouped(x, weights, chosen, modules, s)
     return grouped(x, weights, chosen, modules, s)
 
 

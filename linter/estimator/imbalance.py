@@ -19,7 +19,9 @@ def unbalanced(job: Job, model: Model) -> int:
     The router is taken to be balanced, so that a rank's experts see T x k tokens, T = batch x length, k experts a
     token. How unbalanced it is no config says; twice the share is what GShard makes room for (Lepikhin et al. 2020,
     section 2.2: capacity 2 N / E). Each token has its input and output (h each) and gate, up and product (f each), in
-    one layer where layers are checkpointed, else in all that have experts. Megatron has one more h: its all-to-all
+    one layer where layers are checkpointed, by torchtitan's operators too, which keep none of the experts' products
+    (`_op_sac_save_list`), else in all that have experts. torchtitan has silu's output besides (f) and the float32 copy
+    that it weights (2 h; token_choice.py). Megatron has one more h: its all-to-all
     hands rows over by rank, and a copy of inputs and of outputs sorts them by expert (core/transformer/moe/
     token_dispatcher.py `sort_chunks_by_idxs`; the unsorted input is free by the time the output is sorted).
     """
@@ -28,10 +30,12 @@ def unbalanced(job: Job, model: Model) -> int:
         return 0
     tokens = job.micro_batch_size * -(-job.sequence_length // max(1, plan.context)) * max(1, shape.experts_per_token)
     width = dtype_bytes(job.precision.autocast or base_dtype(job, model))
-    layers = len(shape.sparse_layers) if job.activation_checkpointing in ("none", "selective") else 1
+    titan = job.framework == "torchtitan"
+    again = job.activation_checkpointing in ("full", "offload") or (titan and job.activation_checkpointing != "none")
+    layers = 1 if again else len(shape.sparse_layers)
     inner = -(-shape.moe_intermediate // (plan.expert_tensor or plan.tensor))
-    wide = 3 if job.framework == "megatron" else 2
-    return int(width * tokens * (wide * shape.hidden + 3 * inner)) * layers
+    wide = 3 if job.framework == "megatron" else 4 if titan else 2
+    return int(width * tokens * (wide * shape.hidden + (4 if titan else 3) * inner)) * layers
 
 
 def dropless(job: Job, model: Model) -> list[Assumption]:

@@ -15,6 +15,7 @@ class Layout:
     """Bytes of one rank between micro steps, and what a step adds. Everything whole, as without sharding.
 
     weights, adapter, optimizer   resident;  paged  optimizer states in managed memory
+    visiting                      optimizer states that are here for the step alone
     host                          bytes of main memory of one machine, over its ranks
     gradients                     bytes once every trainable tensor has one
     trainable                     trainable elements of the rank's share of the model
@@ -32,6 +33,7 @@ class Layout:
     adapter: int = 0
     optimizer: int = 0
     paged: int = 0
+    visiting: int = 0
     host: int = 0
     gradients: int = 0
     trainable: int = 0

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .estimate import Term
 from .parameters import parameters
+from .ranks import per_node
 from .torchtune import template
 from .whole import whole_layout
 
@@ -15,7 +17,21 @@ if TYPE_CHECKING:
 
 
 def layout(job: Job, model: Model) -> Layout:
-    """The Layout of a training job on the rank that holds most."""
+    """The Layout of a training job on the rank that holds most.
+
+    States that wait in main memory between steps (prime-rl `optim_cpu_offload`, trainer/optim/state_offload.py) come
+    to the GPU whole for the step, and leave it behind the first one, too.
+    """
+    built = _divided(job, model)
+    if job.optimizer.between_steps_offloaded and built.optimizer:
+        built.visiting, built.optimizer = built.optimizer, 0
+        built.host += per_node(job) * built.visiting
+        note = "states are on the GPU for the step alone, between steps in main memory"
+        built.terms.append(Term("optimizer", note, 0, "prime-rl trainer/optim/state_offload.py"))
+    return built
+
+
+def _divided(job: Job, model: Model) -> Layout:
     zero, fsdp = job.parallelism.zero, job.parallelism.fsdp
     found = parameters(job, model)
     if zero is not None:

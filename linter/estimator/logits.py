@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import liger, losses
+from . import liger, losses, prime_rl
 from .heads import task_loss
 from .indexing import window
 from .native import LOSSES
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 IN_PLACE = frozenset({"liger_cross_entropy", "unsloth_cross_entropy"})
 """Kernels that stand in for torch's in the loss of transformers: Liger's, and Unsloth's as fms-acceleration puts it."""
+
+FUSED = frozenset({"tiles", "passes", "blocks", "columns"})
+"""What a chunked loss holds where the head is part of it."""
 
 
 def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -> Tensor:
@@ -44,7 +47,7 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
     own = LOSSES.get((s.framework.loss, kernel))
     if own is not None and (s.objective.loss == "cross_entropy" or _own_probabilities(s)):
         return own(h, module, s, tape, segment)
-    if kernel in ("liger", "cut_cross_entropy") or (kernel == "chunked" and s.job.loss.logits in ("tiles", "passes")):
+    if kernel in ("liger", "cut_cross_entropy") or (kernel == "chunked" and s.job.loss.logits in FUSED):
         tape.enter(segment)
         held = shifted_labels(s, tape)
         loss = fused(kernel, h, module, rows, s, tape)
@@ -127,6 +130,8 @@ def fused(kernel: str, h: Tensor, module: Linear, rows: int, s: Setting, tape: T
         return losses.cut(h, weight, rows, tape)
     if s.job.loss.logits == "passes":
         return in_passes(h, module, rows, s, tape)
+    if s.job.loss.logits in ("blocks", "columns"):
+        return prime_rl.head(h, weight, rows, s, tape)
     return losses.tiled(h, weight, rows, tape, s.job.loss.chunk)
 
 

@@ -63,7 +63,7 @@ def gathered(x: Tensor, n: int) -> Tensor:
 def scattered(x: Tensor, n: int) -> Tensor:
     """Sequence parallelism: this rank's share of a sum over ranks; backward gathers the gradient."""
     tape, was, e = x.storage.tape, x.n, x.e
-    y = tape.new(n, e)
+    y = tape.reduced(n, e)
     return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..models.model import Model
     from .allocator import Policy
     from .estimate import Phase
+    from .optimizer import Item, Spec
     from .parameter import Parameter
     from .streams import Sharding
     from .trace import Trace
@@ -215,7 +216,7 @@ def plan_of(job: Job, model: Model, layout: Layout, phases: Sequence[Phase]) -> 
         if fsdp is None:
             return Plan([], lump + layout.optimizer, load, [], [(step_optimizer, 1)], [], False)
         pieces = [] if fsdp.offload else shards(job, found)
-        states, temporary = optimizer.state_blocks(pieces, spec, job), optimizer.step_blocks(pieces, spec)
+        states, temporary = _at_step(optimizer.state_blocks(pieces, spec, job), pieces, spec, layout)
         how = sharding(job, layout, found) if isinstance(layout, ShardedLayout) else None
         if how is not None:
             lump += min(phase.components.get("buffers", 0) for phase in phases) - most["buffers"] + how.other
@@ -226,15 +227,24 @@ def plan_of(job: Job, model: Model, layout: Layout, phases: Sequence[Phase]) -> 
     gradients = [(int(item.size * dtype_bytes(gradient_dtype(item, job))), item.copies) for item in trained]
     kept = accumulating(job) and not spec.in_backward
     lump = most["weights"] - layout.weights + most["kv_cache"] + most["buffers"]
+    states, temporary = _at_step([*masters, *optimizer.state_blocks(tensors, spec, job)], tensors, spec, layout)
     return Plan(
         [(piece, item.copies) for item in found for piece in item.pieces],
         lump,
         [(layout.load, 1)],
-        [*masters, *optimizer.state_blocks(tensors, spec, job)],
-        optimizer.step_blocks(tensors, spec),
+        states,
+        temporary,
         gradients if kept else [],
         not kept and not spec.in_backward,
     )
+
+
+def _at_step(
+    states: list[tuple[int, int]], tensors: Sequence[Item], spec: Spec, layout: Layout
+) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """What the optimizer asks for in its first step, and what in each of them: states too that do not stay."""
+    temporary = optimizer.step_blocks(tensors, spec)
+    return ([], [*states, *temporary]) if layout.visiting else (states, temporary)
 
 
 def _unsharded(job: Job, found: Sequence[Parameter], layout: Layout) -> list[tuple[int, int]]:

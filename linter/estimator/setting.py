@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..models.adapter_types import prefix_tokens
 from ..models.model import text_config
 from . import fused_lora, low_precision
+from .compiled import remade_attention, traced
 from .estimate import NotEstimable
 from .frameworks import framework, of_transformers
 from .gradients import accumulating
@@ -103,7 +104,7 @@ class Setting:
             self.release = self.release._replace(grouped_keys=False, contiguous=False)
         self.repeats_keys = job.framework is None and still("repeated_keys", job, model)
         self.upcast = job.loss.upcast or self.release.upcast
-        self.compiled = job.compile or self.framework.fuses_layers
+        self.compiled = traced(job, model) or self.framework.fuses_layers
         self.compiled_loss = job.compile if job.loss.compiled is None else job.loss.compiled
         self.cache: list[Storage] = []
         self.outputs: list[Storage] = []
@@ -240,6 +241,7 @@ class Setting:
         tape.operands = low_precision.saved(self.job)
         tape.packed = packed(self.job)
         tape.inputs_of_softmax = older(self.job.versions.get("torch"), "1.11")
+        tape.attention_again = remade_attention(self.job)
         tape.loss_parallel = self.job.parallelism.tensor > 1 and self.job.loss.parallel
         tape.accumulated = accumulating(self.job) and not _units_reduce(self.job)
         tape.accumulated = tape.accumulated and not self.job.longest_first and not self.job.parallelism.one_process

@@ -28,7 +28,8 @@ class Tape(Engine):
 
     `returned` are the probabilities that eager attention hands back, where the layer's code has a name for them.
     `inputs_of_softmax`: softmax saves its input beside its result. `loss_parallel`: each rank has the logits of its
-    part of the vocabulary, in torch's own cross entropy.
+    part of the vocabulary, in torch's own cross entropy. `attention_again`: no selective checkpoint keeps what the
+    attention kernel makes.
     """
 
     storage = Storage
@@ -42,6 +43,7 @@ class Tape(Engine):
         self.lasting: dict[int, int] = {}
         self.inputs_of_softmax = False
         self.loss_parallel = False
+        self.attention_again = False
         self.caching = False
         self.muted = False
         self.returned: Storage | None = None
@@ -55,6 +57,7 @@ class Tape(Engine):
         self._kept: list[Storage] | None = None
         self._outputs: list[Tensor] | None = None
         self._products: int | None = None
+        self._reduced = False
         self._casts: list[Parameter] = []
         self.nothing = Storage(self, 0, False)
 
@@ -102,6 +105,15 @@ class Tape(Engine):
         return Tensor(self.nothing, n, e) if self.ends(recorded) else self.new(n, e)
 
     def kernel_output(self, n: int, e: int) -> Tensor:
+        """The output of an attention kernel, which a selective checkpoint keeps."""
+        return self.new(n, e) if self.attention_again else self._stored(n, e)
+
+    def reduced(self, n: int, e: int) -> Tensor:
+        """This rank's part of a sum over ranks, which a policy by operator keeps (torchtitan `_op_sac_save_list`)."""
+        self._reduced = True
+        return self.new(n, e) if self._products is None else self._stored(n, e)
+
+    def _stored(self, n: int, e: int) -> Tensor:
         """A fresh tensor that a selective checkpoint keeps instead of making it again."""
         if self._outputs is None:
             return self.new(n, e)
@@ -127,7 +139,7 @@ class Tape(Engine):
         if self._products is None:
             return self.new(n, e)
         self._products += 1
-        return self.kernel_output(n, e) if self._products % 2 else self.new(n, e)
+        return self._stored(n, e) if self._products % 2 else self.new(n, e)
 
     def node(
         self, inputs: tuple[Operand, ...], back: Backward, saves: int = 1, slots: int = 1, makes: int = 0
@@ -189,8 +201,9 @@ class Tape(Engine):
         kept as well) or `every_second_matmul` (those and every second product's, torchtitan activation_checkpoint.py).
         The input, and what `layer` holds beside it (a mask), live until the layer's backward is done. A non-reentrant
         recomputation stops after the last tensor that backward needs; a reentrant one keeps its output too
-        (torch/utils/checkpoint.py). `sums`: the layer is compiled and only adds the last product's output to something,
-        so that no graph of backward asks for it. `others` get gradients from the layer too.
+        (torch/utils/checkpoint.py). `sums`: the layer is compiled and only adds the last product's output, or its
+        part of a sum over ranks, to something, so that no graph of backward asks for it. `others` get gradients from
+        the layer too.
         """
         recording, before = self.recording, self._saved
         self.recording = False
@@ -198,10 +211,11 @@ class Tape(Engine):
         self._kept = held if recording and not reentrant else None
         outputs: list[Tensor] | None = [] if mode in ("attention", "every_second_matmul") else None
         first = 0 if mode == "every_second_matmul" else None
-        self._outputs, self._products = outputs, first
+        self._outputs, self._products, self._reduced = outputs, first, False
         y = layer(x)
-        if sums and outputs and self._products is not None and self._products % 2:
-            outputs[-1] = Tensor(self.nothing, outputs[-1].n, outputs[-1].e)
+        last = (1 if self._reduced else 0) + (self._products or 0) % 2
+        if sums and outputs and self._products is not None and last:
+            outputs[-last:] = [Tensor(self.nothing, x.n, x.e) for x in outputs[-last:]]
         self._kept = self._outputs = self._products = None
         saves, trail = self._saved - before, self._trail
         self.recording = recording

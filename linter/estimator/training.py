@@ -140,12 +140,12 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
     unknown += unknown_caches(stage.job, stage.whole) if bounded else []
     unknown += uncertainty.gathered_anew(job, plan.anew) if bounded else []
     unknown += unpacked_perhaps(stage.job, stage.whole, tensors)
-    unknown += uncertainty.unstated(job, plan.optimizer)
+    unknown += uncertainty.unstated(job, plan.optimizer + plan.visiting)
     if stage.last and bounded:
         resident = plan.weights + plan.gradients + plan.optimizer
         unknown += uncertainty.further_heads(job, stage.own.shape.layers, resident, phases)
     unknown += uncertainty.compiled_step(stage.job, phases, plan.step_optimizer)
-    unknown += uncertainty.waiting(stage.job, stage.whole, tensors, phases, plan.optimizer)
+    unknown += uncertainty.waiting(stage.job, stage.whole, tensors, phases, plan.visiting)
     unknown += _made_again(stage, plan, fixed, phases) if bounded else []
     unknown += uncertainty.while_loading(stage.job, tensors, phases[0].allocated, held.high)
     less = sum(item.low for item in unknown)
@@ -346,7 +346,7 @@ def _optimizer_step(plan: Layout, fixed: dict[str, int], left: int) -> Phase:
     split = {
         **fixed,
         "gradients": gradients + plan.step_gradients,
-        "optimizer": fixed["optimizer"] + plan.step_optimizer,
+        "optimizer": fixed["optimizer"] + plan.visiting + plan.step_optimizer,
         "activations": left,
         "buffers": fixed["buffers"] + plan.step_buffers,
     }

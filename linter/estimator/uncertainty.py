@@ -81,19 +81,20 @@ def compiled_step(job: Job, phases: Sequence[Phase], temporary: int) -> list[Ass
 
 
 def waiting(
-    job: Job, model: Model, found: Sequence[Parameter], phases: Sequence[Phase], optimizer: int
+    job: Job, model: Model, found: Sequence[Parameter], phases: Sequence[Phase], visiting: int
 ) -> list[Assumption]:
-    """What waits in main memory for its turn, counted as if it stayed: the run may need less by what that saves.
+    """What waits in main memory for its turn, counted as if it came at once: the run may need less by what that saves.
 
-    states    `optimizer` bytes that are on the GPU for the step alone (prime-rl trainer/optim/state_offload.py)
+    states    `visiting` bytes that the step may take layer by layer (AReaL's `per_layer_optim_step`) and not whole
+              (prime-rl trainer/optim/state_offload.py)
     packed    checkpoints that their own library reads, before FSDP shards them
     layers    frozen weights of decoder layers, of which three are on the GPU at once: the one that computes, the one
               that is fetched ahead and the one that is sent back (axolotl core/trainers/mixins/layer_offloading.py)
     """
     assumed = []
-    if job.optimizer.between_steps_offloaded and optimizer:
-        less = _less(phases, optimizer, ("load", "optimizer_step", "save"))
-        note = "states wait in main memory between steps; counted as if they stayed"
+    if visiting:
+        less = _less(phases, visiting, tuple(phase.name for phase in phases if phase.name != "optimizer_step"))
+        note = "states wait in main memory between steps; the step is counted as if it took all of them at once"
         assumed.append(Assumption("optimizer.between_steps_offloaded", "True", note, less, 0))
     if job.weights.layers_offloaded:
         frozen: dict[int, int] = {}

@@ -1,8 +1,9 @@
 """prime-rl: the TOML of its `rl` and `sft` entry points, and Prime Intellect's hosted training, which runs it.
 
 Facts from prime-rl 0.8.0 (packages/prime-rl-configs: rl.py, sft.py, trainer.py), read statically. FSDP2 over float32
-weights that are gathered in bfloat16; by default checkpoints are offloaded and so is the optimizer. A hosted config
-(docs.primeintellect.ai/hosted-training) names no GPUs and no precision: the service chooses both.
+weights that are gathered in bfloat16; from 0.6.1 on (c5afcaa2e) layers are compiled and checkpointed by default,
+checkpoints are offloaded and so is the optimizer. A stated `versions.prime-rl` has the defaults of that release.
+A hosted config (docs.primeintellect.ai/hosted-training) names no GPUs and no precision: the service chooses both.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from .format import Format, NoJobError, Reading, written_by
 from .keys import key_problems
 from .native import NativeConfig
+from .releases import default_of
 from .sections import Filling, Sections
 from .world_size import Stated, set_hardware
 
@@ -21,10 +23,14 @@ if TYPE_CHECKING:
     from .format import Project
 
 NAME = "prime_rl"
+_TOOL = "prime-rl"
 UPSTREAM = "prime-rl 0.8.0"
 
 _CHUNK = 8192
 """Tokens of `fused_lm_head_token_chunk_size`."""
+
+_NONE = ("None", "none", False, None)
+"""What switches a section off that is on by default."""
 
 
 def recognise(document: Document) -> bool:
@@ -60,17 +66,19 @@ def read(document: Document, project: Project) -> Reading:
     length = values.integer(f"{section}.seq_len", "seq_len", "data.seq_len", least=1)
     filling.fill("sequence_length", length, 2048 if online else 128)
     filling.fill("micro_batch_size", values.integer("data.micro_batch_size", least=1), 1)
-    _set_sharding(filling, values, section)
+    release = project.versions.get(_TOOL) or ""
+    on = bool(default_of(_TOOL, release, "saving", True))
+    _set_sharding(filling, values, section, on=on)
     _set_adapter(filling, values, section)
-    _set_checkpointing(filling, values, section)
+    _set_checkpointing(filling, values, section, on=on)
+    _set_compile(filling, values, section, on=on)
     kind = values.text("trainer.optim.type" if online else "optim.type")
     filling.fill("optimizer.name", kind._replace(value=_OPTIMIZERS.get(kind.value, kind.value)) if kind else None,
                  "adamw_torch")  # fmt: skip
-    chunk = values.raw(f"{section}.fused_lm_head_token_chunk_size")
-    if chunk is None or chunk.value != "disabled":
-        builder.default("loss.kernel", "chunked", "the fused head")
-        filling.fill("loss.chunk", values.integer(f"{section}.fused_lm_head_token_chunk_size", least=1), _CHUNK)
-    builder.default("attention", "flash_attention_2", "attn auto")
+    _set_head(filling, values, section, release, online=online)
+    kernel = values.text(f"{section}.attn")
+    stated = kernel._replace(value=_KERNELS.get(kernel.value, kernel.value)) if kernel else None
+    filling.fill("attention", stated if stated and stated.value != "auto" else None, "flash_attention_2", "attn auto")
     if online:
         builder.default("rl.vllm", "server", "inference has GPUs of its own")
         builder.default("rl.reference_model", False, "no KL term")
@@ -79,7 +87,37 @@ def read(document: Document, project: Project) -> Reading:
     return config.reading
 
 
+def _set_head(filling: Filling, values: Sections, section: str, release: str, *, online: bool) -> None:
+    """The fused head (layers/lm_head.py): pieces of tokens, before 0.5 of columns; SFT has it from 0.7.1 on."""
+    builder = filling.builder
+    columns = default_of(_TOOL, release, "head", "blocks") == "columns"
+    key = f"{section}.fused_lm_head_{'' if columns else 'token_'}chunk_size"
+    stated = values.raw(key)
+    usual = default_of(_TOOL, release, "chunk", _CHUNK)
+    usual = usual if online or default_of(_TOOL, release, "sft_head", True) else None
+    if (stated is None and usual is None) or (stated is not None and stated.value == "disabled"):
+        builder.derived("loss.upcast", "model", "logits are float32: `cast_float_and_contiguous`")
+        return
+    builder.default("loss.kernel", "chunked", "the fused head")
+    builder.derived("loss.logits", "columns" if columns else "blocks", "the fused head", "loss.kernel")
+    filling.fill("loss.chunk", values.integer(key, least=1), usual or _CHUNK)
+
+
+def _set_compile(filling: Filling, values: Sections, section: str, *, on: bool) -> None:
+    """torch.compile of each layer (model.py `apply_compile`); head and loss stay as they are."""
+    stated = values.raw(f"{section}.compile")
+    if stated is None:
+        filling.builder.default("compile", on, "compile: default of ModelConfig")
+    else:
+        filling.put("compile", stated, stated.value not in _NONE)
+    filling.builder.derived("loss.compiled", False, "each layer is compiled, the head is not", "compile")
+
+
 _OPTIMIZERS = {"adamw": "adamw_torch", "sgd": "sgd", "muon": "muon"}
+
+
+_KERNELS = {"fa4": "flash_attention_4"}
+"""Words of older releases for an attention kernel."""
 
 
 def _set_gpus(filling: Filling, values: Sections, project: Project) -> None:
@@ -100,7 +138,7 @@ def _set_gpus(filling: Filling, values: Sections, project: Project) -> None:
         filling.fill(path, given, 1)
 
 
-def _set_sharding(filling: Filling, values: Sections, section: str) -> None:
+def _set_sharding(filling: Filling, values: Sections, section: str, *, on: bool) -> None:
     """FSDP2, one unit a layer; `optim_cpu_offload` keeps states in main memory between steps."""
     builder, fsdp = filling.builder, "parallelism.fsdp."
     dtype = values.text(f"{section}.optimization_dtype")
@@ -117,7 +155,7 @@ def _set_sharding(filling: Filling, values: Sections, section: str) -> None:
     if whole and whole.value:
         builder.derived("optimizer.between_steps_offloaded", False, "fsdp_cpu_offload", f"{fsdp}offload")
     else:
-        filling.fill("optimizer.between_steps_offloaded", waits, True)
+        filling.fill("optimizer.between_steps_offloaded", waits, on)
 
 
 def _set_adapter(filling: Filling, values: Sections, section: str) -> None:
@@ -133,24 +171,30 @@ def _set_adapter(filling: Filling, values: Sections, section: str) -> None:
     filling.fill("adapter.targets", targets, "all-linear")
 
 
-def _set_checkpointing(filling: Filling, values: Sections, section: str) -> None:
-    """`ac` is on and its checkpoints are offloaded unless told otherwise; `freq` checkpoints every n-th layer."""
+def _set_checkpointing(filling: Filling, values: Sections, section: str, *, on: bool) -> None:
+    """`ac`, whose checkpoints `ac_offloading` puts into main memory; `freq` checkpoints every n-th layer.
+
+    `on`: both are there unless told otherwise.
+    """
     builder = filling.builder
-    off, offload = values.raw(f"{section}.ac"), values.raw(f"{section}.ac_offloading")
+    ac, offload = values.raw(f"{section}.ac"), values.raw(f"{section}.ac_offloading")
     mode = values.text(f"{section}.ac.mode")
-    none = ("None", "none", False)
-    if off and off.value in none:
-        filling.put("activation_checkpointing", off, "none")
+    moves = offload.value not in _NONE if offload else on
+    if ac and ac.value in _NONE:
+        filling.put("activation_checkpointing", ac, "none")
         return
     if mode and mode.value == "selective":
         note = "its targets, counted as attention"
         filling.builder.from_entry("activation_checkpointing", "selective", mode.entry, mode.key, note)
         builder.derived("checkpoint_policy", "attention", note, "activation_checkpointing")
         return
-    if offload and offload.value in none:
-        filling.put("activation_checkpointing", offload, "full")
+    if offload and (not moves or not on):
+        filling.put("activation_checkpointing", offload, "offload" if moves else "full")
+    elif ac and not on:
+        filling.put("activation_checkpointing", ac, "full")
     else:
-        builder.default("activation_checkpointing", "offload", "ac and ac_offloading: defaults of ModelConfig")
+        found = "offload" if on else "none"
+        builder.default("activation_checkpointing", found, "ac and ac_offloading: defaults of ModelConfig")
     every = values.integer(f"{section}.ac.freq", least=1)
     if every:
         filling.put("checkpoint_every", every)

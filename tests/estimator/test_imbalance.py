@@ -67,3 +67,19 @@ def test_what_routing_may_do_beyond_a_second_share_moves_no_verdict(sparse, monk
     other = estimate_job(megatron(8), wider, None)
     assert bounded.per_gpu.high - other.per_gpu.high == bound.high
     assert bounded.verdict == other.verdict
+
+
+def test_torchtitan_makes_its_experts_again_under_both_kinds_of_checkpointing(decoder):
+    model = decoder(layers=4, experts=8)
+
+    def more(mode: str) -> int:
+        job = Job(
+            framework="torchtitan",
+            micro_batch_size=1,
+            sequence_length=512,
+            activation_checkpointing=mode,
+            parallelism=Parallelism(expert=4),
+        )
+        return unbalanced(job, model)
+
+    assert more("selective") == more("full") == more("none") // 4

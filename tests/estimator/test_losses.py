@@ -18,7 +18,7 @@ from gpulint.estimator.release import release
 from gpulint.estimator.setting import Setting
 from gpulint.estimator.tape import Tape
 from gpulint.estimator.tensor import Parameter
-from gpulint.job import Job, Loss, Parallelism, Precision, Rl, Weights
+from gpulint.job import Adapter, Job, Loss, Parallelism, Precision, Rl, Weights
 
 B, S, V = 2, 256, 128256
 TV = B * S * V
@@ -265,3 +265,46 @@ def test_a_loss_in_more_parts_than_can_be_laid_out_is_not_estimated(llama_8b):
     bounded(PARTS)
     with pytest.raises(NotEstimable, match="parts"):
         lengths(1 << 40, Setting(Job(micro_batch_size=1, sequence_length=1 << 40, loss=Loss(chunk=1)), llama_8b))
+
+
+@pytest.mark.parametrize(
+    ("release", "kind", "chunk", "piece"),
+    [
+        ("0.3.0", "columns", 2048, 16384 * 2048),  # all tokens
+        ("0.4.0", "columns", 8192, 16384 * 8192),
+        ("0.8.0", "blocks", 4096, 4096 * 8192),
+        ("0.8.0", "blocks", 10**6, 16384 * 8192),
+    ],
+)
+def test_prime_rl_s_head_holds_two_pieces_by_name(llama_8b, release, kind, chunk, piece):
+    """Forward: logits, what scales them, two temporaries beside each other; backward: what the piece before left."""
+    job = Job(
+        micro_batch_size=1,
+        sequence_length=16384,
+        weights=Weights("bfloat16"),
+        activation_checkpointing="full",
+        objective="grpo",
+        rl=Rl(vllm="server"),
+        loss=Loss("chunked", chunk, kind),
+        versions={"prime-rl": release},
+    )
+    found = instants(job, llama_8b)
+    assert max(item.logits for item in found if item.phase == "loss") == (2 + 4 + 4 + 4) * piece
+    assert max(item.logits for item in found if item.phase == "backward") == (2 + 4 + 4 + 4 + 4 + 4) * piece
+
+
+def test_prime_rl_once_made_a_gradient_of_a_frozen_head(llama_8b):
+    def backward(release: str) -> int:
+        job = Job(
+            micro_batch_size=B,
+            sequence_length=S,
+            method="lora",
+            adapter=Adapter("lora", 8, targets=["q_proj"]),
+            weights=Weights("bfloat16"),
+            activation_checkpointing="full",
+            loss=Loss("chunked", 64, "blocks"),
+            versions={"prime-rl": release},
+        )
+        return max(item.activations + item.logits for item in instants(job, llama_8b) if item.phase == "backward")
+
+    assert backward("0.7.0") - backward("0.8.0") > V * 4096

@@ -159,17 +159,24 @@ def test_weights_may_be_read_faster_than_they_are_packed(version, ahead):
     assert found.per_gpu.process < 2 * model.parameters
 
 
-def test_states_that_wait_in_main_memory_may_save_them_but_at_the_step():
-    usual = estimate(job())
+def test_states_that_wait_in_main_memory_are_there_for_the_step_alone():
+    usual = {phase.name: phase.components for phase in estimate(job()).phases}
     found = estimate(job(optimizer={"between_steps_offloaded": True}))
+    phases = {phase.name: phase.components for phase in found.phases}
+    assert phases["optimizer_step"] == usual["optimizer_step"]
+    assert phases["backward"]["optimizer"] == 0 < usual["backward"]["optimizer"]
+    assert phases["backward"]["activations"] == usual["backward"]["activations"]
+    assert found.host_memory.train == usual["backward"]["optimizer"] == found.host_memory.pinned
+
+
+def test_a_step_may_take_the_states_that_wait_layer_by_layer():
+    """What the rest of the run needs is the least, where the step with all of them is the peak."""
+    found = estimate(job(optimizer={"between_steps_offloaded": True}, micro_batch_size=1, sequence_length=16))
     (waiting,) = moved(found, "optimizer.between_steps_offloaded")
-    step = next(phase.allocated for phase in found.phases if phase.name == "optimizer_step")
-    states = found.peak.components["optimizer"]
-    rest = max(phase.allocated - states for phase in found.phases if phase.name not in ("load", "optimizer_step"))
-    assert 0 < waiting.low == found.peak.allocated - max(step, rest)
+    assert found.peak.name == "optimizer_step"
+    others = max(phase.allocated for phase in found.phases if phase.name != "optimizer_step")
+    assert 0 < waiting.low <= found.peak.allocated - others
     assert waiting.high == 0
-    assert found.per_gpu.process == usual.per_gpu.process
-    assert usual.per_gpu.low - found.per_gpu.low == waiting.low
 
 
 def test_frozen_layers_that_wait_in_main_memory():

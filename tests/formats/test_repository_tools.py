@@ -176,6 +176,34 @@ def test_states_of_prime_rl_wait_in_main_memory_by_default(lines, waits, offload
     assert (found.optimizer.between_steps_offloaded, found.parallelism.fsdp.offload) == (waits, offload)
 
 
+@pytest.mark.parametrize(
+    ("text", "release", "expected"),
+    [
+        (PRIME, None, ("chunked", "blocks", 8192, True, "offload")),
+        (PRIME, "0.7.0", ("chunked", "blocks", 1024, True, "offload")),
+        (PRIME, "0.6.0", ("torch", "tiles", None, False, "full")),
+        (PRIME, "0.4.0", ("chunked", "columns", 2048, False, "full")),
+        (PRIME_SFT, None, ("chunked", "blocks", 8192, True, "offload")),
+        (PRIME_SFT, "0.7.0", ("torch", "tiles", None, True, "offload")),
+        (PRIME_SFT, "0.6.0", ("torch", "tiles", None, False, "none")),
+    ],
+)
+def test_a_stated_release_of_prime_rl_has_its_own_defaults(text, release, expected):
+    document = parse(text, "config.toml", "toml")
+    project = Project("/nowhere", None, None, None, lambda *_: None)
+    project = project._replace(versions={"prime-rl": release} if release else {})
+    found = recognise(document).read(document, project).job
+    loss = found.loss
+    assert (loss.kernel, loss.logits, loss.chunk, found.compile, found.activation_checkpointing) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "kernel"), [("", "flash_attention_2"), ('attn = "auto"', "flash_attention_2"), ('attn = "sdpa"', "sdpa")]
+)
+def test_prime_rl_names_its_attention(line, kernel):
+    assert job(PRIME_SFT.replace("[model]", f"[model]\n{line}", 1), "toml").attention == kernel
+
+
 def test_megatron_bridge_packed_rows_and_sixteen_bit_states():
     text = BRIDGE.replace(
         "dataset: {", "dataset: {packed_sequence_specs: {packed_sequence_size: 4096}, rewrite: false, "
