@@ -259,6 +259,21 @@ def test_megatron_softmax_and_gradient_take_the_bytes_of_the_logits() -> None:
     assert other["backward"] - own["backward"] > 4 * logits
 
 
+def test_megatron_s_loss_copied_the_logits_before_core_0_8() -> None:
+    logits = 4096 * 128256
+    now = job("megatron", LLAMA3, 4096)
+    before = replace(now, versions={"megatron-core": "0.7.0"})
+    assert peak(before)["loss"] - peak(now)["loss"] == pytest.approx(4 * logits, rel=0.01)
+    assert peak(replace(now, versions={"megatron-core": "0.8.0"})) == peak(now)
+
+
+def test_megatron_s_gate_was_activated_apart_before_core_0_5() -> None:
+    """The product saves silu(gate) too: 2 f bytes a token and layer."""
+    now = job("megatron", LLAMA, 1024)
+    before = replace(now, versions={"megatron-core": "0.4.0"})
+    assert kept(before) - kept(now) == pytest.approx(2 * 11008 * 1024, rel=0.01)
+
+
 def test_megatron_s_compiled_loss_updates_a_copy_of_the_softmax() -> None:
     """Backward holds 4 bytes a logit more than the one that works in place."""
     logits = 4096 * 128256
