@@ -26,6 +26,7 @@ from .megatron_plan import (
 from .model_facts import find_model
 from .native import NativeConfig
 from .references import find
+from .releases import older
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 NAME = "megatron"
 UPSTREAM = "Megatron-LM core 0.20.0"
+
+CORE, TRANSFORMER_ENGINE_FROM = "megatron-core", "0.6"
+"""The package, and its release from which on `transformer_impl` was Transformer Engine's where nothing said so."""
 
 _SIGNS = frozenset(
     {"num_layers", "hidden_size", "num_attention_heads", "micro_batch_size", "tensor_model_parallel_size"}
@@ -116,13 +120,7 @@ def read(document: Document, project: Project) -> Reading:
     if selective and selective.value:
         config.put("activation_checkpointing", selective, "selective")
         builder.derived("checkpoint_policy", "core_attention", "selective", "activation_checkpointing")
-    backend, own = keys.text("attention_backend"), keys.text("transformer_impl")
-    if own and own.value == "local" and not keys.is_on("use_flash_attn"):
-        config.put("attention", own, "eager", "Megatron's own attention, which is not fused")
-    elif backend and backend.value in ("unfused", "local"):
-        config.put("attention", backend, "eager")
-    else:
-        builder.default("attention", "flash_attention_2", "attention_backend auto: Transformer Engine takes flash")
+    _set_attention(config)
     config.fill()
     config.reading.problems[:0] = unknown_flat_keys(config.document, NAME, UPSTREAM, _passes)
     return config.reading
@@ -216,6 +214,26 @@ def _latent(config: NativeConfig) -> dict[str, Any] | None:
         given = keys.integer(key, least=1)
         found[name] = given.value if given else usual
     return found
+
+
+def _set_attention(config: NativeConfig) -> None:
+    """Transformer Engine's layers, or Megatron's own, whose attention is fused only where a flag asks for it."""
+    builder, keys = config.builder, config.keys
+    backend, given = keys.text("attention_backend"), keys.text("transformer_impl")
+    if given and given.value == "local":
+        config.put("local_layers", given, True)
+    elif given is None and older(builder.job.versions.get(CORE, ""), TRANSFORMER_ENGINE_FROM):
+        builder.default("local_layers", True, f"transformer_impl local, before core {TRANSFORMER_ENGINE_FROM}")
+    if builder.job.local_layers and not any(keys.is_on(name) for name in FLASH):
+        builder.derived("attention", "eager", "Megatron's own attention, which is not fused", "local_layers")
+    elif backend and backend.value in ("unfused", "local"):
+        config.put("attention", backend, "eager")
+    else:
+        builder.default("attention", "flash_attention_2", "attention_backend auto: Transformer Engine takes flash")
+
+
+FLASH = ("use_flash_attn", "use_flash_attn_v1", "use_flash_attn_v2", "use_flash_attn_triton", "use_flash_attn_builder")
+"""The last four are of Megatron-DeepSpeed."""
 
 
 def set_pipeline(config: NativeConfig) -> None:

@@ -340,6 +340,21 @@ def test_megatron_s_own_attention_is_not_fused(line, attention):
     assert read("megatron", MEGATRON + line).job.attention == attention
 
 
+@pytest.mark.parametrize(
+    ("version", "line", "local"),
+    [
+        ("0.5", "", True),
+        ("0.5", "  --transformer-impl: transformer_engine\n", False),
+        ("0.6", "", False),
+        ("0.6", "  --transformer-impl: local\n", True),
+    ],
+)
+def test_layers_were_megatron_s_own_where_nothing_said_so_before_core_0_6(bench, version, line, local):
+    job = bench("megatron").job(MEGATRON + line, versions={"megatron-core": version})
+    assert job.local_layers is local
+    assert job.attention == ("eager" if local else "flash_attention_2")
+
+
 def test_replicas_of_the_distributed_optimizer():
     job = read("megatron", MEGATRON + "  --num-distributed-optimizer-instances: 2\n").job
     assert job.parallelism.zero.replicas == 2
