@@ -40,6 +40,9 @@ UPSTREAM = "Megatron-LM core 0.20.0"
 CORE, TRANSFORMER_ENGINE_FROM = "megatron-core", "0.6"
 """The package, and its release from which on `transformer_impl` was Transformer Engine's where nothing said so."""
 
+FORKED_FROM = "0.2.0"
+"""The release that Megatron-DeepSpeed has in its tree (megatron/core/package_info.py at 4efb479d)."""
+
 _SIGNS = frozenset(
     {"num_layers", "hidden_size", "num_attention_heads", "micro_batch_size", "tensor_model_parallel_size"}
 )
@@ -97,6 +100,8 @@ def read(document: Document, project: Project) -> Reading:
         raise NoJobError(document.path, "names no layers: a fragment, or a model that a checkpoint describes")
     builder.derived("kind", "training", "a training script of Megatron-LM")
     builder.derived("objective", "pretrain", "Megatron-LM pretrains")
+    if keys.is_on("deepspeed"):
+        builder.derived(f"versions.{CORE}", FORKED_FROM, "the core that Megatron-DeepSpeed brings along")
     builder.derived("packing", True, "rows are cut out of a stream of tokens", "objective")
     replica = set_degrees(config, keys)
     experts = keys.integer("moe_expert_parallel_size", least=1)
@@ -138,6 +143,7 @@ def set_model(config: NativeConfig) -> None:
     width = keys.integer("ffn_hidden_size", least=1)
     intermediate = int(width.value) if width else feed_forward(hidden.value, gated=gated)
     groups = keys.integer("num_query_groups", least=1) if keys.is_on("group_query_attention") else None
+    groups = groups or keys.integer("num_key_value_heads", least=1)
     channels = keys.integer("kv_channels", least=1)
     own = channels is not None and channels.value * heads.value != hidden.value
     positions = keys.integer("max_position_embeddings", least=1)

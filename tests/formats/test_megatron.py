@@ -246,6 +246,21 @@ def test_the_fork_with_deepspeed():
 
 
 @pytest.mark.parametrize(
+    ("lines", "heads", "attention"),
+    [
+        ("", 32, "eager"),
+        ("  --num-key-value-heads: 4\n", 4, "eager"),
+        ("  --num-key-value-heads: 4\n  --use-flash-attn-v2: true\n", 4, "flash_attention_2"),
+    ],
+)
+def test_the_fork_has_an_old_core_and_its_own_word_for_groups(lines, heads, attention):
+    text = FORK.replace("  --group-query-attention: true\n  --num-query-groups: 8\n", "  --zero-stage: 1\n") + lines
+    job = read_as("megatron", text).job
+    assert (job.model["num_key_value_heads"], job.attention, job.local_layers) == (heads, attention, True)
+    assert job.versions["megatron-core"] == "0.2.0"
+
+
+@pytest.mark.parametrize(
     ("line", "compiled"),
     [
         ("", False),
