@@ -226,6 +226,14 @@ def test_the_nearest_architecture(sizes, kind):
     assert json.dumps(config)
 
 
+@pytest.mark.parametrize("shared", [0, 96])
+def test_experts_without_a_gate_weigh_two_matrices(shared):
+    """The nearest architecture has three, so that its experts have two thirds of the width."""
+    sizes = Sizes(64, 2, 4, 128, 96, experts=4, expert_hidden=96, shared_hidden=shared)
+    plain, gated = (resolve(config_of("x", each)).parameters for each in (sizes, sizes._replace(gated=True)))
+    assert gated - plain == 2 * 64 * (4 * 96 + shared)
+
+
 def test_the_width_of_the_mlp():
     assert feed_forward(4096, gated=False) == 16384
     assert feed_forward(4096, gated=True) == 10880
