@@ -154,6 +154,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
     if stage.last and bounded:
         resident = plan.weights + plan.gradients + plan.optimizer
         unknown += uncertainty.further_heads(job, stage.own.shape.layers, resident, phases)
+        unknown += uncertainty.compiled_loss(stage.job, stage.own, phases)
     unknown += uncertainty.compiled_step(stage.job, phases, plan.step_optimizer)
     unknown += uncertainty.waiting(stage.job, stage.whole, tensors, phases, plan.optimizer)
     unknown += _made_again(stage, plan, fixed, phases) if bounded else []
