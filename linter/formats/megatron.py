@@ -13,8 +13,10 @@ from .flat_keys import unknown_flat_keys
 from .format import Format, NoJobError, Reading, written_by
 from .megatron_model import GPT2_VOCABULARY, VOCABULARIES, Sizes, config_of, dropped, feed_forward, padded
 from .megatron_plan import (
+    CORE,
     set_accumulation,
     set_chunks,
+    set_core,
     set_deferral,
     set_degrees,
     set_fusion,
@@ -37,8 +39,8 @@ if TYPE_CHECKING:
 NAME = "megatron"
 UPSTREAM = "Megatron-LM core 0.20.0"
 
-CORE, TRANSFORMER_ENGINE_FROM = "megatron-core", "0.6"
-"""The package, and its release from which on `transformer_impl` was Transformer Engine's where nothing said so."""
+TRANSFORMER_ENGINE_FROM = "0.6"
+"""The core from which on `transformer_impl` was Transformer Engine's where nothing said so."""
 
 FORKED_FROM = "0.2.0"
 """The release that Megatron-DeepSpeed has in its tree (megatron/core/package_info.py at 4efb479d)."""
@@ -101,7 +103,7 @@ def read(document: Document, project: Project) -> Reading:
     builder.derived("kind", "training", "a training script of Megatron-LM")
     builder.derived("objective", "pretrain", "Megatron-LM pretrains")
     if keys.is_on("deepspeed"):
-        builder.derived(f"versions.{CORE}", FORKED_FROM, "the core that Megatron-DeepSpeed brings along")
+        set_core(config, FORKED_FROM, "the core that Megatron-DeepSpeed brings along")
     builder.derived("packing", True, "rows are cut out of a stream of tokens", "objective")
     replica = set_degrees(config, keys)
     experts = keys.integer("moe_expert_parallel_size", least=1)

@@ -117,6 +117,12 @@ def test_a_batch_that_does_not_divide_stops():
     assert [(item.kind, item.key) for item in problems] == [("contradiction", "global-batch-size")]
 
 
+def test_nemo_1_brings_an_old_core_along(bench):
+    """Whose loss copied the logits."""
+    assert bench("nemo").job(NEMO).versions["megatron-core"] == "0.5.0"
+    assert bench("nemo").job(NEMO, versions={"megatron-core": "0.8.0"}).versions["megatron-core"] == "0.8.0"
+
+
 def test_nemo_pretraining():
     job = read("nemo", NEMO).job
     assert (job.hardware.gpus, job.hardware.nodes) == (16, 2)
