@@ -77,6 +77,7 @@ class Job:
     encoder reads and `target_length` what the decoder does; of a model that reads sound it is samples.
     `images` are those of each sequence, 0 for text alone; `image_pixels` is what an image is resized to where the
     model's config does not say, height times width.
+    `local_layers`: Megatron's own layers run in the place of Transformer Engine's; they repeat keys for every head.
     `liger_parts` are those operations of a layer that `liger_kernels` stands for (`rope`, `norm`, `mlp`), None for all
     that Liger has for the model.
     `unstated` are dotted paths of fields whose value is a guess: the estimate's interval holds what else they may be.
@@ -108,6 +109,7 @@ class Job:
     checkpoint_every: int = 1
     reentrant: bool | None = None
     attention: str = "sdpa"
+    local_layers: bool = False
     loss: Loss = field(default_factory=Loss)
     liger_kernels: bool = False
     liger_parts: list[str] | None = None

@@ -52,7 +52,7 @@ def case(row: Row) -> Case:
 
 
 def group(row: Row) -> str:
-    """Experts without a gate are scored apart: the nearest architecture, Mixtral, has one."""
+    """Experts without a gate are scored apart: Mixtral's, with one and two thirds of the width, stand for them."""
     args = row["args"]
     return f"{row['group']}, experts without a gate" if "num-experts" in args and "swiglu" not in args else row["group"]
 

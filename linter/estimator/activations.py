@@ -13,6 +13,7 @@ from . import effort
 from .altup import joined
 from .coverage import derived
 from .estimate import NotEstimable
+from .frameworks import framework
 from .instant import Instant
 from .layers import Layer
 from .ledger import END
@@ -99,11 +100,11 @@ def _held(tape: Tape, kinds: list[int], assigned: list[int]) -> Held:
 def computing(job: Job) -> Job:
     """A job without what its forward and backward pass do not depend on: optimizer, evaluation, allocator and GPUs.
 
-    Over how many GPUs `device_map` spreads the layers is part of the pass.
+    Over how many GPUs `device_map` spreads the layers is part of the pass, and which attention Megatron takes on them.
     """
     changed = replace(job, optimizer=Optimizer(), evaluation=Evaluation(), allocator=CachingAllocator(), unstated=[])
     if not job.parallelism.device_map:
-        changed.hardware = Hardware()
+        changed.hardware = Hardware(gpu=job.hardware.gpu if framework(job).fuses_layers else None)
     return changed
 
 

@@ -35,6 +35,9 @@ class Framework(NamedTuple):
     unpacks_twice    4-bit weights are unpacked to float16, then cast to the compute dtype
     loads_shards     packed weights are sharded one tensor at a time as they are loaded
     adapters_inside  FSDP 1 puts a layer's adapters into its own flat parameter, frozen weights included
+    package          whose version `before` looks at, where it has another name than the framework
+    copies_logits    the loss makes a float32 copy of the float32 logits, beside them
+    gates_apart      silu(gate) is a tensor of its own, also where layers are fused otherwise
     """
 
     block: str = ""
@@ -52,6 +55,9 @@ class Framework(NamedTuple):
     loads_shards: bool = False
     of_transformers: bool = False
     adapters_inside: bool = False
+    package: str = ""
+    copies_logits: bool = False
+    gates_apart: bool = False
 
 
 TRANSFORMERS = Framework()
@@ -68,10 +74,10 @@ def _table() -> dict[str, dict[str, Any]]:
 def framework(job: Job) -> Framework:
     """The traits of the job's framework; those of Transformers for None and for a name that the table lacks.
 
-    `before` entries of the table apply where `versions[framework]` is older.
+    `before` entries of the table apply where the version of its package, or of the framework, is older.
     """
     found = dict(_table().get(job.framework or "") or {})
-    version = job.versions.get(job.framework or "")
+    version = job.versions.get(found.get("package") or job.framework or "")
     for limit, changes in (found.pop("before", None) or {}).items():
         if older(version, limit):
             found.update(changes)

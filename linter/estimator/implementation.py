@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .frameworks import of_transformers
+from .frameworks import framework, of_transformers
 from .modeling import still
 from .versions import older
 
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from ..job import Job
     from ..models.model import Model
     from .traits import Traits
+
+HOPPER = 9.0
+"""The compute capability of its GPUs."""
 
 
 def attention_implementation(job: Job, model: Model, found: Traits, config: dict[str, Any]) -> str:
@@ -28,6 +31,28 @@ def attention_implementation(job: Job, model: Model, found: Traits, config: dict
     if stated in ("sdpa", "flex") and ((found.softcap and config.get(found.softcap, True)) or written):
         return "eager"
     return stated
+
+
+def sequence_first(job: Job) -> bool:
+    """Whether Megatron lays the output of flash attention out anew, [b, s] as [s, b]; the projection saves the copy.
+
+    Its own flash attention does (megatron/legacy/model/transformer.py, `rearrange(context_layer, 'b s h d -> s b (h
+    d)')`), and so does Transformer Engine around flash-attn, which it takes before Hopper; from Hopper on it takes
+    cuDNN's, which has that layout itself (transformer_engine/pytorch/attention: backends.py, utils.py
+    `get_attention_backend`, 1.9 to 2.18). Where the inside of attention is made again, the copy is all that stays.
+    """
+    if not framework(job).fuses_layers or job.attention != "flash_attention_2":
+        return False
+    if job.activation_checkpointing == "selective" and job.checkpoint_policy == "core_attention":
+        return False
+    return job.local_layers or _before_hopper(job.hardware.gpu)
+
+
+def _before_hopper(name: str | None) -> bool:
+    from ..hardware.catalogue import find
+
+    capability = find(name).compute_capability if name else None
+    return capability is not None and capability < HOPPER
 
 
 def loss_kernel(kernel: str, found: Traits) -> str:

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 
 class Heads(NamedTuple):
-    """The sizes of one attention call on one rank; `held` where the model's loop keeps a name for its probabilities."""
+    """The sizes of one attention call on one rank.
+
+    `held` where the model's loop keeps a name for its probabilities, `sequence_first` where the output is laid out as
+    [s, b, nh, d].
+    """
 
     batch: int
     length: int
@@ -37,6 +41,7 @@ class Heads(NamedTuple):
     keys: int = 0
     repeats: bool = False
     held: bool = False
+    sequence_first: bool = False
 
     @property
     def scores(self) -> int:
@@ -85,6 +90,8 @@ def attend(implementation: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | 
     if not same:
         v = pad(v, q.n)
     y = token_major(flash(q, k, v, at), q)
+    if at.sequence_first and at.batch > 1:
+        y = contiguous(y)
     return y if same else window(y, _values(q, at))
 
 

@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 def loss(h: Tensor, module: Linear, s: Setting, tape: Tape, segment: int) -> Tensor:
     """e + 4 bytes x tokens x vocabulary / t: float32 logits become their softmax, and that the gradient, in place.
 
-    Source: megatron/core/tensor_parallel/cross_entropy.py VocabParallelCrossEntropy. `cross_entropy_loss_fusion` runs
-    the same under torch.compile (`fused`).
+    Before 0.8 (June 2024) the softmax was a tensor beside them, e + 8 bytes while both were there.
+
+    Source: megatron/core/tensor_parallel/cross_entropy.py VocabParallelCrossEntropy, and its
+    `vocab_parallel_logits = vocab_parallel_logits - logits_max` before commit 9634c0e4a3. `cross_entropy_loss_fusion`
+    runs the same under torch.compile (`fused`).
     """
     logits = head(h, module, s.modules(None), s.rows, s)
     tape.enter(segment)
@@ -34,6 +37,8 @@ def loss(h: Tensor, module: Linear, s: Setting, tape: Tape, segment: int) -> Ten
         return fused(logits, tape)
     wide = to(logits, 4)
     kept, n = wide.storage, wide.n
+    if s.framework.copies_logits:
+        kept = tape.new(n, 4, logits=True).storage
 
     def back(_: Tensor) -> tuple[Tensor]:
         return (Tensor(kept, n, 4, view=True),)

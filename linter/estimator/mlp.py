@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 def dense(x: Tensor, modules: Modules, s: Setting, prefix: str) -> Tensor:
     """down(act(gate(x)) * up(x)), or down(act(up(x))); `prefix` selects the roles of shared experts."""
     in_python = s.activation == "xielu" and XIELU not in s.job.versions
+    fuses_gate = s.compiled and not s.framework.gates_apart
     act = xielu(modules) if in_python else activation(s.activation)
-    if s.compiled:
+    if s.compiled and (fuses_gate or modules.role(prefix + "gate") is None):
         act = compiled.activation
     down = modules.need(prefix + "down")
     gate, up = modules.role(prefix + "gate"), modules.role(prefix + "up")
@@ -32,7 +33,7 @@ def dense(x: Tensor, modules: Modules, s: Setting, prefix: str) -> Tensor:
             product = liger.gated_fused(both)
             return project(product, down, s.rows)
         first, second = split(both, (both.n // 2, both.n // 2))
-        if s.compiled:
+        if fuses_gate:
             return project(compiled.gated(first, second), down, s.rows)
         product = mul(second, act(first)) if s.traits.mlp == "up_first" else mul(act(first), second)
         del both
@@ -43,7 +44,7 @@ def dense(x: Tensor, modules: Modules, s: Setting, prefix: str) -> Tensor:
         product = liger.gated(project(x, gate, s.rows), project(x, up, s.rows))
         return project(product, down, s.rows)
     if gate is not None and up is not None:
-        if s.compiled:
+        if fuses_gate:
             product = compiled.gated(project(x, gate, s.rows), project(x, up, s.rows))
         else:
             product = mul(act(project(x, gate, s.rows)), project(x, up, s.rows))

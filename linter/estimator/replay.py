@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from . import effort, optimizer
 from .allocator import SMALL_REQUEST, Allocator, OutOfMemory, segments
+from .bucket_shards import first_step
 from .estimate import COMPONENTS
 from .fsdp import ShardedLayout, shards
 from .gradients import accumulating, gradient_dtype
@@ -200,21 +201,25 @@ def plan_of(job: Job, model: Model, layout: Layout, phases: Sequence[Phase]) -> 
 
     A rank that holds everything (one GPU, DDP) asks for weights, states and gradients tensor by tensor. Under ZeRO
     and FSDP they are flat buffers, and gathered parameters and reduced gradients belong to other streams, which
-    share no blocks with the computation: each is counted at its largest. Packed weights that were on the GPU whole
+    share no blocks with the computation: each is counted at its largest. DeepSpeed makes its optimizer's states before
+    the first step, Megatron in it: they are cut from what the pass has freed. Packed weights that were on the GPU whole
     before they were sharded leave free segments of their sizes behind.
     """
     found = parameters(job, model)
     most = {name: max(phase.components.get(name, 0) for phase in phases) for name in COMPONENTS}
     spec = optimizer.of_job(job)
     step_optimizer = max(phase.components.get("optimizer", 0) for phase in phases) - layout.optimizer
-    if type(layout) is not Layout or job.parallelism.zero is not None:
+    zero = job.parallelism.zero
+    if type(layout) is not Layout or zero is not None:
         lump = sum(most[name] for name in ("weights", "adapter", "gradients", "kv_cache", "buffers"))
         wrapped = wrapping(job, found, layout.plan) if isinstance(layout, ShardedLayout) else []
         load = [] if wrapped else _unsharded(job, found, layout)
         lump = max(0, lump - stay(wrapped))
         fsdp = job.parallelism.fsdp
         if fsdp is None:
-            return Plan([], lump + layout.optimizer, load, [], [(step_optimizer, 1)], [], False)
+            made = first_step(job, found) if zero is not None and zero.library == "megatron" else []
+            held = max(0, layout.optimizer - sum(size * count for size, count in made))
+            return Plan([], lump + held, load, made, [(step_optimizer, 1)], [], False)
         pieces = [] if fsdp.offload else shards(job, found)
         states, temporary = _at_step(optimizer.state_blocks(pieces, spec, job), pieces, spec, layout)
         how = sharding(job, layout, found) if isinstance(layout, ShardedLayout) else None

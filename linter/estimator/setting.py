@@ -12,7 +12,7 @@ from .estimate import NotEstimable
 from .frameworks import framework, of_transformers
 from .gradients import accumulating
 from .groups import around, block, shared_modules
-from .implementation import attention_implementation, fused_operations, loss_kernel
+from .implementation import attention_implementation, fused_operations, loss_kernel, sequence_first
 from .kernels import Heads
 from .modeling import still
 from .modules import Modules, Packing
@@ -102,7 +102,7 @@ class Setting:
         self.release = release(job, REMOTE if _first_qwen(self.config) else model.model_type)
         if self.framework.repeats_keys:
             self.release = self.release._replace(grouped_keys=False, contiguous=False)
-        self.repeats_keys = job.framework is None and still("repeated_keys", job, model)
+        self.repeats_keys = job.local_layers or (job.framework is None and still("repeated_keys", job, model))
         self.upcast = job.loss.upcast or self.release.upcast
         self.compiled = traced(job, model) or self.framework.fuses_layers
         self.compiled_loss = job.compile if job.loss.compiled is None else job.loss.compiled
@@ -123,6 +123,7 @@ class Setting:
         self.layer_types = shape.layer_types
         self.state = max(shape.recurrent_states, default=0)
         self.attention = attention_implementation(job, model, self.traits, self.config)
+        self.sequence_first = sequence_first(job)
         self.activation = self._activation() or self.traits.activation or shape.activation
         self.attention_dropout = self.dropout(self.traits.attention_dropout)
         own = (self.framework.dropout, 0.0) if self.framework.dropout else None
@@ -209,6 +210,7 @@ class Setting:
             self.fp16,
             repeats=self.repeats_keys,
             held=self.traits.held,
+            sequence_first=self.sequence_first,
         )
 
     def table_dims(self) -> tuple[int, ...]:

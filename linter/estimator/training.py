@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING
 
 from ..job import Parallelism
 from ..models.model import text_config
-from . import assumptions, host, low_precision, reference, rollout, runtime, tiers, uncertainty, unseen
+from . import (
+    assumptions,
+    host,
+    low_precision,
+    megatron_buffers,
+    reference,
+    rollout,
+    runtime,
+    tiers,
+    uncertainty,
+    unseen,
+)
 from .coverage import gaps
 from .estimate import Assumption, Estimate, NotEstimable, Phase, Term
 from .imbalance import dropless, unbalanced
@@ -103,7 +114,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
     extra = reference.frozen_models(stage.job, stage.own)
     narrow = low_precision.workspace(job, model)
     fixed = _fixed(job, plan, extra, gpu)
-    fixed["buffers"] += narrow.size
+    fixed["buffers"] += narrow.size + megatron_buffers.held(stage.job, stage.own, gpu)
     found, bounded, left = instants_of(stage.job, stage.whole, stage)
     found = [*found, *(plan.later() if bounded else ())]
     phases = [
@@ -144,6 +155,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
     if stage.last and bounded:
         resident = plan.weights + plan.gradients + plan.optimizer
         unknown += uncertainty.further_heads(job, stage.own.shape.layers, resident, phases)
+        unknown += uncertainty.compiled_loss(stage.job, stage.own, phases)
     unknown += uncertainty.compiled_step(stage.job, phases, plan.step_optimizer)
     unknown += uncertainty.waiting(stage.job, stage.whole, tensors, phases, plan.visiting)
     unknown += _made_again(stage, plan, fixed, phases) if bounded else []

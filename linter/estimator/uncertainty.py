@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from .allocator import segments
 from .estimate import Assumption
+from .frameworks import framework
 from .loading import PACKED_ON_LOAD, read_ahead
 from .optimizer import of_job, specification
 from .quantization import effective_quantization
@@ -58,8 +59,8 @@ def further_heads(job: Job, layers: int, resident: int, phases: Sequence[Phase])
 MICRO = ("forward", "loss", "backward")
 
 
-STEP_READ = "2.13"
-"""The torch whose compiled optimizer steps were read (optimizers.json `compiled`)."""
+STEP_READ = LOSS_READ = "2.13"
+"""The torch whose compiled optimizer steps (optimizers.json `compiled`) and losses (megatron.fused) were read."""
 
 STEP_KEEPS = 6
 """The most that such a step may keep at once, in float32 copies of a tensor: both moments, and the codes of both in
@@ -78,6 +79,24 @@ def compiled_step(job: Job, phases: Sequence[Phase], temporary: int) -> list[Ass
     less, more = peak - max(others, step - temporary), max(0, step - temporary + most - peak)
     note = "which operations of the compiled step are one kernel is up to the release of torch"
     return [Assumption("versions.torch", str(stated), note, less, more)] if less or more else []
+
+
+def compiled_loss(job: Job, model: Model, phases: Sequence[Phase]) -> list[Assumption]:
+    """What the Inductor of an older torch makes of Megatron's fused loss: a float32 copy of the logits more.
+
+    4 T V/t bytes: a graph whose result does not take the bytes of its input has both at once, in the forward pass what
+    follows the float32 logits, in the backward pass the product with the loss's gradient. How a graph is cut into
+    kernels goes with the release, the shapes and the GPU's multiprocessors (megatron.fused).
+    """
+    stated = job.versions.get("torch")
+    if framework(job).loss != "megatron" or not job.loss.compiled or not older(stated, LOSS_READ):
+        return []
+    rows = (job.micro_batch_size or 0) * (job.sequence_length or 0) // max(1, job.parallelism.context)
+    copy = 4 * rows * -(-model.shape.vocabulary // job.parallelism.tensor)
+    losses = [phase.allocated for phase in phases if phase.name in MICRO and phase.components.get("logits")]
+    more = max(losses, default=0) + copy - max(phase.allocated for phase in phases)
+    note = "which graphs of the compiled loss work in place is up to the release of torch"
+    return [Assumption("loss.compiled", str(stated), note, 0, more)] if losses and more > 0 else []
 
 
 def waiting(

@@ -13,8 +13,10 @@ from .flat_keys import unknown_flat_keys
 from .format import Format, NoJobError, Reading, written_by
 from .megatron_model import GPT2_VOCABULARY, VOCABULARIES, Sizes, config_of, dropped, feed_forward, padded
 from .megatron_plan import (
+    CORE,
     set_accumulation,
     set_chunks,
+    set_core,
     set_deferral,
     set_degrees,
     set_fusion,
@@ -26,6 +28,7 @@ from .megatron_plan import (
 from .model_facts import find_model
 from .native import NativeConfig
 from .references import find
+from .releases import older
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -35,6 +38,12 @@ if TYPE_CHECKING:
 
 NAME = "megatron"
 UPSTREAM = "Megatron-LM core 0.20.0"
+
+TRANSFORMER_ENGINE_FROM = "0.6"
+"""The core from which on `transformer_impl` was Transformer Engine's where nothing said so."""
+
+FORKED_FROM = "0.2.0"
+"""The release that Megatron-DeepSpeed has in its tree (megatron/core/package_info.py at 4efb479d)."""
 
 _SIGNS = frozenset(
     {"num_layers", "hidden_size", "num_attention_heads", "micro_batch_size", "tensor_model_parallel_size"}
@@ -93,6 +102,8 @@ def read(document: Document, project: Project) -> Reading:
         raise NoJobError(document.path, "names no layers: a fragment, or a model that a checkpoint describes")
     builder.derived("kind", "training", "a training script of Megatron-LM")
     builder.derived("objective", "pretrain", "Megatron-LM pretrains")
+    if keys.is_on("deepspeed"):
+        set_core(config, FORKED_FROM, "the core that Megatron-DeepSpeed brings along")
     builder.derived("packing", True, "rows are cut out of a stream of tokens", "objective")
     replica = set_degrees(config, keys)
     experts = keys.integer("moe_expert_parallel_size", least=1)
@@ -116,13 +127,7 @@ def read(document: Document, project: Project) -> Reading:
     if selective and selective.value:
         config.put("activation_checkpointing", selective, "selective")
         builder.derived("checkpoint_policy", "core_attention", "selective", "activation_checkpointing")
-    backend, own = keys.text("attention_backend"), keys.text("transformer_impl")
-    if own and own.value == "local" and not keys.is_on("use_flash_attn"):
-        config.put("attention", own, "eager", "Megatron's own attention, which is not fused")
-    elif backend and backend.value in ("unfused", "local"):
-        config.put("attention", backend, "eager")
-    else:
-        builder.default("attention", "flash_attention_2", "attention_backend auto: Transformer Engine takes flash")
+    _set_attention(config)
     config.fill()
     config.reading.problems[:0] = unknown_flat_keys(config.document, NAME, UPSTREAM, _passes)
     return config.reading
@@ -140,6 +145,7 @@ def set_model(config: NativeConfig) -> None:
     width = keys.integer("ffn_hidden_size", least=1)
     intermediate = int(width.value) if width else feed_forward(hidden.value, gated=gated)
     groups = keys.integer("num_query_groups", least=1) if keys.is_on("group_query_attention") else None
+    groups = groups or keys.integer("num_key_value_heads", least=1)
     channels = keys.integer("kv_channels", least=1)
     own = channels is not None and channels.value * heads.value != hidden.value
     positions = keys.integer("max_position_embeddings", least=1)
@@ -216,6 +222,26 @@ def _latent(config: NativeConfig) -> dict[str, Any] | None:
         given = keys.integer(key, least=1)
         found[name] = given.value if given else usual
     return found
+
+
+def _set_attention(config: NativeConfig) -> None:
+    """Transformer Engine's layers, or Megatron's own, whose attention is fused only where a flag asks for it."""
+    builder, keys = config.builder, config.keys
+    backend, given = keys.text("attention_backend"), keys.text("transformer_impl")
+    if given and given.value == "local":
+        config.put("local_layers", given, True)
+    elif given is None and older(builder.job.versions.get(CORE, ""), TRANSFORMER_ENGINE_FROM):
+        builder.default("local_layers", True, f"transformer_impl local, before core {TRANSFORMER_ENGINE_FROM}")
+    if builder.job.local_layers and not any(keys.is_on(name) for name in FLASH):
+        builder.derived("attention", "eager", "Megatron's own attention, which is not fused", "local_layers")
+    elif backend and backend.value in ("unfused", "local"):
+        config.put("attention", backend, "eager")
+    else:
+        builder.default("attention", "flash_attention_2", "attention_backend auto: Transformer Engine takes flash")
+
+
+FLASH = ("use_flash_attn", "use_flash_attn_v1", "use_flash_attn_v2", "use_flash_attn_triton", "use_flash_attn_builder")
+"""The last four are of Megatron-DeepSpeed."""
 
 
 def set_pipeline(config: NativeConfig) -> None:

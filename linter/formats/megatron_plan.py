@@ -29,6 +29,16 @@ _MOMENTS = {
 """What `exp_avg_dtype` may be, as a flag and as a dtype of torch; uint8 is the store of fp8 moments."""
 
 
+CORE = "megatron-core"
+"""The package whose release decides what the layers and the loss do."""
+
+
+def set_core(config: NativeConfig, release: str, note: str) -> None:
+    """The release of Megatron Core that a framework brings along, unless the run states another."""
+    if CORE not in config.project.versions:
+        config.builder.derived(f"versions.{CORE}", release, note)
+
+
 def set_degrees(config: NativeConfig, keys: Arguments) -> int:
     """The parallel degrees; returns the GPUs of one model replica."""
     for path, key in _DEGREES.items():

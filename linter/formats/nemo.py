@@ -19,6 +19,7 @@ from .megatron_model import GPT2_VOCABULARY, VOCABULARIES, Sizes, config_of, dro
 from .megatron_plan import (
     set_accumulation,
     set_chunks,
+    set_core,
     set_degrees,
     set_gpus,
     set_recomputation,
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 NAME = "nemo"
 UPSTREAM = "NeMo 1.23"
+CORE_OF_UPSTREAM = "0.5.0"
+"""The megatron_core that it requires (requirements/requirements_nlp.txt of 1.23.0)."""
 
 _SIGNS = frozenset(
     {
@@ -104,6 +107,7 @@ def read(document: Document, project: Project) -> Reading:
     whole = interpolated(document)
     _refuse(whole)
     config = NativeConfig(NAME, UPSTREAM, whole, project, "megatron")
+    set_core(config, CORE_OF_UPSTREAM, f"what {UPSTREAM} requires")
     config.reading.config = document
     builder, model = config.builder, config.keys.mapping("model")
     builder.derived("kind", "training", "a training script of NeMo")

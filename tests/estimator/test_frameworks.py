@@ -261,6 +261,40 @@ def test_megatron_softmax_and_gradient_take_the_bytes_of_the_logits() -> None:
     assert other["backward"] - own["backward"] > 4 * logits
 
 
+def test_megatron_s_loss_copied_the_logits_before_core_0_8() -> None:
+    logits = 4096 * 128256
+    now = job("megatron", LLAMA3, 4096)
+    before = replace(now, versions={"megatron-core": "0.7.0"})
+    assert peak(before)["loss"] - peak(now)["loss"] == pytest.approx(4 * logits, rel=0.01)
+    assert peak(replace(now, versions={"megatron-core": "0.8.0"})) == peak(now)
+
+
+def test_megatron_s_gate_was_activated_apart_before_core_0_5() -> None:
+    """The product saves silu(gate) too: 2 f bytes a token and layer."""
+    now = job("megatron", LLAMA, 1024)
+    before = replace(now, versions={"megatron-core": "0.4.0"})
+    assert kept(before) - kept(now) == pytest.approx(2 * 11008 * 1024, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "changes", "copies"),
+    [
+        ("a100-80gb", {}, 1),
+        ("h100-80gb", {}, 0),
+        ("h100-80gb", {"local_layers": True}, 1),
+        ("a100-80gb", {"micro_batch_size": 1}, 0),
+        ("a100-80gb", {"activation_checkpointing": "selective", "checkpoint_policy": "core_attention"}, 0),
+    ],
+)
+def test_megatron_lays_the_output_of_flash_attention_out_anew(gpu, changes, copies) -> None:
+    """Sequences come before batches in all else; of one row both are the same. cuDNN's attention has that layout."""
+    more = {"attention": "flash_attention_2", "micro_batch_size": 2, **changes}
+    given = replace(job("megatron", LLAMA, 512), **more)
+    plain = kept(replace(given, local_layers=False))
+    given.hardware.gpu = gpu
+    assert kept(given) - plain == copies * 2 * 4096 * 512 * 2
+
+
 def test_megatron_s_compiled_loss_updates_a_copy_of_the_softmax() -> None:
     """Backward holds 4 bytes a logit more than the one that works in place."""
     logits = 4096 * 128256

@@ -246,6 +246,19 @@ def test_further_heads_may_take_a_layer_and_a_loss_each():
     assert found.per_gpu.process == plain.per_gpu.process
 
 
+@pytest.mark.parametrize(
+    ("torch", "compiled", "opens"), [("2.8.0", True, True), ("2.8.0", False, False), ("2.13.0", True, False)]
+)
+def test_an_older_inductor_may_copy_the_logits_of_megatron_s_fused_loss_once_more(torch, compiled, opens):
+    given = job(framework="megatron", loss={"compiled": compiled}, versions={"torch": torch}, objective="pretrain")
+    found = estimate(given)
+    assert bool(moved(found, "loss.compiled")) is opens
+    if opens:
+        (fact,) = moved(found, "loss.compiled")
+        assert 0 < fact.high <= 4 * 8 * 1024 * 50257
+        assert fact.low == 0
+
+
 def test_a_teacher_is_another_frozen_model_and_its_divergence_is_bounded():
     plain, taught = estimate(job()), estimate(job(rl={"teacher": MODEL}))
     weights = resolve(MODEL).parameters * 2

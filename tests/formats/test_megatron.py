@@ -117,6 +117,12 @@ def test_a_batch_that_does_not_divide_stops():
     assert [(item.kind, item.key) for item in problems] == [("contradiction", "global-batch-size")]
 
 
+def test_nemo_1_brings_an_old_core_along(bench):
+    """Whose loss copied the logits."""
+    assert bench("nemo").job(NEMO).versions["megatron-core"] == "0.5.0"
+    assert bench("nemo").job(NEMO, versions={"megatron-core": "0.8.0"}).versions["megatron-core"] == "0.8.0"
+
+
 def test_nemo_pretraining():
     job = read("nemo", NEMO).job
     assert (job.hardware.gpus, job.hardware.nodes) == (16, 2)
@@ -226,6 +232,14 @@ def test_the_nearest_architecture(sizes, kind):
     assert json.dumps(config)
 
 
+@pytest.mark.parametrize("shared", [0, 96])
+def test_experts_without_a_gate_weigh_two_matrices(shared):
+    """The nearest architecture has three, so that its experts have two thirds of the width."""
+    sizes = Sizes(64, 2, 4, 128, 96, experts=4, expert_hidden=96, shared_hidden=shared)
+    plain, gated = (resolve(config_of("x", each)).parameters for each in (sizes, sizes._replace(gated=True)))
+    assert gated - plain == 2 * 64 * (4 * 96 + shared)
+
+
 def test_the_width_of_the_mlp():
     assert feed_forward(4096, gated=False) == 16384
     assert feed_forward(4096, gated=True) == 10880
@@ -243,6 +257,21 @@ def test_the_fork_with_deepspeed():
     )
     with pytest.raises(NoJobError, match="ZeRO stage"):
         read_as("megatron", FORK + "  --deepspeed_config: ds.json\n")
+
+
+@pytest.mark.parametrize(
+    ("lines", "heads", "attention"),
+    [
+        ("", 32, "eager"),
+        ("  --num-key-value-heads: 4\n", 4, "eager"),
+        ("  --num-key-value-heads: 4\n  --use-flash-attn-v2: true\n", 4, "flash_attention_2"),
+    ],
+)
+def test_the_fork_has_an_old_core_and_its_own_word_for_groups(lines, heads, attention):
+    text = FORK.replace("  --group-query-attention: true\n  --num-query-groups: 8\n", "  --zero-stage: 1\n") + lines
+    job = read_as("megatron", text).job
+    assert (job.model["num_key_value_heads"], job.attention, job.local_layers) == (heads, attention, True)
+    assert job.versions["megatron-core"] == "0.2.0"
 
 
 @pytest.mark.parametrize(
@@ -338,6 +367,21 @@ def test_masks_of_dropout_are_kept_under_megatron_whatever_the_nearest_architect
 )
 def test_megatron_s_own_attention_is_not_fused(line, attention):
     assert read("megatron", MEGATRON + line).job.attention == attention
+
+
+@pytest.mark.parametrize(
+    ("version", "line", "local"),
+    [
+        ("0.5", "", True),
+        ("0.5", "  --transformer-impl: transformer_engine\n", False),
+        ("0.6", "", False),
+        ("0.6", "  --transformer-impl: local\n", True),
+    ],
+)
+def test_layers_were_megatron_s_own_where_nothing_said_so_before_core_0_6(bench, version, line, local):
+    job = bench("megatron").job(MEGATRON + line, versions={"megatron-core": version})
+    assert job.local_layers is local
+    assert job.attention == ("eager" if local else "flash_attention_2")
 
 
 def test_replicas_of_the_distributed_optimizer():
