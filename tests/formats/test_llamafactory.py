@@ -301,6 +301,6 @@ def test_oft_has_blocks_instead_of_a_rank(lf):
 
 @pytest.mark.parametrize(("release", "dtype"), [("0.9.3", "float16"), ("0.9.5", None)])
 def test_the_dtype_a_model_is_loaded_in_by_release(bench, release, dtype):
-    text = "model_name_or_path: m\nstage: sft\nfinetuning_type: lora\nlora_target: all\nfp16: true\n"
+    text = "model_name_or_path: m\nstage: sft\ndo_train: true\nfinetuning_type: lora\nlora_target: all\nfp16: true\n"
     job = bench("llamafactory").job(text, versions={"llamafactory": release})
     assert (job.weights.dtype, job.precision.autocast) == (dtype, "float16")
