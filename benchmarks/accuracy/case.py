@@ -33,6 +33,7 @@ class Case(NamedTuple):
     counted    whether the source says what was counted; if not, it may be what torch allocated, reserved or nvidia-smi
     rounded    half a unit of the last digit that the source prints, in bytes
     other      the same figure in the other unit that the source may mean, in bytes
+    each_step  whether the counter begins anew at each step and the source does not say whose figure it gives
     """
 
     id: str
@@ -47,6 +48,7 @@ class Case(NamedTuple):
     counted: bool = True
     rounded: float = 0.0
     other: float | None = None
+    each_step: bool = False
 
 
 class Excluded(NamedTuple):

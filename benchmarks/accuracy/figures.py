@@ -58,7 +58,8 @@ def interval(case: Case, estimate: Estimate) -> tuple[int, int] | None:
     take from it (axolotl's counters begin anew with each log line, core/trainers/base.py, utils/bench.py), and before
     the first evaluation: who does not tell what was counted does not tell when either. What it reserves is bounded by
     the same interval without what lies outside torch's allocator: as much as that may be, but where the card is the
-    bound, as little. What torch allocates is one number but for facts that are not stated (`_moved`).
+    bound, as little. What torch allocates is one number but for facts that are not stated (`_moved`); the first step
+    has no optimizer states yet until it is taken.
     """
     cache = estimate.kv_cache
     if case.figure in ("kv_tokens", "kv_bytes"):
@@ -69,7 +70,8 @@ def interval(case: Case, estimate: Estimate) -> tuple[int, int] | None:
         each = _kv_bytes(case.job, estimate) / cache.tokens if cache.tokens else cache.bytes_per_token
         return int(cache.low * each), int((cache.high + 1) * each)
     if case.figure in ("allocated", "active"):
-        return _moved(value(case, estimate), estimate)
+        low, high = _moved(value(case, estimate), estimate)
+        return (low - estimate.components["optimizer"] if case.each_step else low), high
     if case.figure not in ("process", "reserved"):
         return None
     low, high = estimate.per_gpu.low, estimate.per_gpu.high

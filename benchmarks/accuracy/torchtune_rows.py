@@ -36,6 +36,10 @@ UNNAMED = "tune-31-"
 which `compile_model` makes one graph of the model (before 2.5, of October) or one of each layer."""
 
 TORCHAO = "torchao's release and torch's, which decide what the compiled 8-bit AdamW makes beside its states"
+STEP = "whose peak it is: this is what the first step holds, before AdamW has states"
+"""What the README's figures of LoRA and QLoRA leave open: the counter begins anew at each step
+(torchtune/training/memory.py `get_memory_stats`)."""
+
 TORCH = "2.5"
 """The stable release of the tables with AdamW8bit (November 2024)."""
 
@@ -66,7 +70,9 @@ def case(row: Row) -> Case:
     if job.optimizer.name == "adamw_torch_8bit":
         job.versions.setdefault("torch", TORCH)
         found = found._replace(unknown=TORCHAO)
-    return found
+    elif row["lora"] and figure != "load":
+        found = found._replace(unknown=STEP)
+    return found._replace(each_step=figure != "load")
 
 
 def training(row: Row) -> Job:

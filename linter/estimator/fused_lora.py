@@ -33,16 +33,18 @@ class Style(NamedTuple):
 
     in_place       the gradient of x takes the bytes of x, which the function has saved
     additions      low-rank terms are made in full before they are added, T x h or T x o
+    scaled_input   the scale multiplies x before the low-rank weights, a copy of T x h
     own_dropout    dropout is drawn in the function, anew for each projection; its mask is read off zeros in backward
     """
 
     in_place: bool = False
     additions: bool = False
+    scaled_input: bool = False
     own_dropout: bool = False
 
 
 AXOLOTL = Style()
-EARLIER = Style(in_place=True, additions=True)
+EARLIER = Style(in_place=True, additions=True, scaled_input=True)
 """axolotl before 0.18 (its #3704 and #3800)."""
 
 UNSLOTH = Style(in_place=True, additions=True, own_dropout=True)
@@ -165,7 +167,7 @@ def _projected(x: Tensor, layer: Linear, rows: int, e: int, how: Style) -> Tenso
     y = tape.new(rows * max(1, layer.weight.n // columns), e)
     del weight
     low = _low_rank(layer, tape, e)
-    if how.additions:
+    if how.scaled_input:
         tape.scratch(x.n * e)
     inner = tape.new(rows * _rank(layer), e)
     if how.additions:

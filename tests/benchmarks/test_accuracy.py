@@ -103,6 +103,15 @@ def test_what_is_reserved_on_a_full_card_leaves_room_for_the_least_overhead():
     assert full[1] == estimate.per_gpu.high - outside.low
 
 
+def test_a_counter_that_begins_anew_may_be_of_the_first_step_which_has_no_states():
+    given = case(1)
+    estimate = figures.run(given.job)
+    states = estimate.components["optimizer"]
+    once, anew = (figures.interval(given._replace(each_step=each), estimate) for each in (False, True))
+    assert states > 0
+    assert (once[0] - anew[0], once[1]) == (states, anew[1])
+
+
 def test_what_the_estimator_refuses_is_listed_with_its_reason():
     unknown = case(1)._replace(job=Job(model="nobody/nothing", micro_batch_size=1, sequence_length=1))
     found, refused = scores.score_all([unknown])
