@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from .format import Format, NoJobError, Reading, written_by
 from .keys import key_problems
+from .model_facts import find_model
 from .native import NativeConfig
 from .releases import default_of
 from .sections import Filling, Sections
@@ -133,9 +134,26 @@ def _set_gpus(filling: Filling, values: Sections, project: Project) -> None:
     elif own:
         stated = Stated(own.value, own.entry, own.key)
     set_hardware(filling.builder, project, stated, sharded=False)
-    for path, key in (("parallelism.context", "cp"), ("parallelism.expert", "ep")):
-        given: Given | None = values.integer(f"trainer.model.{key}", f"model.{key}", least=1)
-        filling.fill(path, given, 1)
+    filling.fill("parallelism.context", values.integer("trainer.model.cp", "model.cp", least=1), 1)
+    _set_experts(filling, values, project)
+
+
+def _set_experts(filling: Filling, values: Sections, project: Project) -> None:
+    """`ep`, from 0.6.1 on `auto`: up to 8 of the GPUs that a replica is sharded over (`resolve_ep`)."""
+    builder, job = filling.builder, filling.builder.job
+    given: Given | None = values.integer("trainer.model.ep", "model.ep", least=1)
+    code = values.text("trainer.model.impl", "model.impl")
+    release = project.versions.get(_TOOL) or ""
+    if given or default_of(_TOOL, release, "ep", "auto") != "auto" or (code and code.value == "hf"):
+        filling.fill("parallelism.expert", given, 1)
+        return
+    model = find_model(job.model, builder.document.path, project.root)
+    if model is None or not model.shape.experts:
+        builder.default("parallelism.expert", 1, "ep auto: no mixture of experts")
+        return
+    copies = values.integer("trainer.model.dp_replicate", "model.dp_replicate", least=1)
+    ranks = max(1, job.world_size // (copies.value if copies else 1))
+    builder.derived("parallelism.expert", min(ranks, 8), "ep auto: up to 8 of the GPUs", "hardware.gpus")
 
 
 def _set_sharding(filling: Filling, values: Sections, section: str, *, on: bool) -> None:
