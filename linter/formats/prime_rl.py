@@ -1,9 +1,10 @@
 """prime-rl: the TOML of its `rl` and `sft` entry points, and Prime Intellect's hosted training, which runs it.
 
-Facts from prime-rl 0.8.0 (packages/prime-rl-configs: rl.py, sft.py, trainer.py), read statically. FSDP2 over float32
-weights that are gathered in bfloat16; from 0.6.1 on (c5afcaa2e) layers are compiled and checkpointed by default,
-checkpoints are offloaded and so is the optimizer. A stated `versions.prime-rl` has the defaults of that release.
-A hosted config (docs.primeintellect.ai/hosted-training) names no GPUs and no precision: the service chooses both.
+Facts from prime-rl 0.8.1.dev67 (packages/prime-rl-configs: rl.py, sft.py, trainer.py), read statically. FSDP2 over
+float32 weights that are gathered in bfloat16; from 0.6.1 on (c5afcaa2e) layers are compiled and checkpointed by
+default, checkpoints are offloaded and so is the optimizer. A stated `versions.prime-rl` has the defaults of that
+release. A hosted config (docs.primeintellect.ai/hosted-training) names no GPUs and no precision: the service chooses
+both.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 NAME = "prime_rl"
 _TOOL = "prime-rl"
-UPSTREAM = "prime-rl 0.8.0"
+UPSTREAM = "prime-rl 0.8.1.dev67"
 
 _CHUNK = 8192
 """Tokens of `fused_lm_head_token_chunk_size`."""
