@@ -385,6 +385,12 @@ def test_layers_were_megatron_s_own_where_nothing_said_so_before_core_0_6(bench,
     assert job.attention == ("eager" if local else "flash_attention_2")
 
 
+def test_a_release_whose_layers_are_taken_to_be_its_own_says_so(bench):
+    job = bench("megatron").job(MEGATRON, versions={"megatron-core": "0.5"})
+    found = {item.field: item.origin for item in estimate_job(job, resolve(job.model), None).assumptions}
+    assert found["local_layers"] == "transformer_impl local, before core 0.6"
+
+
 @pytest.mark.parametrize(
     ("version", "line", "attention"),
     [
