@@ -214,8 +214,14 @@ def _set_loss(run: Run, flavour: Flavour, objective: str) -> None:
         note = f"{builder.upstream} scores tokens in tiles without the whole logits"
         builder.default("loss.kernel", "chunked", note)
         builder.default("loss.chunk", flavour.defaults["loss_chunk"], "tokens a tile (trl/kernels/chunked_logprob.py)")
-    elif liger and liger.value and not (fused and not fused.value) and objective in ("sft", "pretrain"):
-        run.put("loss.kernel", liger, "liger")
+    elif liger and liger.value and objective in ("sft", "pretrain"):
+        plain = chosen.flag("cross_entropy")
+        if not (fused and not fused.value):
+            run.put("loss.kernel", liger, "liger")
+        elif plain and plain.value:
+            run.put("loss.kernel", plain, "liger_cross_entropy")
+        else:
+            builder.default("loss.kernel", "torch")
     else:
         builder.default("loss.kernel", "torch")
     _set_preference(run, flavour, objective)

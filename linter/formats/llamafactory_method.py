@@ -189,15 +189,21 @@ def set_base(run: Run) -> None:
     own = "the checkpoint's own dtype"
     job = builder.job
     zero3 = job.weights.quantization is None and _is_zero3(run)
-    if pure:
+    release = job.versions.get("llamafactory", "")
+    computed = bool(release) and older(release, _STORED_FROM) and not zero3
+    if pure and pure.key == "pure_bf16" and computed:
+        note = f"llamafactory {release} loads it so; nothing is upcast"
+        builder.from_entry("weights.dtype", "bfloat16", pure.entry, pure.key, note)
+        builder.from_entry("precision.autocast", None, pure.entry, pure.key, "no autocast")
+    elif pure:
         run.builder.from_entry("weights.dtype", None, pure.entry, pure.key, f"{own}; nothing is upcast")
         if pure.key == "pure_bf16":
             builder.from_entry("precision.autocast", None, pure.entry, pure.key, "no autocast")
     elif job.method == "full" and not zero3:
         builder.derived("weights.dtype", "float32", f"{builder.upstream} upcasts trainable weights", "method")
     else:
-        release, dtype = job.versions.get("llamafactory", ""), job.precision.autocast
-        if release and older(release, _STORED_FROM) and not zero3 and dtype is not None:
+        dtype = job.precision.autocast
+        if computed and dtype is not None:
             builder.derived("weights.dtype", dtype, f"llamafactory {release} loads it so", "precision.autocast")
         else:
             builder.default("weights.dtype", None, own)

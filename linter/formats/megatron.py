@@ -42,6 +42,9 @@ UPSTREAM = "Megatron-LM core 0.20.0"
 TRANSFORMER_ENGINE_FROM = "0.6"
 """The core from which on `transformer_impl` was Transformer Engine's where nothing said so."""
 
+CORE_MODELS_FROM = "0.8"
+"""The core from which on its models ran unless `use_legacy_models` said otherwise; before, `use_mcore_models` did."""
+
 FORKED_FROM = "0.2.0"
 """The release that Megatron-DeepSpeed has in its tree (megatron/core/package_info.py at 4efb479d)."""
 
@@ -232,12 +235,24 @@ def _set_attention(config: NativeConfig) -> None:
         config.put("local_layers", given, True)
     elif given is None and older(builder.job.versions.get(CORE, ""), TRANSFORMER_ENGINE_FROM):
         builder.default("local_layers", True, f"transformer_impl local, before core {TRANSFORMER_ENGINE_FROM}")
-    if builder.job.local_layers and not any(keys.is_on(name) for name in FLASH):
-        builder.derived("attention", "eager", "Megatron's own attention, which is not fused", "local_layers")
+    if builder.job.local_layers and not _is_fused(config):
+        note = "Megatron's own attention, which is not fused"
+        if given:
+            config.put("attention", given, "eager", note)
+        else:
+            builder.derived("attention", "eager", note, "local_layers")
     elif backend and backend.value in ("unfused", "local"):
         config.put("attention", backend, "eager")
     else:
         builder.default("attention", "flash_attention_2", "attention_backend auto: Transformer Engine takes flash")
+
+
+def _is_fused(config: NativeConfig) -> bool:
+    """Whether a flag makes Megatron's own layers take flash attention: those from before the core, which has none."""
+    keys = config.keys
+    old = older(config.builder.job.versions.get(CORE, ""), CORE_MODELS_FROM)
+    former = not keys.is_on("use_mcore_models") if old else keys.is_on("use_legacy_models")
+    return former and any(keys.is_on(name) for name in FLASH)
 
 
 FLASH = ("use_flash_attn", "use_flash_attn_v1", "use_flash_attn_v2", "use_flash_attn_triton", "use_flash_attn_builder")

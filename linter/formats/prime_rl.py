@@ -1,9 +1,10 @@
 """prime-rl: the TOML of its `rl` and `sft` entry points, and Prime Intellect's hosted training, which runs it.
 
-Facts from prime-rl 0.8.0 (packages/prime-rl-configs: rl.py, sft.py, trainer.py), read statically. FSDP2 over float32
-weights that are gathered in bfloat16; from 0.6.1 on (c5afcaa2e) layers are compiled and checkpointed by default,
-checkpoints are offloaded and so is the optimizer. A stated `versions.prime-rl` has the defaults of that release.
-A hosted config (docs.primeintellect.ai/hosted-training) names no GPUs and no precision: the service chooses both.
+Facts from prime-rl 0.8.1.dev67 (packages/prime-rl-configs: rl.py, sft.py, trainer.py), read statically. FSDP2 over
+float32 weights that are gathered in bfloat16; from 0.6.1 on (c5afcaa2e) layers are compiled and checkpointed by
+default, checkpoints are offloaded and so is the optimizer. A stated `versions.prime-rl` has the defaults of that
+release. A hosted config (docs.primeintellect.ai/hosted-training) names no GPUs and no precision: the service chooses
+both.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from .format import Format, NoJobError, Reading, written_by
 from .keys import key_problems
+from .model_facts import find_model
 from .native import NativeConfig
 from .releases import default_of
 from .sections import Filling, Sections
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 NAME = "prime_rl"
 _TOOL = "prime-rl"
-UPSTREAM = "prime-rl 0.8.0"
+UPSTREAM = "prime-rl 0.8.1.dev67"
 
 _CHUNK = 8192
 """Tokens of `fused_lm_head_token_chunk_size`."""
@@ -133,9 +135,26 @@ def _set_gpus(filling: Filling, values: Sections, project: Project) -> None:
     elif own:
         stated = Stated(own.value, own.entry, own.key)
     set_hardware(filling.builder, project, stated, sharded=False)
-    for path, key in (("parallelism.context", "cp"), ("parallelism.expert", "ep")):
-        given: Given | None = values.integer(f"trainer.model.{key}", f"model.{key}", least=1)
-        filling.fill(path, given, 1)
+    filling.fill("parallelism.context", values.integer("trainer.model.cp", "model.cp", least=1), 1)
+    _set_experts(filling, values, project)
+
+
+def _set_experts(filling: Filling, values: Sections, project: Project) -> None:
+    """`ep`, from 0.6.1 on `auto`: up to 8 of the GPUs that a replica is sharded over (`resolve_ep`)."""
+    builder, job = filling.builder, filling.builder.job
+    given: Given | None = values.integer("trainer.model.ep", "model.ep", least=1)
+    code = values.text("trainer.model.impl", "model.impl")
+    release = project.versions.get(_TOOL) or ""
+    if given or default_of(_TOOL, release, "ep", "auto") != "auto" or (code and code.value == "hf"):
+        filling.fill("parallelism.expert", given, 1)
+        return
+    model = find_model(job.model, builder.document.path, project.root)
+    if model is None or not model.shape.experts:
+        builder.default("parallelism.expert", 1, "ep auto: no mixture of experts")
+        return
+    copies = values.integer("trainer.model.dp_replicate", "model.dp_replicate", least=1)
+    ranks = max(1, job.world_size // (copies.value if copies else 1))
+    builder.derived("parallelism.expert", min(ranks, 8), "ep auto: up to 8 of the GPUs", "hardware.gpus")
 
 
 def _set_sharding(filling: Filling, values: Sections, section: str, *, on: bool) -> None:

@@ -517,15 +517,25 @@ class TestLoraKernels:
     @pytest.mark.parametrize(
         ("release", "extra", "expected"),
         [
-            ("0.9.2", "lora_dropout: 0\n", []),
+            ("0.9.0", "lora_dropout: 0\n", []),
+            ("0.9.1", "", ["qkv", "o", "mlp"]),
+            ("0.9.2", "lora_dropout: 0.1\n", []),
             ("0.12.2", "lora_dropout: 0\n", ["qkv", "o", "mlp"]),
             ("0.12.2", "", []),
             ("0.12.2", "lora_dropout: 0.1\n", []),
+            ("0.12.2", "lora_dropout: 0.1\nlora_mlp_kernel: true\n", []),
+            ("0.12.2", "lora_mlp_kernel: true\n", ["mlp"]),
             ("0.16.1", "lora_dropout: 0.1\n", ["qkv", "o", "mlp"]),
+            ("0.14.0", "lora_dropout: 0\ntrust_remote_code: true\n", ["qkv", "o", "mlp"]),
+            ("0.15.0", "lora_dropout: 0\ntrust_remote_code: true\n", []),
         ],
     )
     def test_by_release(self, ax, release, extra, expected):
         assert ax.job(self.LORA + extra, versions={"axolotl": release}).adapter.kernels == expected
+
+    def test_the_note_names_the_release_that_runs(self, ax):
+        job = ax.job(self.LORA, versions={"axolotl": "0.18.0"})
+        assert job.origins["adapter.kernels"].note == "axolotl 0.18.0 turns its LoRA kernels on"
 
     def test_a_full_fine_tune_has_none(self, ax):
         assert ax.job(BASE).adapter is None

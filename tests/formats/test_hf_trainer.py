@@ -212,6 +212,19 @@ class TestPlainTrainer:
         off = hf.job(PLAIN + "use_liger_kernel: true\nliger_kernel_config: {fused_linear_cross_entropy: false}\n")
         assert (off.loss.kernel, off.liger_kernels) == ("torch", True)
 
+    @pytest.mark.parametrize(
+        ("config", "kernel", "parts"),
+        [
+            ("{fused_linear_cross_entropy: false, cross_entropy: true}", "liger_cross_entropy", None),
+            ("{cross_entropy: false, swiglu: false}", "liger", ["norm", "rope"]),
+            ("{rope: false, rms_norm: false, swiglu: true}", "liger", ["mlp"]),
+            ("{rope: true}", "liger", None),
+        ],
+    )
+    def test_which_of_liger_s_kernels_run(self, hf, config, kernel, parts):
+        job = hf.job(PLAIN + f"use_liger_kernel: true\nliger_kernel_config: {config}\n")
+        assert (job.loss.kernel, job.liger_parts) == (kernel, parts)
+
     def test_low_rank_optimizers(self, hf):
         job = hf.job(PLAIN + "optim: galore_adamw_layerwise\noptim_args: rank=64, update_proj_gap=100\n")
         assert (job.optimizer.name, job.optimizer.rank, job.optimizer.in_backward) == (

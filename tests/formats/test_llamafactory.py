@@ -304,3 +304,10 @@ def test_the_dtype_a_model_is_loaded_in_by_release(bench, release, dtype):
     text = "model_name_or_path: m\nstage: sft\ndo_train: true\nfinetuning_type: lora\nlora_target: all\nfp16: true\n"
     job = bench("llamafactory").job(text, versions={"llamafactory": release})
     assert (job.weights.dtype, job.precision.autocast) == (dtype, "float16")
+
+
+@pytest.mark.parametrize(("release", "dtype"), [("0.9.3", "bfloat16"), ("0.9.5", None)])
+def test_pure_bf16_loaded_the_model_in_it_before_0_9_4(bench, release, dtype):
+    text = "model_name_or_path: m\nstage: sft\ndo_train: true\nfinetuning_type: full\npure_bf16: true\n"
+    job = bench("llamafactory").job(text, versions={"llamafactory": release})
+    assert (job.weights.dtype, job.precision.autocast) == (dtype, None)

@@ -361,7 +361,8 @@ def test_masks_of_dropout_are_kept_under_megatron_whatever_the_nearest_architect
     [
         ("", "flash_attention_2"),
         ("  --transformer-impl: local\n", "eager"),
-        ("  --transformer-impl: local\n  --use-flash-attn: true\n", "flash_attention_2"),
+        ("  --transformer-impl: local\n  --use-flash-attn: true\n", "eager"),
+        ("  --transformer-impl: local\n  --use-flash-attn: true\n  --use-legacy-models: true\n", "flash_attention_2"),
         ("  --attention-backend: unfused\n", "eager"),
     ],
 )
@@ -382,6 +383,31 @@ def test_layers_were_megatron_s_own_where_nothing_said_so_before_core_0_6(bench,
     job = bench("megatron").job(MEGATRON + line, versions={"megatron-core": version})
     assert job.local_layers is local
     assert job.attention == ("eager" if local else "flash_attention_2")
+
+
+def test_a_release_whose_layers_are_taken_to_be_its_own_says_so(bench):
+    job = bench("megatron").job(MEGATRON, versions={"megatron-core": "0.5"})
+    found = {item.field: item.origin for item in estimate_job(job, resolve(job.model), None).assumptions}
+    assert found["local_layers"] == "transformer_impl local, before core 0.6"
+
+
+@pytest.mark.parametrize(
+    ("version", "line", "attention"),
+    [
+        ("0.7", "", "flash_attention_2"),
+        ("0.7", "  --use-mcore-models: true\n", "eager"),
+        ("0.8", "", "eager"),
+        ("0.8", "  --use-legacy-models: true\n", "flash_attention_2"),
+    ],
+)
+def test_the_core_s_own_layers_have_no_flash_attention(bench, version, line, attention):
+    text = MEGATRON + "  --transformer-impl: local\n  --use-flash-attn: true\n" + line
+    assert bench("megatron").job(text, versions={"megatron-core": version}).attention == attention
+
+
+def test_eager_attention_is_traced_to_what_asks_for_it():
+    origin = read("megatron", MEGATRON + "  --transformer-impl: local\n").job.origins["attention"]
+    assert (origin.kind, origin.key) == ("file", "transformer-impl")
 
 
 def test_replicas_of_the_distributed_optimizer():

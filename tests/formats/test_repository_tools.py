@@ -198,6 +198,26 @@ def test_a_stated_release_of_prime_rl_has_its_own_defaults(text, release, expect
 
 
 @pytest.mark.parametrize(
+    ("model", "lines", "gpus", "release", "degree"),
+    [
+        ("Qwen/Qwen3-30B-A3B", "", 16, None, 8),
+        ("Qwen/Qwen3-30B-A3B", 'ep = "auto"', 4, None, 4),
+        ("Qwen/Qwen3-30B-A3B", "dp_replicate = 4", 16, None, 4),
+        ("Qwen/Qwen3-30B-A3B", "ep = 2", 16, None, 2),
+        ("Qwen/Qwen3-30B-A3B", 'impl = "hf"', 16, None, 1),
+        ("Qwen/Qwen3-30B-A3B", "", 16, "0.6.0", 1),
+        ("Qwen/Qwen3-0.6B", "", 16, None, 1),
+    ],
+)
+def test_prime_rl_divides_experts_by_itself(model, lines, gpus, release, degree):
+    text = PRIME_SFT.replace("Qwen/Qwen3-0.6B", model).replace("[model]", f"[model]\n{lines}", 1)
+    project = Project("/nowhere", None, gpus, None, lambda *_: None)
+    project = project._replace(versions={"prime-rl": release} if release else {})
+    document = parse(text, "config.toml", "toml")
+    assert recognise(document).read(document, project).job.parallelism.expert == degree
+
+
+@pytest.mark.parametrize(
     ("line", "kernel"), [("", "flash_attention_2"), ('attn = "auto"', "flash_attention_2"), ('attn = "sdpa"', "sdpa")]
 )
 def test_prime_rl_names_its_attention(line, kernel):
