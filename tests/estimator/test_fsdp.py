@@ -26,6 +26,18 @@ from gpulint.job import (
 )
 from gpulint.models.resolve import resolve
 
+MIXTRAL = {
+    "model_type": "mixtral",
+    "hidden_size": 1024,
+    "intermediate_size": 3584,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 4,
+    "vocab_size": 32000,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+}
+
 LAYER = 218_103_808 + 2 * 4096
 """Elements of one decoder layer of Llama-3-8B."""
 
@@ -394,3 +406,13 @@ def test_autocast_casts_an_adapter_of_shared_layers_once(kind):
     assert not any(leaf.twin for leaf in first.leaves())
     assert all(leaf.twin for leaf in second.leaves())
     assert {*second.parts.values()} <= {*second.leaves()}
+
+
+def test_states_of_experts_that_ranks_divided_already_are_shared_by_the_rest():
+    model = resolve(MIXTRAL)
+    kept = []
+    for original in (True, False):
+        given = job(dtype="float32", name="adamw_torch", use_orig_params=original)
+        given.parallelism.expert = 4
+        kept.append(layout(given, model).optimizer)
+    assert kept[0] == pytest.approx(kept[1], rel=1e-3)
