@@ -416,3 +416,10 @@ def test_states_of_experts_that_ranks_divided_already_are_shared_by_the_rest():
         given.parallelism.expert = 4
         kept.append(layout(given, model).optimizer)
     assert kept[0] == pytest.approx(kept[1], rel=1e-3)
+
+
+def test_without_a_wrap_policy_all_is_one_tensor_of_the_optimizer(llama_8b):
+    given = job(dtype="float32", name="adamw_torch", use_orig_params=False, wrap="none")
+    given.optimizer.foreach = False
+    plan = layout(given, llama_8b)
+    assert plan.step_optimizer >= plan.optimizer // 2
