@@ -13,6 +13,7 @@ from gpulint.estimator.instant import Instant
 from gpulint.estimator.layouts import layout
 from gpulint.estimator.parameters import parameters
 from gpulint.estimator.setting import Setting
+from gpulint.estimator.training import estimate_training
 from gpulint.job import (
     Adapter,
     Fsdp,
@@ -423,3 +424,19 @@ def test_without_a_wrap_policy_all_is_one_tensor_of_the_optimizer(llama_8b):
     given.optimizer.foreach = False
     plan = layout(given, llama_8b)
     assert plan.step_optimizer >= plan.optimizer // 2
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_gradients_of_one_unit_are_reduced_whole_however_large_the_batch(version):
+    plain = {key: value for key, value in MIXTRAL.items() if "experts" not in key}
+    model = resolve({**plain, "model_type": "llama", "vocab_size": 256, "num_hidden_layers": 64})
+
+    def backward(batch):
+        given = job(version=version, wrap="none", reshard_after_forward=True)
+        given.micro_batch_size, given.sequence_length = batch, 2048
+        given.activation_checkpointing, given.loss.kernel = "full", "liger"
+        phases = estimate_training(given, model, None, replay=False).phases
+        return next(phase.allocated for phase in phases if phase.name == "backward")
+
+    needs = [backward(batch) for batch in (1, 4, 8, 16)]
+    assert needs[0] == needs[1] == needs[2] < needs[3]
