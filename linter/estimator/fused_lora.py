@@ -34,16 +34,21 @@ class Style(NamedTuple):
     in_place       the gradient of x takes the bytes of x, which the function has saved
     additions      low-rank terms are made in full before they are added, T x h or T x o
     own_dropout    dropout is drawn in the function, anew for each projection; its mask is read off zeros in backward
+    biased         layers with a bias (Qwen2's queries, keys and values) are replaced too
     """
 
     in_place: bool = False
     additions: bool = False
     own_dropout: bool = False
+    biased: bool = True
 
 
 AXOLOTL = Style()
 EARLIER = Style(in_place=True, additions=True)
 """axolotl before 0.18 (its #3704 and #3800)."""
+
+FIRST = EARLIER._replace(biased=False)
+"""axolotl before 0.12 (its #3025)."""
 
 UNSLOTH = Style(in_place=True, additions=True, own_dropout=True)
 
@@ -60,6 +65,8 @@ def style(job: Job) -> Style:
     release = job.versions.get("axolotl")
     if release is None:
         return UNSLOTH
+    if older(release, "0.12"):
+        return FIRST
     return EARLIER if older(release, "0.18") else AXOLOTL
 
 
@@ -68,7 +75,11 @@ def fits(s: Setting, part: str, *layers: Linear | None) -> bool:
     if part not in s.fused_lora:
         return False
     return all(
-        layer is not None and layer.a is not None and layer.dora is None and layer.packed in ("", "4bit")
+        layer is not None
+        and layer.a is not None
+        and layer.dora is None
+        and layer.packed in ("", "4bit")
+        and (layer.bias is None or s.fused_lora_style.biased)
         for layer in layers
     )
 
