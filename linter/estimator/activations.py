@@ -362,11 +362,14 @@ class Stack:
 
 
 def peaks(events: list[Event]) -> dict[tuple[int, bool], list[Event]]:
-    """The events of each segment that no other one outweighs, with 0 to `MOST_GRADIENT` bytes a gradient element."""
+    """The events of each segment that no other one outweighs, with 0 to `MOST_GRADIENT` bytes a gradient element.
+
+    The last one stays whatever its weight: all gradients are there, which FSDP's root is reduced at.
+    """
     found: dict[tuple[int, bool], list[Event]] = {}
     for e in events:
         kept = found.setdefault((e.segment, e.backward), [])
-        if any(_outweighs(other, e) for other in kept):
+        if e is not events[-1] and any(_outweighs(other, e) for other in kept):
             continue
         kept[:] = [other for other in kept if not _outweighs(e, other)]
         kept.append(e)

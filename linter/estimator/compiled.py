@@ -41,11 +41,11 @@ def traced(job: Job, model: Model) -> bool:
     if job.framework == "torchtitan" and model.shape.experts and divided and older(version, "0.2.1"):
         return job.activation_checkpointing == "none" or job.checkpoint_every > 1
     whole = job.activation_checkpointing in ("full", "offload") and job.checkpoint_every <= 1
-    if not whole or not job.attention.startswith("flash") or not of_transformers(job):
+    if not whole or not of_transformers(job):
         return True
     if prime_rl.own(job, model.model_type):
         return not model.shape.experts and job.attention != "flash_attention_4"
-    return (job.micro_batch_size or 1) > 1
+    return not job.attention.startswith("flash") or (job.micro_batch_size or 1) > 1
 
 
 def remade_attention(job: Job) -> bool:

@@ -95,6 +95,8 @@ def image_caches(caches: Sequence[LayerCache], job: Job, model: Model) -> list[L
 
     Source: transformers 5.23 modeling_mllama.py MllamaTextModel.forward, MllamaTextCrossAttention.
     """
+    if not crossed(model):
+        return list(caches)
     config = {**model.defaults, **text_config(model.config)}
     found = traits(model.model_type, config, model.shape.norm)
     eager = attention_implementation(job, model, found, config) == "eager"

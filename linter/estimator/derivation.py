@@ -29,41 +29,42 @@ _PACKED = "packed weights with their scales and code tables (packings.json)"
 
 
 def weights(found: Sequence[Parameter], over: Ranks | None = None) -> list[Term]:
-    """One line for each dtype and part: bytes x elements (/ ranks)."""
-    groups: dict[tuple[str, bool, str, str], list[Parameter]] = {}
+    """One line for each dtype and part: bytes x elements (/ ranks, fewer for experts that are divided already)."""
+    groups: dict[tuple[str, bool, str, str, int], list[Parameter]] = {}
     for item in found:
-        groups.setdefault((item.part, item.packed, "" if item.packed else item.dtype, label(item)), []).append(item)
+        dtype, by = "" if item.packed else item.dtype, over.of(item) if over is not None else 1
+        groups.setdefault((item.part, item.packed, dtype, label(item), by), []).append(item)
     lines = []
-    for (part, packed, dtype, said), items in groups.items():
+    for (part, packed, dtype, said, by), items in groups.items():
         count, whole = sum(item.elements for item in items), sum(item.allocated for item in items)
         size = whole if over is None else over.size(items)
         noun = f"packed {_NOUNS[part]}" if packed else _NOUNS[part]
         each = f"{whole / max(1, count):.5g} B" if packed else f"{storage.dtype_bytes(dtype):g} B ({dtype})"
         share = ""
         if over is not None:
-            share = f" / {over.dense} GPUs" + (" (scales and tables whole)" if packed else "")
+            share = f" / {by} GPUs" + (" (scales and tables whole)" if packed else "")
         source = _PACKED if packed else _DTYPES
         lines.append(Term(_PARTS[part], f"{each} x {count:,} {noun}{share}", size, source, said))
     return lines
 
 
-def gradients(trained: Sequence[Parameter], job: Job, ranks: int = 1) -> list[Term]:
-    """Bytes x trainable elements, by dtype of the gradient."""
-    groups: dict[str, int] = {}
+def gradients(trained: Sequence[Parameter], job: Job, over: Ranks | None = None) -> list[Term]:
+    """Bytes x trainable elements (/ ranks), by dtype of the gradient."""
+    groups: dict[tuple[str, int], int] = {}
     for item in trained:
-        dtype = gradient_dtype(item, job)
-        groups[dtype] = groups.get(dtype, 0) + item.elements
-    share = "" if ranks == 1 else f" / {ranks} GPUs"
+        group = gradient_dtype(item, job), over.of(item) if over is not None else 1
+        groups[group] = groups.get(group, 0) + item.elements
     return [
         Term(
             "gradients",
-            f"{storage.dtype_bytes(dtype):g} B ({dtype}) x {count:,} trainable parameters{share}",
-            int(-(-count * storage.dtype_bytes(dtype) // ranks)),
+            f"{storage.dtype_bytes(dtype):g} B ({dtype}) x {count:,} trainable parameters"
+            + ("" if by == 1 else f" / {by} GPUs"),
+            int(-(-count * storage.dtype_bytes(dtype) // by)),
             "autograd: a gradient in the dtype of its parameter"
             if job.precision.gradients is None
             else "precision.gradients",
         )
-        for dtype, count in groups.items()
+        for (dtype, by), count in groups.items()
     ]
 
 

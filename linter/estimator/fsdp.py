@@ -315,8 +315,8 @@ def _items(trained: Sequence[Parameter], over: Ranks, fsdp: Fsdp) -> list[optimi
     """The tensors that the optimizer of one rank has.
 
     Version 2: each parameter's share, a matrix cut in its first dimension. Version 1: the share of each unit's flat
-    parameter, or with `use_orig_params` and for adapters, whose modules are units, that of each parameter: as views
-    that share its bytes among them.
+    parameter (one of all without a wrap policy), or with `use_orig_params` and for adapters, whose modules are units,
+    that of each parameter: as views that share its bytes among them.
     """
     if fsdp.version == 1:
         return _flat(trained, over, fsdp)
@@ -328,15 +328,16 @@ def _items(trained: Sequence[Parameter], over: Ranks, fsdp: Fsdp) -> list[optimi
 
 
 def _flat(trained: Sequence[Parameter], over: Ranks, fsdp: Fsdp) -> list[optimizer.Item]:
-    units: dict[tuple[int | None, str], int] = {}
+    units: dict[tuple[int | None, str, int], int] = {}
     made = []
     for item in trained:
         if fsdp.use_orig_params or item.part != "base":
             made.append(optimizer.Item((-(-item.size // over.of(item)),), item.copies, item.dtype, flat=True))
             continue
         for layer in item.layers or (None,):
-            units[layer, item.dtype] = units.get((layer, item.dtype), 0) + item.size
-    alike = Counter((-(-size // over.dense), dtype) for (_, dtype), size in units.items())
+            unit = layer if fsdp.wrap != "none" else None, item.dtype, over.of(item)
+            units[unit] = units.get(unit, 0) + item.size
+    alike = Counter((-(-size // shared), dtype) for (_, dtype, shared), size in units.items())
     return made + [optimizer.Item((size,), copies, dtype, flat=True) for (size, dtype), copies in alike.items()]
 
 

@@ -39,7 +39,7 @@ def terms(job: Job, fsdp: Fsdp, built: ShardedLayout, found: Sequence[Parameter]
         kept = built.weights - allocated(fixed)
         lines += [Term("weights", note, kept, "bitsandbytes Params4bit.to, QuantState")] if kept else []
     else:
-        lines += [*derivation.weights(shardable, over), *derivation.gradients(graded, job, over.dense)]
+        lines += [*derivation.weights(shardable, over), *derivation.gradients(graded, job, over)]
     swept = sum(item.elements for item in found if item.swept)
     if swept:
         note = f"{swept:,} frozen elements share flat parameters with trained ones, and get gradients too"

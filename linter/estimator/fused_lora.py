@@ -35,17 +35,27 @@ class Style(NamedTuple):
     additions      low-rank terms are made in full before they are added, T x h or T x o
     scaled_input   the scale multiplies x before the low-rank weights, a copy of T x h
     own_dropout    dropout is drawn in the function, anew for each projection; its mask is read off zeros in backward
+    biased         layers with a bias (Qwen2's queries, keys and values) are replaced too
+    with_dropout   layers with dropout are
     """
 
     in_place: bool = False
     additions: bool = False
     scaled_input: bool = False
     own_dropout: bool = False
+    biased: bool = True
+    with_dropout: bool = True
 
 
 AXOLOTL = Style()
 EARLIER = Style(in_place=True, additions=True, scaled_input=True)
 """axolotl before 0.18 (its #3704 and #3800)."""
+
+UNDROPPED = EARLIER._replace(with_dropout=False)
+"""axolotl before 0.16 (its #3528): nothing is replaced where `lora_dropout` is not 0 (lora_kernels.py `can_patch`)."""
+
+FIRST = UNDROPPED._replace(biased=False)
+"""axolotl before 0.12 (its #3025)."""
 
 UNSLOTH = Style(in_place=True, additions=True, own_dropout=True)
 
@@ -62,6 +72,10 @@ def style(job: Job) -> Style:
     release = job.versions.get("axolotl")
     if release is None:
         return UNSLOTH
+    if older(release, "0.12"):
+        return FIRST
+    if older(release, "0.16"):
+        return UNDROPPED
     return EARLIER if older(release, "0.18") else AXOLOTL
 
 
@@ -70,7 +84,12 @@ def fits(s: Setting, part: str, *layers: Linear | None) -> bool:
     if part not in s.fused_lora:
         return False
     return all(
-        layer is not None and layer.a is not None and layer.dora is None and layer.packed in ("", "4bit")
+        layer is not None
+        and layer.a is not None
+        and layer.dora is None
+        and layer.packed in ("", "4bit")
+        and (layer.bias is None or s.fused_lora_style.biased)
+        and (not layer.dropout or s.fused_lora_style.with_dropout)
         for layer in layers
     )
 

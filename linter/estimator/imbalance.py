@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from . import prime_rl
 from .estimate import Assumption
 from .parameters import base_dtype
 from .storage import dtype_bytes
@@ -20,8 +21,8 @@ def unbalanced(job: Job, model: Model) -> int:
     token. How unbalanced it is no config says; twice the share is what GShard makes room for (Lepikhin et al. 2020,
     section 2.2: capacity 2 N / E). Each token has its input and output (h each) and gate, up and product (f each), in
     one layer where layers are checkpointed, by torchtitan's operators too, which keep none of the experts' products
-    (`_op_sac_save_list`), else in all that have experts. torchtitan has silu's output besides (f) and the float32 copy
-    that it weights (2 h; token_choice.py). Megatron has one more h: its all-to-all
+    (`_op_sac_save_list`), else in all that have experts. torchtitan and prime-rl's own models have silu's output
+    besides (f) and the float32 copy that is weighted (2 h; token_choice.py). Megatron has one more h: its all-to-all
     hands rows over by rank, and a copy of inputs and of outputs sorts them by expert (core/transformer/moe/
     token_dispatcher.py `sort_chunks_by_idxs`; the unsorted input is free by the time the output is sorted).
     """
@@ -34,8 +35,9 @@ def unbalanced(job: Job, model: Model) -> int:
     again = job.activation_checkpointing in ("full", "offload") or (titan and job.activation_checkpointing != "none")
     layers = 1 if again else len(shape.sparse_layers)
     inner = -(-shape.moe_intermediate // (plan.expert_tensor or plan.tensor))
-    wide = 3 if job.framework == "megatron" else 4 if titan else 2
-    return int(width * tokens * (wide * shape.hidden + (4 if titan else 3) * inner)) * layers
+    chosen = titan or prime_rl.own(job, model.model_type)
+    wide = 3 if job.framework == "megatron" else 4 if chosen else 2
+    return int(width * tokens * (wide * shape.hidden + (4 if chosen else 3) * inner)) * layers
 
 
 def dropless(job: Job, model: Model) -> list[Assumption]:

@@ -45,6 +45,8 @@ def layer_inputs(embeds: Tensor, tokens: Tensor, outside: Modules, s: Setting) -
 def shared_attention(x: Tensor, layer: Layer) -> Tensor:
     """Queries are normed and turned before keys are made; keys may serve as values; neither may be the layer's own."""
     s, modules, at = layer.s, layer.modules, layer.at
+    if s.shards > 1:
+        raise NotEstimable("what sequence parallelism makes of layers that share keys and values is not derived")
     norm = NORMS[s.traits.norm]
     q = project(x, modules.need("q"), s.rows)
     q = norm(q, modules.leaf("q_norm"), s.rows * at.heads)

@@ -172,8 +172,7 @@ def _stage12(job: Job, zero: Zero, found: tuple[Parameter, ...]) -> Layout:
         built.step_optimizer = max(0, states.temporary - int(share * 2 * each))
         terms = derivation.optimizer(items, spec, states, job, masters=masters, ranks=over.dense)
         built.terms += terms
-    divided = over.dense if zero.stage == 2 else 1
-    built.terms += derivation.gradients(trained, job, divided)
+    built.terms += derivation.gradients(trained, job, over if zero.stage == 2 else None)
     return built
 
 
@@ -226,7 +225,7 @@ def _stage3(job: Job, model: Model, zero: Zero, found: tuple[Parameter, ...]) ->
     built.terms = [
         *derivation.weights([item for item in loose if not parameters_away], over),
         *derivation.weights(fixed),
-        *([] if optimizer_away else derivation.gradients(trained, job, over.dense)),
+        *([] if optimizer_away else derivation.gradients(trained, job, over)),
         *([] if optimizer_away else derivation.optimizer(items, spec, states, job, masters, over.dense)),
         *_stage3_terms(zero, built, bucket, int(persistent * width), secondary),
     ]

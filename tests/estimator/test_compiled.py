@@ -38,6 +38,14 @@ def test_a_checkpointed_layer_is_compiled_whole_or_not_at_all(decoder, fields, m
     assert traced(job, decoder(layers=2)._replace(model_type=model_type)) == graph
 
 
+@pytest.mark.parametrize("attention", ["sdpa", "flash_attention_2"])
+def test_experts_of_prime_rl_stay_eager_whatever_the_attention(decoder, attention):
+    job = compiled(attention=attention)
+    job.versions = {"prime-rl": "0.8.0"}
+    assert traced(job, decoder(layers=2)._replace(model_type="qwen3_moe"))
+    assert not traced(job, decoder(layers=2, experts=4)._replace(model_type="qwen3_moe"))
+
+
 @pytest.mark.parametrize(
     ("version", "ranks", "mode", "graph"),
     [

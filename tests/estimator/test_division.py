@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gpulint.estimator.activations import instants
 from gpulint.estimator.division import divided, stages
+from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.parameters import elements, parameters
 from gpulint.job import Adapter, Fsdp, Hardware, Inference, Job, Loss, Parallelism
 from gpulint.models.resolve import resolve
@@ -140,3 +141,10 @@ def test_a_loss_over_the_whole_vocabulary_gathers_the_logits(tiny):
     whole, part = logits(1), 64 * 1000 // 2
     assert logits(2) == 4 * (whole // 3) // 2
     assert whole <= logits(2, parallel=False) <= whole + 4 * part
+
+
+@pytest.mark.parametrize("model", ["google/gemma-3n-E4B", "google/gemma-4-31B"])
+def test_sequence_parallelism_is_refused_where_layers_share_keys_and_values(model):
+    job = Job(micro_batch_size=1, sequence_length=64, parallelism=Parallelism(tensor=2, sequence=True))
+    with pytest.raises(NotEstimable, match="sequence parallelism"):
+        instants(job, resolve(model))

@@ -153,6 +153,17 @@ def test_arithmetic_gives_the_size(model, method):
     assert pure > 20
 
 
+@pytest.mark.parametrize("plan", [{"parallelism.fsdp": Fsdp(version=2)}, {"parallelism.zero": Zero(stage=3)}])
+def test_arithmetic_of_experts_that_are_divided_twice(plan):
+    """4 ranks divide them by 2, and 2 ranks what is left."""
+    divided = {"hardware.gpus": 4, "parallelism.expert": 2, **plan}
+    terms = [term for term in explain(job("mixtral", **divided)).terms if term.component in ("weights", "gradients")]
+    assert {term.formula.rpartition("/ ")[2] for term in terms} >= {"2 GPUs", "4 GPUs"}
+    for term in terms:
+        if term.formula.endswith("GPUs"):
+            assert value(term.formula) == pytest.approx(term.size, rel=2e-4, abs=4096), term
+
+
 def test_arithmetic_of_the_test_itself():
     assert value("31 layers x 2 B x 4 x 2,048") == 31 * 2 * 4 * 2048
     assert value("100 B x 3 / 4 trainable elements") == 75

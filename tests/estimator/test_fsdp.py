@@ -13,6 +13,7 @@ from gpulint.estimator.instant import Instant
 from gpulint.estimator.layouts import layout
 from gpulint.estimator.parameters import parameters
 from gpulint.estimator.setting import Setting
+from gpulint.estimator.training import estimate_training
 from gpulint.job import (
     Adapter,
     Fsdp,
@@ -25,6 +26,18 @@ from gpulint.job import (
     Weights,
 )
 from gpulint.models.resolve import resolve
+
+MIXTRAL = {
+    "model_type": "mixtral",
+    "hidden_size": 1024,
+    "intermediate_size": 3584,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 4,
+    "vocab_size": 32000,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+}
 
 LAYER = 218_103_808 + 2 * 4096
 """Elements of one decoder layer of Llama-3-8B."""
@@ -394,3 +407,36 @@ def test_autocast_casts_an_adapter_of_shared_layers_once(kind):
     assert not any(leaf.twin for leaf in first.leaves())
     assert all(leaf.twin for leaf in second.leaves())
     assert {*second.parts.values()} <= {*second.leaves()}
+
+
+def test_states_of_experts_that_ranks_divided_already_are_shared_by_the_rest():
+    model = resolve(MIXTRAL)
+    kept = []
+    for original in (True, False):
+        given = job(dtype="float32", name="adamw_torch", use_orig_params=original)
+        given.parallelism.expert = 4
+        kept.append(layout(given, model).optimizer)
+    assert kept[0] == pytest.approx(kept[1], rel=1e-3)
+
+
+def test_without_a_wrap_policy_all_is_one_tensor_of_the_optimizer(llama_8b):
+    given = job(dtype="float32", name="adamw_torch", use_orig_params=False, wrap="none")
+    given.optimizer.foreach = False
+    plan = layout(given, llama_8b)
+    assert plan.step_optimizer >= plan.optimizer // 2
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_gradients_of_one_unit_are_reduced_whole_however_large_the_batch(version):
+    plain = {key: value for key, value in MIXTRAL.items() if "experts" not in key}
+    model = resolve({**plain, "model_type": "llama", "vocab_size": 256, "num_hidden_layers": 64})
+
+    def backward(batch):
+        given = job(version=version, wrap="none", reshard_after_forward=True)
+        given.micro_batch_size, given.sequence_length = batch, 2048
+        given.activation_checkpointing, given.loss.kernel = "full", "liger"
+        phases = estimate_training(given, model, None, replay=False).phases
+        return next(phase.allocated for phase in phases if phase.name == "backward")
+
+    needs = [backward(batch) for batch in (1, 4, 8, 16)]
+    assert needs[0] == needs[1] == needs[2] < needs[3]

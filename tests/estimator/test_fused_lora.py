@@ -64,6 +64,22 @@ def test_layers_that_the_functions_do_not_take_are_peft_s(less):
     assert estimate(fused).per_gpu.allocated == estimate(plain).per_gpu.allocated
 
 
+@pytest.mark.parametrize(("release", "fused"), [("0.15.0", False), ("0.16.0", True)])
+def test_layers_with_dropout_were_left_to_peft_before_0_16(release, fused):
+    job = lora(kernels=["qkv", "o", "mlp"], dropout=0.05)
+    job.versions = {"axolotl": release}
+    plain = replace(job, adapter=replace(job.adapter, kernels=[]))
+    assert (estimate(job).per_gpu.allocated < estimate(plain).per_gpu.allocated) == fused
+
+
+@pytest.mark.parametrize(("release", "fused"), [("0.11.0", False), ("0.12.0", True)])
+def test_projections_with_a_bias_were_left_to_peft_before_0_12(release, fused):
+    job = lora(kernels=["qkv"])
+    job.model, job.versions = "Qwen/Qwen2.5-0.5B", {"axolotl": release}
+    plain = replace(job, adapter=replace(job.adapter, kernels=[]))
+    assert (estimate(job).per_gpu.allocated < estimate(plain).per_gpu.allocated) == fused
+
+
 @pytest.mark.parametrize(
     ("versions", "expected"),
     [({"axolotl": "0.19.0"}, AXOLOTL), ({"axolotl": "0.17.0"}, EARLIER), ({}, UNSLOTH)],

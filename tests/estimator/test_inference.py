@@ -19,6 +19,16 @@ from gpulint.units import GIB, MIB
 
 from .llama import LLAMA_8B
 
+MAMBA = {
+    "model_type": "mamba",
+    "hidden_size": 768,
+    "num_hidden_layers": 4,
+    "state_size": 16,
+    "conv_kernel": 4,
+    "expand": 2,
+    "vocab_size": 50280,
+}
+
 MIXTRAL = {
     "model_type": "mixtral",
     "hidden_size": 1024,
@@ -409,6 +419,12 @@ def test_longer_answers_and_prompts_never_take_less(batch, prompt, answer, more)
     assert allocated(batch, prompt, answer + more) >= allocated(batch, prompt, answer)
     assert allocated(batch, prompt + more, answer) >= allocated(batch, prompt, answer)
     assert allocated(batch + 1, prompt, answer) >= allocated(batch, prompt, answer)
+
+
+def test_a_model_without_attention_has_no_keys_to_repeat():
+    old = job(versions={"transformers": "4.50.0"})
+    old.attention = "eager"
+    assert estimate_inference(old, resolve(MAMBA), None).per_gpu.allocated > 0
 
 
 def test_an_engine_that_is_not_known_is_refused():
