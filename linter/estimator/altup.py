@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from .activation import activation, relu
 from .adapters import project
+from .estimate import NotEstimable
 from .indexing import assigned, repeat, stack, window
 from .matmuls import product
 from .modules import Linear
@@ -74,6 +75,8 @@ def _matrices(s: Setting, name: str) -> list[Linear]:
 def altup_layer(layer: Layer, x: Tensor) -> Tensor:
     """Predict all streams, run attention and MLP on the first, correct all of them."""
     s, modules = layer.s, layer.modules
+    if s.shards > 1:
+        raise NotEstimable("what sequence parallelism makes of this model's layers is not derived")
     count = streams(s)
     n = x.n // count
     predictions = _predicted(x, modules, s)

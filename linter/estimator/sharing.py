@@ -12,11 +12,13 @@ from .indexing import embedding, gather, topk, window
 from .kernels import attend
 from .mlp import dense
 from .norms import NORMS, normed
-from .ops import add, divide, leaf, mul, multiplied, scale, softmax
+from .ops import add, divide, gathered, leaf, mul, multiplied, scale, scattered, softmax
 from .rope import turned
 from .tensor import Tensor
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .layers import Layer
     from .modules import Modules
     from .setting import Setting
@@ -45,8 +47,6 @@ def layer_inputs(embeds: Tensor, tokens: Tensor, outside: Modules, s: Setting) -
 def shared_attention(x: Tensor, layer: Layer) -> Tensor:
     """Queries are normed and turned before keys are made; keys may serve as values; neither may be the layer's own."""
     s, modules, at = layer.s, layer.modules, layer.at
-    if s.shards > 1:
-        raise NotEstimable("what sequence parallelism makes of layers that share keys and values is not derived")
     norm = NORMS[s.traits.norm]
     q = project(x, modules.need("q"), s.rows)
     q = norm(q, modules.leaf("q_norm"), s.rows * at.heads)
@@ -70,16 +70,21 @@ def shared_attention(x: Tensor, layer: Layer) -> Tensor:
 
 
 def shared_layer(layer: Layer, x: Tensor) -> Tensor:
-    """Norms on both sides of attention and MLP, then the layer's own input, then a number in place."""
+    """Norms on both sides of attention and MLP, then the layer's own input, then a number in place.
+
+    Under sequence parallelism attention and MLP gather the tokens of all ranks, as in other layers (`layers.py`).
+    """
     s, modules = layer.s, layer.modules
+    if s.shards > 1 and (layer.extra is not None or modules.role("expert_gate_up") is not None):
+        raise NotEstimable("what sequence parallelism makes of this model's layers is not derived")
     residual = x
     h = layer.norm(x, 0)
-    h = shared_attention(h, layer)
+    h = _over_all_tokens(lambda whole: shared_attention(whole, layer), h, s)
     h = layer.norm(h, 1)
     h = add(residual, h)
     residual = h
     h = layer.norm(h, 2)
-    h = dense(h, modules, s, "")
+    h = _over_all_tokens(lambda whole: dense(whole, modules, s, ""), h, s)
     if modules.role("expert_gate_up") is not None:
         h = _with_experts(h, residual, modules, s)
     h = layer.norm(h, 3)
@@ -93,6 +98,10 @@ def shared_layer(layer: Layer, x: Tensor) -> Tensor:
         h = normed(h, modules.leaf("post_per_layer_input_norm"), s.rows, s)
         h = add(residual, h)
     return multiplied(h)
+
+
+def _over_all_tokens(part: Callable[[Tensor], Tensor], h: Tensor, s: Setting) -> Tensor:
+    return part(h) if s.shards == 1 else scattered(part(gathered(h, h.n * s.shards)), h.n)
 
 
 def _with_experts(h: Tensor, residual: Tensor, modules: Modules, s: Setting) -> Tensor:

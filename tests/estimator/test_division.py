@@ -143,8 +143,16 @@ def test_a_loss_over_the_whole_vocabulary_gathers_the_logits(tiny):
     assert whole <= logits(2, parallel=False) <= whole + 4 * part
 
 
-@pytest.mark.parametrize("model", ["google/gemma-3n-E4B", "google/gemma-4-31B"])
-def test_sequence_parallelism_is_refused_where_layers_share_keys_and_values(model):
+def test_sequence_parallelism_keeps_less_of_layers_that_share_keys_and_values():
+    def most(sequence):
+        plan = Parallelism(tensor=2, sequence=sequence)
+        job = Job(micro_batch_size=1, sequence_length=4096, parallelism=plan, loss=Loss("liger"))
+        return max(instant.activations for instant in instants(job, resolve("google/gemma-4-31B")))
+
+    assert most(True) < most(False)
+
+
+def test_sequence_parallelism_is_refused_where_each_layer_has_inputs_of_its_own():
     job = Job(micro_batch_size=1, sequence_length=64, parallelism=Parallelism(tensor=2, sequence=True))
     with pytest.raises(NotEstimable, match="sequence parallelism"):
-        instants(job, resolve(model))
+        instants(job, resolve("google/gemma-3n-E4B"))
