@@ -65,7 +65,7 @@ class Adapter:
     `options` are what a type other than LoRA has of its own, as its PEFT config names it (`oft_block_size`,
     `num_virtual_tokens`); `r` is its rank, AdaLoRA's `init_r`.
     `kernels` are the parts of a layer that run in fused autograd functions where all their projections have LoRA:
-    `qkv`, `o` and `mlp` (axolotl's `lora_*_kernel`, Unsloth's).
+    `qkv`, `o` and `mlp` (axolotl's `lora_*_kernel` where `versions.axolotl` is stated, else Unsloth's).
     """
 
     type: str = "lora"

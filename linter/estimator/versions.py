@@ -4,8 +4,18 @@ from __future__ import annotations
 
 
 def older(version: str | None, than: str) -> bool:
-    """Whether a stated version comes before `than`; an unstated one is current. Suffixes (`+cu124`, `rc1`) are cut."""
-    return bool(version) and numbers(version or "") < numbers(than)
+    """Whether a stated version comes before `than`; an unstated one, or one without numbers, is current.
+
+    Suffixes (`+cu124`, `rc1`) are cut, and `5` is `5.0`.
+    """
+    found = numbers(version or "")
+    return bool(found) and _significant(found) < _significant(numbers(than))
+
+
+def _significant(found: list[int]) -> list[int]:
+    while found and not found[-1]:
+        found = found[:-1]
+    return found
 
 
 def numbers(version: str) -> list[int]:

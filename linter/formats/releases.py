@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 
 def older(version: str, release: str) -> bool:
-    """Whether a version comes before a release: `4.57.1` before `5`. A version without numbers is the newest."""
-    return _numbers(version) < _numbers(release) if _numbers(version) else False
+    """Whether a version comes before a release (`5` is `5.0`). A version without numbers is the newest."""
+    found, wanted = _numbers(version), _numbers(release)
+    length = max(len(found), len(wanted))
+    return bool(found) and (*found, *[0] * (length - len(found))) < (*wanted, *[0] * (length - len(wanted)))
 
 
 def optimizer_at(usual: str, transformers: str | None) -> str:

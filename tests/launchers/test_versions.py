@@ -97,7 +97,9 @@ def test_the_trainer_of_a_release(job, more, version, field, before, since):
 def test_each_row_of_the_table_holds_up_to_its_release(package):
     for row in _rows()[package]:
         number = row["before"].split(".")
-        last = ".".join([*number[:-1], str(int(number[-1]) - 1), "9"])
+        last = (
+            ".".join([*number[:-1], str(int(number[-1]) - 1), "9"]) if int(number[-1]) else f"{int(number[0]) - 1}.99"
+        )
         for name, value in row["defaults"].items():
             earlier = [other for other in _rows()[package] if name in other["defaults"] and other is not row]
             if not any(older(last, other["before"]) and older(other["before"], row["before"]) for other in earlier):

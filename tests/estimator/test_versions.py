@@ -1,0 +1,22 @@
+import pytest
+
+from gpulint.estimator.versions import older
+from gpulint.formats import releases
+
+
+@pytest.mark.parametrize("compare", [older, releases.older], ids=["estimator", "formats"])
+@pytest.mark.parametrize(
+    ("version", "than", "expected"),
+    [
+        ("4.57.1", "5", True),
+        ("5", "5.0", False),
+        ("5.0", "5", False),
+        ("5.0.0", "5.0.1", True),
+        ("0.10", "0.9.2", False),
+        ("v0.9", "0.10", True),
+        ("nightly", "5", False),
+        ("", "5", False),
+    ],
+)
+def test_which_release_comes_first(compare, version, than, expected):
+    assert compare(version, than) is expected
