@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from .matmuls import linear, linear_wide
 from .ops import add, dropout, leaf, mul, scale, shift, sub, to
 from .tensor import Tensor
+from .unadapted import unpacked
 
 if TYPE_CHECKING:
     from .modules import Linear
-    from .tape import Tape
 
 
 def dora(x: Tensor, result: Tensor, layer: Linear, rows: int) -> Tensor:
@@ -61,11 +61,4 @@ def _weight(x: Tensor, layer: Linear) -> Tensor | None:
     tape, n = x.storage.tape, layer.weight.n
     if not layer.packed:
         return None if layer.weight.e == x.e else tape.new(n, x.e)
-    whole = _unpacked(tape, n)
-    return to(whole, x.e)
-
-
-def _unpacked(tape: Tape, n: int) -> Tensor:
-    """bitsandbytes' `dequantize_4bit`: two bytes an element, beside float32 scales for every 64 while it runs."""
-    tape.scratch(2 * n + n // 64 * 4)
-    return tape.new(n, 2)
+    return to(unpacked(tape, n), x.e)

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..versions import older
 from .ops import dropout
 from .tensor import Tensor
-from .versions import older
+from .unadapted import unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -112,7 +113,7 @@ def projections(x: Tensor, layers: Sequence[Linear], s: Setting) -> list[Tensor]
         grads = [tape.new(part.n, e) for layer in layers for part in (layer.a, layer.b) if part is not None]
         gx = _gradient(tape, n, e, storage, how)
         for layer in layers:
-            _unpacked(layer, tape)
+            _weight(layer, tape)
             _added(tape, n, e, how, bool(dropped))
         gd = tape.new(n, e) if outside is not None else None
         del inner
@@ -144,7 +145,7 @@ def mlp(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     kept = (storage, [z.storage for z in (*dropped, *below)], first.storage, second.storage, lows)
 
     def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, ...]:
-        weight = _unpacked(down, tape, held=True)
+        weight = _weight(down, tape)
         turned = tape.new(width, e)
         del weight
         _added(tape, width, e, how, bool(below))
@@ -152,7 +153,7 @@ def mlp(x: Tensor, modules: Modules, s: Setting) -> Tensor:
         inner = [tape.new(s.rows * _rank(layer), e) for layer in layers]
         gx = _gradient(tape, n, e, storage, how)
         for layer in (up, gate):
-            _unpacked(layer, tape)
+            _weight(layer, tape)
             _added(tape, n, e, how, bool(dropped))
         gd = tape.new(n, e) if outside is not None else None
         del turned, inner
@@ -182,7 +183,7 @@ def _projected(x: Tensor, layer: Linear, rows: int, e: int, how: Style) -> Tenso
     tape = x.storage.tape
     columns = max(1, x.n // rows)
     narrow = tape.new(x.n, e) if x.e != e else None
-    weight = _unpacked(layer, tape, held=True)
+    weight = _weight(layer, tape)
     y = tape.new(rows * max(1, layer.weight.n // columns), e)
     del weight
     low = _low_rank(layer, tape, e)
@@ -211,13 +212,9 @@ def _rank(layer: Linear) -> int:
     return max(1, layer.b.n // layer.out)
 
 
-def _unpacked(layer: Linear, tape: Tape, held: bool = False) -> Tensor | None:
-    """A weight of 4 bits in 16, made beside the float32 scales of 64 elements each; `held`: the caller lets it go."""
-    if not layer.packed:
-        return None
-    weight = tape.new(layer.weight.n, 2)
-    tape.scratch(layer.weight.n // 64 * 4)
-    return weight if held else None
+def _weight(layer: Linear, tape: Tape) -> Tensor | None:
+    """The weight unpacked, for as long as the caller holds it; None where it is the parameter itself."""
+    return unpacked(tape, layer.weight.n) if layer.packed else None
 
 
 def _gradient(tape: Tape, n: int, e: int, saved: Storage, how: Style) -> Tensor:

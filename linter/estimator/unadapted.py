@@ -9,6 +9,7 @@ from .ops import to
 
 if TYPE_CHECKING:
     from .modules import Linear
+    from .tape import Tape
     from .tensor import Tensor
 
 GEMM_ROWS = 1536
@@ -44,9 +45,7 @@ def packed(x: Tensor, layer: Linear, rows: int) -> Tensor:
         tape.keep(kept)
 
     def back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
-        scales = tape.new(n // 64, 4)
-        weight = tape.new(n, 2)
-        del scales
+        weight = unpacked(tape, n)
         if layer.copies > 1:
             tape.scratch(2 * (layer.copies - 1) * n)
         gradient = tape.new(width, 2)
@@ -58,6 +57,14 @@ def packed(x: Tensor, layer: Linear, rows: int) -> Tensor:
     result = to(y, e)
     del inner
     return result
+
+
+def unpacked(tape: Tape, n: int) -> Tensor:
+    """A weight of 4 bits in 16: two bytes an element, made beside float32 scales for every 64 (`dequantize_4bit`)."""
+    scales = tape.new(n // 64, 4)
+    weight = tape.new(n, 2)
+    del scales
+    return weight
 
 
 def integer(x: Tensor, layer: Linear, rows: int) -> Tensor:
