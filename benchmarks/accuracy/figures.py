@@ -13,8 +13,8 @@ from gpulint.estimator.runtime import process_overhead
 from gpulint.estimator.streams import IN_FLIGHT
 from gpulint.estimator.training import by_stage
 from gpulint.estimator.uncertainty import BATCH, varies
-from gpulint.estimator.versions import older
 from gpulint.models.resolve import resolve
+from gpulint.versions import older
 
 from .case import gpu
 

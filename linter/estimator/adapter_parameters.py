@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from ..models.adapter_types import COPIED, FROZEN_SIDE, LOW_RANK, MODELLED, PROMPTS, WITH_TABLES, kind_of
 from ..models.llama_adapter import PROMPT, TYPES, added
 from ..models.lora_targets import NotAdaptable
+from ..versions import older
 from .division import divided_adapter
 from .estimate import NotEstimable
 from .parameter import Parameter, pieces_of
 from .quantization import FUSED_BEFORE_5
-from .versions import older
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..versions import older
 from . import prime_rl
 from .frameworks import of_transformers
-from .versions import older
 
 if TYPE_CHECKING:
     from ..job import Job

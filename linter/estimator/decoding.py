@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..models.model import text_config
+from ..versions import older
 from . import ssm
 from .coverage import mixing
 from .implementation import attention_implementation
@@ -15,7 +16,6 @@ from .modeling import still
 from .prefill import score_bytes
 from .release import release
 from .traits import traits
-from .versions import older
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..versions import older
 from . import effort
 from .activations import computing, layer_kinds, modelled, placed, unread
 from .kv_cache import layer_caches, sequence_bytes
@@ -21,7 +22,6 @@ from .recall import recalled
 from .scored import scored_positions
 from .seq2seq import setting
 from .storage import dtype_bytes
-from .versions import older
 
 if TYPE_CHECKING:
     from ..job import Job

@@ -11,7 +11,7 @@ import os
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .versions import older
+from ..versions import older
 
 if TYPE_CHECKING:
     from ..job import Job

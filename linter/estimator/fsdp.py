@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ..versions import older
 from . import derivation, host, optimizer, storage
 from .fsdp_held import cached, kept
 from .fsdp_terms import terms
@@ -22,7 +23,6 @@ from .loading import loading
 from .parameters import allocated, gathered_dtype
 from .ranks import Ranks, per_node, ranks
 from .storage import dtype_bytes
-from .versions import older
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

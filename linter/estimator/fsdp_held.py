@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..versions import older
 from .parameters import base_dtype, gathered_dtype
 from .release import reentrant
 from .storage import dtype_bytes
-from .versions import older
 from .virtual_tokens import lengthened
 
 if TYPE_CHECKING:

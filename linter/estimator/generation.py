@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..units import MIB
+from ..versions import older
 from . import allocator, runtime, seq2seq_generation, uncertainty
 from .coverage import derived, kernels_perhaps, mixing, with_kernels
 from .decoding import attended, cached_heads, image_caches, stepped
@@ -23,7 +24,6 @@ from .quantization import effective_quantization, unpacked_perhaps
 from .storage import dtype_bytes
 from .unpacking import largest_packed, unpacking
 from .verdict import capacity, verdict
-from .versions import older
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..versions import older
 from . import derivation, optimizer
 from .estimate import Term
 from .gradients import accumulating, gradient_dtype
@@ -18,7 +19,6 @@ from .loading import loading
 from .parameters import allocated, elements
 from .ranks import Ranks, per_node, ranks
 from .storage import dtype_bytes
-from .versions import older
 
 if TYPE_CHECKING:
     from ..job import Job, Zero

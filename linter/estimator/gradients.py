@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..versions import older
 from .allocator import block_size
 from .storage import dtype_bytes
-from .versions import older
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

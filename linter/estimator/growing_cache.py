@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..versions import older
 from .division import fullest_stage
 from .kv_cache import layer_bytes
-from .versions import older
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..versions import older
 from .frameworks import framework, of_transformers
 from .modeling import still
-from .versions import older
 
 if TYPE_CHECKING:
     from ..job import Job

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..units import GIB
+from ..versions import older
 from .estimate import Assumption
 from .frameworks import of_transformers
 from .runtime import process_overhead
-from .versions import older
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ import os
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from .versions import older
+from ..versions import older
 
 if TYPE_CHECKING:
     from ..job import Job

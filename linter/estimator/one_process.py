@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..versions import older
 from .estimate import Assumption, Phase
 from .kv_cache import layer_caches, sequence_bytes
 from .parameters import base_dtype
 from .release import release
 from .scored import scored_positions
 from .storage import dtype_bytes
-from .versions import older
 
 if TYPE_CHECKING:
     from ..job import Job

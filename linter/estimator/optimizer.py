@@ -7,9 +7,9 @@ import os
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..versions import older
 from .allocator import block_size
 from .storage import dtype_bytes
-from .versions import older
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..job import Job, Loss
 from ..models.layers import OTHER_PARTS
 from ..units import DTYPE_BYTES
+from ..versions import older
 from . import storage
 from .adapter_parameters import adapter_of, adapter_parameters, saved_copies
 from .division import divided
@@ -21,7 +22,6 @@ from .skipping import skipped_layers
 from .stable_embedding import stabilised, stabilises
 from .torchtune import caches
 from .trainable import trainable_layers
-from .versions import older
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

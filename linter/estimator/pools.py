@@ -8,11 +8,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ..units import bytes_text
+from ..versions import older
 from .estimate import Estimate, Term
 from .inference_assumptions import inference_assumptions
 from .pool import pooled, rank
 from .runtime import neighbours
-from .versions import older
 from .vllm_activations import padded_vocabulary
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..models.model import text_config
+from ..versions import older
 from .modeling import still
 from .parameters import base_dtype
 from .storage import dtype_bytes
 from .traits import traits
-from .versions import older
 
 if TYPE_CHECKING:
     from ..job import Job

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..versions import older
 from .tensor import Tensor
-from .versions import older
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..job import Parallelism
+from ..versions import older
 from .activations import layer_kinds
 from .bounds import tower, tower_outputs
 from .coverage import OTHERS
@@ -16,7 +17,6 @@ from .seq2seq import Pair, encoded
 from .setting import Setting
 from .sharing import slice_of
 from .stem import stem
-from .versions import older
 
 if TYPE_CHECKING:
     from ..job import Job

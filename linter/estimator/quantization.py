@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..versions import older
 from .checkpoint import compressed, named_quantization, stored_quantization
 from .estimate import Assumption
 from .frameworks import framework, of_transformers
 from .keeping import kept, left_out
-from .versions import older
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

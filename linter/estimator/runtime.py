@@ -17,7 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..units import KIB, MIB
-from .versions import older
+from ..versions import older
 
 if TYPE_CHECKING:
     from ..hardware.gpu import Gpu

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..models.adapter_types import prefix_tokens
 from ..models.model import text_config
+from ..versions import older
 from . import fused_lora, low_precision
 from .compiled import remade_attention, traced
 from .estimate import NotEstimable
@@ -24,7 +25,6 @@ from .release import REMOTE, packed, release
 from .tape import Tape
 from .trained_layers import signatures
 from .traits import traits
-from .versions import older
 from .virtual_tokens import lengthened, refuse_prompts
 from .waves import frames, spoken
 

@@ -8,8 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..units import MIB
+from ..versions import older
 from .sglang_share import attention_groups, below, static_share
-from .versions import older
 
 if TYPE_CHECKING:
     from ..hardware.gpu import Gpu

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..versions import older
 from .adapters import project
 from .convolution import causal_convolution
 from .indexing import cat, padded, repeat, split, window
@@ -34,7 +35,6 @@ from .ops import (
     unpadded,
     view,
 )
-from .versions import older
 
 if TYPE_CHECKING:
     from .modules import Linear, Modules

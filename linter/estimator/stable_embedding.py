@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..versions import older
 from .parameter import pieces_of
-from .versions import older
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

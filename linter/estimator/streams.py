@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..versions import older
 from . import effort
 from .allocator import SMALL_REQUEST, segments
 from .fsdp import ShardedLayout, group
 from .parameters import gathered_dtype
 from .ranks import ranks
 from .storage import dtype_bytes
-from .versions import older
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..versions import older
 from . import prime_rl
 from .activation import activation
 from .compiled import gated
@@ -17,7 +18,6 @@ from .indexing import gather
 from .matmuls import grouped_linear
 from .ops import add, leaf, made, mul, scale, to
 from .tensor import Parameter, Tensor
-from .versions import older
 
 if TYPE_CHECKING:
     from .modules import Linear, Modules

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..models.model import text_config
+from ..versions import older
 from .parameter import Parameter, pieces_of
-from .versions import older
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

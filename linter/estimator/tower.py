@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..versions import older
 from .activation import activation
 from .adapters import project
 from .indexing import cat, embedding, expand, gather, split, window
@@ -20,7 +21,6 @@ from .ops import add, contiguous, leaf, made, mul, relayout, summed, to, unary
 from .pictures import MERGERS, deep_layers, stacks, tower, vision
 from .release import reentrant
 from .rope import ROPES, Table, half_wide
-from .versions import older
 
 if TYPE_CHECKING:
     from typing import Any

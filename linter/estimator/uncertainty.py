@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..versions import older
 from .allocator import segments
 from .estimate import Assumption
 from .frameworks import framework
 from .loading import PACKED_ON_LOAD, read_ahead
 from .optimizer import of_job, specification
 from .quantization import effective_quantization
-from .versions import older
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..versions import older
 from .frameworks import framework
 from .quantization import effective_quantization
-from .versions import older
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

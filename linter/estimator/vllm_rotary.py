@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .versions import older
+from ..versions import older
 
 if TYPE_CHECKING:
     from ..models.model import Model

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..models.positions import usual_positions
 from ..units import GIB, KIB
+from ..versions import older
 from .quantization import effective_quantization
-from .versions import older
 
 if TYPE_CHECKING:
     from ..hardware.gpu import Gpu

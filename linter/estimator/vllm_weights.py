@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from ..versions import older
 from .division import expert_tensor, fullest_stage
 from .quantization import effective_quantization
 from .storage import packed_pieces
-from .versions import older
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..versions import older
 from . import derivation, host, optimizer
 from .estimate import Term
 from .gathering import Window, window
@@ -18,7 +19,6 @@ from .loading import loading
 from .parameters import allocated, elements
 from .ranks import Ranks, per_node, ranks
 from .storage import dtype_bytes
-from .versions import older
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

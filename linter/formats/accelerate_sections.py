@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..versions import older
 from .coercion import as_integer
 from .deepspeed_config import apply
 from .deepspeed_reference import apply_reference
@@ -14,7 +15,7 @@ from .deepspeed_values import AutoValues, Reference
 from .format import Problem
 from .fsdp import FsdpDefaults
 from .references import plain_document
-from .releases import default_of, older
+from .releases import default_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

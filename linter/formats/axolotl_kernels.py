@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..versions import older
 from .axolotl_config import NAME
-from .releases import older
 
 if TYPE_CHECKING:
     from ..job import Job

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..job import Fsdp
+from ..versions import older
 from .accelerate_launch import launch_of
 from .axolotl_config import NAME, UPSTREAM
 from .axolotl_weights import WORDS
@@ -13,7 +14,6 @@ from .deepspeed_values import AutoValues
 from .fsdp import FsdpDefaults, Section, apply_fsdp
 from .keys import load
 from .model_facts import hidden_size
-from .releases import older
 from .world_size import Stated, set_hardware
 
 if TYPE_CHECKING:

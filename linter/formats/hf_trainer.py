@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..versions import older
 from .accelerate_launch import AccelerateLaunch, launch_of
 from .arguments import Arguments
 from .flavours import Flavour, flavour_of, program_of
@@ -16,7 +17,7 @@ from .format import Format, JobBuilder, NoJobError, Problem, Reading, written_by
 from .frozen_parts import set_trainable
 from .keys import key_problems, load
 from .peft_arguments import set_adapter, set_dtype, set_method, set_quantization
-from .releases import default_of, older, released
+from .releases import default_of, released
 from .spelling import slip
 from .training_arguments import (
     Run,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..versions import older
 from .deepspeed_zero import spelled
-from .releases import older
 
 if TYPE_CHECKING:
     from ..finding import Edit

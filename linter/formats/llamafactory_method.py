@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..versions import older
 from .model_facts import find_model
 from .peft_types import FACTORY, set_tuner
-from .releases import older
 from .training_arguments import mixed_precision
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..source.node import Entry, Node
+from ..versions import older
 from .flat_keys import unknown_flat_keys
 from .format import Format, NoJobError, Reading, written_by
 from .megatron_model import GPT2_VOCABULARY, VOCABULARIES, Sizes, config_of, dropped, feed_forward, padded
@@ -28,7 +29,6 @@ from .megatron_plan import (
 from .model_facts import find_model
 from .native import NativeConfig
 from .references import find
-from .releases import older
 
 if TYPE_CHECKING:
     from collections.abc import Collection

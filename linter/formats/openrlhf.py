@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ..versions import older
 from .format import Format, JobBuilder, Reading, written_by
 from .keys import key_problems
 from .openrlhf_parallel import set_parallelism, set_rollout
-from .releases import older
 from .sections import Filling, Renamed, dtype_of
 
 if TYPE_CHECKING:

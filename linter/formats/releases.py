@@ -7,18 +7,13 @@ import os
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ..versions import numbers, older
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .flavours import Flavour
     from .format import Problem
-
-
-def older(version: str, release: str) -> bool:
-    """Whether a version comes before a release (`5` is `5.0`). A version without numbers is the newest."""
-    found, wanted = _numbers(version), _numbers(release)
-    length = max(len(found), len(wanted))
-    return bool(found) and (*found, *[0] * (length - len(found))) < (*wanted, *[0] * (length - len(wanted)))
 
 
 def optimizer_at(usual: str, transformers: str | None) -> str:
@@ -33,7 +28,7 @@ def released(flavour: Flavour, stated: Mapping[str, str]) -> Flavour:
     A release of TRL that never ran on Transformers 5 brings the last 4 along, where nothing states that.
     """
     versions = dict(flavour.versions)
-    versions.update({name: version for name, version in stated.items() if _numbers(version)})
+    versions.update({name: version for name, version in stated.items() if numbers(version)})
     if versions == flavour.versions:
         return flavour
     rows = _rows()
@@ -77,23 +72,13 @@ def moved_from(package: str, version: str) -> dict[str, Any]:
 def last_known(schema: dict[str, Any]) -> str:
     """The last release that knew a removed key; "" for one that is still there."""
     last = str(schema.get("x-removed", "")).partition(";")[0].rpartition(" ")[2]
-    return last if _numbers(last) else ""
+    return last if numbers(last) else ""
 
 
 def still_known(problem: Problem, schema: dict[str, Any], version: str | None) -> bool:
     """Whether a removed key, by its schema, is one that the stated release still has."""
     last = last_known(schema)
     return problem.kind == "deprecated-key" and bool(version and last) and not older(last, version or "")
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    numbers = []
-    for part in version.lstrip("v").split("."):
-        digits = part.removeprefix("post")
-        if not digits.isdigit():
-            break
-        numbers.append(int(digits))
-    return tuple(numbers)
 
 
 @cache

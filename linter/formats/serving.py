@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..versions import older
 from .arguments import Arguments
 from .format import JobBuilder, Problem, Reading
 from .keys import key_problems, load
-from .releases import last_known, older, still_known
+from .releases import last_known, still_known
 from .world_size import set_hardware
 
 if TYPE_CHECKING:

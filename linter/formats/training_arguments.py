@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..versions import older
 from .arguments import Arguments
 from .coercion import as_integer
-from .releases import older
 
 if TYPE_CHECKING:
     from collections.abc import Collection

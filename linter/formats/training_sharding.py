@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..source.node import Entry, Node
+from ..versions import older
 from . import references
 from .deepspeed_config import apply
 from .deepspeed_reference import apply_reference
@@ -14,7 +15,7 @@ from .format import JobBuilder, Problem
 from .fsdp import FsdpDefaults, Section, apply_fsdp
 from .keys import unknown_key
 from .model_facts import hidden_size
-from .releases import default_of, older
+from .releases import default_of
 from .training_arguments import mixed_precision
 from .world_size import Stated, set_hardware
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..versions import older
 from .arguments import Arguments
 from .format import Format, JobBuilder, Problem, Reading, written_by
 from .keys import key_problems, load, meant, old_key
-from .releases import older
 from .vllm_engine import (
     NAME,
     UPSTREAM,

@@ -9,8 +9,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from ..versions import older
 from .keys import load
-from .releases import older
 from .serving import set_degrees
 from .world_size import set_hardware
 

@@ -8,7 +8,7 @@ import re
 from functools import cache
 from typing import Any
 
-from ..formats.releases import older
+from ..versions import older
 
 
 def entrypoint(image: str) -> list[str]:

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from gpulint.estimator import estimate, sglang_settings
-from gpulint.estimator.versions import numbers
 from gpulint.formats import releases
 from gpulint.formats.format import Project
 from gpulint.formats.registry import find
 from gpulint.job import Job
 from gpulint.source.read import parse
+from gpulint.versions import numbers
 
 FACTORY = "model_name_or_path: Qwen/Qwen2.5-0.5B\nstage: sft\ndo_train: true\nfinetuning_type: lora\ntemplate: qwen\n"
 SERVED = "model_name_or_path: Qwen/Qwen2.5-0.5B\ntemplate: qwen\ninfer_backend: vllm\n"

@@ -6,12 +6,13 @@ import pytest
 
 import gpulint
 from gpulint.estimator.vllm_settings import settings
-from gpulint.formats.releases import _rows, default_of, older
+from gpulint.formats.releases import _rows, default_of
 from gpulint.hardware.catalogue import find
 from gpulint.job import Job
 from gpulint.models.resolve import resolve
 from gpulint.reading import open_jobs, recognise_file
 from gpulint.settings import Settings
+from gpulint.versions import older
 
 VLLM = "vllm serve Qwen/Qwen2.5-7B-Instruct\n"
 SFT = "trl sft --model_name_or_path Qwen/Qwen2.5-0.5B --dataset_name a/b --output_dir o\n"
