@@ -65,7 +65,8 @@ class Adapter:
     `options` are what a type other than LoRA has of its own, as its PEFT config names it (`oft_block_size`,
     `num_virtual_tokens`); `r` is its rank, AdaLoRA's `init_r`.
     `kernels` are the parts of a layer that run in fused autograd functions where all their projections have LoRA:
-    `qkv`, `o` and `mlp` (axolotl's `lora_*_kernel` where `versions.axolotl` is stated, else Unsloth's).
+    `qkv`, `o` and `mlp`. They are axolotl's where `versions.axolotl` is stated (`lora_*_kernel`), Unsloth's where
+    `versions.unsloth` is, else fms-acceleration's.
     """
 
     type: str = "lora"
@@ -119,8 +120,8 @@ class Optimizer:
 
 @dataclass(slots=True)
 class Loss:
-    """Where the logits live: `torch` (whole), `liger`, `cut_cross_entropy` or `chunked` with `chunk` tokens;
-    `liger_cross_entropy` is of whole logits, whose bytes its gradient takes.
+    """Where the logits live: `torch` (whole), `liger`, `cut_cross_entropy`, `unsloth` or `chunked` with `chunk` tokens;
+    `liger_cross_entropy` and `unsloth_cross_entropy` are of whole logits, whose bytes their gradient takes.
 
     `logits` is what a chunked loss holds: tiles that are made again in backward (TRL), the `whole` 16-bit logits
     (axolotl), `pieces` of them that the head makes one by one (torchtune, LitGPT), or those of one piece, which goes

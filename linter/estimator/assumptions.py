@@ -18,7 +18,7 @@ WEIGHTY = (
     "loss.kernel", "evaluation.micro_batch_size", "parallelism.data", "parallelism.tensor", "parallelism.zero.stage",
     "parallelism.fsdp.sharding", "parallelism.fsdp.wrap", "parallelism.fsdp.version", "rl.vllm_gpu_memory_utilization",
     "rl.completion_length", "hardware.gpus", "versions.transformers", "versions.torch", "versions.vllm",
-    "versions.deepspeed",
+    "versions.deepspeed", "versions.unsloth",
 )  # fmt: skip
 """Fields whose value moves bytes, most telling first."""
 

@@ -37,7 +37,7 @@ KERNELS = {
 ACTIVATIONS = {"xielu": XIELU}
 """The same for activation functions."""
 
-FUSED_LAYERS = ("unsloth_cross_entropy",)
+FUSED_LAYERS = ("unsloth", "unsloth_cross_entropy")
 """Losses whose library brings layers of its own, which make anew what torch's autograd would save (unsloth
 kernels/fast_lora.py `LoRA_MLP`, rms_layernorm.py)."""
 

@@ -58,7 +58,11 @@ UNDROPPED = EARLIER._replace(with_dropout=False)
 FIRST = UNDROPPED._replace(biased=False)
 """axolotl before 0.12 (its #3025)."""
 
-UNSLOTH = Style(in_place=True, additions=True, own_dropout=True)
+FMS = Style(in_place=True, additions=True, own_dropout=True)
+"""fms-acceleration's, made of Unsloth's."""
+
+UNSLOTH = Style(in_place=True, additions=True, biased=False, with_dropout=False)
+"""Unsloth's own replace no layer with a bias or dropout (2026.8 unsloth/models/llama.py `get_peft_model`)."""
 
 
 def parts(job: Job) -> frozenset[str]:
@@ -69,10 +73,10 @@ def parts(job: Job) -> frozenset[str]:
 
 
 def style(job: Job) -> Style:
-    """Whose functions a job's are: axolotl's at its release, or Unsloth's."""
+    """Whose functions a job's are: axolotl's at its release, Unsloth's, or fms-acceleration's."""
     release = job.versions.get("axolotl")
     if release is None:
-        return UNSLOTH
+        return UNSLOTH if "unsloth" in job.versions else FMS
     if older(release, "0.12"):
         return FIRST
     if older(release, "0.16"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import liger, losses, prime_rl
+from . import liger, losses, prime_rl, unsloth
 from .heads import task_loss
 from .indexing import window
 from .native import LOSSES
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 IN_PLACE = frozenset({"liger_cross_entropy", "unsloth_cross_entropy"})
 """Kernels that stand in for torch's in the loss of transformers: Liger's, and Unsloth's as fms-acceleration puts it."""
+
+HEADED = frozenset({"liger", "cut_cross_entropy", "unsloth"})
+"""Kernels of which the head is part."""
 
 FUSED = frozenset({"tiles", "passes", "blocks", "columns"})
 """What a chunked loss holds where the head is part of it."""
@@ -47,7 +50,7 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
     own = LOSSES.get((s.framework.loss, kernel))
     if own is not None and (s.objective.loss == "cross_entropy" or _own_probabilities(s)):
         return own(h, module, s, tape, segment)
-    if kernel in ("liger", "cut_cross_entropy") or (kernel == "chunked" and s.job.loss.logits in FUSED):
+    if kernel in HEADED or (kernel == "chunked" and s.job.loss.logits in FUSED):
         tape.enter(segment)
         held = shifted_labels(s, tape)
         loss = fused(kernel, h, module, rows, s, tape)
@@ -128,6 +131,8 @@ def fused(kernel: str, h: Tensor, module: Linear, rows: int, s: Setting, tape: T
         return liger.head_and_loss(h, weight, rows, tape, s.traits.liger_chunk)
     if kernel == "cut_cross_entropy":
         return losses.cut(h, weight, rows, tape)
+    if kernel == "unsloth":
+        return unsloth.head_and_loss(h, module, rows, tape, s.job.versions.get("unsloth"))
     if s.job.loss.logits == "passes":
         return in_passes(h, module, rows, s, tape)
     if s.job.loss.logits in ("blocks", "columns"):

@@ -83,7 +83,8 @@ def release(job: Job, model_type: str = "") -> Release:
     """The switches of the job's `versions.transformers` for a model type.
 
     The shared loss (`ForCausalLMLoss`) makes 16-bit logits float32; it shifted a copy of them until 4.49. Before it
-    the model made them float32 (`logits = logits.float()`), or its family never did.
+    the model made them float32 (`logits = logits.float()`), or its family never did. Models that Unsloth loads shift
+    the labels and leave the logits as they are (unsloth models/llama.py `CausalLM_fast_forward`).
     """
     version = job.versions.get("transformers")
     always = model_type == REMOTE or model_type in OWN
@@ -92,6 +93,8 @@ def release(job: Job, model_type: str = "") -> Release:
     upcast = "loss" if not own else "never" if narrow else "model"
     contiguous = older(version, "4.56") and not older(version, "4.48")
     shifted = own or older(version, "4.49")
+    if job.loss.kernel == "unsloth_cross_entropy" and "unsloth" in job.versions:
+        upcast, shifted = "never", False
     caches = model_type == "gpt_bigcode" and older(version, "4.53")
     grouped_keys, grouped_experts = not older(version, "4.54"), not older(version, "5.0")
     indexed = model_type == "gpt_oss" and not grouped_experts

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .parameter import Parameter
     from .slack import Held
 
-UNREPLAYED = ("cut_cross_entropy", "unsloth_cross_entropy")
+UNREPLAYED = ("cut_cross_entropy", "unsloth", "unsloth_cross_entropy")
 """Losses in Triton kernels of which the memory oracle has no run, so that slack.DEVIATION says nothing of them."""
 
 

@@ -30,6 +30,7 @@ from .training_arguments import (
     set_precision,
     set_versions,
 )
+from .unsloth import set_unsloth
 from .world_size import Stated, set_hardware
 
 if TYPE_CHECKING:
@@ -134,11 +135,11 @@ def read(document: Document, project: Project) -> Reading:
     set_adapter(run)
     set_optimizer(run)
     set_checkpointing(run)
-    _set_unsloth(run, objective)
     set_attention(run)
     set_compile(run)
     builder.default("loss.kernel", "torch")
     builder.default("liger_kernels", False)
+    _set_unsloth(run, objective)
     packs = objective in ("sft", "pretrain") and language
     builder.derived("packing", packs, "rows are filled to block_size" if packs else "a row a sample", "objective")
     builder.default("padded", False, "rows are padded to the longest of a batch")
@@ -234,12 +235,15 @@ def _set_rows(run: Run, parameters: str) -> None:
             run.builder.default(path, known[name]["default"])
 
 
+UNSLOTH = "2025.1.8"
+"""A release of the month of AutoTrain's last, which pins none."""
+
 _UNSLOTH = frozenset({"llama", "mistral", "gemma", "qwen2"})
 """Model types that `get_model` gives to Unsloth."""
 
 
 def _set_unsloth(run: Run, objective: str) -> None:
-    """`unsloth` loads in the dtype of `mixed_precision`, and with an adapter offloads its checkpoints."""
+    """`unsloth` loads in the dtype of `mixed_precision`, and with an adapter wraps the layers."""
     given, builder = run.arguments.flag("unsloth"), run.builder
     if not given or not given.value or objective not in ("sft", "pretrain"):
         return
@@ -248,7 +252,7 @@ def _set_unsloth(run: Run, objective: str) -> None:
         return
     run.builder.from_entry("weights.dtype", builder.job.precision.autocast, given.entry, given.key, "Unsloth's load")
     if builder.job.method == "lora":
-        run.put("activation_checkpointing", given, "offload", "Unsloth's checkpointing")
+        set_unsloth(run, given, UNSLOTH, "offload")
 
 
 def _set_reference(run: Run, objective: str) -> None:

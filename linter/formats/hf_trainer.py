@@ -34,6 +34,7 @@ from .training_arguments import (
 from .training_sharding import set_sharding
 from .trl import PREFERENCE, set_lengths, set_objective, set_rl
 from .unfilled import settle
+from .unsloth import set_unsloth
 from .usual_launch import UsualLaunch
 
 if TYPE_CHECKING:
@@ -116,6 +117,9 @@ def read(document: Document, project: Project) -> Reading:
     set_attention(run)
     set_compile(run)
     _set_loss(run, flavour, objective)
+    given, unsloth = run.arguments.flag("use_unsloth"), flavour.defaults.get("unsloth")
+    if given and given.value and unsloth:
+        set_unsloth(run, given, unsloth, "full")
     _set_packing(run, flavour)
     set_rl(builder, run.arguments, _online_defaults(run, flavour), objective)
     set_lengths(builder, run.arguments, flavour.defaults, objective)

@@ -30,6 +30,7 @@ from .training_arguments import (
 )
 from .training_sharding import set_sharding
 from .unfilled import settle
+from .unsloth import set_unsloth
 
 if TYPE_CHECKING:
     from ..source.document import Document
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 NAME = "llamafactory"
 UPSTREAM = "llamafactory 0.9.5"
 VERSIONS = {"llamafactory": "0.9.5", "transformers": "5.6.0", "peft": "0.18.1"}
+
+UNSLOTH = "2026.8.19"
+"""LLaMA-Factory takes whichever is installed."""
 
 DEFAULTS: dict[str, Any] = {
     "bf16": False, "optim": "adamw_torch_fused", "gradient_checkpointing": True, "reentrant": True, "attention": "sdpa",
@@ -137,6 +141,8 @@ def _read_training(run: Run) -> None:
     accuracy = bool(measured and measured.value) and not (generated and generated.value)
     set_evaluation(run, metrics=accuracy, trainers=())
     set_sharding(run, run.launch)
+    if (given := run.arguments.flag("use_unsloth")) and given.value:
+        set_unsloth(run, given, UNSLOTH, "offload")
     if is_megatron(run.arguments):
         set_megatron(run)
     settle(builder, run.arguments)

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.accuracy.oracle_rows import job_of
 from gpulint import estimate
-from gpulint.estimator.fused_lora import AXOLOTL, EARLIER, UNSLOTH, style
+from gpulint.estimator.fused_lora import AXOLOTL, EARLIER, FMS, UNSLOTH, style
 from gpulint.estimator.implementation import fused_operations
 from gpulint.estimator.traits import traits
 from gpulint.job import Adapter, Job
@@ -82,19 +82,24 @@ def test_projections_with_a_bias_were_left_to_peft_before_0_12(release, fused):
 
 @pytest.mark.parametrize(
     ("versions", "expected"),
-    [({"axolotl": "0.19.0"}, AXOLOTL), ({"axolotl": "0.17.0"}, EARLIER), ({}, UNSLOTH)],
+    [
+        ({"axolotl": "0.19.0"}, AXOLOTL),
+        ({"axolotl": "0.17.0"}, EARLIER),
+        ({"unsloth": "2026.8.19"}, UNSLOTH),
+        ({}, FMS),
+    ],
 )
 def test_whose_functions_they_are(versions, expected):
     assert style(Job(versions=versions)) == expected
 
 
-def test_dropout_of_unsloth_s_is_drawn_for_each_projection():
+def test_dropout_of_fms_acceleration_is_drawn_for_each_projection():
     held = {}
-    for name, versions in (("unsloth", {}), ("axolotl", {"axolotl": "0.17.0"})):
+    for name, versions in (("fms", {}), ("axolotl", {"axolotl": "0.17.0"})):
         job = lora(kernels=["qkv"], dropout=0.1)
         job.versions = versions
         held[name] = estimate(job).per_gpu.allocated
-    assert held["unsloth"] > held["axolotl"]
+    assert held["fms"] > held["axolotl"]
 
 
 @pytest.mark.parametrize(

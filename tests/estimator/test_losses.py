@@ -86,6 +86,22 @@ def test_a_kernel_in_the_place_of_torchs_overwrites_what_it_is_given(llama_8b):
     assert logits(llama_8b, "backward", **fields) == (4 + 4) * TV  # its gradient, spread over zeros
 
 
+def test_a_model_that_unsloth_loads_leaves_the_logits_as_they_are(llama_8b):
+    fields = {"versions": {"transformers": "4.48.1", "unsloth": "2024.10.7"}, "loss": Loss("unsloth_cross_entropy")}
+    assert logits(llama_8b, "loss", **fields) == logits(llama_8b, "backward", **fields) == 2 * TV
+
+
+@pytest.mark.parametrize(
+    ("tokens", "release", "held"),
+    [(8192, "2026.8.19", 8192), (8448, "2026.8.19", 2112), (65536, "2026.8.19", 8192), (65536, "2026.6.7", 65536)],
+)
+def test_unsloth_s_fused_loss_holds_a_chunk_of_four_gib_and_its_gradient(llama_8b, tokens, release, held):
+    job = Job(micro_batch_size=1, sequence_length=tokens, activation_checkpointing="full", weights=Weights("bfloat16"))
+    job.loss, job.versions = Loss("unsloth"), {"unsloth": release}
+    found = instants(job, llama_8b)
+    assert max(item.logits for item in found) == (2 + 2) * held * V
+
+
 def test_the_returned_logits_are_copied_to_float32_under_autocast(llama_8b):
     fields = {"precision": Precision("bfloat16"), "loss": Loss("liger_cross_entropy")}
     job = Job(micro_batch_size=B, sequence_length=S, weights=Weights("bfloat16"), **fields)

@@ -114,8 +114,9 @@ def test_deepspeed_shards_only_between_several_gpus():
     assert read(SFT, 4).job.parallelism.zero is None
 
 
-def test_unsloth_offloads_the_checkpoints_of_the_models_that_it_takes():
-    assert read(SFT + "  unsloth: true\n").job.activation_checkpointing == "offload"
+def test_unsloth_wraps_the_models_that_it_takes():
+    job = read(SFT + "  unsloth: true\n").job
+    assert (job.activation_checkpointing, job.loss.kernel) == ("offload", "cut_cross_entropy")
     other = SFT.replace("meta-llama/Llama-3.1-8B", "Qwen/Qwen3-8B") + "  unsloth: true\n"
     assert read(other).job.activation_checkpointing == "full"
 

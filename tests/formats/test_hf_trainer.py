@@ -387,6 +387,14 @@ class TestFlavours:
             True,
         )
 
+    def test_firefly_s_unsloth_takes_the_place_of_the_k_bit_preparation(self, hf_json):
+        base = '"model_name_or_path": "a/b", "train_file": "x", "max_seq_length": 512, "output_dir": "o", "bf16": true'
+        job = hf_json.job("{" + base + ', "use_unsloth": true, "lora_dropout": 0}')
+        assert (job.adapter.prepare_kbit, job.activation_checkpointing) == (False, "full")
+        assert (job.loss.kernel, job.attention) == ("unsloth_cross_entropy", "sdpa")
+        assert job.adapter.kernels == ["qkv", "o", "mlp"]
+        assert hf_json.job("{" + base + "}").adapter.prepare_kbit is True
+
 
 class TestKeys:
     def test_a_misspelt_key_of_a_trl_config_is_refused_and_another_may_be_its_script_s_own(self, hf):

@@ -144,6 +144,16 @@ class TestTraining:
         assert lf.job(TRAIN + "disable_gradient_checkpointing: true\n").activation_checkpointing == "none"
         assert lf.job(TRAIN + "use_unsloth_gc: true\n").activation_checkpointing == "offload"
 
+    def test_unsloth_wraps_the_model(self, lf):
+        text = TRAIN + "use_unsloth: true\nquantization_bit: 4\n"
+        job = lf.job(text)
+        assert (job.activation_checkpointing, job.adapter.kernels) == ("offload", ["qkv", "o", "mlp"])
+        assert (job.loss.kernel, job.versions["unsloth"]) == ("unsloth", "2026.8.19")
+        assert job.origins["loss.kernel"].key == "use_unsloth"
+        assert lf.job(text + "lora_dropout: 0.1\n").adapter.kernels == []
+        assert lf.job(text.replace("stage: sft", "stage: dpo")).loss.kernel == "torch"
+        assert lf.job(text.replace("true\nq", "false\nq")).activation_checkpointing == "full"
+
     def test_stage_pt_packs(self, lf):
         job = lf.job(TRAIN.replace("sft", "pt"))
         assert (job.objective, job.packing) == ("pretrain", True)
