@@ -20,6 +20,10 @@ CUT, FUSED = "2024.11.8", "2025.8.5"
 
 PARTS = ["qkv", "o", "mlp"]
 
+LAYER = ["norm", "rope"]
+"""What Unsloth's Triton kernels replace besides, which save and allocate as Liger's do (kernels/rms_layernorm.py,
+rope_embedding.py: both gradients in place)."""
+
 
 def set_unsloth(run: Run, given: Given, release: str, checkpointing: str) -> None:
     """What Unsloth decides, over what was read before: checkpointing, kernels, attention, the loss of plain training.
@@ -34,6 +38,8 @@ def set_unsloth(run: Run, given: Given, release: str, checkpointing: str) -> Non
     run.put("activation_checkpointing", given, checkpointing, "Unsloth's checkpointing")
     if job.attention == "eager":
         run.put("attention", given, "sdpa", "Unsloth's attention")
+    run.put("liger_kernels", given, True, "Unsloth's norms and rotary embedding, which allocate as Liger's do")
+    run.put("liger_parts", given, LAYER, "Unsloth's norms and rotary embedding")
     if job.adapter is not None:
         run.put("adapter.prepare_kbit", given, False, "Unsloth leaves the base as it was loaded")
         if job.adapter.type == "lora":

@@ -149,6 +149,7 @@ class TestTraining:
         job = lf.job(text)
         assert (job.activation_checkpointing, job.adapter.kernels) == ("offload", ["qkv", "o", "mlp"])
         assert (job.loss.kernel, job.versions["unsloth"]) == ("unsloth", "2026.8.19")
+        assert (job.liger_kernels, job.liger_parts) == (True, ["norm", "rope"])
         assert job.origins["loss.kernel"].key == "use_unsloth"
         assert lf.job(text + "lora_dropout: 0.1\n").adapter.kernels == []
         assert lf.job(text.replace("stage: sft", "stage: dpo")).loss.kernel == "torch"
