@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .adapters import project
-from .ops import scale, to, unary
+from .matmuls import linear_wide
+from .ops import divided, leaf, made, scale, to, unary
 from .tensor import mark
 
 if TYPE_CHECKING:
     from .modules import Linear, Modules
     from .setting import Setting
-    from .tensor import Tensor
+    from .tensor import Parameter, Tensor
 
 
 def head(h: Tensor, module: Linear, outside: Modules, rows: int, s: Setting) -> Tensor:
@@ -21,7 +22,7 @@ def head(h: Tensor, module: Linear, outside: Modules, rows: int, s: Setting) -> 
         h = project(h, projection, rows)
     if s.residual_float:
         h = to(h, module.weight.e)
-    logits = project(h, module, rows)
+    logits = linear_wide(h, normed(module.weight, h.n // rows, h), rows) if s.normed_head else project(h, module, rows)
     mark(logits)
     if s.job.parallelism.tensor > 1 and not s.job.loss.parallel:
         logits = whole(logits, s.job.parallelism.tensor)
@@ -34,6 +35,22 @@ def head(h: Tensor, module: Linear, outside: Modules, rows: int, s: Setting) -> 
         logits = unary(logits, save_input=False, save_output=True, logits=True)
         logits = scale(logits)
     return logits
+
+
+def normed(weight: Parameter, width: int, h: Tensor) -> Tensor:
+    """The weight with rows of length 1, made for every pass in training (modeling_baichuan.py NormHead).
+
+    Autocast takes the lengths in float32, which makes the quotient float32. The norm saves its input and the lengths;
+    backward: x * (g / length).
+    """
+    tape = h.storage.tape
+    rows = leaf(tape, weight)
+    return divided(rows, _lengths(to(rows, 4 if tape.autocast else rows.e), width))
+
+
+def _lengths(x: Tensor, width: int) -> Tensor:
+    tape, n, e, kept = x.storage.tape, x.n, x.e, x.storage
+    return made(tape.new(n // width, e), tape.node((x,), lambda _, _kept=kept: (tape.new(n, e),)))
 
 
 def whole(logits: Tensor, ranks: int) -> Tensor:

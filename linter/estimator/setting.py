@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..models.adapter_types import prefix_tokens
 from ..models.model import text_config
+from ..models.remote import normed_head
 from ..versions import older
 from . import fused_lora, low_precision
 from .compiled import remade_attention, traced
@@ -102,6 +103,7 @@ class Setting:
         self.release = release(job, REMOTE if _first_qwen(self.config) else model.model_type)
         if self.framework.repeats_keys:
             self.release = self.release._replace(grouped_keys=False, contiguous=False)
+        self.normed_head = job.kind == "training" and normed_head(model.config, model.id)
         self.repeats_keys = job.local_layers or (job.framework is None and still("repeated_keys", job, model))
         self.upcast = job.loss.upcast or self.release.upcast
         self.compiled = traced(job, model) or self.framework.fuses_layers

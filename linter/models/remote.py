@@ -37,6 +37,12 @@ def own_code(config: dict[str, Any], name: str) -> dict[str, Any] | None:
     return rule
 
 
+def normed_head(config: dict[str, Any], name: str) -> bool:
+    """Whether the model's own code brings the rows of its output head to one length in training (Baichuan 2)."""
+    rule = own_code(config, name)
+    return rule is not None and bool(rule.get("normed_head"))
+
+
 def renamed(tensors: list[Tensor], rule: dict[str, Any] | None) -> list[Tensor]:
     """The tensors under the code's own names: those that get the same name are rows of one matrix."""
     modules: dict[str, str] = rule.get("modules", {}) if rule is not None else {}

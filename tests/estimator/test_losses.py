@@ -19,6 +19,8 @@ from gpulint.estimator.setting import Setting
 from gpulint.estimator.tape import Tape
 from gpulint.estimator.tensor import Parameter
 from gpulint.job import Adapter, Job, Loss, Parallelism, Precision, Rl, Weights
+from gpulint.models.remote import normed_head
+from gpulint.models.resolve import resolve
 
 B, S, V = 2, 256, 128256
 TV = B * S * V
@@ -324,3 +326,19 @@ def test_prime_rl_once_made_a_gradient_of_a_frozen_head(llama_8b):
         return max(item.activations + item.logits for item in instants(job, llama_8b) if item.phase == "backward")
 
     assert backward("0.7.0") - backward("0.8.0") > V * 4096
+
+
+@pytest.mark.parametrize(("autocast", "width"), [(None, 2), ("bfloat16", 4 + 2)])
+def test_a_head_whose_rows_are_brought_to_one_length(autocast, width):
+    """Baichuan 2's: the quotient, float32 under autocast beside its 16-bit copy; Baichuan 1 has none."""
+    own = resolve("baichuan-inc/Baichuan2-7B-Chat")
+    plain = own._replace(id="ours/same-shape")
+    job = Job(micro_batch_size=1, sequence_length=64, weights=Weights("bfloat16"), precision=Precision(autocast))
+    job.method, job.adapter = "lora", Adapter(targets=["W_pack"])
+    peaks = [
+        max(item.activations for item in instants(job, model) if item.phase == "forward") for model in (own, plain)
+    ]
+    head = own.shape.vocabulary * own.shape.hidden
+    assert width * head - 2**26 < peaks[0] - peaks[1] <= width * head + 2**26
+    assert not normed_head({}, "baichuan-inc/Baichuan-7B")
+    assert normed_head({"model_type": "baichuan", "vocab_size": 125696}, "./models/ours")
