@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..models.model import text_config
 from ..versions import older
-from .modeling import still
+from .modeling import still, traits_at
 from .parameters import base_dtype
 from .storage import dtype_bytes
 from .traits import traits
@@ -137,7 +137,7 @@ def score_bytes(job: Job, model: Model) -> float:
     float32    scores and result, 4 + 4
     Source: aten/src/ATen/native/SoftMax.cpp `softmax`: `half_to_float` is for Half only.
     """
-    found = traits(model.model_type, {**model.defaults, **text_config(model.config)}, model.shape.norm)
+    found = traits_at(job, model)
     dtype = base_dtype(job, model)
     if found.scores in _OWN_WIDTH:
         return _OWN_WIDTH[found.scores] * max(2.0, dtype_bytes(dtype))

@@ -15,7 +15,7 @@ from .gradients import accumulating
 from .groups import around, block, shared_modules
 from .implementation import attention_implementation, fused_operations, loss_kernel, sequence_first
 from .kernels import Heads
-from .modeling import still
+from .modeling import still, traits_at
 from .modules import Modules, Packing
 from .objectives import objective
 from .parameters import parameters
@@ -24,7 +24,6 @@ from .quantization import effective_quantization
 from .release import REMOTE, packed, release
 from .tape import Tape
 from .trained_layers import signatures
-from .traits import traits
 from .virtual_tokens import lengthened, refuse_prompts
 from .waves import frames, spoken
 
@@ -63,7 +62,7 @@ class Setting:
         self.job = job
         self.model = model
         self.config = {**model.defaults, **text_config(model.config)}
-        self.traits = traits(model.model_type, self.config, shape.norm)
+        self.traits = traits_at(job, model)
         self.framework = framework(job)
         if self.framework.norm and self.traits.norm in ("rms", "gemma"):
             self.traits = self.traits._replace(norm=self.framework.norm)

@@ -19,6 +19,7 @@ from . import (
     uncertainty,
     unseen,
 )
+from .causal_masks import causal_masks
 from .coverage import gaps
 from .estimate import Assumption, Estimate, NotEstimable, Phase, Term
 from .imbalance import dropless, unbalanced
@@ -114,7 +115,8 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
     extra = reference.frozen_models(stage.job, stage.own)
     narrow = low_precision.workspace(job, model)
     fixed = _fixed(job, plan, extra, gpu)
-    fixed["buffers"] += narrow.size + megatron_buffers.held(stage.job, stage.own, gpu)
+    masks = causal_masks(stage.job, stage.own)
+    fixed["buffers"] += narrow.size + megatron_buffers.held(stage.job, stage.own, gpu) + masks
     found, bounded, left = instants_of(stage.job, stage.whole, stage)
     found = [*found, *(plan.later() if bounded else ())]
     phases = [
@@ -137,6 +139,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
         terms += engine.terms
     peak = max(phases, key=lambda phase: phase.allocated)
     terms += _instant_terms(peak, job, gpu)
+    terms += [Term("buffers", "causal masks of all positions", masks, "estimator/causal_masks.py")] if masks else []
     offloaded = plan.host + host.checkpoints(stage.job, stage.whole)
     main, lines = host.memory(stage.job, stage.own, tensors, offloaded, written.host)
     terms += lines
