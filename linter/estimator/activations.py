@@ -319,7 +319,8 @@ def before(s: Setting, tape: Tape, assigned: list[int]) -> tuple[int, int]:
     outside = sum(size for segment, size in tape.lasting.items() if segment > max(assigned) + 1)
     graph = outside + sum(tape.lasting.get(kind + 1, 0) for kind in assigned)
     vocabulary = s.modules(None).role("head") or s.modules(None).need("embedding")
-    return graph, 4 * s.rows * (vocabulary.weight.n // s.hidden)
+    width = (tape.autocast or vocabulary.weight.e) if s.job.loss.upcast == "never" else 4
+    return graph, width * s.rows * (vocabulary.weight.n // s.hidden)
 
 
 class Stack:
