@@ -13,7 +13,7 @@ from .estimate import NotEstimable
 from .frameworks import framework, of_transformers
 from .gradients import accumulating
 from .groups import around, block, shared_modules
-from .implementation import attention_implementation, fused_operations, loss_kernel, sequence_first
+from .implementation import attention_implementation, fused_operations, loss_kernel, sdpa_kernels, sequence_first
 from .kernels import Heads
 from .modeling import still, traits_at
 from .modules import Modules, Packing
@@ -122,7 +122,7 @@ class Setting:
         self.layer_types = shape.layer_types
         self.state = max(shape.recurrent_states, default=0)
         self.attention = attention_implementation(job, model, self.traits, self.config)
-        self.sequence_first = sequence_first(job)
+        self.sequence_first, self.sdpa = sequence_first(job), sdpa_kernels(job)
         self.activation = self._activation() or self.traits.activation or shape.activation
         self.attention_dropout = self.dropout(self.traits.attention_dropout)
         own = (self.framework.dropout, 0.0) if self.framework.dropout else None
@@ -210,6 +210,7 @@ class Setting:
             repeats=self.repeats_keys,
             held=self.traits.held,
             sequence_first=self.sequence_first,
+            sdpa=self.sdpa,
         )
 
     def table_dims(self) -> tuple[int, ...]:
