@@ -27,11 +27,11 @@ from .layout import Layout
 from .layouts import layout
 from .loading import warmed
 from .one_process import evaluated, gathered, replicated, unknown_caches
-from .parameters import base_dtype, elements, parameters
+from .parameters import base_dtype, elements, gathered_dtype, parameters
 from .quantization import unpacked_perhaps
 from .saving import saving
 from .stable_embedding import unmade
-from .stage import pipeline
+from .stage import kept_outputs, pipeline
 from .storage import dtype_bytes
 from .verdict import capacity, verdict
 
@@ -236,13 +236,13 @@ def on_stage(item: Instant, stage: Stage, held: Held) -> Instant | None:
 def deferred(stage: Stage) -> tuple[int, int]:
     """Bytes that wait on the last stage for the head's weight gradient: gradients of logits, and the head's inputs.
 
-    e T V/t and e T h for each micro batch before the one in flight. Source: megatron/core/tensor_parallel/layers.py
-    `LinearWithGradAccumulationAndAsyncCommunication`, `embedding_activation_buffer`.
+    e T V/t and e T h for each micro batch before the one in flight (megatron/core/tensor_parallel/layers.py
+    `LinearWithGradAccumulationAndAsyncCommunication`, `embedding_activation_buffer`); or logits that stay.
     """
     job, shape = stage.job, stage.whole.shape
     count = min(job.loss.deferred, job.gradient_accumulation_steps - 1)
     if count < 1 or stage.of <= 1:
-        return 0, 0
+        return int(kept_outputs(stage) * dtype_bytes(gathered_dtype(job) or base_dtype(job, stage.whole))), 0
     each = count * (job.micro_batch_size or 0) * (job.sequence_length or 0) // max(1, job.parallelism.context)
     width = int(dtype_bytes(base_dtype(job, stage.whole)))
     return width * each * -(-shape.vocabulary // job.parallelism.tensor), width * each * shape.hidden
