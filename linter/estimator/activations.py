@@ -14,6 +14,7 @@ from .altup import joined
 from .coverage import derived
 from .estimate import NotEstimable
 from .frameworks import framework
+from .implementation import sdpa_kernels
 from .instant import Instant
 from .layers import Layer
 from .ledger import END
@@ -100,11 +101,13 @@ def _held(tape: Tape, kinds: list[int], assigned: list[int]) -> Held:
 def computing(job: Job) -> Job:
     """A job without what its forward and backward pass do not depend on: optimizer, evaluation, allocator and GPUs.
 
-    Over how many GPUs `device_map` spreads the layers is part of the pass, and which attention Megatron takes on them.
+    Over how many GPUs `device_map` spreads the layers is part of the pass, and which attention Megatron or
+    torch takes on them.
     """
     changed = replace(job, optimizer=Optimizer(), evaluation=Evaluation(), allocator=CachingAllocator(), unstated=[])
     if not job.parallelism.device_map:
-        changed.hardware = Hardware(gpu=job.hardware.gpu if framework(job).fuses_layers else None)
+        matters = framework(job).fuses_layers or sdpa_kernels(job) != "flash"
+        changed.hardware = Hardware(gpu=job.hardware.gpu if matters else None)
     return changed
 
 
@@ -319,7 +322,8 @@ def before(s: Setting, tape: Tape, assigned: list[int]) -> tuple[int, int]:
     outside = sum(size for segment, size in tape.lasting.items() if segment > max(assigned) + 1)
     graph = outside + sum(tape.lasting.get(kind + 1, 0) for kind in assigned)
     vocabulary = s.modules(None).role("head") or s.modules(None).need("embedding")
-    return graph, 4 * s.rows * (vocabulary.weight.n // s.hidden)
+    width = (tape.autocast or vocabulary.weight.e) if s.job.loss.upcast == "never" else 4
+    return graph, width * s.rows * (vocabulary.weight.n // s.hidden)
 
 
 class Stack:

@@ -11,7 +11,7 @@ from ..models.model import text_config
 from ..versions import older
 from . import ssm
 from .coverage import mixing
-from .implementation import attention_implementation
+from .implementation import attention_implementation, composite
 from .modeling import still
 from .prefill import score_bytes
 from .release import release
@@ -33,7 +33,9 @@ def attended(job: Job, model: Model, batch: int, tokens: int, element: float) ->
     key head is expanded within each product, e b t nh d, where there are several sequences (`repeat_kv`). Eager scores
     take `score_bytes` each. torch's composite attention, which sdpa takes for keys that nobody repeats under a mask
     (Falcon), has float32 copies of keys and values and scaled keys, 12 b t nk d, and lays the keys out for every head
-    where there are several sequences, 4 b t nh d. Layers that attend to images alone: `crossing`.
+    where there are several sequences, 4 b t nh d. On GPUs before Ampere it takes the composite one too (`composite`),
+    with those copies and grouped keys and values repeated in float32, 12 b t nh d and of k and v 8 b t nk d; before
+    torch 2.5 it kept the width. Layers that attend to images alone: `crossing`.
     """
     shape = model.shape
     config = {**model.defaults, **text_config(model.config)}
@@ -58,7 +60,13 @@ def attended(job: Job, model: Model, batch: int, tokens: int, element: float) ->
             widest = max(widest, opened * job.parallelism.tensor + scores)
             continue
         dim = _at(shape.layer_head_dims, layer, shape.head_dim)
-        if repeats:
+        old = composite(job, heads != keys, not repeats, element) if kind == "sdpa" and element <= 2 else ""
+        if old:
+            wide, copied = (element if old == "narrow math" else 4.0), heads != keys and not repeats
+            again = element * dim * _repeated(heads, keys, batch) if repeats else 0.0
+            each = again + wide * dim * (3 * heads + (2 * keys if copied else 0))
+            widest = max(widest, seen * each)
+        elif repeats:
             widest = max(widest, scores + element * seen * dim * _repeated(heads, keys, batch))
         elif found.direct and found.masked and heads != keys:
             widest = max(widest, 4.0 * seen * dim * (3 * keys + (heads if batch > 1 else 0)))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..units import MIB
 from ..versions import older
 from . import allocator, runtime, seq2seq_generation, uncertainty
+from .causal_masks import causal_masks
 from .coverage import derived, kernels_perhaps, mixing, with_kernels
 from .decoding import attended, cached_heads, image_caches, stepped
 from .derivation import weights as weight_terms
@@ -54,7 +55,7 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     batch, prompt, answer = given.batch_size or 1, given.prompt_length or 1, given.new_tokens or 0
     found = parameters(job, model)
     element = compute_bytes(job, model)
-    tables = rotary_tables(model, job, element)
+    tables = rotary_tables(model, job, element) + causal_masks(job, model) // stages(job)
     tails = unsplit_tails(job, model, found)
     resident = round(unpacking(job, model).resident * largest_packed(found))
     fixed = {
@@ -102,7 +103,7 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     else:
         lines += _cache_terms(split, peak, batch, prompt, prompt + answer)
         passed = f"{batch} x {prompt:,} prompt tokens and {answer:,} new ones"
-        lines += _terms(peak, passed, "estimator/prefill.py", "cuBLAS workspace and rotary tables")
+        lines += _terms(peak, passed, "estimator/prefill.py", "cuBLAS workspace, rotary tables and causal masks")
     return Estimate(
         kind="inference",
         model_id=model.id,
@@ -231,7 +232,8 @@ def _decode(
         made = max(attended(job, model, batch, last, element), stepped(job, model, batch, element))
         growing = max(split.growing(batch, last), made, unpacked)
         components = {**fixed, "kv_cache": split.size(batch, last)}
-        begun, made = split.filled(batch, prompt, job), split.first(batch, prompt)
+        begun = split.filled(batch, prompt, job) + views(job, model, batch, prompt, element)
+        made = split.first(batch, prompt)
         if begun + made > components["kv_cache"] + max(growing, logits):
             return Phase("decode", {**fixed, "kv_cache": begun, "activations": made, "logits": 0})
         if logits > growing:
@@ -249,15 +251,17 @@ def _decode(
 
 
 def views(job: Job, model: Model, batch: int, prompt: int, element: float) -> int:
-    """Bytes of a prompt's queries and keys that its cached values hold as views of one fused projection; 0 elsewhere.
+    """Bytes that a prompt's cache holds beyond keys and values, as views of one fused projection; 0 elsewhere.
 
-    e b prompt (q + k) a layer, beside rotated keys and the values themselves (`fused_values` of modeling.json).
+    e b prompt q a layer where keys and values are views of it (`fused_keys` of modeling.json), e b prompt (q + k)
+    where the values are and the keys are rotated (`fused_values`).
     """
-    if not still("fused_values", job, model):
+    keys, values = still("fused_keys", job, model), still("fused_values", job, model)
+    if not (keys or values) or job.parallelism.tensor > 1:
         return 0
     shape = model.shape
-    width = (shape.heads + shape.kv_heads) * shape.head_dim
-    return round(element * batch * prompt * shape.layers * width / stages(job)) if job.parallelism.tensor == 1 else 0
+    width = (shape.heads + (0 if keys else shape.kv_heads)) * shape.head_dim
+    return round(element * batch * prompt * shape.layers * width / stages(job))
 
 
 def _loading(job: Job, model: Model, found: Sequence[Parameter], element: float) -> int:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from ..models.model import Model
     from .traits import Traits
 
-HOPPER = 9.0
-"""The compute capability of its GPUs."""
+AMPERE, HOPPER = 8.0, 9.0
+"""The compute capability of their first GPUs."""
 
 
 def attention_implementation(job: Job, model: Model, found: Traits, config: dict[str, Any]) -> str:
@@ -31,6 +31,45 @@ def attention_implementation(job: Job, model: Model, found: Traits, config: dict
     if stated in ("sdpa", "flex") and ((found.softcap and config.get(found.softcap, True)) or written):
         return "eager"
     return stated
+
+
+def sdpa_kernels(job: Job) -> str:
+    """The best of torch's attention kernels for the 16-bit operands of a job on its GPU.
+
+    flash        from Ampere on (sdp_utils.cpp `check_flash_attention_hardware_support`: sm80)
+    efficient    before it, of float16 (`less_than_sm80_mem_efficient_dtypes`: half and float)
+    math         before it, of bfloat16: no kernel but the composite one, in float32 since torch 2.5
+    narrow math  the same before 2.5, in bfloat16 (attention.cpp: `allowFP16BF16ReductionMathSDP` came with 2.5)
+    Unsloth takes xformers there (unsloth/models/_utils.py `HAS_FLASH_ATTENTION`), whose kernel is like flash.
+    """
+    from ..hardware.catalogue import find
+    from .coverage import FUSED_LAYERS
+
+    name, own = job.hardware.gpu, job.loss.kernel in FUSED_LAYERS
+    capability = find(name).compute_capability if name and job.attention == "sdpa" and not own else None
+    if capability is None or capability >= AMPERE:
+        return "flash"
+    plan = job.parallelism.fsdp
+    mixed = plan.mixed_precision.param_dtype if plan is not None else None
+    if (job.precision.autocast or mixed or job.weights.dtype) == "float16":
+        return "efficient"
+    return "narrow math" if older(job.versions.get("torch"), "2.5") else "math"
+
+
+def composite(job: Job, grouped: bool, shared: bool, element: float) -> str:
+    """ "math" or "narrow math" where torch's composite attention runs for `sdpa` without a mask, else nothing.
+
+    `grouped` where query heads share key heads, `shared` where nobody repeats those: the memory-efficient kernel, all
+    that float32 and GPUs before Ampere have, takes no grouped keys (sdp_utils.cpp `supports_grouped_query_attention`).
+    """
+    if job.attention != "sdpa":
+        return ""
+    if element > 2:
+        return "math" if grouped else ""
+    kernels = sdpa_kernels(job)
+    if kernels == "efficient":
+        return "math" if grouped and shared else ""
+    return "" if kernels == "flash" else kernels
 
 
 def sequence_first(job: Job) -> bool:

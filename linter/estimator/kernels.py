@@ -21,7 +21,7 @@ class Heads(NamedTuple):
     """The sizes of one attention call on one rank.
 
     `held` where the model's loop keeps a name for its probabilities, `sequence_first` where the output is laid out as
-    [s, b, nh, d].
+    [s, b, nh, d]. `sdpa` is the best that torch has on the GPU for 16-bit operands (implementation.py `sdpa_kernels`).
     """
 
     batch: int
@@ -42,6 +42,7 @@ class Heads(NamedTuple):
     repeats: bool = False
     held: bool = False
     sequence_first: bool = False
+    sdpa: str = "flash"
 
     @property
     def scores(self) -> int:
@@ -58,7 +59,8 @@ def attend(implementation: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | 
     """The kernel that an attention implementation leads to, and its output as [b, s, nh, d].
 
     `sdpa` is torch's choice on CUDA (sdp_utils.cpp): flash for 16-bit operands without a mask and heads of one
-    dimension up to 256, else the memory-efficient kernel where keys need no repeating, else the composite one. With a
+    dimension up to 256, else the memory-efficient kernel where keys need no repeating, else the composite one; GPUs
+    before Ampere have no flash, and none of bfloat16 but the composite one (`at.sdpa`). With a
     mask Transformers repeats the keys first (integrations/sdpa_attention.py `use_gqa_in_sdpa`), and some of its older
     classes did before flash attention too (`at.repeats`).
     """
@@ -76,10 +78,12 @@ def attend(implementation: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | 
             k, v, grouped = repeated(k, at), repeated(v, at), False
         if tape.autocast:
             q, k, v = to(q, tape.autocast), to(k, tape.autocast), to(v, tape.autocast)
-        if q.e == 2 and mask is None and same and at.head_dim <= 256:
+        best = at.sdpa if q.e == 2 else "efficient"
+        if best == "flash" and mask is None and same and at.head_dim <= 256:
             return token_major(flash(q, k, v, at), q)
         align = 8 if q.e == 2 else 4
-        if not grouped and at.head_dim % align == 0 and at.value_dim % align == 0:
+        fits = not grouped and at.head_dim % align == 0 and at.value_dim % align == 0
+        if fits and best in ("flash", "efficient"):
             return efficient(q, k, v, mask, at)
         y = math(q, k, v, mask, at)
         return copied(y) if at.batch > 1 else contiguous(y)
@@ -187,23 +191,27 @@ def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Ten
     """torch's composite attention: scaled copies of q and k, keys repeated, score matrices in full.
 
     Saved: q, k, v and the probabilities; `_safe_softmax` needs a mask of one byte per score for a moment
-    (aten native/transformers/attention.cpp `_scaled_dot_product_attention_math`).
+    (aten native/transformers/attention.cpp `_scaled_dot_product_attention_math`). Before torch 2.5 operands stayed in
+    16 bits and the softmax was the plain one, half as much in all (pytorch/pytorch#139612; `at.sdpa` "narrow math").
     """
     tape, e = q.storage.tape, q.e
     size = _values(q, at)
-    q, k, v = to(q, 4), to(k, 4), to(v, 4)
+    narrow = e == 2 and at.sdpa == "narrow math"
+    wide = 2 if narrow else 4
+    q, k, v = to(q, wide), to(k, wide), to(v, wide)
     scaled = scale(q)
     causal = None if mask is not None else tape.new(at.length * at.length, 1)
-    bias = tape.new(at.length * at.length, 4) if mask is None else _float_mask(tape, mask, e, at)
+    bias = tape.new(at.length * at.length, wide) if mask is None else _float_mask(tape, mask, e, at)
     if at.heads != at.kv_heads and not at.direct:
         k, v = repeat(k, q.n), repeat(v, size)
-    scores = matmul(contiguous(scaled) if at.batch > 1 else scaled, spread(scale(k), q.n, at), at.scores)
+    scaled = contiguous(scaled) if at.batch > 1 else scaled
+    scores = matmul(scaled, spread(scale(k), q.n, at), at.scores, kept_by_policy=True)
     scores = add(scores, bias) if bias is not None else scores
-    tape.scratch(at.scores * 5)
-    scores = softmax(scores, 4, fused=True)
+    tape.scratch(0 if narrow else at.scores * 5)
+    scores = softmax(scores, wide, fused=True)
     scores = dropout(scores, at.dropout)
     returned = to(scores, e)
-    y = to(matmul(scores, spread(v, size, at), size), e)
+    y = to(matmul(scores, spread(v, size, at), size, kept_by_policy=True), e)
     del causal, returned
     return y
 

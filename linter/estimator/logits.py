@@ -34,7 +34,7 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
     """The loss of a micro batch by the job's objective and loss kernel; `segment` begins where its function does.
 
     Under autocast the logits that the model returns are copied to float32 (accelerate/utils/operations.py
-    `ConvertOutputsToFp32`).
+    `ConvertOutputsToFp32`). A framework's own loss takes them so as well; a job that says they never are has another.
     """
     if s.objective.loss in TASKS:
         return task_loss(h, outside, s, tape, segment)
@@ -47,7 +47,7 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
         h = contiguous(window(h, rows * s.hidden))
     module = outside.role("head") or outside.need("embedding")
     kernel = s.loss
-    own = LOSSES.get((s.framework.loss, kernel))
+    own = None if s.job.loss.upcast == "never" else LOSSES.get((s.framework.loss, kernel))
     if own is not None and (s.objective.loss == "cross_entropy" or _own_probabilities(s)):
         return own(h, module, s, tape, segment)
     if kernel in HEADED or (kernel == "chunked" and s.job.loss.logits in FUSED):

@@ -15,10 +15,14 @@ if TYPE_CHECKING:
     pass
 
 
-def matmul(a: Tensor, b: Tensor, n: int) -> Tensor:
-    """A batched product of two activations, `n` elements: saves both; backward makes one gradient of each."""
+def matmul(a: Tensor, b: Tensor, n: int, kept_by_policy: bool = False) -> Tensor:
+    """A batched product of two activations, `n` elements: saves both; backward makes one gradient of each.
+
+    `kept_by_policy` where a checkpoint that selects operators keeps it (torch._functorch.partitioners
+    `get_default_op_list`: bmm is one of the `compute_intensive_ops`).
+    """
     tape, an, ae, bn = a.storage.tape, a.n, a.e, b.n
-    y = tape.new(n, ae)
+    y = tape.kernel_output(n, ae) if kept_by_policy else tape.new(n, ae)
     kept = (a.storage if b.node is not None else None, b.storage if a.node is not None else None)
     ga, gb = a.node is not None, b.node is not None
 

@@ -7,11 +7,14 @@ import os
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ..models.model import text_config
 from ..versions import older
+from .traits import traits
 
 if TYPE_CHECKING:
     from ..job import Job
     from ..models.model import Model
+    from .traits import Traits
 
 
 def still(habit: str, job: Job, model: Model) -> bool:
@@ -21,6 +24,12 @@ def still(habit: str, job: Job, model: Model) -> bool:
     """
     row = _table()[habit]
     return older(job.versions.get("transformers"), row["later"].get(model.model_type, row["until"]))
+
+
+def traits_at(job: Job, model: Model) -> Traits:
+    """The traits of the model's class in the job's release: those of the newest, but for what `modeling.json` says."""
+    found = traits(model.model_type, {**model.defaults, **text_config(model.config)}, model.shape.norm)
+    return found._replace(scores="native") if still("native_scores", job, model) else found
 
 
 @cache

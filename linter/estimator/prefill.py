@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 from ..models.model import text_config
 from ..versions import older
-from .modeling import still
+from .implementation import composite
+from .modeling import still, traits_at
 from .parameters import base_dtype
+from .release import release
 from .storage import dtype_bytes
 from .traits import traits
 
@@ -99,8 +101,10 @@ def attention_bytes(model: Model, job: Job, batch: int, length: int, element: fl
 
     Rotary embedding: q with three temporaries beside k and v, 4 e T q + 2 e T k, or then k with q kept twice,
     2 e T q + 5 e T k. Eager: q and repeated k and v, and the scores' softmax (`score_bytes` of b heads s^2). sdpa in
-    float32 with grouped heads has no fused kernel and makes the scores too; with a padding mask keys and values
-    are repeated and a mask of b s^2 exists. 0 where no layer attends.
+    float32 with grouped heads has no fused kernel and makes the scores too, and so has it in 16 bits on GPUs before
+    Ampere (`composite`), there with float32 copies: q and k twice, once more k and v of every query head where those
+    are grouped, and the causal mask. With a padding mask keys and values are repeated and a mask of b s^2 exists.
+    0 where no layer attends.
     """
     shape, tokens = model.shape, batch * length
     if not attends(model):
@@ -113,11 +117,14 @@ def attention_bytes(model: Model, job: Job, batch: int, length: int, element: fl
         rotary = element * tokens * (2 * wide + shape.kv_lora_rank)
     square = batch * shape.heads * length * length
     mask = element * batch * length * length
-    math = job.attention == "sdpa" and element > 2 and shape.kv_heads < shape.heads
+    grouped = shape.kv_heads < shape.heads
+    math = composite(job, grouped, not job.padded and release(job, model.model_type).grouped_keys, element)
     if job.attention == "eager":
         return max(rotary, 3 * queries + square * score_bytes(job, model) + mask)
     if math:
-        return max(rotary, 3 * queries + square * (2 * element + 4) + mask)
+        width = element if math == "narrow math" else 4
+        copies = width * (2 * queries * (1 + grouped) + 2 * keys) / element if element <= 2 else 0.0
+        return max(rotary, 3 * queries + copies + square * (2 * width + 4 * (math == "math")) + width / element * mask)
     if job.padded and job.attention == "sdpa":
         return max(rotary, 4 * queries + mask)
     return rotary
@@ -137,7 +144,7 @@ def score_bytes(job: Job, model: Model) -> float:
     float32    scores and result, 4 + 4
     Source: aten/src/ATen/native/SoftMax.cpp `softmax`: `half_to_float` is for Half only.
     """
-    found = traits(model.model_type, {**model.defaults, **text_config(model.config)}, model.shape.norm)
+    found = traits_at(job, model)
     dtype = base_dtype(job, model)
     if found.scores in _OWN_WIDTH:
         return _OWN_WIDTH[found.scores] * max(2.0, dtype_bytes(dtype))

@@ -14,9 +14,9 @@ from .estimate import NotEstimable
 from .frameworks import framework, of_transformers
 from .gradients import accumulating
 from .groups import around, block, shared_modules
-from .implementation import attention_implementation, fused_operations, loss_kernel, sequence_first
+from .implementation import attention_implementation, fused_operations, loss_kernel, sdpa_kernels, sequence_first
 from .kernels import Heads
-from .modeling import still
+from .modeling import still, traits_at
 from .modules import Modules, Packing
 from .objectives import objective
 from .parameters import parameters
@@ -25,7 +25,6 @@ from .quantization import effective_quantization
 from .release import REMOTE, packed, release
 from .tape import Tape
 from .trained_layers import signatures
-from .traits import traits
 from .virtual_tokens import lengthened, refuse_prompts
 from .waves import frames, spoken
 
@@ -64,7 +63,7 @@ class Setting:
         self.job = job
         self.model = model
         self.config = {**model.defaults, **text_config(model.config)}
-        self.traits = traits(model.model_type, self.config, shape.norm)
+        self.traits = traits_at(job, model)
         self.framework = framework(job)
         if self.framework.norm and self.traits.norm in ("rms", "gemma"):
             self.traits = self.traits._replace(norm=self.framework.norm)
@@ -125,7 +124,7 @@ class Setting:
         self.layer_types = shape.layer_types
         self.state = max(shape.recurrent_states, default=0)
         self.attention = attention_implementation(job, model, self.traits, self.config)
-        self.sequence_first = sequence_first(job)
+        self.sequence_first, self.sdpa = sequence_first(job), sdpa_kernels(job)
         self.activation = self._activation() or self.traits.activation or shape.activation
         self.attention_dropout = self.dropout(self.traits.attention_dropout)
         own = (self.framework.dropout, 0.0) if self.framework.dropout else None
@@ -213,6 +212,7 @@ class Setting:
             repeats=self.repeats_keys,
             held=self.traits.held,
             sequence_first=self.sequence_first,
+            sdpa=self.sdpa,
         )
 
     def table_dims(self) -> tuple[int, ...]:

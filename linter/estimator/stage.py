@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..versions import older
 from .division import stages
 from .schedule import in_flight
 
@@ -100,9 +101,34 @@ def _layers(sizes: list[int], index: int, layers: int) -> tuple[int, ...]:
     return tuple(range(start, start + sizes[index]))
 
 
+RETURNS_BEFORE = "0.2.1"
+"""The first torchtitan that asks schedules for no outputs (train.py `return_outputs=False`, pytorch/torchtitan#1922);
+before, the last stage kept those of every micro batch to the end of the step (pipelining/stage.py `output_chunks`)."""
+
+
+def kept_outputs(stage: Stage) -> int:
+    """Elements of other micro batches' logits that the last stage of torch's schedules keeps."""
+    job, shape = stage.job, stage.whole.shape
+    old = job.framework == "torchtitan" and older(job.versions.get("torchtitan"), RETURNS_BEFORE)
+    if not (stage.last and stage.of > 1 and old):
+        return 0
+    tokens = (job.micro_batch_size or 0) * (job.sequence_length or 0) // max(1, job.parallelism.context)
+    return (job.gradient_accumulation_steps - 1) * tokens * -(-shape.vocabulary // job.parallelism.tensor)
+
+
 def _without_pipeline(job: Job, chosen: tuple[int, ...]) -> Job:
-    parallelism = replace(job.parallelism, pipeline=1, device_map=None, data=job.data_parallel)
+    """The job of one stage.
+
+    torch's schedules reduce what FSDP 2 shards behind the last micro batch alone, and gather it again for no other
+    (torch 2.9 distributed/pipelining/stage.py `backward_maybe_with_nosync`): they are micro steps without a reduction.
+    """
+    plan = job.parallelism
+    parallelism = replace(plan, pipeline=1, device_map=None, data=job.data_parallel)
     changed = replace(job, parallelism=parallelism)
+    micro = plan.microbatches or job.gradient_accumulation_steps
+    if plan.fsdp is not None and plan.fsdp.version == 2 and plan.pipeline > 1 and micro > 1:
+        parallelism.fsdp = replace(plan.fsdp, sync_each_batch=False, reshard_after_forward=False)
+        changed.gradient_accumulation_steps = micro
     if job.adapter is not None and job.adapter.layers is not None:
         kept = [chosen.index(layer) for layer in job.adapter.layers if layer in chosen]
         changed.adapter = replace(job.adapter, layers=kept)

@@ -19,6 +19,7 @@ from . import (
     uncertainty,
     unseen,
 )
+from .causal_masks import causal_masks
 from .coverage import gaps
 from .estimate import Assumption, Estimate, NotEstimable, Phase, Term
 from .imbalance import dropless, unbalanced
@@ -26,11 +27,11 @@ from .layout import Layout
 from .layouts import layout
 from .loading import warmed
 from .one_process import evaluated, gathered, replicated, unknown_caches
-from .parameters import base_dtype, elements, parameters
+from .parameters import base_dtype, elements, gathered_dtype, parameters
 from .quantization import unpacked_perhaps
 from .saving import saving
 from .stable_embedding import unmade
-from .stage import pipeline
+from .stage import kept_outputs, pipeline
 from .storage import dtype_bytes
 from .verdict import capacity, verdict
 
@@ -114,7 +115,8 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
     extra = reference.frozen_models(stage.job, stage.own)
     narrow = low_precision.workspace(job, model)
     fixed = _fixed(job, plan, extra, gpu)
-    fixed["buffers"] += narrow.size + megatron_buffers.held(stage.job, stage.own, gpu)
+    masks = causal_masks(stage.job, stage.own)
+    fixed["buffers"] += narrow.size + megatron_buffers.held(stage.job, stage.own, gpu) + masks
     found, bounded, left = instants_of(stage.job, stage.whole, stage)
     found = [*found, *(plan.later() if bounded else ())]
     phases = [
@@ -137,6 +139,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
         terms += engine.terms
     peak = max(phases, key=lambda phase: phase.allocated)
     terms += _instant_terms(peak, job, gpu)
+    terms += [Term("buffers", "causal masks of all positions", masks, "estimator/causal_masks.py")] if masks else []
     offloaded = plan.host + host.checkpoints(stage.job, stage.whole)
     main, lines = host.memory(stage.job, stage.own, tensors, offloaded, written.host)
     terms += lines
@@ -233,13 +236,13 @@ def on_stage(item: Instant, stage: Stage, held: Held) -> Instant | None:
 def deferred(stage: Stage) -> tuple[int, int]:
     """Bytes that wait on the last stage for the head's weight gradient: gradients of logits, and the head's inputs.
 
-    e T V/t and e T h for each micro batch before the one in flight. Source: megatron/core/tensor_parallel/layers.py
-    `LinearWithGradAccumulationAndAsyncCommunication`, `embedding_activation_buffer`.
+    e T V/t and e T h for each micro batch before the one in flight (megatron/core/tensor_parallel/layers.py
+    `LinearWithGradAccumulationAndAsyncCommunication`, `embedding_activation_buffer`); or logits that stay.
     """
     job, shape = stage.job, stage.whole.shape
     count = min(job.loss.deferred, job.gradient_accumulation_steps - 1)
     if count < 1 or stage.of <= 1:
-        return 0, 0
+        return int(kept_outputs(stage) * dtype_bytes(gathered_dtype(job) or base_dtype(job, stage.whole))), 0
     each = count * (job.micro_batch_size or 0) * (job.sequence_length or 0) // max(1, job.parallelism.context)
     width = int(dtype_bytes(base_dtype(job, stage.whole)))
     return width * each * -(-shape.vocabulary // job.parallelism.tensor), width * each * shape.hidden

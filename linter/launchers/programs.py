@@ -39,7 +39,9 @@ class Begun(NamedTuple):
     foreign: bool = False
 
 
-_CONFIG_FLAGS = ("config", "config_file", "cfg", "config_path", "c")
+_CONFIG_FLAGS = ("config", "config_file", "cfg", "config_path", "c", "yaml", "Y")
+"""Flags that scripts of their own name a config file by; `-Y` is that of H2O LLM Studio's train.py."""
+
 _PLACEHOLDER = re.compile(r"[$<{]")
 
 
@@ -50,7 +52,7 @@ def begin(
 
     `variables` are those of its environment.
     """
-    found = known(program)
+    found = known(program) or _by_flag(program, file)
     if found is None:
         return _unknown(program, file, project)
     row, words = found
@@ -113,6 +115,19 @@ def known(program: Unwrapped) -> tuple[Program, tuple[Word, ...]] | None:
         if more and path.endswith("/" + more[0]):
             return row, program.words
     return None
+
+
+def _by_flag(program: Unwrapped, file: Document) -> tuple[Program, tuple[Word, ...]] | None:
+    """The row of a script by the section and name of its flag for a config file, which no other program has.
+
+    torchtitan's launcher ran `train.py --job.config_file` until February 2025 (run_llama_train.sh, run_train.sh).
+    """
+    if not program.head.endswith(".py"):
+        return None
+    given = read_flags(program.words, file).document.root
+    rows = (row for row in PROGRAMS if any("." in flag and given.entry(flag) is not None for flag in row.config))
+    row = next(rows, None)
+    return None if row is None else (row, program.words)
 
 
 @cache

@@ -55,6 +55,17 @@ def test_the_first_qwens_own_code_never_widens_logits(decoder):
     assert logits(model, "loss", versions={"transformers": "5.0"}) == (2 + 2 + 2) * TV
 
 
+@pytest.mark.parametrize(
+    ("kept", "bytes_per_element"),
+    [(False, 2 + 2 + 2), (True, 2 + 2 + 2 + 2)],  # log-probabilities and two gradients; the named logits
+)
+def test_a_loop_of_its_own_over_litgpts_layers_takes_the_cross_entropy_in_16_bits(kept, bytes_per_element, llama_8b):
+    """Thunder's benchmark calls `cross_entropy(logits.reshape(...), targets)` (benchmark_litgpt.py)."""
+    loss = Loss(upcast="never", kept=kept)
+    found = logits(llama_8b, "backward", framework="litgpt", objective="pretrain", loss=loss)
+    assert found == pytest.approx(bytes_per_element * TV, rel=0.01)
+
+
 def test_torch_s_loss_over_a_part_of_the_vocabulary_takes_one_copy_more(llama_8b):
     divided = {"framework": "torchtitan", "parallelism": Parallelism(tensor=8, sequence=True)}
     whole = {"framework": "torchtitan"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from gpulint.estimator import estimate_job
 from gpulint.estimator.schedule import in_flight
 from gpulint.estimator.stage import layer_counts, pipeline, stage
 from gpulint.estimator.training import by_stage
-from gpulint.job import Hardware, Job, Optimizer, Parallelism, Weights
+from gpulint.job import Fsdp, FsdpMixedPrecision, Hardware, Job, Optimizer, Parallelism, Weights
 from gpulint.units import GIB
 
 
@@ -66,6 +68,37 @@ def test_deferred_gradients_of_logits_wait_on_the_last_stage_alone(llama_8b, lim
     ]
     assert first == before[0]
     assert last[0] - before[-1][0] == waiting * 512 * 2 * (128256 + 4096)
+
+
+def sharded(microbatches=8):
+    mixed = FsdpMixedPrecision(param_dtype="bfloat16", reduce_dtype="float32")
+    plan = Fsdp(version=2, sharding="full_shard", wrap="transformer", sync_each_batch=True, mixed_precision=mixed)
+    job = run(micro=1, gpus=8, microbatches=microbatches, fsdp=plan)
+    return replace(job, weights=Weights("float32"))
+
+
+def backward(estimate):
+    return max((phase for phase in estimate.phases if phase.name == "backward"), key=lambda phase: phase.allocated)
+
+
+def test_torch_s_schedules_keep_whole_gradients_to_the_last_micro_batch(llama_8b):
+    middle = stage(sharded(), llama_8b, 1)
+    last = backward(by_stage(sharded(), llama_8b, None)[-1])
+    assert last.components["gradients"] == 4 * sum(tensor.elements for tensor in stage(run(), llama_8b, 3).own.tensors)
+    assert middle.job.gradient_accumulation_steps == 8
+    one = stage(sharded(1), llama_8b, 1).job
+    assert (one.gradient_accumulation_steps, one.parallelism.fsdp.sync_each_batch) == (1, True)
+
+
+def test_torchtitan_kept_the_outputs_of_every_micro_batch(llama_8b):
+    old, new = (
+        replace(sharded(), framework="torchtitan", versions={"torchtitan": version}) for version in ("0.2.0", "0.2.1")
+    )
+    more = [
+        backward(here).allocated - backward(there).allocated
+        for here, there in zip(by_stage(old, llama_8b, None), by_stage(new, llama_8b, None), strict=True)
+    ]
+    assert more == [0, 7 * 512 * 128256 * 2]
 
 
 def test_tied_embeddings_are_on_both_ends(decoder):
