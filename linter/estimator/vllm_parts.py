@@ -15,6 +15,7 @@ from .paged_cache import paged_cache
 from .parameters import allocated, base_dtype, parameters
 from .slack import policy
 from .storage import dtype_bytes
+from .stored_cache import cache_dtype, fp8_perhaps
 from .vllm_activations import profile_run
 from .vllm_blocks import block_rounding, offloaded
 from .vllm_draft import draft
@@ -42,6 +43,7 @@ class Parts(NamedTuple):
     kernels make of the weights, `rounding` what torch's allocator rounds their blocks up by. `unused` of the segments
     that the profile run opened are free at its peak and count all the same, where the release asks the driver.
     `cublas` is cuBLAS's workspace, `states` what the sampler keeps for each request.
+    `halves` is 2 where the cache may hold twice the tokens, as fp8 that nothing at hand tells of.
     `gathering` is what torch's communicator takes beside vLLM's own, expected and at the most, `reducing` its own.
     """
 
@@ -62,6 +64,7 @@ class Parts(NamedTuple):
     gathering: tuple[int, int]
     reducing: int
     neighbours: Neighbours
+    halves: int
 
     @property
     def workspace(self) -> int:
@@ -142,14 +145,14 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
     found = (*target, *drafted)
     element = max(2.0, dtype_bytes(dtype))
     plan = job.parallelism
-    width = cache_bytes(given.kv_cache_dtype, dtype, model.shape.head_dim + model.shape.v_head_dim)
+    stored = cache_dtype(job, model)
+    width = cache_bytes(stored, dtype, model.shape.head_dim + model.shape.v_head_dim)
     version = given.version or job.versions.get("vllm")
     rotary = rotary_cache(model, element) * tables(model, version)
     made = padded_experts(target, served, model, gpu)
     added = latent_copies(served, model, version, element) + allocated(made) - allocated(target)
     caches = (
-        tuple(_latent_as_stored(cache, model, width, version, given.kv_cache_dtype) for cache in layer_caches(model))
-        + draft_caches
+        tuple(_latent_as_stored(cache, model, width, version, stored) for cache in layer_caches(model)) + draft_caches
     )
     if not chosen.hybrid_cache and any(cache.grows and cache.window is None for cache in caches):
         caches = tuple(cache._replace(window=None) for cache in caches)
@@ -186,6 +189,7 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
         gathering=runtime.gathering(job),
         reducing=runtime.reducing(job),
         neighbours=runtime.neighbours(gpu),
+        halves=2 if fp8_perhaps(job, model) else 1,
     )
 
 
