@@ -14,7 +14,7 @@ from .stored_cache import fp8_perhaps
 from .verdict import capacity
 from .vllm_activations import encoder_bytes, padded_vocabulary
 from .vllm_blocks import SOURCE as BLOCKS_SOURCE
-from .vllm_draft import draft_model, is_head
+from .vllm_draft import draft_model, is_head, is_prediction, predicts
 from .vllm_parts import parts_of, room_of
 from .vllm_rotary import SOURCE as ROTARY_SOURCE
 from .vllm_settings import captures_nccl, sampler_source, settings
@@ -202,6 +202,11 @@ def _assumptions(job: Job, model: Model, chosen: Settings) -> tuple[Assumption, 
         known = "taken for one layer of the model that it drafts for" if is_head(job, model) else "not counted"
         note = f"its weights and cache are {known}"
         found.append(Assumption("inference.speculative_model", job.inference.speculative_model, note))
+    algorithm = (job.inference.speculative_algorithm if job.inference else None) or ""
+    if is_prediction(algorithm):
+        known = "taken for layers like its last" if predicts(job, model) else "not counted"
+        note = f"the weights and cache of the model's prediction layers are {known}"
+        found.append(Assumption("inference.speculative_algorithm", algorithm, note))
     return tuple(found)
 
 

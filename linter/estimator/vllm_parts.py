@@ -151,8 +151,8 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
     rotary = rotary_cache(model, element) * tables(model, version)
     made = padded_experts(target, served, model, gpu)
     added = latent_copies(served, model, version, element) + allocated(made) - allocated(target)
-    caches = (
-        tuple(_latent_as_stored(cache, model, width, version, stored) for cache in layer_caches(model)) + draft_caches
+    caches = tuple(
+        _latent_as_stored(cache, model, width, version, stored) for cache in (*layer_caches(model), *draft_caches)
     )
     if not chosen.hybrid_cache and any(cache.grows and cache.window is None for cache in caches):
         caches = tuple(cache._replace(window=None) for cache in caches)

@@ -236,20 +236,24 @@ def set_extras(builder: JobBuilder, arguments: Arguments) -> None:
 
 
 def _set_speculative(builder: JobBuilder, arguments: Arguments) -> None:
-    """`speculative-config` as a mapping or JSON text; `speculative-model` before 0.8."""
-    given = arguments.text("speculative_model") or arguments.mapping("speculative_config").text("model")
-    text = arguments.text("speculative_config")
-    if given is None and text:
+    """`speculative-config` as a mapping or JSON text, its `model` and `method`; `speculative-model` before 0.8."""
+    stated, text = arguments.mapping("speculative_config"), arguments.text("speculative_config")
+    given = {"model": arguments.text("speculative_model") or stated.text("model"), "method": stated.text("method")}
+    if text and not given["model"]:
         try:
             value = json.loads(text.value)
         except ValueError:
             value = None
-        name = value.get("model") if isinstance(value, dict) else None
-        given = text._replace(value=name) if isinstance(name, str) else None
-    if given:
-        builder.from_entry("inference.speculative_model", given.value, given.entry, given.key)
-    else:
-        builder.default("inference.speculative_model", None)
+        for name in given if isinstance(value, dict) else ():
+            if isinstance(value.get(name), str):
+                given[name] = text._replace(value=value[name])
+    for path, found in (
+        ("inference.speculative_model", given["model"]), ("inference.speculative_algorithm", given["method"])
+    ):  # fmt: skip
+        if found:
+            builder.from_entry(path, found.value, found.entry, found.key)
+        else:
+            builder.default(path, None)
 
 
 def _sizes(given: Given | None) -> Given | None:
