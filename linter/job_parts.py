@@ -301,6 +301,7 @@ class Inference:
     cudagraph_capture_sizes: list[int] | None = None
     chunked_prefill: bool | None = None
     flashinfer_sampler: bool | None = None
+    prefix_caching: bool | None = None
 
 
 @dataclass(slots=True)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..units import GIB
 from . import runtime
 from .compressed_cache import compressed_pool, compresses
-from .coverage import mixing
 from .division import expert_tensor
 from .kv_cache import LayerCache, cache_bytes, layer_caches
 from .paged_cache import paged_cache
@@ -23,6 +22,7 @@ from .vllm_eager import reserved_run
 from .vllm_lora import lora_slots
 from .vllm_rotary import rotary_cache, tables
 from .vllm_settings import Graphs, captures_nccl, graphs
+from .vllm_states import state_blocks, state_bytes, with_states
 from .vllm_weights import cached_latent, expanded_head, latent_copies, padded_experts
 
 if TYPE_CHECKING:
@@ -152,7 +152,8 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
     made = padded_experts(target, served, model, gpu)
     added = latent_copies(served, model, version, element) + allocated(made) - allocated(target)
     caches = tuple(
-        _latent_as_stored(cache, model, width, version, stored) for cache in (*layer_caches(model), *draft_caches)
+        _latent_as_stored(cache, model, width, version, stored)
+        for cache in with_states((*layer_caches(model), *draft_caches), model)
     )
     if not chosen.hybrid_cache and any(cache.grows and cache.window is None for cache in caches):
         caches = tuple(cache._replace(window=None) for cache in caches)
@@ -182,7 +183,9 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
             tensor=plan.tensor,
             pipeline=plan.pipeline,
             group_ratio=chosen.group_ratio,
-            state=_state_bytes(model),
+            state=state_bytes(model, version),
+            convolution=element,
+            state_blocks=state_blocks(model, given.prefix_caching, version),
         ),
         cublas=runtime.allocated_workspace(job, gpu),
         states=states,
@@ -191,17 +194,6 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
         neighbours=runtime.neighbours(gpu),
         halves=2 if fp8_perhaps(job, model) else 1,
     )
-
-
-def _state_bytes(model: Model) -> float | None:
-    """Bytes of an element of a recurrent state; None for that of the other caches.
-
-    Kimi delta attention keeps float32 whatever is asked for (model_executor/layers/mamba/mamba_utils.py
-    `kda_state_dtype`), the others what the config's `mamba_ssm_dtype` names.
-    """
-    if mixing(model) == "kimi_delta":
-        return 4.0
-    return dtype_bytes(model.shape.state_dtype) if model.shape.state_dtype else None
 
 
 def _latent_as_stored(

@@ -174,6 +174,7 @@ def set_engine(builder: JobBuilder, arguments: Arguments, version: str) -> None:
         ("inference.enforce_eager", "enforce_eager", False),
         ("inference.enable_lora", "enable_lora", False),
         ("inference.chunked_prefill", "enable_chunked_prefill", None),
+        ("inference.prefix_caching", "enable_prefix_caching", None),
     ):
         flag = arguments.flag(name)
         if flag:
