@@ -302,6 +302,7 @@ class Inference:
     chunked_prefill: bool | None = None
     flashinfer_sampler: bool | None = None
     prefix_caching: bool | None = None
+    modalities_off: list[str] | None = None
 
 
 @dataclass(slots=True)

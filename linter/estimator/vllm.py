@@ -196,7 +196,7 @@ def _assumptions(job: Job, model: Model, chosen: Settings) -> tuple[Assumption, 
     if fp8_perhaps(job, model):
         note = "whether the checkpoint asks for fp8 is not known: the cache may hold twice the tokens"
         found.append(Assumption("inference.kv_cache_dtype", "auto", note))
-    if encoder_bytes(model, 1, 2.0):
+    if chosen.sees and encoder_bytes(model, 1, 2.0):
         found.append(Assumption("model", model.id, "its vision encoder's profile run is not derived, only bounded"))
     if job.inference is not None and job.inference.speculative_model and draft_model(job, model) is None:
         known = "taken for one layer of the model that it drafts for" if is_head(job, model) else "not counted"

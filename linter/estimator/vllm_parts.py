@@ -23,6 +23,7 @@ from .vllm_lora import lora_slots
 from .vllm_rotary import rotary_cache, tables
 from .vllm_settings import Graphs, captures_nccl, graphs
 from .vllm_states import state_blocks, state_bytes, with_states
+from .vllm_towers import loaded
 from .vllm_weights import cached_latent, expanded_head, latent_copies, padded_experts
 
 if TYPE_CHECKING:
@@ -140,7 +141,8 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
     assert given is not None
     dtype = serving_dtype(job, model)
     served = job if job.weights.dtype else job.with_changes({"weights.dtype": dtype})
-    target = tuple(item for item in parameters(served, model) if item.part in ("base", "buffer"))
+    whole = (item for item in parameters(served, model) if item.part in ("base", "buffer"))
+    target = loaded(whole, job, model)
     drafted, draft_caches = draft(served, model)
     found = (*target, *drafted)
     element = max(2.0, dtype_bytes(dtype))

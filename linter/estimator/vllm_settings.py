@@ -11,6 +11,7 @@ from ..models.positions import usual_positions
 from ..units import GIB, KIB
 from ..versions import older
 from .quantization import effective_quantization
+from .vllm_towers import sees
 
 if TYPE_CHECKING:
     from ..hardware.gpu import Gpu
@@ -29,7 +30,8 @@ class Settings(NamedTuple):
     job nor the checkpoint's config says it, `max_model_len` is not the checkpoint's (`length_known`), and requests may
     be `longest` tokens. `sampler_least` and `sampler_most` are the bytes per logit of another sampler that an
     installation may have, or that a feature or VLLM_USE_V2_MODEL_RUNNER may switch to. `state_bytes` stay for each
-    request and token of the vocabulary. `whole_graphs` of the `graph_sizes` are captured once more.
+    request and token of the vocabulary. `whole_graphs` of the `graph_sizes` are captured once more. `sees`: whether a model's
+    vision encoder runs.
     """
 
     utilization: float
@@ -57,6 +59,7 @@ class Settings(NamedTuple):
     state_bytes: float
     by_driver: bool
     sums_held: bool
+    sees: bool
     defaulted: tuple[tuple[str, str], ...]
 
 
@@ -136,6 +139,7 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
         state_bytes=second["states"] if second else 0.0,
         by_driver=row["by_driver"],
         sums_held=row["sums_held"],
+        sees=sees(job, model),
         defaulted=tuple(defaulted),
     )
 

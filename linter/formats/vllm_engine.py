@@ -227,6 +227,7 @@ def set_extras(builder: JobBuilder, arguments: Arguments) -> None:
         else:
             builder.default(path, default)
     _set_speculative(builder, arguments)
+    _set_modalities(builder, arguments)
     sizes = _sizes(arguments.raw("cudagraph_capture_sizes", "cuda_graph_sizes"))
     nested = None if sizes else _sizes(arguments.mapping("compilation_config").raw("cudagraph_capture_sizes"))
     chosen = sizes or nested
@@ -234,6 +235,35 @@ def set_extras(builder: JobBuilder, arguments: Arguments) -> None:
         builder.from_entry("inference.cudagraph_capture_sizes", chosen.value, chosen.entry, chosen.key)
     else:
         builder.default("inference.cudagraph_capture_sizes", None)
+
+
+_MODALITIES = ("image", "video", "audio")
+
+
+def _set_modalities(builder: JobBuilder, arguments: Arguments) -> None:
+    """Modalities whose `limit-mm-per-prompt` is 0, stated as a mapping or JSON text; all with `language-model-only`."""
+    given, alone = arguments.raw("limit_mm_per_prompt"), arguments.flag("language_model_only")
+    if alone and alone.value:
+        builder.from_entry("inference.modalities_off", list(_MODALITIES), alone.entry, alone.key)
+        return
+    stated = arguments.mapping("limit_mm_per_prompt")
+    off = [name for name in _MODALITIES if (limit := stated.integer(name)) is not None and limit.value == 0]
+    text = arguments.text("limit_mm_per_prompt")
+    if text:
+        try:
+            value = json.loads(text.value)
+        except ValueError:
+            value = None
+        limits = value if isinstance(value, dict) else {}
+        off = [name for name in _MODALITIES if _count(limits.get(name)) == 0]
+    if given and off:
+        builder.from_entry("inference.modalities_off", off, given.entry, given.key)
+    else:
+        builder.default("inference.modalities_off", None)
+
+
+def _count(limit: Any) -> Any:
+    return limit.get("count") if isinstance(limit, dict) else limit
 
 
 def _set_speculative(builder: JobBuilder, arguments: Arguments) -> None:
