@@ -30,8 +30,8 @@ class Settings(NamedTuple):
     job nor the checkpoint's config says it, `max_model_len` is not the checkpoint's (`length_known`), and requests may
     be `longest` tokens. `sampler_least` and `sampler_most` are the bytes per logit of another sampler that an
     installation may have, or that a feature or VLLM_USE_V2_MODEL_RUNNER may switch to. `state_bytes` stay for each
-    request and token of the vocabulary. `whole_graphs` of the `graph_sizes` are captured once more. `sees`: whether a model's
-    vision encoder runs.
+    request and token of the vocabulary. `whole_graphs` of the `graph_sizes` are captured once more. `sees`: whether a
+    model's vision encoder runs.
     """
 
     utilization: float
