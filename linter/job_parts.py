@@ -273,7 +273,8 @@ class Inference:
     """A generation or serving run. None fields are the engine's own defaults for its version and GPU.
 
     `max_total_tokens` is the most tokens that the cache of a rank holds (SGLang, TensorRT-LLM). `flashinfer_sampler` is
-    vLLM's VLLM_USE_FLASHINFER_SAMPLER. `speculative_algorithm` is SGLang's word (EAGLE, NEXTN, STANDALONE, NGRAM).
+    vLLM's VLLM_USE_FLASHINFER_SAMPLER. `speculative_algorithm` is SGLang's word (EAGLE, NEXTN, STANDALONE, NGRAM)
+    or vLLM's `method` (mtp, ngram) where it is stated.
     """
 
     engine: str = "transformers"
@@ -301,6 +302,8 @@ class Inference:
     cudagraph_capture_sizes: list[int] | None = None
     chunked_prefill: bool | None = None
     flashinfer_sampler: bool | None = None
+    prefix_caching: bool | None = None
+    modalities_off: list[str] | None = None
 
 
 @dataclass(slots=True)

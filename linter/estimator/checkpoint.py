@@ -20,7 +20,7 @@ def stored_quantization(model: Model) -> Quantization | None:
     Keys as transformers/utils/quantization_config.py names them (5.23); `modelopt` as hf_quant_config.json does. A
     multimodal model may state it for its text decoder (moonshotai/Kimi-K2.5's config.json).
     """
-    config = _stated(model)
+    config = stated_quantization(model)
     if config is None:
         return None
     method = str(config.get("quant_method", "")).lower()
@@ -54,10 +54,11 @@ COMPRESSED = ("compressed-tensors", "compressed_tensors")
 
 def compressed(model: Model) -> bool:
     """Whether the checkpoint states the format of compressed-tensors."""
-    return str((_stated(model) or {}).get("quant_method", "")).lower() in COMPRESSED
+    return str((stated_quantization(model) or {}).get("quant_method", "")).lower() in COMPRESSED
 
 
-def _stated(model: Model) -> dict[str, Any] | None:
+def stated_quantization(model: Model) -> dict[str, Any] | None:
+    """`quantization_config` as the config states it, or its text decoder's."""
     text = model.config.get("text_config")
     nested = text.get("quantization_config") if isinstance(text, dict) else None
     config = model.config.get("quantization_config", nested)

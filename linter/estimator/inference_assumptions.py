@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from .estimate import Assumption
 from .quantization import named_assumption
+from .stored_cache import cache_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,6 +39,9 @@ def inference_assumptions(
     if not model.exact:
         note = f"the architecture {model.model_type} is unknown; its tensors are taken to be llama's"
         found["model"] = Assumption("model", model.id, note)
+    if job.inference is not None and (stored := cache_dtype(job, model)) != job.inference.kv_cache_dtype:
+        path = "inference.kv_cache_dtype"
+        found[path] = Assumption(path, str(stored), "as the checkpoint states")
     named = named_assumption(job, model)
     if named is not None:
         found[named.field] = named

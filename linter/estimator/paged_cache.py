@@ -6,7 +6,7 @@ costs the widest layer's page times the layers of a group whichever kind it serv
 whole fraction of that hold so many times the tokens (`unify_kv_cache_spec_page_size`).
 
     pages of one request   full: ceil(n / block);  window w: ceil(min(w - 1 + batched tokens, n) / block) + 1;
-                           chunk c: ceil(min(c + batched tokens, n) / block);  recurrent: 1
+                           chunk c: ceil(min(c + batched tokens, n) / block);  recurrent: 1, more with prefix caching
                            cross-attention to an encoder: ceil(its positions / block), a group beside the layers' own
     tokens of the cache    blocks // groups * block size; in newer versions the requests that fit, times their length
 
@@ -31,7 +31,8 @@ class Group(NamedTuple):
     """`groups` groups of layers that keep tokens alike. `window` None keeps all; `recurrent` keeps a state instead.
 
     `block_size` is the group's own, where a block holds other numbers of tokens of other groups. `encoder` positions
-    are kept of every request instead of its tokens (`CrossAttentionSpec`).
+    are kept of every request instead of its tokens (`CrossAttentionSpec`). `states` are the blocks of states that a
+    request keeps; 0: one for each block of tokens.
     """
 
     groups: int
@@ -39,6 +40,7 @@ class Group(NamedTuple):
     recurrent: bool
     block_size: int | None = None
     encoder: int = 0
+    states: int = 1
 
 
 class PagedCache(NamedTuple):
@@ -110,12 +112,19 @@ def paged_cache(
     pipeline: int = 1,
     group_ratio: float = 1.5,
     state: float | None = None,
+    convolution: float | None = None,
+    state_blocks: int = 1,
 ) -> PagedCache:
-    """The pool of the fullest rank. `element` bytes of a cached element, `state` of a recurrent state's."""
+    """The pool of the fullest rank.
+
+    `element` bytes of a cached element, `convolution` of one that a convolution keeps, which is the model's whatever
+    `kv_cache_dtype` says, `state` of a recurrent state's, by default a convolution's (`MambaStateDtypeCalculator`).
+    `state_blocks` is `Group.states`.
+    """
+    kept = element if convolution is None else convolution
     pages = [round(cache.token_elements(tensor) * element) for cache in caches]
     states = [
-        round(-(-cache.conv // tensor) * element + -(-cache.recurrent // tensor) * (state or element))
-        for cache in caches
+        round(-(-cache.conv // tensor) * kept + -(-cache.recurrent // tensor) * (state or kept)) for cache in caches
     ]
     widest, mixed = (
         max(pages, default=0),
@@ -143,7 +152,7 @@ def paged_cache(
     layers = _group_layers(list(stages.values()), group_ratio)
     apart = any(ratio > 1 for *_, ratio in stages)
     groups = tuple(
-        Group(-(-count // layers), window, recurrent, block_size * ratio if apart else None, encoder)
+        Group(-(-count // layers), window, recurrent, block_size * ratio if apart else None, encoder, state_blocks)
         for (window, recurrent, encoder, ratio), count in stages.items()
     )
     return PagedCache(block_size, page * layers, groups, windows_grow=True)
@@ -168,8 +177,8 @@ def _stretched(block_size: int, page: int, state: int) -> tuple[int, int]:
 
 
 def _pages(group: Group, length: int, batched_tokens: int, block_size: int) -> int:
-    if group.recurrent:
-        return 1
+    if group.recurrent and group.states:
+        return group.states
     if group.encoder:
         return -(-group.encoder // block_size)
     if group.window is None:

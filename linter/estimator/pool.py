@@ -12,6 +12,7 @@ from .estimate import Assumption, Estimate, KvCache, PerGpu, Phase, Term
 from .kv_cache import bytes_per_token, cache_bytes, caches_nothing, layer_caches, sequence_bytes
 from .parameters import allocated, base_dtype, parameters
 from .storage import dtype_bytes
+from .stored_cache import cache_dtype
 from .verdict import capacity, verdict
 from .vllm_activations import layer_bytes, padded_vocabulary
 from .vllm_blocks import offloaded
@@ -48,7 +49,7 @@ def rank(job: Job, model: Model, gpu: Gpu | None, tokens: int, requests: int) ->
     found = tuple(item for item in parameters(job, model) if item.part in ("base", "buffer"))
     dtype = base_dtype(job, model)
     element = max(2.0, dtype_bytes(dtype))
-    caches, width = layer_caches(model), cache_bytes(given.kv_cache_dtype, dtype)
+    caches, width = layer_caches(model), cache_bytes(cache_dtype(job, model), dtype)
     length = given.max_model_len or model.shape.max_positions or tokens
     ranks = attention_tensor(job)
     return Rank(

@@ -28,9 +28,11 @@ def effective_quantization(job: Job, model: Model) -> Quantization | None:
     `add_decompress_hook`).
     """
     found = job.weights.quantization
-    ready = found is None
-    if found is None:
-        found = stored_quantization(model) or named_quantization(job, model)
+    own = None
+    if found is None or _restates(job, found):
+        own = stored_quantization(model) or named_quantization(job, model)
+    ready = found is None or own is not None
+    found = own or found
     if found is None:
         return found
     found = left_out(found, kept(job, model))
@@ -43,6 +45,20 @@ def effective_quantization(job: Job, model: Model) -> Quantization | None:
     if ready and _runs_in_transformers(job) and compressed(model):
         return None
     return replace(found, experts=_packs_experts(job, model, found, ready))
+
+
+SERVERS = ("vllm", "sglang")
+"""Engines that take the whole of a checkpoint's quantisation from its config."""
+
+
+def _restates(job: Job, found: Quantization) -> bool:
+    """Whether the job's quantisation is a server's argument, which can only repeat what the checkpoint's config says.
+
+    vLLM and SGLang refuse one that does not agree, and read the modules left out, the groups and what `modelopt` stands
+    for from the config (vllm 0.24 config/model.py, sglang 0.5.12 srt/configs/model_config.py `_verify_quantization`).
+    """
+    served = job.kind == "inference" and job.inference is not None and job.inference.engine in SERVERS
+    return served and not found.skip and found.group_size is None and not found.modules
 
 
 def _runs_in_transformers(job: Job) -> bool:

@@ -36,7 +36,8 @@ _COMPUTED = "gemma3"
 """Model types whose cosines are computed in each step (srt/models/gemma3_causal.py `Gemma3RotaryEmbedding`)."""
 
 _STATE_RATIO = 0.9
-"""Recurrent states over cached tokens in a hybrid model's pool (server_args.py `mamba_full_memory_ratio`)."""
+"""States over cached tokens in a hybrid model's pool (server_args.py `mamba_full_memory_ratio`), short convolutions'
+too (0.5.12 srt/model_executor/model_runner.py `mamba2_config` names Lfm2Config)."""
 
 
 def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
@@ -87,7 +88,7 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
             f"nothing is left for the KV cache: of the static {bytes_text(free[1] * chosen.fraction)} the weights take"
             f' {bytes_text(held.weights)} ("{_REFUSES}")'
         )
-    elif any(model.shape.recurrent_states):
+    elif any((*model.shape.recurrent_states, *model.shape.conv_states)):
         held = held._replace(token=round(held.token * (1 + _STATE_RATIO)))
     if given.max_total_tokens is not None:
         pool = min(pool, given.max_total_tokens * held.token)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .division import attention_tensor, fullest_stage
 from .kv_cache import cache_bytes, layer_caches
 from .parameters import base_dtype
+from .stored_cache import cache_dtype
 from .vllm_weights import cached_latent
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def token_bytes(job: Job, model: Model, gpu: Gpu | None, row: dict[str, Any]) ->
     """
     given = job.inference
     assert given is not None
-    dtype = given.kv_cache_dtype
+    dtype = cache_dtype(job, model)
     blackwell = gpu is not None and (gpu.compute_capability or 0) >= 10
     if model.shape.index_head_dim and row.get("sparse_fp8") and blackwell and dtype in (None, "auto"):
         dtype = "fp8_e4m3"

@@ -10,10 +10,11 @@ from .estimate import Assumption, Estimate, KvCache, NotEstimable, PerGpu, Phase
 from .inference_assumptions import inference_assumptions
 from .kv_cache import caches_nothing
 from .runtime import WORKSPACE
+from .stored_cache import fp8_perhaps
 from .verdict import capacity
 from .vllm_activations import encoder_bytes, padded_vocabulary
 from .vllm_blocks import SOURCE as BLOCKS_SOURCE
-from .vllm_draft import draft_model, is_head
+from .vllm_draft import draft_model, is_head, is_prediction, predicts
 from .vllm_parts import parts_of, room_of
 from .vllm_rotary import SOURCE as ROTARY_SOURCE
 from .vllm_settings import captures_nccl, sampler_source, settings
@@ -101,7 +102,7 @@ def _outcome(
     least = given.max_model_len == -1 or not chosen.length_known
     needed = parts.cache.block_bytes if least else parts.request
     if room.expected < max(1, needed):
-        return _noroom_of(parts, room), "exceeds" if room.high < max(1, needed) else "tight"
+        return _noroom_of(parts, room), "exceeds" if room.high < max(1, needed) // parts.halves else "tight"
     if given.kv_cache_memory_bytes is not None:
         return None, _beside(parts, gpu, given.kv_cache_memory_bytes)
     graphs_beside = 0 if chosen.graphs_in_budget else parts.graphs.high if nccl else parts.graphs.expected
@@ -181,7 +182,7 @@ def _kv_cache(parts: Parts, room: Room | None) -> KvCache:
             return cache.tokens(held)
         return int(cache.concurrency(held, chosen.max_model_len, chosen.in_flight) * chosen.max_model_len)
 
-    low, high = (tokens(max(0, held)) for held in sizes)
+    low, high = (tokens(max(0, held)) for held in (sizes[0], sizes[1] * parts.halves))
     return KvCache(cache.bytes_per_token, tokens(size), round(requests, 2), low, high)
 
 
@@ -192,12 +193,20 @@ def _assumptions(job: Job, model: Model, chosen: Settings) -> tuple[Assumption, 
         note = f"the default of {model.model_type}'s class: no config of the checkpoint at hand states its own"
         found = [item for item in found if item.field != "inference.max_model_len"]
         found.append(Assumption("inference.max_model_len", str(chosen.max_model_len), note))
-    if encoder_bytes(model, 1, 2.0):
+    if fp8_perhaps(job, model):
+        note = "whether the checkpoint asks for fp8 is not known: the cache may hold twice the tokens"
+        found.append(Assumption("inference.kv_cache_dtype", "auto", note))
+    if chosen.sees and encoder_bytes(model, 1, 2.0):
         found.append(Assumption("model", model.id, "its vision encoder's profile run is not derived, only bounded"))
     if job.inference is not None and job.inference.speculative_model and draft_model(job, model) is None:
         known = "taken for one layer of the model that it drafts for" if is_head(job, model) else "not counted"
         note = f"its weights and cache are {known}"
         found.append(Assumption("inference.speculative_model", job.inference.speculative_model, note))
+    algorithm = (job.inference.speculative_algorithm if job.inference else None) or ""
+    if is_prediction(algorithm):
+        known = "taken for layers like its last" if predicts(job, model) else "not counted"
+        note = f"the weights and cache of the model's prediction layers are {known}"
+        found.append(Assumption("inference.speculative_algorithm", algorithm, note))
     return tuple(found)
 
 

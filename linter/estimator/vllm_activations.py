@@ -78,6 +78,7 @@ def profile_run(
     least = hidden + logits * min(settings.sampler_least, settings.sampler_bytes) // settings.sampler_bytes
     most = hidden + logits * settings.sampler_most // settings.sampler_bytes
     encoder = max(encoder_bytes(model, tokens, element), cross_encoder_bytes(model, requests, element))
+    encoder = encoder if settings.sees else 0
     padded = _padded(model, tokens, element, shared, gathered) if gathered > 1 else 0
     high = max(layers + round(2 * element * tokens * model.shape.hidden), padded, most) + encoder + kept.high
     if layers >= sampler:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..units import GIB
 from . import runtime
 from .compressed_cache import compressed_pool, compresses
-from .coverage import mixing
 from .division import expert_tensor
 from .kv_cache import LayerCache, cache_bytes, layer_caches
 from .paged_cache import paged_cache
 from .parameters import allocated, base_dtype, parameters
 from .slack import policy
 from .storage import dtype_bytes
+from .stored_cache import cache_dtype, fp8_perhaps
 from .vllm_activations import profile_run
 from .vllm_blocks import block_rounding, offloaded
 from .vllm_draft import draft
@@ -22,6 +22,8 @@ from .vllm_eager import reserved_run
 from .vllm_lora import lora_slots
 from .vllm_rotary import rotary_cache, tables
 from .vllm_settings import Graphs, captures_nccl, graphs
+from .vllm_states import state_blocks, state_bytes, with_states
+from .vllm_towers import loaded
 from .vllm_weights import cached_latent, expanded_head, latent_copies, padded_experts
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ class Parts(NamedTuple):
     kernels make of the weights, `rounding` what torch's allocator rounds their blocks up by. `unused` of the segments
     that the profile run opened are free at its peak and count all the same, where the release asks the driver.
     `cublas` is cuBLAS's workspace, `states` what the sampler keeps for each request.
+    `halves` is 2 where the cache may hold twice the tokens, as fp8 that nothing at hand tells of.
     `gathering` is what torch's communicator takes beside vLLM's own, expected and at the most, `reducing` its own.
     """
 
@@ -62,6 +65,7 @@ class Parts(NamedTuple):
     gathering: tuple[int, int]
     reducing: int
     neighbours: Neighbours
+    halves: int
 
     @property
     def workspace(self) -> int:
@@ -137,19 +141,21 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
     assert given is not None
     dtype = serving_dtype(job, model)
     served = job if job.weights.dtype else job.with_changes({"weights.dtype": dtype})
-    target = tuple(item for item in parameters(served, model) if item.part in ("base", "buffer"))
+    whole = (item for item in parameters(served, model) if item.part in ("base", "buffer"))
+    target = loaded(whole, job, model)
     drafted, draft_caches = draft(served, model)
     found = (*target, *drafted)
     element = max(2.0, dtype_bytes(dtype))
     plan = job.parallelism
-    width = cache_bytes(given.kv_cache_dtype, dtype, model.shape.head_dim + model.shape.v_head_dim)
+    stored = cache_dtype(job, model)
+    width = cache_bytes(stored, dtype, model.shape.head_dim + model.shape.v_head_dim)
     version = given.version or job.versions.get("vllm")
     rotary = rotary_cache(model, element) * tables(model, version)
     made = padded_experts(target, served, model, gpu)
     added = latent_copies(served, model, version, element) + allocated(made) - allocated(target)
-    caches = (
-        tuple(_latent_as_stored(cache, model, width, version, given.kv_cache_dtype) for cache in layer_caches(model))
-        + draft_caches
+    caches = tuple(
+        _latent_as_stored(cache, model, width, version, stored)
+        for cache in with_states((*layer_caches(model), *draft_caches), model)
     )
     if not chosen.hybrid_cache and any(cache.grows and cache.window is None for cache in caches):
         caches = tuple(cache._replace(window=None) for cache in caches)
@@ -179,25 +185,17 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
             tensor=plan.tensor,
             pipeline=plan.pipeline,
             group_ratio=chosen.group_ratio,
-            state=_state_bytes(model),
+            state=state_bytes(model, version),
+            convolution=element,
+            state_blocks=state_blocks(model, given.prefix_caching, version),
         ),
         cublas=runtime.allocated_workspace(job, gpu),
         states=states,
         gathering=runtime.gathering(job),
         reducing=runtime.reducing(job),
         neighbours=runtime.neighbours(gpu),
+        halves=2 if fp8_perhaps(job, model) else 1,
     )
-
-
-def _state_bytes(model: Model) -> float | None:
-    """Bytes of an element of a recurrent state; None for that of the other caches.
-
-    Kimi delta attention keeps float32 whatever is asked for (model_executor/layers/mamba/mamba_utils.py
-    `kda_state_dtype`), the others what the config's `mamba_ssm_dtype` names.
-    """
-    if mixing(model) == "kimi_delta":
-        return 4.0
-    return dtype_bytes(model.shape.state_dtype) if model.shape.state_dtype else None
 
 
 def _latent_as_stored(

@@ -11,6 +11,7 @@ from ..models.positions import usual_positions
 from ..units import GIB, KIB
 from ..versions import older
 from .quantization import effective_quantization
+from .vllm_towers import sees
 
 if TYPE_CHECKING:
     from ..hardware.gpu import Gpu
@@ -29,7 +30,8 @@ class Settings(NamedTuple):
     job nor the checkpoint's config says it, `max_model_len` is not the checkpoint's (`length_known`), and requests may
     be `longest` tokens. `sampler_least` and `sampler_most` are the bytes per logit of another sampler that an
     installation may have, or that a feature or VLLM_USE_V2_MODEL_RUNNER may switch to. `state_bytes` stay for each
-    request and token of the vocabulary. `whole_graphs` of the `graph_sizes` are captured once more.
+    request and token of the vocabulary. `whole_graphs` of the `graph_sizes` are captured once more. `sees`: whether a
+    model's vision encoder runs.
     """
 
     utilization: float
@@ -57,6 +59,7 @@ class Settings(NamedTuple):
     state_bytes: float
     by_driver: bool
     sums_held: bool
+    sees: bool
     defaulted: tuple[tuple[str, str], ...]
 
 
@@ -126,7 +129,7 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
         checks_free=row["checks_free"],
         graphs_tried=row["graphs_tried"],
         graphs_in_budget=row["graphs_in_budget"] and (second is None or second["graphs"]),
-        hybrid_cache=row["hybrid_cache"],
+        hybrid_cache=row["hybrid_cache"] and not _keeps_chunks_whole(model, given.version or job.versions.get("vllm")),
         group_ratio=row["group_ratio"],
         tokens_of_requests=row["tokens_of_requests"],
         moe_workspace=row["moe_workspace"],
@@ -136,6 +139,7 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
         state_bytes=second["states"] if second else 0.0,
         by_driver=row["by_driver"],
         sums_held=row["sums_held"],
+        sees=sees(job, model),
         defaulted=tuple(defaulted),
     )
 
@@ -232,6 +236,17 @@ def sampler_source(job: Job, model: Model, gpu: Gpu | None) -> str:
     second = _second_runner(job, model, row)
     source: str = _table()["sampler_bytes"][second["sampler"] if second else _sampler(job, row)]["source"]
     return source
+
+
+def _keeps_chunks_whole(model: Model, version: str | None) -> bool:
+    """Whether layers that attend in chunks (Llama 4) keep all tokens: before 0.10.0, and from 0.10.1 to 0.13.
+
+    `VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE` (vllm/envs.py) is off in 0.10.1 and 0.13.0 and on in 0.14.0;
+    0.9.2 v1/kv_cache_interface.py knows no such layers, 0.10.0 has them and no switch.
+    """
+    if "chunked_attention" not in model.shape.layer_types:
+        return False
+    return older(version, "0.10.0") or (not older(version, "0.10.1") and older(version, "0.14.0"))
 
 
 def _second_runner(job: Job, model: Model, row: dict[str, Any]) -> dict[str, Any] | None:

@@ -174,6 +174,7 @@ def set_engine(builder: JobBuilder, arguments: Arguments, version: str) -> None:
         ("inference.enforce_eager", "enforce_eager", False),
         ("inference.enable_lora", "enable_lora", False),
         ("inference.chunked_prefill", "enable_chunked_prefill", None),
+        ("inference.prefix_caching", "enable_prefix_caching", None),
     ):
         flag = arguments.flag(name)
         if flag:
@@ -226,6 +227,7 @@ def set_extras(builder: JobBuilder, arguments: Arguments) -> None:
         else:
             builder.default(path, default)
     _set_speculative(builder, arguments)
+    _set_modalities(builder, arguments)
     sizes = _sizes(arguments.raw("cudagraph_capture_sizes", "cuda_graph_sizes"))
     nested = None if sizes else _sizes(arguments.mapping("compilation_config").raw("cudagraph_capture_sizes"))
     chosen = sizes or nested
@@ -235,21 +237,54 @@ def set_extras(builder: JobBuilder, arguments: Arguments) -> None:
         builder.default("inference.cudagraph_capture_sizes", None)
 
 
-def _set_speculative(builder: JobBuilder, arguments: Arguments) -> None:
-    """`speculative-config` as a mapping or JSON text; `speculative-model` before 0.8."""
-    given = arguments.text("speculative_model") or arguments.mapping("speculative_config").text("model")
-    text = arguments.text("speculative_config")
-    if given is None and text:
+_MODALITIES = ("image", "video", "audio")
+
+
+def _set_modalities(builder: JobBuilder, arguments: Arguments) -> None:
+    """Modalities whose `limit-mm-per-prompt` is 0, stated as a mapping or JSON text; all with `language-model-only`."""
+    given, alone = arguments.raw("limit_mm_per_prompt"), arguments.flag("language_model_only")
+    if alone and alone.value:
+        builder.from_entry("inference.modalities_off", list(_MODALITIES), alone.entry, alone.key)
+        return
+    stated = arguments.mapping("limit_mm_per_prompt")
+    off = [name for name in _MODALITIES if (limit := stated.integer(name)) is not None and limit.value == 0]
+    text = arguments.text("limit_mm_per_prompt")
+    if text:
         try:
             value = json.loads(text.value)
         except ValueError:
             value = None
-        name = value.get("model") if isinstance(value, dict) else None
-        given = text._replace(value=name) if isinstance(name, str) else None
-    if given:
-        builder.from_entry("inference.speculative_model", given.value, given.entry, given.key)
+        limits = value if isinstance(value, dict) else {}
+        off = [name for name in _MODALITIES if _count(limits.get(name)) == 0]
+    if given and off:
+        builder.from_entry("inference.modalities_off", off, given.entry, given.key)
     else:
-        builder.default("inference.speculative_model", None)
+        builder.default("inference.modalities_off", None)
+
+
+def _count(limit: Any) -> Any:
+    return limit.get("count") if isinstance(limit, dict) else limit
+
+
+def _set_speculative(builder: JobBuilder, arguments: Arguments) -> None:
+    """`speculative-config` as a mapping or JSON text, its `model` and `method`; `speculative-model` before 0.8."""
+    stated, text = arguments.mapping("speculative_config"), arguments.text("speculative_config")
+    given = {"model": arguments.text("speculative_model") or stated.text("model"), "method": stated.text("method")}
+    if text and not given["model"]:
+        try:
+            value = json.loads(text.value)
+        except ValueError:
+            value = None
+        for name in given if isinstance(value, dict) else ():
+            if isinstance(value.get(name), str):
+                given[name] = text._replace(value=value[name])
+    for path, found in (
+        ("inference.speculative_model", given["model"]), ("inference.speculative_algorithm", given["method"])
+    ):  # fmt: skip
+        if found:
+            builder.from_entry(path, found.value, found.entry, found.key)
+        else:
+            builder.default(path, None)
 
 
 def _sizes(given: Given | None) -> Given | None:

@@ -324,3 +324,10 @@ def test_a_vision_encoder_takes_from_the_share(version, stated, left):
         return found.peak.components["kv_cache"] + found.peak.components["weights"]
 
     assert static(seeing) / static(plain) == pytest.approx(left, rel=1e-3)
+
+
+def test_short_convolutions_states_take_their_part_of_the_pool():
+    """LFM2-700M on a card of 16 GB (SGLang 0.5.6): 4.88 GB of states, 473,854 tokens of 12,288 bytes."""
+    job = Job.validate({"kind": "inference", "inference": {"engine": "sglang", "version": "0.5.6"}})
+    found = estimate_inference(job, resolve("LiquidAI/LFM2-700M"), find("rtx-5060-ti-16gb"))
+    assert found.kv_cache.tokens == pytest.approx(473_854, rel=0.05)

@@ -376,6 +376,18 @@ def test_the_log_counts_whole_requests_since_0_21():
     assert plain[1] == pytest.approx(plain[0], rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("version", "needed"),
+    [("0.9.2", 240), ("0.10.0", None), ("0.10.1", 240), ("0.13.0", 240), ("0.14.0", None), (None, None)],
+)
+def test_llama_4_keeps_whole_sequences_in_some_releases(version, needed):
+    """The log of one of 8 ranks says of 10,485,760 tokens that "240.00 GiB KV cache is needed", and refuses."""
+    scout = estimate(job(tensor=8, version=version), "meta-llama/Llama-4-Scout-17B-16E-Instruct", "h200-141gb")
+    assert (scout.refusal is not None) == (needed is not None)
+    if needed is not None:
+        assert scout.components["kv_cache"] / GIB == pytest.approx(needed, rel=1e-3)
+
+
 def test_a_draft_model_takes_weights_and_cache():
     """Llama-3.2-1B drafts: 1,235,814,400 parameters, and 16 layers of 8 heads of 64 in the cache."""
     alone = estimate(job(max_model_len=4096))

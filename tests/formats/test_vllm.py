@@ -109,6 +109,16 @@ def test_nested_options(vllm):
     text = vllm.job(SERVER + 'speculative-config: \'{"model": "a/draft"}\'\n')
     assert text.inference.speculative_model == "a/draft"
     assert vllm.job(SERVER + "speculative-config: '{\"model\": '\n").inference.speculative_model is None
+    assert vllm.job(SERVER + "enable-prefix-caching: true\n").inference.prefix_caching is True
+    assert vllm.job(SERVER + "enable-prefix-caching: false\n").inference.prefix_caching is False
+    text = vllm.job(SERVER + 'limit-mm-per-prompt: \'{"image": 0, "video": {"count": 0}, "audio": 1}\'\n').inference
+    assert text.modalities_off == ["image", "video"]
+    assert vllm.job(SERVER + "limit-mm-per-prompt:\n  image: 0\n").inference.modalities_off == ["image"]
+    assert vllm.job(SERVER + "limit-mm-per-prompt: 'image=1'\n").inference.modalities_off is None
+    assert vllm.job(SERVER + "language-model-only: true\n").inference.modalities_off == ["image", "video", "audio"]
+    own = vllm.job(SERVER + 'speculative-config: \'{"method": "mtp", "num_speculative_tokens": 1}\'\n').inference
+    assert (own.speculative_model, own.speculative_algorithm) == (None, "mtp")
+    assert vllm.job(SERVER + "speculative-config:\n  method: ngram\n").inference.speculative_algorithm == "ngram"
 
 
 @pytest.mark.parametrize(
