@@ -1,8 +1,8 @@
 """Write `catalogue.tsv`, `catalogue.jsonl` and `positions.json` from a mapping of hub ids to configs.
 
 The input maps an id to `{model_type, config, confidence, sources, base?, auto_class?, torch_dtype?, parameters?}`.
-Parameter counts are computed by gpulint and compared with the input's where it has one. `model_additions.json` adds
-ids, `model_corrections.json` mends rows.
+Parameter counts are computed by gpulint and compared with the input's where it has one. `model_additions.json`,
+`model_encoders.json` and `model_vision.json` add ids, `model_corrections.json` mends rows.
 """
 
 from __future__ import annotations
