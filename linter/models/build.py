@@ -126,9 +126,15 @@ def _stated_class(config: dict[str, Any]) -> str | None:
         for ending, auto_class in _CLASS_ENDINGS.items():
             if names[0].endswith(ending):
                 return auto_class
-        if names[0].endswith("Model"):
+        if names[0].endswith("Model") and not _generates(config):
             return "Model"
     return None
+
+
+def _generates(config: dict[str, Any]) -> bool:
+    """Whether a repository's own code has a causal language model, whatever its class is called (`ChatGLMModel`)."""
+    classes = config.get("auto_map")
+    return isinstance(classes, dict) and "AutoModelForCausalLM" in classes
 
 
 def _variant(

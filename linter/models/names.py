@@ -49,14 +49,14 @@ def namesake(reference: str) -> CatalogueRow | None:
 def stored_copy(name: str) -> CatalogueRow | None:
     """The model of which a repository's name says that it is a copy stored otherwise (`TheBloke/Mistral-7B-v0.1-GPTQ`).
 
-    That is the one whose last name is left when the words of `_STORAGE` are taken off, or that with `-hf` behind it;
-    None where there is none, or several that differ in their parameters.
+    That is the one whose last name is left when the words of `_STORAGE` are taken off, or that with `-hf` or `-bf16`
+    behind it; None where there is none, or several that differ in their parameters.
     """
     leaf = name.rpartition("/")[2].lower()
     bare = _STORAGE.sub("", leaf)
     if "/" not in name or bare == leaf:
         return None
-    return _agreed([row for known in (bare, f"{bare}-hf") for row in of_leaf(known)])
+    return _agreed([row for known in (bare, f"{bare}-hf", f"{bare}-bf16") for row in of_leaf(known)])
 
 
 def _agreed(rows: list[CatalogueRow]) -> CatalogueRow | None:

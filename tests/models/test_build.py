@@ -99,6 +99,14 @@ def test_remote_code_configs_are_translated():
     assert build(internlm, "m", "test").parameters == build(LLAMA, "m", "test").parameters
 
 
+def test_a_base_class_has_a_head_where_the_repository_s_code_generates():
+    """config.json of zai-org/chatglm3-6b: architectures ChatGLMModel, auto_map for AutoModelForCausalLM."""
+    plain = {**LLAMA, "architectures": ["OwnModel"], "tie_word_embeddings": False}
+    own = {**plain, "auto_map": {"AutoModelForCausalLM": "modeling_own.OwnForConditionalGeneration"}}
+    head = LLAMA["vocab_size"] * LLAMA["hidden_size"]
+    assert build(own, "m", "test").parameters - build(plain, "m", "test").parameters == head
+
+
 def test_ling_has_the_experts_of_its_own_fields():
     """Ling-mini-2.0: 16,255,643,392 in its files, less a bias for each expert of 19 routers."""
     ling = {"model_type": "bailing_moe", "hidden_size": 2048, "intermediate_size": 5120, "num_hidden_layers": 20,

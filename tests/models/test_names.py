@@ -41,6 +41,7 @@ def test_quantisation_that_only_the_name_states(name, method):
         ("Intel/Qwen3-8B-int4-AutoRound", "Qwen/Qwen3-8B"),
         ("axolotl-quants/DeepSeek-V2.5-bnb-nf4-bf16", "deepseek-ai/DeepSeek-V2.5"),
         ("01-ai/Yi-34B-Chat-4bits", "01-ai/Yi-34B-Chat"),
+        ("nvidia/NVIDIA-Nemotron-3-Nano-4B-FP8", "nvidia/NVIDIA-Nemotron-3-Nano-4B-BF16"),
     ],
 )
 def test_a_copy_stored_otherwise_has_the_dimensions_of_the_model_it_names(name, of):
