@@ -1,8 +1,8 @@
 """Write `catalogue.tsv`, `catalogue.jsonl` and `positions.json` from a mapping of hub ids to configs.
 
 The input maps an id to `{model_type, config, confidence, sources, base?, auto_class?, torch_dtype?, parameters?}`.
-Parameter counts are computed by gpulint and compared with the input's where it has one. `model_additions.json` adds
-ids, `model_corrections.json` mends rows.
+Parameter counts are computed by gpulint and compared with the input's where it has one. `model_additions.json`,
+`model_encoders.json` and `model_vision.json` add ids, `model_corrections.json` mends rows.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def completed(source: Rows, additions: Rows, corrections: Rows) -> Rows:
             config = source[change["quantized_like"]]["config"]
             stored = config if "quantization_config" in config else config["text_config"]
             rows[name]["config"]["quantization_config"] = stored["quantization_config"]
-    _fill_dtypes(rows, corrections["dtypes"])
+    _fill_dtypes(rows, corrections["dtypes"], [rows[name] for name in source])
     return rows
 
 
@@ -152,13 +152,14 @@ def stored_as(name: str, row: Rows) -> Rows:
     return {key: value for key, value in config.items() if key != "quantization_config"}
 
 
-def _fill_dtypes(rows: Rows, families: dict[str, str]) -> None:
-    """Give rows without a dtype what rows of their model type and vocabulary, or of their type, agree on.
+def _fill_dtypes(rows: Rows, families: dict[str, str], kin_of: list[Rows]) -> None:
+    """Give rows without a dtype what the kin of their model type and vocabulary, or of their type, agree on.
 
-    Of two 16-bit dtypes, which take equal memory, the more common one.
+    Of two 16-bit dtypes, which take equal memory, the more common one. Added rows are nobody's kin: they have their
+    base's dtype, or that of an embedding model, which authors save in fp32.
     """
     stated: dict[tuple[str, Any], Counter[str]] = {}
-    for row in rows.values():
+    for row in kin_of:
         dtype = _dtype(row)
         if dtype:
             for kin in ((row["model_type"], _vocabulary(row)), (row["model_type"], None)):

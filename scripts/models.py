@@ -4,7 +4,8 @@
                                                                  architectures.jsonl, or only these tables of it
                                                                  (torch, timm, transformers 5.23.0)
     python -m scripts.models catalogue MODELS.json               catalogue.tsv, catalogue.jsonl, with the rows of
-                                                                 model_additions.json and model_corrections.json
+                                                                 model_additions.json, model_encoders.json,
+                                                                 model_vision.json and model_corrections.json
     python -m scripts.models peft                                lora_targets.json    (peft)
     python -m scripts.models draft MODEL_TYPE [AUTO_CLASS]       print a traced table
     python -m scripts.models verify [MODEL_TYPE ...]             compare tables with the models Transformers builds
@@ -164,6 +165,8 @@ def catalogue(source: str) -> None:
     from . import model_catalogue
 
     additions, corrections = _read("model_additions"), _read("model_corrections")
+    for kind in ("model_encoders", "model_vision"):
+        additions["models"] |= _read(kind)["models"]
     model_catalogue.write(json.loads(Path(source).read_text()), DATA, additions, corrections)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from .expression import ExpressionError
 from .fields import Fields
+from .heads import is_head
 from .inventory import Part
 from .model import Model, Tensor, UnknownModel
 from .remote import own_code, remote_rule, renamed
@@ -125,9 +126,15 @@ def _stated_class(config: dict[str, Any]) -> str | None:
         for ending, auto_class in _CLASS_ENDINGS.items():
             if names[0].endswith(ending):
                 return auto_class
-        if names[0].endswith("Model"):
+        if names[0].endswith("Model") and not _generates(config):
             return "Model"
     return None
+
+
+def _generates(config: dict[str, Any]) -> bool:
+    """Whether a repository's own code has a causal language model, whatever its class is called (`ChatGLMModel`)."""
+    classes = config.get("auto_map")
+    return isinstance(classes, dict) and "AutoModelForCausalLM" in classes
 
 
 def _variant(
@@ -148,21 +155,27 @@ def _variant(
 
 
 def _for_class(tensors: list[Tensor], part: Part, stated: str | None, table: dict[str, Any]) -> list[Tensor]:
-    """Tensors of a decoder loaded without its language-model head, and the scores of a classifier.
+    """Tensors of a model loaded without its language-model head, and the scores of a classifier.
 
     A decoder's classifier is one linear layer without bias; an encoder's follows a pooling layer and has one.
+    ModernBERT's (modeling_modernbert.py of Transformers 5.23) follows the transform that its masked language model has.
     """
-    encoder = table.get("auto_class") == "Model"
-    if stated == "Model" and "auto_class" not in table:
+    usual = table.get("auto_class", "CausalLM")
+    encoder = usual == "Model"
+    if stated == "Model" and usual == "MaskedLM":
+        return [tensor for tensor in tensors if not is_head(tensor, encoder=True)]
+    if stated == "Model" and usual in ("CausalLM", "ImageTextToText"):
         return [tensor for tensor in tensors if tensor.role != "head"]
-    if stated != "SequenceClassification" or table.get("auto_class", "CausalLM") not in ("CausalLM", "Model"):
+    if stated != "SequenceClassification" or usual not in ("CausalLM", "Model", "MaskedLM"):
         return tensors
+    if usual == "MaskedLM":
+        encoder, tensors = True, [tensor for tensor in tensors if not tensor.name.startswith("decoder.")]
     kept = [tensor for tensor in tensors if tensor.role != "head"]
     width = part.text.first("hidden_size", "n_embd", "d_model", "dim")
     count = _labels(part.fields)
     if not encoder:
         return [*kept, Tensor("score.weight", (count, width), None, "", "head", linear=True)]
-    if not any("pooler" in tensor.name for tensor in kept):
+    if not any("pooler" in tensor.name or tensor.name.startswith("head.") for tensor in kept):
         kept.append(Tensor("pooler.dense.weight", (width, width), None, "", "other", linear=True))
         kept.append(Tensor("pooler.dense.bias", (width,), None, "", "bias", linear=False))
     kept.append(Tensor("classifier.weight", (count, width), None, "", "head", linear=True))

@@ -40,11 +40,11 @@ def for_task(model: Model, task: str, labels: int | None = None) -> Model:
     if rows is None:
         return model
     count = 2 if task == "question_answering" else labels or _labels(model.config)
-    body = [tensor for tensor in model.tensors if not _is_head(tensor, encoder)]
+    body = [tensor for tensor in model.tensors if not is_head(tensor, encoder)]
     return model._replace(tensors=(*body, *_tensors(rows, model, count)))
 
 
-def _is_head(tensor: Tensor, encoder: bool) -> bool:
+def is_head(tensor: Tensor, encoder: bool) -> bool:
     """Whether a tensor is of the head; embeddings never are, though tied ones may bear its name (XLM-RoBERTa)."""
     if tensor.layers is not None or (encoder and tensor.role == "embedding"):
         return False
@@ -54,7 +54,8 @@ def _is_head(tensor: Tensor, encoder: bool) -> bool:
 
 
 def _tensors(rows: list[Any], model: Model, labels: int) -> list[Tensor]:
-    rows_of = (t for t in model.tensors if t.role == "embedding" and t.shape[0] == model.shape.vocabulary)
+    words = (model.shape.vocabulary, model.config.get("vocab_size"))
+    rows_of = (t for t in model.tensors if t.role == "embedding" and t.shape[0] in words)
     embedding = next(rows_of, None)
     if embedding is None:
         raise UnknownModel(f"{model.id}: no embedding of its vocabulary, so that no head of a task can be put on it")

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 QUANTIZED_NAMES = (
     ("nvfp4", "nvfp4"), ("mxfp4", "mxfp4"), ("gptq", "gptq"), ("awq", "awq"), ("gguf", "gguf"), ("exl2", "exl2"),
     ("bnb-4bit", "bnb-nf4"), ("bnb-8bit", "bnb-int8"), ("nf4", "bnb-nf4"), ("fp8", "fp8"), ("w8a8", "int8"),
-    ("w4a16", "gptq"), ("int4", "int4"), ("int8", "int8"), ("4bit", "int4"), ("8bit", "int8"), ("fp4", "nvfp4"),
+    ("w4a16", "gptq"), ("w8a16", "int8"), ("mxfp8", "fp8"), ("int4", "int4"), ("int8", "int8"), ("4bit", "int4"),
+    ("8bit", "int8"), ("4bits", "int4"), ("8bits", "int8"), ("fp4", "nvfp4"),
 )  # fmt: skip
 """Quantisation methods by the words that hub authors put into repository names, more specific words first."""
 
@@ -21,8 +22,9 @@ PLAIN_WORDS = ("bf16", "fp16", "fp32", "dequantized")
 """Words that say the opposite: the weights are stored unpacked."""
 
 _STORAGE = re.compile(
-    r"(?<=.)-((unsloth-)?bnb-[48]-?bit|gptq|awq|nvfp4|mxfp4|mxfp8|fp[48]|nf4|bf16|fp16|fp32|dequantized|dynamic|block"
-    r"|w\d+a\d+|w-mxfp4-a-fp8|int[48]|[48]-?bit|(quantized\.)?g\d+|\d+g|quark|hf)(?=-|$)"
+    r"(?<=.)-((unsloth-)?bnb-([48]-?bit|nf4)|gptq|awq|nvfp4(-qad)?|mxfp4|mxfp8|fp8-kv|fp8-static(-pertensor)?|fp[48]|nf4"
+    r"|bf16|fp16|fp32|dequantized|dynamic|block|(quantized\.)?w\d+a\d+|w-mxfp4-a-fp8|int[48](-auto-?round)?|[48]-?bits?"
+    r"|(quantized\.)?g\d+|\d+g|quark|hf)(?=-|$)"
 )
 """Words of a repository's name that say how the weights of the model named by the others are stored."""
 
@@ -47,14 +49,14 @@ def namesake(reference: str) -> CatalogueRow | None:
 def stored_copy(name: str) -> CatalogueRow | None:
     """The model of which a repository's name says that it is a copy stored otherwise (`TheBloke/Mistral-7B-v0.1-GPTQ`).
 
-    That is the one whose last name is left when the words of `_STORAGE` are taken off, or that with `-hf` behind it;
-    None where there is none, or several that differ in their parameters.
+    That is the one whose last name is left when the words of `_STORAGE` are taken off, or that with `-hf` or `-bf16`
+    behind it; None where there is none, or several that differ in their parameters.
     """
     leaf = name.rpartition("/")[2].lower()
     bare = _STORAGE.sub("", leaf)
     if "/" not in name or bare == leaf:
         return None
-    return _agreed([row for known in (bare, f"{bare}-hf") for row in of_leaf(known)])
+    return _agreed([row for known in (bare, f"{bare}-hf", f"{bare}-bf16") for row in of_leaf(known)])
 
 
 def _agreed(rows: list[CatalogueRow]) -> CatalogueRow | None:
@@ -66,7 +68,7 @@ def _agreed(rows: list[CatalogueRow]) -> CatalogueRow | None:
 
 def named_quantization(name: str) -> str | None:
     """The quantisation method that a repository's name states, None without one."""
-    words = f"-{name.rpartition('/')[2].lower().replace('_', '-')}-"
+    words = f"-{name.rpartition('/')[2].lower().replace('_', '-').replace('-quantized.', '-')}-"
     return next((method for word, method in QUANTIZED_NAMES if f"-{word}-" in words), None)
 
 

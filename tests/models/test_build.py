@@ -99,6 +99,28 @@ def test_remote_code_configs_are_translated():
     assert build(internlm, "m", "test").parameters == build(LLAMA, "m", "test").parameters
 
 
+def test_a_base_class_has_a_head_where_the_repository_s_code_generates():
+    """config.json of zai-org/chatglm3-6b: architectures ChatGLMModel, auto_map for AutoModelForCausalLM."""
+    plain = {**LLAMA, "architectures": ["OwnModel"], "tie_word_embeddings": False}
+    own = {**plain, "auto_map": {"AutoModelForCausalLM": "modeling_own.OwnForConditionalGeneration"}}
+    head = LLAMA["vocab_size"] * LLAMA["hidden_size"]
+    assert build(own, "m", "test").parameters - build(plain, "m", "test").parameters == head
+
+
+def test_ling_has_the_experts_of_its_own_fields():
+    """Ling-mini-2.0: 16,255,643,392 in its files, less a bias for each expert of 19 routers."""
+    ling = {"model_type": "bailing_moe", "hidden_size": 2048, "intermediate_size": 5120, "num_hidden_layers": 20,
+            "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 128, "num_experts": 256,
+            "num_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 512, "first_k_dense_replace": 1,
+            "use_qk_norm": True, "vocab_size": 157184, "tie_word_embeddings": False}  # fmt: skip
+    model = build(ling, "m", "test")
+    assert model.parameters == 16_255_643_392 - 19 * 256
+    assert (model.shape.experts, model.shape.experts_per_token) == (256, 8)
+    assert model.shape.sparse_layers == tuple(range(1, 20))
+    older = {key: value for key, value in ling.items() if key not in ("head_dim", "use_qk_norm")}
+    assert "model.layers.{0}.self_attn.q_norm.weight" not in tensors(older)
+
+
 @pytest.mark.parametrize(
     ("model", "targets", "trainable"),
     [

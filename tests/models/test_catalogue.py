@@ -130,3 +130,48 @@ def test_what_is_trained_from_gemma_is_a_gemma():
     for name in ("HuggingFaceH4/zephyr-7b-gemma-sft-v0.1", "HuggingFaceH4/zephyr-7b-gemma-v0.1"):
         model = resolve(name)
         assert (model.model_type, model.parameters) == ("gemma", resolve("google/gemma-7b").parameters)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("Qwen/Qwen3-Embedding-0.6B", 595_776_512),
+        ("Qwen/Qwen3-Embedding-8B", 7_567_295_488),
+        ("Qwen/Qwen3-VL-Embedding-8B", 8_144_793_840),
+        ("Alibaba-NLP/gte-modernbert-base", 149_014_272),
+        ("google/embeddinggemma-300m", 302_863_104),
+        ("BAAI/bge-m3", 567_754_752),
+    ],
+)
+def test_an_embedding_model_has_no_head(name, parameters):
+    """The totals that MTEB publishes, `n_parameters` of mteb/models."""
+    model = resolve(name)
+    assert model.parameters == parameters
+    assert not [tensor for tensor in model.tensors if tensor.role == "head"]
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("BAAI/bge-reranker-v2-m3", 567_755_777),
+        ("cross-encoder/ms-marco-MiniLM-L6-v2", 22_713_601),
+        ("nvidia/llama-nemotron-rerank-1b-v2", 1_235_816_448),
+        ("Qwen/Qwen3-Reranker-8B", 8_188_548_096),
+    ],
+)
+def test_a_reranker_has_a_score_or_the_head_that_says_yes(name, parameters):
+    """The totals of their files on the hub."""
+    assert resolve(name).parameters == parameters
+
+
+def test_a_classifier_of_modernbert_keeps_the_transform_and_drops_the_words():
+    model = resolve("Alibaba-NLP/gte-reranker-modernbert-base")
+    names = {tensor.name for tensor in model.tensors}
+    assert {"head.dense.weight", "classifier.weight"} <= names
+    assert not any(name.startswith(("decoder.", "pooler.")) for name in names)
+
+
+def test_internvits_of_both_sizes_have_the_norms_and_biases_of_their_files():
+    """Totals of the files on the hub: the 300M has biases on q, k and v, the 6B norms of queries and RMS norms."""
+    assert resolve("OpenGVLab/InternVL2_5-8B").parameters == 8_075_365_376
+    assert resolve("OpenGVLab/InternVL2_5-38B").parameters == 38_388_164_992

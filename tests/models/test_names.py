@@ -17,6 +17,10 @@ from gpulint.models.names import named_quantization, namesake, stored_copy
         ("neuralmagic/Meta-Llama-3-8B-Instruct-FP8", "fp8"),
         ("nvidia/Llama-3.1-8B-Instruct-NVFP4", "nvfp4"),
         ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", "gptq"),
+        ("RedHatAI/Qwen3-8B-quantized.w4a16", "gptq"),
+        ("RedHatAI/Qwen3-8B-quantized.w8a16", "int8"),
+        ("01-ai/Yi-34B-Chat-4bits", "int4"),
+        ("axolotl-quants/DeepSeek-V2.5-bnb-nf4-bf16", "bnb-nf4"),
         ("meta-llama/Meta-Llama-3-8B", None),
         ("org-awq/model", None),
         ("someone/awqward", None),
@@ -32,6 +36,12 @@ def test_quantisation_that_only_the_name_states(name, method):
         ("TheBloke/Mistral-7B-v0.1-GPTQ", "mistralai/Mistral-7B-v0.1"),
         ("TheBloke/Llama-2-13B-chat-AWQ", "meta-llama/Llama-2-13b-chat-hf"),
         ("someone/Qwen2.5-7B-Instruct-FP8-dynamic", "Qwen/Qwen2.5-7B-Instruct"),
+        ("RedHatAI/Qwen3-8B-quantized.w4a16", "Qwen/Qwen3-8B"),
+        ("amd/Llama-3.1-70B-Instruct-FP8-KV", "meta-llama/Llama-3.1-70B-Instruct"),
+        ("Intel/Qwen3-8B-int4-AutoRound", "Qwen/Qwen3-8B"),
+        ("axolotl-quants/DeepSeek-V2.5-bnb-nf4-bf16", "deepseek-ai/DeepSeek-V2.5"),
+        ("01-ai/Yi-34B-Chat-4bits", "01-ai/Yi-34B-Chat"),
+        ("nvidia/NVIDIA-Nemotron-3-Nano-4B-FP8", "nvidia/NVIDIA-Nemotron-3-Nano-4B-BF16"),
     ],
 )
 def test_a_copy_stored_otherwise_has_the_dimensions_of_the_model_it_names(name, of):
@@ -42,7 +52,16 @@ def test_a_copy_stored_otherwise_has_the_dimensions_of_the_model_it_names(name, 
 
 
 @pytest.mark.parametrize(
-    "name", ["someone/Mistral-7B-v0.1", "x/no-such-model-GPTQ", "x/Llama-3-8B-GGUF", "awq", "x/-awq"]
+    "name",
+    [
+        "someone/Mistral-7B-v0.1",
+        "x/no-such-model-GPTQ",
+        "x/Llama-3-8B-GGUF",
+        "awq",
+        "x/-awq",
+        "x/Qwen3-8B-AutoRound",
+        "x/Qwen3-8B-static",
+    ],
 )
 def test_other_names_are_no_copies(name):
     assert stored_copy(name) is None
