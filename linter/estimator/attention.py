@@ -87,9 +87,9 @@ def _gated(x: Tensor, modules: Modules, s: Setting, table: Table, mask: Tensor |
     return project(y, modules.need("o"), s.rows)
 
 
-def head_norm(s: Setting) -> Norm:
-    """The norm of queries and keys, or Liger's in its place."""
-    found = NORMS[s.traits.head_norm]
+def head_norm(s: Setting, kind: str = "") -> Norm:
+    """The norm of queries and keys, of their own `kind` where that is no trait, or Liger's in its place."""
+    found = NORMS[kind or s.traits.head_norm]
     if "head_norm" not in s.fused:
         return found
     in_place = "norm" in s.fused
