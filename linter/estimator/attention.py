@@ -10,7 +10,7 @@ from .indexing import repeat, select, split, window
 from .kernels import attend
 from .norms import NORMS, inner_norm
 from .ops import clamped, contiguous, mul, relayout, scale, to, unary
-from .rope import ROPES
+from .rope import NAMED, ROPES
 from .tensor import Tensor
 from .virtual_tokens import behind
 from .zamba import own_pair
@@ -35,10 +35,13 @@ def attention(
         s.cache.append(whole.storage)
     q, k, v = _separate(x, modules, s, at) if whole is None else _fused(whole, modules, s, at)
     gate = project(x, modules.named["self_attn.gate_proj"], s.rows) if s.traits.output_gate == "projection" else None
+    parts: tuple[Tensor, ...] = ()
     if turn != "none" and "rope" in s.fused:
         q, k = liger.rope(q, k, table, s.traits.qkv == "slices")
     elif turn != "none" and s.compiled:
         q, k = compiled.rope(q, k, table)
+    elif turn in NAMED:
+        q, k, parts = NAMED[turn](q, k, table)
     elif turn != "none":
         turned = ROPES[turn](q, k, table)
         q, k = turned
@@ -63,7 +66,7 @@ def attention(
         y = mul(y, to(unary(to(project(x, modules.require("g_proj"), s.rows), 4)), y.e))
     y = inner_norm(y, modules, "attn_sub_norm", s)
     y = _output(y, modules.need("o"), s)
-    del whole
+    del whole, parts
     return y
 
 

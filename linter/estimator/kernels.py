@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .indexing import cat, expand, maximum, pad, repeat, window
 from .matmuls import matmul
-from .ops import add, contiguous, copied, dropout, leaf, scale, softmax, sub, to, unary
+from .ops import add, contiguous, copied, dropout, leaf, scale, scaled_in_place, softmax, sub, to, unary
 from .tensor import Tensor
 
 if TYPE_CHECKING:
@@ -215,6 +215,8 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
     multiplies float32 copies; MPT adds a float32 bias per head and key; BLOOM adds its bias within the matmul; Falcon
     scales in place, keeps the scores' own width and has a name for the unmasked ones until the softmax is there.
     """
+    if at.kind == "slopes":
+        return sloped(q, k, v, mask, at)
     tape = q.storage.tape
     grouped = at.heads != at.kv_heads
     if grouped:
@@ -254,6 +256,25 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
     y = heads_product(weights, values, _values(q, at), False, moved and not laid)
     y = copied(y) if moved else contiguous(y)
     del joined, first
+    return y
+
+
+def sloped(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Tensor:
+    """Falcon with ALiBi: float32 scores and their sum with the slopes, scaled in place, both named to the end.
+
+    The softmax is in the width of the layer's input, float32 under autocast (transformers 5.23 modeling_falcon.py
+    FalconAttention.forward).
+    """
+    tape, moved = q.storage.tape, at.batch > 1
+    scores = to(heads_product(q, k, at.scores, moved, moved), 4)
+    logits = scaled_in_place(add(scores, tape.new(at.batch * at.heads * at.length, q.e)))
+    masked = logits if mask is None else add(logits, mask)
+    weights = dropout(softmax(masked, 4 if tape.autocast else q.e), at.dropout)
+    del masked
+    tape.returned = weights.storage
+    y = heads_product(weights, v, _values(q, at), False, moved)
+    y = copied(y) if moved else contiguous(y)
+    del scores, logits
     return y
 
 

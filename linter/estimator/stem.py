@@ -219,12 +219,12 @@ def mask(tape: Tape, s: Setting, window: int | None, e: int) -> Tensor | None:
         return tape.new(s.batch * size, e) if s.attention == "eager" else tape.new(size, 1)
     if s.traits.encoder and s.attention == "sdpa":
         return tape.new(s.rows, 1)
+    if s.traits.slopes and s.attention in ("eager", "sdpa"):
+        return tape.new(s.batch * s.heads * size, e)
     if s.attention == "eager":
         return tape.new(s.batch * size, e)
     if s.attention != "sdpa":
         return None
-    if s.traits.slopes:
-        return tape.new(s.batch * s.heads * size, e)
     if s.job.padded or _images_see_all(s, window):
         return tape.new(s.batch * size, 1)
     if s.traits.masked or s.keys > s.length:
