@@ -35,17 +35,7 @@ def attention(
         s.cache.append(whole.storage)
     q, k, v = _separate(x, modules, s, at) if whole is None else _fused(whole, modules, s, at)
     gate = project(x, modules.named["self_attn.gate_proj"], s.rows) if s.traits.output_gate == "projection" else None
-    parts: tuple[Tensor, ...] = ()
-    if turn != "none" and "rope" in s.fused:
-        q, k = liger.rope(q, k, table, s.traits.qkv == "slices")
-    elif turn != "none" and s.compiled:
-        q, k = compiled.rope(q, k, table)
-    elif turn in NAMED:
-        q, k, parts = NAMED[turn](q, k, table)
-    elif turn != "none":
-        turned = ROPES[turn](q, k, table)
-        q, k = turned
-        del turned
+    q, k, parts = _turned(q, k, table, s, turn)
     if s.traits.norm_at == "rope" and turn == "none" and s.traits.unturned == "list":
         q = to(scale(to(q, 4)), q.e)
     elif s.traits.norm_at == "rope":
@@ -68,6 +58,19 @@ def attention(
     y = _output(y, modules.need("o"), s)
     del whole, parts
     return y
+
+
+def _turned(q: Tensor, k: Tensor, table: Table, s: Setting, turn: str) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+    """Queries and keys with their rotary embedding, and the parts of them that the layer has names for."""
+    if turn == "none":
+        return q, k, ()
+    if "rope" in s.fused:
+        return *liger.rope(q, k, table, s.traits.qkv == "slices"), ()
+    if s.compiled:
+        return *compiled.rope(q, k, table), ()
+    if turn in NAMED:
+        return NAMED[turn](q, k, table)
+    return *ROPES[turn](q, k, table), ()
 
 
 def _output(y: Tensor, layer: Linear, s: Setting) -> Tensor:

@@ -33,9 +33,9 @@ def attended(job: Job, model: Model, batch: int, tokens: int, element: float) ->
     key head is expanded within each product, e b t nh d, where there are several sequences (`repeat_kv`). Eager scores
     take `score_bytes` each. torch's composite attention, which sdpa takes for keys that nobody repeats under a mask
     (Falcon), has float32 copies of keys and values and scaled keys, 12 b t nk d, and lays the keys out for every head
-    where there are several sequences, 4 b t nh d. It repeats grouped float32 keys and values itself and scales those keys
-    beside them, 12 b t nh d (aten native/transformers/attention.cpp `_scaled_dot_product_attention_math`). Layers that
-    attend to images alone: `crossing`.
+    where there are several sequences, 4 b t nh d. It repeats grouped float32 keys and values itself and scales those
+    keys beside them, 12 b t nh d (aten native/transformers/attention.cpp `_scaled_dot_product_attention_math`). Layers
+    that attend to images alone: `crossing`.
     """
     shape = model.shape
     config = {**model.defaults, **text_config(model.config)}

@@ -195,6 +195,7 @@ def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Ten
     scaled = scale(q)
     causal = None if mask is not None else tape.new(at.length * at.length, 1)
     bias = tape.new(at.length * at.length, 4) if mask is None else _float_mask(tape, mask, e, at)
+    del causal
     if at.heads != at.kv_heads and not at.direct:
         k, v = repeat(k, q.n), repeat(v, size)
     scores = matmul(contiguous(scaled) if at.batch > 1 else scaled, spread(scale(k), q.n, at), at.scores)
@@ -204,7 +205,7 @@ def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Ten
     scores = dropout(scores, at.dropout)
     returned = to(scores, e)
     y = to(matmul(scores, spread(v, size, at), size), e)
-    del causal, returned
+    del returned
     return y
 
 
