@@ -127,13 +127,17 @@ class Tape(Engine):
         """Keys and values as a cache holds them, which are counted there; themselves where there is none."""
         if not self.caching:
             return k, v
-        own = k.n * k.e + v.n * v.e
-        self._before = max(self._before, self._peak - own)
-        self._peak = 0
+        self.store(k.n * k.e + v.n * v.e)
         found = Tensor(self.nothing, k.n, k.e), Tensor(self.nothing, v.n, v.e)
         for x in found:
             x.heads_first = True
         return found
+
+    def store(self, size: int) -> None:
+        """From here on the cache holds `size` bytes of this layer, which counts as full before too."""
+        if self.caching:
+            self._before = max(self._before, self._peak - size)
+            self._peak = 0
 
     def product(self, n: int, e: int) -> Tensor:
         """The output of a matrix product; the first, third, fifth ... may be kept like those of kernels."""
