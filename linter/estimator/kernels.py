@@ -212,9 +212,10 @@ def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Ten
 def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Tensor:
     """`eager_attention_forward` of transformers: repeated keys, score matrices, softmax in float32 and back.
 
-    gpt-oss joins a sink logit per head to the scores, subtracts the maximum and drops the sink's share. GPT-J
-    multiplies float32 copies; MPT adds a float32 bias per head and key; BLOOM adds its bias within the matmul; Falcon
-    scales in place, keeps the scores' own width and has a name for the unmasked ones until the softmax is there.
+    gpt-oss joins a sink logit per head to the scores, subtracts the maximum and drops the sink's share; so does MiMo,
+    under one name (`shifted`). GPT-J multiplies float32 copies; MPT adds a float32 bias per head and key; BLOOM adds
+    its bias within the matmul; Falcon scales in place, keeps the scores' own width and has a name for the unmasked ones
+    until the softmax is there.
     """
     if at.kind == "slopes":
         return sloped(q, k, v, mask, at)
@@ -246,9 +247,13 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
     if at.sinks is not None:
         rows = at.batch * at.heads * at.length
         joined = cat((weights, expand(leaf(tape, at.sinks), rows)))
+        if at.kind == "shifted":
+            weights = Tensor(tape.nothing, 0, q.e)
         joined = sub(joined, maximum(joined, rows))
         weights = window(softmax(joined, joined.e, fused=True), at.scores)
     else:
+        if at.kind == "shifted":
+            weights = sub(weights, maximum(weights, at.batch * at.heads * at.length))
         weights = probabilities(weights, q.e, at)
         first = first if at.kind == "alibi" else None
         weights = to(weights, v.e) if at.kind in ("native", "upcast") else weights
@@ -261,13 +266,14 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
 
 
 def sloped(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Tensor:
-    """Falcon with ALiBi: float32 scores and their sum with the slopes, scaled in place, both named to the end.
+    """Falcon with ALiBi: products, float32 scores and their sum with the slopes, scaled in place, named to the end.
 
     The softmax is in the width of the layer's input, float32 under autocast (transformers 5.23 modeling_falcon.py
     FalconAttention.forward).
     """
     tape, moved = q.storage.tape, at.batch > 1
-    scores = to(heads_product(q, k, at.scores, moved, moved), 4)
+    products = heads_product(q, k, at.scores, moved, moved)
+    scores = to(products, 4)
     logits = scaled_in_place(add(scores, tape.new(at.batch * at.heads * at.length, q.e)))
     masked = logits if mask is None else add(logits, mask)
     weights = dropout(softmax(masked, 4 if tape.autocast else q.e), at.dropout)
@@ -275,17 +281,14 @@ def sloped(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> T
     tape.returned = weights.storage
     y = heads_product(weights, v, _values(q, at), False, moved)
     y = copied(y) if moved else contiguous(y)
-    del scores, logits
+    del products, scores, logits
     return y
 
 
 def probabilities(scores: Tensor, e: int, at: Heads) -> Tensor:
     """softmax of the scores by kind, in their own width or in that of queries (`e`)."""
     narrow = (scores.storage.tape.autocast and 4) or scores.e
-    if at.kind == "shifted":
-        shifted = sub(scores, maximum(scores, at.batch * at.heads * at.length))
-        return softmax(shifted, shifted.e, fused=True)
-    if at.kind == "falcon":
+    if at.kind in ("falcon", "shifted"):
         return softmax(scores, scores.e, fused=True)
     if at.kind in ("plain", "native", "upcast"):
         return softmax(scores, narrow)
