@@ -161,7 +161,7 @@ def _one_by_one(spec: Spec) -> Spec:
 
 
 def items(parameters: Iterable[Parameter]) -> list[Item]:
-    """The trainable ones of `parameters` as the optimizer sees them."""
+    """The trainable ones of `parameters` in the order of the model's modules: embeddings first, the head last."""
     return [
         Item(
             parameter.shape,
@@ -171,9 +171,12 @@ def items(parameters: Iterable[Parameter]) -> list[Item]:
             embedding=parameter.role in ("embedding", "position"),
             matrix=len(parameter.shape) >= 2 and parameter.role not in ("embedding", "position", "head"),
         )
-        for parameter in parameters
+        for parameter in sorted(parameters, key=lambda item: _ORDER.get(item.role, 0))
         if parameter.trainable
     ]
+
+
+_ORDER = {"embedding": -1, "head": 1}
 
 
 def states(tensors: Sequence[Item], spec: Spec, job: Job) -> States:
