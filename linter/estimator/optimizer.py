@@ -161,7 +161,7 @@ def _one_by_one(spec: Spec) -> Spec:
 
 
 def items(parameters: Iterable[Parameter]) -> list[Item]:
-    """The trainable ones of `parameters` in the order of the model's modules: embeddings first, the head last."""
+    """The trainable ones of `parameters` as the optimizer sees them."""
     return [
         Item(
             parameter.shape,
@@ -171,12 +171,9 @@ def items(parameters: Iterable[Parameter]) -> list[Item]:
             embedding=parameter.role in ("embedding", "position"),
             matrix=len(parameter.shape) >= 2 and parameter.role not in ("embedding", "position", "head"),
         )
-        for parameter in sorted(parameters, key=lambda item: _ORDER.get(item.role, 0))
+        for parameter in parameters
         if parameter.trainable
     ]
-
-
-_ORDER = {"embedding": -1, "head": 1}
 
 
 def states(tensors: Sequence[Item], spec: Spec, job: Job) -> States:
