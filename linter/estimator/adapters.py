@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 def project(x: Tensor, layer: Linear, rows: int, base: Callable[[Tensor], None] | None = None) -> Tensor:
     """One Linear: plain, packed, with a LoRA branch (peft tuners/lora/layer.py and bnb.py) or another adapter.
 
+    Over a packed layer under autocast PEFT casts nothing back: with DoRA's float32 magnitudes the output is float32
+    (peft 0.21.2 tuners/lora/bnb.py `requires_conversion`).
     `base` is shown what the layer itself makes, as a hook that was there before the adapter is.
     """
     if layer.adapter is not None:
@@ -40,7 +42,7 @@ def project(x: Tensor, layer: Linear, rows: int, base: Callable[[Tensor], None] 
         x = to(x, layer.a.e)
     if layer.dora is not None:
         result = add(result, dora(x, result, layer, rows))
-        return to(result, e)
+        return result if layer.packed and tape.autocast else to(result, e)
     branch = scale(linear(linear(dropout(x, layer.dropout), layer.a, rows), layer.b, rows))
     if layer.packed and not tape.autocast:
         branch = to(branch, e)

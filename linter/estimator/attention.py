@@ -10,7 +10,7 @@ from .indexing import repeat, select, split, window
 from .kernels import attend
 from .norms import NORMS, inner_norm
 from .ops import clamped, contiguous, mul, relayout, scale, to, unary
-from .rope import ROPES
+from .rope import NAMED, ROPES
 from .tensor import Tensor
 from .virtual_tokens import behind
 from .zamba import own_pair
@@ -35,14 +35,7 @@ def attention(
         s.cache.append(whole.storage)
     q, k, v = _separate(x, modules, s, at) if whole is None else _fused(whole, modules, s, at)
     gate = project(x, modules.named["self_attn.gate_proj"], s.rows) if s.traits.output_gate == "projection" else None
-    if turn != "none" and "rope" in s.fused:
-        q, k = liger.rope(q, k, table, s.traits.qkv == "slices")
-    elif turn != "none" and s.compiled:
-        q, k = compiled.rope(q, k, table)
-    elif turn != "none":
-        turned = ROPES[turn](q, k, table)
-        q, k = turned
-        del turned
+    q, k, parts = _turned(q, k, table, s, turn)
     if s.traits.norm_at == "rope" and turn == "none" and s.traits.unturned == "list":
         q = to(scale(to(q, 4)), q.e)
     elif s.traits.norm_at == "rope":
@@ -63,8 +56,21 @@ def attention(
         y = mul(y, to(unary(to(project(x, modules.require("g_proj"), s.rows), 4)), y.e))
     y = inner_norm(y, modules, "attn_sub_norm", s)
     y = _output(y, modules.need("o"), s)
-    del whole
+    del whole, parts
     return y
+
+
+def _turned(q: Tensor, k: Tensor, table: Table, s: Setting, turn: str) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+    """Queries and keys with their rotary embedding, and the parts of them that the layer has names for."""
+    if turn == "none":
+        return q, k, ()
+    if "rope" in s.fused:
+        return *liger.rope(q, k, table, s.traits.qkv == "slices"), ()
+    if s.compiled:
+        return *compiled.rope(q, k, table), ()
+    if turn in NAMED:
+        return NAMED[turn](q, k, table)
+    return *ROPES[turn](q, k, table), ()
 
 
 def _output(y: Tensor, layer: Linear, s: Setting) -> Tensor:
@@ -87,9 +93,9 @@ def _gated(x: Tensor, modules: Modules, s: Setting, table: Table, mask: Tensor |
     return project(y, modules.need("o"), s.rows)
 
 
-def head_norm(s: Setting) -> Norm:
-    """The norm of queries and keys, or Liger's in its place."""
-    found = NORMS[s.traits.head_norm]
+def head_norm(s: Setting, kind: str = "") -> Norm:
+    """The norm of queries and keys, of their own `kind` where that is no trait, or Liger's in its place."""
+    found = NORMS[kind or s.traits.head_norm]
     if "head_norm" not in s.fused:
         return found
     in_place = "norm" in s.fused

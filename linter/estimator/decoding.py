@@ -28,14 +28,16 @@ if TYPE_CHECKING:
 def attended(job: Job, model: Model, batch: int, tokens: int, element: float) -> int:
     """Bytes of the widest layer's attention to `tokens` tokens: keys and values made anew, and scores.
 
-    Eager attention, sdpa with a mask or before 4.54, and flash attention in the classes of `modeling.json` that
-    `repeated_keys` names repeat grouped keys and values: e b t nh (dk + dv); a single
+    Eager attention, sdpa with a mask (padding, or a window that is full) or before 4.54, and flash attention in the
+    classes of `modeling.json` that `repeated_keys` names repeat grouped keys and values: e b t nh (dk + dv); a single
     key head is expanded within each product, e b t nh d, where there are several sequences (`repeat_kv`). Eager scores
     take `score_bytes` each. torch's composite attention, which sdpa takes for keys that nobody repeats under a mask
     (Falcon), has float32 copies of keys and values and scaled keys, 12 b t nk d, and lays the keys out for every head
-    where there are several sequences, 4 b t nh d. On GPUs before Ampere it takes the composite one too (`composite`),
-    with those copies and grouped keys and values repeated in float32, 12 b t nh d and of k and v 8 b t nk d; before
-    torch 2.5 it kept the width. Layers that attend to images alone: `crossing`.
+    where there are several sequences, 4 b t nh d. It repeats grouped float32 keys and values itself and scales those
+    keys beside them, 12 b t nh d (aten native/transformers/attention.cpp `_scaled_dot_product_attention_math`). On GPUs
+    before Ampere it takes the composite one too (`composite`), with those copies and grouped keys and values repeated
+    in float32, 12 b t nh d and of k and v 8 b t nk d; before torch 2.5 it kept the width. Layers that attend to images
+    alone: `crossing`.
     """
     shape = model.shape
     config = {**model.defaults, **text_config(model.config)}
@@ -45,6 +47,7 @@ def attended(job: Job, model: Model, batch: int, tokens: int, element: float) ->
     repeats = _repeats(job, model, kind)
     if not repeats and kind != "sdpa":
         return opened
+    packs = not older(job.versions.get("transformers"), PACKED_FROM)
     widest = 0.0
     for layer, window in enumerate(shape.windows):
         heads, keys = _heads(model, layer)
@@ -70,8 +73,16 @@ def attended(job: Job, model: Model, batch: int, tokens: int, element: float) ->
             widest = max(widest, scores + element * seen * dim * _repeated(heads, keys, batch))
         elif found.direct and found.masked and heads != keys:
             widest = max(widest, 4.0 * seen * dim * (3 * keys + (heads if batch > 1 else 0)))
+        elif not found.direct and heads != keys and window is not None and tokens >= window:
+            widest = max(widest, 0.0 if packs else element * seen * dim * _repeated(heads, keys, batch))
+        elif not found.direct and heads != keys and element > 2 and not job.padded:
+            widest = max(widest, 12.0 * seen * dim * heads)
     return max(opened, round(widest / job.parallelism.tensor))
 
+
+PACKED_FROM = "5.23"
+"""The first transformers that repeats no keys under a mask for one new token: the queries of a group become rows
+(integrations/sdpa_attention.py `pack_gqa`, which 5.22.0 has not)."""
 
 REPEATED_BEFORE = "4.53"
 """The first transformers whose Mllama has one class for all attention: before, that of eager attention repeated keys
@@ -120,7 +131,8 @@ def _repeats(job: Job, model: Model, kind: str) -> bool:
     """Whether attention copies grouped keys and values for every query head; flash attention in some classes did."""
     if kind == "flash_attention_2":
         return still("repeated_keys", job, model)
-    return kind == "eager" or (kind == "sdpa" and (bool(job.padded) or not release(job, model.model_type).grouped_keys))
+    masked = bool(job.padded) and older(job.versions.get("transformers"), PACKED_FROM)
+    return kind == "eager" or (kind == "sdpa" and (masked or not release(job, model.model_type).grouped_keys))
 
 
 def cached_heads(model: Model) -> int:

@@ -41,8 +41,8 @@ def dora(x: Tensor, result: Tensor, layer: Linear, rows: int) -> Tensor:
     else:
         base = linear_wide(x, weight, rows)
     magnitude = leaf(tape, layer.dora)
-    term = mul(base, shift(magnitude))
-    found = add(term, scale(mul(branch, magnitude)))
+    term = mul(shift(magnitude), base)
+    found = add(term, scale(mul(magnitude, branch)))
     del pair
     return found
 
@@ -53,7 +53,9 @@ def _pair(x: Tensor, layer: Linear, rows: int) -> Tensor:
     assert layer.b is not None
     side = x.n // rows
     identity = x.storage.tape.new(side * side, layer.a.e)
-    return to(linear(linear(identity, layer.a, side), layer.b, side), x.e)
+    found = linear(linear(identity, layer.a, side), layer.b, side)
+    del identity
+    return to(found, x.e)
 
 
 def _weight(x: Tensor, layer: Linear) -> Tensor | None:

@@ -55,7 +55,11 @@ def transformed(h: Tensor, between: Linear, outside: Modules, rows: int, s: Sett
     """A dense layer, its activation, and its norm where it has one."""
     h = project(h, between, rows)
     pooler = s.objective.loss == "classification" and s.traits.pooler == "tanh"
-    h = unary(h, save_input=False, save_output=True) if pooler else activation(s.activation)(h)
+    h = (
+        unary(h, save_input=False, save_output=True)
+        if pooler
+        else activation(s.traits.head_activation or s.activation)(h)
+    )
     if s.objective.loss == "masked_lm" or s.traits.pooler == "normed":
         h = NORMS[s.traits.norm](h, outside.norms(between.out)[-1], rows)
     return h

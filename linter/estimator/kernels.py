@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .indexing import cat, expand, maximum, pad, repeat, window
 from .matmuls import matmul
-from .ops import add, contiguous, copied, dropout, leaf, scale, softmax, sub, to, unary
+from .ops import add, contiguous, copied, dropout, leaf, scale, scaled_in_place, softmax, sub, to, unary
 from .tensor import Tensor
 
 if TYPE_CHECKING:
@@ -202,6 +202,7 @@ def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Ten
     scaled = scale(q)
     causal = None if mask is not None else tape.new(at.length * at.length, 1)
     bias = tape.new(at.length * at.length, wide) if mask is None else _float_mask(tape, mask, e, at)
+    del causal
     if at.heads != at.kv_heads and not at.direct:
         k, v = repeat(k, q.n), repeat(v, size)
     scaled = contiguous(scaled) if at.batch > 1 else scaled
@@ -212,17 +213,20 @@ def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Ten
     scores = dropout(scores, at.dropout)
     returned = to(scores, e)
     y = to(matmul(scores, spread(v, size, at), size, kept_by_policy=True), e)
-    del causal, returned
+    del returned
     return y
 
 
 def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Tensor:
     """`eager_attention_forward` of transformers: repeated keys, score matrices, softmax in float32 and back.
 
-    gpt-oss joins a sink logit per head to the scores, subtracts the maximum and drops the sink's share. GPT-J
-    multiplies float32 copies; MPT adds a float32 bias per head and key; BLOOM adds its bias within the matmul; Falcon
-    scales in place, keeps the scores' own width and has a name for the unmasked ones until the softmax is there.
+    gpt-oss joins a sink logit per head to the scores, subtracts the maximum and drops the sink's share; so does MiMo,
+    under one name (`shifted`). GPT-J multiplies float32 copies; MPT adds a float32 bias per head and key; BLOOM adds
+    its bias within the matmul; Falcon scales in place, keeps the scores' own width and has a name for the unmasked ones
+    until the softmax is there.
     """
+    if at.kind == "slopes":
+        return sloped(q, k, v, mask, at)
     tape = q.storage.tape
     grouped = at.heads != at.kv_heads
     if grouped:
@@ -251,9 +255,13 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
     if at.sinks is not None:
         rows = at.batch * at.heads * at.length
         joined = cat((weights, expand(leaf(tape, at.sinks), rows)))
+        if at.kind == "shifted":
+            weights = Tensor(tape.nothing, 0, q.e)
         joined = sub(joined, maximum(joined, rows))
         weights = window(softmax(joined, joined.e, fused=True), at.scores)
     else:
+        if at.kind == "shifted":
+            weights = sub(weights, maximum(weights, at.batch * at.heads * at.length))
         weights = probabilities(weights, q.e, at)
         first = first if at.kind == "alibi" else None
         weights = to(weights, v.e) if at.kind in ("native", "upcast") else weights
@@ -265,13 +273,30 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
     return y
 
 
+def sloped(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Tensor:
+    """Falcon with ALiBi: products, float32 scores and their sum with the slopes, scaled in place, named to the end.
+
+    The softmax is in the width of the layer's input, float32 under autocast (transformers 5.23 modeling_falcon.py
+    FalconAttention.forward).
+    """
+    tape, moved = q.storage.tape, at.batch > 1
+    products = heads_product(q, k, at.scores, moved, moved)
+    scores = to(products, 4)
+    logits = scaled_in_place(add(scores, tape.new(at.batch * at.heads * at.length, q.e)))
+    masked = logits if mask is None else add(logits, mask)
+    weights = dropout(softmax(masked, 4 if tape.autocast else q.e), at.dropout)
+    del masked
+    tape.returned = weights.storage
+    y = heads_product(weights, v, _values(q, at), False, moved)
+    y = copied(y) if moved else contiguous(y)
+    del products, scores, logits
+    return y
+
+
 def probabilities(scores: Tensor, e: int, at: Heads) -> Tensor:
     """softmax of the scores by kind, in their own width or in that of queries (`e`)."""
     narrow = (scores.storage.tape.autocast and 4) or scores.e
-    if at.kind == "shifted":
-        shifted = sub(scores, maximum(scores, at.batch * at.heads * at.length))
-        return softmax(shifted, shifted.e, fused=True)
-    if at.kind == "falcon":
+    if at.kind in ("falcon", "shifted"):
         return softmax(scores, scores.e, fused=True)
     if at.kind in ("plain", "native", "upcast"):
         return softmax(scores, narrow)

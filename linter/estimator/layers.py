@@ -56,7 +56,9 @@ class Layer:
 
     def __call__(self, x: Tensor) -> Tensor:
         """The layer's output; eager probabilities go with the layer unless the model's loop has a name for them."""
+        before = x.storage.tape.returned
         y = self.run(x)
+        del before
         if not self.s.traits.held or x.storage.tape.again:
             x.storage.tape.returned = None
         return y

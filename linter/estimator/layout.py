@@ -21,6 +21,7 @@ class Layout:
     trainable                     trainable elements of the rank's share of the model
     largest_gradient              bytes of the largest tensor's gradient
     buffers                       resident besides those (DDP's buckets, ZeRO-3's bucket)
+    first, last                   elements and bytes of the gradients made before the layers', and behind them
     step_gradients, step_optimizer, step_buffers   copies, temporaries and buffers alive in the optimizer step
     load                          what loading needs on top of the weights
     anew                          bytes of the largest tensor that is gathered, freed and gathered again
@@ -38,6 +39,8 @@ class Layout:
     gradients: int = 0
     trainable: int = 0
     largest_gradient: int = 0
+    first: tuple[int, int] = (0, 0)
+    last: tuple[int, int] = (0, 0)
     buffers: int = 0
     step_gradients: int = 0
     step_optimizer: int = 0
@@ -84,6 +87,10 @@ class Layout:
         return False
 
     def _share(self, done: int) -> int:
-        if not self.trainable:
-            return 0
-        return -(-self.gradients * min(done, self.trainable) // self.trainable)
+        inner = (self.trainable - self.first[0] - self.last[0], self.gradients - self.first[1] - self.last[1])
+        found, left = 0, min(done, self.trainable)
+        for elements, size in (self.first, inner, self.last):
+            if elements:
+                found += -(-size * min(left, elements) // elements)
+            left = max(0, left - elements)
+        return found

@@ -94,7 +94,8 @@ def head_and_loss(h: Tensor, weight: Parameter, rows: int, tape: Tape, budget: i
     A chunk has the power of two at or above rows / ceil(V / (budget h)) rows. Saved: grad_input rows x h, and
     grad_weight V x h where the head is trained and h wants a gradient, so not in an evaluation. Autocast casts the
     head, the chunk of h and the sum's operand anew for every chunk. In float32 alone a chunk's V x h are a tensor of
-    their own before they are added (ops/fused_linear_cross_entropy.py).
+    their own before they are added, and so they are, in float32 too, where a head of 16 bits has not autocast's type
+    (ops/fused_linear_cross_entropy.py).
     """
     width = h.n // rows
     vocabulary = weight.n // width
@@ -106,6 +107,11 @@ def head_and_loss(h: Tensor, weight: Parameter, rows: int, tape: Tape, budget: i
     e = tape.autocast or h.e
     if tape.autocast and (h.e != e or weight.e != e):
         _cast_chunks(tape, weight, chunk, width, e, rows > chunk)
+        if gradient_weight is not None and weight.e < 4 and weight.e != e:
+            logits = tape.new(chunk * vocabulary, e, logits=True)
+            product = tape.new(weight.n, e)
+            tape.scratch(4 * weight.n)
+            del logits, product
     else:
         logits = tape.new(chunk * vocabulary, e, logits=True)
         if gradient_weight is not None and e == 4:

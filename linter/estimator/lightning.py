@@ -48,6 +48,7 @@ def lightning(x: Tensor, modules: Modules, s: Setting) -> Tensor:
         scores = heads_product(query, key, s.batch * s.heads * size * size, several, several)
         decayed = mul(scores, Tensor(tape.nothing, s.heads * size * size, e))
         inside = heads_product(decayed, value, part, False, several)
+        del decayed
         rates = Tensor(tape.nothing, s.heads * size, e)
         outside = heads_product(mul(query, rates), state, part, several, False)
         outputs.append(add(outside, inside))

@@ -9,7 +9,7 @@ from .activation import XIELU, activation, xielu
 from .adapters import project
 from .indexing import split
 from .norms import inner_norm
-from .ops import mul
+from .ops import dropout, mul
 
 if TYPE_CHECKING:
     from .modules import Modules
@@ -37,7 +37,7 @@ def dense(x: Tensor, modules: Modules, s: Setting, prefix: str) -> Tensor:
             return project(compiled.gated(first, second), down, s.rows)
         product = mul(second, act(first)) if s.traits.mlp == "up_first" else mul(act(first), second)
         del both
-        return project(product, down, s.rows)
+        return project(dropout(product, s.mlp_dropout), down, s.rows)
     if not prefix and gate is not None and up is not None and fused_lora.fits(s, "mlp", gate, up, down):
         return fused_lora.mlp(x, modules, s)
     if gate is not None and up is not None and "mlp" in s.fused:

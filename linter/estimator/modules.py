@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..models.adapter_types import INSIDE, kind_of
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
 
     from ..job import Adapter
     from .parameters import Parameter as Item
+
+
+HEAD = "lm_head"
+"""The name of a tied head, which has no weight of its own in the inventory."""
 
 
 class Packing(NamedTuple):
@@ -91,13 +96,25 @@ class Modules:
             groups = item.shape[0] if len(item.shape) == 3 else 1
             leaf = Parameter(item.size, min(width, e) if width else e, item.graded or item.idle, groups)
             leaf.summed = item in summed
+            if item.role == "head" and item.part == "adapter" and module not in self.named:
+                self._part_head(module)
             self._place(module, kind, leaf, item)
+        if any(linear.role == "embedding" and linear.a is not None for linear in self.named.values()):
+            self._part_head(HEAD)
         for linear in self.named.values():
             if adapter is not None and (linear.a is not None or linear.adapter is not None):
                 linear.dropout = adapter.dropout
         self._roles: dict[str, Linear] = {}
         for linear in self.named.values():
             self._roles.setdefault(linear.role, linear)
+
+    def _part_head(self, name: str) -> None:
+        """Give a tied head a module of its own, as adapters of the embeddings are not the head's, nor the reverse."""
+        words = next((linear for linear in self.named.values() if linear.role == "embedding"), None)
+        if words is None or any(linear.role == "head" for linear in self.named.values()):
+            return
+        head = self.named[name] = copy(words)
+        head.role, head.a, head.b, head.dora = "head", None, None, None
 
     def cast_with(self, others: Modules) -> None:
         """Let autocast's copies be those of the same modules in another layer."""

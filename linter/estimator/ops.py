@@ -114,6 +114,13 @@ def scale(x: Tensor) -> Tensor:
     return made(y, tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e))
 
 
+def scaled_in_place(x: Tensor) -> Tensor:
+    """x *= a number: x's own bytes, a new gradient."""
+    tape, n, e = x.storage.tape, x.n, x.e
+    node = tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e)
+    return made(Tensor(x.storage, n, e, view=True), node)
+
+
 def multiplied(x: Tensor) -> Tensor:
     """x times a number that is a tensor, in place."""
     tape, n, e = x.storage.tape, x.n, x.e

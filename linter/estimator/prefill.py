@@ -142,12 +142,15 @@ def score_bytes(job: Job, model: Model) -> float:
     float16    the kernel widens as it reads, the result and its cast stand beside the scores, 2 + 4 + 2
     bfloat16   there is no such kernel: a float32 copy and the result beside the scores, 2 + 4 + 4
     float32    scores and result, 4 + 4
+    ALiBi's, of Falcon, in float32 whatever they came in (kernels.py `sloped`): 4 + 4 + 4, their cast and result 2 e.
     Source: aten/src/ATen/native/SoftMax.cpp `softmax`: `half_to_float` is for Half only.
     """
     found = traits_at(job, model)
     dtype = base_dtype(job, model)
     if found.scores in _OWN_WIDTH:
         return _OWN_WIDTH[found.scores] * max(2.0, dtype_bytes(dtype))
+    if found.scores == "slopes":
+        return 12 + 2 * max(2.0, dtype_bytes(dtype))
     return 10 if dtype == "bfloat16" else 8
 
 

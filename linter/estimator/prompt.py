@@ -29,14 +29,18 @@ def widest(job: Job, model: Model, batch: int, length: int, cache: int) -> int:
     """The most bytes alive in any layer while `batch` prompts of `length` tokens go through, without the cache.
 
     What comes before the layers, towers among it, runs while the `cache` of so many bytes is empty still.
-    Each distinct kind of layer runs once. From where attention has its keys and values they are the cache's; before,
+    Each distinct kind of layer runs once, the last one again where the model's loop holds something of the layer before
+    (`held` of the traits). From where attention has its keys and values they are the cache's; before,
     what the layer will put there is taken off, since the cache counts as full.
     """
     s, tape, base = _begun(_plain(job, batch, length), model)
     before = tape.highest
     tape.enter(0)
     h, base = base.hidden, base._replace(hidden=tape.new(0, 1))
-    for layer in layer_kinds(s)[0]:
+    kinds = layer_kinds(s)[0]
+    if s.traits.held and s.total_layers > len(kinds):
+        kinds = [*kinds, kinds[-1]]
+    for layer in kinds:
         block = Layer(s, layer, base, slice_of(base.extra, s))
         h = h if block.passed else block(h)
     del h, base

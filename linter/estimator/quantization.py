@@ -9,7 +9,7 @@ from ..versions import older
 from .checkpoint import compressed, named_quantization, stored_quantization
 from .estimate import Assumption
 from .frameworks import framework, of_transformers
-from .keeping import kept, left_out
+from .keeping import kept, left_out, unconverted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +35,7 @@ def effective_quantization(job: Job, model: Model) -> Quantization | None:
     found = own or found
     if found is None:
         return found
-    found = left_out(found, kept(job, model))
+    found = left_out(found, (*kept(job, model), *unconverted(job, model)))
     if framework(job).packs_head and found.method.startswith("bnb"):
         found = replace(found, head=True)
     if found.experts:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     Rope = Callable[[Tensor, Tensor, "Table"], tuple[Tensor, Tensor]]
+    Named = tuple[Tensor, Tensor, tuple[Tensor, ...]]
 
 
 class Table(NamedTuple):
@@ -87,7 +88,7 @@ def _late(x: Tensor, table: Table) -> Tensor:
 
 
 def partial(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
-    """The first features of both are turned, then joined with the rest (Phi, GPT-NeoX, StableLM, GLM)."""
+    """The first features of both are turned, then joined with the rest (GPT-NeoX, GLM)."""
     first_q, rest_q = _parted(q, table)
     first_k, rest_k = _parted(k, table)
     first_q, first_k = _half(first_q, table), _half(first_k, table)
@@ -112,14 +113,22 @@ def partial_each(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
     return _joined(_half(first_q, table), rest_q), _joined(_half(first_k, table), rest_k)
 
 
-def partial_gptj(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
-    """Keys before queries, on [b, s, heads, d] (GPT-J)."""
+def partial_named(q: Tensor, k: Tensor, table: Table) -> Named:
+    """The same where the layer has names for the parts (Phi, StableLM, Persimmon)."""
+    first_q, rest_q = _parted(q, table)
+    first_k, rest_k = _parted(k, table)
+    first_q, first_k = _half(first_q, table), _half(first_k, table)
+    return _joined(first_q, rest_q), _joined(first_k, rest_k), (first_q, rest_q, first_k, rest_k)
+
+
+def partial_gptj(q: Tensor, k: Tensor, table: Table) -> Named:
+    """Keys before queries, on [b, s, heads, d], with names for the parts (GPT-J)."""
     first_k, rest_k = _parted(k, table)
     first_q, rest_q = _parted(q, table)
     first_k = _half(first_k, _fresh(table))
     first_q = _half(first_q, _fresh(table))
     keys = cat((first_k, rest_k))
-    return cat((first_q, rest_q)), keys
+    return cat((first_q, rest_q)), keys, (first_q, rest_q, first_k, rest_k)
 
 
 def _parted(x: Tensor, table: Table) -> tuple[Tensor, Tensor]:
@@ -184,6 +193,9 @@ def none(q: Tensor, k: Tensor, _table: Table) -> tuple[Tensor, Tensor]:
     return q, k
 
 
+NAMED = {"partial_named": partial_named, "partial_gptj": partial_gptj}
+"""Those of classes whose attention has names for the turned and the other features until it returns."""
+
 ROPES: dict[str, Rope] = {
     "half": _each(_half),
     "half_fresh": half_fresh,
@@ -194,7 +206,6 @@ ROPES: dict[str, Rope] = {
     "partial": partial,
     "partial_fresh": partial_fresh,
     "partial_each": partial_each,
-    "partial_gptj": partial_gptj,
     "chunks": _each(_chunks),
     "stacked": stacked,
     "pairs": pairs,

@@ -64,7 +64,10 @@ def selective(x: Tensor, modules: Modules, s: Setting) -> Tensor:
 def scan(
     h: Tensor, dt: Tensor, factor: Tensor, b: Tensor, c: Tensor, gate: Tensor, steps: Linear, skip: Linear, s: Setting
 ) -> Tensor:
-    """Three tensors of a state for every channel and token, and every token's state once more in the input's width."""
+    """Three tensors of a state for every channel and token, and every token's state once more in the input's width.
+
+    The list of all tokens' outputs has a name to the end.
+    """
     tape, e, n = h.storage.tape, h.e, h.n
     if steps.bias is not None:
         dt = add(dt, to(to(leaf(tape, steps.bias), 4), dt.e))
@@ -81,9 +84,10 @@ def scan(
         state = add(_product(window(decays, part), state, part), window(inputs, part))
         outputs.append(matmul(to(state, tape.autocast or e), window(c, c.n // turns), column))
     y = _stacked(outputs, n)
-    del outputs
     y = add(y, mul(h, to(leaf(tape, skip.weight), 4)))
-    return mul(y, unary(gate))
+    y = mul(y, unary(gate))
+    del outputs
+    return y
 
 
 def fused(projected: Tensor, n: int) -> Tensor:

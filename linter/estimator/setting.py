@@ -131,6 +131,7 @@ class Setting:
         self.residual_dropout = self.dropout(own or self.traits.residual_dropout)
         self.embedding_dropout = self.dropout(own or self.traits.embedding_dropout)
         self.activation_dropout = self.dropout(self.traits.activation_dropout)
+        self.mlp_dropout = self.dropout(self.traits.mlp_dropout)
         own = self.traits.head_dropout
         self.head_dropout = self.dropout(own) if own[0] else self.residual_dropout
         self.residual_float = self.traits.residual_float and bool(self.config.get("residual_in_fp32", True))
@@ -183,7 +184,7 @@ class Setting:
     def still(self) -> None:
         """Without dropout: outside of training it does nothing."""
         self.attention_dropout = self.residual_dropout = self.embedding_dropout = 0.0
-        self.activation_dropout = self.head_dropout = 0.0
+        self.activation_dropout = self.mlp_dropout = self.head_dropout = 0.0
 
     def at(self, layer: int) -> Heads:
         """The sizes of a layer's attention call."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from .activation import activation
 from .adapters import project
+from .attention import head_norm
 from .estimate import NotEstimable
 from .experts import grouped
 from .indexing import embedding, gather, topk, window
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .layers import Layer
-    from .modules import Modules
+    from .modules import Linear, Modules
     from .setting import Setting
     from .tape import Tape
 
@@ -40,14 +41,19 @@ def layer_inputs(embeds: Tensor, tokens: Tensor, outside: Modules, s: Setting) -
     projected = scale(project(embeds, projection, s.rows))
     norm = outside.leaf("per_layer_projection_norm")
     assert norm is not None
-    projected = normed(projected, norm, s.rows * width // norm.weight.n, s)
+    projected = _stock(projected, norm, s.rows * width // norm.weight.n, s)
     return scale(add(projected, tokens))
 
 
 def shared_attention(x: Tensor, layer: Layer) -> Tensor:
-    """Queries are normed and turned before keys are made; keys may serve as values; neither may be the layer's own."""
+    """Queries are normed and turned before keys are made; keys may serve as values; neither may be the layer's own.
+
+    Liger replaces the norms of queries, keys and streams, not those without a weight, of the layer's own input or
+    around its experts (liger_kernel 0.8.5 monkey_patch.py `apply_liger_kernel_to_gemma4_text`).
+    """
     s, modules, at = layer.s, layer.modules, layer.at
-    norm = NORMS[s.traits.norm]
+    plain = NORMS[s.traits.norm]
+    norm = head_norm(s, s.traits.norm)
     q = project(x, modules.need("q"), s.rows)
     q = norm(q, modules.leaf("q_norm"), s.rows * at.heads)
     q = turned(q, layer.table)
@@ -62,11 +68,16 @@ def shared_attention(x: Tensor, layer: Layer) -> Tensor:
         v = project(x, values, s.rows) if values is not None else k
         k = norm(k, modules.leaf("k_norm"), s.rows * at.kv_heads)
         k = turned(k, layer.table)
-        v = norm(v, None, s.rows * at.kv_heads)
+        v = plain(v, None, s.rows * at.kv_heads)
         share(layer, k, v)
     k, v = q.storage.tape.cached(k, v)
     y = attend(s.attention, q, k, v, layer.mask, at)
     return project(y, modules.need("o"), s.rows)
+
+
+def _stock(x: Tensor, module: Linear | None, rows: int, s: Setting) -> Tensor:
+    """A norm that Liger leaves as it is."""
+    return NORMS[s.traits.norm](x, module, rows) if s.fused else normed(x, module, rows, s)
 
 
 def shared_layer(layer: Layer, x: Tensor) -> Tensor:
@@ -95,7 +106,7 @@ def shared_layer(layer: Layer, x: Tensor) -> Tensor:
         h = activation(s.activation)(h)
         h = mul(h, layer.extra)
         h = project(h, modules.named["per_layer_projection"], s.rows)
-        h = normed(h, modules.leaf("post_per_layer_input_norm"), s.rows, s)
+        h = _stock(h, modules.leaf("post_per_layer_input_norm"), s.rows, s)
         h = add(residual, h)
     return multiplied(h)
 
@@ -105,11 +116,11 @@ def _over_all_tokens(part: Callable[[Tensor], Tensor], h: Tensor, s: Setting) ->
 
 
 def _with_experts(h: Tensor, residual: Tensor, modules: Modules, s: Setting) -> Tensor:
-    first = normed(h, modules.leaf("post_feedforward_layernorm_1"), s.rows, s)
+    first = _stock(h, modules.leaf("post_feedforward_layernorm_1"), s.rows, s)
     weights, chosen = _route(residual, modules, s)
-    second = normed(residual, modules.leaf("pre_feedforward_layernorm_2"), s.rows, s)
+    second = _stock(residual, modules.leaf("pre_feedforward_layernorm_2"), s.rows, s)
     second = grouped(second, weights, chosen, modules, s)
-    second = normed(second, modules.leaf("post_feedforward_layernorm_2"), s.rows, s)
+    second = _stock(second, modules.leaf("post_feedforward_layernorm_2"), s.rows, s)
     return add(first, second)
 
 

@@ -175,6 +175,7 @@ def scan(h: Tensor, dt: Tensor, factor: Tensor, b: Tensor, c: Tensor, modules: M
     outside = mul(read, leaving)
     y = contiguous(add(inside, outside))
     y = add(y, residual)
+    tape.store((4 if at.einsums else dt.e) * per_chunk)
     del first, moves, ends, entering, read, names
     return y if y.n == at.rows * at.inner else window(y, at.rows * at.inner)
 

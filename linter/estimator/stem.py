@@ -8,6 +8,7 @@ from ..models.adapter_types import virtual_tokens
 from .adapters import project
 from .altup import spread
 from .disentangled import distances
+from .embedding_adapter import adapted_embeds
 from .encoder import encoder_stem
 from .estimate import NotEstimable
 from .indexing import embedding
@@ -62,10 +63,12 @@ def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
     if s.traits.waves or s.traits.encoder:
         return _encoder(tape, s, outside, ids)
     embeds = _looked_up(tape, s, outside, ids)
-    if s.traits.embed_scale == "module":
+    scaled = s.traits.embed_scale == "module"
+    if scaled:
         embeds = scale(embeds)
     if s.leaf_inputs and embeds.node is None:
         tape.source(embeds)
+    embeds = adapted_embeds(embeds, outside.need("embedding"), ids, _text_rows(s), scaled)
     if s.traits.embed_scale == "model":
         embeds = scale(embeds)
     tokens = layer_tokens(tape, ids, outside, s)
@@ -121,10 +124,15 @@ def _encoder(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
 def _looked_up(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Tensor:
     """The embeddings of the text's tokens, normalised where the table is bitsandbytes' StableEmbedding."""
     weight = outside.need("embedding").weight
-    text = s.rows - s.batch * virtual_tokens(s.job.adapter)
+    text = _text_rows(s)
     embeds = embedding(tape, text, weight, weight.n // vocabulary_rows(s), ids)
     norm = outside.leaf(STABLE)
     return embeds if norm is None else NORMS["layer"](embeds, norm, text)
+
+
+def _text_rows(s: Setting) -> int:
+    """Tokens that are looked up: all but virtual ones."""
+    return s.rows - s.batch * virtual_tokens(s.job.adapter)
 
 
 def _memory(tape: Tape, s: Setting) -> tuple[Memory | None, Tensor | None]:
@@ -211,12 +219,12 @@ def mask(tape: Tape, s: Setting, window: int | None, e: int) -> Tensor | None:
         return tape.new(s.batch * size, e) if s.attention == "eager" else tape.new(size, 1)
     if s.traits.encoder and s.attention == "sdpa":
         return tape.new(s.rows, 1)
+    if s.traits.slopes and s.attention in ("eager", "sdpa"):
+        return tape.new(s.batch * s.heads * size, e)
     if s.attention == "eager":
         return tape.new(s.batch * size, e)
     if s.attention != "sdpa":
         return None
-    if s.traits.slopes:
-        return tape.new(s.batch * s.heads * size, e)
     if s.job.padded or _images_see_all(s, window):
         return tape.new(s.batch * size, 1)
     if s.traits.masked or s.keys > s.length:

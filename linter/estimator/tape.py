@@ -16,6 +16,7 @@ from weakref import ref
 from .autograd import Engine
 from .release import Packed
 from .tensor import Edge, Node, Parameter, Storage, Tensor, saved_by
+from .trailing import trailing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +53,7 @@ class Tape(Engine):
         self.pinned: dict[int, int] = {}
         self._pins: list[Backward] = []
         self._seq = 0
-        self._trail = 0
+        self._tracing = False
         self._recomputing = False
         self._kept: list[Storage] | None = None
         self._outputs: list[Tensor] | None = None
@@ -126,13 +127,17 @@ class Tape(Engine):
         """Keys and values as a cache holds them, which are counted there; themselves where there is none."""
         if not self.caching:
             return k, v
-        own = k.n * k.e + v.n * v.e
-        self._before = max(self._before, self._peak - own)
-        self._peak = 0
+        self.store(k.n * k.e + v.n * v.e)
         found = Tensor(self.nothing, k.n, k.e), Tensor(self.nothing, v.n, v.e)
         for x in found:
             x.heads_first = True
         return found
+
+    def store(self, size: int) -> None:
+        """From here on the cache holds `size` bytes of this layer, which counts as full before too."""
+        if self.caching:
+            self._before = max(self._before, self._peak - size)
+            self._peak = 0
 
     def product(self, n: int, e: int) -> Tensor:
         """The output of a matrix product; the first, third, fifth ... may be kept like those of kernels."""
@@ -165,11 +170,10 @@ class Tape(Engine):
         self._seq += 1
         if saves:
             self._saved += 1
-            self._trail = 0
-        elif not self._trail:
-            self._trail = makes
         if not self.recording:
-            return Node(self._seq, self._segment, (), None, 1)
+            node = Node(self._seq, self._segment, tuple(edges) if self._tracing else (), None, 1)
+            node.makes = -1 if saves else makes
+            return node
         node = Node(self._seq, self._segment, tuple(edges), back, slots)
         node.recomputed = self._recomputing
         return node
@@ -209,6 +213,7 @@ class Tape(Engine):
         self.recording = False
         held: list[Storage] = []
         self._kept = held if recording and not reentrant else None
+        self._tracing = recording and not reentrant
         outputs: list[Tensor] | None = [] if mode in ("attention", "every_second_matmul") else None
         first = 0 if mode == "every_second_matmul" else None
         self._outputs, self._products, self._reduced = outputs, first, False
@@ -217,7 +222,9 @@ class Tape(Engine):
         if sums and outputs and self._products is not None and last:
             outputs[-last:] = [Tensor(self.nothing, x.n, x.e) for x in outputs[-last:]]
         self._kept = self._outputs = self._products = None
-        saves, trail = self._saved - before, self._trail
+        saves = self._saved - before
+        trail = trailing(y) if self._tracing else 0
+        self._tracing = False
         self.recording = recording
         if y.node is None or not recording:
             return y
@@ -235,7 +242,7 @@ class Tape(Engine):
             self._stop = None if reentrant else self._saved + saves
             self._recomputing = True
             self._outputs, self._products = outputs, first
-            waiting = self.new(0 if reentrant else trail, 1)
+            waiting = self.new(trail, 1)
             result = layer(again)
             del waiting
             self._stop = None

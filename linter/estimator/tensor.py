@@ -93,11 +93,13 @@ class Tensor:
 class Node:
     """A backward function: `back(gradients of its outputs) -> gradients of its inputs`.
 
-    What `back` closes over is what the operation saves for backward.
+    What `back` closes over is what the operation saves for backward. `makes`, of a node without a function: the bytes
+    of the gradient it would make, 0 where it would pass on what it gets, -1 where the operation saves something.
     """
 
     __slots__ = (
-        "back", "buffers", "counted", "edges", "expand", "pending", "queued", "recomputed", "segment", "seq", "slots",
+        "back", "buffers", "counted", "edges", "expand", "makes", "pending", "queued", "recomputed", "segment", "seq",
+        "slots",
     )  # fmt: skip
 
     def __init__(
@@ -114,6 +116,7 @@ class Node:
         self.queued = False
         self.recomputed = False
         self.expand: Callable[[], Tensor] | None = None
+        self.makes = 0
 
 
 class Edge(NamedTuple):

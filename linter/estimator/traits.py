@@ -42,7 +42,9 @@ class Traits(NamedTuple):
     collects      whether the outputs of all layers live until the stack has run
     slopes        whether the mask carries ALiBi's slopes for every head
     attention_dropout, residual_dropout, embedding_dropout, activation_dropout   config fields with their defaults;
-                  head_dropout  that before a classifier where it is not the residual's
+                  head_dropout  that before a classifier where it is not the residual's;  mlp_dropout  that of the
+                  MLP's gated product
+    head_activation   that of the dense layer before a task's head where it is not the model's
     router        softmax, chosen (softmax over the chosen), sigmoid and softmax_wide (of float32 logits),
                   softmax_narrow (in the logits' own width), sigmoid_late, softmax_forced (float32 under autocast too)
     weights       width of the routing weights: `wide` (float32), `narrow` (that of the logits) or `summed` (so, but
@@ -109,6 +111,8 @@ class Traits(NamedTuple):
     embedding_dropout: tuple[str, float] = ("", 0.0)
     head_dropout: tuple[str, float] = ("", 0.0)
     activation_dropout: tuple[str, float] = ("activation_dropout", 0.0)
+    mlp_dropout: tuple[str, float] = ("", 0.0)
+    head_activation: str = ""
     router: str = "softmax"
     weights: str = "wide"
     gate: str = "default"

@@ -13,6 +13,8 @@ from .parameters import allocated, elements
 from .ranks import per_node
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..job import Job
     from .parameter import Parameter
 
@@ -44,6 +46,8 @@ def whole_layout(job: Job, found: tuple[Parameter, ...]) -> Layout:
         gradients=gradients,
         trainable=elements(trained),
         largest_gradient=largest_gradient(trained, job),
+        first=_copied(trained, "head", job),
+        last=_copied(trained, "embedding", job),
         step_optimizer=states.temporary,
         load=loading(found, job),
         accumulating=accumulating(job),
@@ -60,3 +64,9 @@ def whole_layout(job: Job, found: tuple[Parameter, ...]) -> Layout:
         built.buffers = built.step_buffers = gradients
         built.terms.append(derivation.ddp_buckets(gradients))
     return built
+
+
+def _copied(trained: Sequence[Parameter], role: str, job: Job) -> tuple[int, int]:
+    """Elements and bytes of the gradients of a module that PEFT saves: of 16 bits beside those of float32 adapters."""
+    found = [item for item in trained if item.part == "copy" and item.role == role]
+    return elements(found), gradient_bytes(found, job)

@@ -73,7 +73,7 @@ def adapted(model: Model, adapter: Adapter, experts: Experts = "converted") -> t
         return ()
     targets = read_targets(model, adapter, experts)
     found: list[AdaptedModule] = []
-    for tensor in model.tensors:
+    for tensor in (*model.tensors, *_tied_head(model)):
         if tensor.buffer or tensor.role == "bias" or _is_saved(tensor, adapter):
             continue
         ranks = targets.ranks(tensor)
@@ -159,11 +159,20 @@ def saved_tensors(model: Model, adapter: Adapter) -> list[Tensor]:
             raise NotAdaptable(f"{adapter.type} has no default target modules for {model.model_type} models; name them")
         found = [t for t in model.tensors if not t.buffer and t not in saved and suffixed(t.module, named)]
         return saved + found
-    if model.shape.tied:
-        embedding = next((tensor for tensor in model.tensors if tensor.role == "embedding"), None)
-        if embedding is not None and any("lm_head".endswith(name) for name in adapter.modules_to_save):
-            saved.append(embedding._replace(name="lm_head.weight", role="head"))
+    if any("lm_head".endswith(name) for name in adapter.modules_to_save):
+        saved.extend(_tied_head(model))
     return saved
+
+
+def _tied_head(model: Model) -> list[Tensor]:
+    """The head of a causal model whose weight is that of its embeddings: a module of its own all the same.
+
+    PEFT warns of it and adapts what is named (0.21.2 tuners/tuners_utils.py `_check_tied_modules`).
+    """
+    if not model.shape.tied or any(t.role == "head" or t.name.startswith("lm_head.") for t in model.tensors):
+        return []
+    embedding = next((tensor for tensor in model.tensors if tensor.role == "embedding"), None)
+    return [] if embedding is None else [embedding._replace(name="lm_head.weight", role="head", linear=True)]
 
 
 def linear_leaf_names(model: Model) -> tuple[str, ...]:

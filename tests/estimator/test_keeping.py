@@ -55,3 +55,21 @@ def test_it_is_the_model_type_that_asks_for_it():
     llama = resolve({"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1,
                      "num_attention_heads": 4, "vocab_size": 100})  # fmt: skip
     assert {item.dtype for item in parameters(Job(weights=Weights("float16")), llama)} == {"float16"}
+
+
+FALCON = {
+    "model_type": "falcon",
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "vocab_size": 100,
+}
+
+
+@pytest.mark.parametrize(("release", "packed"), [("5.4.0", True), ("5.5.0", False), ("4.57.6", True)])
+def test_bitsandbytes_takes_linear_layers_of_a_class_of_their_own_up_to_a_release(release, packed):
+    job = Job(model=FALCON, method="lora", adapter=Adapter(), versions={"transformers": release})
+    job.weights = Weights(quantization=Quantization("bnb-nf4", 4))
+    found = {item.name: item.packed for item in parameters(job, resolve(FALCON)) if item.part == "base"}
+    assert found["transformer.h.{0}.mlp.dense_h_to_4h.weight"] is packed
+    assert found["transformer.word_embeddings.weight"] is False

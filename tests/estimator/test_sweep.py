@@ -37,6 +37,8 @@ def job_of(row, oracle_rows):
         adapter.modules_to_save = point.get("modules_to_save", "").split(",") if point.get("modules_to_save") else []
         if point.get("no_adapter_upcast"):
             adapter.dtype = job.weights.dtype
+    if job.weights.quantization is not None:
+        job.weights.quantization.double_quant = not point.get("no_double_quant")
     job.evaluation.micro_batch_size = point.get("eval_batch")
     if "task" in point:
         job.objective, _, number = point["task"].partition(":")

@@ -182,3 +182,22 @@ def test_megatron_has_one_pair_for_an_expert_s_gate_and_up():
     model = build(MIXTRAL, "m", "test", "CausalLM")
     (one,) = adapted(model, Adapter(r=4, targets=["w1", "w3"]), "fused")
     assert one.elements == 2 * 8 * 4 * (64 + 2 * 96)
+
+
+TIED = {
+    "model_type": "llama", "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 1000, "tie_word_embeddings": True,
+}  # fmt: skip
+
+
+def test_a_head_tied_to_the_embeddings_is_adapted_where_it_is_named():
+    named = {module.name: module for module in adapted(resolve(TIED), Adapter(r=4, targets=["q_proj", "lm_head"]))}
+    assert named["lm_head"].elements == 4 * (64 + 1000)
+    every = adapted(resolve(TIED), Adapter(r=4, targets="all-linear"))
+    assert "lm_head" not in {module.name for module in every}
+
+
+def test_a_tied_head_and_its_embeddings_have_a_pair_each():
+    named = {module.name: module for module in adapted(resolve(TIED), Adapter(targets=["embed_tokens", "lm_head"]))}
+    assert sorted(named) == ["lm_head", "model.embed_tokens"]
+    assert named["lm_head"].elements == named["model.embed_tokens"].elements == 8 * (64 + 1000)
