@@ -59,8 +59,11 @@ class Layer:
         before = x.storage.tape.returned
         y = self.run(x)
         del before
-        if not self.s.traits.held or x.storage.tape.again:
-            x.storage.tape.returned = None
+        tape = x.storage.tape
+        if tape.again and self.s.traits.held:
+            tape.given_back = tape.returned
+        if not self.s.traits.held or tape.again:
+            tape.returned = None
         return y
 
     def run(self, x: Tensor) -> Tensor:

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 class Tape(Engine):
     """The graph that backward will run, as operations record it.
 
-    `returned` are the probabilities that eager attention hands back, where the layer's code has a name for them.
+    `returned` are the probabilities that eager attention hands back, where the layer's code has a name for them;
+    `given_back` those of a layer that is run again.
     `inputs_of_softmax`: softmax saves its input beside its result. `loss_parallel`: each rank has the logits of its
     part of the vocabulary, in torch's own cross entropy. `attention_again`: no selective checkpoint keeps what the
     attention kernel makes.
@@ -48,6 +49,7 @@ class Tape(Engine):
         self.caching = False
         self.muted = False
         self.returned: Storage | None = None
+        self.given_back: Storage | None = None
         self._saved = 0
         self._stop: int | None = None
         self.pinned: dict[int, int] = {}
@@ -204,10 +206,11 @@ class Tape(Engine):
         `mode` is `full`, `offload` (the input waits in main memory), `attention` (the outputs of attention kernels are
         kept as well) or `every_second_matmul` (those and every second product's, torchtitan activation_checkpoint.py).
         The input, and what `layer` holds beside it (a mask), live until the layer's backward is done. A non-reentrant
-        recomputation stops after the last tensor that backward needs; a reentrant one keeps its output too
-        (torch/utils/checkpoint.py). `sums`: the layer is compiled and only adds the last product's output, or its
-        part of a sum over ranks, to something, so that no graph of backward asks for it. `others` get gradients from
-        the layer too.
+        recomputation stops after the last tensor that backward needs; a reentrant one keeps its output too, and where
+        the layer hands out its probabilities, those and zeros for the gradient that they never get
+        (torch/utils/checkpoint.py `CheckpointFunction`). `sums`: the layer is compiled and only adds the last product's
+        output, or its part of a sum over ranks, to something, so that no graph of backward asks for it. `others` get
+        gradients from the layer too.
         """
         recording, before = self.recording, self._saved
         self.recording = False
@@ -224,6 +227,7 @@ class Tape(Engine):
         self._kept = self._outputs = self._products = None
         saves = self._saved - before
         trail = trailing(y) if self._tracing else 0
+        probabilities = self.returned.size if reentrant and recording and self.returned is not None else 0
         self._tracing = False
         self.recording = recording
         if y.node is None or not recording:
@@ -242,6 +246,7 @@ class Tape(Engine):
             self._stop = None if reentrant else self._saved + saves
             self._recomputing = True
             self._outputs, self._products = outputs, first
+            alive.append(self.new(probabilities, 1).storage)
             waiting = self.new(trail, 1)
             result = layer(again)
             del waiting
@@ -250,7 +255,8 @@ class Tape(Engine):
             self._outputs = self._products = None
             self.clear_casts()
             if reentrant:
-                alive.append(result.storage)
+                alive += [result.storage, self.given_back]
+            self.given_back = None
             return result
 
         self._seq += 1
