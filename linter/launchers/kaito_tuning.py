@@ -67,7 +67,8 @@ def tune(tuning: Node, item: Object, manifests: Manifests, resources: Resources)
         quantized = method is not None and str(method.value).lower() == "qlora"
         for flag, value in (*_TEMPLATE, *(_QUANTIZED if quantized else ())):
             line.add(flag, value, note, "default" if config is None else "assumed")
-    started = jobs_of_commands([line.command()], manifests.file, manifests.project, resources, item.part)
+    versions = table("kaito")["tuning"]
+    started = jobs_of_commands([line.command()], manifests.file, manifests.project, resources, item.part, versions)
     implied = {flag.replace("_", "-"): origin for flag, origin in line.implied.items()}
     return started._replace(launches=[launch._replace(implied=implied) for launch in started.launches])
 

@@ -323,6 +323,7 @@ tuning:
         job = opened.reading.job
         assert (job.kind, job.method, job.model) == ("training", "lora", "microsoft/Phi-3-mini-128k-instruct")
         assert job.weights.quantization.method == "bnb-nf4"
+        assert (job.versions["transformers"], job.versions["bitsandbytes"]) == ("5.14.1", "0.46.1")
         assert (job.adapter.r, job.adapter.targets[0], job.micro_batch_size) == (8, "k_proj", 1)
         assert (job.activation_checkpointing, job.sequence_length) == ("full", 1024)
         text += """  config: mine
