@@ -104,7 +104,7 @@ def _programs() -> Iterator[str]:
 
 def _versions() -> Iterator[str]:
     """What `releases.json` and the engine profiles of vLLM say of older releases."""
-    from gpulint.estimator import vllm_settings
+    from gpulint.estimator.serving import vllm_settings
     from gpulint.formats import releases
 
     yield "Defaults that moved memory between releases. The newest release counts unless `[versions]` of the settings,"
@@ -120,7 +120,7 @@ def _versions() -> Iterator[str]:
     yield _row("peft", "from 0.7 to 0.11", "adapters over unpacked 16-bit weights have their dtype, not float32")
     sglang = json.loads((Path(vllm_settings.__file__).parent / "sglang.json").read_text(encoding="utf-8"))["profiles"]
     told = "of mem_fraction_static, chunked_prefill_size, captured batches and pools of sliding layers"
-    yield _row("sglang", "from 0.3.0 to 0.5.23", f"{len(sglang)} sets {told} (`linter/estimator/sglang.json`)")
+    yield _row("sglang", "from 0.3.0 to 0.5.23", f"{len(sglang)} sets {told} (`linter/estimator/serving/sglang.json`)")
     engines = json.loads((Path(vllm_settings.__file__).parent / "vllm.json").read_text(encoding="utf-8"))
     told = ""
     for row in engines["profiles"]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpulint.estimator import estimate_job
-from gpulint.estimator.fsdp import fsdp_layout
-from gpulint.estimator.generation import compute_bytes
-from gpulint.estimator.parameters import parameters
-from gpulint.estimator.prefill import held_logits
-from gpulint.estimator.runtime import process_overhead
-from gpulint.estimator.streams import IN_FLIGHT
+from gpulint.estimator.allocator.runtime import process_overhead
+from gpulint.estimator.serving.generation import compute_bytes
+from gpulint.estimator.serving.prefill import held_logits
+from gpulint.estimator.sharding.fsdp import fsdp_layout
+from gpulint.estimator.sharding.streams import IN_FLIGHT
+from gpulint.estimator.states.parameters import parameters
 from gpulint.estimator.training import by_stage
 from gpulint.estimator.uncertainty import BATCH, varies
 from gpulint.models.resolve import resolve

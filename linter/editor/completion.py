@@ -146,7 +146,7 @@ def _values(read: Read, path: str, text: str, held: _Place | None, spot: Spot, s
         default = str(key.default).lower() if isinstance(key.default, bool) else key.default
         values = list(dict.fromkeys([default, *values]))
     if "optimizer.name" in fields:
-        from ..estimator.optimizer import names
+        from ..estimator.states.optimizer import names
 
         values = list(dict.fromkeys([*values, *sorted(names())]))
     booleans = key.values[-2:] == ("true", "false")

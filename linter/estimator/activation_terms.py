@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .activations import layer_kinds, placed, replay
 from .estimate import Term
-from .ledger import END
-from .recording import Recording
-from .seq2seq import setting
+from .layers.seq2seq import setting
+from .tape.ledger import END
+from .tape.recording import Recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ..models.model import Model
     from .activations import Placed
     from .instant import Instant
-    from .recording import Alive, Label
-    from .setting import Setting
+    from .layers.setting import Setting
+    from .tape.recording import Alive, Label
 
 SOURCE = "estimator/activations.py: torch autograd replayed over the modelling code"
 SMALL = 1000

@@ -10,38 +10,38 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..job import CachingAllocator, Evaluation, Hardware, Optimizer
 from ..models.adapter_types import kind_of
 from . import effort
-from .altup import joined
 from .coverage import derived
 from .estimate import NotEstimable
-from .frameworks import framework
-from .implementation import sdpa_kernels
+from .frameworks.frameworks import framework
+from .frameworks.release import reentrant
 from .instant import Instant
-from .layers import Layer
-from .ledger import END
-from .logits import last_logits, loss_of
-from .norms import normed
-from .objectives import UNPAIRED
-from .ops import gathered
-from .projector import deepened
+from .layers.altup import joined
+from .layers.decoder import Layer
+from .layers.implementation import sdpa_kernels
+from .layers.norms import normed
+from .layers.objectives import UNPAIRED
+from .layers.seq2seq import Pair, both, setting
+from .layers.sharing import slice_of
+from .layers.stem import stem
+from .losses.logits import last_logits, loss_of
 from .recall import recalled
-from .reference import wants_gradients
-from .release import reentrant
-from .seq2seq import Pair, both, setting
-from .sharing import slice_of
-from .stage import pipeline
-from .stem import stem
-from .trained_layers import first_trained
+from .states.reference import wants_gradients
+from .states.stage import pipeline
+from .states.trained_layers import first_trained
+from .tape.ledger import END
+from .tape.ops import gathered
+from .towers.projector import deepened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..job import Job
     from ..models.model import Model
-    from .ledger import Event
-    from .modules import Linear, Modules
-    from .setting import Setting
-    from .tape import Tape
-    from .tensor import Tensor
+    from .layers.modules import Linear, Modules
+    from .layers.setting import Setting
+    from .tape.ledger import Event
+    from .tape.tape import Tape
+    from .tape.tensor import Tensor
 
 
 def instants(job: Job, model: Model) -> tuple[Instant, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .estimate import Assumption
-from .quantization import named_assumption
+from .states.quantization import named_assumption
 
 if TYPE_CHECKING:
     from ..job import Job
@@ -52,7 +52,7 @@ def assumptions(job: Job, model: Model, *, bounded: bool = True) -> tuple[Assump
 
 
 def _optimizer(job: Job) -> list[Assumption]:
-    from .optimizer import specification
+    from .states.optimizer import specification
 
     if job.kind != "training":
         return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .parameters import base_dtype
+from .states.parameters import base_dtype
 
 if TYPE_CHECKING:
     from ..job import Job

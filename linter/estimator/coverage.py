@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..models.model import text_config
-from . import delta, ssm
-from .activation import XIELU
 from .bounds import divergence, tower
 from .estimate import Assumption
-from .pictures import reader
-from .traits import known, traits
+from .layers import delta, ssm
+from .layers.activation import XIELU
+from .layers.traits import known, traits
+from .towers.pictures import reader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import storage
 from .estimate import Term
-from .gradients import gradient_dtype
-from .stable_embedding import label
+from .frameworks.stable_embedding import label
+from .states import storage
+from .states.gradients import gradient_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..job import Job
-    from .optimizer import Item, Spec, States
-    from .parameter import Parameter
-    from .ranks import Ranks
+    from .states.optimizer import Item, Spec, States
+    from .states.parameter import Parameter
+    from .states.ranks import Ranks
 
 _PARTS = {"base": "weights", "buffer": "weights", "adapter": "adapter", "copy": "adapter"}
 _NOUNS = {

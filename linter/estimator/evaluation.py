@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 from ..versions import older
 from . import effort
 from .activations import computing, layer_kinds, modelled, placed, unread
-from .kv_cache import layer_caches, sequence_bytes
-from .ledger import END
-from .logits import loss_of
-from .one_process import TUPLES_BEFORE
-from .parameters import base_dtype
+from .layers.scored import scored_positions
+from .layers.seq2seq import setting
+from .losses.logits import loss_of
 from .recall import recalled
-from .scored import scored_positions
-from .seq2seq import setting
-from .storage import dtype_bytes
+from .serving.kv_cache import layer_caches, sequence_bytes
+from .sharding.one_process import TUPLES_BEFORE
+from .states.parameters import base_dtype
+from .states.storage import dtype_bytes
+from .tape.ledger import END
 
 if TYPE_CHECKING:
     from ..job import Job

@@ -10,11 +10,11 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from . import runtime
-from .allocator import segments
+from .allocator import runtime
+from .allocator.allocator import segments
 from .estimate import Term
-from .layouts import layout
-from .stage import pipeline
+from .sharding.layouts import layout
+from .states.stage import pipeline
 from .training import on_stage
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..models.model import Model
     from .estimate import Assumption, Estimate
     from .instant import Instant
-    from .layout import Layout
+    from .sharding.layout import Layout
 
 REST = {
     "gradients": "what is left of the gradients then, with their copies",
@@ -78,11 +78,11 @@ def tiers(estimate: Estimate, job: Job, gpu: Gpu | None) -> list[Term]:
     return [*lines, *_tier("high", given.high, begin, short if given.high >= sum(size for size, _ in begin) else FULL)]
 
 
-FREE = "free blocks in segments that torch keeps: its requests replayed (estimator/replay.py)"
+FREE = "free blocks in segments that torch keeps: its requests replayed (estimator/allocator/replay.py)"
 MANAGED = "managed memory of a paged optimizer that finds room"
-LEAST = "the least that context, libraries and NCCL were measured at (estimator/runtime.json)"
-MOST = "the most that context, libraries and NCCL were measured at (estimator/runtime.json)"
-SHORT = "what the replay may be short of (estimator/slack.py)"
+LEAST = "the least that context, libraries and NCCL were measured at (estimator/allocator/runtime.json)"
+MOST = "the most that context, libraries and NCCL were measured at (estimator/allocator/runtime.json)"
+SHORT = "what the replay may be short of (estimator/allocator/slack.py)"
 SERVED = "what the CUDA graphs and the step that is measured may need more"
 FULL = "less: near the card's end torch gives free segments back, an engine shrinks its cache"
 
@@ -142,8 +142,8 @@ def _at_peak(found: dict[str, list[Term]], estimate: Estimate, job: Job, model: 
 def _beside(others: int, kept: int) -> list[Term]:
     """Activations that are not those of the micro batch in hand."""
     notes = (
-        (others, "estimator/schedule.py", "what the pipeline's other micro batches in flight keep"),
-        (kept, "estimator/fsdp.py", "what the layers whose backward pass is done leave until its end"),
+        (others, "estimator/states/schedule.py", "what the pipeline's other micro batches in flight keep"),
+        (kept, "estimator/sharding/fsdp.py", "what the layers whose backward pass is done leave until its end"),
     )
     return [Term("activations", f"{size:,} B", size, source, note) for size, source, note in notes if size]
 

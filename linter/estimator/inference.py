@@ -34,18 +34,18 @@ def estimate_inference(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         raise NotEstimable(f"the tensors of {model.id} are not known")
     engine = _SPELLINGS.get(job.inference.engine.lower(), job.inference.engine.lower())
     if engine == "transformers":
-        from .generation import estimate_generation
+        from .serving.generation import estimate_generation
 
         return estimate_generation(job, model, gpu)
     if engine == "vllm":
-        from .vllm import estimate_vllm
+        from .serving.vllm import estimate_vllm
 
         return estimate_vllm(job, model, gpu)
     if engine == "sglang":
-        from .sglang import estimate_sglang
+        from .serving.sglang import estimate_sglang
 
         return estimate_sglang(job, model, gpu)
-    from .pools import engine_name, estimate_pool
+    from .serving.pools import engine_name, estimate_pool
 
     pooled = engine_name(engine)
     if pooled is not None:

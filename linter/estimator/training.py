@@ -7,32 +7,28 @@ from typing import TYPE_CHECKING
 
 from ..job import Parallelism
 from ..models.model import text_config
-from . import (
-    assumptions,
-    host,
-    low_precision,
-    megatron_buffers,
-    reference,
-    rollout,
-    runtime,
-    tiers,
-    uncertainty,
-    unseen,
-)
-from .causal_masks import causal_masks
+from . import assumptions, uncertainty
+from .allocator import runtime, tiers
 from .coverage import gaps
 from .estimate import Assumption, Estimate, NotEstimable, Phase, Term
-from .imbalance import dropless, unbalanced
-from .layout import Layout
-from .layouts import layout
-from .loading import warmed
-from .one_process import evaluated, gathered, replicated, unknown_caches
-from .parameters import base_dtype, elements, gathered_dtype, parameters
-from .quantization import unpacked_perhaps
-from .saving import saving
-from .stable_embedding import unmade
-from .stage import kept_outputs, pipeline
-from .storage import dtype_bytes
+from .frameworks import megatron_buffers
+from .frameworks.stable_embedding import unmade
+from .layers import low_precision
+from .serving import rollout
+from .serving.causal_masks import causal_masks
+from .sharding import host
+from .sharding.layout import Layout
+from .sharding.layouts import layout
+from .sharding.one_process import evaluated, gathered, replicated, unknown_caches
+from .sharding.saving import saving
+from .states import reference
+from .states.imbalance import dropless, unbalanced
+from .states.loading import warmed
+from .states.parameters import base_dtype, elements, gathered_dtype, parameters
+from .states.quantization import unpacked_perhaps
+from .states.stage import kept_outputs, pipeline
+from .states.storage import dtype_bytes
+from .towers import unseen
 from .verdict import capacity, verdict
 
 if TYPE_CHECKING:
@@ -44,7 +40,7 @@ if TYPE_CHECKING:
     from .activations import Held
     from .estimate import Spread
     from .instant import Instant
-    from .stage import Stage
+    from .states.stage import Stage
 
 MICRO_STEP = ("forward", "loss", "backward")
 STEP = (*MICRO_STEP, "optimizer_step")
@@ -139,7 +135,9 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
         terms += engine.terms
     peak = max(phases, key=lambda phase: phase.allocated)
     terms += _instant_terms(peak, job, gpu)
-    terms += [Term("buffers", "causal masks of all positions", masks, "estimator/causal_masks.py")] if masks else []
+    terms += (
+        [Term("buffers", "causal masks of all positions", masks, "estimator/serving/causal_masks.py")] if masks else []
+    )
     offloaded = plan.host + host.checkpoints(stage.job, stage.whole)
     main, lines = host.memory(stage.job, stage.own, tensors, offloaded, written.host)
     terms += lines

@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..versions import older
-from .allocator import segments
+from .allocator.allocator import segments
 from .estimate import Assumption
-from .frameworks import framework
-from .loading import PACKED_ON_LOAD, read_ahead
-from .optimizer import of_job, specification
-from .quantization import effective_quantization
+from .frameworks.frameworks import framework
+from .states.loading import PACKED_ON_LOAD, read_ahead
+from .states.optimizer import of_job, specification
+from .states.quantization import effective_quantization
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from ..hardware.gpu import Gpu
     from ..job import Job
     from ..models.model import Model
+    from .allocator.slack import Held
     from .estimate import PerGpu, Phase, Verdict
-    from .parameter import Parameter
-    from .slack import Held
+    from .states.parameter import Parameter
 
 UNREPLAYED = ("cut_cross_entropy", "unsloth", "unsloth_cross_entropy")
 """Losses in Triton kernels of which the memory oracle has no run, so that slack.DEVIATION says nothing of them."""

@@ -48,7 +48,7 @@ _DEFAULTS: dict[str, Any] = {
 class NativeConfig:
     """One file being read: its keys, the Job they fill, and what was odd.
 
-    `framework` is the estimator's name of the model code (`estimator/frameworks.json`); None is Transformers'.
+    `framework` is the estimator's name of the model code (estimator/frameworks/frameworks.json), None Transformers'.
     """
 
     __slots__ = ("builder", "document", "keys", "name", "project", "reading", "upstream")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..estimator.objectives import ONLINE
+from ..estimator.layers.objectives import ONLINE
 from ..finding import SEVERITIES, Finding
 from .evaluate import evaluate_rules
 from .expression import UNKNOWN

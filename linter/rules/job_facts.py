@@ -223,7 +223,7 @@ def _trainable(facts: Facts) -> Any:
     """Parameters that the optimizer updates."""
     if facts.model is None:
         return UNKNOWN
-    from ..estimator.adapter_parameters import expert_targets
+    from ..estimator.adapters.parameters import expert_targets
     from ..models.lora import NotAdaptable, trainable_parameters
 
     try:
@@ -246,7 +246,7 @@ def _adapter_refusal(facts: Facts) -> Any:
     targets = facts.job.adapter.targets
     if not isinstance(targets, list) or any("." in str(name) for name in targets):
         return UNKNOWN
-    from ..estimator.adapter_parameters import expert_targets
+    from ..estimator.adapters.parameters import expert_targets
     from ..models.lora import NotAdaptable, NotModelled, adapted
 
     try:

@@ -7,7 +7,7 @@ import os
 from functools import cache
 from typing import Any
 
-from ..estimator.frameworks import of_transformers
+from ..estimator.frameworks.frameworks import of_transformers
 from .expression import UNKNOWN
 from .facts import Facts, fact
 
@@ -120,7 +120,7 @@ def _narrowest(facts: Facts) -> Any:
     """
     if facts.model is None or facts.job.adapter is None:
         return UNKNOWN
-    from ..estimator.adapter_parameters import expert_targets
+    from ..estimator.adapters.parameters import expert_targets
     from ..models.adapter_types import LOW_RANK, kind_of
     from ..models.lora import NotAdaptable, adapted
 
@@ -163,6 +163,6 @@ def _stated(facts: Facts) -> Any:
 @fact("gpus.per_node", type="whole number")
 def _per_node(facts: Facts) -> Any:
     """GPUs of one machine: all GPUs over the nodes, by default at most 8 to a node."""
-    from ..estimator.ranks import per_node
+    from ..estimator.states.ranks import per_node
 
     return per_node(facts.job)

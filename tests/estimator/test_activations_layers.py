@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from gpulint.estimator.activations import Stack, layer_kinds, replay
-from gpulint.estimator.setting import Setting
+from gpulint.estimator.layers.setting import Setting
 from gpulint.job import Adapter, Job, Loss, Precision, Quantization, Weights
 
 B, S = 2, 256

@@ -6,12 +6,12 @@ import gc
 
 import pytest
 
-from gpulint.estimator.indexing import gather
-from gpulint.estimator.ledger import END
-from gpulint.estimator.matmuls import linear
-from gpulint.estimator.ops import add, add_to, dropout, leaf, mul, scale, softmax, to, unary
-from gpulint.estimator.tape import Tape
-from gpulint.estimator.tensor import FOREIGN, Parameter, Tensor
+from gpulint.estimator.tape.indexing import gather
+from gpulint.estimator.tape.ledger import END
+from gpulint.estimator.tape.matmuls import linear
+from gpulint.estimator.tape.ops import add, add_to, dropout, leaf, mul, scale, softmax, to, unary
+from gpulint.estimator.tape.tape import Tape
+from gpulint.estimator.tape.tensor import FOREIGN, Parameter, Tensor
 
 
 def finished(tape: Tape, y) -> Tape:

@@ -10,7 +10,7 @@ import pytest
 from gpulint import estimate
 from gpulint.estimator.activations import instants
 from gpulint.estimator.estimate import NotEstimable
-from gpulint.estimator.parameters import parameters
+from gpulint.estimator.states.parameters import parameters
 from gpulint.job import Adapter, Fsdp, Job, Quantization
 from gpulint.models.adapter_types import OPTIONS, kind_of
 from gpulint.models.resolve import resolve

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpulint.estimator.allocator import BLOCK, Allocator, OutOfMemory, Policy, block_size, reserved, segment_size
+from gpulint.estimator.allocator.allocator import (
+    BLOCK,
+    Allocator,
+    OutOfMemory,
+    Policy,
+    block_size,
+    reserved,
+    segment_size,
+)
 from gpulint.units import MIB
 
 SIZES = st.integers(0, 1 << 40)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpulint import estimate
-from gpulint.estimator import anyres
-from gpulint.estimator.pictures import pictures, reader, resolutions_of
+from gpulint.estimator.towers import anyres
+from gpulint.estimator.towers.pictures import pictures, reader, resolutions_of
 from gpulint.job import Job
 from gpulint.models.resolve import resolve
 

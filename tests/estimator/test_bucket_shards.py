@@ -3,8 +3,8 @@
 import pytest
 
 from gpulint.estimator import estimate
-from gpulint.estimator.bucket_shards import _slices, first_step
-from gpulint.estimator.parameters import parameters
+from gpulint.estimator.sharding.bucket_shards import _slices, first_step
+from gpulint.estimator.states.parameters import parameters
 from gpulint.job import Job, Zero
 from gpulint.models.resolve import resolve
 from gpulint.units import GIB

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.causal_masks import causal_masks
+from gpulint.estimator.serving.causal_masks import causal_masks
 from gpulint.estimator.training import estimate_training
 from gpulint.job import Job
 from gpulint.models.resolve import resolve

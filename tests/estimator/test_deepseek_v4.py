@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpulint import estimate
-from gpulint.estimator.checkpoint import stored_quantization
-from gpulint.estimator.compressed_cache import compressed_pool
-from gpulint.estimator.kv_cache import layer_caches
-from gpulint.estimator.parameters import parameters
-from gpulint.estimator.vllm_settings import settings
+from gpulint.estimator.serving.compressed_cache import compressed_pool
+from gpulint.estimator.serving.kv_cache import layer_caches
+from gpulint.estimator.serving.vllm_settings import settings
+from gpulint.estimator.states.checkpoint import stored_quantization
+from gpulint.estimator.states.parameters import parameters
 from gpulint.job import Inference, Job
 from gpulint.models.resolve import resolve
 

@@ -10,11 +10,12 @@ from collections import Counter
 
 import pytest
 
-from gpulint.estimator import activation_terms, estimate_job, recording
+from gpulint.estimator import activation_terms, estimate_job
 from gpulint.estimator.activations import layer_kinds, placed, replay
 from gpulint.estimator.explain import REST, explained
-from gpulint.estimator.recording import Recording
-from gpulint.estimator.setting import Setting
+from gpulint.estimator.layers.setting import Setting
+from gpulint.estimator.tape import recording
+from gpulint.estimator.tape.recording import Recording
 from gpulint.hardware.catalogue import find
 from gpulint.job import Adapter, Fsdp, Inference, Job, Offload, Quantization, Zero
 from gpulint.models.resolve import resolve
@@ -227,12 +228,13 @@ def test_a_vision_tower_is_told_from_what_else_is_before_the_layers(root, family
 
 
 def test_words_are_those_of_functions_that_exist(root):
-    words = json.loads((root / "linter" / "estimator" / "recording.json").read_text())
+    words = json.loads((root / "linter" / "estimator" / "tape" / "recording.json").read_text())
     folder = root / "linter" / "estimator"
     made = {}
-    for path in folder.glob("*.py"):
+    for path in folder.rglob("*.py"):
         tree = ast.parse(path.read_text())
-        made[path.stem] = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        names = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        made[path.stem] = made.get(path.stem, set()) | names
     everything = set().union(*made.values())
     assert set(words["what"]) | set(words["backward"]) <= everything
     for key in words["where"]:

@@ -14,7 +14,7 @@ import pytest
 from gpulint import estimate
 from gpulint.estimator.activations import instants
 from gpulint.estimator.coverage import derived, gaps
-from gpulint.estimator.parameters import allocated, parameters
+from gpulint.estimator.states.parameters import allocated, parameters
 from gpulint.job import Inference, Job
 from gpulint.models.resolve import resolve
 

@@ -8,12 +8,12 @@ import pytest
 
 from gpulint.estimator import activations, training
 from gpulint.estimator.estimate import NotEstimable
-from gpulint.estimator.frameworks import TRANSFORMERS, framework, known
-from gpulint.estimator.native import BLOCKS, LOSSES
-from gpulint.estimator.norms import NORMS
-from gpulint.estimator.parameters import parameters
-from gpulint.estimator.rope import ROPES
-from gpulint.estimator.setting import Setting
+from gpulint.estimator.frameworks.frameworks import TRANSFORMERS, framework, known
+from gpulint.estimator.frameworks.native import BLOCKS, LOSSES
+from gpulint.estimator.layers.norms import NORMS
+from gpulint.estimator.layers.rope import ROPES
+from gpulint.estimator.layers.setting import Setting
+from gpulint.estimator.states.parameters import parameters
 from gpulint.job import Adapter, Fsdp, FsdpMixedPrecision, Job, Quantization
 from gpulint.models.model import Model
 from gpulint.models.resolve import resolve

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpulint.estimator.fsdp_units import Policy, units
 from gpulint.estimator.instant import Instant
-from gpulint.estimator.layouts import layout
-from gpulint.estimator.parameters import parameters
-from gpulint.estimator.setting import Setting
+from gpulint.estimator.layers.setting import Setting
+from gpulint.estimator.sharding.fsdp_units import Policy, units
+from gpulint.estimator.sharding.layouts import layout
+from gpulint.estimator.states.parameters import parameters
 from gpulint.estimator.training import estimate_training
 from gpulint.job import (
     Adapter,

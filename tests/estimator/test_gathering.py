@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpulint.estimator.gathering import Window, window
 from gpulint.estimator.instant import Instant
-from gpulint.estimator.parameters import parameters
+from gpulint.estimator.sharding.gathering import Window, window
+from gpulint.estimator.states.parameters import parameters
 from gpulint.job import Job, Parallelism, Weights, Zero
 
 TEN = Window((100,) * 10, 50, 50, 30, 0, 10**9, 0, 2, 2.0)

@@ -6,7 +6,7 @@ import pytest
 
 from gpulint.estimator import estimate_job
 from gpulint.estimator.instant import Instant
-from gpulint.estimator.layouts import layout
+from gpulint.estimator.sharding.layouts import layout
 from gpulint.job import Hardware, Job, Offload, Optimizer, Parallelism, Precision, Weights, Zero
 
 

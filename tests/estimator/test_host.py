@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator import host
-from gpulint.estimator.parameters import parameters
-from gpulint.estimator.saving import saving
+from gpulint.estimator.sharding import host
+from gpulint.estimator.sharding.saving import saving
+from gpulint.estimator.states.parameters import parameters
 from gpulint.job import Adapter, Fsdp, Hardware, Job, Offload, Parallelism, Quantization, Weights, Zero
 
 

@@ -13,10 +13,10 @@ import pytest
 
 from gpulint import estimate
 from gpulint.estimator.activations import instants
-from gpulint.estimator.decoding import attended, image_caches
-from gpulint.estimator.kv_cache import layer_caches
-from gpulint.estimator.parameters import allocated, parameters
-from gpulint.estimator.pictures import pictures, reader
+from gpulint.estimator.serving.decoding import attended, image_caches
+from gpulint.estimator.serving.kv_cache import layer_caches
+from gpulint.estimator.states.parameters import allocated, parameters
+from gpulint.estimator.towers.pictures import pictures, reader
 from gpulint.job import Inference, Job, Quantization
 from gpulint.models.resolve import resolve
 

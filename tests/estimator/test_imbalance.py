@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gpulint.estimator import estimate_job
-from gpulint.estimator.imbalance import dropless, unbalanced
+from gpulint.estimator.states.imbalance import dropless, unbalanced
 from gpulint.job import Hardware, Job, Parallelism, Weights
 
 

@@ -421,8 +421,8 @@ def test_layers_spread_over_gpus_share_weights_and_cache():
     [(9.5, 0), (10, 0), (11, 1), (12, 0), (12.5, 0), (13, 1), (13.5, 0.5), (21.75, 0.25)],
 )
 def test_a_rest_of_up_to_a_mebibyte_stays_with_a_large_weight(mib, rest):
-    from gpulint.estimator.generation import unsplit_tails
-    from gpulint.estimator.parameter import Parameter
+    from gpulint.estimator.serving.generation import unsplit_tails
+    from gpulint.estimator.states.parameter import Parameter
 
     model, size = resolve(LLAMA_8B), round(mib * 2**20)
     weight = Parameter("w", (size // 2,), 3, (0, 1, 2), "q", "bfloat16", (size,))

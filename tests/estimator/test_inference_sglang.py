@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.inference import estimate_inference
-from gpulint.estimator.sglang import request_table
+from gpulint.estimator.serving.sglang import request_table
 from gpulint.hardware.catalogue import find
 from gpulint.job import Job
 from gpulint.models.resolve import resolve

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpulint.estimator.estimate import NotEstimable
-from gpulint.estimator.kv_cache import bytes_per_token, cache_bytes, layer_caches, sequence_bytes
+from gpulint.estimator.serving.kv_cache import bytes_per_token, cache_bytes, layer_caches, sequence_bytes
 from gpulint.models.resolve import resolve
 
 from .llama import LLAMA_7B

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.division import divided
-from gpulint.estimator.layouts import layout
-from gpulint.estimator.ranks import per_node, ranks
+from gpulint.estimator.sharding.layouts import layout
+from gpulint.estimator.states.division import divided
+from gpulint.estimator.states.ranks import per_node, ranks
 from gpulint.job import (
     Adapter,
     Fsdp,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator import estimate_job
-from gpulint.estimator.loading import loading, warmed
-from gpulint.estimator.parameters import parameters
+from gpulint.estimator.states.loading import loading, warmed
+from gpulint.estimator.states.parameters import parameters
 from gpulint.hardware.catalogue import find
 from gpulint.job import Job
 from gpulint.models.resolve import resolve

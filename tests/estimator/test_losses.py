@@ -11,13 +11,13 @@ from gpulint.estimator import estimate_job
 from gpulint.estimator.activations import instants
 from gpulint.estimator.effort import PARTS, bounded
 from gpulint.estimator.estimate import NotEstimable
-from gpulint.estimator.ledger import END
-from gpulint.estimator.losses import tiled
-from gpulint.estimator.pieces import lengths
-from gpulint.estimator.release import release
-from gpulint.estimator.setting import Setting
-from gpulint.estimator.tape import Tape
-from gpulint.estimator.tensor import Parameter
+from gpulint.estimator.frameworks.release import release
+from gpulint.estimator.layers.setting import Setting
+from gpulint.estimator.losses.losses import tiled
+from gpulint.estimator.losses.pieces import lengths
+from gpulint.estimator.tape.ledger import END
+from gpulint.estimator.tape.tape import Tape
+from gpulint.estimator.tape.tensor import Parameter
 from gpulint.job import Adapter, Job, Loss, Parallelism, Precision, Rl, Weights
 from gpulint.models.remote import normed_head
 from gpulint.models.resolve import resolve

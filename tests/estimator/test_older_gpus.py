@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.decoding import attended
-from gpulint.estimator.implementation import composite, sdpa_kernels
-from gpulint.estimator.prefill import attention_bytes
+from gpulint.estimator.layers.implementation import composite, sdpa_kernels
+from gpulint.estimator.serving.decoding import attended
+from gpulint.estimator.serving.prefill import attention_bytes
 from gpulint.estimator.training import estimate_training
 from gpulint.job import Job
 from gpulint.models.resolve import resolve

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulint import estimate
-from gpulint.estimator.layouts import layout
+from gpulint.estimator.sharding.layouts import layout
 from gpulint.job import Job
 from gpulint.models.resolve import resolve
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpulint.estimator.gradients import gradient_bytes, largest_gradient
-from gpulint.estimator.optimizer import Item, items, names, of_job, specification, states
-from gpulint.estimator.parameters import parameters
+from gpulint.estimator.states.gradients import gradient_bytes, largest_gradient
+from gpulint.estimator.states.optimizer import Item, items, names, of_job, specification, states
+from gpulint.estimator.states.parameters import parameters
 from gpulint.job import Job, Optimizer, Precision, Weights
 
 TRANSFORMERS = [

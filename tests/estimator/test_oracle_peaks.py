@@ -9,7 +9,8 @@ from statistics import mean
 
 import pytest
 
-from gpulint.estimator import estimate_job, runtime
+from gpulint.estimator import estimate_job
+from gpulint.estimator.allocator import runtime
 from gpulint.models.resolve import resolve
 
 PHASES = {"forward": ("forward", "loss"), "backward": ("backward",), "optimizer": ("optimizer_step",)}

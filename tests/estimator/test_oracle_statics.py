@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator import optimizer
-from gpulint.estimator.gradients import raw_gradient_bytes
-from gpulint.estimator.parameters import elements, parameters
+from gpulint.estimator.states import optimizer
+from gpulint.estimator.states.gradients import raw_gradient_bytes
+from gpulint.estimator.states.parameters import elements, parameters
 from gpulint.models.resolve import resolve
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpulint import estimate
-from gpulint.estimator.adapter_parameters import expert_targets
+from gpulint.estimator.adapters.parameters import expert_targets
 from gpulint.estimator.estimate import NotEstimable
-from gpulint.estimator.parameters import allocated, elements, parameters
+from gpulint.estimator.states.parameters import allocated, elements, parameters
 from gpulint.job import Adapter, Fsdp, Inference, Job, Parallelism, Quantization, Weights, Zero
 from gpulint.models.resolve import resolve
 from gpulint.units import GIB
@@ -143,7 +143,7 @@ def test_a_checkpoint_brings_its_own_quantisation(decoder):
     ],
 )
 def test_stored_quantisations_are_read(decoder, config, method):
-    from gpulint.estimator.checkpoint import stored_quantization
+    from gpulint.estimator.states.checkpoint import stored_quantization
 
     assert stored_quantization(decoder(layers=1, quantization_config=config)).method == method
     assert stored_quantization(decoder(layers=1)) is None
@@ -269,8 +269,8 @@ def test_experts_are_packed_by_bitsandbytes_where_asked_or_before_transformers_5
     ],
 )
 def test_a_name_states_the_quantisation_that_no_config_does(decoder, name, method, stated):
-    from gpulint.estimator.inference_assumptions import inference_assumptions
-    from gpulint.estimator.quantization import effective_quantization
+    from gpulint.estimator.serving.inference_assumptions import inference_assumptions
+    from gpulint.estimator.states.quantization import effective_quantization
 
     model = decoder(layers=1)._replace(id=name, named_quantization=method)
     serve = job(kind="inference")
@@ -284,7 +284,7 @@ def test_a_name_states_the_quantisation_that_no_config_does(decoder, name, metho
 
 def test_what_the_job_or_the_config_states_goes_before_the_name(decoder):
     from gpulint.estimator.assumptions import assumptions
-    from gpulint.estimator.quantization import effective_quantization
+    from gpulint.estimator.states.quantization import effective_quantization
 
     model = decoder(layers=1)._replace(named_quantization="awq")
     assert effective_quantization(job(quantization=Quantization("bnb-nf4", 4)), model).method == "bnb-nf4"

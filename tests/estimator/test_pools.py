@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpulint.estimator.inference import estimate_inference
-from gpulint.estimator.pools import engine_name
+from gpulint.estimator.serving.pools import engine_name
 from gpulint.hardware.catalogue import find
 from gpulint.job import Job
 from gpulint.models.resolve import resolve

@@ -7,9 +7,9 @@ import pytest
 from gpulint.estimator import effort, estimate_job
 from gpulint.estimator.activations import computing, layer_kinds, replay
 from gpulint.estimator.estimate import NotEstimable
-from gpulint.estimator.parameters import _parameters, parameters
+from gpulint.estimator.layers.seq2seq import setting
 from gpulint.estimator.recall import Recall
-from gpulint.estimator.seq2seq import setting
+from gpulint.estimator.states.parameters import _parameters, parameters
 from gpulint.hardware.catalogue import find
 from gpulint.job import Job
 from gpulint.models.resolve import resolve

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import gpulint.estimator.runtime as runtime
-from gpulint.estimator.runtime import allocated_workspace, communicators, groups, process_overhead
+import gpulint.estimator.allocator.runtime as runtime
+from gpulint.estimator.allocator.runtime import allocated_workspace, communicators, groups, process_overhead
 from gpulint.hardware.catalogue import find, gpus
 from gpulint.job import Job
 from gpulint.units import GIB, MIB

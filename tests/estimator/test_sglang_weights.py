@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.inference import estimate_inference
-from gpulint.estimator.parameters import parameters
-from gpulint.estimator.sglang_weights import added
+from gpulint.estimator.serving.sglang_weights import added
+from gpulint.estimator.states.parameters import parameters
 from gpulint.hardware.catalogue import find
 from gpulint.job import Job
 from gpulint.models.resolve import resolve

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpulint.estimator import estimate_job
-from gpulint.estimator.layouts import layout
-from gpulint.estimator.stage import pipeline
+from gpulint.estimator.sharding.layouts import layout
+from gpulint.estimator.states.stage import pipeline
 from gpulint.job import (
     Adapter,
     Fsdp,

@@ -6,11 +6,12 @@ from statistics import mean
 
 import pytest
 
-from gpulint.estimator import estimate_job, runtime
-from gpulint.estimator.allocator import Policy
-from gpulint.estimator.replay import Plan, reserved, uncut
-from gpulint.estimator.slack import Held
-from gpulint.estimator.trace import Trace
+from gpulint.estimator import estimate_job
+from gpulint.estimator.allocator import runtime
+from gpulint.estimator.allocator.allocator import Policy
+from gpulint.estimator.allocator.replay import Plan, reserved, uncut
+from gpulint.estimator.allocator.slack import Held
+from gpulint.estimator.allocator.trace import Trace
 from gpulint.hardware.catalogue import find
 from gpulint.job import Job
 from gpulint.models.resolve import resolve

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpulint.estimator import estimate_job
-from gpulint.estimator.schedule import in_flight
-from gpulint.estimator.stage import layer_counts, pipeline, stage
+from gpulint.estimator.states.schedule import in_flight
+from gpulint.estimator.states.stage import layer_counts, pipeline, stage
 from gpulint.estimator.training import by_stage
 from gpulint.job import Fsdp, FsdpMixedPrecision, Hardware, Job, Optimizer, Parallelism, Weights
 from gpulint.units import GIB

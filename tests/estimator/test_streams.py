@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator import effort, estimate_job
-from gpulint.estimator.allocator import Allocator, segments
-from gpulint.estimator.fsdp_units import Unit, Units
-from gpulint.estimator.layouts import layout
-from gpulint.estimator.replay import _micro_step, plan_of
-from gpulint.estimator.streams import IN_FLIGHT, Gathering, Sharding
-from gpulint.estimator.trace import trace
+from gpulint.estimator.allocator.allocator import Allocator, segments
+from gpulint.estimator.allocator.replay import _micro_step, plan_of
+from gpulint.estimator.allocator.trace import trace
+from gpulint.estimator.sharding.fsdp_units import Unit, Units
+from gpulint.estimator.sharding.layouts import layout
+from gpulint.estimator.sharding.streams import IN_FLIGHT, Gathering, Sharding
 from gpulint.job import Job
 from gpulint.models.resolve import resolve
 from gpulint.units import MIB

@@ -15,7 +15,7 @@ from gpulint import estimate
 from gpulint.estimator.activations import instants
 from gpulint.estimator.coverage import derived
 from gpulint.estimator.estimate import NotEstimable
-from gpulint.estimator.scored import scored_positions
+from gpulint.estimator.layers.scored import scored_positions
 from gpulint.job import Job
 from gpulint.models.heads import for_task
 from gpulint.models.resolve import resolve

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.layouts import layout
-from gpulint.estimator.parameters import allocated, parameters
-from gpulint.estimator.torchtune import caches
+from gpulint.estimator.frameworks.torchtune import caches
+from gpulint.estimator.sharding.layouts import layout
+from gpulint.estimator.states.parameters import allocated, parameters
 from gpulint.job import Adapter, Fsdp, Job, Weights
 from gpulint.models.resolve import resolve
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.activations import layer_kinds, replay
-from gpulint.estimator.setting import Setting
-from gpulint.estimator.trace import Recorder, Trace, trace
+from gpulint.estimator.allocator.trace import Recorder, Trace, trace
+from gpulint.estimator.layers.setting import Setting
 from gpulint.job import Job
 from gpulint.models.resolve import resolve
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.estimate import NotEstimable
-from gpulint.estimator.parameters import parameters
-from gpulint.estimator.trainable import trainable_layers
+from gpulint.estimator.states.parameters import parameters
+from gpulint.estimator.states.trainable import trainable_layers
 from gpulint.job import Adapter, Job, Quantization, Weights
 from gpulint.models.model import Tensor
 from gpulint.models.resolve import resolve

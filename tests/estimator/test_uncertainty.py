@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator import effort, estimate_job, runtime
-from gpulint.estimator.allocator import segments
+from gpulint.estimator import effort, estimate_job
+from gpulint.estimator.allocator import runtime
+from gpulint.estimator.allocator.allocator import segments
 from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.uncertainty import records, varies
 from gpulint.hardware.catalogue import find

@@ -10,13 +10,20 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-import gpulint.estimator.vllm_settings as vllm_settings
+import gpulint.estimator.serving.vllm_settings as vllm_settings
 from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.inference import estimate_inference
-from gpulint.estimator.kv_cache import LayerCache, layer_caches
-from gpulint.estimator.paged_cache import paged_cache
-from gpulint.estimator.vllm_activations import profile_run
-from gpulint.estimator.vllm_settings import captured_sizes, captures_nccl, derived_length, graphs, profile, settings
+from gpulint.estimator.serving.kv_cache import LayerCache, layer_caches
+from gpulint.estimator.serving.paged_cache import paged_cache
+from gpulint.estimator.serving.vllm_activations import profile_run
+from gpulint.estimator.serving.vllm_settings import (
+    captured_sizes,
+    captures_nccl,
+    derived_length,
+    graphs,
+    profile,
+    settings,
+)
 from gpulint.hardware.catalogue import find
 from gpulint.job import Inference, Job, Weights
 from gpulint.models.model import UnknownModel

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.allocator import Policy
+from gpulint.estimator.allocator.allocator import Policy
 from gpulint.estimator.inference import estimate_inference
-from gpulint.estimator.parameter import Parameter
-from gpulint.estimator.vllm_blocks import block_rounding, offloaded
+from gpulint.estimator.serving.vllm_blocks import block_rounding, offloaded
+from gpulint.estimator.states.parameter import Parameter
 from gpulint.job import Job
 from gpulint.models.resolve import resolve
 from gpulint.units import GIB, MIB

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from gpulint.estimator.allocator.runtime import Neighbours, process_overhead
 from gpulint.estimator.inference import estimate_inference
-from gpulint.estimator.runtime import Neighbours, process_overhead
-from gpulint.estimator.vllm_activations import layer_bytes, profile_run
-from gpulint.estimator.vllm_parts import parts_of, room_of
-from gpulint.estimator.vllm_settings import settings
-from gpulint.estimator.vllm_workspace import expert_bytes, workspace
+from gpulint.estimator.serving.vllm_activations import layer_bytes, profile_run
+from gpulint.estimator.serving.vllm_parts import parts_of, room_of
+from gpulint.estimator.serving.vllm_settings import settings
+from gpulint.estimator.serving.vllm_workspace import expert_bytes, workspace
 from gpulint.hardware.catalogue import find
 from gpulint.job import Job
 from gpulint.models.resolve import resolve

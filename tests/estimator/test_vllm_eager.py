@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.inference import estimate_inference
-from gpulint.estimator.vllm_parts import parts_of
-from gpulint.estimator.vllm_settings import settings
+from gpulint.estimator.serving.vllm_parts import parts_of
+from gpulint.estimator.serving.vllm_settings import settings
 from gpulint.hardware.catalogue import find
 from gpulint.job import Job
 from gpulint.models.resolve import resolve

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpulint import estimate
 from gpulint.estimator.instant import Instant
-from gpulint.estimator.layouts import layout
+from gpulint.estimator.sharding.layouts import layout
 from gpulint.job import (
     Adapter,
     Hardware,

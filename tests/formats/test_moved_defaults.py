@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpulint.estimator import estimate, sglang_settings
+from gpulint.estimator import estimate
+from gpulint.estimator.serving import sglang_settings
 from gpulint.formats import releases
 from gpulint.formats.format import Project
 from gpulint.formats.registry import find

@@ -1,6 +1,6 @@
 import pytest
 
-from gpulint.estimator.parameters import parameters
+from gpulint.estimator.states.parameters import parameters
 from gpulint.formats.registry import recognise
 from gpulint.models.resolve import resolve
 from gpulint.reading import open_jobs, recognise_file

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gpulint
-from gpulint.estimator.vllm_settings import settings
+from gpulint.estimator.serving.vllm_settings import settings
 from gpulint.formats.releases import _rows, default_of
 from gpulint.hardware.catalogue import find
 from gpulint.job import Job

@@ -1,0 +1,1 @@
+"""Linear layers and what PEFT puts in and around them."""

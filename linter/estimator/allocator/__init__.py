@@ -1,0 +1,1 @@
+"""From allocated bytes to reserved ones, and to those of the process."""

@@ -1,0 +1,100 @@
+"""Allocated -> reserved -> process of a training run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import effort, uncertainty
+from ..estimate import PerGpu, Phase
+from ..sharding.fsdp import ShardedLayout
+from . import runtime, slack
+from .replay import growing, plan_of
+from .trace import Trace, trace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...hardware.gpu import Gpu
+    from ...job import Job
+    from ..sharding.layout import Layout
+    from ..states.stage import Stage
+
+RESIDENT = ("weights", "adapter", "kv_cache")
+
+
+def held(
+    stage: Stage,
+    gpu: Gpu | None,
+    plan: Layout,
+    phases: Sequence[Phase],
+    steps: Sequence[Phase],
+    *,
+    bounded: bool,
+    replay: bool,
+) -> slack.Held:
+    """What torch reserves over the run: two steps replayed, and never less than any phase allocates.
+
+    A run that cannot fit is not replayed: it fails before it has grown so far.
+    """
+    job = stage.job
+    static = min(sum(phase.components.get(name, 0) for name in RESIDENT) for phase in steps) + plan.optimizer
+    allocated = max(phase.allocated for phase in phases)
+    moving = max(phase.allocated for phase in phases if phase.name != "load") - static
+    if (
+        not bounded
+        or not replay
+        or (gpu is not None and allocated + runtime.process_overhead(gpu, job).low > gpu.usable)
+    ):
+        return slack.packed(allocated, moving if bounded else 0)
+    found = _traced(job, stage, plan)
+    how = plan_of(job, stage.own, plan, steps)
+    return slack.reserved(job, found, how, allocated, static, moving)
+
+
+def lengthening(stage: Stage, plan: Layout, found: slack.Held, allocated: int) -> slack.Held:
+    """The same where the longest batch comes after shorter ones, for a run that was replayed.
+
+    The replay of many batches may be too low by as much as that of one (`margin`). That widens the interval on a card
+    alone, which the batches may fill: nothing of what they leave is needed. A search that counts steps does not pay
+    for it.
+    """
+    if found.found is None or found.plan is None or not uncertainty.varies(stage.job):
+        return found
+    before = effort.spent()
+    lengths = uncertainty.records(stage.job)
+    traces = [_traced(stage.job.with_changes({"sequence_length": length}), stage, plan) for length in lengths]
+    grown = growing([*traces, found.found], found.plan, found.rules, allocated)
+    effort.spend(before - effort.spent())
+    return found._replace(growing=grown and grown + found.margin)
+
+
+def _traced(job: Job, stage: Stage, plan: Layout) -> Trace:
+    stay = isinstance(plan, ShardedLayout) and plan.kept > 0
+    return trace(job, stage.whole, inputs_stay=stay, head=stage.last)
+
+
+def tiers(
+    gpu: Gpu | None, found: slack.Held, overhead: runtime.Overhead, peak: Phase, plan: Layout, bounded: bool
+) -> tuple[PerGpu, int]:
+    """Allocated -> reserved -> process, and the component `runtime`.
+
+    `low` is the peak packed without any slack and the least overhead; `high` adds what the replay may have missed,
+    the largest overhead, and managed memory of a paged optimizer. Managed memory counts towards the expected process
+    too as far as the GPU has room for it. On a card where the run goes through once torch has given free segments
+    back, neither is above what the card has. Without a batch or a length only `low` means anything.
+    """
+    low, high, expected = found.low + overhead.low, found.high + overhead.high, found.expected
+    if not bounded:
+        return PerGpu(peak.allocated, found.low, low, low, low), overhead.total
+    if gpu is not None and low <= gpu.usable:
+        expected = found.within(gpu.usable - overhead.total) or found.within(gpu.usable - overhead.low) or expected
+        if high > gpu.usable and found.within(gpu.usable - overhead.high - found.margin) is not None:
+            high = gpu.usable
+    process = expected + overhead.total
+    if gpu is not None and expected + overhead.low <= gpu.usable:
+        process = min(process, gpu.usable)
+    if plan.paged:
+        room = max(0, gpu.usable - process) if gpu is not None else plan.paged
+        process += min(plan.paged, room)
+        high = max(high, min(high + plan.paged, gpu.usable)) if gpu is not None else high + plan.paged
+    return PerGpu(peak.allocated, expected, process, min(low, process), max(high, process)), overhead.total

@@ -1,0 +1,64 @@
+"""Unsloth's fused head and loss (unsloth_zoo 2026.8 fused_losses/cross_entropy_loss.py).
+
+B bytes that a chunk's float32 logits may take, T tokens, V vocabulary, h hidden size, e bytes of the hidden states. The
+loss runs each chunk of tokens forward and at once backward, in a graph of torch.compile.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...units import GIB
+from ...versions import older
+
+if TYPE_CHECKING:
+    from ..layers.modules import Linear
+    from ..tape.tape import Tape
+    from ..tape.tensor import Tensor
+
+TARGET = 4 * GIB
+"""B (`_get_chunk_multiplier`). A card with less than twice as much to spare is given half of that, which nothing here
+knows: more and smaller chunks than are counted."""
+
+STEP = 4
+"""More than one chunk are a multiple of so many (`get_chunk_size`)."""
+
+
+CAPPED = "2026.7.1"
+"""The release with B; before it half of what the card had to spare was the bound, so a large one had a single chunk."""
+
+
+def chunk(rows: int, vocabulary: int, version: str | None = None) -> int:
+    """Tokens of the first chunk, ceil(T/n): n = 1 where 4 T V <= B, else ceil(4 T V / B) rounded up to STEP."""
+    exact = 4 * rows * vocabulary
+    if exact <= TARGET or older(version, CAPPED):
+        return rows
+    count = -(-exact // (TARGET * STEP)) * STEP
+    return -(-rows // count)
+
+
+def head_and_loss(h: Tensor, module: Linear, rows: int, tape: Tape, version: str | None) -> Tensor:
+    """Saved: the gradient of h, and a trained head's, both of which backward multiplies by the loss's.
+
+    Alive for a chunk: its 16-bit logits and their gradient (what is float32 between them stays in the graph's kernels),
+    its part of the gradient of h and a head's gradient before it is added up.
+    """
+    n, e, weight = h.n, h.e, module.weight
+    inner = n // rows
+    vocabulary = weight.n // inner
+    part = chunk(rows, vocabulary, version)
+    needed = h.node is not None
+    gradient = tape.new(n, e)
+    summed = tape.new(weight.n, weight.e) if weight.trainable else None
+    wide = [tape.new(part * vocabulary, e, logits=True) for _ in ("logits", "gradient")]
+    tape.scratch(e * part * inner + (weight.n * weight.e if summed is not None else 0))
+    del wide
+    held = gradient.storage, None if summed is None else summed.storage
+
+    def back(_: Tensor, _kept: object = held) -> tuple[Tensor | None, Tensor | None]:
+        scaled = tape.new(n, e)
+        return (scaled if needed else None), (tape.new(weight.n, weight.e) if weight.trainable else None)
+
+    loss = tape.new(1, 4)
+    loss.node = tape.node((h, weight), back)
+    return loss

@@ -1,0 +1,109 @@
+"""Which attention kernels and which loss run, of what a job asks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...versions import older
+from ..frameworks.frameworks import framework, of_transformers
+from ..frameworks.modeling import still
+
+if TYPE_CHECKING:
+    from ...job import Job
+    from ...models.model import Model
+    from .traits import Traits
+
+AMPERE, HOPPER = 8.0, 9.0
+"""The compute capability of their first GPUs."""
+
+
+def attention_implementation(job: Job, model: Model, found: Traits, config: dict[str, Any]) -> str:
+    """The kernel family that runs. With soft-capped scores Transformers refuses sdpa and falls back to eager, the
+    classes of GPT-J and GPT-Neo have none (`GPTJ_ATTENTION_CLASSES`), and those of older releases had none yet or
+    wanted torch 2.1.1 (utils/import_utils.py `is_torch_sdpa_available`).
+    """
+    stated = job.attention
+    if stated == "sdpa" and of_transformers(job):
+        before = older(job.versions.get("torch"), "2.1.1") and older(job.versions.get("transformers"), "5")
+        if before or still("no_sdpa", job, model):
+            return "eager"
+    written = found.sinks or found.scores in ("upcast", "relative")
+    if stated in ("sdpa", "flex") and ((found.softcap and config.get(found.softcap, True)) or written):
+        return "eager"
+    return stated
+
+
+def sdpa_kernels(job: Job) -> str:
+    """The best of torch's attention kernels for the 16-bit operands of a job on its GPU.
+
+    flash        from Ampere on (sdp_utils.cpp `check_flash_attention_hardware_support`: sm80)
+    efficient    before it, of float16 (`less_than_sm80_mem_efficient_dtypes`: half and float)
+    math         before it, of bfloat16: no kernel but the composite one, in float32 since torch 2.5
+    narrow math  the same before 2.5, in bfloat16 (attention.cpp: `allowFP16BF16ReductionMathSDP` came with 2.5)
+    Unsloth takes xformers there (unsloth/models/_utils.py `HAS_FLASH_ATTENTION`), whose kernel is like flash.
+    """
+    from ...hardware.catalogue import find
+    from ..coverage import FUSED_LAYERS
+
+    name, own = job.hardware.gpu, job.loss.kernel in FUSED_LAYERS
+    capability = find(name).compute_capability if name and job.attention == "sdpa" and not own else None
+    if capability is None or capability >= AMPERE:
+        return "flash"
+    plan = job.parallelism.fsdp
+    mixed = plan.mixed_precision.param_dtype if plan is not None else None
+    if (job.precision.autocast or mixed or job.weights.dtype) == "float16":
+        return "efficient"
+    return "narrow math" if older(job.versions.get("torch"), "2.5") else "math"
+
+
+def composite(job: Job, grouped: bool, shared: bool, element: float) -> str:
+    """ "math" or "narrow math" where torch's composite attention runs for `sdpa` without a mask, else nothing.
+
+    `grouped` where query heads share key heads, `shared` where nobody repeats those: the memory-efficient kernel, all
+    that float32 and GPUs before Ampere have, takes no grouped keys (sdp_utils.cpp `supports_grouped_query_attention`).
+    """
+    if job.attention != "sdpa":
+        return ""
+    if element > 2:
+        return "math" if grouped else ""
+    kernels = sdpa_kernels(job)
+    if kernels == "efficient":
+        return "math" if grouped and shared else ""
+    return "" if kernels == "flash" else kernels
+
+
+def sequence_first(job: Job) -> bool:
+    """Whether Megatron lays the output of flash attention out anew, [b, s] as [s, b]; the projection saves the copy.
+
+    Its own flash attention does (megatron/legacy/model/transformer.py, `rearrange(context_layer, 'b s h d -> s b (h
+    d)')`), and so does Transformer Engine around flash-attn, which it takes before Hopper; from Hopper on it takes
+    cuDNN's, which has that layout itself (transformer_engine/pytorch/attention: backends.py, utils.py
+    `get_attention_backend`, 1.9 to 2.18). Where the inside of attention is made again, the copy is all that stays.
+    """
+    if not framework(job).fuses_layers or job.attention != "flash_attention_2":
+        return False
+    if job.activation_checkpointing == "selective" and job.checkpoint_policy == "core_attention":
+        return False
+    return job.local_layers or _before_hopper(job.hardware.gpu)
+
+
+def _before_hopper(name: str | None) -> bool:
+    from ...hardware.catalogue import find
+
+    capability = find(name).compute_capability if name else None
+    return capability is not None and capability < HOPPER
+
+
+def loss_kernel(kernel: str, found: Traits) -> str:
+    """The loss kernel that runs: Liger leaves a model type that it does not know as it is."""
+    if kernel != "liger" or "loss" in found.liger:
+        return kernel
+    return "liger_cross_entropy" if "cross_entropy" in found.liger else "torch"
+
+
+def fused_operations(job: Job, found: Traits) -> frozenset[str]:
+    """The operations of a layer that Liger's kernels replace, norms of heads with the other norms."""
+    if not job.liger_kernels:
+        return frozenset()
+    wanted = job.liger_parts
+    return frozenset(part for part in found.liger if wanted is None or any(name in part for name in wanted))

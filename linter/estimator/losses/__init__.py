@@ -1,0 +1,1 @@
+"""The output head and the losses, where the vocabulary-wide tensors live."""

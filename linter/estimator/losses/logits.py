@@ -1,0 +1,186 @@
+"""The output head and the loss, where the vocabulary-wide tensors live."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..frameworks import liger, prime_rl, unsloth
+from ..frameworks.native import LOSSES
+from ..layers.objectives import PAIRED, TASKS, UNPAIRED
+from ..tape.indexing import window
+from ..tape.ops import add, contiguous, to
+from ..tape.tensor import mark
+from . import losses
+from .heads import task_loss
+from .output_head import head
+from .pieces import compiled, cross_entropy, heads, in_passes, of_list, of_whole
+
+if TYPE_CHECKING:
+    from ..layers.modules import Linear, Modules
+    from ..layers.setting import Setting
+    from ..tape.tape import Tape
+    from ..tape.tensor import Parameter, Tensor
+
+IN_PLACE = frozenset({"liger_cross_entropy", "unsloth_cross_entropy"})
+"""Kernels that stand in for torch's in the loss of transformers: Liger's, and Unsloth's as fms-acceleration puts it."""
+
+HEADED = frozenset({"liger", "cut_cross_entropy", "unsloth"})
+"""Kernels of which the head is part."""
+
+FUSED = frozenset({"tiles", "passes", "blocks", "columns"})
+"""What a chunked loss holds where the head is part of it."""
+
+
+def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -> Tensor:
+    """The loss of a micro batch by the job's objective and loss kernel; `segment` begins where its function does.
+
+    Under autocast the logits that the model returns are copied to float32 (accelerate/utils/operations.py
+    `ConvertOutputsToFp32`). A framework's own loss takes them so as well; a job that says they never are has another.
+    """
+    if s.objective.loss in TASKS:
+        return task_loss(h, outside, s, tape, segment)
+    if s.objective.loss == "score":
+        _unused(h, outside, s)
+        tape.enter(segment)
+        return score(h, s, tape)
+    rows = s.scored
+    if rows < s.rows:
+        h = contiguous(window(h, rows * s.hidden))
+    module = outside.role("head") or outside.need("embedding")
+    kernel = s.loss
+    own = None if s.job.loss.upcast == "never" else LOSSES.get((s.framework.loss, kernel))
+    if own is not None and (s.objective.loss == "cross_entropy" or _own_probabilities(s)):
+        return own(h, module, s, tape, segment)
+    if kernel in HEADED or (kernel == "chunked" and s.job.loss.logits in FUSED):
+        tape.enter(segment)
+        held = shifted_labels(s, tape)
+        loss = fused(kernel, h, module, rows, s, tape)
+        del held
+        return loss
+    if kernel == "chunked" and s.job.loss.logits == "pieces":
+        pieces = heads(h, module, rows, s)
+        for piece in pieces:
+            mark(piece)
+        s.remember(pieces)
+        tape.enter(segment)
+        return of_list(pieces, rows, s, tape)
+    logits = head(h, module, outside, rows, s)
+    if s.upcast == "model" and s.objective.loss == "cross_entropy":
+        logits = to(logits, 4)
+    s.remember([logits])
+    tape.enter(segment)
+    if s.objective.loss == "log_probabilities":
+        if s.autocast or s.job.loss.log_softmax == "float32":
+            logits = to(logits, 4)
+        return _log_probabilities(logits, s, tape)
+    loss = of_whole(logits, rows, s, tape) if kernel == "chunked" else causal(logits, s, tape)
+    if s.autocast and logits.e == 2:
+        tape.scratch(4 * logits.n)
+    return loss
+
+
+def _log_probabilities(logits: Tensor, s: Setting, tape: Tape) -> Tensor:
+    """Log-probabilities of given answers, as `Loss.log_softmax` says.
+
+    TRL's ORPO and CPO take the cross entropy of the chosen answers' logits besides, of a copy without each sequence's
+    last, and both with SimPO read the log-probabilities off a slice (trl/experimental/orpo/orpo_trainer.py
+    `concatenated_forward`, `get_batch_logps`).
+    """
+    how = s.job.loss.log_softmax
+    if how == "float32" or (tape.recording and s.job.rl.reference_apart):
+        s.named.append(logits.storage)
+    elif s.job.objective == "simpo":
+        return _log_softmax(window(logits, logits.n), how, s, tape)
+    elif s.job.objective in ("orpo", "cpo"):
+        chosen = contiguous(window(window(logits, logits.n // 2), logits.n // 2))
+        mark(chosen)
+        likelihood = cross_entropy(chosen, None, tape)
+        del chosen
+        return add(likelihood, _log_softmax(window(logits, logits.n), how, s, tape))
+    return _log_softmax(logits, how, s, tape)
+
+
+def _log_softmax(logits: Tensor, how: str, s: Setting, tape: Tape) -> Tensor:
+    if how != "rows":
+        return losses.whole_log_probabilities(logits, s.batch, tape)
+    return losses.log_probabilities(logits, s.batch, tape)
+
+
+def _own_probabilities(s: Setting) -> bool:
+    """Whether log-probabilities are the framework's own loss per token, negated: OpenRLHF's, and Megatron-SWIFT's of
+    given answers.
+
+    Source: ms-swift 4.6 megatron/trainers/rlhf_mixin.py `get_logps`; online objectives have one of their own.
+    """
+    if s.framework.loss == "openrlhf":
+        return s.objective.loss == "log_probabilities"
+    offline = s.job.objective in PAIRED or s.job.objective in UNPAIRED
+    return s.framework.loss == "megatron" and offline and s.objective.loss == "log_probabilities"
+
+
+def last_logits(outside: Modules, s: Setting, tape: Tape) -> Tensor:
+    """The logits of the step before, which a training loop names until this step's are there."""
+    weight = (outside.role("head") or outside.need("embedding")).weight
+    e = 4 if s.upcast == "model" else tape.autocast or weight.e
+    return tape.new(s.scored * (weight.n // s.hidden), e, logits=True)
+
+
+def fused(kernel: str, h: Tensor, module: Linear, rows: int, s: Setting, tape: Tape) -> Tensor:
+    """Head and loss in one."""
+    weight: Parameter = module.weight
+    if kernel == "liger":
+        return liger.head_and_loss(h, weight, rows, tape, s.traits.liger_chunk)
+    if kernel == "cut_cross_entropy":
+        return losses.cut(h, weight, rows, tape)
+    if kernel == "unsloth":
+        return unsloth.head_and_loss(h, module, rows, tape, s.job.versions.get("unsloth"))
+    if s.job.loss.logits == "passes":
+        return in_passes(h, module, rows, s, tape)
+    if s.job.loss.logits in ("blocks", "columns"):
+        return prime_rl.head(h, weight, rows, s, tape)
+    return losses.tiled(h, weight, rows, tape, s.job.loss.chunk)
+
+
+def shifted_labels(s: Setting, tape: Tape) -> tuple[Tensor, Tensor]:
+    """Labels padded by one and shifted, int64."""
+    return tape.new(s.rows + s.batch, 8), tape.new(s.rows, 8)
+
+
+def causal(logits: Tensor, s: Setting, tape: Tape) -> Tensor:
+    """The causal loss of transformers: float32 logits, shifted by a copy of them or by their labels, then the kernel.
+
+    The caller keeps the logits that it hands over until the loss is there. A shifted copy's gradient is spread over
+    zeros of the whole size (loss/loss_utils.py `ForCausalLMLoss`; before it, the model's own forward function). A
+    Triton kernel in the place of torch's takes the logits as they are, and its gradient takes their bytes. Compiled,
+    upcast and copy are part of the kernel.
+    """
+    if s.compiled_loss and s.loss not in IN_PLACE:
+        return compiled(logits, s.scored, tape)
+    wide = logits if s.upcast == "never" else to(logits, 4)
+    if s.release.shifted:
+        source = window(wide, wide.n)
+        wide = contiguous(source)
+        mark(wide)
+    held = None if s.release.shifted else tape.new(s.rows + s.batch, 8)
+    labels = tape.new(s.rows, 8)
+    loss = liger.cross_entropy(wide, tape) if s.loss in IN_PLACE else cross_entropy(wide, labels, tape)
+    del held
+    return loss
+
+
+def _unused(h: Tensor, outside: Modules, s: Setting) -> None:
+    """Logits and their float32 copy beside a value head (trl 0.18 models/modeling_value_head.py), dropped at once."""
+    if s.job.loss.idle_logits:
+        to(head(h, outside.role("head") or outside.need("embedding"), outside, s.rows, s), 4)
+
+
+def score(h: Tensor, s: Setting, tape: Tape) -> Tensor:
+    """A reward head: one number a token, of which the last is taken."""
+    n, e = h.n, h.e
+    values = tape.new(s.rows, e)
+
+    def back(_: Tensor, _kept: object = h.storage) -> tuple[Tensor]:
+        return (tape.new(n, e),)
+
+    values.node = tape.node((h,), back)
+    return values

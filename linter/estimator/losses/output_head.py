@@ -1,0 +1,65 @@
+"""The projection from hidden states to logits, and what a model does to them before its loss."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..adapters.linear import project
+from ..tape.matmuls import linear_wide
+from ..tape.ops import divided, leaf, made, scale, to, unary
+from ..tape.tensor import mark
+
+if TYPE_CHECKING:
+    from ..layers.modules import Linear, Modules
+    from ..layers.setting import Setting
+    from ..tape.tensor import Parameter, Tensor
+
+
+def head(h: Tensor, module: Linear, outside: Modules, rows: int, s: Setting) -> Tensor:
+    """Logits of every scored token: lm_head, then scaling and soft cap where the model has them."""
+    projection = outside.leaf("project_out")
+    if projection is not None:
+        h = project(h, projection, rows)
+    if s.residual_float:
+        h = to(h, module.weight.e)
+    logits = linear_wide(h, normed(module.weight, h.n // rows, h), rows) if s.normed_head else project(h, module, rows)
+    mark(logits)
+    if s.job.parallelism.tensor > 1 and not s.job.loss.parallel:
+        logits = whole(logits, s.job.parallelism.tensor)
+    if s.traits.logits_float:
+        logits = to(logits, 4)
+    if s.traits.logits_scale:
+        logits = scale(logits)
+    if s.config.get("final_logit_softcapping", s.traits.logits_softcap):
+        logits = scale(logits)
+        logits = unary(logits, save_input=False, save_output=True, logits=True)
+        logits = scale(logits)
+    return logits
+
+
+def normed(weight: Parameter, width: int, h: Tensor) -> Tensor:
+    """The weight with rows of length 1, made for every pass in training (modeling_baichuan.py NormHead).
+
+    Autocast takes the lengths in float32, which makes the quotient float32. The norm saves its input and the lengths;
+    backward: x * (g / length).
+    """
+    tape = h.storage.tape
+    rows = leaf(tape, weight)
+    return divided(rows, _lengths(to(rows, 4 if tape.autocast else rows.e), width))
+
+
+def _lengths(x: Tensor, width: int) -> Tensor:
+    tape, n, e, kept = x.storage.tape, x.n, x.e, x.storage
+    return made(tape.new(n // width, e), tape.node((x,), lambda _, _kept=kept: (tape.new(n, e),)))
+
+
+def whole(logits: Tensor, ranks: int) -> Tensor:
+    """The logits of the whole vocabulary on every rank, gathered; backward takes this rank's part of the gradient.
+
+    Transformers' `colwise_gather_output` for lm_head (integrations/tensor_parallel.py 5.0, `colwise_rep` in 4), and
+    DeepSpeed's LmHeadLinearAllreduce.
+    """
+    tape, part, e = logits.storage.tape, logits.n, logits.e
+    y = tape.new(part * ranks, e, logits=True)
+    y.node = tape.node((logits,), lambda _: (tape.new(part, e, logits=True),), saves=0, makes=part * e)
+    return y

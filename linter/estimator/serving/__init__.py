@@ -1,0 +1,1 @@
+"""Inference: plain generation, vLLM, SGLang and other engines, and their caches."""

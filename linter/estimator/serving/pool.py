@@ -1,0 +1,140 @@
+"""The Estimate of an engine that gives its KV cache a share of the card: what SGLang, TGI and others have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...units import GIB
+from ..allocator import runtime
+from ..derivation import weights as weight_terms
+from ..estimate import Assumption, Estimate, KvCache, PerGpu, Phase, Term
+from ..states.division import attention_tensor
+from ..states.parameters import allocated, base_dtype, parameters
+from ..states.storage import dtype_bytes
+from ..verdict import capacity, verdict
+from .kv_cache import bytes_per_token, cache_bytes, caches_nothing, layer_caches, sequence_bytes
+from .stored_cache import cache_dtype
+from .vllm_activations import layer_bytes, padded_vocabulary
+from .vllm_blocks import offloaded
+
+if TYPE_CHECKING:
+    from ...hardware.gpu import Gpu
+    from ...job import Job
+    from ...models.model import Model
+    from ..allocator.runtime import Overhead
+    from ..states.parameters import Parameter
+
+
+class Rank(NamedTuple):
+    """What one rank holds beside the cache, in bytes; `token` and `request` of cache, `length` of the longest request.
+
+    `activations` and `logits` are those of one step of the given tokens and requests.
+    """
+
+    found: tuple[Parameter, ...]
+    weights: int
+    workspace: int
+    activations: int
+    logits: int
+    token: int
+    request: int
+    length: int
+    overhead: Overhead
+
+
+def rank(job: Job, model: Model, gpu: Gpu | None, tokens: int, requests: int) -> Rank:
+    """The rank that holds most. Logits: 16 bits and a float32 copy for each request."""
+    given, plan = job.inference, job.parallelism
+    assert given is not None
+    found = tuple(item for item in parameters(job, model) if item.part in ("base", "buffer"))
+    dtype = base_dtype(job, model)
+    element = max(2.0, dtype_bytes(dtype))
+    caches, width = layer_caches(model), cache_bytes(cache_dtype(job, model), dtype)
+    length = given.max_model_len or model.shape.max_positions or tokens
+    ranks = attention_tensor(job)
+    return Rank(
+        found=found,
+        weights=allocated(found) - offloaded(found, round(given.cpu_offload_gb * GIB)),
+        workspace=runtime.allocated_workspace(job, gpu),
+        activations=layer_bytes(model, tokens, element, plan.tensor),
+        logits=round((element + 4) * requests * padded_vocabulary(model)),
+        token=bytes_per_token(caches, width, ranks, plan.pipeline),
+        request=sequence_bytes(caches, length, width, tensor=ranks, pipeline=plan.pipeline),
+        length=length,
+        overhead=runtime.process_overhead(gpu, job),
+    )
+
+
+def pooled(
+    job: Job,
+    model: Model,
+    gpu: Gpu | None,
+    held: Rank,
+    pool: int | None,
+    *,
+    refusal: str | None = None,
+    cannot: bool = False,
+    doubtful: bool = False,
+    least: int = 0,
+    absorbs: float = 0.0,
+    between: tuple[int, int] | None = None,
+    terms: tuple[Term, ...] = (),
+    assumptions: tuple[Assumption, ...] = (),
+) -> Estimate:
+    """The Estimate with a cache of `pool` bytes; of one request's where the card is not known.
+
+    An engine that refuses needs `least` bytes of cache to start, which the estimate then holds. `cannot` says of a
+    refusal that no reading of the card avoids it: the verdict is then `exceeds`, else `tight`; `doubtful` of an engine
+    that starts that some reading of the card makes it refuse.
+    `between` are the least and the most bytes of the cache, where they are known.
+    `absorbs` is the part of a larger CUDA context and NCCL by which the engine makes its cache smaller.
+    """
+    size = held.request if pool is None else least if refusal else max(0, pool)
+    fixed = {"weights": held.weights, "buffers": held.workspace}
+    serve = Phase("serve", {**fixed, "kv_cache": size, "activations": held.activations, "logits": held.logits})
+    process, overhead = serve.allocated + held.overhead.total, held.overhead
+    absorbed = 0 if pool is None or refusal else round(min(max(0, pool), absorbs * (overhead.high - overhead.total)))
+    low, high = serve.allocated + overhead.low, serve.allocated + overhead.high - absorbed
+    per_gpu = PerGpu(serve.allocated, serve.allocated, process, low, high)
+    outcome = verdict(per_gpu, gpu)
+    if refusal is not None and gpu is not None:
+        outcome = "exceeds" if cannot else "tight"
+    elif doubtful and outcome == "fits":
+        outcome = "tight"
+    tokens = max(0, held.request if pool is None else pool)
+    if pool is None or refusal:
+        needed = "what the engine refuses to start without" if refusal else f"one request of {held.length:,} tokens"
+        left = sum(term.size for term in terms if term.component == "kv_cache")
+        terms = (*terms, Term("kv_cache", needed, size - left))
+    run = f"one step of the widest layer; {held.length:,} tokens a request at most"
+    return Estimate(
+        kind="inference",
+        model_id=model.id,
+        parameters=model.parameters,
+        trainable_parameters=0,
+        per_gpu=per_gpu,
+        phases=(Phase("load", {"weights": held.weights}), serve),
+        peak=serve,
+        runtime=overhead.total,
+        verdict=outcome,
+        capacity=capacity(gpu),
+        kv_cache=None
+        if caches_nothing(model)
+        else KvCache(
+            held.token,
+            tokens // held.token if held.token else 0,
+            round(tokens / held.request, 2) if held.request else 0.0,
+            *((max(0, size) // held.token for size in between) if between and held.token else ()),
+        ),
+        refusal=refusal,
+        host=round((job.inference.cpu_offload_gb if job.inference else 0) * GIB),
+        assumptions=assumptions,
+        terms=(
+            *weight_terms(held.found),
+            *terms,
+            Term("activations", run, held.activations, "estimator/serving/vllm_activations.py"),
+            Term("logits", "of each request, as they are made", held.logits, "estimator/serving/vllm_activations.py"),
+            Term("buffers", "cuBLAS workspace", runtime.allocated_workspace(job, gpu), runtime.WORKSPACE),
+            Term("runtime", "CUDA context, kernels, NCCL", overhead.total, overhead.source),
+        ),
+    )

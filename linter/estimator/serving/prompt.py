@@ -1,0 +1,124 @@
+"""A prompt's pass through the layers, replayed on the tape: what is alive beside weights and cache."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ...job import Parallelism
+from ...versions import older
+from ..activations import layer_kinds
+from ..bounds import tower, tower_outputs
+from ..coverage import OTHERS
+from ..estimate import Assumption, Phase
+from ..layers.decoder import Layer
+from ..layers.seq2seq import Pair, encoded
+from ..layers.setting import Setting
+from ..layers.sharing import slice_of
+from ..layers.stem import stem
+from ..towers.pictures import pictures
+
+if TYPE_CHECKING:
+    from ...job import Job
+    from ...models.model import Model
+    from ..layers.stem import Stem
+    from ..tape.tape import Tape
+
+
+def widest(job: Job, model: Model, batch: int, length: int, cache: int) -> int:
+    """The most bytes alive in any layer while `batch` prompts of `length` tokens go through, without the cache.
+
+    What comes before the layers, towers among it, runs while the `cache` of so many bytes is empty still.
+    Each distinct kind of layer runs once, the last one again where the model's loop holds something of the layer before
+    (`held` of the traits). From where attention has its keys and values they are the cache's; before,
+    what the layer will put there is taken off, since the cache counts as full.
+    """
+    s, tape, base = _begun(_plain(job, batch, length), model)
+    before = tape.highest
+    tape.enter(0)
+    h, base = base.hidden, base._replace(hidden=tape.new(0, 1))
+    kinds = layer_kinds(s)[0]
+    if s.traits.held and s.total_layers > len(kinds):
+        kinds = [*kinds, kinds[-1]]
+    for layer in kinds:
+        block = Layer(s, layer, base, slice_of(base.extra, s))
+        h = h if block.passed else block(h)
+    del h, base
+    return max(before - cache, tape.highest)
+
+
+def with_pixels(phase: Phase, job: Job, model: Model, batch: int) -> Phase:
+    """A phase behind the prompt with the prompt's images, float32 pixels and int64 masks that `generate` holds."""
+    found = pictures(_plain(job, batch, 1), model, batch)
+    if found is None:
+        return phase
+    activations = phase.components["activations"] + found.images * (4 * found.pixels + 8 * found.masked)
+    return Phase(phase.name, {**phase.components, "activations": activations})
+
+
+def with_images(job: Job, model: Model, batch: int, length: int, cache: int, layers: int) -> int:
+    """The same where the layers are not replayed and take `layers` bytes for text alone.
+
+    What runs before them is replayed with images and without: its highest point, while the `cache` is empty still, and
+    what is held of the images (pixels, features) while the layers run.
+    """
+    if pictures(_plain(job, batch, length), model, batch) is None:
+        return layers
+    held = {}
+    for images in (0, job.images):
+        s, tape, base = _begun(replace(_plain(job, batch, length), images=images), model)
+        held[images] = tape.live
+        highest = tape.highest
+        del s, base
+    return max(highest - cache, layers + held[job.images] - held[0])
+
+
+def unread_images(job: Job, model: Model, batch: int, length: int, element: float) -> list[Assumption]:
+    """What towers may take that the estimate does not hold: all of one that is not read, or every layer's output.
+
+    Before transformers 5 LLaVA's class and its kin ask the tower for those (`output_hidden_states=True`, wheels 4.45.2
+    to 4.57.6 modeling_llava.py); the code of others is read in 5.23 alone.
+    """
+    if not job.images or not any(tensor.role == "vision" for tensor in model.tensors):
+        return []
+    plain = _plain(job, batch, length)
+    found = pictures(plain, model, batch)
+    if found is None:
+        note = "what the vision tower takes is not counted, only bounded"
+        return [Assumption(OTHERS, model.model_type, note, 0, tower(replace(plain, method="lora"), model))]
+    version = job.versions.get("transformers")
+    if not older(version, "5.0"):
+        return []
+    more = tower_outputs(model, found.rows, element)
+    note = "the tower is read in transformers 5: before, its layers' outputs may all be held"
+    return [Assumption("versions.transformers", str(version), note, 0, more)]
+
+
+def _begun(job: Job, model: Model) -> tuple[Setting, Tape, Stem]:
+    """All that comes before the layers, on a tape that records nothing."""
+    s = Setting(job, model)
+    s.still()
+    tape = s.tape()
+    tape.recording, tape.caching = False, True
+    return s, tape, stem(tape, s, s.modules(None), tape.new(s.rows, 8))
+
+
+def widest_encoder(job: Job, model: Model, batch: int, length: int) -> int:
+    """The same of an encoder-decoder's encoder, and its input: what the prompt's pass takes beside the weights."""
+    s = Pair(_plain(job, batch, length), model)
+    s.still()
+    tape = s.tape()
+    tape.recording = False
+    kinds, _ = layer_kinds(s)
+    ids = tape.new(s.encoder.rows, 8)
+    memory = encoded(tape, s, [layer for layer in kinds if layer < s.encoder.layers], s.modules(None), ids)
+    del memory, ids
+    return tape.highest
+
+
+def _plain(job: Job, batch: int, length: int) -> Job:
+    """A training job of the same shapes, on whose tape nothing is recorded; prompts are text but for stated images."""
+    plain = replace(job, kind="training", micro_batch_size=batch, sequence_length=length, adapter=None, method="full")
+    plain.images = job.images or 0
+    precision = replace(job.precision, autocast=None)
+    return replace(plain, precision=precision, objective="sft", parallelism=Parallelism())

@@ -1,0 +1,125 @@
+"""How SGLang fills a GPU: a static share for weights and KV cache, the rest for activations and CUDA graphs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...units import GIB, bytes_text
+from ..allocator.runtime import neighbours
+from ..allocator.slack import policy
+from ..estimate import Estimate, Term
+from .inference_assumptions import inference_assumptions
+from .pool import pooled, rank
+from .sglang_cache import token_bytes
+from .sglang_settings import profile, share
+from .sglang_weights import SOURCE, added
+from .vllm_blocks import SOURCE as BLOCKS_SOURCE
+from .vllm_blocks import segment_rounding
+from .vllm_rotary import rotary_cache
+
+if TYPE_CHECKING:
+    from ...hardware.gpu import Gpu
+    from ...job import Job
+    from ...models.model import Model
+    from ..allocator.runtime import Overhead
+
+_REFUSES = "Not enough memory. Please try to increase --mem-fraction-static."
+"""What it stops with, in all versions from 0.4.6 to 0.5.23."""
+
+_FEWEST_REQUESTS, _MOST_REQUESTS = 2048, 4096
+"""Requests whose tokens the pool finds, where nobody says how many may run (model_runner.py `init_memory_pool`)."""
+
+_ROTARY_ELEMENT = 4
+"""Bytes of a cosine or sine: SGLang's kernel takes float32 (srt/layers/rotary_embedding.py since 0.4.3)."""
+
+_COMPUTED = "gemma3"
+"""Model types whose cosines are computed in each step (srt/models/gemma3_causal.py `Gemma3RotaryEmbedding`)."""
+
+_STATE_RATIO = 0.9
+"""States over cached tokens in a hybrid model's pool (server_args.py `mamba_full_memory_ratio`), short convolutions'
+too (0.5.12 srt/model_executor/model_runner.py `mamba2_config` names Lfm2Config)."""
+
+
+def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
+    """The Estimate of one SGLang rank.
+
+    cache = memory free before loading x mem_fraction_static - what loading took (weights in whole segments, rotary
+    tables); the rest is for the activations of one chunk and CUDA graphs. A hybrid model's pool is divided, 0.9 to
+    1, between states and tokens. `refusal` is that what is left holds no token (0.5.23
+    srt/model_executor/pool_configurator.py `MemoryPoolConfig`): the verdict is `exceeds` where even the most free
+    memory leaves none, `tight` where only the least does. Requests longer than the pool are
+    no reason to refuse. The graphs of the prefill phase are not modelled. `max_total_tokens` makes the pool smaller.
+    The table that finds a request's tokens lies beside the share. `low` and `high` of the cache are by what a context
+    and NCCL may take before the weights (NCCL nothing at the least: it connects with its first use), and by what a
+    card of that name may have.
+    Source: sglang 0.5.23 srt/mem_cache/kv_cache_configurator.py `_profile_available_bytes`, the same in 0.4.6
+    srt/model_executor/model_runner.py `profile_max_num_token`.
+    """
+    given = job.inference
+    assert given is not None
+    version = given.version or job.versions.get("sglang") or "0.5.23"
+    chosen = share(job, model, gpu)
+    held = rank(job, model, gpu, chosen.chunk, given.max_num_seqs or 1)
+    limit = round(given.cpu_offload_gb * GIB)
+    rotary = 0 if model.model_type.startswith(_COMPUTED) else rotary_cache(model, _ROTARY_ELEMENT, multimodal=1)
+    more = added(model, held.found, gpu)
+    made = rotary + more.sure + more.scales
+    rounding = segment_rounding(held.found, policy(job), limit)
+    loaded = held.weights + made + rounding
+    held = held._replace(token=token_bytes(job, model, gpu, profile(version)), weights=loaded)
+    told = inference_assumptions(job, model, chosen.defaulted, f"SGLang {version}")
+    loads = (
+        Term("weights", "rotary tables, unpacked projections, float32 scales", made, SOURCE),
+        Term("weights", "torch's segments above the weights' bytes", rounding, BLOCKS_SOURCE),
+    )
+    if gpu is None:
+        return pooled(job, model, gpu, held, None, terms=loads, assumptions=told)
+    free = _free(gpu, held.overhead)
+    drift = neighbours(gpu).drift
+    moves = (drift[1], sum(drift) // 2, drift[0])
+    least, pool, most = (
+        round(size * chosen.fraction) - held.weights - taken for size, taken in zip(free, moves, strict=True)
+    )
+    most += more.scales
+    needed = max(1, held.token)
+    refusal = None
+    if pool < needed:
+        refusal = (
+            f"nothing is left for the KV cache: of the static {bytes_text(free[1] * chosen.fraction)} the weights take"
+            f' {bytes_text(held.weights)} ("{_REFUSES}")'
+        )
+    elif any((*model.shape.recurrent_states, *model.shape.conv_states)):
+        held = held._replace(token=round(held.token * (1 + _STATE_RATIO)))
+    if given.max_total_tokens is not None:
+        pool = min(pool, given.max_total_tokens * held.token)
+        least, most = min(least, pool), min(most, pool)
+    table = request_table(given.max_num_seqs, held.length, pool // needed)
+    held = held._replace(workspace=held.workspace + table)
+    term = Term(
+        "kv_cache", f"{chosen.fraction:g} x free memory - weights", max(0, pool), "sglang kv_cache_configurator.py"
+    )
+    found = Term("buffers", "tokens of each request, 4 bytes a position", table, "sglang mem_cache/memory_pool.py")
+    return pooled(
+        job, model, gpu, held, pool, refusal=refusal, cannot=most < needed, doubtful=least < needed, least=needed,
+        between=(least, most), terms=(*loads, term, found), assumptions=told,
+    )  # fmt: skip
+
+
+def _free(gpu: Gpu, overhead: Overhead) -> tuple[int, int, int]:
+    """What is free before loading: at the least, expected, at the most."""
+    least, most = neighbours(gpu).held
+    if gpu.unified:
+        return gpu.usable - most, gpu.usable - (least + most) // 2, gpu.total - least
+    expected = gpu.usable - overhead.context - overhead.nccl
+    others = max(0, most - overhead.context_range[1])
+    return expected - (overhead.high - overhead.total) - others, expected, gpu.total - overhead.context_range[0]
+
+
+def request_table(requests: int | None, length: int, tokens: int) -> int:
+    """Bytes of `ReqToTokenPool`: an int32 for each of length + 4 positions of each request that may run.
+
+    Unstated requests are 512 x tokens / length, within 2,048 and 4,096; the same limits the stated ones since 0.5.12.
+    Source: sglang 0.4.9 srt/model_executor/model_runner.py, srt/mem_cache/memory_pool.py.
+    """
+    possible = min(max(512 * tokens // max(1, length), _FEWEST_REQUESTS), _MOST_REQUESTS)
+    return 4 * (length + 4) * (possible if requests is None else min(requests, possible))

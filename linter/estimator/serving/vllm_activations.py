@@ -1,0 +1,183 @@
+"""The peak of vLLM's profile run: a full batch through the layers, then the sampler over a full set of requests.
+
+T tokens of a batch (max_num_batched_tokens), R requests (max_num_seqs), e bytes of an element, h hidden size, q and k
+widths of queries and keys, f MLP width, K experts a token, V vocabulary, t tensor-parallel ranks.
+
+    layers    e T (3 h + max((2 q + 2 k) / t, 3 f / t)), plain MLP 2 f
+    experts   e (T 4 h + min(d T, 32768) K (max(2 f / x, w) + f / x)), w the experts' input width (h, or a latent one),
+              x the ranks that share an expert, d data-parallel ones, whose tokens are gathered: e T (2 + d) h then;
+              from 0.15 on e T 4 h beside the workspace (vllm_workspace.py). With DeepGEMM, which widens the interval,
+              both buffers are of the larger width, an 8-bit copy of the rows and the output lie beside them
+    sampler   e T h + 2 e R h + V R (2 to 38 B by version)
+    V4        e T ((s + 1) h + 2 p D + n D + 2 (D + L) + I) + 8 T c (D + i): s hidden streams, n heads of the rank and
+              p as FlashMLA wants them (64 or 128), D their width, L the query latent, I the indexer's queries, i its
+              key, c 2 (DeepSeek V4: 0.22 models/deepseek_v4/attention.py)
+
+What the workspace keeps is there beside the layers and beside the sampler.
+
+vLLM's kernels write the residual in place and fuse the activation, so a layer holds its residual, its input and its
+output (3 h) and the MLP its doubled projection and their product (3 f). Vision and audio encoders are run on as many
+dummy items as fit the batch; their peak is not derived and only widens the interval.
+Source: vllm/v1/worker/gpu_model_runner.py `profile_run`, `_dummy_sampler_run`; model_executor/models/llama.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from .compressed_cache import compresses
+from .vllm_workspace import NONE, ROWS, expert_bytes, expert_width, streams, workspace
+
+if TYPE_CHECKING:
+    from ...models.model import Model
+    from .vllm_settings import Settings
+
+_VOCABULARY_PADDING = 64
+"""model_executor/layers/vocab_parallel_embedding.py DEFAULT_VOCAB_PADDING_SIZE"""
+
+_EXPERT_CHUNK = 32768
+"""Tokens that the fused kernels route at once (vllm/envs.py VLLM_FUSED_MOE_CHUNK_SIZE)."""
+
+_MERGED_PATCHES = 4
+"""Patches that a vision encoder reads for each token it gives the decoder (2 x 2 merging)."""
+
+
+class ProfileRun(NamedTuple):
+    """Bytes on top of the weights at the peak of the profile run, and the interval around their sum.
+
+    `workspace` of the activations stay after it.
+    """
+
+    activations: int
+    logits: int
+    low: int
+    high: int
+    workspace: int = 0
+
+    @property
+    def total(self) -> int:
+        """Activations and logits together."""
+        return self.activations + self.logits
+
+
+def profile_run(
+    model: Model, settings: Settings, element: float, tensor: int, experts: int | None = None, data: int = 1
+) -> ProfileRun:
+    """The larger of the layers' and the sampler's peak on one rank; `experts` ranks share an expert's features.
+
+    The tokens of `data` ranks pass through the experts of each (layers/fused_moe/layer.py `forward_impl`).
+    """
+    tokens, shared = settings.max_num_batched_tokens, experts or tensor
+    requests = min(settings.max_num_seqs, tokens)
+    kept = workspace(model, tokens, settings.max_model_len, element, shared) if settings.moe_workspace else NONE
+    gathered = 1 if settings.moe_workspace else data
+    layers = layer_bytes(model, tokens, element, tensor, 0 if settings.moe_workspace else shared, gathered)
+    hidden = round(element * model.shape.hidden * (tokens + 2 * requests))
+    logits = requests * padded_vocabulary(model) * settings.sampler_bytes
+    sampler = hidden + logits
+    least = hidden + logits * min(settings.sampler_least, settings.sampler_bytes) // settings.sampler_bytes
+    most = hidden + logits * settings.sampler_most // settings.sampler_bytes
+    encoder = max(encoder_bytes(model, tokens, element), cross_encoder_bytes(model, requests, element))
+    encoder = encoder if settings.sees else 0
+    padded = _padded(model, tokens, element, shared, gathered) if gathered > 1 else 0
+    high = max(layers + round(2 * element * tokens * model.shape.hidden), padded, most) + encoder + kept.high
+    if layers >= sampler:
+        compiled = layers - round(element * tokens * model.shape.hidden)
+        return ProfileRun(layers + kept.expected, 0, max(compiled, least) + kept.low, high, kept.expected)
+    low = max(least, min(layers, sampler)) + kept.low
+    return ProfileRun(hidden + kept.expected, logits, low, high, kept.expected)
+
+
+def layer_bytes(
+    model: Model, tokens: int, element: float, tensor: int, experts: int | None = None, data: int = 1
+) -> int:
+    """Bytes alive in the widest layer. `experts` ranks share an expert's features; 0: its buffers are not counted.
+
+    The experts get the tokens of `data` ranks.
+    """
+    shape = model.shape
+    queries = shape.heads * shape.head_dim
+    keys = shape.kv_heads * shape.head_dim
+    attention = (2 * queries + 2 * keys) / tensor
+    if shape.kv_lora_rank:
+        key_dim = shape.qk_nope_head_dim + shape.qk_rope_head_dim
+        per_head = 2 * key_dim + shape.qk_nope_head_dim + 2 * shape.v_head_dim
+        attention = shape.heads * per_head / tensor + shape.kv_lora_rank + shape.qk_rope_head_dim
+    dense = (3 if shape.mlp == "gated" else 2) * shape.intermediate / tensor
+    widest = 3 * shape.hidden + max(attention, dense if len(shape.sparse_layers) < shape.layers else 0.0)
+    if shape.experts:
+        passing = (2 + data if data > 1 else 4) * shape.hidden
+        widest = max(widest, passing + _routed(model, tokens, tensor if experts is None else experts, data))
+    if compresses(shape):
+        widest = max(widest, _compressed(model, element, tensor))
+    return round(element * tokens * widest)
+
+
+def _routed(model: Model, tokens: int, experts: int, data: int) -> float:
+    """Elements of the fused experts' buffers for each token; 0 where they are the workspace's."""
+    if not experts:
+        return 0.0
+    shape = model.shape
+    inner = shape.moe_intermediate / experts
+    first = 2 * inner if shape.mlp == "gated" else inner
+    routed = shape.experts_per_token * (max(first, expert_width(model)) + inner)
+    return routed * min(data * tokens, _EXPERT_CHUNK) / max(1, tokens)
+
+
+def _padded(model: Model, tokens: int, element: float, experts: int, data: int) -> int:
+    """Bytes of a layer whose experts DeepGEMM computes: workspaces, 8-bit rows, gathered tokens and their output."""
+    shape = model.shape
+    if not shape.experts:
+        return 0
+    rows = min(data * tokens, _EXPERT_CHUNK) * shape.experts_per_token + shape.experts // data * (ROWS - 1)
+    passing = element * tokens * (2 + 2 * data) * shape.hidden
+    return round(expert_bytes(model, rows, element, experts) + rows * expert_width(model) + passing)
+
+
+def _compressed(model: Model, element: float, tensor: int) -> float:
+    """Elements for each token in DeepSeek V4's attention: streams, padded queries and output, compressors' scores."""
+    shape, config = model.shape, model.config
+    heads = -(-shape.heads // tensor)
+    padded = next(size for size in (64, 128, heads) if size >= heads)
+    queries = heads * shape.head_dim if padded > heads else 0
+    latent = shape.head_dim + (config.get("q_lora_rank") or 0)
+    index = shape.index_head_dim or 0
+    indexer = (config.get("index_n_heads") or 0) * index
+    scores = 2 * _OVERLAP * (shape.head_dim + index) * 4 / element
+    return (streams(model) + 1) * shape.hidden + 2 * padded * shape.head_dim + queries + 2 * latent + indexer + scores
+
+
+_OVERLAP = 2
+"""Neighbouring entries of the layers that compress by 4 overlap, so that each score is there twice."""
+
+
+def padded_vocabulary(model: Model) -> int:
+    """The vocabulary as vLLM pads it, to a multiple of 64."""
+    return -(-model.shape.vocabulary // _VOCABULARY_PADDING) * _VOCABULARY_PADDING
+
+
+def encoder_bytes(model: Model, tokens: int, element: float) -> int:
+    """Bytes that a vision encoder may take while it reads the patches behind `tokens` tokens; 0 without one."""
+    config = model.config.get("vision_config")
+    if not isinstance(config, dict) or not any(tensor.role == "vision" for tensor in model.tensors):
+        return 0
+    hidden = config.get("hidden_size") or config.get("embed_dim") or 0
+    inner = config.get("intermediate_size") or 4 * hidden
+    return round(element * tokens * _MERGED_PATCHES * (4 * hidden + 3 * inner))
+
+
+def cross_encoder_bytes(model: Model, requests: int, element: float) -> int:
+    """Bytes that an encoder behind cross-attention may take when every request brings its image (Mllama); 0 without.
+
+    P positions of all tiles, padded to a multiple of 8 in each, h and f the encoder's widths, n layers whose outputs it
+    returns: e P (2 n h + 3 h + 2 f) and, for each request, a mask of the square of its positions.
+    Source: vllm 0.6.6 model_executor/models/mllama.py MllamaVisionModel, worker/enc_dec_model_runner.py `profile_run`.
+    """
+    config = model.config.get("vision_config")
+    if not model.shape.cross_layers or not isinstance(config, dict):
+        return 0
+    tiles = int(config.get("max_num_tiles") or 1)
+    own = tiles * (-(-(model.shape.cross_tokens // tiles) // 8) * 8)
+    hidden, inner = config.get("hidden_size") or 0, config.get("intermediate_size") or 0
+    kept = len(config.get("intermediate_layers_indices") or ())
+    return round(element * requests * (own * ((2 * kept + 3) * hidden + 2 * inner) + own * own))

@@ -1,0 +1,238 @@
+"""What one vLLM rank holds beside its KV cache, and the room that is left for it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...units import GIB
+from ..allocator import runtime
+from ..allocator.slack import policy
+from ..states.division import expert_tensor
+from ..states.parameters import allocated, base_dtype, parameters
+from ..states.storage import dtype_bytes
+from .compressed_cache import compressed_pool, compresses
+from .kv_cache import LayerCache, cache_bytes, layer_caches
+from .paged_cache import paged_cache
+from .stored_cache import cache_dtype, fp8_perhaps
+from .vllm_activations import profile_run
+from .vllm_blocks import block_rounding, offloaded
+from .vllm_draft import draft
+from .vllm_eager import reserved_run
+from .vllm_lora import lora_slots
+from .vllm_rotary import rotary_cache, tables
+from .vllm_settings import Graphs, captures_nccl, graphs
+from .vllm_states import state_blocks, state_bytes, with_states
+from .vllm_towers import loaded
+from .vllm_weights import cached_latent, expanded_head, latent_copies, padded_experts
+
+if TYPE_CHECKING:
+    from ...hardware.gpu import Gpu
+    from ...job import Job
+    from ...models.model import Model
+    from ..allocator.runtime import Neighbours, Overhead
+    from ..states.parameters import Parameter
+    from .paged_cache import PagedCache
+    from .vllm_activations import ProfileRun
+    from .vllm_settings import Settings
+
+
+class Parts(NamedTuple):
+    """What one rank holds beside the cache. `found` are its parameters, of which `weights` bytes stay on the GPU.
+
+    `rotary` of them are the rotary tables, which the engine counts with the model it has loaded, `added` what its
+    kernels make of the weights, `rounding` what torch's allocator rounds their blocks up by. `unused` of the segments
+    that the profile run opened are free at its peak and count all the same, where the release asks the driver.
+    `cublas` is cuBLAS's workspace, `states` what the sampler keeps for each request.
+    `halves` is 2 where the cache may hold twice the tokens, as fp8 that nothing at hand tells of.
+    `gathering` is what torch's communicator takes beside vLLM's own, expected and at the most, `reducing` its own.
+    """
+
+    found: tuple[Parameter, ...]
+    weights: int
+    rotary: int
+    added: int
+    rounding: int
+    slots: int
+    run: ProfileRun
+    unused: int
+    graphs: Graphs
+    overhead: Overhead
+    settings: Settings
+    cache: PagedCache
+    cublas: int
+    states: int
+    gathering: tuple[int, int]
+    reducing: int
+    neighbours: Neighbours
+    halves: int
+
+    @property
+    def workspace(self) -> int:
+        """Bytes inside torch's allocator that are neither weights nor the run's."""
+        return self.cublas + self.states
+
+    @property
+    def outside(self) -> int:
+        """Expected bytes outside torch that count against the budget: all that is not `before`, and half the drift."""
+        drift = sum(self.neighbours.drift) // 2
+        return self.overhead.total - self.before + self.expected_gathering + drift
+
+    @property
+    def expected_gathering(self) -> int:
+        """Expected bytes of torch's communicator; none where both count: they are expected to take what one does."""
+        return 0 if self.settings.nccl_in_budget else self.gathering[0]
+
+    @property
+    def before(self) -> int:
+        """Expected bytes that the GPU holds before the engine takes its baseline: context, in newer versions NCCL."""
+        context = 0 if self.settings.context_in_budget else self.overhead.context
+        return context + (0 if self.settings.nccl_in_budget else self.overhead.nccl)
+
+    @property
+    def spread(self) -> tuple[int, int]:
+        """How far everything outside torch may lie below and above what is expected."""
+        above = self.overhead.high - self.overhead.total + self.gathering[1] - self.expected_gathering
+        return self.overhead.total - self.overhead.low + self.expected_gathering, above
+
+    @property
+    def counted(self) -> tuple[int, int]:
+        """The least and the most that may count against the budget outside torch.
+
+        At the least none of NCCL: GPUs that do not reach each other's memory keep its buffers in main memory (NCCL
+        2.27 src/transport/shm.cc). At the most all of it, also where it exists before the baseline: an algorithm is
+        connected with its first use (NCCL 2.22), which may be the profile run. Memory that the processor shares drifts.
+        What others hold counts where no baseline is taken.
+        """
+        low, high = self.overhead.low - self.overhead.nccl_range[0], self.overhead.high
+        if not self.settings.context_in_budget:
+            low, high = low - self.overhead.context_range[0], high - self.overhead.context_range[1]
+        else:
+            high += max(0, self.neighbours.held[1] - self.overhead.context_range[1])
+        if self.settings.nccl_in_budget:
+            high += self.gathering[1]
+        return low + self.neighbours.drift[0], high + self.neighbours.drift[1]
+
+    @property
+    def beside(self) -> int:
+        """The most that lies beside the budget: what is there before the baseline, and is not measured."""
+        context = 0 if self.settings.context_in_budget else self.overhead.context_range[1]
+        return context + (0 if self.settings.nccl_in_budget else self.reducing)
+
+    @property
+    def request(self) -> int:
+        """Bytes of cache that one request of `max_model_len` tokens may take, with the block vLLM keeps back."""
+        chosen = self.settings
+        return self.cache.request_bytes(chosen.max_model_len, chosen.in_flight)
+
+
+class Room(NamedTuple):
+    """What is left for the cache: expected, at the least and at the most. None without a GPU."""
+
+    budget: int
+    expected: int
+    low: int
+    high: int
+
+
+def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts:
+    """The parts of one rank."""
+    given = job.inference
+    assert given is not None
+    dtype = serving_dtype(job, model)
+    served = job if job.weights.dtype else job.with_changes({"weights.dtype": dtype})
+    whole = (item for item in parameters(served, model) if item.part in ("base", "buffer"))
+    target = loaded(whole, job, model)
+    drafted, draft_caches = draft(served, model)
+    found = (*target, *drafted)
+    element = max(2.0, dtype_bytes(dtype))
+    plan = job.parallelism
+    stored = cache_dtype(job, model)
+    width = cache_bytes(stored, dtype, model.shape.head_dim + model.shape.v_head_dim)
+    version = given.version or job.versions.get("vllm")
+    rotary = rotary_cache(model, element) * tables(model, version)
+    made = padded_experts(target, served, model, gpu)
+    added = latent_copies(served, model, version, element) + allocated(made) - allocated(target)
+    caches = tuple(
+        _latent_as_stored(cache, model, width, version, stored)
+        for cache in with_states((*layer_caches(model), *draft_caches), model)
+    )
+    if not chosen.hybrid_cache and any(cache.grows and cache.window is None for cache in caches):
+        caches = tuple(cache._replace(window=None) for cache in caches)
+    limit = round(given.cpu_offload_gb * GIB)
+    rounding = block_rounding([*made, *drafted], policy(job), limit)
+    run = profile_run(model, chosen, element, plan.tensor, expert_tensor(job), plan.data or 1)
+    states = round(chosen.state_bytes * chosen.max_num_seqs * model.shape.vocabulary)
+    opened = reserved_run(model, chosen, element, plan.tensor, policy(job)) if chosen.by_driver else None
+    return Parts(
+        found=found,
+        weights=allocated(found) - offloaded(found, limit) + rotary + added + rounding,
+        rotary=rotary,
+        added=added,
+        rounding=rounding,
+        slots=lora_slots(job, model, element),
+        run=run,
+        unused=max(0, (opened or 0) - run.total),
+        graphs=graphs(model, chosen.graph_sizes, nccl=captures_nccl(job, gpu)),
+        overhead=runtime.process_overhead(gpu, job),
+        settings=chosen,
+        cache=compressed_pool(model, plan.pipeline)
+        if compresses(model.shape)
+        else paged_cache(
+            caches,
+            width,
+            chosen.block_size,
+            tensor=plan.tensor,
+            pipeline=plan.pipeline,
+            group_ratio=chosen.group_ratio,
+            state=state_bytes(model, version),
+            convolution=element,
+            state_blocks=state_blocks(model, given.prefix_caching, version),
+        ),
+        cublas=runtime.allocated_workspace(job, gpu),
+        states=states,
+        gathering=runtime.gathering(job),
+        reducing=runtime.reducing(job),
+        neighbours=runtime.neighbours(gpu),
+        halves=2 if fp8_perhaps(job, model) else 1,
+    )
+
+
+def _latent_as_stored(
+    cache: LayerCache, model: Model, width: float, version: str | None, dtype: str | None
+) -> LayerCache:
+    """The latent of a token in cache elements, as vLLM pads and packs it."""
+    if not cache.latent:
+        return cache
+    if head := expanded_head(model, version):
+        return cache._replace(latent=0, heads=model.shape.heads, head_elements=2 * head)
+    index = max(0, cache.latent - model.shape.kv_lora_rank - model.shape.qk_rope_head_dim)
+    size = cached_latent(model, cache.latent - index, index, width, version, dtype)
+    return cache._replace(latent=math.ceil(size / width))
+
+
+def room_of(parts: Parts, gpu: Gpu | None, stated: int | None) -> Room | None:
+    """The memory for the cache. The card's total lies between the least torch has reported and nvidia-smi's figure."""
+    if gpu is None:
+        return None if stated is None else Room(0, stated, stated, stated)
+    chosen = parts.settings
+    budget = round(chosen.utilization * gpu.usable)
+    if stated is not None:
+        return Room(budget, stated, stated, stated)
+    resident = parts.weights + parts.slots + parts.workspace
+    held = resident + parts.run.total + parts.unused + parts.outside
+    below, above = parts.counted
+    least, most = resident + parts.run.low + below, resident + parts.run.high + parts.unused + above
+    if chosen.graphs_in_budget:
+        held, least, most = held + parts.graphs.expected, least + parts.graphs.low, most + parts.graphs.high
+    elif chosen.graphs_tried:
+        most += parts.graphs.expected
+    return Room(budget, budget - held, budget - most, round(chosen.utilization * gpu.total) - least)
+
+
+def serving_dtype(job: Job, model: Model) -> str:
+    """The dtype vLLM computes in: `auto` serves float32 checkpoints in 16 bits (vllm/config/model.py)."""
+    dtype = base_dtype(job, model)
+    if job.weights.dtype is None and dtype in ("float32", "float64"):
+        return "bfloat16"
+    return dtype

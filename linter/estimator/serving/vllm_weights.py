@@ -1,0 +1,142 @@
+"""What vLLM holds beside the checkpoint's weights: absorbed latent projections, and experts padded for their kernel."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from ...versions import older
+from ..states.division import expert_tensor, fullest_stage
+from ..states.quantization import effective_quantization
+from ..states.storage import packed_pieces
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...hardware.gpu import Gpu
+    from ...job import Job
+    from ...models.model import Model
+    from ..states.parameters import Parameter
+
+LATENT_SOURCE = "vllm/model_executor/layers/attention/mla_attention.py process_weights_after_loading"
+PADDING_SOURCE = (
+    "vllm fused_moe/oracle/mxfp4.py mxfp4_round_up_hidden_size_and_intermediate_size; "
+    "triton_kernels/tensor_details/layout_details/hopper_value.py"
+)
+
+_HOPPER_VALUES = (256, 128)
+"""Rows, and columns of 4 bits, to multiples of which Triton's layout of Hopper pads values (`_padded_shape`)."""
+
+_CACHE_ALIGNMENT = 256
+"""Bytes to which 0.7.2 and 0.7.3 align the latent of one token (worker/cache_engine.py `_align_cache`)."""
+
+_INDEX_SCALE = 4
+"""Bytes of the scale beside each 128 fp8 elements of an indexer's key (models/deepseek_v2.py)."""
+
+_SPARSE_FP8 = 656
+"""Bytes of a token's fp8 latent under sparse attention: 512 fp8, 4 scales, 64 of 16 bits (`fp8_ds_mla`)."""
+
+_PACKED_LATENTS = {"fp8_ds_mla": _SPARSE_FP8, "nvfp4_ds_mla": 352}
+"""Bytes of a token's latent where the dtype packs it (0.33 mla_attention.py); nvfp4: 512 fp4, 64 fp8, 32 scales."""
+
+
+def latent_copies(job: Job, model: Model, version: str | None, element: float) -> int:
+    """Bytes on one rank of what latent attention multiplies with instead of the up-projections, for the whole stage.
+
+    H heads of the rank, L latent, N and R the two parts of a query's head, V of a value's, Q the query latent or h:
+    before 0.8 the products W_Q W_UK (Q H L), W_UV W_O (H L h) and W_QR (Q H R), in the weights' fp8 or 16 bits
+    (0.7.2 attention/backends/mla/utils.py); since then W_UK and W_UV, H L (N + V) in 16 bits, views of weights that
+    are not quantised.
+    """
+    shape = model.shape
+    if not shape.kv_lora_rank or expanded_head(model, version):
+        return 0
+    heads = -(-shape.heads // job.parallelism.tensor)
+    quantization = effective_quantization(job, model)
+    up = heads * shape.kv_lora_rank * (shape.qk_nope_head_dim + shape.v_head_dim)
+    if not older(version, "0.8.0"):
+        layer = element * up if quantization is not None else 0.0
+    else:
+        queries = _query_width(model)
+        width = 1.0 if quantization is not None and quantization.method == "fp8" else element
+        absorbed = queries * heads * shape.kv_lora_rank + heads * shape.kv_lora_rank * shape.hidden
+        layer = width * absorbed + element * queries * heads * shape.qk_rope_head_dim
+        if quantization is not None:
+            layer += element * up
+    return fullest_stage([round(layer)] * shape.layers, job.parallelism.pipeline)
+
+
+def _query_width(model: Model) -> int:
+    """Input features of the queries' up-projection: the query latent's, or the hidden size without one."""
+    found = (tensor.shape[1] for tensor in model.tensors if tensor.leaf == "q_b_proj" and len(tensor.shape) == 2)
+    return next(found, model.shape.hidden)
+
+
+def expanded_head(model: Model, version: str | None) -> int:
+    """Elements of one head's key, and of its value padded to it, which vLLM caches for the latent; 0: it caches that.
+
+    Before 0.7.0 heads of DeepSeek-V2 are padded to 256 (config.py `get_head_size`, vllm-project/vllm#12067); 0.7.1 is
+    the first with latent attention. A log before it: 35.42 GiB in 5,373 blocks of 16 tokens for 27 layers of 16 heads
+    (vllm-project/vllm#10927). models/minicpm3.py has never cached the latent.
+    """
+    head = model.shape.qk_nope_head_dim + model.shape.qk_rope_head_dim
+    if model.model_type == "minicpm3":
+        return head
+    if not older(version, "0.7.1"):
+        return 0
+    return _PADDED_HEAD if older(version, "0.7.0") else head
+
+
+_PADDED_HEAD = 256
+"""Elements to which the heads of DeepSeek-V2, of 192, were padded: the next that FlashAttention supported."""
+
+
+def cached_latent(
+    model: Model, latent: int, index: int, element: float, version: str | None, dtype: str | None = None
+) -> float:
+    """Bytes of one layer and token for `latent` cached elements and, beside them, `index` of a sparse indexer's key.
+
+    An indexer's key is fp8 with its scales, whatever the cache's dtype.
+    """
+    size = latent * element
+    if not older(version, "0.7.2") and older(version, "0.8.0"):
+        size = -(-size // _CACHE_ALIGNMENT) * _CACHE_ALIGNMENT
+    if model.shape.index_head_dim and element == 1 and model.shape.kv_lora_rank == 512:
+        size = _SPARSE_FP8
+    size = _PACKED_LATENTS.get((dtype or "").lower(), size)
+    return size + index + index // 128 * _INDEX_SCALE
+
+
+def padded_experts(found: Iterable[Parameter], job: Job, model: Model, gpu: Gpu | None) -> list[Parameter]:
+    """The parameters of one rank with MXFP4 experts as large as their kernel wants them.
+
+    Rows of (intermediate, hidden) multiples: Marlin 128 and 256 (every NVIDIA card but those below), TensorRT-LLM's
+    kernels 128 and 256 (compute capability 10), Triton's 64 and none (9.0), whose layout pads the values once more and
+    not the scales. Other methods and unknown cards pad none.
+    """
+    quantization = effective_quantization(job, model)
+    if quantization is None or quantization.method != "mxfp4" or gpu is None or gpu.compute_capability is None:
+        return list(found)
+    hopper = gpu.compute_capability == 9.0
+    inner_step, hidden_step = (64, 1) if hopper else (128, 256)
+    shape = model.shape
+    inner = _up(-(-shape.moe_intermediate // expert_tensor(job)), inner_step)
+    hidden = _up(shape.hidden, hidden_step)
+    made: list[Parameter] = []
+    for item in found:
+        if item.packed and len(item.shape) == 3:
+            matrices = 2 if item.role == "expert_gate_up" and shape.mlp == "gated" else 1
+            whole = tuple(packed_pieces((item.shape[0], matrices * inner, hidden), quantization))
+            if hopper:
+                up = item.role == "expert_gate_up"
+                rows, columns = (matrices * inner, hidden) if up else (hidden, inner)
+                laid_out = (item.shape[0], _up(rows, _HOPPER_VALUES[0]), _up(columns, _HOPPER_VALUES[1]))
+                whole = (packed_pieces(laid_out, quantization)[0], *whole[1:])
+            made.append(item._replace(pieces=whole) if sum(whole) > sum(item.pieces) else item)
+        else:
+            made.append(item)
+    return made
+
+
+def _up(size: int, multiple: int) -> int:
+    return math.ceil(size / multiple) * multiple

@@ -1,0 +1,76 @@
+"""The workspace that vLLM's kernels share: made with their first use, in the profile run, and kept from then on.
+
+T tokens of a batch, K experts a token, f an expert's MLP width on the rank, w its input width, e bytes of an element.
+
+    experts             e T K (max(f, w) + max(2 f, w)), plain MLP (max(f, w) + max(f, w))
+    DeepSeek V4         the larger of that and 4 (ceil(longest request / 4) + window + T) D elements of 16 bits, into
+                        which prefill gathers keys; and what the model keeps for each token of a batch from its start:
+                        its hidden streams for a draft model, and the indexer's choice, 4 B each
+
+Kernels that bring their own buffers (TensorRT-LLM's, on Blackwell) leave the first one small: it is not in `low`.
+DeepGEMM pads each expert's rows to 128, which is in `high`.
+Source: vllm 0.22 v1/worker/workspace.py, fused_moe/modular_kernel.py `_allocate_buffers`, fused_moe/experts/
+triton_moe.py, marlin_moe.py, deep_gemm_moe.py `workspace_shapes`; models/deepseek_v4/nvidia/model.py, flashmla.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from .compressed_cache import compresses, window
+
+if TYPE_CHECKING:
+    from ...models.model import Model
+
+_GATHERED_REQUESTS = 4
+_GATHERED_RATIO = 4
+ROWS = 128
+"""Rows to which DeepGEMM pads what each expert gets."""
+
+
+class Workspace(NamedTuple):
+    """Bytes that stay: expected, at the least and at the most."""
+
+    expected: int
+    low: int
+    high: int
+
+
+NONE = Workspace(0, 0, 0)
+
+
+def workspace(model: Model, tokens: int, longest: int, element: float, experts: int) -> Workspace:
+    """The workspace of one rank, on which an expert's features are divided by `experts`."""
+    shape = model.shape
+    gathered = kept = 0
+    if compresses(shape):
+        rows = -(-longest // _GATHERED_RATIO) + window(model) + tokens
+        gathered = _GATHERED_REQUESTS * rows * shape.head_dim * 2
+        kept = round(tokens * (element * streams(model) * shape.hidden + 4 * (model.config.get("index_topk") or 0)))
+    routed = expert_bytes(model, tokens * shape.experts_per_token, element, experts)
+    padded = expert_bytes(model, tokens * shape.experts_per_token + shape.experts * (ROWS - 1), element, experts)
+    return Workspace(max(gathered, routed) + kept, gathered + kept, max(gathered, padded) + kept)
+
+
+def expert_bytes(model: Model, rows: int, element: float, experts: int) -> int:
+    """Both buffers of the fused experts for `rows` rows, tokens times the experts of each."""
+    shape = model.shape
+    if not shape.experts:
+        return 0
+    inner, width = shape.moe_intermediate / experts, expert_width(model)
+    first = 2 * inner if shape.mlp == "gated" else inner
+    return round(element * rows * (max(inner, width) + max(first, width)))
+
+
+def expert_width(model: Model) -> int:
+    """Input features of an expert: the hidden size, or what a latent projection leaves of it (Nemotron 3)."""
+    for tensor in model.tensors:
+        if tensor.role == "expert_down" and len(tensor.shape) == 3 and model.shape.moe_intermediate:
+            return tensor.shape[1] * tensor.shape[2] // model.shape.moe_intermediate
+    return model.shape.hidden
+
+
+def streams(model: Model) -> int:
+    """Hidden streams of a token (`hc_mult` of DeepSeek V4's hyper-connections), else one."""
+    stated = model.config.get("hc_mult")
+    return stated if isinstance(stated, int) and stated > 0 else 1

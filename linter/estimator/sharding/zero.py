@@ -1,0 +1,316 @@
+"""DeepSpeed ZeRO: what each stage leaves on a rank, and its buckets and gathered parameters.
+
+Source of every rule here: deepspeed 0.19.8, runtime/zero/stage_1_and_2.py, stage3.py,
+partitioned_param_coordinator.py, partition_parameters.py, runtime/engine.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...versions import older
+from .. import derivation
+from ..estimate import Term
+from ..states import optimizer
+from ..states.gradients import gradient_dtype, largest_gradient
+from ..states.loading import loading
+from ..states.parameters import allocated, elements
+from ..states.ranks import Ranks, per_node, ranks
+from ..states.storage import dtype_bytes
+from . import host
+from .gathering import Window, window
+from .layout import Layout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...job import Job, Zero
+    from ...models.model import Model
+    from ..instant import Instant
+    from ..states.parameter import Parameter
+
+_STAGE12 = "deepspeed 0.19.8 runtime/zero/stage_1_and_2.py"
+_STAGE3 = "deepspeed 0.19.8 runtime/zero/stage3.py"
+_BUCKETS_WITH_GRADIENT = "0.18.3"
+"""Since when `process_gradients` calls `setup_buckets`; before, `backward` made the buckets ahead of the pass."""
+
+
+@dataclass(slots=True)
+class ReplicatedLayout(Layout):
+    """Stages 0 to 2: whole 16-bit weights, one flat fp32 partition of the trainable ones.
+
+    buckets     bytes of the reduce buckets, allocated with the first gradient of every backward pass and freed after it
+    at_once     the buckets are there from the start of every backward pass
+    partition   bytes of this rank's partition of the gradients
+    in_hand     bytes of the largest gradient of a layer, before it is copied into a bucket
+    full        the gradients stay whole until the pass ends (stages 0 and 1)
+    on_host     the reduced gradients go straight to main memory
+    """
+
+    buckets: int = 0
+    at_once: bool = False
+    partition: int = 0
+    in_hand: int = 0
+    full: bool = False
+    on_host: bool = False
+
+    def gradient_bytes(self, done: int) -> int:
+        """Stage 1 keeps whole gradients; stage 2 its partition from the first one on, twice while accumulating."""
+        if self.full:
+            whole = super(ReplicatedLayout, self).gradient_bytes(done)
+            return whole + (self.partition if done >= self.trainable > 0 and not self.on_host else 0)
+        if self.on_host:
+            return 0
+        fresh = self.partition if done else 0
+        return fresh + (self.partition if self.accumulating else 0)
+
+    def buffer_bytes(self, instant: Instant) -> int:
+        """The reduce buckets: from the first gradient on, or all of the backward pass."""
+        if instant.gradient_elements:
+            return self.buffers + self.buckets + self.in_hand
+        return self.buffers + (self.buckets if self.at_once and instant.phase == "backward" else 0)
+
+
+@dataclass(slots=True)
+class PartitionedLayout(Layout):
+    """Stage 3: everything divided; a bucket and a gradient partition that always exist; gathered parameters.
+
+    scatter    bytes of the contiguous copy that a reduce-scatter makes of its bucket
+    in_hand    bytes of the largest gradient of a layer, before it is copied into the bucket
+    """
+
+    gathered: Window | None = None
+    scatter: int = 0
+    in_hand: int = 0
+
+    def gradient_bytes(self, done: int) -> int:  # noqa: ARG002
+        """The flat partition of the gradients exists from initialisation on."""
+        return self.gradients
+
+    def buffer_bytes(self, instant: Instant) -> int:
+        """Bucket, gathered parameters, and the reduce-scatter's copy once there are gradients."""
+        size = self.buffers + (self.gathered.size(instant) if self.gathered else 0)
+        return size + (self.scatter + self.in_hand if instant.gradient_elements else 0)
+
+
+def zero_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
+    """The Layout under ZeRO, from the file's own sizes. N ranks, T trainable elements, b bytes of a gradient element.
+
+    optimizer   fp32 master and states of T/N: 12 B each with Adam (also when the weights are fp32)
+    step        T/N x (b + b + 4): partition, its flat copy and the fp32 gradient; stage 3 does it a sub-group at a
+                time; the optimizer's own temporaries come after the 16-bit copies are gone
+    """
+    zero = job.parallelism.zero
+    assert zero is not None
+    if zero.stage == 3:
+        return _stage3(job, model, zero, found)
+    return _stage12(job, zero, found)
+
+
+def _specification(job: Job) -> optimizer.Spec:
+    """DeepSpeed's own `Adam` and `AdamW` are its FusedAdam; other names are the client's optimizer."""
+    spec = optimizer.of_job(job)
+    if job.optimizer.name.lower() in ("adam", "adamw"):
+        return optimizer.specification("fused_adam")
+    return spec
+
+
+def _master(job: Job, trained: Sequence[Parameter]) -> str:
+    """The dtype of the flat partition: float32, or the weights' own with `bf16_master_weights_and_grads`."""
+    if job.precision.master_weights or not trained:
+        return "float32"
+    return max((item.dtype for item in trained), key=dtype_bytes)
+
+
+def _states(job: Job, share: int, dtype: str) -> tuple[optimizer.States, list[optimizer.Item], optimizer.Spec]:
+    items = [optimizer.Item((share,), 1, dtype, flat=True)] if share else []
+    spec = _specification(job)
+    return optimizer.states(items, spec, job), items, spec
+
+
+def _stage12(job: Job, zero: Zero, found: tuple[Parameter, ...]) -> Layout:
+    trained = [item for item in found if item.trainable]
+    over = ranks(job) if zero.stage else Ranks(1, 1)
+    share = over.elements(trained)
+    each = _gradient_size(trained, job)
+    master = _master(job, trained)
+    states, items, spec = _states(job, share, master)
+    wide = int(dtype_bytes(master))
+    offload = zero.stage > 0 and zero.offload_optimizer.device != "none"
+    masters = wide * share
+    built = ReplicatedLayout(
+        weights=allocated(item for item in found if item.part in ("base", "buffer")),
+        adapter=allocated(item for item in found if item.part in ("adapter", "copy")),
+        optimizer=0 if offload else states.allocated + masters,
+        paged=0 if offload else states.paged,
+        host=0 if offload else per_node(job) * (states.paged + states.host),
+        gradients=int(elements(trained) * each),
+        trainable=elements(trained),
+        largest_gradient=largest_gradient(trained, job),
+        load=loading(found, job),
+        accumulating=job.gradient_accumulation_steps > 1,
+        in_backward=spec.in_backward,
+        partition=int(share * each) if zero.stage else 0,
+        full=zero.stage < 2,
+        on_host=offload,
+    )
+    built.terms = derivation.weights(found)
+    if zero.stage == 2:
+        built.in_hand = _in_hand(trained, each)
+    if zero.stage:
+        built.buckets = _buckets(zero, each, trained)
+        before = older(job.versions.get("deepspeed"), _BUCKETS_WITH_GRADIENT)
+        built.at_once = zero.contiguous_gradients and before
+        built.terms.append(_bucket_term(zero, each, built.buckets))
+    alive = built.largest_gradient if built.in_backward else built.gradients
+    if offload:
+        built.buffers = built.step_buffers = int(max((item.size for item in trained), default=0) * each)
+        built.host = host.optimizer(job, share, states, zero.offload_optimizer.device)
+        built.step_gradients = -alive
+        built.terms.append(_offload_term(share, states, zero, job))
+    else:
+        built.step_gradients = max(-alive, int(share * (2 * each + wide)) - built.gradients)
+        built.step_optimizer = max(0, states.temporary - int(share * 2 * each))
+        terms = derivation.optimizer(items, spec, states, job, masters=masters, ranks=over.dense)
+        built.terms += terms
+    built.terms += derivation.gradients(trained, job, over if zero.stage == 2 else None)
+    return built
+
+
+def _stage3(job: Job, model: Model, zero: Zero, found: tuple[Parameter, ...]) -> Layout:
+    trained = [item for item in found if item.trainable]
+    over = ranks(job)
+    loose, fixed = _partitioned(found, job)
+    share = over.elements(trained)
+    each = _gradient_size(trained, job)
+    master = _master(job, trained)
+    states, items, spec = _states(job, share, master)
+    wide = int(dtype_bytes(master))
+    optimizer_away = zero.offload_optimizer.device != "none"
+    ratio = zero.offload_optimizer.ratio if optimizer_away else 0.0
+    parameters_away = zero.offload_parameters.device != "none"
+    masters = wide * share
+    kept = int((1 - ratio) * (states.allocated + masters))
+    base = [item for item in loose if item.part == "base"]
+    built = PartitionedLayout(
+        weights=allocated(item for item in fixed) + (0 if parameters_away else over.size(base)),
+        adapter=0 if parameters_away else over.size(item for item in loose if item.part != "base"),
+        optimizer=kept,
+        paged=0 if optimizer_away else states.paged,
+        gradients=0 if optimizer_away else int(share * each),
+        trainable=elements(trained),
+        largest_gradient=largest_gradient(trained, job),
+        load=_load3(found, loose, over, job),
+        lasting=not optimizer_away,
+        accumulating=job.gradient_accumulation_steps > 1,
+    )
+    persistent = sum(
+        item.elements for item in loose if not item.packed and item.size <= zero.param_persistence_threshold
+    )
+    widest = max(loose, key=lambda item: item.elements, default=None)
+    width = dtype_bytes(widest.dtype) if widest is not None else 2.0
+    built.gathered = window(job, model, zero, loose, width)
+    built.anew = int(built.gathered.largest * width) if over.dense > 1 else 0
+    bucket = int(zero.reduce_bucket_size * each) if zero.contiguous_gradients and trained else 0
+    built.scatter = int(min(zero.reduce_bucket_size, elements(trained)) * each)
+    built.in_hand = _in_hand(trained, each)
+    secondary = 0
+    if zero.hpz_partition_size > 1:
+        secondary = ranks(job, zero.hpz_partition_size).size(loose)
+    built.buffers = built.step_buffers = bucket + int(persistent * width) + secondary
+    sub_group = min(share, zero.sub_group_size)
+    if not optimizer_away:
+        built.step_gradients = int(sub_group * (each + wide))
+        built.step_optimizer = max(0, min(states.temporary, wide * sub_group) - int(sub_group * each))
+    built.host = host.partitions(job, share, states, zero, over.size(loose)) + per_node(job) * built.paged
+    built.terms = [
+        *derivation.weights([item for item in loose if not parameters_away], over),
+        *derivation.weights(fixed),
+        *([] if optimizer_away else derivation.gradients(trained, job, over)),
+        *([] if optimizer_away else derivation.optimizer(items, spec, states, job, masters, over.dense)),
+        *_stage3_terms(zero, built, bucket, int(persistent * width), secondary),
+    ]
+    if optimizer_away:
+        built.terms.append(_offload_term(share, states, zero, job))
+    return built
+
+
+def _partitioned(found: Sequence[Parameter], job: Job) -> tuple[list[Parameter], list[Parameter]]:
+    """What stage 3 divides, and what stays whole: buffers, and packed weights stored as bytes."""
+    quantization = job.weights.quantization
+    floating = quantization is not None and (quantization.storage_dtype or "uint8") not in ("uint8", "int8")
+    loose: list[Parameter] = []
+    fixed: list[Parameter] = []
+    for item in found:
+        whole = item.part == "buffer" or (item.packed and not floating)
+        (fixed if whole else loose).append(item)
+    return loose, fixed
+
+
+def _load3(found: Sequence[Parameter], loose: Sequence[Parameter], over: Ranks, job: Job) -> int:
+    """Bytes beside the partition while the model is made and divided.
+
+    `zero.Init` divides each tensor as it is made: one whole tensor at a time. Without it (`zero.init`), and for a
+    quantised model, for which from_pretrained skips it, the engine moves all of the model to the GPU and divides it
+    there tensor by tensor (engine.py `_configure_distributed_model`, partition_parameters.py `Init`, 0.6 to 0.19): the
+    whole, and the first shard, which is that of the largest tensor where embeddings come first.
+    """
+    zero = job.parallelism.zero
+    assert zero is not None
+    packed = any(item.packed for item in found)
+    if zero.init and not packed:
+        return max((sum(item.pieces) for item in loose), default=0)
+    away = zero.offload_parameters.device != "none"
+    first = max((sum(item.pieces) // over.of(item) for item in loose), default=0)
+    read = allocated(item for item in loose if item.part == "base") + (loading(found, job) if packed else 0)
+    handed = allocated(loose) + (0 if away else first)
+    return max(read, handed) - (0 if away else over.size(loose))
+
+
+def _in_hand(trained: Sequence[Parameter], each: float) -> int:
+    return int(max((item.size for item in trained if item.layers is not None), default=0) * each)
+
+
+def _gradient_size(trained: Sequence[Parameter], job: Job) -> float:
+    """Bytes of a gradient element (the widest, where dtypes differ)."""
+    return max((dtype_bytes(gradient_dtype(item, job)) for item in trained), default=0.0)
+
+
+def _buckets(zero: Zero, each: float, trained: Sequence[Parameter]) -> int:
+    """`setup_buckets`: reduce_bucket_size elements whatever the model's size, two with overlap_comm."""
+    if not trained or not zero.contiguous_gradients:
+        return int(min(zero.reduce_bucket_size, elements(trained)) * each)
+    return int(zero.reduce_bucket_size * each) * (2 if zero.overlap_comm else 1)
+
+
+def _bucket_term(zero: Zero, each: float, size: int) -> Term:
+    times = " x 2 (overlap_comm)" if zero.overlap_comm else ""
+    formula = f"{each:g} B x {zero.reduce_bucket_size:,} elements of reduce_bucket_size{times}, during backward"
+    return Term("buffers", formula, size, f"{_STAGE12} setup_buckets")
+
+
+def _offload_term(share: int, states: optimizer.States, zero: Zero, job: Job) -> Term:
+    where = zero.offload_optimizer.device
+    size = states.raw + 4 * share
+    formula = f"{size:,} B of fp32 master weights and {job.optimizer.name} states are on the {where}, not the GPU"
+    return Term("optimizer", formula, 0, _STAGE12 if zero.stage < 3 else _STAGE3)
+
+
+def _stage3_terms(zero: Zero, built: PartitionedLayout, bucket: int, persistent: int, secondary: int) -> list[Term]:
+    terms = []
+    if bucket:
+        formula = f"{zero.reduce_bucket_size:,} elements of reduce_bucket_size, always allocated"
+        terms.append(Term("buffers", formula, bucket, f"{_STAGE3} _setup_for_real_optimizer"))
+    if built.scatter:
+        formula = "the contiguous copy of a full bucket for reduce-scatter, during backward"
+        terms.append(Term("buffers", formula, built.scatter, "deepspeed runtime/comm/coalesced_collectives.py"))
+    if persistent:
+        formula = f"tensors of at most {zero.param_persistence_threshold:,} elements stay gathered"
+        terms.append(Term("buffers", formula, persistent, "param_persistence_threshold"))
+    if secondary:
+        formula = f"a second partition over {zero.hpz_partition_size} GPUs of a node"
+        terms.append(Term("buffers", formula, secondary, "zero_hpz_partition_size"))
+    if built.gathered is not None:
+        terms.append(built.gathered.term())
+    return terms

@@ -1,0 +1,326 @@
+"""What an optimizer keeps between steps, and what its step needs besides."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...versions import older
+from ..allocator.allocator import block_size
+from .storage import dtype_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ...job import Job
+    from .parameter import Parameter
+
+FALLBACK = "adamw_torch"
+"""What stands in for a name that the table lacks: two states in the parameter's dtype, the most common kind."""
+
+FOREACH_FROM = "2.0"
+"""The torch whose optimizers take their foreach path by default on CUDA (`_default_to_fused_or_foreach`); in 1.13 None
+means the loop over tensors (torch/optim/adamw.py)."""
+
+PAGED_FROM = 100_000
+"""Elements from which bitsandbytes pages a state (`get_state_buffer`, optim/optimizer.py 0.50.2)."""
+
+
+class Spec(NamedTuple):
+    """A row of `optimizers.json`; see its `about`."""
+
+    name: str
+    states: tuple[str, ...]
+    counter: bool
+    foreach: int
+    largest: tuple[int, int]
+    previous: bool | str
+    minimum: int
+    tables: int
+    paged: bool
+    host: bool
+    in_backward: bool
+    kahan: bool
+    rank: int
+    rest: str | None
+    source: str
+    known: bool = True
+    exact: bool = True
+    compiled: bool = False
+
+
+class Item(NamedTuple):
+    """Tensors of one shape that the optimizer updates: `copies` of them, in `dtype`.
+
+    flat        a slice of a flattened buffer, which no factored or low-rank optimizer can treat as a matrix
+    decay       in the group with weight decay
+    embedding   the weight of an nn.Embedding;  matrix  a hidden weight matrix (neither embedding, head nor vector)
+    """
+
+    shape: tuple[int, ...]
+    copies: int
+    dtype: str
+    flat: bool = False
+    decay: bool = True
+    embedding: bool = False
+    matrix: bool = True
+
+    @property
+    def size(self) -> int:
+        """Elements of one tensor."""
+        size = 1
+        for dim in self.shape:
+            size *= dim
+        return size
+
+
+class States(NamedTuple):
+    """Bytes of one rank.
+
+    allocated   by torch's allocator on the GPU;  raw  the same before rounding to blocks
+    paged       in CUDA managed memory: on the GPU while there is room, in main memory otherwise
+    host        in main memory
+    temporary   what one step allocates on top and frees again
+    """
+
+    allocated: int
+    raw: int
+    paged: int
+    host: int
+    temporary: int
+
+
+@cache
+def _table() -> dict[str, Any]:
+    with open(os.path.join(os.path.dirname(__file__), "optimizers.json"), encoding="utf-8") as file:
+        table: dict[str, Any] = json.load(file)
+    return table
+
+
+def names() -> tuple[str, ...]:
+    """Every optimizer name and alias of the table."""
+    table = _table()
+    return (*table["rows"], *table["aliases"])
+
+
+@cache
+def specification(name: str) -> Spec:
+    """The row of an optimizer name in any known spelling.
+
+    `known` is False where AdamW stands in, `exact` where the row is the nearest optimizer's.
+    """
+    table = _table()
+    key = given = name.lower().replace("-", "_")
+    key = table["aliases"].get(key, key)
+    known = key in table["rows"]
+    row = table["rows"][key if known else FALLBACK]
+    largest = row.get("largest", (0, 0))
+    return Spec(
+        key,
+        tuple(row["states"]),
+        row.get("counter", False),
+        row.get("foreach", 0),
+        (largest[0], largest[1]),
+        row.get("previous", False),
+        row.get("minimum", 0),
+        row.get("tables", 0),
+        row.get("paged", False),
+        row.get("host", False),
+        row.get("in_backward", False),
+        row.get("kahan", False),
+        row.get("rank", 0),
+        row.get("rest"),
+        row["source"],
+        known,
+        given not in table["stand_ins"],
+        row.get("compiled", False),
+    )
+
+
+def of_job(job: Job) -> Spec:
+    """The job's optimizer with what the job overrides: `foreach` off, stepping in the backward pass, a rank."""
+    spec = specification(job.optimizer.name)
+    torch = spec.source.startswith("torch/optim") and older(job.versions.get("torch"), FOREACH_FROM)
+    if (job.optimizer.foreach is False or (torch and job.optimizer.foreach is None)) and spec.foreach:
+        spec = _one_by_one(spec)
+    elif job.optimizer.foreach is True and spec.name == "adamw_torch_forloop":
+        spec = spec._replace(foreach=1, largest=(0, 0), previous=False)
+    if job.optimizer.in_backward and not spec.in_backward:
+        spec = spec._replace(in_backward=True)
+    if job.optimizer.rank is not None and spec.rank:
+        spec = spec._replace(rank=job.optimizer.rank)
+    return spec
+
+
+def _one_by_one(spec: Spec) -> Spec:
+    """A torch optimizer told not to take its multi-tensor path."""
+    loop = specification("adamw_torch_forloop" if spec.name == "adamw_torch" else spec.name)
+    return spec._replace(foreach=0, largest=(1, 1) if loop is spec else loop.largest, previous=loop.previous)
+
+
+def items(parameters: Iterable[Parameter]) -> list[Item]:
+    """The trainable ones of `parameters` as the optimizer sees them."""
+    return [
+        Item(
+            parameter.shape,
+            parameter.copies,
+            parameter.dtype,
+            decay=parameter.decay,
+            embedding=parameter.role in ("embedding", "position"),
+            matrix=len(parameter.shape) >= 2 and parameter.role not in ("embedding", "position", "head"),
+        )
+        for parameter in parameters
+        if parameter.trainable
+    ]
+
+
+def states(tensors: Sequence[Item], spec: Spec, job: Job) -> States:
+    """Bytes that the optimizer keeps for `tensors` on one rank, and what its step needs on top.
+
+    Per tensor and state: elements x bytes of the state's dtype, see `optimizers.json`. A fused optimizer adds one
+    fp32 step count a tensor (a 512-byte block), 8-bit ones their code tables (256 fp32 each, once).
+    The step: a multi-tensor implementation copies the second moment of a whole parameter group
+    (torch/optim/adam.py `_multi_tensor_adam`); one that goes tensor by tensor needs its temporaries for the
+    largest tensor; one that steps in the backward pass handles one tensor at a time.
+    """
+    kept = raw = paged = 0
+    for item in tensors:
+        for count, dtype in _pieces(item, spec, job):
+            size = int(-(-count * dtype_bytes(dtype) // 1))
+            raw += item.copies * size
+            if spec.paged and min(item.size, count) >= PAGED_FROM:
+                paged += item.copies * size
+            else:
+                kept += item.copies * block_size(size)
+    if spec.tables and tensors:
+        raw += spec.tables * 1024
+        kept += spec.tables * 1024
+    temporary = _temporary(tensors, spec)
+    if spec.host:
+        return States(0, raw, 0, raw, temporary)
+    return States(kept, raw, paged, 0, temporary)
+
+
+def state_blocks(tensors: Sequence[Item], spec: Spec, job: Job) -> list[tuple[int, int]]:
+    """(bytes, how many) of the tensors that `states` counts as allocated, before rounding."""
+    if spec.host:
+        return []
+    found = []
+    for item in tensors:
+        for count, dtype in _pieces(item, spec, job):
+            if not spec.paged or min(item.size, count) < PAGED_FROM:
+                found.append((int(-(-count * dtype_bytes(dtype) // 1)), item.copies))
+    return found
+
+
+def step_blocks(tensors: Sequence[Item], spec: Spec) -> list[tuple[int, int]]:
+    """(bytes, how many) of the temporaries that one step allocates: copies of a group's tensors, or one block."""
+    if not spec.foreach or spec.in_backward:
+        return [(_temporary(tensors, spec), 1)]
+    groups: dict[tuple[bool, str], list[tuple[int, int]]] = {}
+    for item in tensors:
+        size = int(item.size * dtype_bytes(item.dtype))
+        groups.setdefault((item.decay, item.dtype), []).append((size, spec.foreach * item.copies))
+    return max(groups.values(), key=lambda sizes: sum(size * count for size, count in sizes), default=[])
+
+
+def _pieces(item: Item, spec: Spec, job: Job) -> list[tuple[float, str]]:
+    """(elements, dtype) of each tensor that one copy of `item` adds to the optimizer's state."""
+    if spec.rest and not _main(item, spec):
+        return _pieces(item, specification(spec.rest), job)
+    dtype = job.optimizer.state_dtype
+    found: list[tuple[float, str]] = []
+    for state in spec.states:
+        kind = "float32" if spec.minimum and item.size < spec.minimum and state.startswith("block8") else state
+        if kind.startswith("block8") and item.embedding and job.optimizer.embeddings_32bit:
+            kind = "float32x2" if kind.endswith("x2") else "float32"
+        if kind == "parameter":
+            kind = dtype or item.dtype
+        found.extend(_state(kind, item, spec))
+    if spec.kahan and item.dtype in ("bfloat16", "float16"):
+        found.append((item.size, item.dtype))
+    if spec.counter:
+        found.append((1, "float32"))
+    return found
+
+
+def _main(item: Item, spec: Spec) -> bool:
+    """Whether the optimizer's own rule applies, not the one it has for other tensors."""
+    if item.flat or len(item.shape) < 2:
+        return False
+    return item.matrix or not spec.name.startswith(
+        ("muon", "sinkgd", "dion", "galore", "apollo", "q_galore", "adam_mini")
+    )
+
+
+def _state(kind: str, item: Item, spec: Spec) -> list[tuple[float, str]]:
+    size, shape = item.size, item.shape
+    if kind in ("block8", "block8x2"):
+        times = 2 if kind.endswith("x2") else 1
+        return [(times * size, "uint8"), (times * -(-size // 256), "float32")]
+    if kind == "float32x2":
+        return [(2 * size, "float32")]
+    if kind in ("ao8", "ao4"):
+        if size < 4096 or size % 256:
+            return [(size, item.dtype)]
+        codes: list[tuple[float, str]] = [(size, "uint8" if kind == "ao8" else "int4"), (size // 256, "float32")]
+        return [*codes, (256 if kind == "ao8" else 16, "float32")]
+    if kind == "factored":
+        if item.flat or len(shape) < 2:
+            return [(size, "float32"), (1, "float32")]
+        rows, columns = size // shape[-1], size // shape[-2]
+        return [(rows, "float32"), (columns, "float32"), (1, "float32")]
+    if kind == "momentum":
+        return [(size, item.dtype)]
+    if kind.startswith("low_rank"):
+        return _low_rank(kind, item, spec)
+    return [(size, kind)]
+
+
+def _low_rank(kind: str, item: Item, spec: Spec) -> list[tuple[float, str]]:
+    """Gradients of an m x n matrix projected to rank r on its shorter side: r x max(m, n), projector r x min(m, n)."""
+    wide, narrow = max(item.shape[-2:]), min(item.shape[-2:])
+    rank = min(spec.rank, narrow)
+    rest = item.size // (wide * narrow)
+    projected = rest * rank * wide
+    projector: tuple[float, str] = (rest * rank * narrow, item.dtype)
+    if kind == "low_rank8":
+        blocks = -(-projected // 256)
+        return [(projected, "uint8"), (blocks, "float32"), (projected, "uint8"), (blocks, "float32"), projector]
+    if kind == "low_rank_factored":
+        return [(rest * rank, "float32"), (rest * wide, "float32"), projector]
+    return [(projected, item.dtype), (projected, item.dtype), projector]
+
+
+def _temporary(tensors: Sequence[Item], spec: Spec) -> int:
+    """Bytes of one step; where matrices have a rule of their own, of that or of the other one, the larger."""
+    if spec.rest:
+        other = specification(spec.rest)._replace(in_backward=spec.in_backward)
+        own = [item for item in tensors if _main(item, spec)]
+        left = [item for item in tensors if not _main(item, spec)]
+        return max(_temporary(own, spec._replace(rest=None)), _temporary(left, other))
+    if not tensors:
+        return 0
+    if spec.foreach and not spec.in_backward:
+        groups: dict[tuple[bool, str], int] = {}
+        for item in tensors:
+            size = block_size(int(item.size * dtype_bytes(item.dtype)))
+            key = (item.decay, item.dtype)
+            groups[key] = groups.get(key, 0) + item.copies * size
+        return spec.foreach * max(groups.values())
+    full, half = spec.largest if not (spec.foreach and spec.in_backward) else (spec.foreach, spec.foreach)
+    layered = [item for item in tensors if item.copies > 1]  # a layer's first tensor follows the last of the one before
+    return max(_largest(tensors, spec, full, half), _largest([*layered, *layered], spec, full, half))
+
+
+def _largest(tensors: Sequence[Item], spec: Spec, full: int, half: int) -> int:
+    """The most that one tensor's update takes, `full` or `half` float32 copies of it, with what the one before left."""
+    peak = before = 0
+    for item in tensors:
+        copies = half if item.dtype in ("bfloat16", "float16") else full
+        peak = max(peak, copies * 4 * item.size + (before if spec.previous and not spec.in_backward else 0))
+        width = dtype_bytes(item.dtype) if spec.previous == "parameter" else 4
+        before = int(width * item.size) if item.decay else before
+    return peak

@@ -1,0 +1,1 @@
+"""What turns images and sound into rows of a text decoder's input."""
