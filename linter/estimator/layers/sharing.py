@@ -83,7 +83,7 @@ def _stock(x: Tensor, module: Linear | None, rows: int, s: Setting) -> Tensor:
 def shared_layer(layer: Layer, x: Tensor) -> Tensor:
     """Norms on both sides of attention and MLP, then the layer's own input, then a number in place.
 
-    Under sequence parallelism attention and MLP gather the tokens of all ranks, as in other layers (`layers.py`).
+    Under sequence parallelism attention and MLP gather the tokens of all ranks, as in other layers (`decoder.py`).
     """
     s, modules = layer.s, layer.modules
     if s.shards > 1 and (layer.extra is not None or modules.role("expert_gate_up") is not None):

@@ -1,6 +1,6 @@
 """A tape of tensors: what PyTorch's eager autograd keeps alive, replayed on sizes alone.
 
-A `Tensor` here is a size and a storage; the layers of `layers.py` are written over it as the modelling code of
+A `Tensor` here is a size and a storage; the layers of `layers/` are written over it as the modelling code of
 Transformers is written over torch. A storage lives exactly as long as something refers to it: a local variable of
 the layer, a backward function that saved it, a gradient waiting in the engine. That is CPython's reference count in
 torch too, so a layer's temporaries die here where they die there. What is recorded is run backward by autograd.py.
