@@ -37,6 +37,10 @@ def kubeai(source: Source) -> dict[str, Any]:
     }
 
 
+_TUNING = ("transformers", "torch", "peft", "bitsandbytes")
+"""Packages of the image that decide a tuning job's memory."""
+
+
 def kaito(source: Source) -> dict[str, Any]:
     """Hub ids, sizes and defaults of KAITO's presets."""
     chart = _documents(source, "charts/kaito/workspace/Chart.yaml")[0]
@@ -71,6 +75,9 @@ def kaito(source: Source) -> dict[str, Any]:
         "model_catalog.yaml, plugin.go, interface.go, requirements.txt. bytes: of the weights, as KAITO counts them.",
         "release": chart["version"],
         "vllm": vllm[1],
+        "tuning": {
+            name: pin[1] for name in _TUNING if (pin := re.search(rf"^{name}\b.*==\s*([\d.]+)", pins, re.MULTILINE))
+        },
         "gpu_memory_utilization": float(share[1]),
         "by_gpu": {name: float(value) for name, value in re.findall(r'"([^"]+)":\s*"([\d.]+)"', by_gpu[1])},
         "kv_cache_dtype": dict(_pairs(generator, "vllmKVCacheDtypePrefixMap", r'"([^"]+)"')),
