@@ -304,6 +304,7 @@ class Inference:
     flashinfer_sampler: bool | None = None
     prefix_caching: bool | None = None
     modalities_off: list[str] | None = None
+    skip_mm_profiling: bool = False
 
 
 @dataclass(slots=True)

@@ -228,6 +228,7 @@ def set_extras(builder: JobBuilder, arguments: Arguments) -> None:
             builder.default(path, default)
     _set_speculative(builder, arguments)
     _set_modalities(builder, arguments)
+    _set_items(builder, arguments)
     sizes = _sizes(arguments.raw("cudagraph_capture_sizes", "cuda_graph_sizes"))
     nested = None if sizes else _sizes(arguments.mapping("compilation_config").raw("cudagraph_capture_sizes"))
     chosen = sizes or nested
@@ -246,20 +247,43 @@ def _set_modalities(builder: JobBuilder, arguments: Arguments) -> None:
     if alone and alone.value:
         builder.from_entry("inference.modalities_off", list(_MODALITIES), alone.entry, alone.key)
         return
-    stated = arguments.mapping("limit_mm_per_prompt")
-    off = [name for name in _MODALITIES if (limit := stated.integer(name)) is not None and limit.value == 0]
-    text = arguments.text("limit_mm_per_prompt")
-    if text:
-        try:
-            value = json.loads(text.value)
-        except ValueError:
-            value = None
-        limits = value if isinstance(value, dict) else {}
-        off = [name for name in _MODALITIES if _count(limits.get(name)) == 0]
+    limits = _mapping(given)
+    off = [name for name in _MODALITIES if _count(limits.get(name)) == 0]
     if given and off:
         builder.from_entry("inference.modalities_off", off, given.entry, given.key)
     else:
         builder.default("inference.modalities_off", None)
+
+
+def _set_items(builder: JobBuilder, arguments: Arguments) -> None:
+    """The most images of a request, the most pixels of each, and whether the profile run leaves them out.
+
+    `max_pixels` of `mm-processor-kwargs` or its `size.longest_edge`, as Qwen's processors read them (vllm
+    model_executor/models/qwen2_vl.py `_get_vision_info`).
+    """
+    skipped = arguments.flag("skip_mm_profiling")
+    if skipped:
+        builder.from_entry("inference.skip_mm_profiling", skipped.value, skipped.entry, skipped.key)
+    limits, processor = arguments.raw("limit_mm_per_prompt"), arguments.raw("mm_processor_kwargs")
+    images = _count(_mapping(limits).get("image"))
+    if limits and isinstance(images, int) and images > 0:
+        builder.from_entry("images", images, limits.entry, limits.key)
+    stated = _mapping(processor)
+    size = stated.get("size")
+    pixels = stated.get("max_pixels") or (size.get("longest_edge") if isinstance(size, dict) else None)
+    if processor and isinstance(pixels, int) and pixels > 0:
+        builder.from_entry("image_pixels", pixels, processor.entry, processor.key)
+
+
+def _mapping(given: Any) -> dict[str, Any]:
+    """A mapping that is stated as one, or as JSON text."""
+    value = given.value if given else None
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _count(limit: Any) -> Any:

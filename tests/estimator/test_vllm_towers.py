@@ -43,7 +43,7 @@ def test_a_tower_that_reads_images_alone_is_left_out_without_them():
 
 
 def test_an_encoder_that_does_not_run_leaves_the_interval():
-    found, text = estimate("Qwen/Qwen3.6-27B"), estimate("Qwen/Qwen3.6-27B", ["image", "video"])
+    found, text = estimate("google/gemma-4-31B-it"), estimate("google/gemma-4-31B-it", ["image", "video"])
     assert text.kv_cache.tokens - text.kv_cache.low < found.kv_cache.tokens - found.kv_cache.low
     assert any("encoder" in item.origin for item in found.assumptions)
     assert not any("encoder" in item.origin for item in text.assumptions)

@@ -116,6 +116,11 @@ def test_nested_options(vllm):
     assert vllm.job(SERVER + "limit-mm-per-prompt:\n  image: 0\n").inference.modalities_off == ["image"]
     assert vllm.job(SERVER + "limit-mm-per-prompt: 'image=1'\n").inference.modalities_off is None
     assert vllm.job(SERVER + "language-model-only: true\n").inference.modalities_off == ["image", "video", "audio"]
+    assert vllm.job(SERVER + "limit-mm-per-prompt:\n  image: {count: 2}\n").images == 2
+    assert vllm.job(SERVER + "limit-mm-per-prompt:\n  image: 0\n").images is None
+    assert vllm.job(SERVER + "mm-processor-kwargs: '{\"max_pixels\": 262144}'\n").image_pixels == 262144
+    assert vllm.job(SERVER + "mm-processor-kwargs:\n  size: {longest_edge: 65536}\n").image_pixels == 65536
+    assert vllm.job(SERVER + "skip-mm-profiling: true\n").inference.skip_mm_profiling is True
     own = vllm.job(SERVER + 'speculative-config: \'{"method": "mtp", "num_speculative_tokens": 1}\'\n').inference
     assert (own.speculative_model, own.speculative_algorithm) == (None, "mtp")
     assert vllm.job(SERVER + "speculative-config:\n  method: ngram\n").inference.speculative_algorithm == "ngram"

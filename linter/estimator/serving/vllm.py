@@ -15,6 +15,7 @@ from .stored_cache import fp8_perhaps
 from .vllm_activations import encoder_bytes, padded_vocabulary
 from .vllm_blocks import SOURCE as BLOCKS_SOURCE
 from .vllm_draft import draft_model, is_head, is_prediction, predicts
+from .vllm_items import items
 from .vllm_parts import parts_of, room_of
 from .vllm_rotary import SOURCE as ROTARY_SOURCE
 from .vllm_settings import captures_nccl, sampler_source, settings
@@ -196,7 +197,7 @@ def _assumptions(job: Job, model: Model, chosen: Settings) -> tuple[Assumption, 
     if fp8_perhaps(job, model):
         note = "whether the checkpoint asks for fp8 is not known: the cache may hold twice the tokens"
         found.append(Assumption("inference.kv_cache_dtype", "auto", note))
-    if chosen.sees and encoder_bytes(model, 1, 2.0):
+    if chosen.sees and encoder_bytes(model, 1, 2.0) and items(model, chosen) is None:
         found.append(Assumption("model", model.id, "its vision encoder's profile run is not derived, only bounded"))
     if job.inference is not None and job.inference.speculative_model and draft_model(job, model) is None:
         known = "taken for one layer of the model that it drafts for" if is_head(job, model) else "not counted"
@@ -210,8 +211,39 @@ def _assumptions(job: Job, model: Model, chosen: Settings) -> tuple[Assumption, 
     return tuple(found)
 
 
-def _terms(job: Job, model: Model, parts: Parts, room: Room | None, pool: int, gpu: Gpu | None) -> list[Term]:
+def _items_of(model: Model, chosen: Settings) -> str:
+    """The items that the profile run puts through the tower, in words."""
+    given = items(model, chosen)
+    tokens, number = (given.tokens, given.number) if given is not None else (0, 0)
+    return f"the vision tower on {number:,} of the largest items, {tokens:,} tokens: profile run"
+
+
+def _run_terms(job: Job, model: Model, parts: Parts, gpu: Gpu | None) -> list[Term]:
+    """The terms of the profile run: logits, the text model's activations, its workspace, and the vision tower."""
     chosen, run = parts.settings, parts.run
+    lines: list[Term] = []
+    tokens, requests = chosen.max_num_batched_tokens, min(chosen.max_num_seqs, chosen.max_num_batched_tokens)
+    if run.logits:
+        formula = f"{chosen.sampler_bytes} B x {requests:,} requests x {padded_vocabulary(model):,} tokens (padded)"
+        lines.append(Term("logits", formula, run.logits, sampler_source(job, model, gpu)))
+        rows, passing = tokens + 2 * requests, run.activations - run.workspace - run.encoder
+        each = passing / max(1, rows * model.shape.hidden)
+        formula = f"{each:g} B x {model.shape.hidden:,} x ({tokens:,} tokens + 2 x {requests:,} requests): profile run"
+    else:
+        passing = max(0, run.activations - run.workspace - run.encoder)
+        formula = f"{passing / max(1, tokens):,.0f} B in the widest layer x {tokens:,} tokens: profile run"
+    if passing:
+        lines.append(Term("activations", formula, passing, "estimator/serving/vllm_activations.py"))
+    if run.encoder:
+        lines.append(Term("activations", _items_of(model, chosen), run.encoder, "estimator/serving/vllm_encoder.py"))
+    if run.workspace:
+        formula = "workspace of the experts and of sparse attention, which stays"
+        lines.append(Term("activations", formula, run.workspace, "vllm/v1/worker/workspace.py"))
+    return lines
+
+
+def _terms(job: Job, model: Model, parts: Parts, room: Room | None, pool: int, gpu: Gpu | None) -> list[Term]:
+    chosen = parts.settings
     lines = weight_terms(parts.found)
     if parts.rotary:
         lines.append(Term("weights", "rotary tables of cosines and sines", parts.rotary, ROTARY_SOURCE))
@@ -224,20 +256,7 @@ def _terms(job: Job, model: Model, parts: Parts, room: Room | None, pool: int, g
         given = job.inference
         rank = (given.max_lora_rank if given else None) or 16
         lines.append(Term("adapter", f"LoRA slots of rank {rank}", parts.slots, "vllm/lora/layers"))
-    tokens, requests = chosen.max_num_batched_tokens, min(chosen.max_num_seqs, chosen.max_num_batched_tokens)
-    if run.logits:
-        formula = f"{chosen.sampler_bytes} B x {requests:,} requests x {padded_vocabulary(model):,} tokens (padded)"
-        lines.append(Term("logits", formula, run.logits, sampler_source(job, model, gpu)))
-        rows, passing = tokens + 2 * requests, run.activations - run.workspace
-        each = passing / max(1, rows * model.shape.hidden)
-        formula = f"{each:g} B x {model.shape.hidden:,} x ({tokens:,} tokens + 2 x {requests:,} requests): profile run"
-    else:
-        passing = run.activations - run.workspace
-        formula = f"{passing / max(1, tokens):,.0f} B in the widest layer x {tokens:,} tokens: profile run"
-    lines.append(Term("activations", formula, passing, "estimator/serving/vllm_activations.py"))
-    if run.workspace:
-        formula = "workspace of the experts and of sparse attention, which stays"
-        lines.append(Term("activations", formula, run.workspace, "vllm/v1/worker/workspace.py"))
+    lines.extend(_run_terms(job, model, parts, gpu))
     lines.append(Term("buffers", "cuBLAS workspace", parts.cublas, WORKSPACE))
     if parts.states:
         formula = f"{chosen.state_bytes:g} B x {chosen.max_num_seqs:,} requests x {model.shape.vocabulary:,} tokens"

@@ -16,8 +16,8 @@ widths of queries and keys, f MLP width, K experts a token, V vocabulary, t tens
 What the workspace keeps is there beside the layers and beside the sampler.
 
 vLLM's kernels write the residual in place and fuse the activation, so a layer holds its residual, its input and its
-output (3 h) and the MLP its doubled projection and their product (3 f). Vision and audio encoders are run on as many
-dummy items as fit the batch; their peak is not derived and only widens the interval.
+output (3 h) and the MLP its doubled projection and their product (3 f). Before all this the largest item goes through
+a vision tower, and stays with what it became (vllm_encoder.py); other towers, and audio, only widen the interval.
 Source: vllm/v1/worker/gpu_model_runner.py `profile_run`, `_dummy_sampler_run`; model_executor/models/llama.py.
 """
 
@@ -26,6 +26,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from .compressed_cache import compresses
+from .vllm_encoder import encoder
+from .vllm_items import items
 from .vllm_workspace import NONE, ROWS, expert_bytes, expert_width, streams, workspace
 
 if TYPE_CHECKING:
@@ -45,7 +47,8 @@ _MERGED_PATCHES = 4
 class ProfileRun(NamedTuple):
     """Bytes on top of the weights at the peak of the profile run, and the interval around their sum.
 
-    `workspace` of the activations stay after it.
+    `workspace` of the activations stay after it; `encoder` are the vision tower's, all of them where its peak is the
+    run's but for the workspace.
     """
 
     activations: int
@@ -53,6 +56,7 @@ class ProfileRun(NamedTuple):
     low: int
     high: int
     workspace: int = 0
+    encoder: int = 0
 
     @property
     def total(self) -> int:
@@ -63,10 +67,25 @@ class ProfileRun(NamedTuple):
 def profile_run(
     model: Model, settings: Settings, element: float, tensor: int, experts: int | None = None, data: int = 1
 ) -> ProfileRun:
-    """The larger of the layers' and the sampler's peak on one rank; `experts` ranks share an expert's features.
+    """The larger of the text model's peak and the vision tower's on one rank.
 
-    The tokens of `data` ranks pass through the experts of each (layers/fused_moe/layer.py `forward_impl`).
+    `experts` ranks share an expert's features, and the tokens of `data` ranks pass through the experts of each
+    (layers/fused_moe/layer.py `forward_impl`). At the least no item counts: a checkpoint's own preprocessor may cut
+    them to any size.
     """
+    text, seen = _text_run(model, settings, element, tensor, experts, data), encoder(model, settings, element, tensor)
+    if seen is None:
+        return text
+    high = max(text.high + seen.kept, seen.high)
+    if seen.peak > text.total + seen.kept:
+        return ProfileRun(seen.peak, 0, text.low, high, text.workspace, seen.peak - text.workspace)
+    return text._replace(activations=text.activations + seen.kept, high=high, encoder=seen.kept)
+
+
+def _text_run(
+    model: Model, settings: Settings, element: float, tensor: int, experts: int | None, data: int
+) -> ProfileRun:
+    """The larger of the layers' and the sampler's peak, with the bound of a tower that is not derived."""
     tokens, shared = settings.max_num_batched_tokens, experts or tensor
     requests = min(settings.max_num_seqs, tokens)
     kept = workspace(model, tokens, settings.max_model_len, element, shared) if settings.moe_workspace else NONE
@@ -77,15 +96,23 @@ def profile_run(
     sampler = hidden + logits
     least = hidden + logits * min(settings.sampler_least, settings.sampler_bytes) // settings.sampler_bytes
     most = hidden + logits * settings.sampler_most // settings.sampler_bytes
-    encoder = max(encoder_bytes(model, tokens, element), cross_encoder_bytes(model, requests, element))
-    encoder = encoder if settings.sees else 0
+    bound = _bound(model, settings, element)
     padded = _padded(model, tokens, element, shared, gathered) if gathered > 1 else 0
-    high = max(layers + round(2 * element * tokens * model.shape.hidden), padded, most) + encoder + kept.high
+    high = max(layers + round(2 * element * tokens * model.shape.hidden), padded, most) + bound + kept.high
     if layers >= sampler:
         compiled = layers - round(element * tokens * model.shape.hidden)
         return ProfileRun(layers + kept.expected, 0, max(compiled, least) + kept.low, high, kept.expected)
     low = max(least, min(layers, sampler)) + kept.low
     return ProfileRun(hidden + kept.expected, logits, low, high, kept.expected)
+
+
+def _bound(model: Model, settings: Settings, element: float) -> int:
+    """Bytes that a tower may take which is not derived."""
+    if not settings.sees or items(model, settings) is not None:
+        return 0
+    tokens = settings.max_num_batched_tokens
+    requests = min(settings.max_num_seqs, tokens)
+    return max(encoder_bytes(model, tokens, element), cross_encoder_bytes(model, requests, element))
 
 
 def layer_bytes(

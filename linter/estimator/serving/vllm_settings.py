@@ -31,7 +31,9 @@ class Settings(NamedTuple):
     be `longest` tokens. `sampler_least` and `sampler_most` are the bytes per logit of another sampler that an
     installation may have, or that a feature or VLLM_USE_V2_MODEL_RUNNER may switch to. `state_bytes` stay for each
     request and token of the vocabulary. `whole_graphs` of the `graph_sizes` are captured once more. `sees`: whether a
-    model's vision encoder runs.
+    model's vision encoder runs, and `profiles_items`: whether it does before the cache is sized, on no item of
+    `modalities_off`, on no more `images` of a request and none of more `image_pixels`, where these are stated.
+    `version`: the release whose engine runs. `eager`: nothing is compiled.
     """
 
     utilization: float
@@ -60,6 +62,12 @@ class Settings(NamedTuple):
     by_driver: bool
     sums_held: bool
     sees: bool
+    profiles_items: bool
+    modalities_off: tuple[str, ...]
+    images: int | None
+    image_pixels: int | None
+    version: str | None
+    eager: bool
     defaulted: tuple[tuple[str, str], ...]
 
 
@@ -140,23 +148,33 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
         by_driver=row["by_driver"],
         sums_held=row["sums_held"],
         sees=sees(job, model),
+        profiles_items=not given.skip_mm_profiling,
+        modalities_off=tuple(given.modalities_off or ()),
+        images=job.images or None,
+        image_pixels=job.image_pixels,
+        version=engine(given.version or job.versions.get("vllm"), gpu),
+        eager=given.enforce_eager,
         defaulted=tuple(defaulted),
     )
 
 
 def profile(version: str | None, gpu: Gpu | None = None) -> dict[str, Any]:
-    """The row of `vllm.json` for a version; the newest for an unstated one.
+    """The row of `vllm.json` for a version; the newest for an unstated one."""
+    rows: list[dict[str, Any]] = _table()["profiles"]
+    version = engine(version, gpu)
+    return rows[-1] if version is None else [row for row in rows if not older(version, row["since"])][-1]
+
+
+def engine(version: str | None, gpu: Gpu | None = None) -> str | None:
+    """The release whose engine a release runs on a card.
 
     Cards below compute capability 8.0 stayed with the engine of 0.7 until 0.10 (vllm/engine/arg_utils.py
     `_is_v1_supported_oracle`).
     """
-    rows: list[dict[str, Any]] = _table()["profiles"]
-    if version is None:
-        return rows[-1]
     capability = gpu.compute_capability if gpu is not None else None
-    if capability is not None and capability < 8.0 and older(version, "0.10.0") and not older(version, "0.8.0"):
-        version = "0.7.3"
-    return [row for row in rows if not older(version, row["since"])][-1]
+    if version is None or capability is None or capability >= 8.0:
+        return version
+    return "0.7.3" if older(version, "0.10.0") and not older(version, "0.8.0") else version
 
 
 def derived_length(model: Model) -> int | None:
