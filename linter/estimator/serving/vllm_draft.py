@@ -73,6 +73,7 @@ def _prediction(job: Job, model: Model) -> tuple[tuple[Parameter, ...], tuple[La
     config = {**model.config, **(model.config.get("text_config") or {})}
     count = config.get("num_nextn_predict_layers") or config.get("mtp_num_hidden_layers") or 1
     caches, tensor = layer_caches(model), job.parallelism.tensor
+    version = given.version or job.versions.get("vllm")
     last = max(index for index, cache in enumerate(caches) if cache.grows)
     stored = effective_quantization(job, model)
     kept = stored is not None and stored.bits == _EIGHT
@@ -84,7 +85,7 @@ def _prediction(job: Job, model: Model) -> tuple[tuple[Parameter, ...], tuple[La
             item = item._replace(name=f"draft.{item.name}", copies=count, layers=(0,))
             plain = item._replace(pieces=pieces_of(item.shape, item.dtype), packed=False)
             found.append(item if kept or not item.packed else plain)
-        elif item.role == "head" and model.model_type.startswith(_OWN_HEAD) and older(given.version, "0.20"):
+        elif item.role == "head" and model.model_type.startswith(_OWN_HEAD) and older(version, "0.20"):
             found.append(item._replace(name=f"draft.{item.name}", copies=count))
     hidden, dtype = model.shape.hidden, base_dtype(job, model)
     shape = (hidden // tensor if model.model_type.startswith(_QWEN) else hidden, 2 * hidden)
