@@ -299,6 +299,7 @@ class Inference:
     max_lora_rank: int | None = None
     speculative_model: str | None = None
     speculative_algorithm: str | None = None
+    speculative_tokens: int | None = None
     cudagraph_capture_sizes: list[int] | None = None
     chunked_prefill: bool | None = None
     flashinfer_sampler: bool | None = None

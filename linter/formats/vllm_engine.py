@@ -291,19 +291,28 @@ def _count(limit: Any) -> Any:
 
 
 def _set_speculative(builder: JobBuilder, arguments: Arguments) -> None:
-    """`speculative-config` as a mapping or JSON text, its `model` and `method`; `speculative-model` before 0.8."""
+    """`speculative-config` as a mapping or JSON text: its `model`, `method` and `num_speculative_tokens`.
+
+    Before 0.8 model and tokens were arguments of their own, `speculative-model` and `num-speculative-tokens`.
+    """
     stated, text = arguments.mapping("speculative_config"), arguments.text("speculative_config")
-    given = {"model": arguments.text("speculative_model") or stated.text("model"), "method": stated.text("method")}
+    tokens = "num_speculative_tokens"
+    given: dict[str, Given | None] = {
+        "model": arguments.text("speculative_model") or stated.text("model"),
+        "method": stated.text("method"),
+        tokens: arguments.integer(tokens, least=1) or stated.integer(tokens, least=1),
+    }
     if text and not given["model"]:
         try:
             value = json.loads(text.value)
         except ValueError:
             value = None
         for name in given if isinstance(value, dict) else ():
-            if isinstance(value.get(name), str):
+            if isinstance(value.get(name), int if name == tokens else str) and value[name] is not True:
                 given[name] = text._replace(value=value[name])
     for path, found in (
-        ("inference.speculative_model", given["model"]), ("inference.speculative_algorithm", given["method"])
+        ("inference.speculative_model", given["model"]), ("inference.speculative_algorithm", given["method"]),
+        ("inference.speculative_tokens", given[tokens]),
     ):  # fmt: skip
         if found:
             builder.from_entry(path, found.value, found.entry, found.key)

@@ -12,6 +12,7 @@ from statistics import median
 import pytest
 
 from gpulint import estimate
+from gpulint.estimator import NotEstimable
 from gpulint.estimator.activations import instants
 from gpulint.estimator.coverage import derived, gaps
 from gpulint.estimator.states.parameters import allocated, parameters
@@ -85,6 +86,23 @@ def test_falcon_keeps_its_grouped_keys_for_every_head():
     job.inference = Inference(batch_size=1, prompt_length=64, new_tokens=64)
     kept = estimate(job).phases[-1].components["kv_cache"]
     assert kept == 2 * (64 + 63) * config["num_hidden_layers"] * 2 * config["hidden_size"]
+
+
+@pytest.mark.parametrize("family", ["deepseek_v3", "glm4_moe_lite", "youtu"])
+def test_queries_without_a_rank_save_less_than_through_one(family):
+    peaks = {}
+    for rank in (None, 384):
+        config = {**DATA["configs"][family], "q_lora_rank": rank}
+        job = Job(kind="training", model=config, sequence_length=512, micro_batch_size=1)
+        peaks[rank] = max(x.activations for x in instants(job, resolve(job.model)))
+    assert 0 < peaks[None] < peaks[384]
+
+
+def test_queries_of_a_rank_of_nothing_are_refused():
+    config = {**DATA["configs"]["youtu"], "q_lora_rank": 0}
+    job = Job(kind="training", model=config, sequence_length=512, micro_batch_size=1)
+    with pytest.raises(NotEstimable, match="q_lora_rank of 0"):
+        estimate(job)
 
 
 def test_a_family_that_is_not_read_is_said_to_be_assumed(oracle_rows):

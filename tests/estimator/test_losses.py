@@ -115,6 +115,12 @@ def test_unsloth_s_fused_loss_holds_a_chunk_of_four_gib_and_its_gradient(llama_8
     assert max(item.logits for item in found) == (2 + 2) * held * V
 
 
+@pytest.mark.parametrize(("autocast", "width"), [(None, 4), ("bfloat16", 2)])
+def test_unsloth_s_fused_loss_computes_in_autocast_s_width_over_a_float32_model(llama_8b, autocast, width):
+    fields = {"loss": Loss("unsloth"), "weights": Weights("float32"), "precision": Precision(autocast)}
+    assert logits(llama_8b, "loss", **fields) == 2 * width * TV
+
+
 def test_the_returned_logits_are_copied_to_float32_under_autocast(llama_8b):
     fields = {"precision": Precision("bfloat16"), "loss": Loss("liger_cross_entropy")}
     job = Job(micro_batch_size=B, sequence_length=S, weights=Weights("bfloat16"), **fields)

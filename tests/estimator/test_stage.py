@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpulint.estimator import estimate_job
 from gpulint.estimator.states.schedule import in_flight
-from gpulint.estimator.states.stage import layer_counts, pipeline, stage
+from gpulint.estimator.states.stage import kept_outputs, layer_counts, pipeline, stage
 from gpulint.estimator.training import by_stage
 from gpulint.job import Fsdp, FsdpMixedPrecision, Hardware, Job, Optimizer, Parallelism, Weights
 from gpulint.units import GIB
@@ -190,3 +190,13 @@ def test_further_micro_batches_on_the_last_stage_have_not_come_to_the_head(llama
     grown = [plan.per_gpu.allocated - whole.per_gpu.allocated for plan in (chunks, behind)]
     assert grown[0] > 0
     assert grown[1] - grown[0] / 1.5 > logits / 4
+
+
+@pytest.mark.parametrize(("steps", "batches", "kept"), [(1, 8, 7), (4, 1, 0), (4, None, 3)])
+def test_early_torchtitan_keeps_the_logits_of_one_pass_through_the_pipeline(llama_8b, steps, batches, kept):
+    job = replace(run(micro=steps, microbatches=batches), framework="torchtitan", versions={"torchtitan": "0.2.0"})
+    *others, last = pipeline(job, llama_8b)
+    assert kept_outputs(last) == kept * 512 * llama_8b.shape.vocabulary
+    assert not any(kept_outputs(item) for item in others)
+    newer = replace(job, versions={"torchtitan": "0.2.1"})
+    assert kept_outputs(pipeline(newer, llama_8b)[-1]) == 0

@@ -59,6 +59,19 @@ def test_a_head_of_its_own_stays_before_0_20(version, head):
     assert added(GLM, version=version) - newest == pytest.approx(head, abs=2**20)
 
 
+def test_the_release_may_stand_among_the_versions():
+    job = Job.validate(
+        {
+            "kind": "inference",
+            "inference": {"engine": "vllm", "max_model_len": 4096, "speculative_algorithm": "mtp"},
+            "versions": {"vllm": "0.15.1"},
+        }
+    )
+    found = estimate_inference(job, resolve(GLM), find("h100-80gb"))
+    stated = estimate(GLM, "mtp", version="0.15.1")
+    assert found.phases[0].components["weights"] == stated.phases[0].components["weights"]
+
+
 def test_prediction_layers_of_a_4_bit_checkpoint_are_in_16_bits():
     packed = {**GLM, "quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["mtp"]}}
     assert added(packed) == pytest.approx(added(GLM), rel=1e-2)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gpulint.estimator.serving.kv_cache import layer_caches
 from gpulint.estimator.serving.vllm_parts import parts_of
 from gpulint.estimator.serving.vllm_settings import settings
+from gpulint.estimator.serving.vllm_states import with_states
 from gpulint.hardware.catalogue import find
 from gpulint.job import Job
 from gpulint.models.resolve import resolve
@@ -72,3 +74,29 @@ def test_nemotron_h_s_states_are_float32_since_0_20(version, wider):
     name = "nvidia/NVIDIA-Nemotron-Nano-9B-v2"
     narrow, found = (cache(name, version=release, max_model_len=4096)[0] for release in ("0.11.2", version))
     assert (found.block_size > 1.9 * narrow.block_size) == wider
+
+
+@pytest.mark.parametrize(
+    ("fields", "tokens"),
+    [
+        ({}, 0),
+        ({"speculative_algorithm": "mtp"}, 1),
+        ({"speculative_algorithm": "mtp", "speculative_tokens": 3}, 3),
+        ({"speculative_algorithm": "ngram", "speculative_tokens": 4}, 4),
+        ({"speculative_tokens": 4}, 0),
+    ],
+)
+def test_a_request_keeps_a_state_more_for_each_drafted_token(fields, tokens):
+    found, _ = cache("Qwen/Qwen3.5-9B", version="0.20.0", max_model_len=16000, **fields)
+    recurrent = sum(group.groups for group in found.groups if group.recurrent)
+    attending = sum(group.groups for group in found.groups if not group.recurrent)
+    blocks = attending * -(-16000 // found.block_size)
+    assert found.request_blocks(16000, 8192) == blocks + (1 + tokens) * recurrent
+
+
+def test_drafted_tokens_widen_the_states_of_a_delta_rule_s_convolution():
+    def state(tokens):
+        caches = with_states(layer_caches(resolve("Qwen/Qwen3.5-9B")), resolve("Qwen/Qwen3.5-9B"), tokens)
+        return max(item.conv for item in caches)
+
+    assert state(3) == 2 * state(0)

@@ -106,6 +106,7 @@ def test_nested_options(vllm):
         "compilation-config:\n  cudagraph_capture_sizes: [1, 2, 4]\n"
     )
     assert (job.inference.speculative_model, job.inference.cudagraph_capture_sizes) == ("a/draft", [1, 2, 4])
+    assert job.inference.speculative_tokens == 3
     text = vllm.job(SERVER + 'speculative-config: \'{"model": "a/draft"}\'\n')
     assert text.inference.speculative_model == "a/draft"
     assert vllm.job(SERVER + "speculative-config: '{\"model\": '\n").inference.speculative_model is None
@@ -122,7 +123,7 @@ def test_nested_options(vllm):
     assert vllm.job(SERVER + "mm-processor-kwargs:\n  size: {longest_edge: 65536}\n").image_pixels == 65536
     assert vllm.job(SERVER + "skip-mm-profiling: true\n").inference.skip_mm_profiling is True
     own = vllm.job(SERVER + 'speculative-config: \'{"method": "mtp", "num_speculative_tokens": 1}\'\n').inference
-    assert (own.speculative_model, own.speculative_algorithm) == (None, "mtp")
+    assert (own.speculative_model, own.speculative_algorithm, own.speculative_tokens) == (None, "mtp", 1)
     assert vllm.job(SERVER + "speculative-config:\n  method: ngram\n").inference.speculative_algorithm == "ngram"
 
 

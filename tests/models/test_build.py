@@ -157,6 +157,14 @@ def test_a_flat_vision_language_config_is_its_own_text_config():
     assert build(flat, "m", "test").shape.hidden == 64
 
 
+@pytest.mark.parametrize("model_type", ["deepseek_v3", "glm4_moe_lite", "minicpm3", "mistral4", "youtu"])
+def test_queries_of_latent_attention_without_a_rank_have_one_projection(model_type):
+    sizes = {"hidden_size": 1024, "num_attention_heads": 16, "qk_nope_head_dim": 64, "qk_rope_head_dim": 32}
+    model = build({"model_type": model_type, **sizes, "q_lora_rank": None}, "m", "test")
+    queries = {t.leaf: t.shape for t in model.tensors if t.leaf.startswith("q_")}
+    assert queries == {"q_proj": (16 * (64 + 32), 1024)}
+
+
 def test_the_loader_decides_what_is_built():
     config = {"model_type": "bert", "num_hidden_layers": 2}
     masked, bare = build(config, "m", "test", "MaskedLM"), build(config, "m", "test", "Model")

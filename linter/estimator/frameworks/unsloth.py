@@ -1,7 +1,7 @@
 """Unsloth's fused head and loss (unsloth_zoo 2026.8 fused_losses/cross_entropy_loss.py).
 
-B bytes that a chunk's float32 logits may take, T tokens, V vocabulary, h hidden size, e bytes of the hidden states. The
-loss runs each chunk of tokens forward and at once backward, in a graph of torch.compile.
+B bytes that a chunk's float32 logits may take, T tokens, V vocabulary, h hidden size.
+The loss runs each chunk of tokens forward and at once backward, in a graph of torch.compile.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ def chunk(rows: int, vocabulary: int, version: str | None = None) -> int:
 def head_and_loss(h: Tensor, module: Linear, rows: int, tape: Tape, version: str | None) -> Tensor:
     """Saved: the gradient of h, and a trained head's, both of which backward multiplies by the loss's.
 
-    Alive for a chunk: its 16-bit logits and their gradient (what is float32 between them stays in the graph's kernels),
-    its part of the gradient of h and a head's gradient before it is added up.
+    Alive for a chunk: its logits and their gradient in autocast's width or the head's (what is float32 between them
+    stays in the graph's kernels), head and hidden states in that width where theirs is another, its part of the
+    gradient of h and a head's gradient before it is added up.
     """
     n, e, weight = h.n, h.e, module.weight
     inner = n // rows
@@ -50,9 +51,11 @@ def head_and_loss(h: Tensor, module: Linear, rows: int, tape: Tape, version: str
     needed = h.node is not None
     gradient = tape.new(n, e)
     summed = tape.new(weight.n, weight.e) if weight.trainable else None
-    wide = [tape.new(part * vocabulary, e, logits=True) for _ in ("logits", "gradient")]
+    width = tape.autocast or weight.e
+    operands = [tape.new(size, width) for size, own in ((weight.n, weight.e), (part * inner, e)) if own != width]
+    wide = [tape.new(part * vocabulary, width, logits=True) for _ in ("logits", "gradient")]
     tape.scratch(e * part * inner + (weight.n * weight.e if summed is not None else 0))
-    del wide
+    del operands, wide
     held = gradient.storage, None if summed is None else summed.storage
 
     def back(_: Tensor, _kept: object = held) -> tuple[Tensor | None, Tensor | None]:

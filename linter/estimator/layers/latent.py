@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..adapters.linear import project
+from ..estimate import NotEstimable
 from ..tape.indexing import cat, filled, split
 from ..tape.ops import mul, relayout, scale, to, unary
 from .indexer import selection
@@ -23,18 +24,21 @@ if TYPE_CHECKING:
 def latent_attention(
     x: Tensor, modules: Modules, s: Setting, table: Table, mask: Tensor | None, at: Heads, first: bool = True
 ) -> Tensor:
-    """q from (h -> q_lora_rank ->) heads; k and v from h -> kv_lora_rank -> heads, one shared rotary key part."""
+    """q from (h -> q_lora_rank ->) heads; k and v from h -> kv_lora_rank -> heads, one shared rotary key part.
+
+    Without a q_lora_rank one projection makes the queries; a rank of 0 leaves none (NotEstimable).
+    """
     norm = NORMS[s.traits.norm]
     rows = s.rows
     low = x
-    if modules.leaf("q_a_proj") is None:
-        q = project(x, modules.need("q"), rows)
-    else:
-        down, up, middle = modules.leaf("q_a_proj"), modules.leaf("q_b_proj"), modules.leaf("q_a_layernorm")
-        assert down is not None
-        assert up is not None
-        low = norm(project(x, down, rows), middle, rows)
+    down, up = modules.leaf("q_a_proj"), modules.leaf("q_b_proj")
+    if down is not None and up is not None:
+        low = norm(project(x, down, rows), modules.leaf("q_a_layernorm"), rows)
         q = project(low, up, rows)
+    elif modules.role("q") is None and not s.model.shape.q_lora_rank:
+        raise NotEstimable(f"the config of {s.model.id} gives its queries a q_lora_rank of 0")
+    else:
+        q = project(x, modules.need("q"), rows)
     if not s.traits.indexer:
         low = x
     q = relayout(q)

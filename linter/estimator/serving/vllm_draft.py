@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...models.layers import OTHER_PARTS
-from ...models.model import UnknownModel
+from ...models.model import UnknownModel, text_config
 from ...versions import older
 from ..states.parameter import Parameter, pieces_of
 from ..states.parameters import base_dtype, parameters
@@ -60,19 +60,38 @@ def is_prediction(algorithm: str) -> bool:
     return algorithm.lower().endswith("mtp")
 
 
+def prediction_layers(model: Model) -> int:
+    """`num_nextn_predict_layers` or `mtp_num_hidden_layers`, 1 where the config states neither."""
+    config = {**model.config, **text_config(model.config)}
+    stated = config.get("num_nextn_predict_layers") or config.get("mtp_num_hidden_layers")
+    return stated if isinstance(stated, int) and stated > 0 else 1
+
+
+def drafted_tokens(job: Job, model: Model) -> int:
+    """Tokens that a draft proposes in a step; of prediction layers, where none are stated, one each.
+
+    Source: vllm config/speculative.py `SpeculativeConfig.__post_init__` (`n_predict`).
+    """
+    given = job.inference
+    if given is None or not (given.speculative_model or given.speculative_algorithm):
+        return 0
+    if given.speculative_tokens is None:
+        return prediction_layers(model) if is_prediction(given.speculative_algorithm or "") else 0
+    return max(0, given.speculative_tokens)
+
+
 def _prediction(job: Job, model: Model) -> tuple[tuple[Parameter, ...], tuple[LayerCache, ...]]:
     """The prediction layers: each as the model's last that attends, a projection of two hidden states, and a cache.
 
-    Their number is `num_nextn_predict_layers` or `mtp_num_hidden_layers`, 1 where the config states none. Embedding and
-    head are the model's own. Their tensors are 8-bit where the checkpoint's are, and else 16-bit: 4-bit checkpoints
-    leave `mtp` out (their `ignore` lists).
+    Embedding and head are the model's own. Their tensors are 8-bit where the checkpoint's are, and else 16-bit: 4-bit
+    checkpoints leave `mtp` out (their `ignore` lists).
     Source: vllm 0.20 models/qwen3_5_mtp.py, models/deepseek_mtp.py; 0.24 the same.
     """
     given = job.inference
     assert given is not None
-    config = {**model.config, **(model.config.get("text_config") or {})}
-    count = config.get("num_nextn_predict_layers") or config.get("mtp_num_hidden_layers") or 1
+    count = prediction_layers(model)
     caches, tensor = layer_caches(model), job.parallelism.tensor
+    version = given.version or job.versions.get("vllm")
     last = max(index for index, cache in enumerate(caches) if cache.grows)
     stored = effective_quantization(job, model)
     kept = stored is not None and stored.bits == _EIGHT
@@ -84,7 +103,7 @@ def _prediction(job: Job, model: Model) -> tuple[tuple[Parameter, ...], tuple[La
             item = item._replace(name=f"draft.{item.name}", copies=count, layers=(0,))
             plain = item._replace(pieces=pieces_of(item.shape, item.dtype), packed=False)
             found.append(item if kept or not item.packed else plain)
-        elif item.role == "head" and model.model_type.startswith(_OWN_HEAD) and older(given.version, "0.20"):
+        elif item.role == "head" and model.model_type.startswith(_OWN_HEAD) and older(version, "0.20"):
             found.append(item._replace(name=f"draft.{item.name}", copies=count))
     hidden, dtype = model.shape.hidden, base_dtype(job, model)
     shape = (hidden // tensor if model.model_type.startswith(_QWEN) else hidden, 2 * hidden)

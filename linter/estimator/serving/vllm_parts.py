@@ -17,7 +17,7 @@ from .paged_cache import paged_cache
 from .stored_cache import cache_dtype, fp8_perhaps
 from .vllm_activations import profile_run
 from .vllm_blocks import block_rounding, offloaded
-from .vllm_draft import draft
+from .vllm_draft import draft, drafted_tokens
 from .vllm_eager import reserved_run
 from .vllm_lora import lora_slots
 from .vllm_rotary import rotary_cache, tables
@@ -155,7 +155,7 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
     added = latent_copies(served, model, version, element) + allocated(made) - allocated(target)
     caches = tuple(
         _latent_as_stored(cache, model, width, version, stored)
-        for cache in with_states((*layer_caches(model), *draft_caches), model)
+        for cache in with_states((*layer_caches(model), *draft_caches), model, drafted_tokens(job, model))
     )
     if not chosen.hybrid_cache and any(cache.grows and cache.window is None for cache in caches):
         caches = tuple(cache._replace(window=None) for cache in caches)
@@ -187,7 +187,7 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
             group_ratio=chosen.group_ratio,
             state=state_bytes(model, version),
             convolution=element,
-            state_blocks=state_blocks(model, given.prefix_caching, version),
+            state_blocks=state_blocks(model, given.prefix_caching, version, drafted_tokens(job, model)),
         ),
         cublas=runtime.allocated_workspace(job, gpu),
         states=states,

@@ -46,26 +46,33 @@ _KEEPS_ALL = ("bamba", "falcon_h1", "granitemoehybrid", "jamba", "mamba", "mamba
 """Model types that keep a state for every block of tokens (`SupportsMambaPrefixCaching` in models/*.py)."""
 
 
-def state_blocks(model: Model, prefix_caching: bool | None, version: str | None) -> int:
+def state_blocks(model: Model, prefix_caching: bool | None, version: str | None, drafted: int = 0) -> int:
     """Blocks of states that one request may take; 0 for one with each block of tokens.
 
-    1, and with prefix caching the last two (`align`), or all for the models that could before 0.28. Prefix caching of
-    hybrid models is off before 0.26 unless asked for, and on since.
+    1, and with prefix caching the last two (`align`), or all for the models that could before 0.28; but for all, one
+    more for each of the tokens that are `drafted` in a step (layers/mamba/abstract.py `num_speculative_blocks`).
+    Prefix caching of hybrid models is off before 0.26 unless asked for, and on since.
     Source: vllm v1/kv_cache_interface.py `MambaSpec.max_memory_usage_bytes` (in 0.15.1; 0.14.0 counts one);
     model_executor/models/config.py `MambaModelConfig` (all: 0.15.1 to 0.26, align alone: 0.28), config/model.py
     `is_prefix_caching_supported` (0.24 no, 0.26 yes).
     """
     on = not older(version, "0.26") if prefix_caching is None else prefix_caching
     if not on or older(version, "0.15"):
-        return 1
-    return 0 if older(version, "0.28") and model.model_type in _KEEPS_ALL else 2
+        return 1 + drafted
+    return 0 if older(version, "0.28") and model.model_type in _KEEPS_ALL else 2 + drafted
 
 
-def with_states(caches: Iterable[LayerCache], model: Model) -> tuple[LayerCache, ...]:
+_DELTA = ("delta", "kimi_delta")
+
+
+def with_states(caches: Iterable[LayerCache], model: Model, drafted: int = 0) -> tuple[LayerCache, ...]:
     """The caches with one position less of each convolution than its kernel has, which transformers keeps.
 
-    Source: vllm model_executor/layers/mamba/mamba_utils.py `MambaStateShapeCalculator` (`conv_kernel - 1`).
+    Those of delta rules have a position for each `drafted` token besides.
+    Source: vllm model_executor/layers/mamba/mamba_utils.py `MambaStateShapeCalculator` (`conv_kernel - 1`;
+    `gated_delta_net_state_shape`, `kda_state_shape`: `+ num_spec`).
     """
     shapes = (item.shape for item in model.tensors if item.role == "conv")
     kernel = next((shape[2] for shape in shapes if len(shape) == 3 and shape[1] == 1), 1)
-    return tuple(cache._replace(conv=cache.conv // kernel * (kernel - 1)) for cache in caches)
+    kept = kernel - 1 + (drafted if mixing(model) in _DELTA else 0)
+    return tuple(cache._replace(conv=cache.conv // kernel * kept) for cache in caches)

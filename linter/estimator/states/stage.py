@@ -113,7 +113,12 @@ def kept_outputs(stage: Stage) -> int:
     if not (stage.last and stage.of > 1 and old):
         return 0
     tokens = (job.micro_batch_size or 0) * (job.sequence_length or 0) // max(1, job.parallelism.context)
-    return (job.gradient_accumulation_steps - 1) * tokens * -(-shape.vocabulary // job.parallelism.tensor)
+    return (_micro_batches(job) - 1) * tokens * -(-shape.vocabulary // job.parallelism.tensor)
+
+
+def _micro_batches(job: Job) -> int:
+    """Micro batches of one pass through the pipeline; outputs are dropped before the next pass begins."""
+    return max(1, job.parallelism.microbatches or job.gradient_accumulation_steps)
 
 
 def _without_pipeline(job: Job, chosen: tuple[int, ...]) -> Job:
@@ -125,10 +130,10 @@ def _without_pipeline(job: Job, chosen: tuple[int, ...]) -> Job:
     plan = job.parallelism
     parallelism = replace(plan, pipeline=1, device_map=None, data=job.data_parallel)
     changed = replace(job, parallelism=parallelism)
-    micro = plan.microbatches or job.gradient_accumulation_steps
-    if plan.fsdp is not None and plan.fsdp.version == 2 and plan.pipeline > 1 and micro > 1:
-        parallelism.fsdp = replace(plan.fsdp, sync_each_batch=False, reshard_after_forward=False)
+    if plan.pipeline > 1 and (micro := _micro_batches(job)) > 1:
         changed.gradient_accumulation_steps = micro
+        if plan.fsdp is not None and plan.fsdp.version == 2:
+            parallelism.fsdp = replace(plan.fsdp, sync_each_batch=False, reshard_after_forward=False)
     if job.adapter is not None and job.adapter.layers is not None:
         kept = [chosen.index(layer) for layer in job.adapter.layers if layer in chosen]
         changed.adapter = replace(job.adapter, layers=kept)
