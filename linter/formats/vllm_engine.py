@@ -5,11 +5,12 @@ Defaults that depend on the GPU or the model stay None: the engine fills them.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
 from ..versions import older
+from .coercion import as_integer
+from .json_arguments import section
 from .keys import load
 from .serving import set_degrees
 from .world_size import set_hardware
@@ -230,8 +231,7 @@ def set_extras(builder: JobBuilder, arguments: Arguments) -> None:
     _set_modalities(builder, arguments)
     _set_items(builder, arguments)
     sizes = _sizes(arguments.raw("cudagraph_capture_sizes", "cuda_graph_sizes"))
-    nested = None if sizes else _sizes(arguments.mapping("compilation_config").raw("cudagraph_capture_sizes"))
-    chosen = sizes or nested
+    chosen = sizes or _sizes(section(arguments, "compilation_config").get("cudagraph_capture_sizes"))
     if chosen:
         builder.from_entry("inference.cudagraph_capture_sizes", chosen.value, chosen.entry, chosen.key)
     else:
@@ -242,14 +242,14 @@ _MODALITIES = ("image", "video", "audio")
 
 
 def _set_modalities(builder: JobBuilder, arguments: Arguments) -> None:
-    """Modalities whose `limit-mm-per-prompt` is 0, stated as a mapping or JSON text; all with `language-model-only`."""
-    given, alone = arguments.raw("limit_mm_per_prompt"), arguments.flag("language_model_only")
+    """Modalities whose `limit-mm-per-prompt` is 0; all with `language-model-only`."""
+    limits, alone = section(arguments, "limit_mm_per_prompt"), arguments.flag("language_model_only")
     if alone and alone.value:
         builder.from_entry("inference.modalities_off", list(_MODALITIES), alone.entry, alone.key)
         return
-    limits = _mapping(given)
-    off = [name for name in _MODALITIES if _count(limits.get(name)) == 0]
-    if given and off:
+    off = [name for name in _MODALITIES if name in limits and _count(limits[name].value) == 0]
+    if off:
+        given = limits[off[0]]
         builder.from_entry("inference.modalities_off", off, given.entry, given.key)
     else:
         builder.default("inference.modalities_off", None)
@@ -264,26 +264,15 @@ def _set_items(builder: JobBuilder, arguments: Arguments) -> None:
     skipped = arguments.flag("skip_mm_profiling")
     if skipped:
         builder.from_entry("inference.skip_mm_profiling", skipped.value, skipped.entry, skipped.key)
-    limits, processor = arguments.raw("limit_mm_per_prompt"), arguments.raw("mm_processor_kwargs")
-    images = _count(_mapping(limits).get("image"))
-    if limits and isinstance(images, int) and images > 0:
-        builder.from_entry("images", images, limits.entry, limits.key)
-    stated = _mapping(processor)
-    size = stated.get("size")
-    pixels = stated.get("max_pixels") or (size.get("longest_edge") if isinstance(size, dict) else None)
-    if processor and isinstance(pixels, int) and pixels > 0:
-        builder.from_entry("image_pixels", pixels, processor.entry, processor.key)
-
-
-def _mapping(given: Any) -> dict[str, Any]:
-    """A mapping that is stated as one, or as JSON text."""
-    value = given.value if given else None
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            return {}
-    return value if isinstance(value, dict) else {}
+    limit = section(arguments, "limit_mm_per_prompt").get("image")
+    images = _count(limit.value) if limit else None
+    if limit and isinstance(images, int) and images > 0:
+        builder.from_entry("images", images, limit.entry, limit.key)
+    processor = section(arguments, "mm_processor_kwargs")
+    given = processor.get("max_pixels") or processor.get("size")
+    pixels = given.value.get("longest_edge") if given and isinstance(given.value, dict) else given and given.value
+    if given and isinstance(pixels, int) and pixels > 0:
+        builder.from_entry("image_pixels", pixels, given.entry, given.key)
 
 
 def _count(limit: Any) -> Any:
@@ -291,33 +280,30 @@ def _count(limit: Any) -> Any:
 
 
 def _set_speculative(builder: JobBuilder, arguments: Arguments) -> None:
-    """`speculative-config` as a mapping or JSON text: its `model`, `method` and `num_speculative_tokens`.
+    """`speculative-config`: its `model`, `method` and `num_speculative_tokens`.
 
     Before 0.8 model and tokens were arguments of their own, `speculative-model` and `num-speculative-tokens`.
     """
-    stated, text = arguments.mapping("speculative_config"), arguments.text("speculative_config")
-    tokens = "num_speculative_tokens"
+    stated, tokens = section(arguments, "speculative_config"), "num_speculative_tokens"
     given: dict[str, Given | None] = {
-        "model": arguments.text("speculative_model") or stated.text("model"),
-        "method": stated.text("method"),
-        tokens: arguments.integer(tokens, least=1) or stated.integer(tokens, least=1),
+        "inference.speculative_model": arguments.text("speculative_model") or _word(stated.get("model")),
+        "inference.speculative_algorithm": _word(stated.get("method")),
+        "inference.speculative_tokens": arguments.integer(tokens, least=1) or _positive(stated.get(tokens)),
     }
-    if text and not given["model"]:
-        try:
-            value = json.loads(text.value)
-        except ValueError:
-            value = None
-        for name in given if isinstance(value, dict) else ():
-            if isinstance(value.get(name), int if name == tokens else str) and value[name] is not True:
-                given[name] = text._replace(value=value[name])
-    for path, found in (
-        ("inference.speculative_model", given["model"]), ("inference.speculative_algorithm", given["method"]),
-        ("inference.speculative_tokens", given[tokens]),
-    ):  # fmt: skip
+    for path, found in given.items():
         if found:
             builder.from_entry(path, found.value, found.entry, found.key)
         else:
             builder.default(path, None)
+
+
+def _word(given: Given | None) -> Given | None:
+    return given if given and isinstance(given.value, str) and given.value.strip() else None
+
+
+def _positive(given: Given | None) -> Given | None:
+    number = as_integer(given.value) if given else None
+    return given._replace(value=number) if given and number is not None and number > 0 else None
 
 
 def _sizes(given: Given | None) -> Given | None:

@@ -116,6 +116,7 @@ def test_nested_options(vllm):
     assert text.modalities_off == ["image", "video"]
     assert vllm.job(SERVER + "limit-mm-per-prompt:\n  image: 0\n").inference.modalities_off == ["image"]
     assert vllm.job(SERVER + "limit-mm-per-prompt: 'image=1'\n").inference.modalities_off is None
+    assert vllm.job(SERVER + "limit-mm-per-prompt.image: 0\n").inference.modalities_off == ["image"]
     assert vllm.job(SERVER + "language-model-only: true\n").inference.modalities_off == ["image", "video", "audio"]
     assert vllm.job(SERVER + "limit-mm-per-prompt:\n  image: {count: 2}\n").images == 2
     assert vllm.job(SERVER + "limit-mm-per-prompt:\n  image: 0\n").images is None
