@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .arguments import Arguments, Given
 
+MAX_TEXT = 20_000
+"""Longest JSON text that is read; configs are untrusted."""
+
 
 def section(arguments: Arguments, name: str) -> dict[str, Given]:
     """What an argument's mapping says, by key; flags of single keys win over the whole."""
     whole = arguments.raw(name)
-    stated = _mapping(whole.value) if whole is not None else {}
+    stated = as_mapping(whole.value) if whole is not None else {}
     inner = arguments.mapping(name)
     found = {key: inner.raw(key) or whole._replace(value=value) for key, value in stated.items() if whole is not None}
     for entry in arguments:
@@ -24,21 +27,29 @@ def section(arguments: Arguments, name: str) -> dict[str, Given]:
         if dot and head == name and path and given is not None:
             first, *rest = path.split(".")
             before = found[first].value if first in found else None
-            found[first] = given._replace(value=_nested(before, rest, given.value))
+            found[first] = given._replace(value=_placed(before, rest, given.value))
     return found
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def as_mapping(value: Any) -> dict[str, Any]:
+    """A mapping that is stated as one, or as JSON text; empty for all else."""
     if isinstance(value, str):
         try:
-            value = json.loads(value)
-        except ValueError:
+            value = json.loads(value) if len(value) <= MAX_TEXT else None
+        except (ValueError, RecursionError):
             return {}
     return value if isinstance(value, dict) else {}
 
 
-def _nested(before: Any, path: list[str], value: Any) -> Any:
+def _placed(before: Any, path: list[str], value: Any) -> Any:
+    """`value` at a place in what was there before."""
     if not path:
         return value
-    inner = before if isinstance(before, dict) else {}
-    return {**inner, path[0]: _nested(inner.get(path[0]), path[1:], value)}
+    whole = {**before} if isinstance(before, dict) else {}
+    at: dict[str, Any] = whole
+    for key in path[:-1]:
+        below = at.get(key)
+        at[key] = {**below} if isinstance(below, dict) else {}
+        at = at[key]
+    at[path[-1]] = value
+    return whole

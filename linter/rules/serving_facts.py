@@ -7,10 +7,9 @@ import os
 from functools import cache
 from typing import Any
 
+from ..formats.json_arguments import as_mapping
 from .expression import UNKNOWN
 from .facts import Facts, fact, filled_at_launch
-
-MAX_TEXT = 20_000
 
 
 @cache
@@ -83,13 +82,9 @@ def _speculative(facts: Facts) -> dict[str, Any] | None:
     """`speculative-config` as a mapping, or its JSON text."""
     for key in ("speculative-config", "speculative_config"):
         value = facts.get(f"config.{key}")
-        if isinstance(value, str) and len(value) <= MAX_TEXT and not filled_at_launch(value):
-            try:
-                value = json.loads(value)
-            except (ValueError, RecursionError):
-                return None
-        if isinstance(value, dict):
-            return value
+        stated = {} if isinstance(value, str) and filled_at_launch(value) else as_mapping(value)
+        if stated:
+            return stated
     return None
 
 
@@ -156,11 +151,8 @@ def _adapters(facts: Facts) -> list[str]:
     for key in ("lora-modules", "lora_modules", "lora-paths", "lora_paths"):
         value = facts.get(f"config.{key}")
         for item in value if isinstance(value, list) else [value]:
-            if isinstance(item, str) and item.lstrip().startswith("{") and len(item) <= MAX_TEXT:
-                try:
-                    item = json.loads(item)
-                except (ValueError, RecursionError):
-                    continue
+            if isinstance(item, str) and item.lstrip().startswith("{"):
+                item = as_mapping(item)
             if isinstance(item, dict):
                 item = item.get("path") or item.get("lora_path")
                 found += [item] if isinstance(item, str) else []

@@ -26,6 +26,12 @@ def test_every_way_to_state_a_mapping(text, expected):
     assert values(text) == expected
 
 
+def test_what_is_too_deep_or_too_long_is_not_read():
+    assert values("mm-processor-kwargs: '" + '{"a":' * 3000 + "1" + "}" * 3000 + "'\n") == {}
+    assert values("mm-processor-kwargs: '" + '{"a": "' + "x" * 20_000 + '"}' + "'\n") == {}
+    assert list(values("mm-processor-kwargs.a" + ".b" * 400 + ": 1\n")) == ["a"]
+
+
 def test_a_key_of_its_own_is_where_the_value_stands():
     arguments = Arguments(parse("a: {b: 1}\na.c: 2\n", "vllm.yaml", "yaml").root)
     found = section(arguments, "a")

@@ -23,9 +23,9 @@ knows: more and smaller chunks than are counted."""
 STEP = 4
 """More than one chunk are a multiple of so many (`get_chunk_size`)."""
 
-
 CAPPED = "2026.7.1"
-"""The release with B; before it half of what the card had to spare was the bound, so a large one had a single chunk."""
+"""The release with B (unsloth_zoo#857, which unsloth 2026.7.1 asks for and 2026.6.9 does not); before it half of what
+the card had to spare was the bound, so a large one had a single chunk."""
 
 
 def chunk(rows: int, vocabulary: int, version: str | None = None) -> int:
