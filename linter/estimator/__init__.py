@@ -40,6 +40,7 @@ def estimate_job(
 def _estimated(job: Job, model: Model, gpu: Gpu | None, *, replay: bool, spread: Spread) -> Estimate:
     if not _reads_text(model):
         raise NotEstimable(f"a {model.model_type} model reads images: how encoders of images alone compute is not read")
+    model = _as_loaded(job, model)
     if job.kind == "inference":
         from .inference import estimate_inference
 
@@ -53,6 +54,18 @@ def _estimated(job: Job, model: Model, gpu: Gpu | None, *, replay: bool, spread:
     except UnknownModel as error:
         raise NotEstimable(str(error)) from None
     return estimate_training(job, whole, gpu, replay=replay, spread=spread)
+
+
+def _as_loaded(job: Job, model: Model) -> Model:
+    """The model as the stated release of Transformers loads it, where Transformers does."""
+    from ..models.stored import as_loaded
+    from .frameworks import prime_rl
+    from .frameworks.frameworks import of_transformers
+
+    serves = job.inference is not None and job.inference.engine != "transformers"
+    if serves or not of_transformers(job) or prime_rl.own(job, model.model_type):
+        return model
+    return as_loaded(model, job.versions.get("transformers"))
 
 
 def _reads_text(model: Model) -> bool:

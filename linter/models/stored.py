@@ -1,0 +1,31 @@
+"""Tied models that Transformers 5.0 to 5.3 load with a head of their own, as their files hold it a second time.
+
+From 5.0 on `tie_weights` does not tie what the checkpoint has both of; 5.4 ties it again where both are equal
+(modeling_utils.py). Head and embeddings are then two parameters, each with gradient and optimizer states.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..versions import older
+
+if TYPE_CHECKING:
+    from .model import Model
+
+UNTIES_FROM, TIES_EQUAL_FROM = "5.0", "5.4"
+"""Releases of Transformers that first leave both apart, and first compare them."""
+
+HEADS_STORED = frozenset({"Qwen/Qwen3-0.6B", "Qwen/Qwen3-1.7B"})
+"""Tied checkpoints whose files hold the head too: the hub counts 751,632,384 and 2,031,739,904 elements in their
+safetensors, which is vocabulary times hidden size (151,936 x 1,024 and x 2,048) more than the models have."""
+
+
+def as_loaded(model: Model, transformers: str | None) -> Model:
+    """The model as `from_pretrained` of a release of Transformers makes it; None is the current one, which ties."""
+    apart = not older(transformers, UNTIES_FROM) and older(transformers, TIES_EQUAL_FROM)
+    if not apart or model.id not in HEADS_STORED:
+        return model
+    from .build import build
+
+    return build({**model.config, "tie_word_embeddings": False}, model.id, model.source)
