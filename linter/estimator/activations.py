@@ -6,6 +6,7 @@ import gc
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import ref
 
 from ..job import CachingAllocator, Evaluation, Hardware, Optimizer
 from ..models.adapter_types import kind_of
@@ -176,11 +177,16 @@ def _converted(s: Setting, tape: Tape, segment: int) -> None:
     """Float32 copies of what a forward function returns under autocast, made where it has ended.
 
     Autocast's copies of weights are gone by then, as in the backward pass, to which the instant is counted
-    (accelerate/utils/operations.py `ConvertOutputsToFp32`).
+    (accelerate/utils/operations.py `ConvertOutputsToFp32`). Cached keys are returned and copied too, those of layers
+    that are not replayed as well.
     """
     if s.autocast and s.returned:
         tape.enter(segment, backward=True)
-        tape.scratch(sum(4 * x.n for x in s.returned if x.e < 4))
+        copies = [tape.new(x.n, 4, x.storage.logits) for x in s.returned if x.e < 4]
+        if s.release.caches:
+            copies += [tape.new(s.widened_keys // 4, 4) for _ in range(s.layers)]
+            tape.beside((s.layers - len(s.cache)) * s.cache[0].size)
+        del copies
     s.returned.clear()
 
 
@@ -228,7 +234,9 @@ def modelled(
     if s.shards > 1:
         h = gathered(h, h.n * s.shards)
     tape.returned = None
+    shared = {ref(x.storage): x.storage.size for x in base.common()}
     del base
+    tape.watch(shared.items())
     return h
 
 
@@ -327,7 +335,10 @@ def before(s: Setting, tape: Tape, assigned: list[int]) -> tuple[int, int]:
 
 
 class Stack:
-    """What a stack of layers keeps alive below each place, and the gradients of the layers above it."""
+    """What a stack of layers keeps alive below each place, and the gradients of the layers above it.
+
+    What layers share ends with the lowest one that reads it, and is counted there alone.
+    """
 
     def __init__(self, tape: Tape, kinds: int, assigned: list[int]) -> None:
         begins, end = tape.begins, tape.begins[END, True]
@@ -336,12 +347,15 @@ class Stack:
         self.kept = [[0], [0]]
         self.made = [0]
         self.pinned = [0]
+        seen: set[int] = set()
         for kind in assigned:
             pinned = tape.pinned.get(kind + 1, 0)
             self.pinned.append(self.pinned[-1] + pinned)
             forward = begins[kind + 2, False].live - begins[kind + 1, False].live
             self.kept[0].append(self.kept[0][-1] + forward)
-            self.kept[1].append(self.kept[1][-1] + starts[kind + 1].live - starts[kind].live + pinned)
+            shared = tape.released.get(kind + 1, 0) if kind in seen else 0
+            seen.add(kind)
+            self.kept[1].append(self.kept[1][-1] + starts[kind + 1].live - starts[kind].live + pinned - shared)
             self.made.append(self.made[-1] + starts[kind].gradients - starts[kind + 1].gradients)
 
     def above(self, place: int) -> int:

@@ -88,9 +88,11 @@ def test_openrlhf_makes_the_logits_of_every_token_float32(llama_8b, objective, s
     assert min(item.logits for item in instants(job, llama_8b) if item.phase == "backward") == named * tokens
 
 
-def test_autocast_widens_a_narrow_family_in_the_loss_itself(llama_8b):
+def test_autocast_widens_what_log_softmax_makes_of_a_narrow_family(llama_8b):
+    """Logits, their shifted copy, log-probabilities, and these in float32; then the returned logits in float32."""
     fields = {"versions": {"transformers": "4.48.1"}, "precision": Precision("bfloat16")}
-    assert logits(llama_8b, "loss", "persimmon", **fields) == (2 + 2 + 4 + 4) * TV
+    assert logits(llama_8b, "loss", "persimmon", **fields) == (2 + 2 + 2 + 4) * TV
+    assert logits(llama_8b, "backward", "persimmon", **fields) == (2 + 2 + 4 + 4) * TV
 
 
 def test_a_kernel_in_the_place_of_torchs_overwrites_what_it_is_given(llama_8b):
@@ -125,7 +127,7 @@ def test_the_returned_logits_are_copied_to_float32_under_autocast(llama_8b):
     fields = {"precision": Precision("bfloat16"), "loss": Loss("liger_cross_entropy")}
     job = Job(micro_batch_size=B, sequence_length=S, weights=Weights("bfloat16"), **fields)
     without = Job(micro_batch_size=B, sequence_length=S, weights=Weights("bfloat16"), loss=fields["loss"])
-    peaks = [max(i.activations + i.logits for i in instants(j, llama_8b) if i.phase == "loss") for j in (job, without)]
+    peaks = [max(i.logits for i in instants(j, llama_8b) if i.phase == "backward") for j in (job, without)]
     assert peaks[0] - peaks[1] >= 3 * TV
 
 

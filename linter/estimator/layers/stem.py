@@ -53,6 +53,12 @@ class Stem(NamedTuple):
     deep: tuple[Tensor, ...] = ()
     memory: Memory | None = None
 
+    def common(self) -> list[Tensor]:
+        """Masks and rotary tables."""
+        tables = [(table.cos, table.sin) for table in (self.table, self.other) if table is not None]
+        masks = [mask for mask in (self.full, self.sliding) if mask is not None]
+        return [*masks, *(x for pair in tables for x in pair)]
+
 
 def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
     """Embeddings and what else every layer reads. The embedding output stays alive through the forward pass.

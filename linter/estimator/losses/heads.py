@@ -10,7 +10,7 @@ from ..layers.norms import NORMS
 from ..tape.indexing import split, window
 from ..tape.ops import add, contiguous, dropout, to, unary
 from ..tape.tensor import Tensor, mark
-from .pieces import cross_entropy, narrow_cross_entropy
+from .pieces import cross_entropy
 
 if TYPE_CHECKING:
     from ..layers.modules import Linear, Modules
@@ -79,7 +79,7 @@ def _masked(logits: Tensor, s: Setting, tape: Tape, segment: int) -> Tensor:
     s.remember([logits])
     tape.enter(segment)
     s.returned.append(logits)
-    return cross_entropy(to(logits, 4), None, tape) if s.traits.shared_loss else narrow_cross_entropy(logits, tape)
+    return cross_entropy(to(logits, 4) if s.traits.shared_loss else logits, None, tape)
 
 
 def _few(logits: Tensor, task: str, rows: int, s: Setting, tape: Tape, segment: int) -> Tensor:

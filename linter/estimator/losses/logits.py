@@ -73,10 +73,8 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
         if s.autocast or s.job.loss.log_softmax == "float32":
             logits = to(logits, 4)
         return _log_probabilities(logits, s, tape)
-    loss = of_whole(logits, rows, s, tape) if kernel == "chunked" else causal(logits, s, tape)
-    if s.autocast and logits.e == 2:
-        tape.scratch(4 * logits.n)
-    return loss
+    s.returned.append(logits)
+    return of_whole(logits, rows, s, tape) if kernel == "chunked" else causal(logits, s, tape)
 
 
 def _log_probabilities(logits: Tensor, s: Setting, tape: Tape) -> Tensor:

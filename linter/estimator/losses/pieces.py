@@ -22,26 +22,31 @@ if TYPE_CHECKING:
 
 
 def cross_entropy(logits: Tensor, labels: Tensor | None, tape: Tape) -> Tensor:
-    """`torch.nn.functional.cross_entropy`: log_softmax, then nll_loss; autocast makes both operands float32.
+    """`torch.nn.functional.cross_entropy`: log_softmax in the logits' own width, then nll_loss.
 
     Saved: the log-probabilities, rows x vocabulary, and the labels; before torch 1.11 the logits too. Backward: the
-    gradient of nll_loss and that of log_softmax, both of that size.
+    gradient of nll_loss and that of log_softmax, both of that size. Under autocast nll_loss gets a float32 copy of
+    16-bit log-probabilities and saves that; log_softmax is told its dtype, which autocast leaves alone
+    (aten/src/ATen/native/LossNLL.cpp `cross_entropy_loss`, autocast_mode.h `fp32_set_opt_dtype`).
     """
-    wide = to(logits, 4) if tape.autocast else logits
     if tape.loss_parallel:
-        return _divided(wide, labels, tape)
-    n, e = wide.n, wide.e
+        return _divided(to(logits, 4) if tape.autocast else logits, labels, tape)
+    n, e = logits.n, logits.e
     probabilities = tape.new(n, e, logits=True)
+    wide = 4 if tape.autocast else e
+    read = logits.storage if tape.inputs_of_softmax else None
     kept = probabilities.storage
-    read = wide.storage if tape.inputs_of_softmax else None
 
     def log_softmax_back(_: Tensor, _kept: object = (kept, read)) -> tuple[Tensor]:
         return (tape.new(n, e, logits=True),)
 
-    def nll_back(_: Tensor, _kept: object = (kept, labels)) -> tuple[Tensor]:
-        return (tape.new(n, e, logits=True),)
+    probabilities.node = tape.node((logits,), log_softmax_back)
+    probabilities = to(probabilities, wide)
+    kept = probabilities.storage
 
-    probabilities.node = tape.node((wide,), log_softmax_back)
+    def nll_back(_: Tensor, _kept: object = (kept, labels)) -> tuple[Tensor]:
+        return (tape.new(n, wide, logits=True),)
+
     loss = tape.new(1, 4)
     loss.node = tape.node((probabilities,), nll_back)
     return loss
@@ -74,32 +79,6 @@ def _divided(wide: Tensor, labels: Tensor | None, tape: Tape) -> Tensor:
     probabilities.node = tape.node((wide,), lambda g, _kept=kept: (g,))
     loss = tape.new(1, 4)
     loss.node = tape.node((probabilities,), back)
-    return loss
-
-
-def narrow_cross_entropy(logits: Tensor, tape: Tape) -> Tensor:
-    """The same over logits in the width they have.
-
-    log_softmax is told its dtype, which autocast then leaves alone; nll_loss gets a float32 copy of its output and
-    saves that (aten/src/ATen/native/LossNLL.cpp `cross_entropy_loss`, autocast_mode.h `fp32_set_opt_dtype`).
-    """
-    n, e = logits.n, logits.e
-    if not tape.autocast or e == 4:
-        return cross_entropy(logits, None, tape)
-    probabilities = tape.new(n, e, logits=True)
-
-    def log_softmax_back(_: Tensor, _kept: object = probabilities.storage) -> tuple[Tensor]:
-        return (tape.new(n, e, logits=True),)
-
-    probabilities.node = tape.node((logits,), log_softmax_back)
-    wide = to(probabilities, 4)
-    kept = wide.storage
-
-    def nll_back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
-        return (tape.new(n, 4, logits=True),)
-
-    loss = tape.new(1, 4)
-    loss.node = tape.node((wide,), nll_back)
     return loss
 
 

@@ -11,12 +11,9 @@ if TYPE_CHECKING:
     from ...job import Job
     from ...models.model import Model
 
-ONCE = frozenset({"gpt_bigcode"})
-"""Families whose model holds one mask for all layers (modeling_gpt_bigcode.py GPTBigCodeModel)."""
-
 
 def causal_masks(job: Job, model: Model) -> int:
     """Bytes of the masks of all layers: positions^2 each, one byte a pair (`causal_masks` of modeling.json)."""
     if not of_transformers(job) or not still("causal_masks", job, model):
         return 0
-    return (1 if model.model_type in ONCE else model.shape.layers) * (model.shape.max_positions or 0) ** 2
+    return model.shape.layers * (model.shape.max_positions or 0) ** 2

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from weakref import ReferenceType
 
 END = -2
 """The segment after backward."""
@@ -33,13 +37,16 @@ class Bound(NamedTuple):
 class Ledger:
     """What is alive as tensors come and go, segment by segment.
 
-    A segment is a layer's forward or backward; the caller adds to `live` and raises `_peak`.
+    A segment is a layer's forward or backward; the caller adds to `live` and raises `_peak`. `released` are bytes of
+    what layers share (`watch`) that ended in a segment's backward, as nothing below reads it.
     """
 
     def __init__(self) -> None:
         self.live = 0
         self.logits = 0
         self.gradients = 0
+        self.released: dict[int, int] = {}
+        self._shared: list[tuple[ReferenceType[Any], int]] = []
         self.events: list[Event] = []
         self.begins: dict[tuple[int, bool], Bound] = {}
         self._before = 0
@@ -56,14 +63,26 @@ class Ledger:
             self._peak = self.live + size
             self._peak_logits = self.logits
 
+    def beside(self, size: int) -> None:
+        """Bytes of layers that are not replayed, alive at this instant; no request of its own."""
+        Ledger.scratch(self, size)
+
     @property
     def highest(self) -> int:
         """The most bytes alive so far outside every segment."""
         return max(self._before, self._peak)
 
+    def watch(self, shared: Iterable[tuple[ReferenceType[Any], int]]) -> None:
+        """Note in which segment storages that layers share end; those that nothing holds are left out."""
+        self._shared += [item for item in shared if item[0]() is not None]
+
     def enter(self, segment: int, backward: bool = False) -> None:
         """Begin a segment; the one before is closed with its peak."""
         self._close()
+        for found, size in self._shared:
+            if found() is None:
+                self.released[self._segment] = self.released.get(self._segment, 0) + size
+        self._shared = [item for item in self._shared if item[0]() is not None]
         self._segment = segment
         self._backward = backward
         if backward and segment > 0:

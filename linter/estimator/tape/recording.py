@@ -110,6 +110,14 @@ class Recording(Tape):
             self._at_peak = self.alive()
             self._at_peak[Label(self._segment, False, where, f"{what}, workspace", size, 1)] += size
 
+    def beside(self, size: int) -> None:
+        """Cached keys of the layers that are not replayed."""
+        before = self._peak
+        super().beside(size)
+        if self._peak > before:
+            self._at_peak = self.alive()
+            self._at_peak[Label(self._segment, False, "decoder", "cached keys and values", size, 1)] += size
+
     def enter(self, segment: int, backward: bool = False) -> None:
         """Begin a segment."""
         super().enter(segment, backward)
