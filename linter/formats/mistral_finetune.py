@@ -63,6 +63,7 @@ def read(document: Document, project: Project) -> Reading:
         builder.default("activation_checkpointing", "full", "checkpoint true: default of TrainArgs")
     builder.default("attention", "flash_attention_2", "xformers' memory efficient attention")
     builder.default("loss.upcast", "model", "the model returns float32 logits")
+    builder.default("loss.kept", True, "the loop of train.py names the output until the next is there")
     config.fill()
     config.reading.problems[:0] = key_problems(document, NAME)
     return config.reading

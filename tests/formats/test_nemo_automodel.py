@@ -48,6 +48,7 @@ def test_a_recipe(automodel):
     assert job.parallelism.fsdp.mixed_precision.reduce_dtype == "float32"
     assert job.parallelism.fsdp.upcast_trainable is False
     assert (job.optimizer.name, job.optimizer.foreach) == ("adamw_torch", False)
+    assert job.loss.kept == "step"
     assert missing(job, [path for path in TRAINING if path != "rl.reference_model"]) == []
 
 
@@ -66,6 +67,7 @@ def test_a_pipeline_cuts_the_local_batch(automodel):
     job = automodel.job(text)
     assert (job.micro_batch_size, job.parallelism.microbatches) == (2, 2)
     assert job.parallelism.fsdp.reshard_after_forward is False
+    assert job.loss.kept is False
 
 
 @pytest.mark.parametrize(

@@ -145,6 +145,7 @@ def test_mistral_finetune():
     assert (found.method, found.adapter.r, found.adapter.alpha) == ("lora", 64, 128)
     assert (found.gradient_accumulation_steps, found.activation_checkpointing) == (4, "full")
     assert (found.weights.dtype, found.precision.master_weights) == ("bfloat16", True)
+    assert (found.loss.upcast, found.loss.kept) == ("model", True)
     assert job(MISTRAL.replace("{rank: 64}", "{enable: false}")).method == "full"
 
 

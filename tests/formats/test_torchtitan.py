@@ -94,6 +94,28 @@ def test_the_argparse_days():
     assert (job.parallelism.fsdp.outer, job.parallelism.fsdp.keeps_last) == ("root", True)
 
 
+def test_whether_the_argparse_days_compiled_the_loss_is_unstated():
+    job = read(OLD.replace("seq_len = 2048", "seq_len = 2048\ncompile = true")).job
+    assert (job.compile, job.loss.compiled, job.unstated) == (True, False, ["loss.compiled"])
+    assert read(OLD).job.unstated == []
+
+
+MIDDLE = OLD.replace("batch_size = 8", "batch_size = 8\ncompile = true").replace(
+    "tensor_parallel_degree = 2\n", "[parallelism]\ntensor_parallel_degree = 2\n"
+)
+
+
+@pytest.mark.parametrize("text", [MIDDLE, MIDDLE.replace("batch_size", "local_batch_size")])
+def test_the_days_between_compile_by_a_switch_of_training(text):
+    reading = read(text)
+    job = reading.job
+    assert (reading.problems, reading.upstream) == ([], "torchtitan 0.1.0")
+    assert (job.micro_batch_size, job.parallelism.tensor) == (8, 2)
+    assert (job.compile, job.loss.compiled, job.unstated) == (True, True, [])
+    assert job.optimizer.name == "adamw_torch_fused"
+    assert (job.parallelism.fsdp.outer, job.parallelism.fsdp.keeps_last) == ("root", True)
+
+
 def test_every_second_layer_is_checkpointed_where_nothing_says_otherwise():
     job = read(NEW.replace('mode = "full"', 'mode = "selective"')).job
     assert (job.activation_checkpointing, job.checkpoint_every) == ("full", 2)
