@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ...models.model import Model
     from .traits import Traits
 
-AMPERE, HOPPER = 8.0, 9.0
+AMPERE, HOPPER, BLACKWELL = 8.0, 9.0, 10.0
 """The compute capability of their first GPUs."""
 
 
@@ -84,14 +84,19 @@ def sequence_first(job: Job) -> bool:
         return False
     if job.activation_checkpointing == "selective" and job.checkpoint_policy == "core_attention":
         return False
-    return job.local_layers or _before_hopper(job.hardware.gpu)
+    capability = _capability(job)
+    return job.local_layers or (capability is not None and capability < HOPPER)
 
 
-def _before_hopper(name: str | None) -> bool:
+def on_blackwell(job: Job) -> bool:
+    """Whether the job's GPU is known to be of Blackwell or later."""
+    return (_capability(job) or 0) >= BLACKWELL
+
+
+def _capability(job: Job) -> float | None:
     from ...hardware.catalogue import find
 
-    capability = find(name).compute_capability if name else None
-    return capability is not None and capability < HOPPER
+    return find(job.hardware.gpu).compute_capability if job.hardware.gpu else None
 
 
 def loss_kernel(kernel: str, found: Traits) -> str:
