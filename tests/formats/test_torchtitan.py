@@ -154,3 +154,16 @@ def test_changes_are_said_and_written():
     assert FORMAT.describe(reading, {"micro_batch_size": 2}) == "training.local_batch_size: 2"
     assert FORMAT.describe(reading, {"method": "lora"}) is None
     assert "local_batch_size = 2" in apply(NEW, FORMAT.edits(reading, {"micro_batch_size": 2}))
+
+
+@pytest.mark.parametrize("name", ["batch_size", "local_batch_size"])
+def test_changes_of_the_days_between_keep_their_words(name):
+    reading = read(MIDDLE.replace("batch_size", name))
+    changes = {"micro_batch_size": 2, "parallelism.tensor": 4, "compile": False}
+    said = FORMAT.describe(reading, changes)
+    assert said is not None
+    assert f"training.{name}: 2" in said
+    assert "parallelism.tensor_parallel_degree: 4" in said
+    assert "training.compile: false" in said
+    assert FORMAT.describe(reading, {"weights.dtype": "bfloat16"}) is None
+    assert FORMAT.describe(reading, {"parallelism.fsdp.offload": True}) is not None
