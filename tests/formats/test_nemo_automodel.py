@@ -52,6 +52,12 @@ def test_a_recipe(automodel):
     assert missing(job, [path for path in TRAINING if path != "rl.reference_model"]) == []
 
 
+def test_one_gpu_divides_nothing(automodel):
+    text = RECIPE.replace("  tp_size: 2\n", "")
+    assert automodel.job(text, gpus=1).parallelism.fsdp is None
+    assert automodel.job(text, gpus=2).parallelism.fsdp is not None
+
+
 def test_sizes_state_the_gpus(automodel):
     job = automodel.job(RECIPE.replace("dp_size: none", "dp_size: 8"))
     assert job.hardware.gpus == 16
