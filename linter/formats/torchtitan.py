@@ -243,6 +243,7 @@ def _set_sharding(config: NativeConfig, degrees: dict[str, int], *, rooted: bool
     note = "apply_fsdp of torchtitan/models/*/infra/parallelize.py"
     for name, value in (("version", 2), ("wrap", "transformer"), ("outer", "root" if rooted else "separate")):
         builder.default(f"{fsdp}{name}", value, note)
+    builder.default(f"{fsdp}sync_each_batch", True, "train.py never puts the reduction of gradients off")
     section = config.keys.mapping("parallelism")
     reshard = section.text("fsdp_reshard_after_forward")
     policy = reshard.value if reshard else "default"

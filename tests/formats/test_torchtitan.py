@@ -65,6 +65,7 @@ def test_a_preset():
     assert job.optimizer.name == "adamw_torch_fused"
     assert job.activation_checkpointing == "full"
     assert (job.compile, job.loss.compiled) == (False, True)
+    assert job.parallelism.fsdp.sync_each_batch is True
 
 
 def test_stated_degrees_make_the_world():
