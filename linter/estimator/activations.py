@@ -17,6 +17,7 @@ from .frameworks.frameworks import framework
 from .frameworks.release import reentrant
 from .instant import Instant
 from .layers.altup import joined
+from .layers.compiled import remade_attention
 from .layers.decoder import Layer
 from .layers.implementation import sdpa_kernels
 from .layers.norms import normed
@@ -107,7 +108,7 @@ def computing(job: Job) -> Job:
     """
     changed = replace(job, optimizer=Optimizer(), evaluation=Evaluation(), allocator=CachingAllocator(), unstated=[])
     if not job.parallelism.device_map:
-        matters = framework(job).fuses_layers or sdpa_kernels(job) != "flash"
+        matters = framework(job).fuses_layers or sdpa_kernels(job) != "flash" or remade_attention(job)
         changed.hardware = Hardware(gpu=job.hardware.gpu if matters else None)
     return changed
 

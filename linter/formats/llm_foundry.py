@@ -207,6 +207,7 @@ def _set_sharding(config: NativeConfig) -> None:
     fsdp = "parallelism.fsdp."
     builder.default(f"{fsdp}version", 1, "Composer wraps with FSDP 1")
     builder.default(f"{fsdp}wrap", "transformer", "fsdp_wrap_fn: the blocks of the model")
+    builder.default(f"{fsdp}sync_each_batch", True, "Composer's trainer enters no_sync under DDP alone")
     strategy = section.text("sharding_strategy")
     if strategy:
         config.put(f"{fsdp}sharding", strategy, strategy.value.lower())

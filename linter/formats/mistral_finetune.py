@@ -53,6 +53,7 @@ def read(document: Document, project: Project) -> Reading:
         for name, value in (("version", 1), ("sharding", "full_shard"), ("wrap", "transformer")):
             builder.default(f"{fsdp}{name}", value, "get_model of wrapped_model.py")
         builder.default(f"{fsdp}use_orig_params", False)
+        builder.default(f"{fsdp}sync_each_batch", True, "the loop of train.py has no no_sync")
     config.count("micro_batch_size", keys.integer("batch_size", least=1), 1, keys.blank("batch_size"))
     config.count("sequence_length", keys.integer("seq_len", least=1), 2048, keys.blank("seq_len"))
     config.count("gradient_accumulation_steps", keys.integer("num_microbatches", least=1), 1)
@@ -63,6 +64,7 @@ def read(document: Document, project: Project) -> Reading:
         builder.default("activation_checkpointing", "full", "checkpoint true: default of TrainArgs")
     builder.default("attention", "flash_attention_2", "xformers' memory efficient attention")
     builder.default("loss.upcast", "model", "the model returns float32 logits")
+    builder.default("loss.kept", True, "the loop of train.py names the output until the next is there")
     config.fill()
     config.reading.problems[:0] = key_problems(document, NAME)
     return config.reading

@@ -68,6 +68,8 @@ def read(document: Document, project: Project) -> Reading:
     set_loss(filling, values)
     _set_length(filling, values)
     set_parallelism(filling, values, project)
+    if builder.job.parallelism.pipeline == 1:
+        builder.default("loss.kept", "step", "`_forward_backward_step` names the output to its end, behind backward")
     _set_evaluation(filling, values)
     reading.problems = [
         item

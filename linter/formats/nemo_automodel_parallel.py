@@ -33,8 +33,9 @@ def set_parallelism(filling: Filling, values: Sections, project: Project) -> Non
     builder.default("parallelism.zero", None)
     builder.default("precision.autocast", None)
     builder.derived("precision.gradients", None, "gradients have the dtype of their weight")
-    if kind == "ddp":
-        builder.derived("parallelism.fsdp", None, "plain data parallelism")
+    if kind == "ddp" or builder.job.hardware.gpus == 1:
+        note = "plain data parallelism" if kind == "ddp" else "World size is 1: `fsdp2_sharding_enabled` says no"
+        builder.derived("parallelism.fsdp", None, note)
     else:
         _set_fsdp(filling, values)
     _set_batches(filling, values)

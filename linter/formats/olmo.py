@@ -146,6 +146,7 @@ def _set_sharding(config: NativeConfig) -> None:
         return
     section, fsdp = keys.mapping("fsdp"), "parallelism.fsdp."
     builder.default(f"{fsdp}version", 1, "torch's FullyShardedDataParallel")
+    builder.default(f"{fsdp}sync_each_batch", True, "train_batch of olmo/train.py enters no_sync under DDP alone")
     wrapping, sharding, precision = (
         section.text("wrapping_strategy"), section.text("sharding_strategy"), section.text("precision"),
     )  # fmt: skip

@@ -164,6 +164,7 @@ def _set_sharding(filling: Filling, values: Sections, section: str, *, on: bool)
     filling.fill("weights.dtype", dtype, "float32", "optimization_dtype float32")
     for name, value in (("version", 2), ("sharding", "full_shard"), ("wrap", "transformer")):
         builder.default(f"{fsdp}{name}", value, "setup_fsdp")
+    builder.default(f"{fsdp}sync_each_batch", True, "the trainer never puts the reduction of gradients off")
     reduced = values.text(f"{section}.reduce_dtype")
     builder.default(f"{fsdp}mixed_precision.param_dtype", "bfloat16")
     filling.fill(f"{fsdp}mixed_precision.reduce_dtype", reduced, "float32")

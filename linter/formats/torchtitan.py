@@ -1,8 +1,8 @@
 """torchtitan TOML, as it was read until February 2026.
 
-Facts from torchtitan 0.2.2 at 238fa9953 (config/job_config.py, train.py, distributed, models/*/infra), and from 0.0.2
-at 6a6f755d2 for files with `training.batch_size`; read statically. Float32 shards, bf16 in compute,
-gradients reduced in float32: the mixed precision of FSDP2.
+Facts from torchtitan 0.2.2 at 238fa9953 (config/job_config.py, train.py, distributed, models/*/infra), from 0.1.0 for
+files with `training.compile` and from 0.0.2 at 6a6f755d2 for files with `training.batch_size` and no `[parallelism]`;
+read statically. Float32 shards, bf16 in compute, gradients reduced in float32: the mixed precision of FSDP2.
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
 NAME = "torchtitan"
 UPSTREAM = "torchtitan 0.2.2"
+MIDDLE = "torchtitan 0.1.0"
+"""From `[parallelism]` on (785c34c99, March 2025) until `[compile]` (08b8b244f, August 2025): #1094, which took the
+embedding and the head out of FSDP's root, is three weeks older than the latter."""
+
 OLD = "torchtitan 0.0.2"
+"""Until `[parallelism]`: the version stood still from April 2024 to June 2025."""
 
 CHUNKS = 8
 
@@ -54,30 +59,44 @@ def recognise(document: Document) -> bool:
 
 def read(document: Document, project: Project) -> Reading:
     """The Job of a pretraining run. Raises NoJobError for models that are no language models of torchtitan's own."""
-    old = document.root.find("training.batch_size") is not None
-    config = NativeConfig(NAME, OLD if old else UPSTREAM, document, project, "torchtitan")
+    release = _release(document)
+    old = release == OLD
+    config = NativeConfig(NAME, release, document, project, "torchtitan")
     builder = config.builder
     builder.derived("kind", "training", "a pretraining run")
     builder.derived("objective", "pretrain", "torchtitan pretrains")
     builder.derived("packing", True, "rows are cut out of a stream of tokens", "objective")
     _set_model(config)
-    _set_lengths(config, old=old)
+    _set_lengths(config)
     degrees = _set_parallelism(config, old=old)
     _set_gpus(config, degrees)
-    _set_sharding(config, degrees, old=old)
+    _set_sharding(config, degrees, rooted=release != UPSTREAM)
     _set_batch(config, degrees, old=old)
     _set_precision(config, old=old)
     _set_optimizer(config, old=old)
     _set_checkpointing(config)
-    _set_compile(config, old=old)
+    _set_compile(config, release)
     builder.default("allocator.expandable_segments", True, "run_train.sh sets PYTORCH_CUDA_ALLOC_CONF")
     config.fill()
     config.reading.problems[:0] = _key_problems(config, old=old)
     return config.reading
 
 
+def _release(document: Document) -> str:
+    """The release whose keys the file has."""
+    if document.root.find("training.batch_size") is not None and document.root.get("parallelism") is None:
+        return OLD
+    former = ("training.batch_size", "training.compile")
+    return MIDDLE if any(document.root.find(key) is not None for key in former) else UPSTREAM
+
+
 def _key_problems(config: NativeConfig, *, old: bool) -> list[Any]:
-    """Unknown keys; a module of one's own may add fields, so then only what looks like a typo counts."""
+    """Unknown keys; a module of one's own may add fields, so then only what looks like a typo counts.
+
+    No schema has the keys of MIDDLE, of which none is said to be unknown.
+    """
+    if config.reading.upstream == MIDDLE:
+        return []
     problems = key_problems(config.document, "torchtitan_argparse" if old else NAME, known=("config",))
     problems = [item for item in problems if not _listed(item)]
     keys = config.keys
@@ -108,9 +127,9 @@ def _set_model(config: NativeConfig) -> None:
     config.put("model", flavour, model or f"{family} {flavour.value}", note)
 
 
-def _set_lengths(config: NativeConfig, *, old: bool) -> None:
+def _set_lengths(config: NativeConfig) -> None:
     training = config.keys.mapping("training")
-    name = "batch_size" if old else "local_batch_size"
+    name = "batch_size" if training.raw("batch_size") is not None else "local_batch_size"
     config.count("micro_batch_size", training.integer(name, least=1), 8, training.blank(name))
     config.count("sequence_length", training.integer("seq_len", least=1), 2048, training.blank("seq_len"))
 
@@ -211,10 +230,10 @@ def _preset(document: Document) -> tuple[int, str, Given] | None:
     return None
 
 
-def _set_sharding(config: NativeConfig, degrees: dict[str, int], *, old: bool) -> None:
+def _set_sharding(config: NativeConfig, degrees: dict[str, int], *, rooted: bool) -> None:
     """FSDP2 over shards and context parallel ranks, one unit a layer, embedding and head apart.
 
-    Until #1094 of July 2025 both were in the root, and the last layer stayed gathered for its backward.
+    Until #1094 of July 2025 both were in the root (`rooted`), and the last layer stayed gathered for its backward.
     """
     builder = config.builder
     if degrees["shard"] * degrees["context"] < 2:
@@ -222,8 +241,9 @@ def _set_sharding(config: NativeConfig, degrees: dict[str, int], *, old: bool) -
         return
     fsdp = "parallelism.fsdp."
     note = "apply_fsdp of torchtitan/models/*/infra/parallelize.py"
-    for name, value in (("version", 2), ("wrap", "transformer"), ("outer", "root" if old else "separate")):
+    for name, value in (("version", 2), ("wrap", "transformer"), ("outer", "root" if rooted else "separate")):
         builder.default(f"{fsdp}{name}", value, note)
+    builder.default(f"{fsdp}sync_each_batch", True, "train.py never puts the reduction of gradients off")
     section = config.keys.mapping("parallelism")
     reshard = section.text("fsdp_reshard_after_forward")
     policy = reshard.value if reshard else "default"
@@ -232,7 +252,7 @@ def _set_sharding(config: NativeConfig, degrees: dict[str, int], *, old: bool) -
         config.put(f"{fsdp}reshard_after_forward", reshard, not keeps)
     else:
         builder.default(f"{fsdp}reshard_after_forward", not keeps, "default: not with pipeline stages")
-    if old and not keeps:
+    if rooted and not keeps:
         builder.default(f"{fsdp}keeps_last", True, "apply_fsdp: FSDP would gather it again at once")
     builder.derived(f"{fsdp}sharding", "shard_grad_op" if keeps else "full_shard", "fsdp_reshard_after_forward")
     training = config.keys.mapping("training")
@@ -324,16 +344,24 @@ def _set_checkpointing(config: NativeConfig) -> None:
         config.builder.derived("checkpoint_policy", "every_second_matmul", "selective by operator", field)
 
 
-def _set_compile(config: NativeConfig, *, old: bool) -> None:
+def _set_compile(config: NativeConfig, release: str) -> None:
+    """The layers and the loss, which `components` names apart since 0.2.
+
+    Before `[parallelism]`, `training.compile` took the loss along from October (e10cb9494) to December 2024, when #755
+    turned that off; #1033 of April 2025 turned it on again.
+    """
     builder = config.builder
-    section = config.keys.mapping("training" if old else "compile")
-    on = section.flag("compile" if old else "enable")
+    section = config.keys.mapping("compile" if release == UPSTREAM else "training")
+    on = section.flag("enable" if release == UPSTREAM else "compile")
     parts = section.raw("components")
     named = parts.value if parts and isinstance(parts.value, list) else ["model", "loss"]
     if on:
         config.put("compile", on, bool(on.value) and "model" in named)
-    compiled = bool(on and on.value) and "loss" in named
+    whole = bool(on and on.value)
+    compiled = whole and "loss" in named and release != OLD
     builder.derived("loss.compiled", compiled, "compile.components", "compile" if on else None)
+    if whole and release == OLD:
+        builder.job.unstated.append("loss.compiled")
     builder.default("loss.upcast", "loss", "cross_entropy_loss makes the logits float32 (components/loss.py)")
 
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 from .dotted_edits import Vocabulary, said_in
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .format import Reading
     from .key_changes import Keys
 
-_RENAMED = {
+_ARGPARSE = {
     "training.local_batch_size": "training.batch_size",
     "parallelism.tensor_parallel_degree": "training.tensor_parallel_degree",
     "parallelism.data_parallel_shard_degree": "training.data_parallel_shard_degree",
@@ -19,15 +21,33 @@ _RENAMED = {
     "parallelism.pipeline_parallel_degree": "experimental.pipeline_parallel_degree",
     "compile.enable": "training.compile",
 }
-"""Keys of 0.2.2 -> where releases before it had them."""
+"""Keys of 0.2.2 -> where files without `[parallelism]` had them."""
+
+_BETWEEN = {"compile.enable": "training.compile"}
+"""The same for files with it that have no `[compile]`."""
 
 
-def _is_old(reading: Reading) -> bool:
+def _early(reading: Reading) -> bool:
+    """Whether the batch still has its first name, `training.batch_size`: until June 2025."""
     return reading.config.root.find("training.batch_size") is not None
 
 
+def _is_old(reading: Reading) -> bool:
+    """A file of the argparse days, 0.0.2."""
+    return _early(reading) and reading.config.root.get("parallelism") is None
+
+
+def _is_former(reading: Reading) -> bool:
+    """A file of before 0.2, whose switch of compilation is one of `[training]`."""
+    return _early(reading) or reading.config.root.find("training.compile") is not None
+
+
 def _spelled(reading: Reading, key: str) -> str:
-    return _RENAMED.get(key, key) if _is_old(reading) else key
+    if _is_old(reading):
+        return _ARGPARSE.get(key, key)
+    if key == "training.local_batch_size" and _early(reading):
+        return "training.batch_size"
+    return _BETWEEN.get(key, key) if _is_former(reading) else key
 
 
 def _batch(reading: Reading, value: int) -> Keys | None:
@@ -46,17 +66,17 @@ def _sharding(_reading: Reading, value: str) -> Keys | None:
     return {"parallelism.data_parallel_shard_degree": -1, "parallelism.data_parallel_replicate_degree": 1}
 
 
-def _newer(key: str) -> Any:
+def _newer(key: str, before: Callable[[Reading], bool] = _is_former) -> Any:
     """A key that files of older releases do not have."""
 
     def say(reading: Reading, value: Any) -> Keys | None:
-        return None if _is_old(reading) else {key: value}
+        return None if before(reading) else {key: value}
 
     return say
 
 
 def _dtype(reading: Reading, value: str) -> Keys | None:
-    return None if _is_old(reading) or value not in ("bfloat16", "float32") else {"training.dtype": value}
+    return None if _is_former(reading) or value not in ("bfloat16", "float32") else {"training.dtype": value}
 
 
 def _evaluation(reading: Reading, value: int) -> Keys | None:
@@ -76,7 +96,7 @@ VOCABULARY = Vocabulary(
         "micro_batch_size": _batch,
         "activation_checkpointing": _checkpointing,
         "parallelism.fsdp.sharding": _sharding,
-        "parallelism.fsdp.offload": _newer("training.enable_cpu_offload"),
+        "parallelism.fsdp.offload": _newer("training.enable_cpu_offload", _is_old),
         "parallelism.expert": _newer("parallelism.expert_parallel_degree"),
         "weights.dtype": _dtype,
         "evaluation.micro_batch_size": _evaluation,

@@ -100,6 +100,9 @@ def _set_sharding(filling: Filling, values: Sections, release: str, *, newer: bo
     filling.fill(f"{fsdp}version", stated, 1 if newer else default_of("verl SFT", release, "fsdp_version", 2))
     for name, value in (("sharding", "full_shard"), ("wrap", "transformer")):
         builder.default(f"{fsdp}{name}", value)
+    builder.default(f"{fsdp}sync_each_batch", not newer, "the engine defers since July 2026 (#7095), the trainer never")
+    if newer:
+        builder.job.unstated.append(f"{fsdp}sync_each_batch")
     builder.default(f"{fsdp}mixed_precision.param_dtype", "bfloat16")
     builder.default(f"{fsdp}mixed_precision.reduce_dtype", "float32")
     filling.fill(f"{fsdp}offload", values.flag("engine.offload_policy", "model.fsdp_config.cpu_offload"), False)

@@ -61,11 +61,33 @@ def test_torchtitan_leaves_checkpointed_experts_eager(decoder, version, ranks, m
     assert traced(job, decoder(layers=2, experts=4)) == graph
 
 
-@pytest.mark.parametrize(("version", "again"), [("0.1.0", False), ("0.2.0", True), ("0.2.1", False), (None, False)])
-def test_one_torchtitan_did_not_keep_what_cudnn_makes(version, again):
+@pytest.mark.parametrize(
+    ("version", "gpu", "again"),
+    [
+        ("0.0.2", "b200-180gb", False),
+        ("0.1.0", None, False),
+        ("0.1.0", "h100-80gb", False),
+        ("0.1.0", "b200-180gb", True),
+        ("0.2.0", None, True),
+        ("0.2.1", "b200-180gb", False),
+        (None, "b200-180gb", False),
+    ],
+)
+def test_torchtitan_did_not_keep_what_cudnn_makes(version, gpu, again):
     job = compiled(attention="sdpa", framework="torchtitan")
     job.versions = {"torchtitan": version} if version else {}
+    job.hardware.gpu = gpu
     assert remade_attention(job) == again
+
+
+def test_attention_that_is_made_again_on_blackwell_is_not_kept(llama_8b):
+    def kept(gpu: str) -> int:
+        fields = {"attention": "sdpa", "framework": "torchtitan", "activation_checkpointing": "selective"}
+        job = compiled(**fields, checkpoint_policy="every_second_matmul", versions={"torchtitan": "0.1.0"})
+        job.hardware.gpu = gpu
+        return max(item.activations for item in instants(job, llama_8b))
+
+    assert kept("b200-180gb") < kept("h100-80gb")
 
 
 def test_flash_attention_leaves_a_checkpointed_layer_eager(llama_8b):

@@ -74,6 +74,27 @@ def test_what_computes_decides_and_not_how_weights_are_kept():
     assert sdpa_kernels(job) == "efficient"
 
 
+@pytest.mark.parametrize(("olmo", "torch", "kernels"), [
+    ("0.2.5", "2.2.2", "narrow math"), ("0.2.5", "2.5.0", "math"), ("0.3.0", "2.2.2", "flash"),
+])  # fmt: skip
+def test_olmo_turned_flash_attention_off_before_0_3(olmo, torch, kernels):
+    job = training("h100-80gb", **{"ai2-olmo": olmo, "torch": torch})
+    assert sdpa_kernels(job) == kernels
+    job.weights.dtype = "float16"
+    assert sdpa_kernels(job) == kernels
+    job.attention = "flash_attention_2"
+    assert sdpa_kernels(job) == "flash"
+
+
+def test_olmo_before_0_3_keeps_the_scores_of_every_layer():
+    def kept(olmo: str) -> int:
+        job = training("h100-80gb", **{"ai2-olmo": olmo, "torch": "2.2.2"})
+        job.activation_checkpointing = "none"
+        return activations(job, OWN_KEYS)
+
+    assert 2 * 2 * SCORES <= kept("0.2.5") - kept("0.3.0") < 4 * 2 * SCORES
+
+
 def test_bfloat16_on_a_t4_makes_the_scores_in_float32():
     more = activations(training("t4"), OWN_KEYS) - activations(training("a10"), OWN_KEYS)
     assert 2.5 * 4 * SCORES < more < 4 * 4 * SCORES

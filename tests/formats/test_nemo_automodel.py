@@ -48,7 +48,14 @@ def test_a_recipe(automodel):
     assert job.parallelism.fsdp.mixed_precision.reduce_dtype == "float32"
     assert job.parallelism.fsdp.upcast_trainable is False
     assert (job.optimizer.name, job.optimizer.foreach) == ("adamw_torch", False)
+    assert job.loss.kept == "step"
     assert missing(job, [path for path in TRAINING if path != "rl.reference_model"]) == []
+
+
+def test_one_gpu_divides_nothing(automodel):
+    text = RECIPE.replace("  tp_size: 2\n", "")
+    assert automodel.job(text, gpus=1).parallelism.fsdp is None
+    assert automodel.job(text, gpus=2).parallelism.fsdp is not None
 
 
 def test_sizes_state_the_gpus(automodel):
@@ -66,6 +73,7 @@ def test_a_pipeline_cuts_the_local_batch(automodel):
     job = automodel.job(text)
     assert (job.micro_batch_size, job.parallelism.microbatches) == (2, 2)
     assert job.parallelism.fsdp.reshard_after_forward is False
+    assert job.loss.kept is False
 
 
 @pytest.mark.parametrize(

@@ -145,6 +145,7 @@ def test_mistral_finetune():
     assert (found.method, found.adapter.r, found.adapter.alpha) == ("lora", 64, 128)
     assert (found.gradient_accumulation_steps, found.activation_checkpointing) == (4, "full")
     assert (found.weights.dtype, found.precision.master_weights) == ("bfloat16", True)
+    assert (found.loss.upcast, found.loss.kept, found.parallelism.fsdp.sync_each_batch) == ("model", True, True)
     assert job(MISTRAL.replace("{rank: 64}", "{enable: false}")).method == "full"
 
 
@@ -165,6 +166,7 @@ def test_prime_rl():
     assert (found.activation_checkpointing, found.checkpoint_every) == ("offload", 2)
     name, reading, _ = read(PRIME_SFT, "toml")
     assert (name, reading.job.objective, reading.job.sequence_length) == ("prime_rl", "sft", 4096)
+    assert reading.job.parallelism.fsdp.sync_each_batch is True
 
 
 @pytest.mark.parametrize(
@@ -274,6 +276,9 @@ def test_keys_of_upstream_are_known(text):
 
 def test_both_trainers_of_verl():
     old, new = job(VERL_OLD, gpus=4), job(VERL_NEW)
+    reduced = "parallelism.fsdp.sync_each_batch"
+    assert (old.get(reduced), reduced in old.unstated) == (True, False)
+    assert (new.get(reduced), reduced in new.unstated) == (False, True)
     assert (old.weights.dtype, old.micro_batch_size, old.gradient_accumulation_steps) == ("float32", 4, 16)
     assert (old.activation_checkpointing, old.padded, old.parallelism.fsdp.version) == ("none", True, 2)
     assert (new.hardware.gpus, new.weights.dtype, new.micro_batch_size) == (16, "bfloat16", 4)

@@ -65,6 +65,7 @@ def test_a_preset():
     assert job.optimizer.name == "adamw_torch_fused"
     assert job.activation_checkpointing == "full"
     assert (job.compile, job.loss.compiled) == (False, True)
+    assert job.parallelism.fsdp.sync_each_batch is True
 
 
 def test_stated_degrees_make_the_world():
@@ -91,6 +92,28 @@ def test_the_argparse_days():
     assert job.model["vocab_size"] == 32000
     assert job.optimizer.name == "adamw_torch"
     assert (job.activation_checkpointing, job.checkpoint_policy) == ("selective", "every_second_matmul")
+    assert (job.parallelism.fsdp.outer, job.parallelism.fsdp.keeps_last) == ("root", True)
+
+
+def test_whether_the_argparse_days_compiled_the_loss_is_unstated():
+    job = read(OLD.replace("seq_len = 2048", "seq_len = 2048\ncompile = true")).job
+    assert (job.compile, job.loss.compiled, job.unstated) == (True, False, ["loss.compiled"])
+    assert read(OLD).job.unstated == []
+
+
+MIDDLE = OLD.replace("batch_size = 8", "batch_size = 8\ncompile = true").replace(
+    "tensor_parallel_degree = 2\n", "[parallelism]\ntensor_parallel_degree = 2\n"
+)
+
+
+@pytest.mark.parametrize("text", [MIDDLE, MIDDLE.replace("batch_size", "local_batch_size")])
+def test_the_days_between_compile_by_a_switch_of_training(text):
+    reading = read(text)
+    job = reading.job
+    assert (reading.problems, reading.upstream) == ([], "torchtitan 0.1.0")
+    assert (job.micro_batch_size, job.parallelism.tensor) == (8, 2)
+    assert (job.compile, job.loss.compiled, job.unstated) == (True, True, [])
+    assert job.optimizer.name == "adamw_torch_fused"
     assert (job.parallelism.fsdp.outer, job.parallelism.fsdp.keeps_last) == ("root", True)
 
 
@@ -132,3 +155,16 @@ def test_changes_are_said_and_written():
     assert FORMAT.describe(reading, {"micro_batch_size": 2}) == "training.local_batch_size: 2"
     assert FORMAT.describe(reading, {"method": "lora"}) is None
     assert "local_batch_size = 2" in apply(NEW, FORMAT.edits(reading, {"micro_batch_size": 2}))
+
+
+@pytest.mark.parametrize("name", ["batch_size", "local_batch_size"])
+def test_changes_of_the_days_between_keep_their_words(name):
+    reading = read(MIDDLE.replace("batch_size", name))
+    changes = {"micro_batch_size": 2, "parallelism.tensor": 4, "compile": False}
+    said = FORMAT.describe(reading, changes)
+    assert said is not None
+    assert f"training.{name}: 2" in said
+    assert "parallelism.tensor_parallel_degree: 4" in said
+    assert "training.compile: false" in said
+    assert FORMAT.describe(reading, {"weights.dtype": "bfloat16"}) is None
+    assert FORMAT.describe(reading, {"parallelism.fsdp.offload": True}) is not None

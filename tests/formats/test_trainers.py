@@ -107,6 +107,7 @@ def test_llm_foundry():
     assert (job.model["model_type"], job.model["hidden_size"]) == ("mpt", 1024)
     assert (job.weights.dtype, job.precision.autocast) == ("float32", "bfloat16")
     assert job.parallelism.fsdp.mixed_precision.reduce_dtype == "bfloat16"
+    assert job.parallelism.fsdp.sync_each_batch is True
     assert (job.micro_batch_size, job.gradient_accumulation_steps, job.sequence_length) == (8, 4, 2048)
     assert job.activation_checkpointing == "full"
 
@@ -147,6 +148,7 @@ def test_olmo():
     assert job.gradient_accumulation_steps == 8
     assert (job.parallelism.fsdp.wrap, job.parallelism.fsdp.outer) == ("transformer", "separate")
     assert job.parallelism.fsdp.mixed_precision.reduce_dtype == "float32"
+    assert job.parallelism.fsdp.sync_each_batch is True
 
 
 def test_nanotron():

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ...versions import older
 from ..frameworks import prime_rl
 from ..frameworks.frameworks import of_transformers
+from .implementation import on_blackwell
 
 if TYPE_CHECKING:
     from ...job import Job
@@ -51,12 +52,15 @@ def traced(job: Job, model: Model) -> bool:
 def remade_attention(job: Job) -> bool:
     """Whether torchtitan's policy by operator makes attention again: cuDNN comes first, and its operator is not listed.
 
-    0.2.0 alone: before it cuDNN came first on Blackwell only, and 0.2.1 lists it (models/attention.py
-    `ScaledDotProductAttentionWrapper`, models/*/infra/parallelize.py `_op_sac_save_list`, commit b39377f9f).
+    In 0.2.0 everywhere, in 0.1 on Blackwell only (models/attention.py `ScaledDotProductAttention` of v0.1.0:
+    `has_cuda_capability(10, 0)`), and 0.2.1 lists it (models/*/infra/parallelize.py `_op_sac_save_list`, commit
+    b39377f9f).
     """
     version = job.versions.get("torchtitan")
     known = job.framework == "torchtitan" and job.attention == "sdpa" and bool(version)
-    return known and not older(version, "0.2") and older(version, "0.2.1")
+    if not known or older(version, "0.1") or not older(version, "0.2.1"):
+        return False
+    return not older(version, "0.2") or on_blackwell(job)
 
 
 def norm(x: Tensor, module: Linear | None, rows: int) -> Tensor:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ...models.model import Model
     from .traits import Traits
 
-AMPERE, HOPPER = 8.0, 9.0
+AMPERE, HOPPER, BLACKWELL = 8.0, 9.0, 10.0
 """The compute capability of their first GPUs."""
 
 
@@ -40,18 +40,19 @@ def sdpa_kernels(job: Job) -> str:
     efficient    before it, of float16 (`less_than_sm80_mem_efficient_dtypes`: half and float)
     math         before it, of bfloat16: no kernel but the composite one, in float32 since torch 2.5
     narrow math  the same before 2.5, in bfloat16 (attention.cpp: `allowFP16BF16ReductionMathSDP` came with 2.5)
-    Unsloth takes xformers there (unsloth/models/_utils.py `HAS_FLASH_ATTENTION`), whose kernel is like flash.
+    Unsloth takes xformers there (unsloth/models/_utils.py `HAS_FLASH_ATTENTION`), whose kernel is like flash. OLMo
+    turns the efficient one off, and before 0.3.0 flash where `flash_attention` is false, what `sdpa` stands for
+    (olmo/model.py of v0.2.5 and v0.3.0, `enable_flash_sdp`, `enable_mem_efficient_sdp`).
     """
-    from ...hardware.catalogue import find
     from ..coverage import FUSED_LAYERS
 
-    name, own = job.hardware.gpu, job.loss.kernel in FUSED_LAYERS
-    capability = find(name).compute_capability if name and job.attention == "sdpa" and not own else None
-    if capability is None or capability >= AMPERE:
+    capability = None if job.attention != "sdpa" or job.loss.kernel in FUSED_LAYERS else _capability(job)
+    off = job.attention == "sdpa" and older(job.versions.get("ai2-olmo"), "0.3")
+    if not off and (capability is None or capability >= AMPERE):
         return "flash"
     plan = job.parallelism.fsdp
     mixed = plan.mixed_precision.param_dtype if plan is not None else None
-    if (job.precision.autocast or mixed or job.weights.dtype) == "float16":
+    if (job.precision.autocast or mixed or job.weights.dtype) == "float16" and not off:
         return "efficient"
     return "narrow math" if older(job.versions.get("torch"), "2.5") else "math"
 
@@ -84,14 +85,19 @@ def sequence_first(job: Job) -> bool:
         return False
     if job.activation_checkpointing == "selective" and job.checkpoint_policy == "core_attention":
         return False
-    return job.local_layers or _before_hopper(job.hardware.gpu)
+    capability = _capability(job)
+    return job.local_layers or (capability is not None and capability < HOPPER)
 
 
-def _before_hopper(name: str | None) -> bool:
+def on_blackwell(job: Job) -> bool:
+    """Whether the job's GPU is known to be of Blackwell or later."""
+    return (_capability(job) or 0) >= BLACKWELL
+
+
+def _capability(job: Job) -> float | None:
     from ...hardware.catalogue import find
 
-    capability = find(name).compute_capability if name else None
-    return capability is not None and capability < HOPPER
+    return find(job.hardware.gpu).compute_capability if job.hardware.gpu else None
 
 
 def loss_kernel(kernel: str, found: Traits) -> str:
