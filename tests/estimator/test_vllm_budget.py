@@ -13,7 +13,7 @@ from gpulint.estimator.serving.vllm_workspace import expert_bytes, workspace
 from gpulint.hardware.catalogue import find
 from gpulint.job import Job
 from gpulint.models.resolve import resolve
-from gpulint.units import GIB
+from gpulint.units import GIB, MIB
 
 QWEN2 = "Qwen/Qwen2-7B-Instruct"
 MOE = "Qwen/Qwen3-30B-A3B"
@@ -91,6 +91,24 @@ def test_what_gathers_logits_opens_beside_what_reduces():
     one, two = (parts(job("Qwen/Qwen3-32B", "h100-80gb", ranks, version="0.11.0")) for ranks in (1, 2))
     assert two.outside - one.outside == pytest.approx(0.42 * GIB, rel=0.01)
     assert parts(job(QWEN2, "a100-80gb", 2, version="0.6.6")).gathering == (0, 0)
+
+
+@pytest.mark.parametrize("version", ["0.10.2", "0.11.0"])
+def test_what_connects_cards_without_nvlink_takes_little_of_them(version):
+    """A start of 0.10.2 on eight L40S printed 0.17 to 0.21 GiB beside torch for NCCL and the libraries' 90 MiB."""
+    found, linked = (parts(job(QWEN2, gpu, 8, version=version)) for gpu in ("l40s", "a100-80gb"))
+    assert found.outside - found.overhead.libraries == 120 * MIB
+    assert found.runtime - found.overhead.libraries - found.overhead.context == 120 * MIB
+    assert linked.outside - linked.overhead.libraries == linked.overhead.nccl
+    assert found.spread[1] >= found.overhead.nccl - found.nccl, "as much as elsewhere at the most"
+
+
+def test_cards_without_nvlink_are_as_others_before_the_nccl_that_was_measured():
+    """torch 2.6, which 0.8.5 pins, comes before NCCL 2.22."""
+    found = parts(job(QWEN2, "l40s", 4, version="0.8.5"))
+    assert found.connecting is None
+    assert found.nccl == found.overhead.nccl
+    assert found.runtime == found.overhead.total
 
 
 @pytest.mark.parametrize(("version", "starts", "verdict"), [("0.10.2", True, "fits"), ("0.11.0", False, "tight")])

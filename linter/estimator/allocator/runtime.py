@@ -146,6 +146,18 @@ def gathering(job: Job) -> tuple[int, int]:
     return first["expected"] * MIB, further["high"] * MIB
 
 
+def unlinked(job: Job) -> int | None:
+    """Bytes that all communicators of a vLLM rank are expected to take on cards without NVLink (`nccl_unlinked`).
+
+    None before the NCCL that was measured.
+    """
+    table = _table()
+    if older(_torch(job), table["nccl_further"]["from_torch"]):
+        return None
+    expected: int = table["nccl_unlinked"]["expected"]
+    return expected * MIB
+
+
 def reducing(job: Job) -> int:
     """The most bytes of the communicator by which vLLM's ranks reduce, as its first collective leaves it.
 

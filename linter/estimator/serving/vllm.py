@@ -68,7 +68,7 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         per_gpu=_per_gpu(parts, serve, room, refused=refusal is not None),
         phases=tuple(phases),
         peak=serve,
-        runtime=parts.overhead.total + parts.expected_gathering,
+        runtime=parts.runtime,
         verdict=outcome,
         capacity=capacity(gpu),
         kv_cache=None if caches_nothing(model) else _kv_cache(parts, room),
@@ -158,7 +158,7 @@ def _per_gpu(parts: Parts, serve: Phase, room: Room | None, *, refused: bool) ->
     At the least nothing of the run is there, as after the start, and the graphs take less than the cache left them. At
     the most both captures of a size take what the larger of those that were measured does.
     """
-    process = serve.allocated + parts.overhead.total + parts.expected_gathering
+    process = serve.allocated + parts.runtime
     below, above = parts.spread
     low = process - below - parts.graphs.expected + parts.graphs.low
     chosen = parts.settings
@@ -276,6 +276,5 @@ def _terms(job: Job, model: Model, parts: Parts, room: Room | None, pool: int, g
         request = f"one request of {chosen.max_model_len:,} tokens, and a block that is kept back"
         formula = "as the config states it" if pool != parts.request else f"up to {request}" if left else request
         lines.append(Term("kv_cache", formula, pool - left, "vllm/v1/core/kv_cache_utils.py"))
-    outside = parts.overhead.total + parts.expected_gathering
-    lines.append(Term("runtime", "CUDA context, kernels, NCCL", outside, parts.overhead.source))
+    lines.append(Term("runtime", "CUDA context, kernels, NCCL", parts.runtime, parts.overhead.source))
     return lines

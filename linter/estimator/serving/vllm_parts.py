@@ -21,7 +21,7 @@ from .vllm_draft import draft, drafted_tokens
 from .vllm_eager import reserved_run
 from .vllm_lora import lora_slots
 from .vllm_rotary import rotary_cache, tables
-from .vllm_settings import Graphs, captures_nccl, graphs
+from .vllm_settings import Graphs, captures_nccl, graphs, unlinked
 from .vllm_states import state_blocks, state_bytes, with_states
 from .vllm_towers import loaded
 from .vllm_weights import cached_latent, expanded_head, latent_copies, padded_experts
@@ -45,7 +45,8 @@ class Parts(NamedTuple):
     that the profile run opened are free at its peak and count all the same, where the release asks the driver.
     `cublas` is cuBLAS's workspace, `states` what the sampler keeps for each request.
     `halves` is 2 where the cache may hold twice the tokens, as fp8 that nothing at hand tells of.
-    `gathering` is what torch's communicator takes beside vLLM's own, expected and at the most, `reducing` its own.
+    `gathering` is what torch's communicator takes beside vLLM's own, expected and at the most, `reducing` its own;
+    `connecting` what all of them are expected to take, where their sum is known.
     """
 
     found: tuple[Parameter, ...]
@@ -64,6 +65,7 @@ class Parts(NamedTuple):
     states: int
     gathering: tuple[int, int]
     reducing: int
+    connecting: int | None
     neighbours: Neighbours
     halves: int
 
@@ -76,24 +78,40 @@ class Parts(NamedTuple):
     def outside(self) -> int:
         """Expected bytes outside torch that count against the budget: all that is not `before`, and half the drift."""
         drift = sum(self.neighbours.drift) // 2
-        return self.overhead.total - self.before + self.expected_gathering + drift
+        context = self.overhead.context if self.settings.context_in_budget else 0
+        nccl = self.nccl if self.settings.nccl_in_budget else self.expected_gathering
+        return context + self.overhead.libraries + nccl + drift
 
     @property
     def expected_gathering(self) -> int:
         """Expected bytes of torch's communicator; none where both count: they are expected to take what one does."""
-        return 0 if self.settings.nccl_in_budget else self.gathering[0]
+        if self.settings.nccl_in_budget:
+            return 0
+        return self.gathering[0] if self.connecting is None else min(self.gathering[0], self.connecting)
+
+    @property
+    def nccl(self) -> int:
+        """Expected bytes of vLLM's own communicator; where a sum is known, that falls to the one that counts."""
+        if self.connecting is None:
+            return self.overhead.nccl
+        return min(self.overhead.nccl, self.connecting) if self.settings.nccl_in_budget else 0
+
+    @property
+    def runtime(self) -> int:
+        """Expected bytes outside torch in all."""
+        return self.overhead.context + self.overhead.libraries + self.nccl + self.expected_gathering
 
     @property
     def before(self) -> int:
         """Expected bytes that the GPU holds before the engine takes its baseline: context, in newer versions NCCL."""
         context = 0 if self.settings.context_in_budget else self.overhead.context
-        return context + (0 if self.settings.nccl_in_budget else self.overhead.nccl)
+        return context + (0 if self.settings.nccl_in_budget else self.nccl)
 
     @property
     def spread(self) -> tuple[int, int]:
         """How far everything outside torch may lie below and above what is expected."""
-        above = self.overhead.high - self.overhead.total + self.gathering[1] - self.expected_gathering
-        return self.overhead.total - self.overhead.low + self.expected_gathering, above
+        above = self.overhead.high - self.runtime + self.gathering[1]
+        return max(0, self.runtime - self.overhead.low), above
 
     @property
     def counted(self) -> tuple[int, int]:
@@ -193,6 +211,7 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
         states=states,
         gathering=runtime.gathering(job),
         reducing=runtime.reducing(job),
+        connecting=runtime.unlinked(job) if unlinked(gpu) else None,
         neighbours=runtime.neighbours(gpu),
         halves=2 if fp8_perhaps(job, model) else 1,
     )

@@ -234,9 +234,12 @@ def captures_nccl(job: Job, gpu: Gpu | None) -> bool:
 
     Others reduce with vLLM's own kernel (distributed/device_communicators/custom_all_reduce.py).
     """
-    if job.parallelism.tensor <= 2 or gpu is None:
-        return False
-    return gpu.name in _BRIDGED or gpu.compute_capability not in _LINKED
+    return job.parallelism.tensor > 2 and unlinked(gpu)
+
+
+def unlinked(gpu: Gpu | None) -> bool:
+    """Whether the card is known to be sold without NVLink between all of a machine's."""
+    return gpu is not None and (gpu.name in _BRIDGED or gpu.compute_capability not in _LINKED)
 
 
 def graphs(model: Model, sizes: int, *, nccl: bool = False) -> Graphs:
