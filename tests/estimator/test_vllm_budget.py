@@ -153,6 +153,18 @@ def test_ranks_that_divide_the_experts_share_no_features():
     assert run.workspace == workspace(model, 1024, 40960, 2.0, 1).expected
 
 
+def test_an_indexer_gathers_the_keys_of_forty_of_the_longest_requests():
+    """1,024 fewer tokens a request leave 40 x 1,024 x 132 B; where experts need more than the keys, nothing."""
+    sparse, dense = resolve("deepseek-ai/DeepSeek-V3.2"), resolve("deepseek-ai/DeepSeek-V3.1")
+    longer, shorter = (workspace(sparse, 64, length, 2.0, 8) for length in (163840, 162816))
+    assert longer.expected == 40 * 163840 * 132
+    assert longer.expected - shorter.expected == 40 * 1024 * 132
+    assert longer.low == longer.expected
+    assert longer.high >= 5 * 163840 * 576 * 2
+    assert workspace(dense, 64, 163840, 2.0, 8).expected == expert_bytes(dense, 64 * 8, 2.0, 8)
+    assert workspace(sparse, 8192, 4096, 2.0, 8).expected == expert_bytes(sparse, 8192 * 8, 2.0, 8)
+
+
 def test_deepseek_v4_needs_what_its_log_says_and_may_not_get_it():
     """`LLM(...)` of 0.22 on two GH200 asked for 6.66 GiB and found 5.44 (vllm issue 44376)."""
     fields = {"version": "0.22.0", "max_model_len": 30000, "gpu_memory_utilization": 0.95, "kv_cache_dtype": "fp8"}
