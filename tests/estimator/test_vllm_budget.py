@@ -153,6 +153,22 @@ def test_ranks_that_divide_the_experts_share_no_features():
     assert run.workspace == workspace(model, 1024, 40960, 2.0, 1).expected
 
 
+def test_throughput_doubles_the_batches_that_nobody_states():
+    """A start of 0.17 in this mode printed 4,096 tokens, and captured for 512 requests."""
+    model = resolve(QWEN2)
+    usual, doubled, stated = (
+        settings(job(QWEN2, "rtx-6000-ada", version="0.17.0", **fields), model, find("rtx-6000-ada"))
+        for fields in (
+            {"performance_mode": "balanced"},
+            {"performance_mode": "throughput"},
+            {"performance_mode": "throughput", "max_num_seqs": 8, "max_num_batched_tokens": 512},
+        )
+    )
+    assert (usual.max_num_seqs, usual.max_num_batched_tokens) == (256, 2048)
+    assert (doubled.max_num_seqs, doubled.max_num_batched_tokens) == (512, 4096)
+    assert (stated.max_num_seqs, stated.max_num_batched_tokens) == (8, 512)
+
+
 def test_an_indexer_gathers_the_keys_of_forty_of_the_longest_requests():
     """1,024 fewer tokens a request leave 40 x 1,024 x 132 B; where experts need more than the keys, nothing."""
     sparse, dense = resolve("deepseek-ai/DeepSeek-V3.2"), resolve("deepseek-ai/DeepSeek-V3.1")
