@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...units import GIB
+from ...versions import older
 from ..allocator import runtime
 from ..allocator.slack import policy
 from ..states.division import expert_tensor
@@ -16,7 +17,7 @@ from .kv_cache import LayerCache, cache_bytes, layer_caches
 from .paged_cache import paged_cache
 from .stored_cache import cache_dtype, fp8_perhaps
 from .vllm_activations import profile_run
-from .vllm_blocks import block_rounding, offloaded
+from .vllm_blocks import block_rounding, offloaded, offloaded_layers
 from .vllm_draft import draft, drafted_tokens
 from .vllm_eager import reserved_run
 from .vllm_lora import lora_slots
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
     from .paged_cache import PagedCache
     from .vllm_activations import ProfileRun
     from .vllm_settings import Settings
+
+_COPIED_BEFORE = "0.8.0"
+"""The release whose engine reads offloaded weights where they lie; before, a layer's forward copies all of its to the
+GPU, until it returns (model_executor/models/utils.py `maybe_offload_to_cpu`, 0.6.5 and 0.8.5)."""
 
 
 class Parts(NamedTuple):
@@ -170,16 +175,18 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
     version = given.version or job.versions.get("vllm")
     rotary = rotary_cache(model, element) * tables(model, version)
     made = padded_experts(target, served, model, gpu)
-    added = latent_copies(served, model, version, element) + allocated(made) - allocated(target)
+    limit = round(given.cpu_offload_gb * GIB)
+    elsewhere, copied = offloaded_layers(found, limit)
+    copied = copied if older(chosen.version, _COPIED_BEFORE) else 0
+    added = latent_copies(served, model, version, element, elsewhere) + allocated(made) - allocated(target)
     caches = tuple(
         _latent_as_stored(cache, model, width, version, stored)
         for cache in with_states((*layer_caches(model), *draft_caches), model, drafted_tokens(job, model))
     )
     if not chosen.hybrid_cache and any(cache.grows and cache.window is None for cache in caches):
         caches = tuple(cache._replace(window=None) for cache in caches)
-    limit = round(given.cpu_offload_gb * GIB)
     rounding = block_rounding([*made, *drafted], policy(job), limit)
-    run = profile_run(model, chosen, element, plan.tensor, expert_tensor(job), plan.data or 1)
+    run = profile_run(model, chosen, element, plan.tensor, expert_tensor(job), plan.data or 1, copied)
     states = round(chosen.state_bytes * chosen.max_num_seqs * model.shape.vocabulary)
     opened = reserved_run(model, chosen, element, plan.tensor, policy(job)) if chosen.by_driver else None
     return Parts(
@@ -190,7 +197,7 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
         rounding=rounding,
         slots=lora_slots(job, model, element),
         run=run,
-        unused=max(0, (opened or 0) - run.total),
+        unused=max(0, (opened or -copied) + copied - run.total),
         graphs=graphs(model, chosen.graph_sizes, nccl=captures_nccl(job, gpu)),
         overhead=runtime.process_overhead(gpu, job),
         settings=chosen,
