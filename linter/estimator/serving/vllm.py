@@ -84,8 +84,8 @@ def _outcome(
 ) -> tuple[str | None, Verdict]:
     """The reason for refusing to start, if any, and the verdict.
 
-    Graphs beside the budget are taken at their most where they hold collectives of `nccl`: what it keeps for each
-    depends on its release and on how the cards reach each other, which is not known.
+    Graphs beside the budget are taken at their most, with both captures of a size, where they hold collectives of
+    `nccl`: what it keeps for each depends on its release and on how the cards reach each other, which is not known.
     """
     if gpu is None or room is None:
         return None, "unknown"
@@ -106,7 +106,7 @@ def _outcome(
         return _noroom_of(parts, room), "exceeds" if room.high < max(1, needed) // parts.halves else "tight"
     if given.kv_cache_memory_bytes is not None:
         return None, _beside(parts, gpu, given.kv_cache_memory_bytes)
-    graphs_beside = 0 if chosen.graphs_in_budget else parts.graphs.high if nccl else parts.graphs.expected
+    graphs_beside = 0 if chosen.graphs_in_budget else parts.most_graphs if nccl else parts.graphs.expected
     if not chosen.length_known:
         needed = parts.cache.request_bytes(chosen.longest, chosen.in_flight)
     beside = parts.beside + graphs_beside
@@ -162,8 +162,7 @@ def _per_gpu(parts: Parts, serve: Phase, room: Room | None, *, refused: bool) ->
     below, above = parts.spread
     low = process - below - parts.graphs.expected + parts.graphs.low
     chosen = parts.settings
-    whole = parts.graphs.high * chosen.whole_graphs // max(1, chosen.graph_sizes)
-    high = process + above - parts.graphs.expected + parts.graphs.high + whole
+    high = process + above - parts.graphs.expected + parts.most_graphs
     if room is None or refused:
         low, high = low - parts.run.total + parts.run.low, high + parts.run.high - parts.run.total
     else:

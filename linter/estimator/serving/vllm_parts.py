@@ -143,6 +143,12 @@ class Parts(NamedTuple):
         return context + (0 if self.settings.nccl_in_budget else self.reducing)
 
     @property
+    def most_graphs(self) -> int:
+        """The most bytes of all graphs: of a size that is captured twice, each as much as the larger measured."""
+        whole = self.graphs.high * self.settings.whole_graphs // max(1, self.settings.graph_sizes)
+        return self.graphs.high + whole
+
+    @property
     def request(self) -> int:
         """Bytes of cache that one request of `max_model_len` tokens may take, with the block vLLM keeps back."""
         chosen = self.settings
