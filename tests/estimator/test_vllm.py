@@ -327,6 +327,13 @@ def test_captured_batch_sizes_are_counted_as_the_version_lists_them(version, seq
     assert captured_sizes(plan.inference, profile(version), seqs) == sizes
 
 
+@pytest.mark.parametrize(("seqs", "sizes"), [(256, 32 + 44), (64, 32 + 12), (8, 16), (1, 2)])
+def test_interactivity_captures_every_small_batch(seqs, sizes):
+    given = job(version="0.33.0", performance_mode="interactivity").inference
+    listed = {*range(1, min(2 * seqs, 32) + 1), *range(8, min(2 * seqs + 1, 256), 8), *range(256, 2 * seqs + 1, 16)}
+    assert captured_sizes(given, profile("0.33.0"), seqs) == len(listed) == sizes
+
+
 @pytest.mark.parametrize(("seqs", "pieces", "whole"), [(256, 51, 35), (128, 35, 19), (1024, 51, 51)])
 def test_batches_of_one_token_a_request_are_captured_whole_too(seqs, pieces, whole):
     """PIECEWISE=51 (largest=512), FULL=35 (largest=256); PIECEWISE=35, FULL=19: logs of 0.24.0."""

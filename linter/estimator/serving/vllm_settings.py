@@ -196,10 +196,14 @@ def derived_length(model: Model) -> int | None:
     return length
 
 
+_EVERY = 32
+"""Batch size up to which the mode `interactivity` captures every one."""
+
+
 def captured_sizes(given: Inference, row: dict[str, Any], max_num_seqs: int) -> int:
     """How many batch sizes are captured: 1, 2, 4, every 8th, and every 16th from 256 on in newer versions.
 
-    Source: vllm/config/vllm.py `_set_cudagraph_sizes`.
+    In the mode `interactivity` all up to 32 are. Source: vllm/config/vllm.py `_set_cudagraph_sizes` (0.22, 0.33).
     """
     if given.enforce_eager:
         return 0
@@ -210,7 +214,9 @@ def captured_sizes(given: Inference, row: dict[str, Any], max_num_seqs: int) -> 
     if coarse is not None or largest <= 256:
         largest = min(largest, 2 * max_num_seqs if coarse is not None else max_num_seqs)
     fine = min(largest, coarse if coarse is not None else largest)
-    return sum(size <= largest for size in (1, 2, 4)) + fine // 8 + max(0, largest - fine) // 16
+    small = min(largest, _EVERY) if given.performance_mode == "interactivity" else 0
+    first = small - small // 8 if small else sum(size <= largest for size in (1, 2, 4))
+    return first + fine // 8 + max(0, largest - fine) // 16
 
 
 def _whole_graphs(given: Inference, row: dict[str, Any], max_num_seqs: int) -> int:
