@@ -274,7 +274,7 @@ class Inference:
 
     `max_total_tokens` is the most tokens that the cache of a rank holds (SGLang, TensorRT-LLM). `flashinfer_sampler` is
     vLLM's VLLM_USE_FLASHINFER_SAMPLER. `speculative_algorithm` is SGLang's word (EAGLE, NEXTN, STANDALONE, NGRAM)
-    or vLLM's `method` (mtp, ngram) where it is stated.
+    or vLLM's `method` (mtp, ngram) where it is stated. `performance_mode` is vLLM's: throughput, interactivity.
     """
 
     engine: str = "transformers"
@@ -303,6 +303,7 @@ class Inference:
     cudagraph_capture_sizes: list[int] | None = None
     chunked_prefill: bool | None = None
     flashinfer_sampler: bool | None = None
+    performance_mode: str | None = None
     prefix_caching: bool | None = None
     modalities_off: list[str] | None = None
     skip_mm_profiling: bool = False

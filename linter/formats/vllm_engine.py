@@ -191,7 +191,7 @@ def set_engine(builder: JobBuilder, arguments: Arguments, version: str) -> None:
 
 
 def set_batches(builder: JobBuilder, arguments: Arguments) -> None:
-    """Requests and tokens in a batch, block size, LoRA slots; None where the engine goes by the GPU."""
+    """Requests and tokens in a batch, block size, LoRA slots; None where the engine goes by the GPU, and its mode."""
     _put_size(builder, arguments, "inference.max_num_batched_tokens", "max_num_batched_tokens")
     for path, name, default in (
         ("inference.max_num_seqs", "max_num_seqs", None),
@@ -205,6 +205,9 @@ def set_batches(builder: JobBuilder, arguments: Arguments) -> None:
         else:
             note = f"default of {UPSTREAM}, by GPU" if default is None else ""
             builder.default(path, default, note)
+    mode = arguments.text("performance_mode")
+    if mode:
+        builder.from_entry("inference.performance_mode", mode.value, mode.entry, mode.key)
 
 
 def _put_size(builder: JobBuilder, arguments: Arguments, path: str, name: str) -> None:

@@ -180,6 +180,17 @@ def test_graphs_that_hold_nccl_s_collectives_decide_the_verdict():
     assert verdicts == ["tight", "fits"]
 
 
+def test_whole_graphs_hold_nccl_s_collectives_once_more():
+    """GLM-4.7 in NVFP4 on four RTX PRO 6000 ran out as the sampler was warmed up, after the graphs (vLLM 0.15.1)."""
+    fields = {"version": "0.15.1", "tensor": 4}
+    model = "Salyut1/GLM-4.7-NVFP4"
+    both, once = (
+        estimate(job(**fields, **more), model, "rtx-pro-6000").verdict
+        for more in ({}, {"cudagraph_capture_sizes": [1, 2, 4, 8]})
+    )
+    assert (both, once) == ("tight", "fits")
+
+
 @pytest.mark.parametrize(
     ("gpu", "tensor", "captures"),
     [
@@ -314,6 +325,13 @@ def test_eager_mode_has_no_graphs():
 def test_captured_batch_sizes_are_counted_as_the_version_lists_them(version, seqs, sizes):
     plan = job(version=version)
     assert captured_sizes(plan.inference, profile(version), seqs) == sizes
+
+
+@pytest.mark.parametrize(("seqs", "sizes"), [(256, 32 + 44), (64, 32 + 12), (8, 16), (1, 2)])
+def test_interactivity_captures_every_small_batch(seqs, sizes):
+    given = job(version="0.33.0", performance_mode="interactivity").inference
+    listed = {*range(1, min(2 * seqs, 32) + 1), *range(8, min(2 * seqs + 1, 256), 8), *range(256, 2 * seqs + 1, 16)}
+    assert captured_sizes(given, profile("0.33.0"), seqs) == len(listed) == sizes
 
 
 @pytest.mark.parametrize(("seqs", "pieces", "whole"), [(256, 51, 35), (128, 35, 19), (1024, 51, 51)])

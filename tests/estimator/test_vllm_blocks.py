@@ -6,8 +6,9 @@ import pytest
 
 from gpulint.estimator.allocator.allocator import Policy
 from gpulint.estimator.inference import estimate_inference
-from gpulint.estimator.serving.vllm_blocks import block_rounding, offloaded
+from gpulint.estimator.serving.vllm_blocks import block_rounding, offloaded, offloaded_layers
 from gpulint.estimator.states.parameter import Parameter
+from gpulint.hardware.catalogue import find
 from gpulint.job import Job
 from gpulint.models.resolve import resolve
 from gpulint.units import GIB, MIB
@@ -68,3 +69,33 @@ def test_whole_tensors_of_the_layers_go_to_main_memory_in_order():
         job = Job.validate({"kind": "inference", "model": model, "inference": fields})
         load = estimate_inference(job, resolve(model), None).phases[0]
         assert load.allocated / GIB == pytest.approx(logged, abs=0.0051)
+
+
+def test_layers_go_one_after_the_other_and_the_first_may_be_another_kind():
+    """A dense layer of 2 + 9 MiB comes before two of 2 + 5."""
+    found = [
+        tensor("o", 2 * MIB, copies=3, layers=(0, 1, 2)),
+        tensor("down", 9 * MIB, copies=1, layers=(0,)),
+        tensor("expert_down", 5 * MIB, copies=2, layers=(1, 2)),
+    ]
+    moved = [offloaded_layers(found, limit * MIB) for limit in (0, 1, 11, 12, 18, 100)]
+    assert moved == [(layers, most * MIB) for layers, most in ((0, 0), (1, 2), (1, 11), (2, 11), (2, 11), (3, 11))]
+    assert [offloaded(found, limit * MIB) // MIB for limit in (1, 3, 12, 14)] == [2, 11, 13, 18]
+
+
+def test_an_engine_that_copies_what_was_moved_starts_with_what_its_log_says():
+    """vllm 0.7.2 on an L40S, DeepSeek-Coder-V2-Lite: 0.8008 GB of weights, 14.96 GiB of cache (vllm issue 15196)."""
+    model = "deepseek-ai/DeepSeek-Coder-V2-Lite-Instruct"
+    fields = {"engine": "vllm", "max_model_len": 100_000, "max_num_batched_tokens": 40_000, "cpu_offload_gb": 30}
+    fields |= {"gpu_memory_utilization": 0.45, "enforce_eager": True}
+
+    def found(version):
+        plan = {"kind": "inference", "model": model, "hardware": {"gpu": "l40s", "gpus": 1}}
+        job = Job.validate({**plan, "inference": {**fields, "version": version}})
+        return estimate_inference(job, resolve(model), find("l40s"))
+
+    copies, views = found("0.7.2"), found("0.8.5")
+    assert copies.phases[0].allocated / GIB == pytest.approx(0.8008, abs=0.0006)
+    assert copies.kv_cache.tokens == pytest.approx(464880, rel=0.01)
+    assert copies.kv_cache.low <= 464880 <= copies.kv_cache.high
+    assert views.phases[0].allocated == copies.phases[0].allocated

@@ -13,7 +13,7 @@ from gpulint.estimator.serving.vllm_workspace import expert_bytes, workspace
 from gpulint.hardware.catalogue import find
 from gpulint.job import Job
 from gpulint.models.resolve import resolve
-from gpulint.units import GIB
+from gpulint.units import GIB, MIB
 
 QWEN2 = "Qwen/Qwen2-7B-Instruct"
 MOE = "Qwen/Qwen3-30B-A3B"
@@ -93,6 +93,24 @@ def test_what_gathers_logits_opens_beside_what_reduces():
     assert parts(job(QWEN2, "a100-80gb", 2, version="0.6.6")).gathering == (0, 0)
 
 
+@pytest.mark.parametrize("version", ["0.10.2", "0.11.0"])
+def test_what_connects_cards_without_nvlink_takes_little_of_them(version):
+    """A start of 0.10.2 on eight L40S printed 0.17 to 0.21 GiB beside torch for NCCL and the libraries' 90 MiB."""
+    found, linked = (parts(job(QWEN2, gpu, 8, version=version)) for gpu in ("l40s", "a100-80gb"))
+    assert found.outside - found.overhead.libraries == 120 * MIB
+    assert found.runtime - found.overhead.libraries - found.overhead.context == 120 * MIB
+    assert linked.outside - linked.overhead.libraries == linked.overhead.nccl
+    assert found.spread[1] >= found.overhead.nccl - found.nccl, "as much as elsewhere at the most"
+
+
+def test_cards_without_nvlink_are_as_others_before_the_nccl_that_was_measured():
+    """torch 2.6, which 0.8.5 pins, comes before NCCL 2.22."""
+    found = parts(job(QWEN2, "l40s", 4, version="0.8.5"))
+    assert found.connecting is None
+    assert found.nccl == found.overhead.nccl
+    assert found.runtime == found.overhead.total
+
+
 @pytest.mark.parametrize(("version", "starts", "verdict"), [("0.10.2", True, "fits"), ("0.11.0", False, "tight")])
 def test_a_share_that_leaves_no_room_for_nccl_is_refused(version, starts, verdict):
     plan = job(QWEN2, "h100-80gb", 8, version=version, gpu_memory_utilization=0.988, max_model_len=4096)
@@ -133,6 +151,34 @@ def test_ranks_that_divide_the_experts_share_no_features():
     assert expert_bytes(resolve(QWEN2), 100, 2.0, 1) == 0
     run = parts(job(MOE, "h100-80gb", 2, expert=2, version="0.22.0", max_num_batched_tokens=1024)).run
     assert run.workspace == workspace(model, 1024, 40960, 2.0, 1).expected
+
+
+def test_throughput_doubles_the_batches_that_nobody_states():
+    """A start of 0.17 in this mode printed 4,096 tokens, and captured for 512 requests."""
+    model = resolve(QWEN2)
+    usual, doubled, stated = (
+        settings(job(QWEN2, "rtx-6000-ada", version="0.17.0", **fields), model, find("rtx-6000-ada"))
+        for fields in (
+            {"performance_mode": "balanced"},
+            {"performance_mode": "throughput"},
+            {"performance_mode": "throughput", "max_num_seqs": 8, "max_num_batched_tokens": 512},
+        )
+    )
+    assert (usual.max_num_seqs, usual.max_num_batched_tokens) == (256, 2048)
+    assert (doubled.max_num_seqs, doubled.max_num_batched_tokens) == (512, 4096)
+    assert (stated.max_num_seqs, stated.max_num_batched_tokens) == (8, 512)
+
+
+def test_an_indexer_gathers_the_keys_of_forty_of_the_longest_requests():
+    """1,024 fewer tokens a request leave 40 x 1,024 x 132 B; where experts need more than the keys, nothing."""
+    sparse, dense = resolve("deepseek-ai/DeepSeek-V3.2"), resolve("deepseek-ai/DeepSeek-V3.1")
+    longer, shorter = (workspace(sparse, 64, length, 2.0, 8) for length in (163840, 162816))
+    assert longer.expected == 40 * 163840 * 132
+    assert longer.expected - shorter.expected == 40 * 1024 * 132
+    assert longer.low == longer.expected
+    assert longer.high >= 5 * 163840 * 576 * 2
+    assert workspace(dense, 64, 163840, 2.0, 8).expected == expert_bytes(dense, 64 * 8, 2.0, 8)
+    assert workspace(sparse, 8192, 4096, 2.0, 8).expected == expert_bytes(sparse, 8192 * 8, 2.0, 8)
 
 
 def test_deepseek_v4_needs_what_its_log_says_and_may_not_get_it():

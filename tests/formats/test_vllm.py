@@ -78,6 +78,11 @@ def test_defaults_that_depend_on_the_gpu_stay_open(vllm):
     assert (job.model, job.weights.dtype, job.versions["vllm"]) == (None, None, "0.33.0")
 
 
+def test_the_mode_is_read_where_it_is_stated(vllm):
+    assert vllm.job(SERVER + "performance-mode: throughput\n").inference.performance_mode == "throughput"
+    assert vllm.job(SERVER).inference.performance_mode is None
+
+
 def test_the_gpus_are_the_product_of_the_degrees(vllm):
     text = "tensor-parallel-size: 4\npipeline-parallel-size: 2\ndata_parallel_size: 2\nenable-expert-parallel: true\n"
     job = vllm.job(text)

@@ -6,7 +6,7 @@ Context, libraries and NCCL lie outside torch's allocator: they are the componen
 phase that multiplies matrices.
 
 The figures are published measurements (`runtime.json`, each with its source); none is derived from the runs that the
-estimator is scored on.
+estimator is scored on but `nccl_unlinked`, whose start is a row of the benchmark that says so (`seen`).
 """
 
 from __future__ import annotations
@@ -144,6 +144,18 @@ def gathering(job: Job) -> tuple[int, int]:
     if first is None or older(_torch(job), further["from_torch"]):
         return 0, 0
     return first["expected"] * MIB, further["high"] * MIB
+
+
+def unlinked(job: Job) -> int | None:
+    """Bytes that all communicators of a vLLM rank are expected to take on cards without NVLink (`nccl_unlinked`).
+
+    None before the NCCL that was measured.
+    """
+    table = _table()
+    if older(_torch(job), table["nccl_further"]["from_torch"]):
+        return None
+    expected: int = table["nccl_unlinked"]["expected"]
+    return expected * MIB
 
 
 def reducing(job: Job) -> int:

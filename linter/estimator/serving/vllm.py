@@ -68,7 +68,7 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         per_gpu=_per_gpu(parts, serve, room, refused=refusal is not None),
         phases=tuple(phases),
         peak=serve,
-        runtime=parts.overhead.total + parts.expected_gathering,
+        runtime=parts.runtime,
         verdict=outcome,
         capacity=capacity(gpu),
         kv_cache=None if caches_nothing(model) else _kv_cache(parts, room),
@@ -84,8 +84,8 @@ def _outcome(
 ) -> tuple[str | None, Verdict]:
     """The reason for refusing to start, if any, and the verdict.
 
-    Graphs beside the budget are taken at their most where they hold collectives of `nccl`: what it keeps for each
-    depends on its release and on how the cards reach each other, which is not known.
+    Graphs beside the budget are taken at their most, with both captures of a size, where they hold collectives of
+    `nccl`: what it keeps for each depends on its release and on how the cards reach each other, which is not known.
     """
     if gpu is None or room is None:
         return None, "unknown"
@@ -106,7 +106,7 @@ def _outcome(
         return _noroom_of(parts, room), "exceeds" if room.high < max(1, needed) // parts.halves else "tight"
     if given.kv_cache_memory_bytes is not None:
         return None, _beside(parts, gpu, given.kv_cache_memory_bytes)
-    graphs_beside = 0 if chosen.graphs_in_budget else parts.graphs.high if nccl else parts.graphs.expected
+    graphs_beside = 0 if chosen.graphs_in_budget else parts.most_graphs if nccl else parts.graphs.expected
     if not chosen.length_known:
         needed = parts.cache.request_bytes(chosen.longest, chosen.in_flight)
     beside = parts.beside + graphs_beside
@@ -158,12 +158,11 @@ def _per_gpu(parts: Parts, serve: Phase, room: Room | None, *, refused: bool) ->
     At the least nothing of the run is there, as after the start, and the graphs take less than the cache left them. At
     the most both captures of a size take what the larger of those that were measured does.
     """
-    process = serve.allocated + parts.overhead.total + parts.expected_gathering
+    process = serve.allocated + parts.runtime
     below, above = parts.spread
     low = process - below - parts.graphs.expected + parts.graphs.low
     chosen = parts.settings
-    whole = parts.graphs.high * chosen.whole_graphs // max(1, chosen.graph_sizes)
-    high = process + above - parts.graphs.expected + parts.graphs.high + whole
+    high = process + above - parts.graphs.expected + parts.most_graphs
     if room is None or refused:
         low, high = low - parts.run.total + parts.run.low, high + parts.run.high - parts.run.total
     else:
@@ -276,6 +275,5 @@ def _terms(job: Job, model: Model, parts: Parts, room: Room | None, pool: int, g
         request = f"one request of {chosen.max_model_len:,} tokens, and a block that is kept back"
         formula = "as the config states it" if pool != parts.request else f"up to {request}" if left else request
         lines.append(Term("kv_cache", formula, pool - left, "vllm/v1/core/kv_cache_utils.py"))
-    outside = parts.overhead.total + parts.expected_gathering
-    lines.append(Term("runtime", "CUDA context, kernels, NCCL", outside, parts.overhead.source))
+    lines.append(Term("runtime", "CUDA context, kernels, NCCL", parts.runtime, parts.overhead.source))
     return lines

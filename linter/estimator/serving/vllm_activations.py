@@ -65,15 +65,24 @@ class ProfileRun(NamedTuple):
 
 
 def profile_run(
-    model: Model, settings: Settings, element: float, tensor: int, experts: int | None = None, data: int = 1
+    model: Model,
+    settings: Settings,
+    element: float,
+    tensor: int,
+    experts: int | None = None,
+    data: int = 1,
+    copied: int = 0,
 ) -> ProfileRun:
     """The larger of the text model's peak and the vision tower's on one rank.
 
     `experts` ranks share an expert's features, and the tokens of `data` ranks pass through the experts of each
-    (layers/fused_moe/layer.py `forward_impl`). At the least no item counts: a checkpoint's own preprocessor may cut
-    them to any size.
+    (layers/fused_moe/layer.py `forward_impl`). `copied` bytes of weights are there while a layer runs. At the least no
+    item counts: a checkpoint's own preprocessor may cut them to any size.
     """
-    text, seen = _text_run(model, settings, element, tensor, experts, data), encoder(model, settings, element, tensor)
+    text, seen = (
+        _text_run(model, settings, element, tensor, experts, data, copied),
+        encoder(model, settings, element, tensor),
+    )
     if seen is None:
         return text
     high = max(text.high + seen.kept, seen.high)
@@ -83,14 +92,14 @@ def profile_run(
 
 
 def _text_run(
-    model: Model, settings: Settings, element: float, tensor: int, experts: int | None, data: int
+    model: Model, settings: Settings, element: float, tensor: int, experts: int | None, data: int, copied: int
 ) -> ProfileRun:
     """The larger of the layers' and the sampler's peak, with the bound of a tower that is not derived."""
     tokens, shared = settings.max_num_batched_tokens, experts or tensor
     requests = min(settings.max_num_seqs, tokens)
     kept = workspace(model, tokens, settings.max_model_len, element, shared) if settings.moe_workspace else NONE
     gathered = 1 if settings.moe_workspace else data
-    layers = layer_bytes(model, tokens, element, tensor, 0 if settings.moe_workspace else shared, gathered)
+    layers = copied + layer_bytes(model, tokens, element, tensor, 0 if settings.moe_workspace else shared, gathered)
     hidden = round(element * model.shape.hidden * (tokens + 2 * requests))
     logits = requests * padded_vocabulary(model) * settings.sampler_bytes
     sampler = hidden + logits

@@ -50,6 +50,19 @@ def offloaded(found: Iterable[Parameter], limit: int) -> int:
     return sum(_split(found, limit)[0])
 
 
+def offloaded_layers(found: Iterable[Parameter], limit: int) -> tuple[int, int]:
+    """In how many layers `cpu_offload_gb` moves the first tensor, and the most bytes that it moves of one."""
+    count = most = moved = 0
+    for layered, sizes in _made(found):
+        if not layered or moved >= limit:
+            continue
+        before = moved
+        for size in sizes:
+            moved += size if moved < limit else 0
+        count, most = count + 1, max(most, moved - before)
+    return count, most
+
+
 @lru_cache(maxsize=64)
 def _rounding(found: tuple[Parameter, ...], rules: Policy, offload: int) -> tuple[int, int]:
     memory = Allocator(policy=rules)
@@ -64,19 +77,20 @@ def _split(found: Iterable[Parameter], limit: int) -> tuple[list[int], list[int]
     gone: list[int] = []
     kept: list[int] = []
     moved = 0
-    for layered, size in _made(found):
-        goes = layered and moved < limit
-        moved += size if goes else 0
-        (gone if goes else kept).append(size)
+    for layered, sizes in _made(found):
+        for size in sizes:
+            goes = layered and moved < limit
+            moved += size if goes else 0
+            (gone if goes else kept).append(size)
     return gone, kept
 
 
-def _made(found: Iterable[Parameter]) -> Iterator[tuple[bool, int]]:
-    """Each tensor in the order in which it is made: whether it lies in a decoder's layer, and bytes."""
+def _made(found: Iterable[Parameter]) -> Iterator[tuple[bool, list[int]]]:
+    """The tensors of each layer, in the order in which they are made: whether it is a decoder's, and their bytes."""
     for stack in _stacks(found):
         layered = stack[0].layers is not None and stack[0].part == "base" and "vis" not in stack[0].name
-        for index in range(max(item.copies for item in stack)):
-            yield from ((layered, size) for size in _tensors(item for item in stack if index < item.copies))
+        for index in sorted({layer for item in stack for layer in item.layers or (0,)}):
+            yield layered, _tensors(item for item in stack if index in (item.layers or (0,)))
 
 
 def _stacks(found: Iterable[Parameter]) -> Iterator[list[Parameter]]:

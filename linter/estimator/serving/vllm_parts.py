@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...units import GIB
+from ...versions import older
 from ..allocator import runtime
 from ..allocator.slack import policy
 from ..states.division import expert_tensor
@@ -16,12 +17,12 @@ from .kv_cache import LayerCache, cache_bytes, layer_caches
 from .paged_cache import paged_cache
 from .stored_cache import cache_dtype, fp8_perhaps
 from .vllm_activations import profile_run
-from .vllm_blocks import block_rounding, offloaded
+from .vllm_blocks import block_rounding, offloaded, offloaded_layers
 from .vllm_draft import draft, drafted_tokens
 from .vllm_eager import reserved_run
 from .vllm_lora import lora_slots
 from .vllm_rotary import rotary_cache, tables
-from .vllm_settings import Graphs, captures_nccl, graphs
+from .vllm_settings import Graphs, captures_nccl, graphs, unlinked
 from .vllm_states import state_blocks, state_bytes, with_states
 from .vllm_towers import loaded
 from .vllm_weights import cached_latent, expanded_head, latent_copies, padded_experts
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
     from .vllm_activations import ProfileRun
     from .vllm_settings import Settings
 
+_COPIED_BEFORE = "0.8.0"
+"""The release whose engine reads offloaded weights where they lie; before, a layer's forward copies all of its to the
+GPU, until it returns (model_executor/models/utils.py `maybe_offload_to_cpu`, 0.6.5 and 0.8.5)."""
+
 
 class Parts(NamedTuple):
     """What one rank holds beside the cache. `found` are its parameters, of which `weights` bytes stay on the GPU.
@@ -45,7 +50,8 @@ class Parts(NamedTuple):
     that the profile run opened are free at its peak and count all the same, where the release asks the driver.
     `cublas` is cuBLAS's workspace, `states` what the sampler keeps for each request.
     `halves` is 2 where the cache may hold twice the tokens, as fp8 that nothing at hand tells of.
-    `gathering` is what torch's communicator takes beside vLLM's own, expected and at the most, `reducing` its own.
+    `gathering` is what torch's communicator takes beside vLLM's own, expected and at the most, `reducing` its own;
+    `connecting` what all of them are expected to take, where their sum is known.
     """
 
     found: tuple[Parameter, ...]
@@ -64,6 +70,7 @@ class Parts(NamedTuple):
     states: int
     gathering: tuple[int, int]
     reducing: int
+    connecting: int | None
     neighbours: Neighbours
     halves: int
 
@@ -76,24 +83,40 @@ class Parts(NamedTuple):
     def outside(self) -> int:
         """Expected bytes outside torch that count against the budget: all that is not `before`, and half the drift."""
         drift = sum(self.neighbours.drift) // 2
-        return self.overhead.total - self.before + self.expected_gathering + drift
+        context = self.overhead.context if self.settings.context_in_budget else 0
+        nccl = self.nccl if self.settings.nccl_in_budget else self.expected_gathering
+        return context + self.overhead.libraries + nccl + drift
 
     @property
     def expected_gathering(self) -> int:
         """Expected bytes of torch's communicator; none where both count: they are expected to take what one does."""
-        return 0 if self.settings.nccl_in_budget else self.gathering[0]
+        if self.settings.nccl_in_budget:
+            return 0
+        return self.gathering[0] if self.connecting is None else min(self.gathering[0], self.connecting)
+
+    @property
+    def nccl(self) -> int:
+        """Expected bytes of vLLM's own communicator; where a sum is known, that falls to the one that counts."""
+        if self.connecting is None:
+            return self.overhead.nccl
+        return min(self.overhead.nccl, self.connecting) if self.settings.nccl_in_budget else 0
+
+    @property
+    def runtime(self) -> int:
+        """Expected bytes outside torch in all."""
+        return self.overhead.context + self.overhead.libraries + self.nccl + self.expected_gathering
 
     @property
     def before(self) -> int:
         """Expected bytes that the GPU holds before the engine takes its baseline: context, in newer versions NCCL."""
         context = 0 if self.settings.context_in_budget else self.overhead.context
-        return context + (0 if self.settings.nccl_in_budget else self.overhead.nccl)
+        return context + (0 if self.settings.nccl_in_budget else self.nccl)
 
     @property
     def spread(self) -> tuple[int, int]:
         """How far everything outside torch may lie below and above what is expected."""
-        above = self.overhead.high - self.overhead.total + self.gathering[1] - self.expected_gathering
-        return self.overhead.total - self.overhead.low + self.expected_gathering, above
+        above = self.overhead.high - self.runtime + self.gathering[1]
+        return max(0, self.runtime - self.overhead.low), above
 
     @property
     def counted(self) -> tuple[int, int]:
@@ -118,6 +141,12 @@ class Parts(NamedTuple):
         """The most that lies beside the budget: what is there before the baseline, and is not measured."""
         context = 0 if self.settings.context_in_budget else self.overhead.context_range[1]
         return context + (0 if self.settings.nccl_in_budget else self.reducing)
+
+    @property
+    def most_graphs(self) -> int:
+        """The most bytes of all graphs: of a size that is captured twice, each as much as the larger measured."""
+        whole = self.graphs.high * self.settings.whole_graphs // max(1, self.settings.graph_sizes)
+        return self.graphs.high + whole
 
     @property
     def request(self) -> int:
@@ -152,16 +181,18 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
     version = given.version or job.versions.get("vllm")
     rotary = rotary_cache(model, element) * tables(model, version)
     made = padded_experts(target, served, model, gpu)
-    added = latent_copies(served, model, version, element) + allocated(made) - allocated(target)
+    limit = round(given.cpu_offload_gb * GIB)
+    elsewhere, copied = offloaded_layers(found, limit)
+    copied = copied if older(chosen.version, _COPIED_BEFORE) else 0
+    added = latent_copies(served, model, version, element, elsewhere) + allocated(made) - allocated(target)
     caches = tuple(
         _latent_as_stored(cache, model, width, version, stored)
         for cache in with_states((*layer_caches(model), *draft_caches), model, drafted_tokens(job, model))
     )
     if not chosen.hybrid_cache and any(cache.grows and cache.window is None for cache in caches):
         caches = tuple(cache._replace(window=None) for cache in caches)
-    limit = round(given.cpu_offload_gb * GIB)
     rounding = block_rounding([*made, *drafted], policy(job), limit)
-    run = profile_run(model, chosen, element, plan.tensor, expert_tensor(job), plan.data or 1)
+    run = profile_run(model, chosen, element, plan.tensor, expert_tensor(job), plan.data or 1, copied)
     states = round(chosen.state_bytes * chosen.max_num_seqs * model.shape.vocabulary)
     opened = reserved_run(model, chosen, element, plan.tensor, policy(job)) if chosen.by_driver else None
     return Parts(
@@ -172,7 +203,7 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
         rounding=rounding,
         slots=lora_slots(job, model, element),
         run=run,
-        unused=max(0, (opened or 0) - run.total),
+        unused=max(0, (opened or -copied) + copied - run.total),
         graphs=graphs(model, chosen.graph_sizes, nccl=captures_nccl(job, gpu)),
         overhead=runtime.process_overhead(gpu, job),
         settings=chosen,
@@ -193,6 +224,7 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
         states=states,
         gathering=runtime.gathering(job),
         reducing=runtime.reducing(job),
+        connecting=runtime.unlinked(job) if unlinked(gpu) else None,
         neighbours=runtime.neighbours(gpu),
         halves=2 if fp8_perhaps(job, model) else 1,
     )

@@ -84,7 +84,8 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
     """The settings of a vLLM job; None when neither the job nor the model says how long a request may be.
 
     Defaults of `EngineArgs` and `get_batch_defaults` (vllm/engine/arg_utils.py): batches by device memory, cut to
-    what `max_num_seqs` requests can fill; without chunked prefill a batch holds at least `max_model_len` tokens.
+    what `max_num_seqs` requests can fill; without chunked prefill a batch holds at least `max_model_len` tokens. In the
+    mode `throughput` both defaults are twice as large (`performance_mode`, 0.22).
     """
     given = job.inference
     assert given is not None
@@ -97,7 +98,8 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
         if max_model_len is None:
             return None
         defaulted.append(("inference.max_model_len", str(max_model_len)))
-    tier_seqs, tier_tokens = _tier(row, gpu)
+    twice = 2 if given.performance_mode == "throughput" else 1
+    tier_seqs, tier_tokens = (twice * size for size in _tier(row, gpu))
     max_num_seqs = given.max_num_seqs
     if max_num_seqs is None:
         max_num_seqs = tier_seqs
@@ -194,10 +196,14 @@ def derived_length(model: Model) -> int | None:
     return length
 
 
+_EVERY = 32
+"""Batch size up to which the mode `interactivity` captures every one."""
+
+
 def captured_sizes(given: Inference, row: dict[str, Any], max_num_seqs: int) -> int:
     """How many batch sizes are captured: 1, 2, 4, every 8th, and every 16th from 256 on in newer versions.
 
-    Source: vllm/config/vllm.py `_set_cudagraph_sizes`.
+    In the mode `interactivity` all up to 32 are. Source: vllm/config/vllm.py `_set_cudagraph_sizes` (0.22, 0.33).
     """
     if given.enforce_eager:
         return 0
@@ -208,7 +214,9 @@ def captured_sizes(given: Inference, row: dict[str, Any], max_num_seqs: int) -> 
     if coarse is not None or largest <= 256:
         largest = min(largest, 2 * max_num_seqs if coarse is not None else max_num_seqs)
     fine = min(largest, coarse if coarse is not None else largest)
-    return sum(size <= largest for size in (1, 2, 4)) + fine // 8 + max(0, largest - fine) // 16
+    small = min(largest, _EVERY) if given.performance_mode == "interactivity" else 0
+    first = small - small // 8 if small else sum(size <= largest for size in (1, 2, 4))
+    return first + fine // 8 + max(0, largest - fine) // 16
 
 
 def _whole_graphs(given: Inference, row: dict[str, Any], max_num_seqs: int) -> int:
@@ -234,9 +242,12 @@ def captures_nccl(job: Job, gpu: Gpu | None) -> bool:
 
     Others reduce with vLLM's own kernel (distributed/device_communicators/custom_all_reduce.py).
     """
-    if job.parallelism.tensor <= 2 or gpu is None:
-        return False
-    return gpu.name in _BRIDGED or gpu.compute_capability not in _LINKED
+    return job.parallelism.tensor > 2 and unlinked(gpu)
+
+
+def unlinked(gpu: Gpu | None) -> bool:
+    """Whether the card is known to be sold without NVLink between all of a machine's."""
+    return gpu is not None and (gpu.name in _BRIDGED or gpu.compute_capability not in _LINKED)
 
 
 def graphs(model: Model, sizes: int, *, nccl: bool = False) -> Graphs:

@@ -40,8 +40,11 @@ _PACKED_LATENTS = {"fp8_ds_mla": _SPARSE_FP8, "nvfp4_ds_mla": 352}
 """Bytes of a token's latent where the dtype packs it (0.33 mla_attention.py); nvfp4: 512 fp4, 64 fp8, 32 scales."""
 
 
-def latent_copies(job: Job, model: Model, version: str | None, element: float) -> int:
+def latent_copies(job: Job, model: Model, version: str | None, element: float, elsewhere: int = 0) -> int:
     """Bytes on one rank of what latent attention multiplies with instead of the up-projections, for the whole stage.
+
+    Before 0.8 the products of weights that `cpu_offload_gb` moved, those of the `elsewhere` first layers, are made and
+    stay in main memory (0.7.2 model_loader/loader.py `load_model`).
 
     H heads of the rank, L latent, N and R the two parts of a query's head, V of a value's, Q the query latent or h:
     before 0.8 the products W_Q W_UK (Q H L), W_UV W_O (H L h) and W_QR (Q H R), in the weights' fp8 or 16 bits
@@ -51,7 +54,8 @@ def latent_copies(job: Job, model: Model, version: str | None, element: float) -
     shape = model.shape
     if not shape.kv_lora_rank or expanded_head(model, version):
         return 0
-    heads = -(-shape.heads // job.parallelism.tensor)
+    plan = job.parallelism
+    heads = -(-shape.heads // plan.tensor)
     quantization = effective_quantization(job, model)
     up = heads * shape.kv_lora_rank * (shape.qk_nope_head_dim + shape.v_head_dim)
     if not older(version, "0.8.0"):
@@ -63,7 +67,8 @@ def latent_copies(job: Job, model: Model, version: str | None, element: float) -
         layer = width * absorbed + element * queries * heads * shape.qk_rope_head_dim
         if quantization is not None:
             layer += element * up
-    return fullest_stage([round(layer)] * shape.layers, job.parallelism.pipeline)
+        return max(0, fullest_stage([round(layer)] * shape.layers, plan.pipeline) - elsewhere * round(layer))
+    return fullest_stage([round(layer)] * shape.layers, plan.pipeline)
 
 
 def _query_width(model: Model) -> int:

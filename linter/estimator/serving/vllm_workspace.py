@@ -3,14 +3,22 @@
 T tokens of a batch, K experts a token, f an expert's MLP width on the rank, w its input width, e bytes of an element.
 
     experts             e T K (max(f, w) + max(2 f, w)), plain MLP (max(f, w) + max(f, w))
-    DeepSeek V4         the larger of that and 4 (ceil(longest request / 4) + window + T) D elements of 16 bits, into
-                        which prefill gathers keys; and what the model keeps for each token of a batch from its start:
-                        its hidden streams for a draft model, and the indexer's choice, 4 B each
+    indexer             40 L (i + 4 i / 128): room for the keys of 40 of the longest requests, L tokens, of which
+                        each has i fp8 elements and their scales (DeepSeek V3.2, GLM-5); DeepSeek V4 keeps a key for
+                        every 4 tokens
+    DeepSeek V4         4 (ceil(L / 4) + window + T) D elements of 16 bits, into which prefill gathers keys; and, beside
+                        the rest, what the model keeps for each token of a batch from its start: its hidden streams for
+                        a draft model, and the indexer's choice, 4 B each
+
+All users share one buffer, so that the largest counts. FlashMLA gathers 5 L latents of 16 bits into it where the cache
+is packed fp8, which is in `high`.
 
 Kernels that bring their own buffers (TensorRT-LLM's, on Blackwell) leave the first one small: it is not in `low`.
 DeepGEMM pads each expert's rows to 128, which is in `high`.
 Source: vllm 0.22 v1/worker/workspace.py, fused_moe/modular_kernel.py `_allocate_buffers`, fused_moe/experts/
-triton_moe.py, marlin_moe.py, deep_gemm_moe.py `workspace_shapes`; models/deepseek_v4/nvidia/model.py, flashmla.py.
+triton_moe.py, marlin_moe.py, deep_gemm_moe.py `workspace_shapes`; models/deepseek_v4/nvidia/model.py, flashmla.py;
+0.13 to 0.33 model_executor/layers/sparse_attn_indexer.py, v1/attention/backends/mla/indexer.py
+`get_max_prefill_buffer_size`, flashmla_sparse.py `get_prefill_workspace_size`.
 """
 
 from __future__ import annotations
@@ -24,6 +32,11 @@ if TYPE_CHECKING:
 
 _GATHERED_REQUESTS = 4
 _GATHERED_RATIO = 4
+_INDEXED_REQUESTS = 40
+_INDEX_BLOCK, _INDEX_SCALE = 128, 4
+"""Elements of an indexer's key that share a scale, and its bytes."""
+
+_GATHERED_LATENTS = 5
 ROWS = 128
 """Rows to which DeepGEMM pads what each expert gets."""
 
@@ -42,14 +55,27 @@ NONE = Workspace(0, 0, 0)
 def workspace(model: Model, tokens: int, longest: int, element: float, experts: int) -> Workspace:
     """The workspace of one rank, on which an expert's features are divided by `experts`."""
     shape = model.shape
-    gathered = kept = 0
+    kept = 0
+    gathered, most = _indexed(model, longest)
     if compresses(shape):
         rows = -(-longest // _GATHERED_RATIO) + window(model) + tokens
-        gathered = _GATHERED_REQUESTS * rows * shape.head_dim * 2
+        gathered = max(gathered, _GATHERED_REQUESTS * rows * shape.head_dim * 2)
         kept = round(tokens * (element * streams(model) * shape.hidden + 4 * (model.config.get("index_topk") or 0)))
     routed = expert_bytes(model, tokens * shape.experts_per_token, element, experts)
     padded = expert_bytes(model, tokens * shape.experts_per_token + shape.experts * (ROWS - 1), element, experts)
-    return Workspace(max(gathered, routed) + kept, gathered + kept, max(gathered, padded) + kept)
+    return Workspace(max(gathered, routed) + kept, gathered + kept, max(gathered, most, padded) + kept)
+
+
+def _indexed(model: Model, longest: int) -> tuple[int, int]:
+    """Bytes into which prefill gathers an indexer's keys, and at the most what FlashMLA gathers in their place."""
+    shape = model.shape
+    index = shape.index_head_dim or 0
+    if not index or not shape.indexer_layers:
+        return 0, 0
+    entries = _INDEXED_REQUESTS * longest // (_GATHERED_RATIO if compresses(shape) else 1)
+    latent = shape.kv_lora_rank + shape.qk_rope_head_dim if shape.kv_lora_rank else 0
+    keys = entries * (index + index // _INDEX_BLOCK * _INDEX_SCALE)
+    return keys, max(keys, _GATHERED_LATENTS * longest * latent * 2)
 
 
 def expert_bytes(model: Model, rows: int, element: float, experts: int) -> int:
