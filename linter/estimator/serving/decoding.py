@@ -12,7 +12,7 @@ from ...versions import older
 from ..coverage import mixing
 from ..frameworks.modeling import still
 from ..frameworks.release import release
-from ..layers import ssm
+from ..layers import delta, ssm
 from ..layers.implementation import attention_implementation, composite
 from ..layers.traits import traits
 from .prefill import score_bytes
@@ -144,17 +144,25 @@ def cached_heads(model: Model) -> int:
     return model.shape.heads if found.qkv == "grouped" else 0
 
 
+DELTAS = frozenset({"delta", "kimi_delta"})
+
+
 def stepped(job: Job, model: Model, batch: int, element: float) -> int:
-    """Bytes of the widest layer's state space for one new token, b N elements of state, without Mamba's kernels.
+    """Bytes of the widest layer's state for one new token, b N elements of it, where no package's kernels run.
 
     mamba2   float32 decay, decayed state and new state, and in the width of the weights dB and dB x: (12 + 2 e) b N
              (transformers 5.23 modeling_bamba.py `mamba2_selective_state_update`)
     mamba    float32 decay, dB and dB x, and the decayed state beside a float32 copy of the state or the new one:
              20 b N (5.23 modeling_mamba.py `mamba_selective_state_update`)
+    delta    float32 decayed state, the outer product that is added to it, and the sum: 12 b N (5.23
+             modeling_qwen3_next.py `torch_recurrent_gated_delta_rule`, modeling_kimi_linear.py
+             `recurrent_kimi_delta_attention`)
     """
-    if ssm.KERNELS in job.versions:
+    mixer = mixing(model)
+    if (delta.KERNELS if mixer in DELTAS else ssm.KERNELS) in job.versions:
         return 0
-    each = {"mamba2": 12 + 2 * element, "mamba2_scaled": 12 + 2 * element, "mamba": 20.0}.get(mixing(model), 0.0)
+    each = {"mamba2": 12 + 2 * element, "mamba2_scaled": 12 + 2 * element, "mamba": 20.0}.get(mixer, 0.0)
+    each = 12.0 if mixer in DELTAS else each
     states = max(model.shape.recurrent_states, default=0)
     return round(each * batch * states / job.parallelism.tensor)
 
