@@ -138,6 +138,9 @@ def fused(kernel: str, h: Tensor, module: Linear, rows: int, s: Setting, tape: T
         return in_passes(h, module, rows, s, tape)
     if s.job.loss.logits in ("blocks", "columns"):
         return prime_rl.head(h, weight, rows, s, tape)
+    if rows == s.rows:  # no sequence's last token is scored, and TRL hands over those that are
+        rows -= s.batch if rows > s.batch else 0
+        h = window(h, rows * (h.n // s.rows))
     return losses.tiled(h, weight, rows, tape, s.job.loss.chunk)
 
 

@@ -20,9 +20,10 @@ def tiled(h: Tensor, weight: Parameter, rows: int, tape: Tape, chunk: int | None
     """TRL's fused head: tiles of logits of `chunk` tokens, made again in backward; gradients are summed in float32.
 
     Saved: a copy of the scored hidden states and two statistics a row. Backward: float32 gradients of h and of a
-    trained head, one tile, and the gradients in their own width (trl/kernels/chunked_logprob.py). Under autocast the
-    tile's tokens and its part of a float32 head are cast anew for every tile; a name holds the copy before until the
-    next one is there, of the head in backward alone.
+    trained head, and the gradients in their own width (trl/kernels/chunked_logprob.py 1.16). One buffer of `chunk`
+    tokens x TILE_COLUMNS serves all tiles, however small the vocabulary is; it and the last casts are there until the
+    gradients have been narrowed. Under autocast the tile's tokens and its part of a float32 head are cast anew for
+    every tile; a name holds the copy before until the next one is there, of the head in backward alone.
     """
     e = tape.autocast or h.e
     copy = tape.new(h.n, h.e)
@@ -31,23 +32,25 @@ def tiled(h: Tensor, weight: Parameter, rows: int, tape: Tape, chunk: int | None
     needed, n, width, inner = h.node is not None, h.n, h.e, h.n // rows
     vocabulary = weight.n // inner
     tokens, columns = min(rows, chunk or TILE_ROWS), min(TILE_COLUMNS, vocabulary)
-    of_tokens = 0 if h.e == e else tokens * inner * (2 if rows > tokens else 1)
-    of_head = 0 if weight.e == e else columns * inner
+    of_tokens, of_head = (0 if part.e == e else inner * e for part in (h, weight))
+    two_of_tokens = of_tokens * (tokens + min(tokens, rows - tokens))
 
-    def project(heads: int) -> None:
-        tile = tape.new(tokens * columns, e, logits=True)
-        tape.scratch(e * (of_tokens + heads * of_head))
-        del tile
+    def buffer() -> Tensor:
+        return tape.new(tokens * TILE_COLUMNS, e, logits=True)
 
-    project(1)
-    del statistics
+    tile = buffer()
+    tape.scratch(two_of_tokens + of_head * columns)
+    del tile, statistics
 
     def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, Tensor | None]:
         wide_h = tape.new(n, 4) if needed else None
         wide_w = tape.new(weight.n, 4) if weight.trainable else None
-        project(2 if vocabulary > columns else 1)
+        tile = buffer()
+        tape.scratch(two_of_tokens + of_head * (columns + min(columns, vocabulary - columns)))
+        left = tape.new(of_tokens * (rows % tokens or tokens) + of_head * (vocabulary % columns or columns), 1)
         gh = to(wide_h, width) if wide_h is not None else None
         gw = to(wide_w, weight.e) if wide_w is not None else None
+        del tile, left
         return gh, gw
 
     loss = tape.new(1, 4)
