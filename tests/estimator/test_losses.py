@@ -13,7 +13,7 @@ from gpulint.estimator.effort import PARTS, bounded
 from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.frameworks.release import release
 from gpulint.estimator.layers.setting import Setting
-from gpulint.estimator.losses.losses import tiled
+from gpulint.estimator.losses.losses import smoothed, tiled
 from gpulint.estimator.losses.pieces import lengths
 from gpulint.estimator.tape.ledger import END
 from gpulint.estimator.tape.tape import Tape
@@ -258,6 +258,28 @@ def test_the_buffer_of_trls_tiles_is_no_narrower_for_a_small_vocabulary(words):
     tape.enter(END)
     saved_and_statistics = rows * (2 * width + 2 * 8 + 6 * 4)
     assert tape.events[0].live - before == 2 * rows * 32768 + saved_and_statistics
+
+
+@pytest.mark.parametrize(("e", "backward"), [(2, 8), (4, 12)])
+def test_smoothed_labels_hold_four_copies_of_the_logits(e, backward):
+    """The logits, their slice, its log-softmax and that negated; 16 bits write out the gradient of a sum (in backward
+    log-softmax, its negation, the gather's zeros and that).
+    """
+    rows, words = 8, 1000
+    tape = Tape()
+    tape.enter(0)
+    logits = tape.new(rows * words, e)
+    tape.source(logits)
+    loss = smoothed(logits, 1, words, tape)
+    gradient = tape.new(1, 4)
+    size = (rows - 1) * words
+    tape.enter(1)
+    assert tape.events[0].live == pytest.approx(e * rows * words + 3 * e * size, rel=0.001)
+    del logits
+    tape.backward(loss, gradient)
+    tape.enter(END, backward=True)
+    most = max(event.live for event in tape.events if event.backward)
+    assert most == pytest.approx(e * rows * words + backward * size, rel=0.002)
 
 
 class TestWholeLogSoftmax:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from .. import effort
-from ..tape.ops import to
-from ..tape.tensor import Parameter, Tensor
+from ..tape.indexing import window
+from ..tape.ops import contiguous, to
+from ..tape.tensor import Parameter, Tensor, mark
 
 if TYPE_CHECKING:
     from ..tape.tape import Tape
     from ..tape.tensor import Backward
+
+WHOLE_LOGITS = frozenset({"torch", "smoothed"})
+"""Kernels over whole logits, which the model hands over too."""
 
 TILE_ROWS, TILE_COLUMNS = 4096, 32768
 """TRL 1.16 projects tiles of so many tokens and vocabulary entries (trl/kernels/chunked_logprob.py)."""
@@ -74,6 +79,32 @@ def cut(h: Tensor, weight: Parameter, rows: int, tape: Tape) -> Tensor:
     loss = tape.new(1, 4)
     loss.node = tape.node((inner, head), back)
     return loss
+
+
+def smoothed(logits: Tensor, sequences: int, vocabulary: int, tape: Tape) -> Tensor:
+    """The Trainer's loss where labels are smoothed: its model makes no loss, and hands over the logits.
+
+    All but each sequence's last are copied; the log-softmax of the copy and its negation are saved, for the gather and
+    the mean over words that read the latter. In 16 bits the sum's gradient is written out (transformers 5.23
+    trainer_pt_utils.py `LabelSmoother`, trainer.py `compute_loss`).
+    """
+    part = contiguous(window(logits, logits.n - sequences * vocabulary))
+    mark(part)
+    n, e = part.n, part.e
+
+    def wide(*_: object, _kept: object = None) -> tuple[Tensor]:
+        return (tape.new(n, e, logits=True),)
+
+    softmax = tape.new(n, e, logits=True)
+    softmax.node = tape.node((part,), partial(wide, _kept=softmax.storage))
+    negated = tape.new(n, e, logits=True)
+    negated.node = tape.node((softmax,), wide, saves=0, makes=n * e)
+    chosen = _end(tape, (negated,), partial(wide, _kept=negated.storage))
+    if e == 4:
+        every = _end(tape, (negated,), lambda g: (Tensor(g.storage, n, e, view=True),))
+    else:
+        every = _end(tape, (negated,), wide)
+    return _end(tape, (chosen, every), lambda g: (g, g))
 
 
 def log_probabilities(logits: Tensor, sequences: int, tape: Tape) -> Tensor:
