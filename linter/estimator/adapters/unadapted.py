@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..tape.matmuls import linear
-from ..tape.ops import to
+from ..tape.ops import add, to
 
 if TYPE_CHECKING:
     from ..layers.modules import Linear
@@ -20,6 +20,8 @@ def product(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """The Linear without its adapter: plain or packed."""
     if layer.packed:
         return integer(x, layer, rows) if layer.packed == "int8" else packed(x, layer, rows)
+    if layer.apart and layer.bias is not None:
+        return add(linear(x, layer.weight, rows), layer.bias)
     return linear(x, layer.weight, rows, layer.bias)
 
 
