@@ -41,8 +41,8 @@ class Linear:
     """
 
     __slots__ = (
-        "a", "adapter", "apart", "b", "bias", "copies", "dora", "dropout", "out", "packed", "parts", "role", "scale", "shift",
-        "weight",
+        "a", "adapter", "apart", "b", "bias", "copies", "dora", "dropout", "out", "packed", "parts", "role", "scale",
+        "shift", "weight",
     )  # fmt: skip
 
     def __init__(self, weight: Parameter, item: Item, packing: Packing) -> None:
