@@ -9,20 +9,17 @@ from typing import TYPE_CHECKING
 
 from ..adapters.linear import project
 from ..estimate import NotEstimable
-from ..states.storage import dtype_bytes
 from ..tape.indexing import assigned, repeat, stack, window
 from ..tape.matmuls import product
 from ..tape.ops import add, add_to, clamp, contiguous, divided, mean, mul, power, scale, shift, sub, to, unary
-from ..tape.tensor import Parameter
 from .activation import activation, relu
-from .modules import Linear
 from .norms import normed
 from .sharing import shared_attention
 
 if TYPE_CHECKING:
     from ..tape.tensor import Tensor
     from .decoder import Layer
-    from .modules import Modules
+    from .modules import Linear, Modules
     from .setting import Setting
 
 
@@ -69,12 +66,9 @@ def _brought(x: Tensor, size: Tensor, s: Setting) -> Tensor:
 
 
 def _matrices(s: Setting, name: str) -> list[Linear]:
-    found = [item for item in s.items if f".{name}." in item.name and item.part == "base"]
-    return [
-        Linear(Parameter(item.size, int(dtype_bytes(item.dtype)), item.trainable), item, s.packing)
-        for item in found
-        for _ in range(item.copies)
-    ]
+    found = [item for item in s.items if f".{name}." in item.name]
+    copies = next((item.copies for item in found if item.part == "base"), 0)
+    return [linear for _ in range(copies) for linear in s.modules_of(found).named.values()]
 
 
 def altup_layer(layer: Layer, x: Tensor) -> Tensor:
