@@ -195,6 +195,7 @@ def chunked(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, at: Sizes)
         state = add(kept, product(_laid(window(k, part * keys), several), fresh, state.n))
         del kept
     del upper
+    tape.store(4 * state.n)
     wanted = at.rows * at.heads * values
     out = contiguous(out)
     out = out if out.n == wanted else window(out, wanted)
