@@ -262,7 +262,7 @@ def test_the_buffer_of_trls_tiles_is_no_narrower_for_a_small_vocabulary(words):
 
 @pytest.mark.parametrize(("e", "backward"), [(2, 8), (4, 12)])
 def test_smoothed_labels_hold_four_copies_of_the_logits(e, backward):
-    """Logits, their slice, its log-softmax and that negated; backward has the two last, a gather's zeros and a sum's."""
+    """Logits, their slice, its log-softmax and that negated; backward has these two, a gather's zeros and a sum's."""
     rows, words = 8, 1000
     tape = Tape()
     tape.enter(0)
