@@ -120,8 +120,9 @@ class Optimizer:
 
 @dataclass(slots=True)
 class Loss:
-    """Where the logits live: `torch` (whole), `liger`, `cut_cross_entropy`, `unsloth` or `chunked` with `chunk` tokens;
-    `liger_cross_entropy` and `unsloth_cross_entropy` are of whole logits, whose bytes their gradient takes.
+    """Where the logits live: `torch` (whole), `smoothed` (whole, the Trainer's label smoothing), `liger`, `unsloth`,
+    `cut_cross_entropy` or `chunked` with `chunk` tokens; `liger_cross_entropy` and `unsloth_cross_entropy` are of whole
+    logits, whose bytes their gradient takes.
 
     `logits` is what a chunked loss holds: tiles that are made again in backward (TRL), the `whole` 16-bit logits
     (axolotl), `pieces` of them that the head makes one by one (torchtune, LitGPT), or those of one piece, which goes
@@ -130,8 +131,7 @@ class Loss:
     upcast and cross entropy, None where `compile` says so.
     `upcast` is where 16-bit logits become float32, None as Transformers does at its version. `kept`: the training loop
     names the logits until the next step's are there (true), or to the end of its `step`. `parallel`: under tensor
-    parallelism each rank has the logits of its part of the vocabulary only (Megatron, torchtitan); else the head
-    gathers them.
+    parallelism each rank has its part of the vocabulary's logits (Megatron, torchtitan); else the head gathers them.
     `log_softmax` is how preference trainers come by log-probabilities: `rows` of the batch one at a time (TRL from 0.15
     on), the `whole` at once (TRL before), or the whole in `float32`, whose logits are named until the loss is there
     (LLaMA-Factory). `idle_logits`: the model makes logits that its loss does not use (TRL's value head). `deferred`

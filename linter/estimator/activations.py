@@ -347,16 +347,18 @@ class Stack:
         self.assigned = assigned
         self.kept = [[0], [0]]
         self.made = [0]
-        self.pinned = [0]
+        self.pinned, self.lasting = [0], [0]
         seen: set[int] = set()
         for kind in assigned:
-            pinned = tape.pinned.get(kind + 1, 0)
+            pinned, lasting = tape.pinned.get(kind + 1, 0), tape.lasting.get(kind + 1, 0)
             self.pinned.append(self.pinned[-1] + pinned)
+            self.lasting.append(self.lasting[-1] + lasting)
             forward = begins[kind + 2, False].live - begins[kind + 1, False].live
             self.kept[0].append(self.kept[0][-1] + forward)
             shared = tape.released.get(kind + 1, 0) if kind in seen else 0
             seen.add(kind)
-            self.kept[1].append(self.kept[1][-1] + starts[kind + 1].live - starts[kind].live + pinned - shared)
+            freed = starts[kind + 1].live - starts[kind].live - shared
+            self.kept[1].append(self.kept[1][-1] + freed + pinned + lasting)
             self.made.append(self.made[-1] + starts[kind].gradients - starts[kind + 1].gradients)
 
     def above(self, place: int) -> int:
@@ -364,11 +366,12 @@ class Stack:
         return self.pinned[-1] - self.pinned[min(place + 1, len(self.assigned))]
 
     def at(self, place: int, backward: bool) -> tuple[int, int]:
-        """Bytes kept below layer `place`, with those pinned above it, and gradients made above it."""
+        """Bytes kept below layer `place`, with those pinned above it or lasting, and gradients made above it."""
         kept = self.kept[backward][max(0, place)]
         if not backward or place >= len(self.assigned):
             return kept, 0
-        return kept + self.above(place), self.made[-1] - self.made[place + 1]
+        lasting = self.lasting[-1] - self.lasting[min(place + 1, len(self.assigned))]
+        return kept + self.above(place) + lasting, self.made[-1] - self.made[place + 1]
 
     def places(self, segment: int, backward: bool) -> list[int]:
         """The first and the last layer of a segment's kind, and those with most for gradients of 0, 2 and 4 B each."""

@@ -16,6 +16,7 @@ from .activations import computing, layer_kinds, modelled, placed, unread
 from .layers.scored import scored_positions
 from .layers.seq2seq import setting
 from .losses.logits import loss_of
+from .losses.losses import WHOLE_LOGITS
 from .recall import recalled
 from .serving.kv_cache import layer_caches, sequence_bytes
 from .sharding.one_process import TUPLES_BEFORE
@@ -127,7 +128,7 @@ def further_logits(job: Job, model: Model) -> int:
 
 def last_logits(job: Job, model: Model) -> int:
     """Bytes of one pass's float32 logits on one rank."""
-    if job.objective in HEADLESS or job.loss.kernel != "torch":
+    if job.objective in HEADLESS or job.loss.kernel not in WHOLE_LOGITS:
         return 0
     return 4 * (job.evaluation.micro_batch_size or 0) * scored_positions(job, model) * model.shape.vocabulary
 

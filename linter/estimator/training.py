@@ -14,6 +14,7 @@ from .estimate import Assumption, Estimate, NotEstimable, Phase, Term
 from .frameworks import megatron_buffers
 from .frameworks.stable_embedding import unmade
 from .layers import low_precision
+from .layers.objectives import objective
 from .serving import rollout
 from .serving.causal_masks import causal_masks
 from .sharding import host
@@ -29,6 +30,7 @@ from .states.quantization import unpacked_perhaps
 from .states.stage import kept_outputs, pipeline
 from .states.storage import dtype_bytes
 from .towers import unseen
+from .towers.waiting import waiting
 from .verdict import capacity, verdict
 
 if TYPE_CHECKING:
@@ -113,12 +115,16 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
     fixed = _fixed(job, plan, extra, gpu)
     masks = causal_masks(stage.job, stage.own)
     fixed["buffers"] += narrow.size + megatron_buffers.held(stage.job, stage.own, gpu) + masks
+    loaded = dict(fixed)
+    rows = (job.micro_batch_size or 0) * objective(job).sequences if stage.of == 1 else 0
+    pixels, others = waiting(stage.job, stage.whole, rows)
+    fixed["buffers"] += others
     found, bounded, left = instants_of(stage.job, stage.whole, stage)
     found = [*found, *(plan.later() if bounded else ())]
     phases = [
-        _load(plan, fixed, unmade(parameters(stage.job, stage.own))),
+        _load(plan, loaded, unmade(parameters(stage.job, stage.own))),
         *_step_phases(plan, fixed, found),
-        _optimizer_step(plan, fixed, left),
+        _optimizer_step(plan, fixed, left + pixels),
     ]
     if stage.last:
         phases += _evaluation(stage, plan, fixed)
@@ -135,9 +141,11 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
         terms += engine.terms
     peak = max(phases, key=lambda phase: phase.allocated)
     terms += _instant_terms(peak, job, gpu)
-    terms += (
-        [Term("buffers", "causal masks of all positions", masks, "estimator/serving/causal_masks.py")] if masks else []
-    )
+    for size, what, source in (
+        (masks, "causal masks of all positions", "estimator/serving/causal_masks.py"),
+        (others, "images of the step's other micro batches", "estimator/towers/waiting.py"),
+    ):
+        terms += [Term("buffers", what, size, source)] if size else []
     offloaded = plan.host + host.checkpoints(stage.job, stage.whole)
     main, lines = host.memory(stage.job, stage.own, tensors, offloaded, written.host)
     terms += lines

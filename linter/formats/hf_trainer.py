@@ -30,6 +30,7 @@ from .training_arguments import (
     set_optimizer,
     set_precision,
     set_versions,
+    smooths,
 )
 from .training_sharding import set_sharding
 from .trl import PREFERENCE, set_lengths, set_objective, set_rl
@@ -208,10 +209,9 @@ def _set_loss(run: Run, flavour: Flavour, objective: str) -> None:
         builder.default("liger_kernels", False)
     chunked = flavour.defaults["loss"] == "chunked" and objective in _TILED
     former = _former_trl_key(run) if chunked else None
-    smoothing = run.arguments.number("label_smoothing_factor")
-    if chunked and smoothing and smoothing.value > 0 and objective == "sft":
-        run.put("loss.kernel", smoothing, "torch", "label smoothing needs the whole logits")
-    elif former:
+    if smooths(run, objective):
+        return
+    if former:
         version = _last_known(former)
         run.put("loss.kernel", former, "torch", f"{former.key} is {version}'s, which holds the whole logits")
         run.put("versions.trl", former, version.removeprefix("trl "), f"{former.key} was last known to it")

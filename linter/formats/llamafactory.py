@@ -27,6 +27,7 @@ from .training_arguments import (
     set_optimizer,
     set_precision,
     set_versions,
+    smooths,
 )
 from .training_sharding import set_sharding
 from .unfilled import settle
@@ -218,6 +219,8 @@ def _set_loss(run: Run, objective: str) -> None:
         run.put("liger_kernels", liger)
     else:
         run.builder.default("liger_kernels", False)
+    if smooths(run, objective):
+        return
     if liger and liger.value and objective in ("sft", "pretrain"):
         run.put("loss.kernel", liger, "liger")
     else:

@@ -250,3 +250,15 @@ def set_model(run: Run) -> None:
         run.builder.assumed("model", None, f"{blank.key} is {blank.value}, which is filled in when the job starts")
     else:
         run.builder.assumed("model", None, "no key names the model")
+
+
+def smooths(run: Run, objective: str) -> bool:
+    """Whether labels are smoothed, which the Trainer does over logits that the model hands over without a loss.
+
+    Neither a fused loss nor Liger's runs then, since no labels reach the model (trainer.py 5.23 `compute_loss`).
+    """
+    smoothing = run.arguments.number("label_smoothing_factor")
+    if not smoothing or smoothing.value <= 0 or objective not in ("sft", "pretrain"):
+        return False
+    run.put("loss.kernel", smoothing, "smoothed", "label smoothing needs the whole logits")
+    return True

@@ -73,7 +73,8 @@ def adapted(model: Model, adapter: Adapter, experts: Experts = "converted") -> t
         return ()
     targets = read_targets(model, adapter, experts)
     found: list[AdaptedModule] = []
-    for tensor in (*model.tensors, *_tied_head(model)):
+    for owned in (*model.tensors, *_tied_head(model)):
+        tensor = _of_every_use(model, owned, experts)
         if tensor.buffer or tensor.role == "bias" or _is_saved(tensor, adapter):
             continue
         ranks = targets.ranks(tensor)
@@ -94,6 +95,17 @@ def adapted(model: Model, adapter: Adapter, experts: Experts = "converted") -> t
         raise NotAdaptable(f"PEFT finds no module for {_shown(adapter)} in {model.id}")
     _refuse_mamba(model, found)
     return tuple(found)
+
+
+def _of_every_use(model: Model, tensor: Tensor, experts: Experts) -> Tensor:
+    """A weight of Zamba 2's shared block with every hybrid layer, each of which has modules of its own over it.
+
+    In transformers 4 the layers had one and the same module, which PEFT finds once (modeling_zamba2.py `get_layers`).
+    """
+    if model.model_type != "zamba2" or experts == "modules" or ".shared_transformer." not in tensor.name:
+        return tensor
+    hybrid = next(other for other in model.tensors if other.module.endswith("layers.{0}.linear"))
+    return tensor._replace(layers=hybrid.layers)
 
 
 def trainable_parameters(model: Model, job: Job, experts: Experts = "converted") -> int:

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpulint.estimator.activations import instants
+from gpulint.estimator.losses.losses import TILE_COLUMNS, TILE_ROWS
 from gpulint.job import Adapter, Job, Loss, Parallelism, Precision, Quantization, Weights
 
 QUIET = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -107,11 +108,13 @@ def test_checkpointing_never_keeps_more(tiny, job, mode):
 @QUIET
 @given(job=jobs(), kernel=st.sampled_from(["liger", "cut_cross_entropy", "chunked"]))
 def test_a_fused_loss_never_holds_more_logits(tiny, job, kernel):
+    """But for the buffer of TRL's tiles, which is as wide for a small vocabulary."""
     job.objective, job.liger_kernels = "sft", False
     job.loss = Loss("torch")
     stock = max(x.logits for x in instants(job, tiny))
     job.loss = Loss(kernel)
-    assert max(x.logits for x in instants(job, tiny)) <= stock
+    buffer = 4 * TILE_COLUMNS * min(TILE_ROWS, job.micro_batch_size * job.sequence_length) if kernel == "chunked" else 0
+    assert max(x.logits for x in instants(job, tiny)) <= max(stock, buffer)
 
 
 @QUIET

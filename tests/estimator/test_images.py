@@ -265,3 +265,21 @@ def test_a_tower_that_is_not_read_is_bounded():
     assert reader(model) is None
     job = Job(model=model.id, micro_batch_size=1, sequence_length=1024)
     assert "model.layers" in [note.field for note in estimate(job).assumptions]
+
+
+@pytest.mark.parametrize(("release", "others"), [("4.45.2", 0), ("4.46.0", 3), ("5.23.0", 3)])
+def test_the_images_of_a_step_wait_on_the_gpu(oracle_rows, release, others):
+    """All micro batches' from the release on whose Trainer takes them off the loader together."""
+    row = next(row for row in trained_rows() if row["task"].startswith("images"))
+    job = job_of(oracle_rows, row)
+    job.versions["transformers"] = release
+    model = resolve(DATA["configs"][row["family"]])
+    seen = pictures(job, model, job.micro_batch_size)
+    size = 4 * seen.images * seen.pixels
+
+    def stepping(accumulated: int) -> int:
+        job.gradient_accumulation_steps = accumulated
+        (found,) = (phase.allocated for phase in estimate(job).phases if phase.name == "optimizer_step")
+        return found
+
+    assert stepping(4) - stepping(1) == others * size

@@ -13,7 +13,7 @@ from gpulint.estimator.effort import PARTS, bounded
 from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.frameworks.release import release
 from gpulint.estimator.layers.setting import Setting
-from gpulint.estimator.losses.losses import tiled
+from gpulint.estimator.losses.losses import smoothed, tiled
 from gpulint.estimator.losses.pieces import lengths
 from gpulint.estimator.tape.ledger import END
 from gpulint.estimator.tape.tape import Tape
@@ -227,7 +227,10 @@ class TestLogProbabilities:
 
 
 def test_parts_of_a_float32_head_are_cast_for_every_tile_of_trls_fused_head():
-    """8192 tokens in tiles of 4096 and 32768 words; the backward pass names two parts of the head at once."""
+    """8192 tokens in tiles of 4096 and 32768 words; the backward pass names two parts of the head at once.
+
+    Without casts the backward pass has most where the gradient of the hidden states is narrowed.
+    """
     rows, width = 8192, 64
     peaks = {}
     for e in (2, 4):
@@ -242,7 +245,41 @@ def test_parts_of_a_float32_head_are_cast_for_every_tile_of_trls_fused_head():
         peaks[e] = {backward: max(x.live for x in tape.events if x.backward == backward) for backward in (False, True)}
     part = 2 * 32768 * width
     assert peaks[4][False] - peaks[2][False] == part
-    assert peaks[4][True] - peaks[2][True] == 2 * part
+    assert peaks[4][True] - peaks[2][True] == 2 * part - 2 * rows * width
+
+
+@pytest.mark.parametrize("words", [257, 32000])
+def test_the_buffer_of_trls_tiles_is_no_narrower_for_a_small_vocabulary(words):
+    rows, width = 512, 64
+    tape = Tape()
+    tape.enter(0)
+    h = tape.new(rows * width, 2)
+    tape.source(h)
+    before = tape.live
+    tiled(h, Parameter(words * width, 2, trainable=False), rows, tape, 4096)
+    tape.enter(END)
+    saved_and_statistics = rows * (2 * width + 2 * 8 + 6 * 4)
+    assert tape.events[0].live - before == 2 * rows * 32768 + saved_and_statistics
+
+
+@pytest.mark.parametrize(("e", "backward"), [(2, 8), (4, 12)])
+def test_smoothed_labels_hold_four_copies_of_the_logits(e, backward):
+    """Logits, their slice, its log-softmax and that negated; backward has these two, a gather's zeros and a sum's."""
+    rows, words = 8, 1000
+    tape = Tape()
+    tape.enter(0)
+    logits = tape.new(rows * words, e)
+    tape.source(logits)
+    loss = smoothed(logits, 1, words, tape)
+    gradient = tape.new(1, 4)
+    size = (rows - 1) * words
+    tape.enter(1)
+    assert tape.events[0].live == pytest.approx(e * rows * words + 3 * e * size, rel=0.001)
+    del logits
+    tape.backward(loss, gradient)
+    tape.enter(END, backward=True)
+    most = max(event.live for event in tape.events if event.backward)
+    assert most == pytest.approx(e * rows * words + backward * size, rel=0.002)
 
 
 class TestWholeLogSoftmax:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpulint import estimate
+from gpulint.job import Loss, Quantization
 from gpulint.models.resolve import resolve
 
 DATA = json.loads((Path(__file__).parent / "data" / "sweep.json").read_text())
@@ -39,7 +40,13 @@ def job_of(row, oracle_rows):
             adapter.dtype = job.weights.dtype
     if job.weights.quantization is not None:
         job.weights.quantization.double_quant = not point.get("no_double_quant")
+        if point.get("int8"):
+            job.weights.quantization = Quantization("bnb-int8", 8)
     job.evaluation.micro_batch_size = point.get("eval_batch")
+    loss = point.get("trl")
+    if loss:
+        job.loss = Loss("smoothed") if loss == "smooth" else Loss("chunked", 4096)
+        job.objective, job.rl.reference_apart = "dpo" if loss == "dpo" else "sft", loss == "dpo"
     if "task" in point:
         job.objective, _, number = point["task"].partition(":")
         job.target_length = int(number) if job.objective == "seq2seq" else None

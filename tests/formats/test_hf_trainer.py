@@ -142,7 +142,7 @@ class TestTrl:
         assert job.origins["weights.quantization.method"].key == "load_in_4bit"
 
     def test_label_smoothing_brings_the_logits_back(self, hf):
-        assert hf.job(TRL + "label_smoothing_factor: 0.1\n").loss.kernel == "torch"
+        assert hf.job(TRL + "label_smoothing_factor: 0.1\n").loss.kernel == "smoothed"
 
     def test_keys_of_an_older_trl_mean_whole_logits(self, hf):
         job = hf.job(TRL + "max_seq_length: 2048\n")

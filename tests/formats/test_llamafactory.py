@@ -161,6 +161,10 @@ class TestTraining:
         assert lf.job(TRAIN + "neat_packing: true\n").packing is True
         assert lf.job(TRAIN.replace("sft", "pt") + "packing: false\n").packing is False
 
+    def test_label_smoothing_takes_whole_logits_from_liger_too(self, lf):
+        assert lf.job(TRAIN + "enable_liger_kernel: true\nlabel_smoothing_factor: 0.1\n").loss.kernel == "smoothed"
+        assert lf.job(TRAIN + "label_smoothing_factor: 0.0\n").loss.kernel == "torch"
+
     def test_liger_leaves_the_logits_to_preference_stages(self, lf):
         assert lf.job(TRAIN + "enable_liger_kernel: true\n").loss.kernel == "liger"
         job = lf.job(TRAIN.replace("sft", "dpo") + "enable_liger_kernel: true\n")

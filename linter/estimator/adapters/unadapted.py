@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..tape.matmuls import linear
-from ..tape.ops import to
+from ..tape.ops import add, to
 
 if TYPE_CHECKING:
     from ..layers.modules import Linear
@@ -20,6 +20,8 @@ def product(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """The Linear without its adapter: plain or packed."""
     if layer.packed:
         return integer(x, layer, rows) if layer.packed == "int8" else packed(x, layer, rows)
+    if layer.apart and layer.bias is not None:
+        return add(linear(x, layer.weight, rows), layer.bias)
     return linear(x, layer.weight, rows, layer.bias)
 
 
@@ -44,7 +46,7 @@ def packed(x: Tensor, layer: Linear, rows: int) -> Tensor:
     if kept is not None:
         tape.keep(kept)
 
-    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
+    def back(_: Tensor) -> tuple[Tensor]:
         weight = unpacked(tape, n)
         if layer.copies > 1:
             tape.scratch(2 * (layer.copies - 1) * n)
@@ -68,23 +70,29 @@ def unpacked(tape: Tape, n: int) -> Tensor:
 
 
 def integer(x: Tensor, layer: Linear, rows: int) -> Tensor:
-    """bitsandbytes Linear8bitLt (LLM.int8): an int8 copy of x, an int32 product, then x's width.
+    """bitsandbytes Linear8bitLt (LLM.int8): an int8 copy of x, an int32 product, a float16 one, then x's width.
 
-    The function keeps its input on its context and not among the saved tensors, so that a non-reentrant checkpoint
-    does not free it. Backward unpacks the weight (autograd/_functions.py MatMul8bitLt).
+    What is not float16 becomes it first; outliers are looked for in the absolute values, 2 bytes an element and one for
+    the mask (backends/cuda/ops.py 0.50.2 `int8_vectorwise_quant`, `int8_mm_dequant`). The function keeps its input on
+    its context and not among the saved tensors. Backward unpacks the weight (autograd/_functions.py MatMul8bitLt).
     """
     tape, e, n, width = x.storage.tape, x.e, layer.weight.n, x.n
-    tape.keep(x.storage)
-    half = to(x, 2)
+    if x.node is not None:
+        tape.keep(x.storage)
+    same = e == 2 and not tape.packed.halved
+    half = x if same else tape.new(width, 2)
     codes = tape.new(width, 1)
+    tape.scratch(3 * width)
     turned = tape.new(width, 1).storage if tape.packed.transposed else None
-    if turned is not None:
+    if turned is not None and x.node is not None:
         tape.keep(turned)
+    del half, turned
     product = tape.new(rows * (n // (width // rows)), 4)
-    y = tape.new(product.n, e)
-    del half, codes, product
+    y = tape.new(product.n, 2)
+    y = y if same else tape.new(product.n, e)
+    del codes, product
 
-    def back(_: Tensor, _kept: object = (x.storage, turned)) -> tuple[Tensor]:
+    def back(_: Tensor) -> tuple[Tensor]:
         weight = tape.new(n, e)
         gradient = tape.new(width, e)
         del weight

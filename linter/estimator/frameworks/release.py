@@ -41,11 +41,13 @@ class Packed(NamedTuple):
     keeps_input     `MatMul4Bit` holds its input on its context (up to 0.42)
     always_unpacks  its forward pass unpacks the weight for any number of rows (before 0.50)
     transposed      `MatMul8bitLt` holds the transposed int8 copy of its input too (before 0.45)
+    halved          16-bit inputs of `MatMul8bitLt` are bfloat16, which it takes to float16 and back
     """
 
     keeps_input: bool = False
     always_unpacks: bool = False
     transposed: bool = False
+    halved: bool = False
 
 
 NARROW = frozenset(
@@ -111,7 +113,11 @@ def packed(job: Job) -> Packed:
     version = job.versions.get("bitsandbytes")
     quantization = job.weights.quantization
     own = quantization is None or quantization.method.startswith("bnb")
-    return Packed(own and older(version, "0.43"), older(version, "0.50"), older(version, "0.45"))
+    return Packed(own and older(version, "0.43"), older(version, "0.50"), older(version, "0.45"), _bfloat16(job))
+
+
+def _bfloat16(job: Job) -> bool:
+    return (job.precision.autocast or job.weights.dtype) == "bfloat16"
 
 
 def reentrant(job: Job) -> bool:

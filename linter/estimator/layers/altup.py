@@ -9,20 +9,17 @@ from typing import TYPE_CHECKING
 
 from ..adapters.linear import project
 from ..estimate import NotEstimable
-from ..states.storage import dtype_bytes
 from ..tape.indexing import assigned, repeat, stack, window
 from ..tape.matmuls import product
 from ..tape.ops import add, add_to, clamp, contiguous, divided, mean, mul, power, scale, shift, sub, to, unary
-from ..tape.tensor import Parameter
 from .activation import activation, relu
-from .modules import Linear
 from .norms import normed
 from .sharing import shared_attention
 
 if TYPE_CHECKING:
     from ..tape.tensor import Tensor
     from .decoder import Layer
-    from .modules import Modules
+    from .modules import Linear, Modules
     from .setting import Setting
 
 
@@ -32,11 +29,16 @@ def streams(s: Setting) -> int:
 
 
 def spread(h: Tensor, s: Setting) -> tuple[Tensor, list[Tensor]]:
-    """One projection of the embeddings for each further stream, brought to their length; the parts stay alive."""
+    """One projection of the embeddings for each further stream, brought to their length; the parts stay alive.
+
+    So does the last projection, which has a name (modeling_gemma3n.py 5.23 `Gemma3nTextModel.forward`).
+    """
     size = _length(h, s)
-    parts = [h]
-    parts.extend(_brought(project(h, matrix, s.rows), size, s) for matrix in _matrices(s, "altup_projections"))
-    return stack(parts), parts
+    parts, plain = [h], h
+    for matrix in _matrices(s, "altup_projections"):
+        plain = project(h, matrix, s.rows)
+        parts.append(_brought(plain, size, s))
+    return stack(parts), [*parts, plain]
 
 
 def joined(x: Tensor, s: Setting) -> Tensor:
@@ -64,16 +66,16 @@ def _brought(x: Tensor, size: Tensor, s: Setting) -> Tensor:
 
 
 def _matrices(s: Setting, name: str) -> list[Linear]:
-    found = [item for item in s.items if f".{name}." in item.name and item.part == "base"]
-    return [
-        Linear(Parameter(item.size, int(dtype_bytes(item.dtype)), item.trainable), item, s.packing)
-        for item in found
-        for _ in range(item.copies)
-    ]
+    found = [item for item in s.items if f".{name}." in item.name]
+    copies = next((item.copies for item in found if item.part == "base"), 0)
+    return [linear for _ in range(copies) for linear in s.modules_of(found).named.values()]
 
 
 def altup_layer(layer: Layer, x: Tensor) -> Tensor:
-    """Predict all streams, run attention and MLP on the first, correct all of them."""
+    """Predict all streams, run attention and MLP on the first, correct all of them.
+
+    What is between has names of its own to the end (modeling_gemma3n.py 5.23 `Gemma3nTextDecoderLayer.forward`).
+    """
     s, modules = layer.s, layer.modules
     if s.shards > 1:
         raise NotEstimable("what sequence parallelism makes of this model's layers is not derived")
@@ -84,12 +86,12 @@ def altup_layer(layer: Layer, x: Tensor) -> Tensor:
     h = layer.norm(active, 0)
     laurel = _laurel(h, modules, s)
     branch = layer.norm(shared_attention(h, layer), 1)
-    branch = add(active, branch)
-    both = scale(add(branch, laurel))
-    other = layer.norm(both, 2)
-    other = _gated(other, modules, s, layer.sparse)
-    other = layer.norm(other, 3)
-    activated = add(both, other)
+    gated = add(active, branch)
+    both = scale(add(gated, laurel))
+    third = layer.norm(both, 2)
+    other = _gated(third, modules, s, layer.sparse)
+    last = layer.norm(other, 3)
+    activated = add(both, last)
     corrected = _corrected(predictions, activated, modules, s)
     first = contiguous(window(corrected, n))
     factor = modules.leaf("correct_output_scale")
@@ -102,6 +104,7 @@ def altup_layer(layer: Layer, x: Tensor) -> Tensor:
     first = project(first, modules.named["per_layer_projection"], s.rows)
     first = normed(first, modules.leaf("post_per_layer_input_norm"), s.rows, s)
     rest = add_to(window(corrected, n * (count - 1)), first)
+    del h, branch, gated, third, last
     return assigned(corrected, rest)
 
 

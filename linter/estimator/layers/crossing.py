@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..adapters.linear import project
 from ..tape.indexing import embedding
 from ..tape.matmuls import product
-from ..tape.ops import add, contiguous, copied, dropout, masked, mul, relayout, scale, softmax, to
+from ..tape.ops import add, clamp, contiguous, copied, dropout, masked, mul, relayout, scale, softmax, to
 from ..tape.tensor import Tensor
 from .activation import activation
 from .kernels import attend, up_to
@@ -174,7 +174,10 @@ class Block:
         return self.norm(h, "final_layer_norm")
 
     def mbart(self, x: Tensor) -> Tensor:
-        """mBART, Pegasus, Whisper, M2M100: a norm before each branch."""
+        """mBART, Pegasus, Whisper, M2M100: a norm before each branch; the encoder's layers clamp float16.
+
+        Source of the clamp: transformers 5.23 models/whisper/modeling_whisper.py `WhisperEncoderLayer.forward`.
+        """
         p = self.side.residual_dropout
         h = self.norm(x, "self_attn_layer_norm")
         h = self.attention(h)
@@ -189,7 +192,9 @@ class Block:
         residual = h
         h = self.norm(h, "final_layer_norm")
         h = self.plain(h)
-        return add(residual, h)
+        h = add(residual, h)
+        clamps = not self.decodes and h.e == 2 and self.side.job.weights.dtype == "float16"
+        return clamp(h) if clamps else h
 
     def plain(self, h: Tensor) -> Tensor:
         """Two projections with dropout behind the activation and the second."""

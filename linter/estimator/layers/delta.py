@@ -151,7 +151,8 @@ def chunked(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, at: Sizes)
     """The composite path: inside each chunk a triangular system, between chunks a running state.
 
     Per chunk backward makes a gradient of the whole of every tensor that the chunk took its part of. Operands that are
-    float32 already stay views with heads behind tokens, which products lay out anew.
+    float32 already stay views with heads behind tokens, which products lay out anew, unless padding to whole chunks
+    has done so.
     """
     tape, e = q.storage.tape, q.e
     wide_n = at.rows * at.heads * at.key_head
@@ -173,7 +174,8 @@ def chunked(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, at: Sizes)
     between = sub(total, total, pairs)
     between = scale(between)
     between = unary(between, save_input=False, save_output=True)
-    loose, several = e == 4, e == 4 and at.batch > 1
+    loose = e == 4 and at.length % CHUNK == 0
+    several = loose and at.batch > 1
     system = mul(product(_laid(k_beta, loose), _laid(k, loose), pairs), between)
     inside = mul(product(_laid(q, loose), _laid(k, loose), pairs), between)
     decayed = mul(k_beta, exp(total))
@@ -193,6 +195,7 @@ def chunked(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, at: Sizes)
         state = add(kept, product(_laid(window(k, part * keys), several), fresh, state.n))
         del kept
     del upper
+    tape.store(4 * state.n)
     wanted = at.rows * at.heads * values
     out = contiguous(out)
     out = out if out.n == wanted else window(out, wanted)

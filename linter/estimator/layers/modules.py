@@ -21,14 +21,16 @@ HEAD = "lm_head"
 
 
 class Packing(NamedTuple):
-    """How packed weights are multiplied.
+    """How weights are multiplied, packed ones above all.
 
     kind     `int8` saves its input, everything else is taken for `4bit`
     copies   unpacked copies alive at once: 2 where the weight is cast once more
+    apart    whether a bias is added to the product afterwards, in its own width (modeling_falcon.py `FalconLinear`)
     """
 
     kind: str = "4bit"
     copies: int = 1
+    apart: bool = False
 
 
 class Linear:
@@ -39,8 +41,8 @@ class Linear:
     """
 
     __slots__ = (
-        "a", "adapter", "b", "bias", "copies", "dora", "dropout", "out", "packed", "parts", "role", "scale", "shift",
-        "weight",
+        "a", "adapter", "apart", "b", "bias", "copies", "dora", "dropout", "out", "packed", "parts", "role", "scale",
+        "shift", "weight",
     )  # fmt: skip
 
     def __init__(self, weight: Parameter, item: Item, packing: Packing) -> None:
@@ -48,6 +50,7 @@ class Linear:
         self.out = item.shape[0] if item.shape else 1
         self.packed = packing.kind if item.packed else ""
         self.copies = packing.copies
+        self.apart = packing.apart and item.role != "head"
         self.role = item.role
         self.bias: Parameter | None = None
         self.a: Parameter | None = None

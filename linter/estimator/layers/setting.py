@@ -390,7 +390,7 @@ def _packing(job: Job, model: Model) -> Packing:
     """The kind of packed matmul: `int8` saves its input, everything else is taken for 4 bits."""
     found = effective_quantization(job, model)
     kind = "int8" if found is not None and found.method == "bnb-int8" else "4bit"
-    return Packing(kind, 2 if framework(job).unpacks_twice else 1)
+    return Packing(kind, 2 if framework(job).unpacks_twice else 1, model.model_type == "falcon")
 
 
 def _prefix(items: tuple[Parameter, ...]) -> str:

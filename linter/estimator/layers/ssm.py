@@ -123,7 +123,8 @@ def scan(h: Tensor, dt: Tensor, factor: Tensor, b: Tensor, c: Tensor, modules: M
     """`mamba2_chunk_scan`: Y = (C B' * L) X inside a chunk, plus what the states at the chunks' starts give.
 
     L has heads x chunk numbers a token; three of its size are kept. Written out, C B' is a sum over heads x chunk x
-    state numbers a token, and (C B' * L) X one over chunk x inner.
+    state numbers a token, and (C B' * L) X one over chunk x inner. X comes from the convolution with tokens innermost:
+    where there is one chunk, a product takes it as it lies, and so it does the one state that is read.
     """
     tape = h.storage.tape
     bias, skip = modules.leaf("dt_bias"), modules.leaf("D")
@@ -141,7 +142,9 @@ def scan(h: Tensor, dt: Tensor, factor: Tensor, b: Tensor, c: Tensor, modules: M
     h = mul(h, to(step, 4))
     a = mul(to(step, 4), factor)
     states_n = at.tokens * at.heads * at.state
-    h, a = relaid(padded(h, filled)), padded(a, at.tokens * at.heads)
+    several = at.chunks > 1 or not at.einsums
+    h, a = padded(h, filled), padded(a, at.tokens * at.heads)
+    h = relaid(h) if several else h
     b, c = relaid(padded(b, states_n)), relaid(padded(c, states_n))
     total = summed_up(a)
     pairs = at.tokens * at.heads * at.chunk
@@ -150,7 +153,7 @@ def scan(h: Tensor, dt: Tensor, factor: Tensor, b: Tensor, c: Tensor, modules: M
     scores = einsum(c, b, pairs) if at.einsums else _summed(c, b, pairs, pairs * at.state, names if at.named else None)
     weights = mul(scores, decays)
     if at.einsums:
-        inside = einsum(weights, h, filled, copy_a=False, copied_gradient=True)
+        inside = einsum(weights, h, filled, copy_a=False, copy_b=several, copied_gradient=True)
     else:
         weights = summed(weights, pairs)
         inside = _summed(weights, h, filled, at.tokens * at.chunk * at.inner)
@@ -159,7 +162,7 @@ def scan(h: Tensor, dt: Tensor, factor: Tensor, b: Tensor, c: Tensor, modules: M
     per_chunk = at.batch * at.inner * at.state
     wide = at.tokens * at.inner * at.state
     count = per_chunk * at.chunks
-    states = einsum(entering, h, count) if at.einsums else _summed(entering, h, count, wide)
+    states = einsum(entering, h, count, copy_b=several) if at.einsums else _summed(entering, h, count, wide)
     first = tape.new(per_chunk, 4)
     states = cat((first, states))
     between = at.batch * at.heads * (at.chunks + 1)
@@ -171,7 +174,10 @@ def scan(h: Tensor, dt: Tensor, factor: Tensor, b: Tensor, c: Tensor, modules: M
         states = _summed(moves, states, states.n, states.n * (at.chunks + 1))
     states = window(states, per_chunk * at.chunks)
     leaving = exp(total)
-    read = einsum(c, states, filled, copied_gradient=True) if at.einsums else _summed(c, states, filled, wide, names)
+    if at.einsums:
+        read = einsum(c, states, filled, copy_b=several, copied_gradient=True)
+    else:
+        read = _summed(c, states, filled, wide, names)
     outside = mul(read, leaving)
     y = contiguous(add(inside, outside))
     y = add(y, residual)

@@ -28,7 +28,8 @@ BLOCK = "shared_transformer"
 def hybrid_layer(layer: Layer, x: Tensor) -> Tensor:
     """x + mamba(norm(x + linear(block(x, embeddings)))).
 
-    The state space's layer is a checkpoint of its own inside the layer's, which so keeps the block's output too.
+    The state space's layer is a checkpoint of its own inside the layer's, which so keeps the block's output too. The
+    probabilities of eager attention go with the block (`Zamba2AttentionDecoderLayer.forward`).
     """
     s, modules = layer.s, layer.modules
     assert layer.extra is not None
@@ -37,6 +38,7 @@ def hybrid_layer(layer: Layer, x: Tensor) -> Tensor:
     h = layer.attention(h)
     h = normed(h, modules.require(f"{BLOCK}.pre_ff_layernorm"), s.rows, s)
     h = _feed_forward(h, modules, s)
+    h.storage.tape.returned = None
     h = project(h, modules.require("linear"), s.rows)
     h.storage.tape.carry(h.storage)
     mixed = add(x, h)

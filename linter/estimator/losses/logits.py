@@ -67,14 +67,22 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
     logits = head(h, module, outside, rows, s)
     if s.upcast == "model" and s.objective.loss == "cross_entropy":
         logits = to(logits, 4)
+    if kernel == "smoothed" and s.objective.loss == "cross_entropy":
+        logits = to(logits, 4) if s.autocast else logits
+        return _smoothed(logits, module, s, tape, segment)
     s.remember([logits])
     tape.enter(segment)
     if s.objective.loss == "log_probabilities":
-        if s.autocast or s.job.loss.log_softmax == "float32":
-            logits = to(logits, 4)
+        logits = to(logits, 4 if s.autocast or s.job.loss.log_softmax == "float32" else logits.e)
         return _log_probabilities(logits, s, tape)
     s.returned.append(logits)
     return of_whole(logits, rows, s, tape) if kernel == "chunked" else causal(logits, s, tape)
+
+
+def _smoothed(logits: Tensor, module: Linear, s: Setting, tape: Tape, segment: int) -> Tensor:
+    """The loss that the Trainer takes of what the model returns; under autocast it has let go of narrow logits."""
+    tape.enter(segment)
+    return losses.smoothed(logits, s.batch, module.weight.n // s.hidden, tape)
 
 
 def _log_probabilities(logits: Tensor, s: Setting, tape: Tape) -> Tensor:
@@ -136,6 +144,9 @@ def fused(kernel: str, h: Tensor, module: Linear, rows: int, s: Setting, tape: T
         return in_passes(h, module, rows, s, tape)
     if s.job.loss.logits in ("blocks", "columns"):
         return prime_rl.head(h, weight, rows, s, tape)
+    if rows == s.rows:  # no sequence's last token is scored, and TRL hands over those that are
+        rows -= s.batch if rows > s.batch else 0
+        h = window(h, rows * (h.n // s.rows))
     return losses.tiled(h, weight, rows, tape, s.job.loss.chunk)
 
 

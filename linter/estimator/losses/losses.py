@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from .. import effort
-from ..tape.ops import to
-from ..tape.tensor import Parameter, Tensor
+from ..tape.indexing import window
+from ..tape.ops import contiguous, to
+from ..tape.tensor import Parameter, Tensor, mark
 
 if TYPE_CHECKING:
     from ..tape.tape import Tape
     from ..tape.tensor import Backward
+
+WHOLE_LOGITS = frozenset({"torch", "smoothed"})
+"""Kernels over whole logits, which the model hands over too."""
 
 TILE_ROWS, TILE_COLUMNS = 4096, 32768
 """TRL 1.16 projects tiles of so many tokens and vocabulary entries (trl/kernels/chunked_logprob.py)."""
@@ -20,9 +25,10 @@ def tiled(h: Tensor, weight: Parameter, rows: int, tape: Tape, chunk: int | None
     """TRL's fused head: tiles of logits of `chunk` tokens, made again in backward; gradients are summed in float32.
 
     Saved: a copy of the scored hidden states and two statistics a row. Backward: float32 gradients of h and of a
-    trained head, one tile, and the gradients in their own width (trl/kernels/chunked_logprob.py). Under autocast the
-    tile's tokens and its part of a float32 head are cast anew for every tile; a name holds the copy before until the
-    next one is there, of the head in backward alone.
+    trained head, and the gradients in their own width (trl/kernels/chunked_logprob.py 1.16). One buffer of `chunk`
+    tokens x TILE_COLUMNS serves all tiles, however small the vocabulary is; it and the last casts are there until the
+    gradients have been narrowed. Under autocast the tile's tokens and its part of a float32 head are cast anew for
+    every tile; a name holds the copy before until the next one is there, of the head in backward alone.
     """
     e = tape.autocast or h.e
     copy = tape.new(h.n, h.e)
@@ -31,23 +37,25 @@ def tiled(h: Tensor, weight: Parameter, rows: int, tape: Tape, chunk: int | None
     needed, n, width, inner = h.node is not None, h.n, h.e, h.n // rows
     vocabulary = weight.n // inner
     tokens, columns = min(rows, chunk or TILE_ROWS), min(TILE_COLUMNS, vocabulary)
-    of_tokens = 0 if h.e == e else tokens * inner * (2 if rows > tokens else 1)
-    of_head = 0 if weight.e == e else columns * inner
+    of_tokens, of_head = (0 if part.e == e else inner * e for part in (h, weight))
+    two_of_tokens = of_tokens * (tokens + min(tokens, rows - tokens))
 
-    def project(heads: int) -> None:
-        tile = tape.new(tokens * columns, e, logits=True)
-        tape.scratch(e * (of_tokens + heads * of_head))
-        del tile
+    def buffer() -> Tensor:
+        return tape.new(tokens * TILE_COLUMNS, e, logits=True)
 
-    project(1)
-    del statistics
+    tile = buffer()
+    tape.scratch(two_of_tokens + of_head * columns)
+    del tile, statistics
 
     def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, Tensor | None]:
         wide_h = tape.new(n, 4) if needed else None
         wide_w = tape.new(weight.n, 4) if weight.trainable else None
-        project(2 if vocabulary > columns else 1)
+        tile = buffer()
+        tape.scratch(two_of_tokens + of_head * (columns + min(columns, vocabulary - columns)))
+        left = tape.new(of_tokens * (rows % tokens or tokens) + of_head * (vocabulary % columns or columns), 1)
         gh = to(wide_h, width) if wide_h is not None else None
         gw = to(wide_w, weight.e) if wide_w is not None else None
+        del tile, left
         return gh, gw
 
     loss = tape.new(1, 4)
@@ -71,6 +79,32 @@ def cut(h: Tensor, weight: Parameter, rows: int, tape: Tape) -> Tensor:
     loss = tape.new(1, 4)
     loss.node = tape.node((inner, head), back)
     return loss
+
+
+def smoothed(logits: Tensor, sequences: int, vocabulary: int, tape: Tape) -> Tensor:
+    """The Trainer's loss where labels are smoothed: its model makes no loss, and hands over the logits.
+
+    All but each sequence's last are copied; the log-softmax of the copy and its negation are saved, for the gather and
+    the mean over words that read the latter. In 16 bits the sum's gradient is written out (transformers 5.23
+    trainer_pt_utils.py `LabelSmoother`, trainer.py `compute_loss`).
+    """
+    part = contiguous(window(logits, logits.n - sequences * vocabulary))
+    mark(part)
+    n, e = part.n, part.e
+
+    def wide(*_: object, _kept: object = None) -> tuple[Tensor]:
+        return (tape.new(n, e, logits=True),)
+
+    softmax = tape.new(n, e, logits=True)
+    softmax.node = tape.node((part,), partial(wide, _kept=softmax.storage))
+    negated = tape.new(n, e, logits=True)
+    negated.node = tape.node((softmax,), wide, saves=0, makes=n * e)
+    chosen = _end(tape, (negated,), partial(wide, _kept=negated.storage))
+    if e == 4:
+        every = _end(tape, (negated,), lambda g: (Tensor(g.storage, n, e, view=True),))
+    else:
+        every = _end(tape, (negated,), wide)
+    return _end(tape, (chosen, every), lambda g: (g, g))
 
 
 def log_probabilities(logits: Tensor, sequences: int, tape: Tape) -> Tensor:

@@ -12,7 +12,7 @@ from ...versions import older
 from ..coverage import mixing
 from ..frameworks.modeling import still
 from ..frameworks.release import release
-from ..layers import ssm
+from ..layers import delta, ssm
 from ..layers.implementation import attention_implementation, composite
 from ..layers.traits import traits
 from .prefill import score_bytes
@@ -29,21 +29,22 @@ def attended(job: Job, model: Model, batch: int, tokens: int, element: float) ->
     """Bytes of the widest layer's attention to `tokens` tokens: keys and values made anew, and scores.
 
     Eager attention, sdpa with a mask (padding, or a window that is full) or before 4.54, and flash attention in the
-    classes of `modeling.json` that `repeated_keys` names repeat grouped keys and values: e b t nh (dk + dv); a single
-    key head is expanded within each product, e b t nh d, where there are several sequences (`repeat_kv`). Eager scores
-    take `score_bytes` each. torch's composite attention, which sdpa takes for keys that nobody repeats under a mask
-    (Falcon), has float32 copies of keys and values and scaled keys, 12 b t nk d, and lays the keys out for every head
-    where there are several sequences, 4 b t nh d. It repeats grouped float32 keys and values itself and scales those
-    keys beside them, 12 b t nh d (aten native/transformers/attention.cpp `_scaled_dot_product_attention_math`). On GPUs
-    before Ampere it takes the composite one too (`composite`), with those copies and grouped keys and values repeated
-    in float32, 12 b t nh d and of k and v 8 b t nk d; before torch 2.5 it kept the width. Layers that attend to images
-    alone: `crossing`.
+    classes of `modeling.json` that `repeated_keys` names repeat grouped keys and values: e b t nh (dk + dv); a
+    single key head is expanded within each product, e b t nh d, where there are several sequences (`repeat_kv`).
+    Eager scores take `score_bytes` each, and GPT-J and GPT-Neo take float32 keys for them, 4 b t nh d. torch's
+    composite attention, which sdpa takes for keys that nobody repeats under a mask (Falcon), has float32 copies of
+    keys and values and scaled keys, 12 b t nk d, and lays the keys out for every head where there are several
+    sequences, 4 b t nh d. It repeats grouped float32 keys and values itself and scales those keys beside them, 12 b
+    t nh d (aten native/transformers/attention.cpp `_scaled_dot_product_attention_math`). On GPUs before Ampere it
+    takes the composite one too (`composite`), with those copies and grouped keys and values repeated in float32, 12
+    b t nh d and of k and v 8 b t nk d; before torch 2.5 it kept the width. Layers that attend to images alone:
+    `crossing`.
     """
     shape = model.shape
     config = {**model.defaults, **text_config(model.config)}
     found = traits(model.model_type, config, shape.norm)
     kind = attention_implementation(job, model, found, config)
-    opened = opened_latent(job, model, batch, tokens, element)
+    opened = opened_latent(job, model, batch, tokens, element, laid=kind == "eager" and batch > 1)
     repeats = _repeats(job, model, kind)
     if not repeats and kind != "sdpa":
         return opened
@@ -59,10 +60,12 @@ def attended(job: Job, model: Model, batch: int, tokens: int, element: float) ->
         keys = heads if found.qkv == "grouped" else keys
         seen = batch * min(tokens, window or tokens)
         scores = seen * heads * score_bytes(job, model) if kind == "eager" else 0.0
+        dim = _at(shape.layer_head_dims, layer, shape.head_dim)
+        if kind == "eager" and found.scores == "upcast" and element < 4:
+            scores += 4.0 * seen * heads * dim
         if shape.kv_lora_rank:
             widest = max(widest, opened * job.parallelism.tensor + scores)
             continue
-        dim = _at(shape.layer_head_dims, layer, shape.head_dim)
         old = composite(job, heads != keys, not repeats, element) if kind == "sdpa" and element <= 2 else ""
         if old:
             wide, copied = (element if old == "narrow math" else 4.0), heads != keys and not repeats
@@ -144,31 +147,40 @@ def cached_heads(model: Model) -> int:
     return model.shape.heads if found.qkv == "grouped" else 0
 
 
+DELTAS = frozenset({"delta", "kimi_delta"})
+
+
 def stepped(job: Job, model: Model, batch: int, element: float) -> int:
-    """Bytes of the widest layer's state space for one new token, b N elements of state, without Mamba's kernels.
+    """Bytes of the widest layer's state for one new token, b N elements of it, where no package's kernels run.
 
     mamba2   float32 decay, decayed state and new state, and in the width of the weights dB and dB x: (12 + 2 e) b N
              (transformers 5.23 modeling_bamba.py `mamba2_selective_state_update`)
     mamba    float32 decay, dB and dB x, and the decayed state beside a float32 copy of the state or the new one:
              20 b N (5.23 modeling_mamba.py `mamba_selective_state_update`)
+    delta    float32 decayed state, the outer product that is added to it, and the sum: 12 b N (5.23
+             modeling_qwen3_next.py `torch_recurrent_gated_delta_rule`, modeling_kimi_linear.py
+             `recurrent_kimi_delta_attention`)
     """
-    if ssm.KERNELS in job.versions:
+    mixer = mixing(model)
+    if (delta.KERNELS if mixer in DELTAS else ssm.KERNELS) in job.versions:
         return 0
-    each = {"mamba2": 12 + 2 * element, "mamba2_scaled": 12 + 2 * element, "mamba": 20.0}.get(mixing(model), 0.0)
+    each = {"mamba2": 12 + 2 * element, "mamba2_scaled": 12 + 2 * element, "mamba": 20.0}.get(mixer, 0.0)
+    each = 12.0 if mixer in DELTAS else each
     states = max(model.shape.recurrent_states, default=0)
     return round(each * batch * states / job.parallelism.tensor)
 
 
-def opened_latent(job: Job, model: Model, batch: int, tokens: int, element: float) -> int:
+def opened_latent(job: Job, model: Model, batch: int, tokens: int, element: float, *, laid: bool = False) -> int:
     """Latent attention from transformers 5 on: keys and values of all heads made from the cache in every step.
 
     The projection to keys and values, and the keys joined with their rotary part:
-    e b tokens heads (2 qk_nope + qk_rope + v) (modeling_deepseek_v3.py).
+    e b tokens heads (2 qk_nope + qk_rope + v) (modeling_deepseek_v3.py). Where the values are `laid` out for a batched
+    product of several sequences, v more.
     """
     shape = model.shape
     if not shape.kv_lora_rank or older(job.versions.get("transformers"), "5.0"):
         return 0
-    width = 2 * shape.qk_nope_head_dim + shape.qk_rope_head_dim + shape.v_head_dim
+    width = 2 * shape.qk_nope_head_dim + shape.qk_rope_head_dim + shape.v_head_dim * (2 if laid else 1)
     return round(element * batch * tokens * shape.heads * width / job.parallelism.tensor)
 
 

@@ -159,14 +159,16 @@ def prefill_logits(model: Model, job: Job, batch: int, length: int, element: flo
 
     Since 4.45 (later in some models, `modeling.json`) `generate` asks for the last token's logits only, e b V, and
     takes a float32 copy of them, 4 b V. Where the whole prompt's are made (older versions, or a forward of one's own)
-    they are e T V, and before 4.46 in most models also their float32 copy, 4 T V, beside the last hidden state, e T h.
+    they are e T V, and before 4.46 in most models also their float32 copy, 4 T V, beside the last hidden state, e T h,
+    or behind it the last token's copy where that is more.
     Where the model scales or caps them (Gemma 2, Granite, Falcon-H1) each step stands beside the one before, 2 e T V.
     """
     shape, tokens = model.shape, batch * length
     if not _whole(job, model):
         return round((element + 4) * batch * shape.vocabulary), 0
     width = element + (4 if _floats(job, model) else element if _changed(model) else 0)
-    return round(width * tokens * shape.vocabulary), round(element * tokens * shape.hidden)
+    copy = 0 if older(job.versions.get("transformers"), "4.45") else 4 * batch * shape.vocabulary
+    return round(width * tokens * shape.vocabulary), max(round(element * tokens * shape.hidden), copy)
 
 
 def held_logits(model: Model, job: Job, batch: int, length: int, element: float) -> int:

@@ -57,6 +57,8 @@ class Item(NamedTuple):
     flat        a slice of a flattened buffer, which no factored or low-rank optimizer can treat as a matrix
     decay       in the group with weight decay
     embedding   the weight of an nn.Embedding;  matrix  a hidden weight matrix (neither embedding, head nor vector)
+    end         -1 for PEFT's trained copy of an embedding, 1 for that of the head: each is stepped where its original
+                would be, before or after the layers (peft/utils/other.py 0.21 `ModulesToSaveWrapper` holds the copy)
     """
 
     shape: tuple[int, ...]
@@ -66,6 +68,7 @@ class Item(NamedTuple):
     decay: bool = True
     embedding: bool = False
     matrix: bool = True
+    end: int = 0
 
     @property
     def size(self) -> int:
@@ -170,10 +173,14 @@ def items(parameters: Iterable[Parameter]) -> list[Item]:
             decay=parameter.decay,
             embedding=parameter.role in ("embedding", "position"),
             matrix=len(parameter.shape) >= 2 and parameter.role not in ("embedding", "position", "head"),
+            end=_COPIES.get(parameter.role, 0) if parameter.part == "copy" else 0,
         )
         for parameter in parameters
         if parameter.trainable
     ]
+
+
+_COPIES = {"embedding": -1, "head": 1}
 
 
 def states(tensors: Sequence[Item], spec: Spec, job: Job) -> States:
@@ -311,8 +318,9 @@ def _temporary(tensors: Sequence[Item], spec: Spec) -> int:
             groups[key] = groups.get(key, 0) + item.copies * size
         return spec.foreach * max(groups.values())
     full, half = spec.largest if not (spec.foreach and spec.in_backward) else (spec.foreach, spec.foreach)
-    layered = [item for item in tensors if item.copies > 1]  # a layer's first tensor follows the last of the one before
-    return max(_largest(tensors, spec, full, half), _largest([*layered, *layered], spec, full, half))
+    stepped = sorted(tensors, key=lambda item: item.end)
+    layered = [item for item in stepped if item.copies > 1]  # a layer's first tensor follows the last of the one before
+    return max(_largest(stepped, spec, full, half), _largest([*layered, *layered], spec, full, half))
 
 
 def _largest(tensors: Sequence[Item], spec: Spec, full: int, half: int) -> int:

@@ -39,12 +39,14 @@ def product(a: Tensor, b: Tensor, n: int) -> Tensor:
     return matmul(to(a, e), to(b, e), n) if e else matmul(a, b, n)
 
 
-def einsum(a: Tensor, b: Tensor, n: int, copy_a: bool = True, copied_gradient: bool = False) -> Tensor:
+def einsum(
+    a: Tensor, b: Tensor, n: int, copy_a: bool = True, copy_b: bool = True, copied_gradient: bool = False
+) -> Tensor:
     """torch.einsum of two operands as one batched product: operands are laid out for it, gradients come as views.
 
     `copied_gradient` where the result lies in another order than its gradient (aten/src/ATen/native/Linear.cpp).
     """
-    left, right = arranged(a) if copy_a else a, arranged(b)
+    left, right = arranged(a) if copy_a else a, arranged(b) if copy_b else b
     y = product(left, right, n)
     return relayout(y) if copied_gradient else y
 

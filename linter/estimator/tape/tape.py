@@ -54,6 +54,8 @@ class Tape(Engine):
         self._stop: int | None = None
         self.pinned: dict[int, int] = {}
         self._pins: list[Backward] = []
+        self._lasting: list[Storage] = []
+        self._second: list[object] | None = None
         self._seq = 0
         self._tracing = False
         self._recomputing = False
@@ -245,6 +247,7 @@ class Tape(Engine):
                 again.slot = 0
             self._stop = None if reentrant else self._saved + saves
             self._recomputing = True
+            self._second = alive if reentrant else None
             self._outputs, self._products = outputs, first
             alive.append(self.new(probabilities, 1).storage)
             waiting = self.new(trail, 1)
@@ -252,6 +255,7 @@ class Tape(Engine):
             del waiting
             self._stop = None
             self._recomputing = False
+            self._second = None
             self._outputs = self._products = None
             self.clear_casts()
             if reentrant:
@@ -291,18 +295,24 @@ class Tape(Engine):
         self.pinned[self._segment] = self.pinned.get(self._segment, 0) + size
 
     def unpin(self) -> None:
-        """The modules let go of what `pin` kept."""
+        """The modules let go of what `pin` kept, and the graph, gone with the loss, of what `keep` did."""
         self._pins.clear()
+        self._lasting.clear()
 
     def keep(self, storage: Storage) -> None:
-        """What an operation holds outside the saved tensors: a non-reentrant checkpoint does not let it go.
+        """What an operation holds outside the saved tensors: backward does not free it, it lives as long as the graph.
 
-        Backward does not free it either: it lives as long as the graph, whose bytes of each segment are `lasting`.
+        That is to the end of backward, also where the layer is run again without reentry: the second graph, which dies
+        with that run, holds nothing. With reentry it is the second graph that has them, until the layer's backward is
+        done. `lasting` are the bytes of each segment.
         """
-        if self.recording and not storage.lasting:
+        if self._recomputing:
+            if self._second is not None:
+                self._second.append(storage)
+        elif (self.recording or self._kept is not None) and not storage.lasting:
             storage.lasting = True
             self.lasting[self._segment] = self.lasting.get(self._segment, 0) + storage.size
-        self.carry(storage)
+            self._lasting.append(storage)
 
     def carry(self, storage: Storage) -> None:
         """An input of a layer beside its hidden states: a non-reentrant checkpoint holds it until its backward."""

@@ -1,0 +1,31 @@
+"""Images of micro batches that wait on the GPU for their turn, and to the end of the step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...versions import older
+from .pictures import pictures
+
+if TYPE_CHECKING:
+    from ...job import Job
+    from ...models.model import Model
+
+AT_ONCE_FROM = "4.46"
+"""The first transformers whose Trainer takes all micro batches of a step from the loader before it runs the first.
+
+Source: trainer.py `get_batch_samples`; accelerate's loader has put them on the GPU by then (data_loader.py `__iter__`).
+"""
+
+
+def waiting(job: Job, model: Model, sequences: int) -> tuple[int, int]:
+    """Bytes of the pixels of a micro batch of `sequences`, and of those of the others of its step.
+
+    4 b images pixels, and 8 bytes for every pixel of a mask; the optimizer steps beside all of them.
+    """
+    found = pictures(job, model, sequences) if sequences else None
+    if found is None:
+        return 0, 0
+    size = found.images * (4 * found.pixels + 8 * found.masked)
+    others = 0 if older(job.versions.get("transformers"), AT_ONCE_FROM) else job.gradient_accumulation_steps - 1
+    return size, size * max(0, others)
