@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..losses.output_head import head
 from ..losses.pieces import cross_entropy
-from ..tape.indexing import window
-from ..tape.ops import contiguous
+from ..tape.indexing import shortened
 from ..tape.tensor import mark
 
 if TYPE_CHECKING:
@@ -25,6 +24,6 @@ def loss(h: Tensor, module: Linear, s: Setting, tape: Tape, segment: int) -> Ten
     logits = head(h, module, s.modules(None), s.rows, s)
     tape.enter(segment)
     s.returned.append(logits)
-    shifted = contiguous(window(logits, logits.n))
+    shifted = shortened(logits, logits.n - s.batch * (logits.n // s.rows), s.batch)
     mark(shifted)
     return cross_entropy(shifted, None, tape)

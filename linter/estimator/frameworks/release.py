@@ -66,7 +66,7 @@ NARROW = frozenset(
         "stablelm",
     }
 )
-"""Families whose own loss took the logits in the width they had, before they called the shared one in 4.49."""
+"""Families whose own loss took the logits in the width they had, before they called the shared one (4.48.3)."""
 
 REMOTE = "qwen"
 """The first Qwen's own code (modeling_qwen.py), which every release runs: shifted logits in the width they have."""
@@ -75,10 +75,15 @@ OWN = frozenset({"qwen2_audio"})
 """Families whose class still shifts a copy of the logits and takes them in the width they have (5.23)."""
 
 SHARED_FROM = {
-    "falcon_mamba": "5.0", "gpt_neo": "4.49", "granite": "4.48", "granitemoe": "4.49", "jetmoe": "4.49", "mamba": "5.0",
-    "mistral": "4.48", "recurrent_gemma": "4.49", "starcoder2": "4.47",
+    **dict.fromkeys(NARROW, "4.48.3"), "falcon_mamba": "5.0", "gpt_neo": "4.48.3", "gpt_neox": "4.49",
+    "granite": "4.48", "granitemoe": "4.48.3", "jetmoe": "4.49", "mamba": "5.0", "mistral": "4.48",
+    "recurrent_gemma": "4.48.3", "starcoder2": "4.47",
 }  # fmt: skip
-"""When the rest came to call the shared loss, where that was after 4.46 (read in each release's modelling code)."""
+"""When a family came to call the shared loss, where that was after 4.46 (read in each release's modelling code)."""
+
+_NO_CHECKPOINTS = {"starcoder2": ("4.48", "4.52")}
+"""Families whose layers were not checkpointed, whatever was asked for, from one release to another: their model did
+not call `_gradient_checkpointing_func` (modeling_starcoder2.py)."""
 
 
 def release(job: Job, model_type: str = "") -> Release:
@@ -91,7 +96,7 @@ def release(job: Job, model_type: str = "") -> Release:
     version = job.versions.get("transformers")
     always = model_type == REMOTE or model_type in OWN
     narrow = model_type in NARROW or always
-    own = always or older(version, "4.49" if narrow else SHARED_FROM.get(model_type, "4.46"))
+    own = always or older(version, SHARED_FROM.get(model_type, "4.46"))
     upcast = "loss" if not own else "never" if narrow else "model"
     contiguous = older(version, "4.56") and not older(version, "4.48")
     shifted = own or older(version, "4.49")
@@ -102,6 +107,13 @@ def release(job: Job, model_type: str = "") -> Release:
     indexed = model_type == "gpt_oss" and not grouped_experts
     copied = indexed and older(version, "4.56")
     return Release(upcast, shifted, caches, grouped_keys, contiguous, grouped_experts, indexed, copied)
+
+
+def checkpoints(job: Job, model_type: str) -> bool:
+    """Whether the model's class checkpoints its layers in the job's release, if it is asked to."""
+    version = job.versions.get("transformers")
+    begin, end = _NO_CHECKPOINTS.get(model_type, ("0", "0"))
+    return older(version, begin) or not older(version, end)
 
 
 def packed(job: Job) -> Packed:

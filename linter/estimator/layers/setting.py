@@ -13,7 +13,7 @@ from ..adapters.virtual_tokens import lengthened, refuse_prompts
 from ..estimate import NotEstimable
 from ..frameworks.frameworks import framework, of_transformers
 from ..frameworks.modeling import still, traits_at
-from ..frameworks.release import REMOTE, packed, release
+from ..frameworks.release import REMOTE, checkpoints, packed, release
 from ..states.gradients import accumulating
 from ..states.parameters import parameters
 from ..states.quantization import effective_quantization
@@ -343,7 +343,7 @@ class Setting:
         Fused attention kernels make their inside again by themselves, so that recomputing it alone changes nothing.
         """
         job = self.job
-        if (layer + 1) % max(1, job.checkpoint_every):
+        if (layer + 1) % max(1, job.checkpoint_every) or not checkpoints(job, self.model.model_type):
             return "none"
         if job.activation_checkpointing != "selective":
             return job.activation_checkpointing
@@ -352,12 +352,8 @@ class Setting:
 
     def holds(self, item: Parameter, layer: int) -> bool:
         """Whether a parameter is one of a decoder layer's."""
-        return (
-            item.layers is not None
-            and item.part != "buffer"
-            and layer in item.layers
-            and item.name.startswith(self.prefix)
-        )
+        own = item.layers is not None and item.part != "buffer" and layer in item.layers
+        return own and item.name.startswith(self.prefix)
 
 
 def _first_qwen(config: dict[str, Any]) -> bool:

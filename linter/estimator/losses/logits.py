@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..frameworks import liger, prime_rl, unsloth
 from ..frameworks.native import LOSSES
 from ..layers.objectives import PAIRED, TASKS, UNPAIRED
-from ..tape.indexing import window
+from ..tape.indexing import shortened, window
 from ..tape.ops import add, contiguous, to
 from ..tape.tensor import mark
 from . import losses
@@ -98,7 +98,7 @@ def _log_probabilities(logits: Tensor, s: Setting, tape: Tape) -> Tensor:
     elif s.job.objective == "simpo":
         return _log_softmax(window(logits, logits.n), how, s, tape)
     elif s.job.objective in ("orpo", "cpo"):
-        chosen = contiguous(window(window(logits, logits.n // 2), logits.n // 2))
+        chosen = shortened(window(logits, logits.n // 2), logits.n // 2, s.batch // 2)
         mark(chosen)
         likelihood = cross_entropy(chosen, None, tape)
         del chosen
@@ -165,11 +165,12 @@ def causal(logits: Tensor, s: Setting, tape: Tape) -> Tensor:
     """
     if s.compiled_loss and s.loss not in IN_PLACE:
         return compiled(logits, s.scored, tape)
-    wide = logits if s.upcast == "never" else to(logits, 4)
+    wide = whole = logits if s.upcast == "never" else to(logits, 4)
     if s.release.shifted:
-        source = window(wide, wide.n)
-        wide = contiguous(source)
+        wide = shortened(whole, whole.n - s.batch * (whole.n // s.scored), s.batch)
         mark(wide)
+    else:
+        del whole
     held = None if s.release.shifted else tape.new(s.rows + s.batch, 8)
     labels = tape.new(s.rows, 8)
     loss = liger.cross_entropy(wide, tape) if s.loss in IN_PLACE else cross_entropy(wide, labels, tape)

@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from .. import effort
-from ..tape.indexing import window
-from ..tape.ops import contiguous, to
+from ..tape.indexing import shortened
+from ..tape.ops import to
 from ..tape.tensor import Parameter, Tensor, mark
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def smoothed(logits: Tensor, sequences: int, vocabulary: int, tape: Tape) -> Ten
     the mean over words that read the latter. In 16 bits the sum's gradient is written out (transformers 5.23
     trainer_pt_utils.py `LabelSmoother`, trainer.py `compute_loss`).
     """
-    part = contiguous(window(logits, logits.n - sequences * vocabulary))
+    part = shortened(logits, logits.n - sequences * vocabulary, sequences)
     mark(part)
     n, e = part.n, part.e
 

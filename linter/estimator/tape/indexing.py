@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from .ops import made
+from .ops import contiguous, made
 from .tensor import Tensor, wider
 
 if TYPE_CHECKING:
@@ -73,6 +73,12 @@ def window(x: Tensor, n: int) -> Tensor:
     tape, was, e, logits = x.storage.tape, x.n, x.e, x.storage.logits
     y = Tensor(x.storage, n, e, view=True)
     return made(y, tape.node((x,), lambda _: (tape.new(was, e, logits),), saves=0))
+
+
+def shortened(x: Tensor, n: int, sequences: int) -> Tensor:
+    """`x[..., :-1, :].contiguous()`: a copy, but of one sequence, whose first rows are contiguous as they lie."""
+    part = window(x, n)
+    return part if sequences == 1 else contiguous(part)
 
 
 def padded(x: Tensor, n: int) -> Tensor:
