@@ -46,13 +46,15 @@ def logits(model, phase, model_type="llama", **fields) -> int:
     ],
 )
 def test_the_loss_of_each_release(llama_8b, version, model_type, bytes_per_element):
-    versions = {"transformers": version}
-    assert logits(llama_8b, "loss", model_type, versions=versions) == bytes_per_element * TV
+    """A shifted copy lacks each sequence's last row."""
+    found = logits(llama_8b, "loss", model_type, versions={"transformers": version})
+    assert found == pytest.approx(bytes_per_element * TV, rel=0.01)
 
 
 def test_the_first_qwens_own_code_never_widens_logits(decoder):
     model = decoder(layers=2, kv_channels=128, no_bias=True)
-    assert logits(model, "loss", versions={"transformers": "5.0"}) == (2 + 2 + 2) * TV
+    found = logits(model, "loss", versions={"transformers": "5.0"})
+    assert found == pytest.approx((2 + 2 + 2) * TV, rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -91,14 +93,17 @@ def test_openrlhf_makes_the_logits_of_every_token_float32(llama_8b, objective, s
 def test_autocast_widens_what_log_softmax_makes_of_a_narrow_family(llama_8b):
     """Logits, their shifted copy, log-probabilities, and these in float32; then the returned logits in float32."""
     fields = {"versions": {"transformers": "4.48.1"}, "precision": Precision("bfloat16")}
-    assert logits(llama_8b, "loss", "persimmon", **fields) == (2 + 2 + 2 + 4) * TV
-    assert logits(llama_8b, "backward", "persimmon", **fields) == (2 + 2 + 4 + 4) * TV
+    loss, behind = (logits(llama_8b, phase, "persimmon", **fields) for phase in ("loss", "backward"))
+    assert loss == pytest.approx((2 + 2 + 2 + 4) * TV, rel=0.01)
+    assert behind == pytest.approx((2 + 2 + 4 + 4) * TV, rel=0.01)
 
 
 def test_a_kernel_in_the_place_of_torchs_overwrites_what_it_is_given(llama_8b):
     fields = {"versions": {"transformers": "4.48.1"}, "loss": Loss("unsloth_cross_entropy")}
-    assert logits(llama_8b, "loss", **fields) == (2 + 4 + 4) * TV
-    assert logits(llama_8b, "backward", **fields) == (4 + 4) * TV  # its gradient, spread over zeros
+    assert logits(llama_8b, "loss", **fields) == pytest.approx((2 + 4 + 4) * TV, rel=0.01)
+    assert logits(llama_8b, "backward", **fields) == pytest.approx(
+        (4 + 4) * TV, rel=0.01
+    )  # its gradient, spread over zeros
 
 
 def test_a_model_that_unsloth_loads_leaves_the_logits_as_they_are(llama_8b):
@@ -270,9 +275,9 @@ def test_smoothed_labels_hold_four_copies_of_the_logits(e, backward):
     tape.enter(0)
     logits = tape.new(rows * words, e)
     tape.source(logits)
-    loss = smoothed(logits, 1, words, tape)
+    loss = smoothed(logits, 2, words, tape)
     gradient = tape.new(1, 4)
-    size = (rows - 1) * words
+    size = (rows - 2) * words
     tape.enter(1)
     assert tape.events[0].live == pytest.approx(e * rows * words + 3 * e * size, rel=0.001)
     del logits
