@@ -188,6 +188,7 @@ def _converted(s: Setting, tape: Tape, segment: int) -> None:
             copies += [tape.new(s.widened_keys // 4, 4) for _ in range(s.layers)]
             tape.beside((s.layers - len(s.cache)) * s.cache[0].size)
         del copies
+        tape.begin_anew(segment)
     s.returned.clear()
 
 

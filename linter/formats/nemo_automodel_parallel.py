@@ -43,6 +43,7 @@ def set_parallelism(filling: Filling, values: Sections, project: Project) -> Non
         "distributed.activation_checkpointing",
         "parallelizer.activation_checkpointing",
         "model.activation_checkpointing",
+        "model.base_activation_checkpointing",
     )
     if given and given.value is not None:
         word = str(given.value).lower()

@@ -73,7 +73,7 @@ def test_gradients_of_all_gpus_are_summed_into_new_ones(decoder, steps, times):
 
 def test_an_evaluation_gathers_its_logits_too():
     found = estimate(job(2, **{"evaluation.micro_batch_size": 16}))
-    assert phase(found, "evaluation").components["logits"] >= 3 * 2 * LOGITS
+    assert phase(found, "evaluation").components["logits"] >= 0.99 * 3 * 2 * LOGITS
 
 
 def test_accumulated_gradients_do_not_stand_beside_every_instant():

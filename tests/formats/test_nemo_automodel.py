@@ -58,6 +58,12 @@ def test_one_gpu_divides_nothing(automodel):
     assert automodel.job(text, gpus=2).parallelism.fsdp is not None
 
 
+def test_a_drafters_base_model_is_checkpointed_by_a_key_of_its_own(automodel):
+    text = RECIPE.replace("distributed:\n", "  base_activation_checkpointing: true\ndistributed:\n")
+    assert automodel.job(text).activation_checkpointing == "full"
+    assert automodel.job(RECIPE).activation_checkpointing == "none"
+
+
 def test_sizes_state_the_gpus(automodel):
     job = automodel.job(RECIPE.replace("dp_size: none", "dp_size: 8"))
     assert job.hardware.gpus == 16

@@ -90,6 +90,10 @@ class Ledger:
         live = self.live - (self._waiting if backward and segment >= 0 else 0)
         self.begins.setdefault((segment, backward), Bound(live, self.logits, self.gradients))
 
+    def begin_anew(self, segment: int) -> None:
+        """What is alive where a segment's backward begins is noted when it is entered next."""
+        self.begins.pop((segment, True), None)
+
     def _close(self) -> None:
         if self._segment >= 0:
             self.events.append(Event(self._segment, self._backward, self._peak, self._peak_logits, self.gradients))

@@ -129,6 +129,11 @@ class Recording(Tape):
                 found[label] -= size
             self.at_begins[segment, backward] = found
 
+    def begin_anew(self, segment: int) -> None:
+        """The same for what is alive by label."""
+        super().begin_anew(segment)
+        self.at_begins.pop((segment, True), None)
+
     def node(
         self, inputs: tuple[Operand, ...], back: Backward, saves: int = 1, slots: int = 1, makes: int = 0
     ) -> Node | None:
