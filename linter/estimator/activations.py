@@ -25,6 +25,7 @@ from .layers.objectives import UNPAIRED
 from .layers.seq2seq import Pair, both, setting
 from .layers.sharing import slice_of
 from .layers.stem import stem
+from .losses import returned
 from .losses.logits import last_logits, loss_of
 from .recall import recalled
 from .states.reference import wants_gradients
@@ -158,7 +159,7 @@ def _replay(s: Setting, kinds: list[int], tape: Tape) -> Tape:
     loss = loss_of(h, outside, s, tape, len(kinds) + 2)
     del h
     tape.clear_casts()
-    _converted(s, tape, len(kinds) + 2)
+    returned.widened(s, tape, len(kinds) + 2)
     s.cache.clear()
     if s.objective.reference:
         tape.enter(len(kinds) + 3)
@@ -172,24 +173,6 @@ def _replay(s: Setting, kinds: list[int], tape: Tape) -> Tape:
     s.pixels.clear()
     effort.spend(effort.NODE * tape.nodes)
     return tape
-
-
-def _converted(s: Setting, tape: Tape, segment: int) -> None:
-    """Float32 copies of what a forward function returns under autocast, made where it has ended.
-
-    Autocast's copies of weights are gone by then, as in the backward pass, to which the instant is counted
-    (accelerate/utils/operations.py `ConvertOutputsToFp32`). Cached keys are returned and copied too, those of layers
-    that are not replayed as well.
-    """
-    if s.autocast and s.returned:
-        tape.enter(segment, backward=True)
-        copies = [tape.new(x.n, 4, x.storage.logits) for x in s.returned if x.e < 4]
-        if s.release.caches:
-            copies += [tape.new(s.widened_keys // 4, 4) for _ in range(s.layers)]
-            tape.beside((s.layers - len(s.cache)) * s.cache[0].size)
-        del copies
-        tape.begin_anew(segment)
-    s.returned.clear()
 
 
 def modelled(

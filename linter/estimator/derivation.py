@@ -32,20 +32,29 @@ def weights(found: Sequence[Parameter], over: Ranks | None = None) -> list[Term]
     """One line for each dtype and part: bytes x elements (/ ranks, fewer for experts that are divided already)."""
     groups: dict[tuple[str, bool, str, str, int], list[Parameter]] = {}
     for item in found:
-        dtype, by = "" if item.packed else item.dtype, over.of(item) if over is not None else 1
+        dtype, by = "" if item.packed else _dtype(item), over.of(item) if over is not None else 1
         groups.setdefault((item.part, item.packed, dtype, label(item), by), []).append(item)
     lines = []
     for (part, packed, dtype, said, by), items in groups.items():
         count, whole = sum(item.elements for item in items), sum(item.allocated for item in items)
         size = whole if over is None else over.size(items)
         noun = f"packed {_NOUNS[part]}" if packed else _NOUNS[part]
-        each = f"{whole / max(1, count):.5g} B" if packed else f"{storage.dtype_bytes(dtype):g} B ({dtype})"
+        each = f"{whole / max(1, count):.5g} B" if packed else f"{_width(dtype):g} B ({dtype})"
         share = ""
         if over is not None:
             share = f" / {by} GPUs" + (" (scales and tables whole)" if packed else "")
         source = _PACKED if packed else _DTYPES
         lines.append(Term(_PARTS[part], f"{each} x {count:,} {noun}{share}", size, source, said))
     return lines
+
+
+def _dtype(item: Parameter) -> str:
+    """Masks are bytes whatever the weights are."""
+    return "bool" if item.role == "mask" else item.dtype
+
+
+def _width(dtype: str) -> float:
+    return 1 if dtype == "bool" else storage.dtype_bytes(dtype)
 
 
 def gradients(trained: Sequence[Parameter], job: Job, over: Ranks | None = None) -> list[Term]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator import estimate
+from gpulint.estimator.explain import explained
 from gpulint.job import Job
+from gpulint.models.resolve import resolve
 
 CONFIG = {
     "model_type": "gpt_bigcode", "n_embd": 512, "n_head": 8, "n_layer": 6, "n_positions": 1024, "n_inner": 2048,
@@ -58,3 +60,13 @@ def test_the_float32_copy_is_of_what_log_softmax_made():
     grown = more.per_gpu.allocated - less.per_gpu.allocated
     states = (2 + 4) * 20_000 * 512
     assert grown - states == pytest.approx(12 * 2 * 1024 * 20_000, rel=0.01)
+
+
+def test_the_derivation_names_what_forward_returns():
+    """Arithmetic that a reader can redo: float32 logits at the end of forward, and a mask of bytes."""
+    made, model = Job.validate({**RUN, **QLORA}), resolve(CONFIG)
+    found = explained(estimate(made), made, model, None)
+    terms = {(term.label, term.formula): term.size for term in found.terms}
+    assert terms["end of forward: float32 copy", "4 B x 2 x 1,024 x 20,000"] == 4 * 2 * 1024 * 20_000
+    mask = next(size for (_, formula), size in terms.items() if formula == "1 B (bool) x 1,048,576 buffer elements")
+    assert mask == 1024**2

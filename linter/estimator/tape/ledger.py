@@ -63,8 +63,8 @@ class Ledger:
             self._peak = self.live + size
             self._peak_logits = self.logits
 
-    def beside(self, size: int) -> None:
-        """Bytes of layers that are not replayed, alive at this instant; no request of its own."""
+    def beside(self, size: int, e: int) -> None:  # noqa: ARG002
+        """Bytes of layers that are not replayed, `e` an element, alive at this instant; no request of its own."""
         Ledger.scratch(self, size)
 
     @property

@@ -110,13 +110,14 @@ class Recording(Tape):
             self._at_peak = self.alive()
             self._at_peak[Label(self._segment, False, where, f"{what}, workspace", size, 1)] += size
 
-    def beside(self, size: int) -> None:
-        """Cached keys of the layers that are not replayed."""
+    def beside(self, size: int, e: int) -> None:
+        """What the layers that are not replayed hold with their cached keys."""
         before = self._peak
-        super().beside(size)
+        super().beside(size, e)
         if self._peak > before:
             self._at_peak = self.alive()
-            self._at_peak[Label(self._segment, False, "decoder", "cached keys and values", size, 1)] += size
+            label = Label(self._segment, False, "query, key and value projection", "cached output", size // e, e)
+            self._at_peak[label] += size
 
     def enter(self, segment: int, backward: bool = False) -> None:
         """Begin a segment."""
