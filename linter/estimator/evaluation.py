@@ -46,7 +46,8 @@ def instants(job: Job, model: Model) -> tuple[Instant, ...]:
     if not batch or not job.sequence_length:
         return ()
     changed = replace(computing(job), micro_batch_size=batch, gradient_accumulation_steps=1)
-    if job.evaluation.unfused or (job.evaluation.keeps_logits and job.objective not in HEADLESS):
+    fused = job.loss.kernel not in WHOLE_LOGITS
+    if fused and (job.evaluation.unfused or (job.evaluation.keeps_logits and job.objective not in HEADLESS)):
         changed.loss = replace(job.loss, kernel="torch")
     if job.adapter is not None:
         changed.adapter = replace(job.adapter, dropout=0.0)

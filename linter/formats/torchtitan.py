@@ -83,7 +83,9 @@ def read(document: Document, project: Project) -> Reading:
 
 
 def _release(document: Document) -> str:
-    """The release whose keys the file has."""
+    """The release whose keys the file has; with `[compile]` it is a new one, whatever else is left in it."""
+    if document.root.get("compile") is not None:
+        return UPSTREAM
     if document.root.find("training.batch_size") is not None and document.root.get("parallelism") is None:
         return OLD
     former = ("training.batch_size", "training.compile")

@@ -33,13 +33,13 @@ def _early(reading: Reading) -> bool:
 
 
 def _is_old(reading: Reading) -> bool:
-    """A file of the argparse days, 0.0.2."""
-    return _early(reading) and reading.config.root.get("parallelism") is None
+    """A file of the argparse days."""
+    return reading.upstream == "torchtitan 0.0.2"
 
 
 def _is_former(reading: Reading) -> bool:
     """A file of before 0.2, whose switch of compilation is one of `[training]`."""
-    return _early(reading) or reading.config.root.find("training.compile") is not None
+    return reading.upstream in ("torchtitan 0.0.2", "torchtitan 0.1.0")
 
 
 def _spelled(reading: Reading, key: str) -> str:

@@ -30,7 +30,7 @@ def set_unsloth(run: Run, given: Given, release: str, checkpointing: str) -> Non
 
     `release` is the one that the tool is of, unless another is stated.
     Adapters are float32 over a base that stays as it was loaded. Layers with LoRA run in Unsloth's functions where
-    `lora_dropout` is 0 (fused_lora.py).
+    `lora_dropout` is 0 (fused_lora.py). Its loss needs labels, which smoothing keeps from the model.
     """
     builder, job = run.builder, run.builder.job
     if "unsloth" not in job.versions:
@@ -44,7 +44,7 @@ def set_unsloth(run: Run, given: Given, release: str, checkpointing: str) -> Non
         run.put("adapter.prepare_kbit", given, False, "Unsloth leaves the base as it was loaded")
         if job.adapter.type == "lora":
             run.put("adapter.kernels", given, [] if job.adapter.dropout else PARTS, "Unsloth's functions")
-    if job.objective in ("sft", "pretrain"):
+    if job.objective in ("sft", "pretrain") and job.loss.kernel != "smoothed":
         run.put("loss.kernel", given, _loss(job.versions["unsloth"]), "Unsloth's loss")
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 UNTIES_FROM, TIES_EQUAL_FROM = "5.0", "5.4"
 """Releases of Transformers that first leave both apart, and first compare them."""
 
-HEADS_STORED = frozenset({"Qwen/Qwen3-0.6B", "Qwen/Qwen3-1.7B"})
+HEADS_STORED = frozenset({"qwen/qwen3-0.6b", "qwen/qwen3-1.7b"})
 """Tied checkpoints whose files hold the head too: the hub counts 751,632,384 and 2,031,739,904 elements in their
 safetensors, which is vocabulary times hidden size (151,936 x 1,024 and x 2,048) more than the models have."""
 
@@ -24,7 +24,7 @@ safetensors, which is vocabulary times hidden size (151,936 x 1,024 and x 2,048)
 def as_loaded(model: Model, transformers: str | None) -> Model:
     """The model as `from_pretrained` of a release of Transformers makes it; None is the current one, which ties."""
     apart = not older(transformers, UNTIES_FROM) and older(transformers, TIES_EQUAL_FROM)
-    if not apart or model.id not in HEADS_STORED:
+    if not apart or model.id.lower() not in HEADS_STORED:
         return model
     from .build import build
 

@@ -67,3 +67,30 @@ def test_starcoder2_was_not_checkpointed_for_four_releases(version, checkpointed
     job = Job(versions={"transformers": version} if version else {})
     assert checkpoints(job, "starcoder2") == checkpointed
     assert checkpoints(job, "llama")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"framework": "litgpt"},
+        {"parallelism": {"fsdp": {"version": 2, "sharding": "full_shard", "checkpoints_inside": True}}},
+    ],
+)
+def test_what_checkpoints_from_outside_does_so_in_every_release(changes):
+    assert checkpoints(Job.validate({**changes, "versions": {"transformers": "4.50.0"}}), "starcoder2")
+
+
+def test_an_evaluation_of_smoothed_labels_needs_no_less_where_it_keeps_its_logits():
+    given = {
+        "model": DATA["configs"]["qwen2"],
+        "optimizer": {"name": "adamw_torch"},
+        "micro_batch_size": 4,
+        "sequence_length": 512,
+        "loss": {"kernel": "smoothed"},
+    }
+    peaks = []
+    for keeps in (False, True):
+        evaluation = {"micro_batch_size": 4, "accumulation_steps": 1, "keeps_logits": keeps}
+        found = estimate(Job.validate({**given, "evaluation": evaluation}))
+        peaks.append(max(phase.allocated for phase in found.phases if phase.name == "evaluation"))
+    assert peaks[0] <= peaks[1]

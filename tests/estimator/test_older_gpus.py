@@ -132,3 +132,9 @@ def test_shared_keys_are_copied_for_every_head_in_float32():
     found = attended(generation("t4", "float16"), resolve(GROUPED), 1, LENGTH, 2.0)
     assert found == LENGTH * 64 * 4 * (3 * 16 + 2 * 4)
     assert composite(generation("t4", "float16"), True, False, 2.0) == ""
+
+
+@pytest.mark.parametrize(("olmo", "kernels"), [("0.2.5", "math"), ("0.5.1", "math"), (None, "efficient")])
+def test_olmo_turns_the_efficient_kernel_off(olmo, kernels):
+    versions = {"torch": "2.5.1", **({"ai2-olmo": olmo} if olmo else {})}
+    assert sdpa_kernels(training("v100-32gb", "float16", **versions)) == kernels

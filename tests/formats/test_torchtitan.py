@@ -117,6 +117,13 @@ def test_the_days_between_compile_by_a_switch_of_training(text):
     assert (job.parallelism.fsdp.outer, job.parallelism.fsdp.keeps_last) == ("root", True)
 
 
+def test_a_key_that_stayed_behind_does_not_make_a_new_file_old():
+    reading = read(NEW.replace("[training]\n", "[training]\ncompile = false\n"))
+    assert reading.upstream == "torchtitan 0.2.2"
+    assert reading.job.loss.compiled
+    assert any("compile" in str(problem) for problem in reading.problems)
+
+
 def test_every_second_layer_is_checkpointed_where_nothing_says_otherwise():
     job = read(NEW.replace('mode = "full"', 'mode = "selective"')).job
     assert (job.activation_checkpointing, job.checkpoint_every) == ("full", 2)

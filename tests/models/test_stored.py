@@ -18,7 +18,8 @@ def test_a_head_that_is_stored_is_a_parameter_of_its_own(name: str, elements: in
 
 def test_every_listed_checkpoint_is_tied() -> None:
     assert all(resolve(name).shape.tied for name in HEADS_STORED)
-    assert set(STORED) == HEADS_STORED
+    assert {name.lower() for name in STORED} == HEADS_STORED
+    assert as_loaded(resolve("qwen/qwen3-0.6b"), "5.2.0").parameters == STORED["Qwen/Qwen3-0.6B"]
 
 
 @pytest.mark.parametrize("release", [None, "4.57.6", "5.4.0", "5.23.0"])

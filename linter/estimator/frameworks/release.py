@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...versions import older
+from .frameworks import of_transformers
 
 if TYPE_CHECKING:
     from ...job import Job
@@ -110,7 +111,14 @@ def release(job: Job, model_type: str = "") -> Release:
 
 
 def checkpoints(job: Job, model_type: str) -> bool:
-    """Whether the model's class checkpoints its layers in the job's release, if it is asked to."""
+    """Whether a job's layers are checkpointed in its release, if it asks for it: by the model's class, or from outside.
+
+    PyTorch's wrapper does so whatever the class calls; FSDP's plugin and AutoModel use it.
+    """
+    fsdp = job.parallelism.fsdp
+    wrapped = (fsdp is not None and fsdp.checkpoints_inside) or "nemo-automodel" in job.versions
+    if wrapped or not of_transformers(job):
+        return True
     version = job.versions.get("transformers")
     begin, end = _NO_CHECKPOINTS.get(model_type, ("0", "0"))
     return older(version, begin) or not older(version, end)

@@ -35,6 +35,7 @@ def attention(
     whole = project(x, fused, s.rows) if fused else None
     if whole is not None and s.release.caches and not x.storage.tape.again:
         s.cache.append(whole.storage)
+        s.cached_keys = whole.storage.size
         s.widened_keys = 4 * (whole.n - s.rows * at.heads * at.head_dim) if whole.e < 4 else 0
     q, k, v = _separate(x, modules, s, at) if whole is None else _fused(whole, modules, s, at)
     gate = project(x, modules.named["self_attn.gate_proj"], s.rows) if s.traits.output_gate == "projection" else None

@@ -47,12 +47,12 @@ def sdpa_kernels(job: Job) -> str:
     from ..coverage import FUSED_LAYERS
 
     capability = None if job.attention != "sdpa" or job.loss.kernel in FUSED_LAYERS else _capability(job)
-    off = job.attention == "sdpa" and older(job.versions.get("ai2-olmo"), "0.3")
-    if not off and (capability is None or capability >= AMPERE):
+    olmo = job.versions.get("ai2-olmo") if job.attention == "sdpa" else None
+    if not older(olmo, "0.3") and (capability is None or capability >= AMPERE):
         return "flash"
     plan = job.parallelism.fsdp
     mixed = plan.mixed_precision.param_dtype if plan is not None else None
-    if (job.precision.autocast or mixed or job.weights.dtype) == "float16" and not off:
+    if (job.precision.autocast or mixed or job.weights.dtype) == "float16" and olmo is None:
         return "efficient"
     return "narrow math" if older(job.versions.get("torch"), "2.5") else "math"
 

@@ -55,7 +55,7 @@ class Setting:
     positions that a sequence attends to: with prefix tuning more than its own. `cache` is what a
     model that caches keys in training holds until its loss is there; `outputs` the logits that the training loop
     holds, `returned` those that the forward function hands to it, `named` those that the loss's function holds.
-    `widened_keys` are the bytes of float32 copies of a layer's cached keys and values, 0 where they are that.
+    `cached_keys` are bytes that a layer's cached keys keep alive, `widened_keys` those of their float32 copies.
     """
 
     def __init__(self, job: Job, model: Model, stack: str = "") -> None:
@@ -112,7 +112,7 @@ class Setting:
         self.cache: list[Storage] = []
         self.outputs: list[Storage] = []
         self.returned: list[Tensor] = []
-        self.widened_keys = 0
+        self.widened_keys = self.cached_keys = 0
         self.named: list[Storage] = []
         self.pixels: list[Storage] = []
         self.loss = loss_kernel(job.loss.kernel, self.traits)

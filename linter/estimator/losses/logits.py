@@ -69,7 +69,7 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
         logits = to(logits, 4)
     if kernel == "smoothed" and s.objective.loss == "cross_entropy":
         logits = to(logits, 4) if s.autocast else logits
-        return _smoothed(logits, module, s, tape, segment)
+        return _smoothed(logits, s, tape, segment)
     s.remember([logits])
     tape.enter(segment)
     if s.objective.loss == "log_probabilities":
@@ -79,10 +79,10 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
     return of_whole(logits, rows, s, tape) if kernel == "chunked" else causal(logits, s, tape)
 
 
-def _smoothed(logits: Tensor, module: Linear, s: Setting, tape: Tape, segment: int) -> Tensor:
+def _smoothed(logits: Tensor, s: Setting, tape: Tape, segment: int) -> Tensor:
     """The loss that the Trainer takes of what the model returns; under autocast it has let go of narrow logits."""
     tape.enter(segment)
-    return losses.smoothed(logits, s.batch, module.weight.n // s.hidden, tape)
+    return losses.smoothed(logits, s.batch, logits.n // s.scored, tape)
 
 
 def _log_probabilities(logits: Tensor, s: Setting, tape: Tape) -> Tensor:

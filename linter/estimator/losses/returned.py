@@ -25,8 +25,9 @@ def widened(s: Setting, tape: Tape, segment: int) -> None:
         sizes = [(x.n, x.storage.logits) for x in s.returned if x.e < 4]
         sizes += [(s.widened_keys // 4, False)] * (s.layers if s.release.caches else 0)
         copies = [_in_float32(tape, *size) for size in sizes]
-        if s.release.caches and s.cache:
-            tape.beside((s.layers - len(s.cache)) * s.cache[0].size, 2 if s.widened_keys else 4)
+        if s.cached_keys:
+            replayed = sum(kept.size == s.cached_keys for kept in s.cache)
+            tape.beside((s.layers - replayed) * s.cached_keys, 2 if s.widened_keys else 4)
         del copies
         tape.begin_anew(segment)
     s.returned.clear()

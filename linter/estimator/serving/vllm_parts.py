@@ -99,7 +99,8 @@ class Parts(NamedTuple):
         """Expected bytes of vLLM's own communicator; where a sum is known, that falls to the one that counts."""
         if self.connecting is None:
             return self.overhead.nccl
-        return min(self.overhead.nccl, self.connecting) if self.settings.nccl_in_budget else 0
+        counts = self.settings.nccl_in_budget or not self.gathering[0]
+        return min(self.overhead.nccl, self.connecting) if counts else 0
 
     @property
     def runtime(self) -> int:

@@ -246,8 +246,10 @@ def captures_nccl(job: Job, gpu: Gpu | None) -> bool:
 
 
 def unlinked(gpu: Gpu | None) -> bool:
-    """Whether the card is known to be sold without NVLink between all of a machine's."""
-    return gpu is not None and (gpu.name in _BRIDGED or gpu.compute_capability not in _LINKED)
+    """Whether the card is known to be sold without NVLink between all of a machine's; AMD's have links of their own."""
+    if gpu is None or gpu.compute_capability is None or gpu.unified:
+        return False
+    return gpu.name in _BRIDGED or gpu.compute_capability not in _LINKED
 
 
 def graphs(model: Model, sizes: int, *, nccl: bool = False) -> Graphs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...versions import older
+from ..frameworks.frameworks import of_transformers
 from .pictures import pictures
 
 if TYPE_CHECKING:
@@ -18,13 +19,23 @@ Source: trainer.py `get_batch_samples`; accelerate's loader has put them on the 
 """
 
 
+LOOPS = frozenset({"nemo-automodel", "verl", "openrlhf", "prime-rl", "torchtitan", "torchtune", "megatron-core"})
+"""Packages whose loops take a micro batch to the GPU when its turn comes (AutoModel: recipes/vlm/finetune.py
+`_forward_backward_step`), where a job states their version."""
+
+
+def of_trainer(job: Job) -> bool:
+    """Whether Transformers' Trainer runs the steps, or one made of it (TRL, LLaMA-Factory, axolotl, ms-swift)."""
+    return of_transformers(job) and not LOOPS & set(job.versions)
+
+
 def waiting(job: Job, model: Model, sequences: int) -> tuple[int, int]:
     """Bytes of the pixels of a micro batch of `sequences`, and of those of the others of its step.
 
     4 b images pixels, and 8 bytes for every pixel of a mask; the optimizer steps beside all of them.
     """
     found = pictures(job, model, sequences) if sequences else None
-    if found is None:
+    if found is None or not of_trainer(job):
         return 0, 0
     size = found.images * (4 * found.pixels + 8 * found.masked)
     others = 0 if older(job.versions.get("transformers"), AT_ONCE_FROM) else job.gradient_accumulation_steps - 1
