@@ -15,6 +15,7 @@ from . import effort
 from .activations import computing, layer_kinds, modelled, placed, unread
 from .layers.scored import scored_positions
 from .layers.seq2seq import setting
+from .losses import returned
 from .losses.logits import loss_of
 from .losses.losses import WHOLE_LOGITS
 from .recall import recalled
@@ -74,7 +75,7 @@ def _forward(job: Job, model: Model) -> tuple[Instant, ...]:
         if s.named and s.objective.reference:
             loss_of(modelled(tape, s, kinds, outside, ids, segments=False), outside, s, tape, end)
             tape.clear_casts()
-        tape.scratch(sum(4 * x.n for x in s.returned if x.e < 4) if s.autocast else 0)
+        tape.scratch(sum(4 * x.n for x in returned.narrow(s)))
         s.returned.clear()
         del ids, labels, loss
     tape.enter(END, backward=True)

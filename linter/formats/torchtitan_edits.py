@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .dotted_edits import Vocabulary, said_in
+from .torchtitan import MIDDLE, OLD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,12 +35,12 @@ def _early(reading: Reading) -> bool:
 
 def _is_old(reading: Reading) -> bool:
     """A file of the argparse days."""
-    return reading.upstream == "torchtitan 0.0.2"
+    return reading.upstream == OLD
 
 
 def _is_former(reading: Reading) -> bool:
     """A file of before 0.2, whose switch of compilation is one of `[training]`."""
-    return reading.upstream in ("torchtitan 0.0.2", "torchtitan 0.1.0")
+    return reading.upstream in (OLD, MIDDLE)
 
 
 def _spelled(reading: Reading, key: str) -> str:

@@ -24,6 +24,7 @@ from gpulint.models.resolve import resolve
 
 B, S, V = 2, 256, 128256
 TV = B * S * V
+SHIFTED = B * (S - 1) * V
 
 
 def logits(model, phase, model_type="llama", **fields) -> int:
@@ -35,26 +36,25 @@ def logits(model, phase, model_type="llama", **fields) -> int:
 
 
 @pytest.mark.parametrize(
-    ("version", "model_type", "bytes_per_element"),
+    ("version", "model_type", "whole", "shifted"),
     [
-        ("5.0", "llama", 2 + 4 + 4),  # 16-bit logits, their float32 copy, log-probabilities
-        ("4.48.1", "llama", 2 + 4 + 4 + 4),  # and a shifted float32 copy
-        ("4.45.2", "llama", 4 + 4 + 4),  # the model made them float32 itself
-        ("4.47.1", "mistral", 4 + 4 + 4),  # and mistral went on with that to 4.47
-        ("4.48.1", "persimmon", 2 + 2 + 2),  # never float32: logits, shifted copy, log-probabilities
-        ("4.49.0", "persimmon", 2 + 4 + 4),
+        ("5.0", "llama", 2 + 4 + 4, 0),  # 16-bit logits, their float32 copy, log-probabilities
+        ("4.48.1", "llama", 2 + 4, 4 + 4),  # a shifted float32 copy, of which the log-probabilities are
+        ("4.45.2", "llama", 4, 4 + 4),  # the model made them float32 itself
+        ("4.47.1", "mistral", 4, 4 + 4),  # and mistral went on with that to 4.47
+        ("4.48.1", "persimmon", 2, 2 + 2),  # never float32: logits, shifted copy, log-probabilities
+        ("4.49.0", "persimmon", 2 + 4 + 4, 0),
     ],
 )
-def test_the_loss_of_each_release(llama_8b, version, model_type, bytes_per_element):
+def test_the_loss_of_each_release(llama_8b, version, model_type, whole, shifted):
     """A shifted copy lacks each sequence's last row."""
     found = logits(llama_8b, "loss", model_type, versions={"transformers": version})
-    assert found == pytest.approx(bytes_per_element * TV, rel=0.01)
+    assert found == whole * TV + shifted * SHIFTED
 
 
 def test_the_first_qwens_own_code_never_widens_logits(decoder):
     model = decoder(layers=2, kv_channels=128, no_bias=True)
-    found = logits(model, "loss", versions={"transformers": "5.0"})
-    assert found == pytest.approx((2 + 2 + 2) * TV, rel=0.01)
+    assert logits(model, "loss", versions={"transformers": "5.0"}) == 2 * TV + (2 + 2) * SHIFTED
 
 
 @pytest.mark.parametrize(
@@ -94,16 +94,14 @@ def test_autocast_widens_what_log_softmax_makes_of_a_narrow_family(llama_8b):
     """Logits, their shifted copy, log-probabilities, and these in float32; then the returned logits in float32."""
     fields = {"versions": {"transformers": "4.48.1"}, "precision": Precision("bfloat16")}
     loss, behind = (logits(llama_8b, phase, "persimmon", **fields) for phase in ("loss", "backward"))
-    assert loss == pytest.approx((2 + 2 + 2 + 4) * TV, rel=0.01)
-    assert behind == pytest.approx((2 + 2 + 4 + 4) * TV, rel=0.01)
+    assert loss == 2 * TV + (2 + 2 + 4) * SHIFTED
+    assert behind == (2 + 4) * TV + (2 + 4) * SHIFTED
 
 
 def test_a_kernel_in_the_place_of_torchs_overwrites_what_it_is_given(llama_8b):
     fields = {"versions": {"transformers": "4.48.1"}, "loss": Loss("unsloth_cross_entropy")}
-    assert logits(llama_8b, "loss", **fields) == pytest.approx((2 + 4 + 4) * TV, rel=0.01)
-    assert logits(llama_8b, "backward", **fields) == pytest.approx(
-        (4 + 4) * TV, rel=0.01
-    )  # its gradient, spread over zeros
+    assert logits(llama_8b, "loss", **fields) == (2 + 4) * TV + 4 * SHIFTED
+    assert logits(llama_8b, "backward", **fields) == 4 * TV + 4 * SHIFTED  # its gradient, spread over zeros
 
 
 def test_a_model_that_unsloth_loads_leaves_the_logits_as_they_are(llama_8b):

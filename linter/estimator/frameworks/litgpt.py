@@ -18,7 +18,7 @@ from ..layers.activation import activation
 from ..layers.kernels import attend, efficient
 from ..layers.mlp import dense
 from ..layers.rope import turned
-from ..losses.chunks import cross_entropy
+from ..losses.pieces import cross_entropy
 from ..tape.indexing import cat, repeat, split, total, window
 from ..tape.matmuls import linear
 from ..tape.ops import add, dropout, made, mul, scale, to
@@ -214,7 +214,7 @@ def loss(h: Tensor, module: Linear, s: Setting, tape: Tape, segment: int) -> Ten
     if s.job.adapter is None:
         vocabulary = wide[0].n // s.rows
         wide = split(wide[0], [size * vocabulary for size in _rows(s.rows)])
-    losses = [cross_entropy(logits, tape) for logits in wide]
+    losses = [cross_entropy(logits, None, tape) for logits in wide]
     return total(cat(losses), 1)
 
 

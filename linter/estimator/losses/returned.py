@@ -22,7 +22,7 @@ def widened(s: Setting, tape: Tape, segment: int) -> None:
     """
     if s.autocast and s.returned:
         tape.enter(segment, backward=True)
-        sizes = [(x.n, x.storage.logits) for x in s.returned if x.e < 4]
+        sizes = [(x.n, x.storage.logits) for x in narrow(s)]
         sizes += [(s.widened_keys // 4, False)] * (s.layers if s.release.caches else 0)
         copies = [_in_float32(tape, *size) for size in sizes]
         if s.cached_keys:
@@ -31,6 +31,11 @@ def widened(s: Setting, tape: Tape, segment: int) -> None:
         del copies
         tape.begin_anew(segment)
     s.returned.clear()
+
+
+def narrow(s: Setting) -> list[Tensor]:
+    """What of it is copied: all that is not float32 yet, under autocast."""
+    return [x for x in s.returned if x.e < 4] if s.autocast else []
 
 
 def _in_float32(tape: Tape, n: int, logits: bool) -> Tensor:

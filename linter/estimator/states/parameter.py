@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import NamedTuple
 
 from . import storage
@@ -41,10 +42,7 @@ class Parameter(NamedTuple):
     @property
     def size(self) -> int:
         """Elements of one copy."""
-        size = 1
-        for dim in self.shape:
-            size *= dim
-        return size
+        return prod(self.shape)
 
     @property
     def elements(self) -> int:

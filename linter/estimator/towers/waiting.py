@@ -19,9 +19,9 @@ Source: trainer.py `get_batch_samples`; accelerate's loader has put them on the 
 """
 
 
-LOOPS = frozenset({"nemo-automodel", "verl", "openrlhf", "prime-rl", "torchtitan", "torchtune", "megatron-core"})
-"""Packages whose loops take a micro batch to the GPU when its turn comes (AutoModel: recipes/vlm/finetune.py
-`_forward_backward_step`), where a job states their version."""
+LOOPS = frozenset({"nemo-automodel", "verl"})
+"""Packages whose loops take a micro batch of Transformers' models to the GPU when its turn comes (AutoModel:
+recipes/vlm/finetune.py `_forward_backward_step`; verl: workers/engine/fsdp/transformer_impl.py)."""
 
 
 def of_trainer(job: Job) -> bool:
