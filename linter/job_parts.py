@@ -209,6 +209,7 @@ class Fsdp:
     the layers belongs to the `root` unit, or embedding and head are `separate` units (torchtune's
     `custom_sharded_layers`, torchtitan). `wrap_adapters`: adapter modules are units of their own, as PEFT's
     `fsdp_auto_wrap_policy` arranges; version 1 without it flattens them together with the frozen weights.
+    `backward_prefetch` is version 1's policy in torch's words, None torch's own default, BACKWARD_PRE.
     `checkpoints_inside`: a unit holds a checkpointed layer (torch's `checkpoint_wrapper` put on after FSDP, as
     accelerate does), where a checkpoint by Transformers' model code holds a unit, which is entered again in backward.
     `shards_packed`: bitsandbytes weights are sharded whatever they are stored as. `keeps_last`: the last layer stays

@@ -24,7 +24,10 @@ _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp8": "bfloat16", "fp32": "fl
 
 
 class FsdpDefaults(NamedTuple):
-    """What holds where an FSDP section is silent; it differs by the tool that reads it. `reshards` is FSDP 2's."""
+    """What holds where an FSDP section is silent; it differs by the tool that reads it.
+
+    `reshards` is FSDP 2's, `backward_prefetch` FSDP 1's, of which accelerate's plugin hands torch none.
+    """
 
     upstream: str
     version: int = 1
@@ -33,6 +36,7 @@ class FsdpDefaults(NamedTuple):
     cpu_ram_efficient_loading: bool = False
     state_dict_type: str | None = None
     reshards: bool = True
+    backward_prefetch: str = "NO_PREFETCH"
 
 
 class Section(NamedTuple):
@@ -170,6 +174,8 @@ class _Fsdp:
             self.builder.from_entry(f"parallelism.fsdp.{field}", value, entry, key)
         elif field == "state_dict_type":
             self.default(field, self.defaults.state_dict_type or _state_dict_type(self.is_second))
+        elif field == "backward_prefetch" and not self.is_second:
+            self.default(field, self.defaults.backward_prefetch)
 
     def precision(self, mixed_precision: str | None) -> None:
         path = "parallelism.fsdp.mixed_precision."

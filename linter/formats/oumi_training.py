@@ -203,7 +203,11 @@ def _set_sharding(run: Run, values: Sections, word: str) -> None:
         builder.default("parallelism.fsdp", None)
         return
     section = values.raw("fsdp")
-    defaults = FsdpDefaults(builder.upstream, 1, "none", use_orig_params=False, state_dict_type="FULL_STATE_DICT")
+    defaults = FsdpDefaults(
+        builder.upstream, 1, "size", use_orig_params=False, state_dict_type="FULL_STATE_DICT",
+        backward_prefetch="BACKWARD_PRE",
+    )  # fmt: skip
+    builder.default("parallelism.fsdp.min_num_params", 100_000)
     apply_fsdp(builder, Section(section.entry.value if section else None, "fsdp"), defaults, word)
     layers = values.words("fsdp.transformer_layer_cls")
     if layers:

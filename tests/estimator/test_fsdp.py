@@ -125,6 +125,23 @@ def test_backward_also_prefetches_and_holds_whole_gradients(llama_8b):
     assert second.buffer_bytes(done) == 2 * (ROOT + HEAD + 2 * LAYER + 2 * LAYER)
 
 
+@pytest.mark.parametrize(
+    ("policy", "units"), [(None, 2), ("backward_pre", 2), ("1", 2), ("BACKWARD_POST", 1), ("NO_PREFETCH", 1)]
+)
+def test_backward_gathers_the_next_unit_beside_the_one_in_use_as_the_policy_says(llama_8b, policy, units):
+    """torch's default is BACKWARD_PRE; version 2 has no such setting and always prefetches."""
+    whole = layout(job(backward_prefetch=policy), llama_8b)
+    half = at("backward", 5, HEAD + 20 * LAYER, LAYER // 2)
+    assert whole.buffer_bytes(half) == 2 * (ROOT + HEAD + units * LAYER + LAYER // 2)
+    assert f"{units} x 2 B" in _told(whole) if units > 1 else "one wrapped unit" in _told(whole)
+    second = layout(job(version=2, backward_prefetch=policy), llama_8b)
+    assert second.buffer_bytes(half) == layout(job(version=2), llama_8b).buffer_bytes(half)
+
+
+def _told(plan):
+    return " ".join(f"{term.formula} {term.label}" for term in plan.terms if term.component == "buffers")
+
+
 def test_the_root_has_the_embedding_s_gradient_last(llama_8b):
     plan = layout(job(), llama_8b)
     before, after = (at("backward", None, llama_8b.parameters - cut) for cut in (128256 * 4096, 0))

@@ -95,6 +95,11 @@ def test_version_1_holds_what_other_streams_have_not_finished_with():
     assert reserved(job(version=1)) > reserved(job())
 
 
+def test_a_unit_that_is_not_prefetched_takes_no_block_of_the_gathers_stream():
+    ahead, in_turn = (planned(job(version=1, backward_prefetch=policy)).sharding for policy in (None, "NO_PREFETCH"))
+    assert ahead.other - in_turn.other == segments(ahead.plan.block.gathered)
+
+
 def test_what_nccl_recorded_before_torch_2_8_waits_for_the_reduction():
     """Copies of whole gradients in float32 of the two units that the host is ahead; version 2 never dropped them."""
     old, new = planned(job("2.7", version=1)).sharding, planned(job("2.8", version=1)).sharding

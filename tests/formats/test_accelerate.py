@@ -99,6 +99,15 @@ def test_fsdp2_takes_a_switch(acc):
     assert (fsdp.state_dict_type, fsdp.mixed_precision.buffer_dtype) == ("SHARDED_STATE_DICT", None)
 
 
+def test_accelerate_hands_version_1_no_backward_prefetch(acc):
+    section = "fsdp_config:\n"
+    silent, stated = acc.job(FSDP), acc.job(FSDP.replace(section, f"{section}  fsdp_backward_prefetch: BACKWARD_PRE\n"))
+    assert silent.parallelism.fsdp.backward_prefetch == "NO_PREFETCH"
+    assert silent.origins["parallelism.fsdp.backward_prefetch"].kind == "default"
+    assert stated.parallelism.fsdp.backward_prefetch == "BACKWARD_PRE"
+    assert acc.job(FSDP + "  fsdp_version: 2\n").parallelism.fsdp.backward_prefetch is None
+
+
 def test_no_wrapping_is_the_default(acc):
     assert acc.job("distributed_type: FSDP\nnum_processes: 2\n").parallelism.fsdp.wrap == "none"
 

@@ -51,6 +51,12 @@ def test_training(oumi):
     assert missing(job, TRAINING) == []
 
 
+def test_what_oumi_s_fsdp_does_where_the_section_is_silent(oumi):
+    """oumi/core/configs/params/fsdp_params.py: size-based wrapping of 100,000 parameters, torch's own prefetch."""
+    fsdp = oumi.job(TRAIN.partition("  sharding_strategy")[0]).parallelism.fsdp
+    assert (fsdp.wrap, fsdp.min_num_params, fsdp.backward_prefetch) == ("size", 100_000, "BACKWARD_PRE")
+
+
 def test_mixed_precision_makes_fsdp_upcast(oumi):
     job = oumi.job(TRAIN.replace("training:\n", "training:\n  mixed_precision_dtype: bf16\n"))
     assert (job.precision.autocast, job.parallelism.fsdp.upcast_trainable) == ("bfloat16", True)

@@ -50,6 +50,7 @@ class ShardedLayout(Layout):
                       reshard, 1/k where `reshard_after_forward` is the size k of a smaller group
     cached            bytes of keys and values that each layer returns; `named`: the loop holds them
     adapters          version 1 with frozen layers around wrapped adapter modules
+    prefetches        whether backward gathers the next unit before it is done with the one in use
     kept              bytes that each finished layer's backward leaves until the end of the pass
     deferred          bytes of the whole gradients that a rank keeps while it accumulates without reducing
     keeps_last        the last layer's unit stays from forward to backward
@@ -62,6 +63,7 @@ class ShardedLayout(Layout):
     cached: int = 0
     named: bool = False
     adapters: bool = False
+    prefetches: bool = True
     version: int = 1
     resident: float = 0.0
     ahead: bool = False
@@ -133,15 +135,18 @@ class ShardedLayout(Layout):
             return []
         return [Instant("backward", 0, 0, self.trainable, layers - 1, self.plan.block.graded)]
 
+    @property
+    def in_backward_at_once(self) -> int:
+        """Layers' units that backward holds gathered: the one in use, and the next where it is prefetched."""
+        return 1 if not self.prefetches or (self.reused and self.plan is not None and self.plan.blocks == 1) else 2
+
     def buffer_bytes(self, instant: Instant) -> int:
         """Gathered units and whole gradients.
 
         The root stays gathered through forward and backward, and so do its whole gradients once there are any.
         Forward: version 1 holds the unit in use (two with forward_prefetch); version 2 also the flat buffer of its
         all-gather, freed after the next one's copy-out. Backward: the unit in use and the prefetched one (none before
-        the first layer, and where all layers are one unit; with an adapter version 1 prefetches at the end of a
-        layer's backward, since the adapter's modules are units of their own in between), and its gradients, see
-        `_whole_gradients`.
+        the first layer, and where all layers are one unit), and its gradients, see `_whole_gradients`.
         """
         plan = self.plan
         assert plan is not None
@@ -193,8 +198,7 @@ class ShardedLayout(Layout):
         if self.resident == 1:
             return kept
         if backward:
-            alone = instant.layer == 0 or self.adapters or (self.reused and plan.blocks == 1)
-            return kept + (1 if alone else 2) * unit.gathered
+            return kept + (1 if instant.layer == 0 else self.in_backward_at_once) * unit.gathered
         return kept + unit.gathered * (2 if self.version == 2 or self.ahead else 1)
 
     def _root_gradients(self, instant: Instant) -> int:
@@ -277,6 +281,7 @@ def fsdp_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
     built.plan = units(fsdp, model, shardable, policy)
     frozen = not any(item.graded and item.part == "base" and item.layers is not None for item in shardable)
     built.adapters = fsdp.version == 1 and frozen
+    built.prefetches = not built.adapters and prefetches(fsdp)
     built.kept = kept(job, fsdp, model) if built.adapters else 0
     built.cached, built.named = cached(job, fsdp, model), job.loss.kept is True
     if job.gradient_accumulation_steps > 1 and defers(job):
@@ -295,6 +300,21 @@ def defers(job: Job) -> bool:
     if fsdp is None or fsdp.sync_each_batch:
         return False
     return fsdp.version == 1 or not older(job.versions.get("accelerate"), DEFERS_FROM)
+
+
+def prefetches(fsdp: Fsdp) -> bool:
+    """Whether the next unit is gathered before the backward of the one in use has begun.
+
+    Version 2 does so by itself. Version 1 does under BACKWARD_PRE, torch's default; BACKWARD_POST waits until the one
+    in use is freed, and where accelerate is told nothing (NO_PREFETCH) a unit is gathered when its turn comes (torch
+    2.13 distributed/fsdp/_runtime_utils.py `_get_handle_to_prefetch`). Adapters' modules are units of their own, before
+    which version 1 prefetches those and not the next layer.
+    """
+    return fsdp.version == 2 or (fsdp.backward_prefetch or BACKWARD_PRE).upper() in (BACKWARD_PRE, "1")
+
+
+BACKWARD_PRE = "BACKWARD_PRE"
+"""torch's policy of that name, and its number 1 (torch/distributed/fsdp/api.py `BackwardPrefetch`)."""
 
 
 def _resident(fsdp: Fsdp) -> float:

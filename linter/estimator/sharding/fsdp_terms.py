@@ -52,9 +52,10 @@ def terms(job: Job, fsdp: Fsdp, built: ShardedLayout, found: Sequence[Parameter]
     label = "root unit gathered: what is not wrapped"
     lines.append(Term("buffers", _gathered(root), root.gathered, "torch FSDP: the root is not resharded", label))
     if built.plan.blocks:
-        both = 1 if built.reused and built.plan.blocks == 1 else 2
+        both = built.in_backward_at_once
         formula = f"{both} x {_gathered(block)}" if both > 1 else _gathered(block)
-        label = "two wrapped units in backward" if both > 1 else "the unit that all layers are"
+        alone = "the unit that all layers are" if built.reused and built.plan.blocks == 1 else "one wrapped unit"
+        label = "two wrapped units in backward" if both > 1 else alone
         lines.append(Term("buffers", formula, both * block.gathered, "torch FSDP prefetch", label))
     if built.kept:
         layers = (built.reused or built.plan.blocks) - 1

@@ -72,9 +72,8 @@ def sharding(job: Job, layout: ShardedLayout, found: Sequence[Parameter]) -> Sha
     then; the one before it, which has shards that come from main memory or are made narrower to be gathered
     (`pre_unshard`); the reduction's, which has a copy of a whole gradient in the reduced dtype where that is another,
     and before LAUNCHES_HERE_FROM those of the units by which the host is ahead.
-    Version 2:
-    flat all-gather buffers, of which one waits for the next (`AllGatherState`), and the reduction's input before
-    COPIES_IN_FROM.
+    Version 2: flat all-gather buffers, of which one waits for the next (`AllGatherState`), and the reduction's input
+    before COPIES_IN_FROM.
     """
     fsdp, plan = job.parallelism.fsdp, layout.plan
     if fsdp is None or plan is None or not plan.blocks or layout.deferred or 0 < layout.resident < 1:
@@ -90,7 +89,7 @@ def sharding(job: Job, layout: ShardedLayout, found: Sequence[Parameter]) -> Sha
         return Sharding(
             plan, 2, _tensors(job, found, None), _tensors(job, found, plan), stays, copies, other, last=last
         )
-    units = plan.blocks if stays else IN_FLIGHT if layout.adapters else IN_FLIGHT + 1
+    units = plan.blocks if stays else IN_FLIGHT + 1 if layout.prefetches else IN_FLIGHT
     first, then = (unit.reduced if unit.reduced != unit.gradients else 0 for unit in (layer, root))
     other = segments(root.gathered) + units * segments(layer.gathered) + _in_turn(first, then)
     if older(job.versions.get("torch"), LAUNCHES_HERE_FROM):
