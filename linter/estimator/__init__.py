@@ -29,6 +29,9 @@ def estimate_job(
     when `high` is widened after the verdict.
     Raises NotEstimable with what is missing, for people.
     """
+    from .adapters.parameters import with_adapter
+
+    job = with_adapter(job)
     found = _estimated(job, model, gpu, replay=replay, spread=spread)
     if job.unstated:
         from .alternatives import enveloped

@@ -10,6 +10,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from .adapters.parameters import with_adapter
 from .allocator import runtime
 from .allocator.allocator import segments
 from .estimate import Term
@@ -40,6 +41,7 @@ def explained(estimate: Estimate, job: Job, model: Model, gpu: Gpu | None) -> Es
     Lines of what is alive in another phase only are left out. Where the lines of a component still differ from what is
     alive at the peak, the rest is one line that says so. Lines of main memory (`host`) stay as they are.
     """
+    job = with_adapter(job)
     found: dict[str, list[Term]] = defaultdict(list)
     for term in estimate.terms:
         if term.phase in ("", estimate.peak_phase):

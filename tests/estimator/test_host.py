@@ -49,6 +49,18 @@ def test_weights_packed_on_loading_pass_through_one_at_a_time(llama_8b):
     assert memory(plan, llama_8b).load == 8 * 2 * 128256 * 4096
 
 
+PACKED = {"quant_method": "gptq", "bits": 4, "group_size": 128}
+
+
+def test_a_checkpoint_that_is_packed_already_is_read_packed(llama_8b):
+    """Its own config says so where the job does not: under an adapter tensor by tensor, else as many bytes as it has."""
+    packed = llama_8b._replace(config={**llama_8b.config, "quantization_config": PACKED})
+    plan = job()
+    assert memory(plan, packed).load == 8 * sum(item.raw for item in parameters(plan, packed))
+    plan.method, plan.adapter = "lora", Adapter(targets=["q_proj"])
+    assert memory(plan, packed).load == 8 * 2 * 128256 * 4096
+
+
 def test_pinned_bytes_may_be_rounded_up_to_twice_their_size(llama_8b):
     zero = Zero(2, offload_optimizer=Offload("cpu", pin_memory=True))
     found = memory(job(zero=zero), llama_8b, train=1000 * 2**30)

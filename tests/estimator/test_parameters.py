@@ -334,6 +334,15 @@ def test_deepspeed_casts_the_adapter_to_16_bits(llama_8b):
     assert {item.dtype for item in parameters(plan, llama_8b) if item.trainable} == {"bfloat16"}
 
 
+def test_deepspeed_leaves_stage_3_alone_but_over_a_packed_checkpoint(llama_8b):
+    """zero.Init has made the weights; over a checkpoint that is packed by itself from_pretrained skips it."""
+    plan = job(method="lora", adapter=Adapter(targets=["q_proj"]), parallelism=Parallelism(zero=Zero(stage=3)))
+    plan.precision.master_weights = True
+    config = {**llama_8b.config, "quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}
+    for model, dtype in ((llama_8b, "float32"), (llama_8b._replace(config=config), "bfloat16")):
+        assert {item.dtype for item in parameters(plan, model) if item.trainable} == {dtype}
+
+
 def test_modules_to_save_are_copied_and_trained(llama_8b):
     adapter = Adapter(targets=["q_proj"], modules_to_save=["embed_tokens", "lm_head"])
     items = parameters(job(method="lora", adapter=adapter), llama_8b)
@@ -440,3 +449,11 @@ def test_releases_say_how_targets_meet_experts(versions, experts):
     assert expert_targets(Job(versions=versions), mixtral) == experts
     assert expert_targets(Job(versions=versions, framework="megatron"), mixtral) == "fused"
     assert expert_targets(Job(versions=versions), gpt_oss) == ("parameters" if experts == "modules" else experts)
+
+
+def test_a_lora_job_without_an_adapter_is_one_with_peft_s_defaults():
+    """The reference model of its preference loss is the base with the adapter turned off, not a second copy."""
+    given = {"model": "gpt2", "objective": "dpo", "method": "lora", "micro_batch_size": 1, "sequence_length": 64}
+    silent, stated = (estimate(Job.validate({**given, **more})) for more in ({}, {"adapter": {}}))
+    assert silent.per_gpu == stated.per_gpu
+    assert silent.components["weights"] < 1.1 * 4 * silent.parameters

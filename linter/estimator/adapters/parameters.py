@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...models.adapter_types import COPIED, FROZEN_SIDE, LOW_RANK, MODELLED, PROMPTS, WITH_TABLES, kind_of
@@ -30,6 +31,16 @@ def adapter_of(job: Job) -> Adapter | None:
 
         return Adapter()
     return job.adapter
+
+
+def with_adapter(job: Job) -> Job:
+    """The job with the adapter that it leaves out, see `adapter_of`: a reference model is the policy without it."""
+    adapter = adapter_of(job)
+    if adapter is job.adapter:
+        return job
+    changed = replace(job, adapter=adapter)
+    changed.origins = job.origins
+    return changed
 
 
 def adapter_parameters(job: Job, model: Model, dtype: str) -> list[Parameter]:

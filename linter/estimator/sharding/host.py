@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ..estimate import HostMemory, Term
 from ..states.loading import PACKED_ON_LOAD
 from ..states.parameters import base_dtype
+from ..states.quantization import effective_quantization
 from ..states.ranks import per_node
 from ..states.storage import dtype_bytes
 
@@ -84,27 +85,32 @@ def memory(
 def _load(job: Job, model: Model, found: Sequence[Parameter]) -> tuple[int, str, str]:
     """Bytes, derivation and source of what loading holds in the main memory of one machine.
 
-    Each rank builds the model in main memory and moves it to its GPU: n copies of W bytes. FSDP with
+    Each of a node's n ranks builds the model in main memory and moves it to its GPU: n copies of W bytes. FSDP with
     `cpu_ram_efficient_loading`: one copy on the node's first rank, empty pages on the others. ZeRO-3: `zero.Init`
     divides each tensor as it is made and the checkpoint is mapped, so nothing stays but the partitions; without it each
-    rank makes the whole model there. Weights that are packed on loading go to the GPU one at a time.
+    rank makes the whole model there. Weights that are packed on loading go to the GPU one at a time, and so do those of
+    a packed checkpoint under an adapter.
     """
     base = [item for item in found if item.part == "base"]
-    quantization, plan = job.weights.quantization, job.parallelism
+    quantization, plan = effective_quantization(job, model), job.parallelism
     if quantization is not None and (job.adapter is not None or quantization.method.startswith(PACKED_ON_LOAD)):
         if plan.fsdp is not None and plan.fsdp.cpu_ram_efficient_loading:
             size = sum(item.raw for item in base)
             return size, f"{size:,} B of packed weights on the first rank of a node", _MODELING
         largest = max((2 * item.size for item in base), default=0)
-        size = per_node(job) * largest
-        return size, f"{per_node(job)} ranks x the largest tensor in 16 bits, {largest:,} B", _MODELING
+        return per_node(job) * largest, f"{_ranks(job)} x {largest:,} B of the largest tensor in 16 bits", _MODELING
     if plan.zero is not None and plan.zero.stage == 3 and plan.zero.init:
         return 0, "", ""
-    size = int(sum(item.elements for item in base) * dtype_bytes(base_dtype(job, model)))
+    width = dtype_bytes(base_dtype(job, model))
+    size = sum(item.raw if item.packed else int(item.elements * width) for item in base)
     if plan.fsdp is not None and plan.fsdp.cpu_ram_efficient_loading:
         return size, f"{size:,} B of weights on the first rank of a node (cpu_ram_efficient_loading)", _MODELING
-    ranks = per_node(job)
-    return ranks * size, f"{ranks} ranks x {size:,} B of weights before they are on the GPU", _MODELING
+    return per_node(job) * size, f"{_ranks(job)} x {size:,} B of weights before they are on the GPU", _MODELING
+
+
+def _ranks(job: Job) -> str:
+    count = per_node(job)
+    return f"{count} rank" if count == 1 else f"{count} ranks"
 
 
 _MODELING = "transformers 5.0 modeling_utils.py from_pretrained"

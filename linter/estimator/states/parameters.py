@@ -58,6 +58,8 @@ def _storing(job: Job) -> Job:
 def _parameters(job: Job, model: Model) -> tuple[Parameter, ...]:
     dtype = base_dtype(job, model)
     quantization = effective_quantization(job, model)
+    if quantization is not None:
+        job = replace(job, weights=replace(job.weights, quantization=quantization))
     found: list[Parameter] = []
     names = () if _deepspeed_casts(job) else kept(job, model)
     for tensor in model.tensors:
