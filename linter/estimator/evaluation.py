@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..versions import older
 from . import effort
 from .activations import computing, layer_kinds, modelled, placed, unread
-from .layers.scored import scored_positions
+from .layers.scored import logits_width, scored_positions
 from .layers.seq2seq import setting
 from .losses import returned
 from .losses.logits import loss_of
@@ -26,7 +26,7 @@ from .states.storage import dtype_bytes
 from .tape.ledger import END
 
 if TYPE_CHECKING:
-    from ..job import Job
+    from ..job import Job, Loss
     from ..models.model import Model
     from .instant import Instant
 
@@ -46,13 +46,16 @@ def instants(job: Job, model: Model) -> tuple[Instant, ...]:
     batch = job.evaluation.micro_batch_size
     if not batch or not job.sequence_length:
         return ()
-    changed = replace(computing(job), micro_batch_size=batch, gradient_accumulation_steps=1)
-    fused = job.loss.kernel not in WHOLE_LOGITS
-    if fused and (job.evaluation.unfused or (job.evaluation.keeps_logits and job.objective not in HEADLESS)):
-        changed.loss = replace(job.loss, kernel="torch")
+    changed = replace(computing(job), micro_batch_size=batch, gradient_accumulation_steps=1, loss=_loss(job))
     if job.adapter is not None:
         changed.adapter = replace(job.adapter, dropout=0.0)
     return _forward(changed, model)
+
+
+def _loss(job: Job) -> Loss:
+    """The loss of an evaluation pass: that of training, or over whole logits where somebody wants them."""
+    wanted = job.evaluation.unfused or (job.evaluation.keeps_logits and job.objective not in HEADLESS)
+    return replace(job.loss, kernel="torch") if wanted and job.loss.kernel not in WHOLE_LOGITS else job.loss
 
 
 @recalled(16)
@@ -106,7 +109,8 @@ def gathered_logits(job: Job, model: Model) -> tuple[int, int]:
     (`EvalLoopContainer.add`), until step k (`eval_accumulation_steps`) moves them to main memory. While step k runs,
     those of k - 1 steps are there, and from the third step on the last one's by themselves too; joining them takes
     k - 1 + 1 + k. Without a k two steps are counted, and how many more come is not known (uncertainty.py).
-    u = ranks x rows x vocabulary x 4 B under autocast or in float32, else 2 B a step.
+    u = ranks x rows x vocabulary a step, of 4 B under autocast (accelerate makes outputs float32) and where the model
+    computes in float32 or upcasts its logits, else 2 B.
     Source: transformers 5.23 trainer.py `evaluation_loop`, trainer_pt_utils.py `nested_concat`.
     """
     evaluation = job.evaluation
@@ -129,8 +133,8 @@ def further_logits(job: Job, model: Model) -> int:
 
 
 def last_logits(job: Job, model: Model) -> int:
-    """Bytes of one pass's float32 logits on one rank."""
-    if job.objective in HEADLESS or job.loss.kernel not in WHOLE_LOGITS:
+    """Bytes of one pass's float32 logits on one rank; 0 where a fused loss makes none."""
+    if job.objective in HEADLESS or _loss(job).kernel not in WHOLE_LOGITS:
         return 0
     return 4 * (job.evaluation.micro_batch_size or 0) * scored_positions(job, model) * model.shape.vocabulary
 
@@ -142,6 +146,6 @@ def _step(job: Job, model: Model) -> int:
         return 0
     if job.objective in HEADLESS:
         return 0
-    wide = job.precision.autocast is not None or base_dtype(job, model) == "float32"
+    width = 4.0 if job.precision.autocast is not None else logits_width(job, model)
     rows = evaluation.micro_batch_size * scored_positions(job, model) * max(1, job.data_parallel)
-    return rows * model.shape.vocabulary * (4 if wide else 2)
+    return int(rows * model.shape.vocabulary * width)

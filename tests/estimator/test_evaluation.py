@@ -6,7 +6,7 @@ import pytest
 
 from gpulint import estimate
 from gpulint.estimator import estimate_job
-from gpulint.estimator.evaluation import further_logits, gathered_logits, instants
+from gpulint.estimator.evaluation import further_logits, gathered_logits, instants, last_logits
 from gpulint.hardware.catalogue import find
 from gpulint.job import Job
 from gpulint.models.resolve import resolve
@@ -85,6 +85,21 @@ def test_logits_that_are_kept_add_up_until_they_are_moved():
     assert further_logits(job(unstated=["evaluation.keeps_logits"]), model) == 4 * step
     ranks = kept(accumulation_steps=2).with_changes({"hardware.gpus": 4})
     assert gathered_logits(ranks, model) == (4 * step, 16 * step)
+
+
+@pytest.mark.parametrize(("changes", "width"), [({}, 2), ({"versions": {"transformers": "4.41"}}, 4), (AMP, 4)])
+def test_kept_logits_are_as_wide_as_the_model_hands_them_back(changes, width):
+    """Before 4.46 Llama's class made them float32 (`logits = logits.float()`); under autocast accelerate does."""
+    plan = job(evaluation={"micro_batch_size": 8, "keeps_logits": True, "accumulation_steps": 2}, **changes)
+    assert gathered_logits(plan, resolve(LLAMA))[0] == 8 * 2048 * 128256 * width
+
+
+def test_the_last_logits_are_there_where_an_evaluation_makes_them():
+    """Liger's models make none in a training step, and in an evaluation where the trainer does not ask them not to."""
+    whole = 4 * 8 * 2048 * 128256
+    for evaluation, size in (({}, 0), ({"unfused": True}, whole), ({"keeps_logits": True}, whole)):
+        plan = job(loss={"kernel": "liger"}, evaluation={"micro_batch_size": 8, **evaluation})
+        assert last_logits(plan, resolve(LLAMA)) == size
 
 
 def test_what_a_script_may_keep_widens_the_interval_alone():

@@ -53,7 +53,7 @@ PACKED = {"quant_method": "gptq", "bits": 4, "group_size": 128}
 
 
 def test_a_checkpoint_that_is_packed_already_is_read_packed(llama_8b):
-    """Its own config says so where the job does not: under an adapter tensor by tensor, else as many bytes as it has."""
+    """Its own config says so where the job does not: then tensor by tensor, else as it lies."""
     packed = llama_8b._replace(config={**llama_8b.config, "quantization_config": PACKED})
     plan = job()
     assert memory(plan, packed).load == 8 * sum(item.raw for item in parameters(plan, packed))

@@ -1,4 +1,4 @@
-"""How many positions of a sequence a training step's outputs have: what logits and keys are counted by."""
+"""What logits and keys of a pass are counted by: the positions of a sequence that have them, and their width."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 from ...models.model import text_config
 from ..adapters.virtual_tokens import lengthened
+from ..frameworks.release import release
+from ..states.parameters import base_dtype
+from ..states.storage import dtype_bytes
 from ..towers.waves import frames
 from .traits import traits
 
@@ -20,3 +23,9 @@ def scored_positions(job: Job, model: Model) -> int:
     if traits(model.model_type, config, model.shape.norm).waves:
         return frames(config, job.sequence_length or 0)[-1]
     return lengthened(job).sequence_length or 0
+
+
+def logits_width(job: Job, model: Model) -> float:
+    """Bytes of an element of the logits that the model hands back: what it computes in, or 4 where it upcasts them."""
+    upcast = job.loss.upcast or release(job, model.model_type).upcast
+    return 4.0 if upcast == "model" else dtype_bytes(job.precision.autocast or base_dtype(job, model))

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...versions import older
 from ..estimate import Assumption, Phase
-from ..frameworks.release import release
-from ..layers.scored import scored_positions
+from ..layers.scored import logits_width, scored_positions
 from ..losses.losses import WHOLE_LOGITS
 from ..serving.kv_cache import layer_caches, sequence_bytes
 from ..states.parameters import base_dtype
@@ -91,9 +90,7 @@ def _logits(job: Job, model: Model, rows: int | None) -> int:
     """Bytes of the logits that one GPU's forward pass hands back: rows x length x vocabulary, as wide as they are."""
     if not rows or not job.sequence_length or job.objective not in WHOLE or job.loss.kernel not in WHOLE_LOGITS:
         return 0
-    upcast = job.loss.upcast or release(job, model.model_type).upcast
-    width = 4.0 if upcast == "model" else dtype_bytes(job.precision.autocast or base_dtype(job, model))
-    return int(width * rows * scored_positions(job, model) * model.shape.vocabulary)
+    return int(logits_width(job, model) * rows * scored_positions(job, model) * model.shape.vocabulary)
 
 
 def _caches(job: Job, model: Model, rows: int | None) -> int:
