@@ -191,9 +191,12 @@ class Job:
 
     @property
     def data_parallel(self) -> int:
-        """Ranks over which ZeRO or FSDP can shard states: the GPUs divided by tensor x pipeline."""
+        """Ranks over which ZeRO or FSDP can shard states: the GPUs divided by tensor x pipeline.
+
+        Ranks that share a sequence (context parallelism) are among them, also where `parallelism.data` is stated.
+        """
         if self.parallelism.data is not None:
-            return max(1, self.parallelism.data)
+            return max(1, self.parallelism.data * self.parallelism.context)
         return max(1, self.world_size // (self.parallelism.tensor * self.parallelism.pipeline))
 
 

@@ -241,7 +241,7 @@ class Fsdp:
 
 @dataclass(slots=True)
 class Parallelism:
-    """Degrees of parallelism; `data` None is what the GPUs leave over.
+    """Degrees of parallelism; `data`, the replicas that see other samples, None is what the GPUs leave over.
 
     `pipeline_schedule` decides how many micro batches a stage has in flight; `microbatches` None is
     `gradient_accumulation_steps`; `virtual_stages` are the model chunks of a rank (interleaved 1F1B).

@@ -113,7 +113,7 @@ def _set_sizes(filling: Filling, values: Sections, section: str, project: Projec
         value = getattr(plan, name) if plan else None if name == "expert_tensor" else 1
         _put(filling, f"parallelism.{name}", given if plan else None, value)
     if plan and given:
-        _put(filling, "parallelism.data", given, plan.data * plan.context)
+        _put(filling, "parallelism.data", given, plan.data)
     builder.default("parallelism.sequence", bool(plan and plan.tensor > 1), "sequence parallel over tensor ranks")
     return plan or _ALONE
 

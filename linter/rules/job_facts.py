@@ -95,11 +95,12 @@ def _row_tokens(facts: Facts) -> Any:
 
 @fact("effective_batch_size", type="whole number")
 def _effective_batch(facts: Facts) -> Any:
-    """Micro batch size x gradient accumulation x data-parallel ranks."""
+    """Micro batch size x gradient accumulation x data-parallel ranks, of which those of a context group share rows."""
     job = facts.job
     if job.micro_batch_size is None:
         return UNKNOWN
-    return job.micro_batch_size * job.gradient_accumulation_steps * job.data_parallel
+    replicas = max(1, job.data_parallel // max(1, job.parallelism.context))
+    return job.micro_batch_size * job.gradient_accumulation_steps * replicas
 
 
 @fact("model.known")

@@ -46,6 +46,8 @@ def test_the_last_stage_has_its_layers_numbered_from_zero(decoder):
     assert len(last.own.shape.windows) == 3
     assert {tensor.layers for tensor in last.own.tensors} == {None, (0, 1, 2)}
     assert (last.job.parallelism.pipeline, last.job.parallelism.tensor, last.job.data_parallel) == (1, 2, 2)
+    shared = stage(Job(parallelism=replace(plan, context=2), hardware=Hardware(gpus=32)), model, 3)
+    assert (shared.job.parallelism.data, shared.job.data_parallel) == (2, 4)
 
 
 def test_embedding_comes_first_and_the_head_last(llama_8b):

@@ -31,6 +31,12 @@ def test_a_part_is_true_where_it_exists_and_its_fields_null_where_not(facts):
     assert sharded.get("shards.weights") is True
 
 
+def test_ranks_that_share_a_sequence_take_one_row_together(facts):
+    alone, shared = (facts(text, gpus=8) for text in ("", "context_parallel_size: 2\nflash_attention: true\n"))
+    assert (alone.get("data_parallel"), shared.get("data_parallel")) == (8, 8)
+    assert shared.get("effective_batch_size") == alone.get("effective_batch_size") // 2
+
+
 def test_deepspeed_keys_from_wherever_the_config_stands(facts):
     named = facts("deepspeed: z3.json\n", gpus=8, files={"z3.json": ZERO3})
     assert named.get("deepspeed.zero_optimization.stage") == 3

@@ -128,7 +128,8 @@ def _without_pipeline(job: Job, chosen: tuple[int, ...]) -> Job:
     (torch 2.9 distributed/pipelining/stage.py `backward_maybe_with_nosync`): they are micro steps without a reduction.
     """
     plan = job.parallelism
-    parallelism = replace(plan, pipeline=1, device_map=None, data=job.data_parallel)
+    replicas = max(1, job.data_parallel // max(1, plan.context))
+    parallelism = replace(plan, pipeline=1, device_map=None, data=replicas)
     changed = replace(job, parallelism=parallelism)
     if plan.pipeline > 1 and (micro := _micro_batches(job)) > 1:
         changed.gradient_accumulation_steps = micro
