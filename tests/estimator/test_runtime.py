@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import gpulint.estimator.allocator.runtime as runtime
-from gpulint.estimator.allocator.runtime import allocated_workspace, communicators, groups, process_overhead
+from gpulint.estimator.allocator.runtime import allocated_workspace, groups, process_overhead
 from gpulint.hardware.catalogue import find, gpus
 from gpulint.job import Job
 from gpulint.units import GIB, MIB
@@ -54,10 +54,17 @@ def test_nccl_counts_only_where_gpus_work_together():
 
 
 def test_every_kind_of_parallelism_is_a_communicator():
-    assert communicators(job(hardware={"gpus": 8})) == 1
+    assert len(groups(job(hardware={"gpus": 8}))) == 1
     plan = job(hardware={"gpus": 8}, parallelism={"tensor": 2, "pipeline": 2})
-    assert communicators(plan) == 3
+    assert len(groups(plan)) == 3
     assert process_overhead(None, plan).high > process_overhead(None, job(hardware={"gpus": 8})).high
+
+
+def test_the_first_communicator_is_that_of_the_widest_group():
+    """Two tensor parallel ranks of a server on a node of eight talk to each other alone."""
+    pair = {"kind": "inference", "inference": {"engine": "vllm"}, "parallelism": {"tensor": 2}}
+    two, eight = (process_overhead(None, Job.validate({**pair, "hardware": {"gpus": gpus}})) for gpus in (2, 8))
+    assert eight.nccl == two.nccl
 
 
 def test_further_communicators_are_smaller_since_nccl_connects_lazily():

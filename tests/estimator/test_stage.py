@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpulint.estimator import estimate_job
+from gpulint.estimator import estimate, estimate_job
+from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.states.schedule import in_flight
 from gpulint.estimator.states.stage import kept_outputs, layer_counts, pipeline, stage
 from gpulint.estimator.training import by_stage
@@ -202,3 +203,10 @@ def test_early_torchtitan_keeps_the_logits_of_one_pass_through_the_pipeline(llam
     assert not any(kept_outputs(item) for item in others)
     newer = replace(job, versions={"torchtitan": "0.2.1"})
     assert kept_outputs(pipeline(newer, llama_8b)[-1]) == 0
+
+
+def test_a_stage_without_layers_of_an_encoder_cannot_be_estimated():
+    plan = Parallelism(pipeline=3, last_stage_layers=0)
+    job = Job(model="google-t5/t5-small", micro_batch_size=1, sequence_length=64, parallelism=plan)
+    with pytest.raises(NotEstimable, match="no layer of its encoder"):
+        estimate(job)

@@ -172,11 +172,6 @@ def reducing(job: Job) -> int:
     return each * MIB
 
 
-def communicators(job: Job) -> int:
-    """How many groups of GPUs one rank talks to."""
-    return len(groups(job))
-
-
 def groups(job: Job) -> list[int]:
     """The sizes of the groups of more than one GPU to which a rank belongs and for which it opens a communicator.
 
@@ -226,10 +221,11 @@ def allocated_workspace(job: Job, gpu: Gpu | None) -> int:
 
 def _communicator(job: Job) -> dict[str, Any] | None:
     """The measurement for the widest group; None for a single GPU or for processes that share nothing."""
-    if communicators(job) == 0:
+    sizes = groups(job)
+    if not sizes:
         return None
     rows: list[dict[str, Any]] = _table()["nccl"]
-    torch, ranks = _torch(job), min(3, job.world_size)
+    torch, ranks = _torch(job), min(3, max(sizes))
     fitting = (row for row in rows if row["ranks"] == ranks)
     return next(row for row in fitting if "before_torch" not in row or older(torch, row["before_torch"]))
 

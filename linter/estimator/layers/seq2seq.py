@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..estimate import NotEstimable
 from ..frameworks.release import reentrant
 from ..tape.indexing import embedding
 from ..tape.ops import add, dropout, scale
@@ -99,9 +100,12 @@ def hears(model: Model) -> bool:
 
 
 def stacks(model: Model) -> tuple[str, str]:
-    """The name prefixes of encoder and decoder."""
+    """The name prefixes of encoder and decoder. Raises NotEstimable where a pipeline stage has no layer of one."""
     found = dict.fromkeys(tensor.stack for tensor in model.tensors if tensor.stack)
-    return next(name for name in found if "encoder" in name), next(name for name in found if "decoder" in name)
+    sides = [next((name for name in found if side in name), None) for side in ("encoder", "decoder")]
+    if None in sides:
+        raise NotEstimable(f"a pipeline stage of {model.id} has no layer of its encoder or of its decoder")
+    return str(sides[0]), str(sides[1])
 
 
 def _view(model: Model, stack: str) -> Model:

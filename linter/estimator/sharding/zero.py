@@ -222,7 +222,7 @@ def _stage3(job: Job, model: Model, zero: Zero, found: tuple[Parameter, ...]) ->
     sub_group = min(share, zero.sub_group_size)
     if not optimizer_away:
         built.step_gradients = int(sub_group * (each + wide))
-        built.step_optimizer = max(0, min(states.temporary, wide * sub_group) - int(sub_group * each))
+        built.step_optimizer = max(0, states.temporary * sub_group // max(1, share) - int(sub_group * each))
     built.host = host.partitions(job, share, states, zero, over.size(loose)) + per_node(job) * built.paged
     built.terms = [
         *derivation.weights([item for item in loose if not parameters_away], over),

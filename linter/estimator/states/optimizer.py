@@ -317,7 +317,9 @@ def _temporary(tensors: Sequence[Item], spec: Spec) -> int:
             key = (item.decay, item.dtype)
             groups[key] = groups.get(key, 0) + item.copies * size
         return spec.foreach * max(groups.values())
-    full, half = spec.largest if not (spec.foreach and spec.in_backward) else (spec.foreach, spec.foreach)
+    if spec.foreach:
+        return max(spec.foreach * block_size(int(item.size * dtype_bytes(item.dtype))) for item in tensors)
+    full, half = spec.largest
     stepped = sorted(tensors, key=lambda item: item.end)
     layered = [item for item in stepped if item.copies > 1]  # a layer's first tensor follows the last of the one before
     return max(_largest(stepped, spec, full, half), _largest([*layered, *layered], spec, full, half))
