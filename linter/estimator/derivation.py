@@ -8,11 +8,12 @@ from .estimate import Term
 from .frameworks.stable_embedding import label
 from .states import storage
 from .states.gradients import gradient_dtype
+from .states.optimizer import step_temporaries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..job import Job
+    from ..job import Job, Offload
     from .states.optimizer import Item, Spec, States
     from .states.parameter import Parameter
     from .states.ranks import Ranks
@@ -40,7 +41,7 @@ def weights(found: Sequence[Parameter], over: Ranks | None = None) -> list[Term]
         size = whole if over is None else over.size(items)
         noun = f"packed {_NOUNS[part]}" if packed else _NOUNS[part]
         each = f"{whole / max(1, count):.5g} B" if packed else f"{_width(dtype):g} B ({dtype})"
-        share = ""
+        share = "" if packed or size == int(_width(dtype) * count) else ", each tensor in blocks of 512 B"
         if over is not None:
             share = f" / {by} GPUs" + (" (scales and tables whole)" if packed else "")
         source = _PACKED if packed else _DTYPES
@@ -108,16 +109,25 @@ def optimizer(
         formula = f"{kept.host / max(1, count):.5g} B x {count:,} elements: states of {name} in main memory"
         lines.append(Term("optimizer", formula, 0, spec.source))
     if kept.temporary:
-        formula = f"temporaries of {name}'s step, freed after it (only at the optimizer step)"
-        lines.append(Term("optimizer", formula, kept.temporary, spec.source, phase="optimizer_step"))
+        whole, label = step_temporaries(tensors, spec), f"temporaries of {name}'s step, freed after it"
+        formula = whole.formula if whole.size == kept.temporary else f"{kept.temporary:,} B"
+        lines.append(Term("optimizer", formula, kept.temporary, spec.source, label, "optimizer_step"))
     return lines
+
+
+def offloaded(size: int, away: Offload, job: Job, ratio: float) -> Term:
+    """Master weights and states of `size` bytes, of which a share `ratio` waits elsewhere."""
+    where = "main memory" if away.device == "cpu" else "files (NVMe)"
+    label = f"master weights and states of {job.optimizer.name}; the rest is in {where}"
+    return Term("optimizer", f"{1 - ratio:g} x {size:,} B", int((1 - ratio) * size), "offload_optimizer", label)
 
 
 def ddp_buckets(size: int) -> Term:
     """DDP's flat copies of the gradients."""
     return Term(
         "buffers",
-        "a second copy of the gradients in DDP's buckets",
+        f"{size:,} B",
         size,
         "torch.nn.parallel.DistributedDataParallel: gradient_as_bucket_view is off by default",
+        "all gradients once more in DDP's buckets",
     )

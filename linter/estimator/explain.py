@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .estimate import Assumption, Estimate
     from .instant import Instant
     from .sharding.layout import Layout
+    from .states.stage import Stage
 
 REST = {
     "gradients": "what is left of the gradients then, with their copies",
@@ -33,6 +34,13 @@ REST = {
     "kv_cache": "the part of the cache that the estimate counts",
 }
 """What a component holds at its peak besides the lines that are told, or in their place."""
+
+PHASES = {
+    ("load", "buffers"): "what loading needs beside the weights",
+    ("save", "buffers"): "parameters that are gathered to be written",
+    ("evaluation", "logits"): "logits of earlier evaluation steps, and those that are joined to them",
+}
+"""The same in one phase."""
 
 
 def explained(estimate: Estimate, job: Job, model: Model, gpu: Gpu | None) -> Estimate:
@@ -48,7 +56,12 @@ def explained(estimate: Estimate, job: Job, model: Model, gpu: Gpu | None) -> Es
             found[term.component].append(term)
     found["runtime"] = _runtime(job, gpu)
     if job.kind == "training":
-        _at_peak(found, estimate, job, model)
+        stage = next(stage for stage in pipeline(job, model) if estimate.fullest in (None, stage.name))
+        plan = layout(stage.job, stage.own)
+        if estimate.peak_phase == "optimizer_step":
+            found["gradients"] = _stepped(found["gradients"], plan, estimate)
+        else:
+            _at_peak(found, estimate, stage, plan)
     lines = [
         line for name, size in estimate.components.items() for line in _balanced(name, found[name], size, estimate)
     ]
@@ -72,7 +85,9 @@ def tiers(estimate: Estimate, job: Job, gpu: Gpu | None) -> list[Term]:
         for sign, take in ((-1, _low), (1, _high))
     )
     lines = _tier("reserved", given.reserved, [(given.allocated, "allocated at the peak")], FREE if kept else "")
-    lines += _tier("process", given.process, [(given.reserved, "reserved"), (estimate.runtime, "runtime")], MANAGED)
+    sides = [(given.reserved, "reserved"), (estimate.runtime, "runtime")]
+    beyond = given.process < sum(size for size, _ in sides)
+    lines += _tier("process", given.process, sides, FULL if beyond else MANAGED)
     begin = [(packed, "allocated at the peak, in whole 2 MiB segments" if packed != given.allocated else "allocated")]
     lines += _tier("low", given.low, [*begin, (overhead.low, LEAST), *least], "what else a run may need less")
     begin = [(given.reserved, "reserved"), (overhead.high, MOST), *most]
@@ -104,17 +119,23 @@ def _tier(name: str, size: int, lines: list[tuple[int, str]], rest: str) -> list
     return [Term(name, f"{part:,} B", part, "", label) for part, label in given if part]
 
 
-def _at_peak(found: dict[str, list[Term]], estimate: Estimate, job: Job, model: Model) -> None:
-    """Activations, logits and gradients of the instant that is the peak."""
-    split = estimate.peak.components
+def _stepped(lines: list[Term], plan: Layout, estimate: Estimate) -> list[Term]:
+    """The gradients of the optimizer step, with the copies that the plan makes of them."""
+    size = estimate.peak.components["gradients"]
+    return plan.step_terms if plan.step_terms and sum(line.size for line in plan.step_terms) == size else lines
+
+
+def _at_peak(found: dict[str, list[Term]], estimate: Estimate, stage: Stage, plan: Layout) -> None:
+    """Activations, logits, gradients and buffers of the instant that is the peak."""
+    split, job = estimate.peak.components, stage.job
     if not split.get("activations") or not (job.micro_batch_size and job.sequence_length):
         return
     from .activation_terms import terms
     from .activations import replayed
 
-    stage = next(stage for stage in pipeline(job, model) if estimate.fullest in (None, stage.name))
-    plan = layout(stage.job, stage.own)
     held = replayed(stage.job, stage.whole)[1]
+    others = [line for line in found["buffers"] if line not in plan.terms]
+    moving = split["buffers"] - sum(line.size for line in others)
 
     def here(instant: Instant) -> Instant | None:
         return instant if stage.of <= 1 else on_stage(instant, stage, held)
@@ -129,7 +150,11 @@ def _at_peak(found: dict[str, list[Term]], estimate: Estimate, job: Job, model: 
             and plan.gradient_bytes(mine.gradient_elements) == split["gradients"]
         )
 
-    lines = terms(stage.job, stage.whole, wanted)
+    def exact(instant: Instant) -> bool:
+        mine = here(instant)
+        return wanted(instant) and mine is not None and plan.buffer_bytes(mine) == moving
+
+    lines = terms(stage.job, stage.whole, exact) or terms(stage.job, stage.whole, wanted)
     if lines is None:
         return
     made, instant = lines
@@ -139,6 +164,7 @@ def _at_peak(found: dict[str, list[Term]], estimate: Estimate, job: Job, model: 
     for name in ("activations", "logits"):
         found[name] = [line for line in made if line.component == name]
     found["gradients"] = _gradients(found["gradients"], plan, mine, split["gradients"])
+    found["buffers"] += plan.told(mine)
 
 
 def _beside(others: int, kept: int) -> list[Term]:
@@ -183,5 +209,8 @@ def _balanced(name: str, lines: list[Term], size: int, estimate: Estimate) -> li
     if held > size:
         lines = [line for line in lines if line.source == runtime.WORKSPACE and line.size <= size]
         held = sum(line.size for line in lines)
-    phase = estimate.peak_phase.replace("_", " ")
-    return [*lines, Term(name, f"{size - held:,} B", size - held, "", f"{REST.get(name, 'more')} ({phase})")]
+    if held == size:
+        return lines
+    phase = estimate.peak_phase
+    rest = PHASES.get((phase, name)) or f"{REST.get(name, 'more')} ({phase.replace('_', ' ')})"
+    return [*lines, Term(name, f"{size - held:,} B", size - held, "", rest)]

@@ -114,7 +114,8 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
     narrow = low_precision.workspace(job, model)
     fixed = _fixed(job, plan, extra, gpu)
     masks = causal_masks(stage.job, stage.own)
-    fixed["buffers"] += narrow.size + megatron_buffers.held(stage.job, stage.own, gpu) + masks
+    engine_buffers = megatron_buffers.held(stage.job, stage.own, gpu)
+    fixed["buffers"] += narrow.size + engine_buffers + masks
     loaded = dict(fixed)
     rows = (job.micro_batch_size or 0) * objective(job).sequences if stage.of == 1 else 0
     pixels, others = waiting(stage.job, stage.whole, rows)
@@ -143,9 +144,11 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
     terms += _instant_terms(peak, job, gpu)
     for size, what, source in (
         (masks, "causal masks of all positions", "estimator/serving/causal_masks.py"),
+        (narrow.size, "operands of products in 8 or 4 bits", "estimator/layers/low_precision.py"),
+        (engine_buffers, "Megatron's own buffers", "estimator/frameworks/megatron_buffers.py"),
         (others, "images of the step's other micro batches", "estimator/towers/waiting.py"),
     ):
-        terms += [Term("buffers", what, size, source)] if size else []
+        terms += [Term("buffers", f"{size:,} B", size, source, what)] if size else []
     offloaded = plan.host + host.checkpoints(stage.job, stage.whole)
     main, lines = host.memory(stage.job, stage.own, tensors, offloaded, written.host)
     terms += lines
@@ -384,11 +387,12 @@ def _instant_terms(peak: Phase, job: Job, gpu: Gpu | None) -> list[Term]:
     lines = []
     rows = job.evaluation.micro_batch_size if peak.name == "evaluation" else job.micro_batch_size
     for name in ("activations", "logits"):
-        if peak.components.get(name):
-            formula = (
-                f"what the forward pass of {rows} x {job.sequence_length} tokens leaves alive at the peak ({peak.name})"
-            )
-            lines.append(Term(name, formula, peak.components[name], "estimator/activations.py"))
-    workspace = runtime.allocated_workspace(job, gpu)
-    lines.append(Term("buffers", "cuBLAS workspaces", workspace, runtime.WORKSPACE))
+        size = peak.components.get(name)
+        if size:
+            tokens = f"{rows} x {job.sequence_length} tokens" if rows and job.sequence_length else "a micro batch"
+            what = f"what a pass over {tokens} leaves alive at the peak ({peak.name.replace('_', ' ')})"
+            lines.append(Term(name, f"{size:,} B", size, "estimator/activations.py", what))
+    handles, each = runtime.workspaces(job, gpu)
+    formula = f"{handles} x {each:,} B"
+    lines.append(Term("buffers", formula, handles * each, runtime.WORKSPACE, "cuBLAS workspaces, one a thread"))
     return lines

@@ -209,14 +209,19 @@ WORKSPACE = "aten/src/ATen/cuda/CublasHandlePool.cpp"
 
 
 def allocated_workspace(job: Job, gpu: Gpu | None) -> int:
-    """Bytes of cuBLAS workspace inside torch's allocator.
+    """Bytes of cuBLAS workspace inside torch's allocator."""
+    handles, each = workspaces(job, gpu)
+    return handles * each
 
-    One workspace per cuBLAS handle and stream: in training the main thread's and the autograd thread's, in inference
-    the main thread's. 8.125 MiB each, 32 MiB on Hopper and Blackwell (`WORKSPACE`).
+
+def workspaces(job: Job, gpu: Gpu | None) -> tuple[int, int]:
+    """How many cuBLAS workspaces there are, one for each handle and stream, and bytes of one.
+
+    In training the main thread's and the autograd thread's, in inference the main thread's. 8.125 MiB each, 32 MiB on
+    Hopper and Blackwell (`WORKSPACE`).
     """
-    handles = 2 if job.kind == "training" else 1
     size: int = _row("cublas_workspace", gpu)["kib"]
-    return handles * size * KIB
+    return (2 if job.kind == "training" else 1), size * KIB
 
 
 def _communicator(job: Job) -> dict[str, Any] | None:

@@ -22,7 +22,7 @@ from ..states.ranks import Ranks, per_node, ranks
 from ..states.storage import dtype_bytes
 from . import host
 from .fsdp_held import cached, kept
-from .fsdp_terms import terms
+from .fsdp_terms import GRADIENTS, ROOT, ROOT_GRADIENTS, ROOT_REDUCED, UNITS, Part, part_term, terms
 from .fsdp_units import Policy, Unit, Units, units, whole_on_each
 from .layout import Layout
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from ...job import Fsdp, Job
     from ...models.model import Model
+    from ..estimate import Term
     from ..states.parameter import Parameter
 
 KEEPS_WHOLE = frozenset({"shard_grad_op", "_hybrid_shard_zero2", "hybrid_shard_zero2"})
@@ -148,19 +149,29 @@ class ShardedLayout(Layout):
         all-gather, freed after the next one's copy-out. Backward: the unit in use and the prefetched one (none before
         the first layer, and where all layers are one unit), and its gradients, see `_whole_gradients`.
         """
+        return self.buffers + sum(part.size for part in self.parts(instant))
+
+    def told(self, instant: Instant) -> list[Term]:
+        """Lines of the gathered units and of gradients that are not reduced yet."""
+        return [part_term(part) for part in self.parts(instant) if part.size]
+
+    def parts(self, instant: Instant) -> list[Part]:
+        """What `buffer_bytes` adds up."""
         plan = self.plan
         assert plan is not None
-        backward = instant.phase == "backward"
-        size = self.buffers + plan.root.gathered + self._root_gradients(instant)
+        found = [Part(plan.root, plan.root.gathered, ROOT)]
+        found.append(Part(plan.root, self._root_gradients(instant), ROOT_GRADIENTS))
         if self.ending(instant):
-            size += self._ended(plan.root)
+            found.append(Part(plan.root, self._ended(plan.root), ROOT_REDUCED))
         if not plan.blocks:
-            return size
+            return found
         unit = self._unit(instant)
-        size += self._gathered(instant, unit)
-        if backward and self.reused and instant.layer is not None and not self.deferred:
-            return size + self._added_up(unit, instant.layer, instant.fresh)
-        return size + (self._whole_gradients(unit, instant.fresh) if backward else 0)
+        found.append(Part(unit, self._gathered(instant, unit), UNITS))
+        if instant.phase != "backward":
+            return found
+        if self.reused and instant.layer is not None and not self.deferred:
+            return [*found, Part(unit, self._added_up(unit, instant.layer, instant.fresh), GRADIENTS)]
+        return [*found, Part(unit, self._whole_gradients(unit, instant.fresh), GRADIENTS)]
 
     def _added_up(self, unit: Unit, layer: int, fresh: int) -> int:
         """The gradients of a unit that layers have in common: AccumulateGrad runs once, behind the first layer.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import derivation
 from ..estimate import Term
@@ -19,14 +19,47 @@ if TYPE_CHECKING:
     from .fsdp_units import Unit
 
 
-def _gathered(unit: Unit) -> str:
-    """A unit's bytes by its elements, where all have one width."""
-    width = unit.gathered / unit.elements if unit.elements else 0
-    return f"{width:g} B x {unit.elements:,} elements" if width in (1, 2, 4) else f"{unit.gathered:,} B"
+ROOT = "root unit gathered: what is not wrapped"
+ROOT_GRADIENTS = "gradients of the root's tensors, whole until the pass ends"
+ROOT_REDUCED = "the root's gradients once more, for its reduction"
+UNITS = "units of layers that are gathered then"
+GRADIENTS = "whole gradients of the unit in hand, and what reducing them takes"
+
+
+class Part(NamedTuple):
+    """Bytes of one or more units, or of their gradients, and what they are."""
+
+    unit: Unit
+    size: int
+    label: str
+
+
+def part_term(part: Part) -> Term:
+    """The line of a part, by its elements where all have one width."""
+    unit, size = part.unit, part.size
+    if part.label in (ROOT, UNITS):
+        count, rest = divmod(size, unit.gathered) if unit.gathered else (0, size)
+        each = (
+            f"{unit.gathered:,} B"
+            if (width := _width(unit.gathered, unit.elements)) is None
+            else (f"{width} B x {unit.elements:,} elements")
+        )
+        formula = f"{size:,} B" if rest else each if count == 1 else f"{count} x {each}"
+        source = "torch FSDP: the root is not resharded" if part.label == ROOT else "torch FSDP prefetch"
+        return Term("buffers", formula, size, source, part.label)
+    width = _width(unit.gradients, unit.graded)
+    formula = f"{size:,} B" if width is None or size % width else f"{width} B x {size // width:,} elements"
+    return Term("buffers", formula, size, "torch FSDP: gradients are reduced unit by unit", part.label)
+
+
+def _width(size: int, elements: int) -> int | None:
+    """Bytes of an element, where all have one width."""
+    width = size / elements if elements else 0
+    return int(width) if width in (1, 2, 4) else None
 
 
 def terms(job: Job, fsdp: Fsdp, built: ShardedLayout, found: Sequence[Parameter], over: Ranks) -> list[Term]:
-    """Weights and gradients as they are sharded, the gathered units, and what finished layers leave."""
+    """Weights and gradients as they are sharded, and what finished layers leave; gathered units are `part_term`s."""
     assert built.plan is not None
     shardable = [item for item in found if item.part != "buffer" and not whole_on_each(item, job)]
     fixed = [item for item in found if item.part == "buffer" or whole_on_each(item, job)]
@@ -48,15 +81,6 @@ def terms(job: Job, fsdp: Fsdp, built: ShardedLayout, found: Sequence[Parameter]
         note = f"whole gradients of {built.trainable:,} elements, not reduced before the last micro step (no_sync)"
         source = "transformers 5.23 trainer.py; accelerate 1.13 no_sync: sync_each_batch is off by default"
         lines.append(Term("gradients", note, built.deferred, source))
-    root, block = built.plan.root, built.plan.block
-    label = "root unit gathered: what is not wrapped"
-    lines.append(Term("buffers", _gathered(root), root.gathered, "torch FSDP: the root is not resharded", label))
-    if built.plan.blocks:
-        both = built.in_backward_at_once
-        formula = f"{both} x {_gathered(block)}" if both > 1 else _gathered(block)
-        alone = "the unit that all layers are" if built.reused and built.plan.blocks == 1 else "one wrapped unit"
-        label = "two wrapped units in backward" if both > 1 else alone
-        lines.append(Term("buffers", formula, both * block.gathered, "torch FSDP prefetch", label))
     if built.kept:
         layers = (built.reused or built.plan.blocks) - 1
         note = f"input and input gradient of {layers} frozen layers, kept to the end of the backward pass"

@@ -37,20 +37,27 @@ class Window(NamedTuple):
     width: float
 
     def size(self, instant: Instant) -> int:
-        """Bytes gathered at an instant of forward, loss or backward."""
+        """Bytes gathered at an instant of forward, loss or backward.
+
+        A prefetched bucket arrives flat and is copied out to its parameters: twice (`AllGatherCoalescedHandle`).
+        """
+        held = self.held(instant)
+        return int(self.width * (held + 2 * self._ahead(held)))
+
+    def held(self, instant: Instant) -> int:
+        """Elements of the parameters that are gathered at an instant, without what is prefetched."""
         backward = instant.phase == "backward"
         turn = instant.phase == "loss" or instant.layer is None
         if instant.layer is None and backward and instant.gradient_elements and self._finished(instant):
-            return self._bytes(self.embedding if self.embedding < self.reuse else 0, self.largest)
+            return (self.embedding if self.embedding < self.reuse else 0) + self.largest
         first = self.first_kept()
         if turn:
-            return self._bytes(self.head + sum(self.layers[first:]), 0)
+            return self.head + sum(self.layers[first:])
         layer = min(instant.layer or 0, len(self.layers) - 1) if self.layers else 0
         if not self.layers:
-            return self._bytes(0, self.largest)
-        kept = sum(self.layers[first:layer])
+            return self.largest
         current = self.layers[layer] if backward and self.passes == 3 else min(self.largest, self.layers[layer])
-        return self._bytes(kept, current)
+        return sum(self.layers[first:layer]) + current
 
     def first_kept(self) -> int:
         """The first layer that stays gathered from its forward to its backward pass.
@@ -66,14 +73,20 @@ class Window(NamedTuple):
             after += self.layers[index]
         return first
 
-    def term(self) -> Term:
-        """What is gathered at the turn from forward to backward."""
-        kept = self.head + sum(self.layers[self.first_kept() :])
-        formula = (
-            f"gathered at the loss: {kept:,} elements within max_reuse_distance {self.reuse:,},"
-            f" 2 x {self._ahead(kept):,} prefetched, {self.width:g} B each"
-        )
-        return Term("buffers", formula, self._bytes(kept, 0), "deepspeed partitioned_param_coordinator.py")
+    def told(self, instant: Instant) -> list[Term]:
+        """The lines of what is gathered at an instant."""
+        held, source = self.held(instant), "deepspeed partitioned_param_coordinator.py"
+        ahead = self._ahead(held)
+        formula, label = f"{self.width:g} B x {held:,} elements", f"gathered, within max_reuse_distance {self.reuse:,}"
+        lines = [Term("buffers", formula, int(self.width * held), source, label)]
+        if ahead:
+            label = "prefetched, in one tensor and copied out of it"
+            lines.append(
+                Term(
+                    "buffers", f"2 x {self.width:g} B x {ahead:,} elements", int(2 * self.width * ahead), source, label
+                )
+            )
+        return lines
 
     def _finished(self, instant: Instant) -> bool:
         return instant.gradient_elements > self.head + sum(self.layers)
@@ -82,11 +95,6 @@ class Window(NamedTuple):
         """Elements prefetched: the bucket, cut by max_live_parameters, and never more than there is."""
         total = self.head + self.embedding + sum(self.layers)
         return max(0, min(self.prefetch, self.live - held, total - held))
-
-    def _bytes(self, kept: int, current: int) -> int:
-        """A prefetched bucket arrives flat and is copied out to its parameters: twice (`AllGatherCoalescedHandle`)."""
-        held = kept + current
-        return int(self.width * (held + 2 * self._ahead(held)))
 
 
 def window(job: Job, model: Model, zero: Zero, loose: Sequence[Parameter], width: float) -> Window:

@@ -22,7 +22,7 @@ from ..states.storage import dtype_bytes
 from .layout import Layout
 
 if TYPE_CHECKING:
-    from ...job import Job, Zero
+    from ...job import Job
     from ..states.parameter import Parameter
 
 
@@ -113,17 +113,10 @@ def buffer_layout(job: Job, found: tuple[Parameter, ...]) -> Layout:
         *([] if away else derivation.optimizer(items, spec, states, job, masters=4 * share, ranks=over.dense)),
     ]
     if away:
-        built.terms.append(_offload_term(share, states, zero, job))
+        size, ratio = states.allocated + 4 * share, zero.offload_optimizer.ratio
+        built.terms.append(derivation.offloaded(size, zero.offload_optimizer, job, ratio))
     if beside:
         built.terms.append(Term("gradients", "16-bit gradients beside the buffer they are added to", beside))
     if in_hand:
         built.terms.append(Term("buffers", "the largest 16-bit gradient before it is added", in_hand))
     return built
-
-
-def _offload_term(share: int, states: optimizer.States, zero: Zero, job: Job) -> Term:
-    size, device, ratio = states.allocated + 4 * share, zero.offload_optimizer.device, zero.offload_optimizer.ratio
-    formula = (
-        f"{1 - ratio:g} x {size:,} B of fp32 master weights and {job.optimizer.name} states; the rest on the {device}"
-    )
-    return Term("optimizer", formula, int((1 - ratio) * size))

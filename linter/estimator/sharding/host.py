@@ -78,7 +78,9 @@ def memory(
     pinned = train if pins else 0
     terms = [Term("host", formula, load, source)] if formula else []
     if train:
-        terms.append(Term("host", "what is offloaded, over the ranks of one node, while training", train))
+        each, rest = divmod(train, per_node(job))
+        formula = f"{train:,} B" if rest else f"{_ranks(job)} x {each:,} B"
+        terms.append(Term("host", formula, train, "", "what is offloaded, while training"))
     return HostMemory(load, train, pinned, train + save if save else 0, max(load, train + pinned + save)), terms
 
 

@@ -28,6 +28,8 @@ class Layout:
     summed                        bytes into which the gradients of several GPUs are summed when a pass ends
     in_backward                   each gradient is used up and freed as soon as it is complete
     lasting                       the gradients lie in a buffer that is never freed
+    terms                         lines of what is resident, `buffers` among them
+    step_terms                    lines of the gradients in the optimizer step, where they are copied there
     """
 
     weights: int = 0
@@ -52,6 +54,7 @@ class Layout:
     in_backward: bool = False
     lasting: bool = False
     terms: list[Term] = field(default_factory=list)
+    step_terms: list[Term] = field(default_factory=list)
 
     def evaluating(self) -> Layout:
         """The layout that an evaluation finds."""
@@ -77,6 +80,10 @@ class Layout:
     def buffer_bytes(self, instant: Instant) -> int:  # noqa: ARG002
         """Bytes of communication buffers and gathered parameters alive at an instant."""
         return self.buffers
+
+    def told(self, instant: Instant) -> list[Term]:  # noqa: ARG002
+        """Lines of what `buffer_bytes` holds at an instant beside what is resident."""
+        return []
 
     def later(self) -> list[Instant]:
         """Instants of later micro steps that have more than the first besides activations, of which none is counted."""

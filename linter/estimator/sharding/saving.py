@@ -54,5 +54,5 @@ def _full(kind: str | None) -> bool:
 
 
 def _made(device: int, host: int, what: str, source: str) -> Saving:
-    line = Term("host", f"the whole model on the rank that writes it, {host:,} B; on each GPU {what}", host, source)
-    return Saving(device, host, (line,))
+    whole = Term("host", f"{host:,} B", host, source, "the whole model on the rank that writes it, while saving")
+    return Saving(device, host, (whole, Term("buffers", f"{device:,} B", device, source, what, "save")))

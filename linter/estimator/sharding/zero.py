@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _STAGE12 = "deepspeed 0.19.8 runtime/zero/stage_1_and_2.py"
 _STAGE3 = "deepspeed 0.19.8 runtime/zero/stage3.py"
+_COALESCED = "deepspeed runtime/comm/coalesced_collectives.py"
 _BUCKETS_WITH_GRADIENT = "0.18.3"
 """Since when `process_gradients` calls `setup_buckets`; before, `backward` made the buckets ahead of the pass."""
 
@@ -40,18 +41,16 @@ _BUCKETS_WITH_GRADIENT = "0.18.3"
 class ReplicatedLayout(Layout):
     """Stages 0 to 2: whole 16-bit weights, one flat fp32 partition of the trainable ones.
 
-    buckets     bytes of the reduce buckets, allocated with the first gradient of every backward pass and freed after it
-    at_once     the buckets are there from the start of every backward pass
+    at_once     the buckets are there from the start of every backward pass, else from its first gradient on
     partition   bytes of this rank's partition of the gradients
-    in_hand     bytes of the largest gradient of a layer, before it is copied into a bucket
     full        the gradients stay whole until the pass ends (stages 0 and 1)
     on_host     the reduced gradients go straight to main memory
+    lines       of the buckets, and of the largest gradient of a layer before it is copied into one
     """
 
-    buckets: int = 0
+    lines: tuple[Term, Term] | None = None
     at_once: bool = False
     partition: int = 0
-    in_hand: int = 0
     full: bool = False
     on_host: bool = False
 
@@ -67,22 +66,27 @@ class ReplicatedLayout(Layout):
 
     def buffer_bytes(self, instant: Instant) -> int:
         """The reduce buckets: from the first gradient on, or all of the backward pass."""
+        return self.buffers + sum(line.size for line in self.told(instant))
+
+    def told(self, instant: Instant) -> list[Term]:
+        """The reduce buckets, and a gradient before it is copied into one."""
+        if self.lines is None:
+            return []
         if instant.gradient_elements:
-            return self.buffers + self.buckets + self.in_hand
-        return self.buffers + (self.buckets if self.at_once and instant.phase == "backward" else 0)
+            return list(self.lines)
+        return [self.lines[0]] if self.at_once and instant.phase == "backward" else []
 
 
 @dataclass(slots=True)
 class PartitionedLayout(Layout):
     """Stage 3: everything divided; a bucket and a gradient partition that always exist; gathered parameters.
 
-    scatter    bytes of the contiguous copy that a reduce-scatter makes of its bucket
-    in_hand    bytes of the largest gradient of a layer, before it is copied into the bucket
+    lines    of the contiguous copy that a reduce-scatter makes of its bucket, and of the largest gradient of a layer
+             before it is copied into the bucket
     """
 
     gathered: Window | None = None
-    scatter: int = 0
-    in_hand: int = 0
+    lines: tuple[Term, ...] = ()
 
     def gradient_bytes(self, done: int) -> int:  # noqa: ARG002
         """The flat partition of the gradients exists from initialisation on."""
@@ -91,7 +95,12 @@ class PartitionedLayout(Layout):
     def buffer_bytes(self, instant: Instant) -> int:
         """Bucket, gathered parameters, and the reduce-scatter's copy once there are gradients."""
         size = self.buffers + (self.gathered.size(instant) if self.gathered else 0)
-        return size + (self.scatter + self.in_hand if instant.gradient_elements else 0)
+        return size + (sum(line.size for line in self.lines) if instant.gradient_elements else 0)
+
+    def told(self, instant: Instant) -> list[Term]:
+        """Lines of the same."""
+        lines = self.gathered.told(instant) if self.gathered else []
+        return [*lines, *(self.lines if instant.gradient_elements else ())]
 
 
 def zero_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
@@ -156,24 +165,24 @@ def _stage12(job: Job, zero: Zero, found: tuple[Parameter, ...]) -> Layout:
         on_host=offload,
     )
     built.terms = derivation.weights(found)
-    if zero.stage == 2:
-        built.in_hand = _in_hand(trained, each)
     if zero.stage:
-        built.buckets = _buckets(zero, each, trained)
         before = older(job.versions.get("deepspeed"), _BUCKETS_WITH_GRADIENT)
         built.at_once = zero.contiguous_gradients and before
-        built.terms.append(_bucket_term(zero, each, built.buckets))
+        built.lines = _bucket_line(zero, each, trained), _in_hand(trained if zero.stage == 2 else (), each)
     alive = built.largest_gradient if built.in_backward else built.gradients
     if offload:
-        built.buffers = built.step_buffers = int(max((item.size for item in trained), default=0) * each)
+        largest = max((item.size for item in trained), default=0)
+        built.buffers = built.step_buffers = int(largest * each)
         built.host = host.optimizer(job, share, states, zero.offload_optimizer.device)
         built.step_gradients = -alive
-        built.terms.append(_offload_term(share, states, zero, job))
+        built.terms.append(_line(each, largest, "the largest gradient, on its way to main memory", _STAGE12))
+        built.terms.append(derivation.offloaded(states.allocated + masters, zero.offload_optimizer, job, 1.0))
     else:
         built.step_gradients = max(-alive, int(share * (2 * each + wide)) - built.gradients)
         built.step_optimizer = max(0, states.temporary - int(share * 2 * each))
-        terms = derivation.optimizer(items, spec, states, job, masters=masters, ranks=over.dense)
-        built.terms += terms
+        built.step_terms = _step_lines(each, wide, share, share, _STAGE12)
+        left = states._replace(temporary=built.step_optimizer)
+        built.terms += derivation.optimizer(items, spec, left, job, masters=masters, ranks=over.dense)
     built.terms += derivation.gradients(trained, job, over if zero.stage == 2 else None)
     return built
 
@@ -213,8 +222,9 @@ def _stage3(job: Job, model: Model, zero: Zero, found: tuple[Parameter, ...]) ->
     built.gathered = window(job, model, zero, loose, width)
     built.anew = int(built.gathered.largest * width) if over.dense > 1 else 0
     bucket = int(zero.reduce_bucket_size * each) if zero.contiguous_gradients and trained else 0
-    built.scatter = int(min(zero.reduce_bucket_size, elements(trained)) * each)
-    built.in_hand = _in_hand(trained, each)
+    scattered = min(zero.reduce_bucket_size, elements(trained))
+    copied = _line(each, scattered, "contiguous copy of a full bucket for reduce-scatter", _COALESCED)
+    built.lines = copied, _in_hand(trained, each)
     secondary = 0
     if zero.hpz_partition_size > 1:
         secondary = ranks(job, zero.hpz_partition_size).size(loose)
@@ -223,16 +233,19 @@ def _stage3(job: Job, model: Model, zero: Zero, found: tuple[Parameter, ...]) ->
     if not optimizer_away:
         built.step_gradients = int(sub_group * (each + wide))
         built.step_optimizer = max(0, states.temporary * sub_group // max(1, share) - int(sub_group * each))
+        built.step_terms = _step_lines(each, wide, share, sub_group, _STAGE3)
     built.host = host.partitions(job, share, states, zero, over.size(loose)) + per_node(job) * built.paged
     built.terms = [
         *derivation.weights([item for item in loose if not parameters_away], over),
         *derivation.weights(fixed),
         *([] if optimizer_away else derivation.gradients(trained, job, over)),
-        *([] if optimizer_away else derivation.optimizer(items, spec, states, job, masters, over.dense)),
-        *_stage3_terms(zero, built, bucket, int(persistent * width), secondary),
+        *_resident(zero, each, bucket, persistent, width, secondary),
     ]
     if optimizer_away:
-        built.terms.append(_offload_term(share, states, zero, job))
+        built.terms.append(derivation.offloaded(states.allocated + masters, zero.offload_optimizer, job, ratio))
+    else:
+        left = states._replace(temporary=built.step_optimizer)
+        built.terms += derivation.optimizer(items, spec, left, job, masters, over.dense)
     return built
 
 
@@ -268,8 +281,10 @@ def _load3(found: Sequence[Parameter], loose: Sequence[Parameter], over: Ranks, 
     return max(read, handed) - (0 if away else over.size(loose))
 
 
-def _in_hand(trained: Sequence[Parameter], each: float) -> int:
-    return int(max((item.size for item in trained if item.layers is not None), default=0) * each)
+def _in_hand(trained: Sequence[Parameter], each: float) -> Term:
+    """The largest gradient of a layer."""
+    largest = max((item.size for item in trained if item.layers is not None), default=0)
+    return _line(each, largest, "the largest gradient of a layer, before it is copied into a bucket", _STAGE12)
 
 
 def _gradient_size(trained: Sequence[Parameter], job: Job) -> float:
@@ -277,40 +292,46 @@ def _gradient_size(trained: Sequence[Parameter], job: Job) -> float:
     return max((dtype_bytes(gradient_dtype(item, job)) for item in trained), default=0.0)
 
 
-def _buckets(zero: Zero, each: float, trained: Sequence[Parameter]) -> int:
+def _bucket_line(zero: Zero, each: float, trained: Sequence[Parameter]) -> Term:
     """`setup_buckets`: reduce_bucket_size elements whatever the model's size, two with overlap_comm."""
+    source = f"{_STAGE12} setup_buckets"
     if not trained or not zero.contiguous_gradients:
-        return int(min(zero.reduce_bucket_size, elements(trained)) * each)
-    return int(zero.reduce_bucket_size * each) * (2 if zero.overlap_comm else 1)
+        most = min(zero.reduce_bucket_size, elements(trained))
+        return _line(each, most, "gradients of at most reduce_bucket_size elements, in one tensor", source)
+    if zero.overlap_comm:
+        return _line(each, zero.reduce_bucket_size, "reduce_bucket_size, twice with overlap_comm", source, 2)
+    return _line(each, zero.reduce_bucket_size, "reduce_bucket_size", source)
 
 
-def _bucket_term(zero: Zero, each: float, size: int) -> Term:
-    times = " x 2 (overlap_comm)" if zero.overlap_comm else ""
-    formula = f"{each:g} B x {zero.reduce_bucket_size:,} elements of reduce_bucket_size{times}, during backward"
-    return Term("buffers", formula, size, f"{_STAGE12} setup_buckets")
+def _line(width: float, count: int, label: str, source: str, times: int = 1) -> Term:
+    """A line of so many bytes an element."""
+    formula = f"{width:g} B x {count:,} elements"
+    return Term("buffers", formula if times == 1 else f"{times} x {formula}", times * int(width * count), source, label)
 
 
-def _offload_term(share: int, states: optimizer.States, zero: Zero, job: Job) -> Term:
-    where = zero.offload_optimizer.device
-    size = states.raw + 4 * share
-    formula = f"{size:,} B of fp32 master weights and {job.optimizer.name} states are on the {where}, not the GPU"
-    return Term("optimizer", formula, 0, _STAGE12 if zero.stage < 3 else _STAGE3)
+def _step_lines(each: float, wide: int, share: int, sub_group: int, source: str) -> list[Term]:
+    """The gradients of the optimizer step, see `zero_layout`."""
+    lines = (
+        (each, share, "gradients of the rank's partition"),
+        (each, sub_group, "the same in one flat tensor"),
+        (wide, sub_group, "the same as wide as the masters"),
+    )
+    return [
+        Term("gradients", f"{width:g} B x {count:,} elements", int(width * count), source, label)
+        for width, count, label in lines
+    ]
 
 
-def _stage3_terms(zero: Zero, built: PartitionedLayout, bucket: int, persistent: int, secondary: int) -> list[Term]:
-    terms = []
+def _resident(zero: Zero, each: float, bucket: int, persistent: int, width: float, secondary: int) -> list[Term]:
+    """What stage 3 always has beside its partitions."""
+    found = []
     if bucket:
-        formula = f"{zero.reduce_bucket_size:,} elements of reduce_bucket_size, always allocated"
-        terms.append(Term("buffers", formula, bucket, f"{_STAGE3} _setup_for_real_optimizer"))
-    if built.scatter:
-        formula = "the contiguous copy of a full bucket for reduce-scatter, during backward"
-        terms.append(Term("buffers", formula, built.scatter, "deepspeed runtime/comm/coalesced_collectives.py"))
+        source = f"{_STAGE3} _setup_for_real_optimizer"
+        found.append(_line(each, zero.reduce_bucket_size, "reduce_bucket_size, always allocated", source))
     if persistent:
-        formula = f"tensors of at most {zero.param_persistence_threshold:,} elements stay gathered"
-        terms.append(Term("buffers", formula, persistent, "param_persistence_threshold"))
+        label = f"tensors of at most {zero.param_persistence_threshold:,} elements, which stay gathered"
+        found.append(_line(width, persistent, label, "param_persistence_threshold"))
     if secondary:
-        formula = f"a second partition over {zero.hpz_partition_size} GPUs of a node"
-        terms.append(Term("buffers", formula, secondary, "zero_hpz_partition_size"))
-    if built.gathered is not None:
-        terms.append(built.gathered.term())
-    return terms
+        label = f"a second partition over {zero.hpz_partition_size} GPUs of a node"
+        found.append(Term("buffers", f"{secondary:,} B", secondary, "zero_hpz_partition_size", label))
+    return found

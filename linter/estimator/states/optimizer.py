@@ -204,7 +204,7 @@ def states(tensors: Sequence[Item], spec: Spec, job: Job) -> States:
     if spec.tables and tensors:
         raw += spec.tables * 1024
         kept += spec.tables * 1024
-    temporary = _temporary(tensors, spec)
+    temporary = step_temporaries(tensors, spec).size
     if spec.host:
         return States(0, raw, 0, raw, temporary)
     return States(kept, raw, paged, 0, temporary)
@@ -225,7 +225,7 @@ def state_blocks(tensors: Sequence[Item], spec: Spec, job: Job) -> list[tuple[in
 def step_blocks(tensors: Sequence[Item], spec: Spec) -> list[tuple[int, int]]:
     """(bytes, how many) of the temporaries that one step allocates: copies of a group's tensors, or one block."""
     if not spec.foreach or spec.in_backward:
-        return [(_temporary(tensors, spec), 1)]
+        return [(step_temporaries(tensors, spec).size, 1)]
     groups: dict[tuple[bool, str], list[tuple[int, int]]] = {}
     for item in tensors:
         size = int(item.size * dtype_bytes(item.dtype))
@@ -301,36 +301,56 @@ def _low_rank(kind: str, item: Item, spec: Spec) -> list[tuple[float, str]]:
     return [(projected, item.dtype), (projected, item.dtype), projector]
 
 
-def _temporary(tensors: Sequence[Item], spec: Spec) -> int:
-    """Bytes of one step; where matrices have a rule of their own, of that or of the other one, the larger."""
+class Temporaries(NamedTuple):
+    """Bytes that one step allocates and frees again, and their arithmetic."""
+
+    size: int
+    formula: str
+
+
+def step_temporaries(tensors: Sequence[Item], spec: Spec) -> Temporaries:
+    """What one step takes; where matrices have a rule of their own, by that or by the other one, the larger."""
     if spec.rest:
         other = specification(spec.rest)._replace(in_backward=spec.in_backward)
         own = [item for item in tensors if _main(item, spec)]
         left = [item for item in tensors if not _main(item, spec)]
-        return max(_temporary(own, spec._replace(rest=None)), _temporary(left, other))
+        return max(step_temporaries(own, spec._replace(rest=None)), step_temporaries(left, other))
     if not tensors:
-        return 0
-    if spec.foreach and not spec.in_backward:
-        groups: dict[tuple[bool, str], int] = {}
-        for item in tensors:
-            size = block_size(int(item.size * dtype_bytes(item.dtype)))
-            key = (item.decay, item.dtype)
-            groups[key] = groups.get(key, 0) + item.copies * size
-        return spec.foreach * max(groups.values())
+        return Temporaries(0, "")
     if spec.foreach:
-        return max(spec.foreach * block_size(int(item.size * dtype_bytes(item.dtype))) for item in tensors)
+        return _copies(tensors, spec)
     full, half = spec.largest
     stepped = sorted(tensors, key=lambda item: item.end)
     layered = [item for item in stepped if item.copies > 1]  # a layer's first tensor follows the last of the one before
     return max(_largest(stepped, spec, full, half), _largest([*layered, *layered], spec, full, half))
 
 
-def _largest(tensors: Sequence[Item], spec: Spec, full: int, half: int) -> int:
+def _copies(tensors: Sequence[Item], spec: Spec) -> Temporaries:
+    """Copies of a whole parameter group at once, or in the backward pass of one tensor after the other."""
+    groups: dict[tuple[object, str], list[int]] = {}
+    for item in tensors:
+        key = item if spec.in_backward else item.decay
+        size = block_size(int(item.size * dtype_bytes(item.dtype)))
+        copies = 1 if spec.in_backward else item.copies
+        found = groups.setdefault((key, item.dtype), [0, 0])
+        found[0] += copies * size
+        found[1] += copies * item.size
+    (_, dtype), (size, count) = max(groups.items(), key=lambda group: group[1][0])
+    what = "of the largest tensor" if spec.in_backward else "of the largest parameter group"
+    times = f"{spec.foreach} x " if spec.foreach > 1 else ""
+    return Temporaries(spec.foreach * size, f"{times}{dtype_bytes(dtype):g} B x {count:,} elements {what}")
+
+
+def _largest(tensors: Sequence[Item], spec: Spec, full: int, half: int) -> Temporaries:
     """The most that one tensor's update takes, `full` or `half` float32 copies of it, with what the one before left."""
-    peak = before = 0
+    most, before = Temporaries(0, ""), 0
     for item in tensors:
         copies = half if item.dtype in ("bfloat16", "float16") else full
-        peak = max(peak, copies * 4 * item.size + (before if spec.previous and not spec.in_backward else 0))
+        kept = before if spec.previous and not spec.in_backward else 0
+        size = copies * 4 * item.size + kept
+        if size > most.size:
+            formula = f"{copies} x 4 B x {item.size:,} elements of one tensor"
+            most = Temporaries(size, formula if not kept else f"{formula} + {kept:,} B of the one before")
         width = dtype_bytes(item.dtype) if spec.previous == "parameter" else 4
         before = int(width * item.size) if item.decay else before
-    return peak
+    return most

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..estimate import Term
 from .gradients import gradient_bytes
 from .optimizer import items, of_job, states
-from .parameters import allocated, base_dtype, elements, parameters
-from .storage import dtype_bytes
+from .parameters import allocated, elements, parameters
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...job import Job
     from ...models.model import Model
+    from .parameter import Parameter
 
 WITH_REFERENCE = frozenset({"dpo", "ipo", "kto", "bco", "ppo", "online_dpo", "xpo", "nash_md"})
 """Objectives that compare with a frozen copy of the starting model (TRL 1.16 trainers)."""
@@ -44,28 +46,25 @@ def frozen_models(job: Job, model: Model) -> Frozen:
         job, parallelism=replace(job.parallelism, fsdp=None), weights=replace(job.weights, trainable_dtype=None)
     )
     found = [item for item in parameters(stored, model) if item.part in ("base", "buffer")]
-    copy = allocated(found)
     ranks = _ranks(job)
     terms = []
     if job.rl.teacher is not None:
         taught, named = _named(job.rl.teacher, model)
         whole = replace(stored, method="full", adapter=None, trainable=None)
-        size = allocated(item for item in parameters(whole, taught) if item.part in ("base", "buffer"))
-        terms.append(_term(f"teacher, {named}", size, ranks))
+        kept = [item for item in parameters(whole, taught) if item.part in ("base", "buffer")]
+        terms.append(_term(kept, f"teacher, {named}", ranks))
     if needs_reference(job):
-        each = dtype_bytes(base_dtype(job, model))
-        terms.append(_term(f"{each:g} B x {elements(found):,} parameters of the frozen reference model", copy, ranks))
+        terms.append(_term(found, "frozen reference model", ranks))
     if scored:
         scoring, named = _reward_model(job, model)
         of_it = replace(stored, method="full", adapter=None, trainable=None)
         kept = [item for item in parameters(of_it, scoring) if item.part in ("base", "buffer") and item.role != "head"]
-        rest = allocated(kept)
         if job.rl.reward_model != "none":
-            terms.append(_term(f"reward model, {named}", rest, ranks))
+            terms.append(_term(kept, f"reward model, {named}", ranks))
         if job.rl.value_model == "model":
+            terms.append(_term(kept, f"value model, {named}", ranks))
             trained = states(items(kept), of_job(job), job).allocated + gradient_bytes(kept, job)
-            terms.append(_term(f"value model, {named}", rest, ranks))
-            terms.append(_term("gradients and optimizer states of the value model", trained, ranks))
+            terms.append(_term(kept, "gradients and optimizer states of the value model", ranks, trained))
     return Frozen(sum(term.size for term in terms), tuple(terms))
 
 
@@ -110,6 +109,9 @@ def _ranks(job: Job) -> int:
     return 1
 
 
-def _term(what: str, size: int, ranks: int) -> Term:
+def _term(kept: Sequence[Parameter], label: str, ranks: int, size: int | None = None) -> Term:
+    """The line of a model's parameters, or of `size` bytes that go with them."""
+    whole, count = allocated(kept) if size is None else size, elements(kept)
     share = f" / {ranks} GPUs" if ranks > 1 else ""
-    return Term("weights", what + share, -(-size // ranks), "TRL 1.16 trainers; trl/models/utils.py")
+    formula = f"{whole / max(1, count):.5g} B x {count:,} parameters{share}"
+    return Term("weights", formula, -(-whole // ranks), "TRL 1.16 trainers; trl/models/utils.py", label)
