@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .instant import Instant
     from .layers.setting import Setting
     from .tape.recording import Alive, Label
+    from .tape.tape import Tape
 
 SOURCE = "estimator/activations.py: torch autograd replayed over the modelling code"
 SMALL = 1000
@@ -44,12 +45,20 @@ class Item(NamedTuple):
 Bytes = Counter[Item]
 
 
-def terms(job: Job, model: Model, wanted: Callable[[Instant], bool]) -> tuple[list[Term], Instant] | None:
-    """The lines of the first instant that is `wanted`, largest first, and the instant; None where there is none."""
+def terms(
+    job: Job,
+    model: Model,
+    wanted: Callable[[Instant], bool],
+    run: Callable[[Setting, list[int], Tape], object] = replay,
+) -> tuple[list[Term], Instant] | None:
+    """The lines of the first instant that is `wanted`, largest first, and the instant; None where there is none.
+
+    `run` is what is recorded, a training step or an evaluation.
+    """
     s = setting(job, model)
     kinds, assigned = layer_kinds(s)
     tape = s.prepared(Recording())
-    replay(s, kinds, tape)
+    run(s, kinds, tape)
     for found in placed(s, tape, kinds, assigned):
         if wanted(found.instant):
             return _Lines(s, tape, found, len(kinds), assigned).terms(), found.instant
@@ -130,7 +139,10 @@ class _Lines:
         return f"{'recomputed ' if again else ''}layer {self.found.instant.layer}, "
 
     def _shape(self, n: int) -> list[str]:
-        """n as batch x length x width where it divides."""
+        """n as vocabulary x width where it is the embedding's size, else as batch x length x width where it divides."""
+        table = self.s.model.shape.vocabulary, self.s.hidden
+        if n == table[0] * table[1]:
+            return [f"{dim:,}" for dim in table]
         for known in ((self.s.batch, self.s.length), (self.s.rows,), (self.s.length,)):
             size = 1
             for dim in known:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from ..job import Job, Loss
     from ..models.model import Model
     from .instant import Instant
+    from .layers.setting import Setting
+    from .tape.tape import Tape
 
 HEADLESS = frozenset({"classification", "token_classification", "question_answering", "reward"})
 """Objectives whose models score tokens or rows without the vocabulary (`models/heads.json`)."""
@@ -43,13 +45,18 @@ def instants(job: Job, model: Model) -> tuple[Instant, ...]:
     Source: transformers 5.23 trainer.py `evaluation_loop`, `prediction_step`; trl 1.16 trainer/*_trainer.py
     `prediction_step`. Checked against evaluations of the memory oracle.
     """
-    batch = job.evaluation.micro_batch_size
-    if not batch or not job.sequence_length:
+    if not job.evaluation.micro_batch_size or not job.sequence_length:
         return ()
-    changed = replace(computing(job), micro_batch_size=batch, gradient_accumulation_steps=1, loss=_loss(job))
+    return _forward(computing(evaluating(job)), model)
+
+
+def evaluating(job: Job) -> Job:
+    """The job of an evaluation's passes: their rows and their loss."""
+    rows = job.evaluation.micro_batch_size
+    changed = replace(job, micro_batch_size=rows, gradient_accumulation_steps=1, loss=_loss(job))
     if job.adapter is not None:
         changed.adapter = replace(job.adapter, dropout=0.0)
-    return _forward(changed, model)
+    return changed
 
 
 def _loss(job: Job) -> Loss:
@@ -61,29 +68,34 @@ def _loss(job: Job) -> Loss:
 @recalled(16)
 def _forward(job: Job, model: Model) -> tuple[Instant, ...]:
     s = setting(job, model)
-    s.still()
     kinds, assigned = layer_kinds(s)
     tape = s.tape()
-    tape.recording = tape.accumulated = False
-    end = len(kinds) + 2
     with unread(model):
-        outside = s.modules(None)
-        tape.enter(0)
-        ids, labels = tape.new(s.rows, 8), tape.new(s.rows, 8)
-        h = modelled(tape, s, kinds, outside, ids, segments=True)
-        loss = loss_of(h, outside, s, tape, end)
-        del h
-        s.cache.clear()
-        tape.clear_casts()
-        if s.named and s.objective.reference:
-            loss_of(modelled(tape, s, kinds, outside, ids, segments=False), outside, s, tape, end)
-            tape.clear_casts()
-        tape.scratch(sum(4 * x.n for x in returned.narrow(s)))
-        s.returned.clear()
-        del ids, labels, loss
-    tape.enter(END, backward=True)
+        scored(s, kinds, tape)
     effort.spend(effort.NODE * tape.nodes)
     return tuple(found.instant for found in placed(s, tape, kinds, assigned))
+
+
+def scored(s: Setting, kinds: list[int], tape: Tape) -> None:
+    """A forward pass with its loss, of which backward needs nothing."""
+    s.still()
+    tape.recording = tape.accumulated = False
+    end = len(kinds) + 2
+    outside = s.modules(None)
+    tape.enter(0)
+    ids, labels = tape.new(s.rows, 8), tape.new(s.rows, 8)
+    h = modelled(tape, s, kinds, outside, ids, segments=True)
+    loss = loss_of(h, outside, s, tape, end)
+    del h
+    s.cache.clear()
+    tape.clear_casts()
+    if s.named and s.objective.reference:
+        loss_of(modelled(tape, s, kinds, outside, ids, segments=False), outside, s, tape, end)
+        tape.clear_casts()
+    tape.scratch(sum(4 * x.n for x in returned.narrow(s)))
+    s.returned.clear()
+    del ids, labels, loss
+    tape.enter(END, backward=True)
 
 
 def caches(job: Job, model: Model) -> tuple[int, int]:

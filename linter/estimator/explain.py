@@ -60,6 +60,8 @@ def explained(estimate: Estimate, job: Job, model: Model, gpu: Gpu | None) -> Es
         plan = layout(stage.job, stage.own)
         if estimate.peak_phase == "optimizer_step":
             found["gradients"] = _stepped(found["gradients"], plan, estimate)
+        elif estimate.peak_phase == "evaluation":
+            _evaluated(found, estimate, stage, plan.evaluating())
         else:
             _at_peak(found, estimate, stage, plan)
     lines = [
@@ -125,6 +127,37 @@ def _stepped(lines: list[Term], plan: Layout, estimate: Estimate) -> list[Term]:
     return plan.step_terms if plan.step_terms and sum(line.size for line in plan.step_terms) == size else lines
 
 
+def _evaluated(found: dict[str, list[Term]], estimate: Estimate, stage: Stage, plan: Layout) -> None:
+    """Activations, logits and buffers of an evaluation's largest instant, and the logits that are there beside it."""
+    from .activation_terms import terms
+    from .evaluation import evaluating, gathered_logits, scored
+
+    split = estimate.peak.components
+    before, joined = gathered_logits(stage.job, stage.whole)
+    found["gradients"] = found["gradients"] if plan.lasting else []
+    if joined and not split["activations"]:
+        what = "logits of the steps that are kept, as they are and joined to one tensor"
+        found["logits"] = [Term("logits", f"2 x {joined // 2:,} B", joined, EVALUATION, what)]
+        return
+
+    def wanted(instant: Instant) -> bool:
+        same = plan.activation_bytes(instant) == split["activations"]
+        return same and instant.logits + before == split["logits"]
+
+    lines = terms(evaluating(stage.job), stage.whole, wanted, scored)
+    if lines is None:
+        return
+    made, instant = lines
+    if before:
+        made.append(Term("logits", f"{before:,} B", before, EVALUATION, "logits of earlier evaluation steps"))
+    for name in ("activations", "logits"):
+        found[name] = [line for line in made if line.component == name]
+    found["buffers"] += plan.told(instant)
+
+
+EVALUATION = "estimator/evaluation.py: gathered_logits"
+
+
 def _at_peak(found: dict[str, list[Term]], estimate: Estimate, stage: Stage, plan: Layout) -> None:
     """Activations, logits, gradients and buffers of the instant that is the peak."""
     split, job = estimate.peak.components, stage.job
@@ -178,6 +211,7 @@ def _beside(others: int, kept: int) -> list[Term]:
 
 def _gradients(lines: list[Term], plan: Layout, instant: Instant, size: int) -> list[Term]:
     """Those that exist at the instant."""
+    lines = [*lines, *plan.reduced(instant)]
     if not size or sum(line.size for line in lines) == size:
         return lines if size else []
     done = min(instant.gradient_elements, plan.trainable)

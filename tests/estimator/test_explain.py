@@ -7,17 +7,18 @@ import itertools
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from gpulint.estimator import activation_terms, estimate_job
 from gpulint.estimator.activations import layer_kinds, placed, replay
-from gpulint.estimator.explain import REST, explained
+from gpulint.estimator.explain import FULL, MANAGED, REST, explained, tiers
 from gpulint.estimator.layers.setting import Setting
 from gpulint.estimator.tape import recording
 from gpulint.estimator.tape.recording import Recording
 from gpulint.hardware.catalogue import find
-from gpulint.job import Adapter, Fsdp, Inference, Job, Offload, Quantization, Zero
+from gpulint.job import Adapter, Evaluation, Fsdp, Inference, Job, Offload, Quantization, Zero
 from gpulint.models.resolve import resolve
 
 LLAMA = {
@@ -129,6 +130,55 @@ def test_lines_sum_to_the_components(model, method, checkpointing):
 @pytest.mark.parametrize("method", METHODS[:3])
 def test_lines_sum_whatever_the_plan(changes, method):
     check(explain(job(method=method, **changes)))
+
+
+AWAY = Offload("cpu")
+PLANS = [
+    Zero(stage=0), Zero(stage=1), Zero(stage=2), Zero(stage=2, overlap_comm=True), Zero(stage=3),
+    Zero(stage=2, offload_optimizer=AWAY), Zero(stage=3, offload_optimizer=AWAY, offload_parameters=AWAY),
+    Zero(stage=3, offload_optimizer=Offload("cpu", ratio=0.5)), Zero(stage=1, library="megatron"),
+    Fsdp(wrap="transformer"), Fsdp(version=2, wrap="transformer"), Fsdp(wrap="transformer", sharding="shard_grad_op"),
+    Fsdp(wrap="none"), Fsdp(version=2, wrap="transformer", offload=True), None,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("batch", [1, 32])
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_a_sharded_plan_s_peak_is_derived_without_a_rest(plan, batch):
+    """At the optimizer step with one short row, in backward with many: each line's arithmetic gives its size."""
+    path = "zero" if isinstance(plan, Zero) else "fsdp"
+    changes = {f"parallelism.{path}": plan, "hardware.gpus": 4, "precision.master_weights": isinstance(plan, Zero)}
+    found = explain(job(checkpointing="full", batch=batch, length=64, **changes))
+    check(found)
+    assert not [term for term in found.terms for rest in REST.values() if term.label.startswith(rest)]
+    for term in found.terms:
+        given = value(term.formula)
+        if given is not None and " x " in term.formula and "one before" not in term.formula:
+            assert given == pytest.approx(term.size, rel=2e-4, abs=4096), term
+
+
+@pytest.mark.parametrize("kept", [{}, {"keeps_logits": True}, {"keeps_logits": True, "accumulation_steps": 4}])
+def test_an_evaluation_s_peak_is_derived_tensor_by_tensor(kept):
+    found = explain(job(batch=1, length=64, evaluation=Evaluation(micro_batch_size=64, **kept)))
+    assert found.peak_phase == "evaluation"
+    check(found)
+    logits = [term for term in found.terms if term.component == "logits"]
+    assert all(" x " in term.formula or "earlier" in term.label for term in logits)
+
+
+def test_what_a_card_s_end_takes_off_is_no_managed_memory():
+    """A paged optimizer finds room beside what torch reserves; on a card that is full the last line is negative."""
+    made, card = job(**{"optimizer.name": "paged_adamw_8bit"}), find("a100-80gb")
+    found = estimate_job(made, resolve(made.model), card)
+
+    def rest(process):
+        tiers_ = replace(found.per_gpu, process=process)
+        return [line.label for line in tiers(replace(found, per_gpu=tiers_), made, card) if line.component == "process"]
+
+    plain = found.per_gpu.reserved + found.runtime
+    assert rest(plain) == ["reserved", "runtime"]
+    assert rest(plain + 1) == ["reserved", "runtime", MANAGED]
+    assert rest(plain - 1) == ["reserved", "runtime", FULL]
 
 
 @pytest.mark.parametrize("engine", ["transformers", "vllm"])

@@ -23,7 +23,7 @@ from ..states.storage import dtype_bytes
 from . import host
 from .fsdp_held import cached, kept
 from .fsdp_terms import GRADIENTS, ROOT, ROOT_GRADIENTS, ROOT_REDUCED, UNITS, Part, part_term, terms
-from .fsdp_units import Policy, Unit, Units, units, whole_on_each
+from .fsdp_units import Policy, Unit, Units, prefetches, units, whole_on_each
 from .layout import Layout
 
 if TYPE_CHECKING:
@@ -311,21 +311,6 @@ def defers(job: Job) -> bool:
     if fsdp is None or fsdp.sync_each_batch:
         return False
     return fsdp.version == 1 or not older(job.versions.get("accelerate"), DEFERS_FROM)
-
-
-def prefetches(fsdp: Fsdp) -> bool:
-    """Whether the next unit is gathered before the backward of the one in use has begun.
-
-    Version 2 does so by itself. Version 1 does under BACKWARD_PRE, torch's default; BACKWARD_POST waits until the one
-    in use is freed, and where accelerate is told nothing (NO_PREFETCH) a unit is gathered when its turn comes (torch
-    2.13 distributed/fsdp/_runtime_utils.py `_get_handle_to_prefetch`). Adapters' modules are units of their own, before
-    which version 1 prefetches those and not the next layer.
-    """
-    return fsdp.version == 2 or (fsdp.backward_prefetch or BACKWARD_PRE).upper() in (BACKWARD_PRE, "1")
-
-
-BACKWARD_PRE = "BACKWARD_PRE"
-"""torch's policy of that name, and its number 1 (torch/distributed/fsdp/api.py `BackwardPrefetch`)."""
 
 
 def _resident(fsdp: Fsdp) -> float:

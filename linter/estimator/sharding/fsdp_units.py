@@ -134,3 +134,18 @@ def whole_on_each(item: Parameter, job: Job) -> bool:
     if not item.packed or (fsdp is not None and fsdp.shards_packed):
         return False
     return quantization is None or (quantization.storage_dtype or "uint8") in ("uint8", "int8")
+
+
+BACKWARD_PRE = "BACKWARD_PRE"
+"""torch's policy of that name, and its number 1 (torch/distributed/fsdp/api.py `BackwardPrefetch`)."""
+
+
+def prefetches(fsdp: Fsdp) -> bool:
+    """Whether the next unit is gathered before the backward of the one in use has begun.
+
+    Version 2 does so by itself. Version 1 does under BACKWARD_PRE, torch's default; BACKWARD_POST waits until the one
+    in use is freed, and where accelerate is told nothing (NO_PREFETCH) a unit is gathered when its turn comes (torch
+    2.13 distributed/fsdp/_runtime_utils.py `_get_handle_to_prefetch`). Adapters' modules are units of their own, before
+    which version 1 prefetches those and not the next layer.
+    """
+    return fsdp.version == 2 or (fsdp.backward_prefetch or BACKWARD_PRE).upper() in (BACKWARD_PRE, "1")

@@ -58,11 +58,20 @@ class ReplicatedLayout(Layout):
         """Stage 1 keeps whole gradients; stage 2 its partition from the first one on, twice while accumulating."""
         if self.full:
             whole = super(ReplicatedLayout, self).gradient_bytes(done)
-            return whole + (self.partition if done >= self.trainable > 0 and not self.on_host else 0)
+            return whole + (self.partition if self._is_reduced(done) else 0)
         if self.on_host:
             return 0
         fresh = self.partition if done else 0
         return fresh + (self.partition if self.accumulating else 0)
+
+    def reduced(self, instant: Instant) -> list[Term]:
+        """The rank's partition, which stage 1 makes beside the whole gradients when the pass ends."""
+        if not self.full or not self.partition or not self._is_reduced(instant.gradient_elements):
+            return []
+        return [Term("gradients", f"{self.partition:,} B", self.partition, _STAGE12, "the rank's partition, reduced")]
+
+    def _is_reduced(self, done: int) -> bool:
+        return done >= self.trainable > 0 and not self.on_host
 
     def buffer_bytes(self, instant: Instant) -> int:
         """The reduce buckets: from the first gradient on, or all of the backward pass."""
