@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .model import Model, Tensor
 
 __all__ = [
-    "AdaptedModule", "NotAdaptable", "NotModelled", "adapted", "common_parts", "linear_leaf_names", "module_parts",
+    "AdaptedModule", "NotAdaptable", "NotModelled", "adapted", "common_parts", "module_parts",
     "saved_tensors", "trainable_parameters",
 ]  # fmt: skip
 
@@ -185,11 +185,6 @@ def _tied_head(model: Model) -> list[Tensor]:
         return []
     embedding = next((tensor for tensor in model.tensors if tensor.role == "embedding"), None)
     return [] if embedding is None else [embedding._replace(name="lm_head.weight", role="head", linear=True)]
-
-
-def linear_leaf_names(model: Model) -> tuple[str, ...]:
-    """Last names of every linear module but the head, as tools collect them that pass PEFT a list."""
-    return tuple(dict.fromkeys(t.leaf for t in model.tensors if t.linear and t.role != "head"))
 
 
 def _adaptable(tensor: Tensor) -> bool:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.states import optimizer
-from gpulint.estimator.states.gradients import raw_gradient_bytes
+from gpulint.estimator.states.gradients import gradient_dtype
 from gpulint.estimator.states.parameters import elements, parameters
+from gpulint.estimator.states.storage import dtype_bytes
 from gpulint.models.resolve import resolve
 
 
@@ -36,7 +37,8 @@ def test_parameters_are_exact(runs):
 def test_gradients_are_exact(runs):
     for row, job, items in runs:
         trained = [item for item in items if item.trainable]
-        assert raw_gradient_bytes(trained, job) == row["grads_bytes"], row["point"]
+        gradients = sum(int(item.elements * dtype_bytes(gradient_dtype(item, job))) for item in trained)
+        assert gradients == row["grads_bytes"], row["point"]
 
 
 def test_optimizer_states_are_exact(runs):

@@ -9,7 +9,7 @@ import pytest
 
 from gpulint.job import Adapter, Job
 from gpulint.models.build import build
-from gpulint.models.lora import NotAdaptable, adapted, linear_leaf_names, trainable_parameters
+from gpulint.models.lora import NotAdaptable, adapted, trainable_parameters
 from gpulint.models.resolve import resolve
 
 COUNTS = json.loads((Path(__file__).parent / "peft_counts.json").read_text())
@@ -115,11 +115,6 @@ def test_freezing_trains_what_the_patterns_name():
     last = trainable_parameters(model, Job(model="m", method="freeze", trainable=[r"model\.layers\.3[01]\."]))
     assert last == 2 * 218_112_000
     assert trainable_parameters(model, Job(model="m", method="freeze", trainable=["nothing"])) == 0
-
-
-def test_linear_leaf_names_leave_the_head_out():
-    names = linear_leaf_names(model_of("llama3-8b"))
-    assert names == ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
 def test_excluded_modules_are_left_out():

@@ -33,7 +33,6 @@ class Framework(NamedTuple):
     keeps_logits     the loop holds the float32 logits, and the graph, until the next forward pass has made new ones
     packs_head       bitsandbytes replaces the output head too
     unpacks_twice    4-bit weights are unpacked to float16, then cast to the compute dtype
-    loads_shards     packed weights are sharded one tensor at a time as they are loaded
     adapters_inside  FSDP 1 puts a layer's adapters into its own flat parameter, frozen weights included
     package          whose version `before` looks at, where it has another name than the framework
     copies_logits    the loss makes a float32 copy of the float32 logits, beside them
@@ -52,7 +51,6 @@ class Framework(NamedTuple):
     keeps_logits: bool = False
     packs_head: bool = False
     unpacks_twice: bool = False
-    loads_shards: bool = False
     of_transformers: bool = False
     adapters_inside: bool = False
     package: str = ""

@@ -40,8 +40,3 @@ def gradient_bytes(trained: Sequence[Parameter], job: Job) -> int:
 def largest_gradient(trained: Sequence[Parameter], job: Job) -> int:
     """Bytes of the gradient of the largest trainable tensor."""
     return max((int(item.size * dtype_bytes(gradient_dtype(item, job))) for item in trained), default=0)
-
-
-def raw_gradient_bytes(trained: Sequence[Parameter], job: Job) -> int:
-    """The same as `gradient_bytes` before rounding to blocks."""
-    return sum(int(item.elements * dtype_bytes(gradient_dtype(item, job))) for item in trained)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from functools import cache
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...versions import older
@@ -73,10 +74,7 @@ class Item(NamedTuple):
     @property
     def size(self) -> int:
         """Elements of one tensor."""
-        size = 1
-        for dim in self.shape:
-            size *= dim
-        return size
+        return prod(self.shape)
 
 
 class States(NamedTuple):
@@ -235,7 +233,7 @@ def step_blocks(tensors: Sequence[Item], spec: Spec) -> list[tuple[int, int]]:
 
 def _pieces(item: Item, spec: Spec, job: Job) -> list[tuple[float, str]]:
     """(elements, dtype) of each tensor that one copy of `item` adds to the optimizer's state."""
-    if spec.rest and not _main(item, spec):
+    if spec.rest and not _main(item):
         return _pieces(item, specification(spec.rest), job)
     dtype = job.optimizer.state_dtype
     found: list[tuple[float, str]] = []
@@ -253,13 +251,9 @@ def _pieces(item: Item, spec: Spec, job: Job) -> list[tuple[float, str]]:
     return found
 
 
-def _main(item: Item, spec: Spec) -> bool:
-    """Whether the optimizer's own rule applies, not the one it has for other tensors."""
-    if item.flat or len(item.shape) < 2:
-        return False
-    return item.matrix or not spec.name.startswith(
-        ("muon", "sinkgd", "dion", "galore", "apollo", "q_galore", "adam_mini")
-    )
+def _main(item: Item) -> bool:
+    """Whether an optimizer that has a `rest` treats a tensor by its own rule: hidden matrices alone."""
+    return item.matrix and not item.flat and len(item.shape) >= 2
 
 
 def _state(kind: str, item: Item, spec: Spec) -> list[tuple[float, str]]:
@@ -312,8 +306,8 @@ def step_temporaries(tensors: Sequence[Item], spec: Spec) -> Temporaries:
     """What one step takes; where matrices have a rule of their own, by that or by the other one, the larger."""
     if spec.rest:
         other = specification(spec.rest)._replace(in_backward=spec.in_backward)
-        own = [item for item in tensors if _main(item, spec)]
-        left = [item for item in tensors if not _main(item, spec)]
+        own = [item for item in tensors if _main(item)]
+        left = [item for item in tensors if not _main(item)]
         return max(step_temporaries(own, spec._replace(rest=None)), step_temporaries(left, other))
     if not tensors:
         return Temporaries(0, "")

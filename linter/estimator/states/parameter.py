@@ -72,12 +72,4 @@ class Parameter(NamedTuple):
 
 def pieces_of(shape: tuple[int, ...], dtype: str) -> tuple[int, ...]:
     """The bytes of an unpacked tensor, as the one piece that it is."""
-    return (int(size_of(shape) * storage.dtype_bytes(dtype)),)
-
-
-def size_of(shape: tuple[int, ...]) -> int:
-    """Elements of a tensor."""
-    size = 1
-    for dim in shape:
-        size *= dim
-    return size
+    return (int(prod(shape) * storage.dtype_bytes(dtype)),)

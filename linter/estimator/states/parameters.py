@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING
 
 from ...job import Job, Loss
@@ -18,7 +19,7 @@ from . import storage
 from .division import divided
 from .keeping import kept, stored
 from .parameter import Parameter as Parameter
-from .parameter import pieces_of, size_of
+from .parameter import pieces_of
 from .quantization import effective_quantization
 from .skipping import skipped_layers
 from .trainable import trainable_layers
@@ -87,8 +88,7 @@ def _idle(items: list[Parameter], job: Job, model: Model) -> list[Parameter]:
     """Trainable parameters that no loss reaches, which get neither gradient nor optimizer state.
 
     Modules that run without autograd, a head whose logits nobody uses, and of text alone a tower and the layers that
-    attend to what it makes. ZeRO flattens them with the others, and
-    frameworks with code of their own may train them.
+    attend to what it makes. ZeRO flattens them with the others, and frameworks with code of their own may train them.
     """
     if not of_transformers(job) or job.parallelism.zero is not None:
         return items
@@ -173,7 +173,7 @@ def _base(
     model: Model,
 ) -> list[Parameter]:
     copies = 1 if layers is None else len(layers)
-    size = size_of(shape)
+    size = prod(shape)
     quantization = _own(tensor, quantization)
     if tensor.buffer:
         pieces: tuple[int, ...] = (int(size * (1 if tensor.role == "mask" else storage.dtype_bytes(dtype))),)

@@ -29,7 +29,7 @@ def in_flight(job: Job, index: int, count: int) -> float:
     if plan.pipeline_schedule == "gpipe":
         return float(micro)
     if plan.pipeline_schedule == "dualpipe":
-        return min(micro, count + 1) / 2 if count > 1 else 1.0
+        return min(micro, count + 1) / 2
     if chunks > 1 and plan.pipeline_schedule != "zero_bubble":
         warm = 2 * (count - index - 1) + (chunks - 1) * count
         return min(warm + 1, micro * chunks) / chunks

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...versions import older
+from ..recall import Recall
 from .division import stages
 from .schedule import in_flight
 
@@ -144,20 +145,17 @@ def _without_pipeline(job: Job, chosen: tuple[int, ...]) -> Job:
 
 def _models(model: Model, chosen: tuple[int, ...], *, first: bool, last: bool) -> tuple[Model, Model]:
     """`own` and `whole` of a Stage; the same ones for the same model, by whose identity much is remembered."""
-    key = (id(model), chosen, first, last)
-    if key not in _known:
+
+    def cut() -> tuple[Model, Model]:
         whole = _cut_model(model, chosen)
         kept = tuple(t for t in whole.tensors if t.layers is not None or _outside(t, model, first=first, last=last))
-        _known[key] = (model, whole._replace(tensors=kept), whole)
-        if len(_known) > MODELS:
-            del _known[next(iter(_known))]
-    return _known[key][1:]
+        return whole._replace(tensors=kept), whole
+
+    return _known.ask(model, (chosen, first, last), cut)
 
 
-_known: dict[tuple[int, tuple[int, ...], bool, bool], tuple[Model, Model, Model]] = {}
-
-MODELS = 64
-"""Stages of models that are remembered."""
+_known = Recall(64)
+"""Stages of models."""
 
 
 def _cut_model(model: Model, chosen: tuple[int, ...]) -> Model:

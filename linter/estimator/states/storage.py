@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from functools import cache
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...units import DTYPE_BYTES
@@ -93,9 +94,7 @@ def packed_pieces(shape: tuple[int, ...], quantization: Quantization) -> tuple[i
     code and the offset of the second level (bitsandbytes/functional.py `quantize_4bit`, 0.50).
     """
     layout = packing(quantization)
-    size = 1
-    for dim in shape:
-        size *= dim
+    size = prod(shape)
     if layout is None:
         return (int(-(-size * (quantization.bits or 16) // 8)),)
     inner = shape[-1] if shape else 1

@@ -6,13 +6,8 @@ first (torch 2.13: derivatives.yaml, autocast_mode.cpp).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .ops import add_to, made, needs_gradient, relayout, to
 from .tensor import Parameter, Tensor
-
-if TYPE_CHECKING:
-    pass
 
 
 def matmul(a: Tensor, b: Tensor, n: int, kept_by_policy: bool = False) -> Tensor:
