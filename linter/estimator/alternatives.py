@@ -16,33 +16,38 @@ if TYPE_CHECKING:
 
 EXTREMES: dict[str, tuple[Any, ...]] = {
     "activation_checkpointing": ("none", "full"),
+    # PEFT's default rank and targets, and those of the QLoRA paper (arXiv 2305.14314: rank 64, all linear layers)
     "adapter.r": (8, 64),
     "adapter.targets": (["q_proj", "v_proj"], "all-linear"),
     "attention": ("eager", "flash_attention_2"),
+    # a script that turns `use_cache` off, or not
     "evaluation.caches": (False, True),
+    # more than two micro steps are alike (sharding/fsdp.py)
     "gradient_accumulation_steps": (1, 3),
+    # a short chat, and the model's own maximum
     "inference.max_model_len": (2048, None),
+    # one request, and as many requests and tokens as vLLM takes by itself at the least and the most
     "inference.max_num_batched_tokens": (2048, 16384),
     "inference.max_num_seqs": (1, 1024),
     "loss.compiled": (True, False),
     "loss.kernel": ("torch", "liger"),
     "optimizer.foreach": (False, True),
+    # gradients reduced in every micro step, or kept whole until the last one
     "parallelism.fsdp.sync_each_batch": (True, False),
+    # a process a GPU, or one for all
     "parallelism.one_process": (False, True),
+    # weights divided as they are made, or when all are there
     "parallelism.zero.init": (True, False),
     "parallelism.zero.overlap_comm": (False, True),
+    # data parallelism that shards nothing, or everything
     "parallelism.zero.stage": (0, 3),
+    # before lazy loading and foreach, and with NCCL 2.22 (allocator/runtime.json)
     "versions.torch": ("1.13", "2.7"),
     "weights.quantization.double_quant": (False, True),
+    # the kernels' smallest groups, and those of most checkpoints
     "weights.quantization.group_size": (32, 128),
 }
-"""What a fact may be, the least and the most: PEFT's default rank and targets against those of the QLoRA paper (arXiv
-2305.14314: rank 64, all linear layers); a script that turns `use_cache` off, or not; a short chat and the model's own
-maximum; one request, and as many requests and tokens as vLLM takes by itself at the least and the most; groups of the
-kernels' smallest size and of most checkpoints; more than two micro steps are alike (fsdp.py); a process a GPU, or one
-for all; weights divided as they are made, or when all are there; gradients reduced in every micro step, or kept whole
-until the last one; data parallelism that shards nothing or everything; torch before lazy loading and foreach, and with
-NCCL 2.22 (runtime.json)."""
+"""What a fact that a job leaves open may be: the ends between which the interval has to hold."""
 
 
 class Found(NamedTuple):

@@ -10,6 +10,7 @@ from .bounds import divergence, tower
 from .estimate import Assumption
 from .layers import delta, ssm
 from .layers.activation import XIELU
+from .layers.implementation import FUSED_LAYERS
 from .layers.traits import known, traits
 from .towers.pictures import reader
 
@@ -36,10 +37,6 @@ KERNELS = {
 
 ACTIVATIONS = {"xielu": XIELU}
 """The same for activation functions."""
-
-FUSED_LAYERS = ("unsloth", "unsloth_cross_entropy")
-"""Losses whose library brings layers of its own, which make anew what torch's autograd would save (unsloth
-kernels/fast_lora.py `LoRA_MLP`, rms_layernorm.py)."""
 
 LEAST, MOST = 0.5, 3.0
 """Activations that are not derived may be half or three times what is counted: a bound, not a measurement."""

@@ -5,8 +5,8 @@ Context, libraries and NCCL lie outside torch's allocator: they are the componen
 `torch.cuda.max_memory_allocated()`, so an estimator adds `allocated_workspace` to the component `buffers` of every
 phase that multiplies matrices.
 
-The figures are published measurements (`runtime.json`, each with its source); none is derived from the runs that the
-estimator is scored on but `nccl_unlinked`, whose start is a row of the benchmark that says so (`seen`).
+The figures are published measurements (`runtime.json`, each with its source). Of the runs that the estimator is scored
+on they rest on those that the benchmark marks as `seen` alone (docs/accuracy.md).
 """
 
 from __future__ import annotations

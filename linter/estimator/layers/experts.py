@@ -1,7 +1,8 @@
 """Mixtures of experts as transformers 5 runs them: rows sorted by expert, grouped matmuls.
 
-S = rows x top_k is the number of rows that the experts see. The load-balancing loss (`output_router_logits`) and
-expert parallelism over several GPUs are not modelled.
+S = rows x top_k is the number of rows that the experts of a rank see, also under expert parallelism, where a balanced
+router sends a rank as many rows as it has (states/imbalance.py says how many more may come). The load-balancing loss
+(`output_router_logits`) is not modelled.
 """
 
 from __future__ import annotations

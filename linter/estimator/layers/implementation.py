@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 AMPERE, HOPPER, BLACKWELL = 8.0, 9.0, 10.0
 """The compute capability of their first GPUs."""
 
+FUSED_LAYERS = ("unsloth", "unsloth_cross_entropy")
+"""Losses whose library brings layers of its own, which make anew what torch's autograd would save (unsloth
+kernels/fast_lora.py `LoRA_MLP`, rms_layernorm.py)."""
+
 
 def attention_implementation(job: Job, model: Model, found: Traits, config: dict[str, Any]) -> str:
     """The kernel family that runs. With soft-capped scores Transformers refuses sdpa and falls back to eager, the
@@ -44,8 +48,6 @@ def sdpa_kernels(job: Job) -> str:
     turns the efficient one off, and before 0.3.0 flash where `flash_attention` is false, what `sdpa` stands for
     (olmo/model.py of v0.2.5 and v0.3.0, `enable_flash_sdp`, `enable_mem_efficient_sdp`).
     """
-    from ..coverage import FUSED_LAYERS
-
     capability = None if job.attention != "sdpa" or job.loss.kernel in FUSED_LAYERS else _capability(job)
     olmo = job.versions.get("ai2-olmo") if job.attention == "sdpa" else None
     if not older(olmo, "0.3") and (capability is None or capability >= AMPERE):

@@ -72,7 +72,7 @@ def window(x: Tensor, n: int) -> Tensor:
     """A slice: a view whose backward copies the gradient into zeros of the whole size."""
     tape, was, e, logits = x.storage.tape, x.n, x.e, x.storage.logits
     y = Tensor(x.storage, n, e, view=True)
-    return made(y, tape.node((x,), lambda _: (tape.new(was, e, logits),), saves=0))
+    return made(y, tape.node((x,), lambda _: (tape.new(was, e, logits),), saves=0, makes=was * e))
 
 
 def shortened(x: Tensor, n: int, sequences: int) -> Tensor:

@@ -220,7 +220,7 @@ def mean(x: Tensor, n: int) -> Tensor:
     """The mean over the last dimension to `n` elements; its backward divides an expanded view."""
     tape, was, e = x.storage.tape, x.n, x.e
     y = tape.new(n, e)
-    return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0))
+    return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
 
 
 def rsqrt(x: Tensor) -> Tensor:
