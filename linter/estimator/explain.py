@@ -211,7 +211,7 @@ def _beside(others: int, kept: int) -> list[Term]:
 
 def _gradients(lines: list[Term], plan: Layout, instant: Instant, size: int) -> list[Term]:
     """Those that exist at the instant."""
-    lines = [*lines, *plan.reduced(instant)]
+    lines = plan.gradient_lines(lines, instant)
     if not size or sum(line.size for line in lines) == size:
         return lines if size else []
     done = min(instant.gradient_elements, plan.trainable)

@@ -157,6 +157,16 @@ def test_a_sharded_plan_s_peak_is_derived_without_a_rest(plan, batch):
             assert given == pytest.approx(term.size, rel=2e-4, abs=4096), term
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_gradients_that_wait_for_the_last_micro_step_are_derived(version):
+    deferred = {"parallelism.fsdp": Fsdp(version=version, wrap="transformer"), "gradient_accumulation_steps": 4}
+    found = explain(job(checkpointing="full", batch=32, length=64, **{"hardware.gpus": 4, **deferred}))
+    check(found)
+    (line,) = [term for term in found.terms if term.component == "gradients"]
+    assert value(line.formula) == line.size
+    assert "no_sync" in line.label
+
+
 @pytest.mark.parametrize("kept", [{}, {"keeps_logits": True}, {"keeps_logits": True, "accumulation_steps": 4}])
 def test_an_evaluation_s_peak_is_derived_tensor_by_tensor(kept):
     found = explain(job(batch=1, length=64, evaluation=Evaluation(micro_batch_size=64, **kept)))

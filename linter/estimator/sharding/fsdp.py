@@ -22,7 +22,7 @@ from ..states.ranks import Ranks, per_node, ranks
 from ..states.storage import dtype_bytes
 from . import host
 from .fsdp_held import cached, kept
-from .fsdp_terms import GRADIENTS, ROOT, ROOT_GRADIENTS, ROOT_REDUCED, UNITS, Part, part_term, terms
+from .fsdp_terms import GRADIENTS, ROOT, ROOT_GRADIENTS, ROOT_REDUCED, UNITS, Part, deferred_term, part_term, terms
 from .fsdp_units import Policy, Unit, Units, prefetches, units, whole_on_each
 from .layout import Layout
 
@@ -154,6 +154,11 @@ class ShardedLayout(Layout):
     def told(self, instant: Instant) -> list[Term]:
         """Lines of the gathered units and of gradients that are not reduced yet."""
         return [part_term(part) for part in self.parts(instant) if part.size]
+
+    def gradient_lines(self, lines: list[Term], instant: Instant) -> list[Term]:
+        """Whole gradients in the place of the shards, while the reduction is deferred."""
+        size = self.gradient_bytes(instant.gradient_elements)
+        return [deferred_term(self, size)] if self.deferred and size else lines
 
     def parts(self, instant: Instant) -> list[Part]:
         """What `buffer_bytes` adds up."""

@@ -52,6 +52,15 @@ def part_term(part: Part) -> Term:
     return Term("buffers", formula, size, "torch FSDP: gradients are reduced unit by unit", part.label)
 
 
+def deferred_term(built: ShardedLayout, size: int) -> Term:
+    """The line of whole gradients that are not reduced before the last micro step, as far as they are there."""
+    label = "whole gradients, not reduced before the last micro step (no_sync)"
+    source = "transformers 5.23 trainer.py; accelerate 1.13 no_sync: sync_each_batch is off by default"
+    width = _width(built.deferred, built.trainable)
+    formula = f"{size:,} B" if width is None or size % width else f"{width} B x {size // width:,} elements"
+    return Term("gradients", formula, size, source, label)
+
+
 def _width(size: int, elements: int) -> int | None:
     """Bytes of an element, where all have one width."""
     width = size / elements if elements else 0
@@ -77,10 +86,6 @@ def terms(job: Job, fsdp: Fsdp, built: ShardedLayout, found: Sequence[Parameter]
     if swept:
         note = f"{swept:,} frozen elements share flat parameters with trained ones, and get gradients too"
         lines.append(Term("gradients", note, 0, "torch 2.13 distributed/fsdp/wrap.py _validate_frozen_params"))
-    if built.deferred:
-        note = f"whole gradients of {built.trainable:,} elements, not reduced before the last micro step (no_sync)"
-        source = "transformers 5.23 trainer.py; accelerate 1.13 no_sync: sync_each_batch is off by default"
-        lines.append(Term("gradients", note, built.deferred, source))
     if built.kept:
         layers = (built.reused or built.plan.blocks) - 1
         note = f"input and input gradient of {layers} frozen layers, kept to the end of the backward pass"

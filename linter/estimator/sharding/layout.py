@@ -85,9 +85,9 @@ class Layout:
         """Lines of what `buffer_bytes` holds at an instant beside what is resident."""
         return []
 
-    def reduced(self, instant: Instant) -> list[Term]:  # noqa: ARG002
-        """Lines of the gradients that `gradient_bytes` counts beside each parameter's own."""
-        return []
+    def gradient_lines(self, lines: list[Term], instant: Instant) -> list[Term]:  # noqa: ARG002
+        """Lines of what `gradient_bytes` holds at an instant, where `lines` are those of all gradients."""
+        return lines
 
     def later(self) -> list[Instant]:
         """Instants of later micro steps that have more than the first besides activations, of which none is counted."""

@@ -64,11 +64,12 @@ class ReplicatedLayout(Layout):
         fresh = self.partition if done else 0
         return fresh + (self.partition if self.accumulating else 0)
 
-    def reduced(self, instant: Instant) -> list[Term]:
-        """The rank's partition, which stage 1 makes beside the whole gradients when the pass ends."""
+    def gradient_lines(self, lines: list[Term], instant: Instant) -> list[Term]:
+        """With the rank's partition, which stage 1 makes beside the whole gradients when the pass ends."""
         if not self.full or not self.partition or not self._is_reduced(instant.gradient_elements):
-            return []
-        return [Term("gradients", f"{self.partition:,} B", self.partition, _STAGE12, "the rank's partition, reduced")]
+            return lines
+        label = "the rank's partition, reduced"
+        return [*lines, Term("gradients", f"{self.partition:,} B", self.partition, _STAGE12, label)]
 
     def _is_reduced(self, done: int) -> bool:
         return done >= self.trainable > 0 and not self.on_host
