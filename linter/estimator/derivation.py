@@ -42,9 +42,14 @@ def weights(found: Sequence[Parameter], over: Ranks | None = None) -> list[Term]
         noun = f"packed {_NOUNS[part]}" if packed else _NOUNS[part]
         each = f"{whole / max(1, count):.5g} B" if packed else f"{_width(dtype):g} B ({dtype})"
         share = "" if packed or size == int(_width(dtype) * count) else ", each tensor in blocks of 512 B"
-        if over is not None:
-            share = f" / {by} GPUs" + (" (scales and tables whole)" if packed else "")
         source = _PACKED if packed else _DTYPES
+        if over is not None:
+            share = f" / {by} GPUs"
+        if over is not None and packed and not over.scales:
+            codes = sum(item.copies * item.pieces[0] for item in items)
+            beside = sum(item.copies * storage.total(item.pieces[1:]) for item in items)
+            each, size = f"{codes / max(1, count):.5g} B", size - beside
+            lines.append(Term(_PARTS[part], f"{beside:,} B", beside, source, "scales and tables, whole on each GPU"))
         lines.append(Term(_PARTS[part], f"{each} x {count:,} {noun}{share}", size, source, said))
     return lines
 

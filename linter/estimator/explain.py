@@ -124,6 +124,8 @@ def _tier(name: str, size: int, lines: list[tuple[int, str]], rest: str) -> list
 def _stepped(lines: list[Term], plan: Layout, estimate: Estimate) -> list[Term]:
     """The gradients of the optimizer step, with the copies that the plan makes of them."""
     size = estimate.peak.components["gradients"]
+    if plan.in_backward and size == plan.largest_gradient:
+        return [_in_hand(size)]
     return plan.step_terms if plan.step_terms and sum(line.size for line in plan.step_terms) == size else lines
 
 
@@ -209,11 +211,17 @@ def _beside(others: int, kept: int) -> list[Term]:
     return [Term("activations", f"{size:,} B", size, source, note) for size, source, note in notes if size]
 
 
+def _in_hand(size: int) -> Term:
+    return Term("gradients", f"{size:,} B", size, "torch autograd", "the largest gradient: each is used up at once")
+
+
 def _gradients(lines: list[Term], plan: Layout, instant: Instant, size: int) -> list[Term]:
     """Those that exist at the instant."""
     lines = plan.gradient_lines(lines, instant)
     if not size or sum(line.size for line in lines) == size:
         return lines if size else []
+    if plan.in_backward and size == plan.largest_gradient:
+        return [_in_hand(size)]
     done = min(instant.gradient_elements, plan.trainable)
     if plan.trainable and -(-plan.gradients * done // plan.trainable) == size:
         formula = f"{plan.gradients:,} B x {done:,} / {plan.trainable:,} trainable elements"

@@ -157,6 +157,25 @@ def test_a_sharded_plan_s_peak_is_derived_without_a_rest(plan, batch):
             assert given == pytest.approx(term.size, rel=2e-4, abs=4096), term
 
 
+def test_an_optimizer_that_steps_in_backward_has_one_gradient_in_hand():
+    found = explain(job(batch=1, length=64, **{"optimizer.name": "adamw_torch_forloop", "optimizer.in_backward": True}))
+    check(found)
+    (line,) = [term for term in found.terms if term.component == "gradients"]
+    assert "each is used up at once" in line.label
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_scales_of_packed_shards_are_a_line_of_their_own(version):
+    """What a rank has of the codes is told by its own arithmetic; scales hang on the tensor and stay whole."""
+    packed = Quantization("bnb-nf4", 4, storage_dtype="bfloat16")
+    plan = {"parallelism.fsdp": Fsdp(version=version, wrap="transformer"), "weights.quantization": packed}
+    found = explain(job(method="qlora", **{"hardware.gpus": 4, **plan}))
+    check(found)
+    (codes,) = [term for term in found.terms if " packed " in term.formula]
+    assert value(codes.formula) == pytest.approx(codes.size, rel=1e-3)
+    assert [term for term in found.terms if term.label.startswith("scales and tables")]
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_gradients_that_wait_for_the_last_micro_step_are_derived(version):
     deferred = {"parallelism.fsdp": Fsdp(version=version, wrap="transformer"), "gradient_accumulation_steps": 4}
