@@ -291,6 +291,8 @@ def test_what_is_alive_is_named():
     up = lines["MLP up projection: output"]
     assert up.formula.endswith("layers x 2 B x 512 x 2,816")
     assert any("norm before attention: float32 copy" in label for label in lines)
+    cast = [term for term in explain(job(method="mixed")).terms if term.label == "lm_head: weight cast by autocast"]
+    assert [term.formula for term in cast] == ["2 B x 32,000 x 1,024"]
     checkpointed = explain(job(checkpointing="full", batch=16, length=512)).terms
     assert any(term.label == "residual stream: sum" and "layers x" in term.formula for term in checkpointed)
 

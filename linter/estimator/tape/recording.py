@@ -184,6 +184,8 @@ def _read(frame: FrameType | None) -> tuple[str, str]:
         code = frame.f_code
         folder, name = os.path.split(code.co_filename)
         module = name.removesuffix(".py")
+        if module in _PLUMBING and code.co_name == "cast":
+            what = what or words["what"]["cast"]
         if folder.startswith(_ROOMS) and module not in _PLUMBING:
             if not what:
                 what = words["what"].get(code.co_name, code.co_name.strip("_").replace("_", " "))
