@@ -15,7 +15,7 @@ commit    the one in which the figure was written down, where the command is tha
 written   the day of that commit
 versions  the newest releases of that day that the repository's pins of then admit
 rounded   half a unit of the last digit printed, in bytes
-other     the figure in GiB, where the source says GB and may mean them
+other     the figure in the other unit, GB or GiB, where the source may mean either
 """
 
 from __future__ import annotations

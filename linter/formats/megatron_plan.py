@@ -48,8 +48,36 @@ def set_degrees(config: NativeConfig, keys: Arguments) -> int:
     sequence = keys.flag("sequence_parallel")
     if sequence and config.builder.job.parallelism.tensor > 1:
         config.put("parallelism.sequence", sequence)
+    _set_ends(config, keys)
     plan = config.builder.job.parallelism
     return plan.tensor * plan.pipeline * plan.context
+
+
+def _set_ends(config: NativeConfig, keys: Arguments) -> None:
+    """The layers of the first and the last stage where the embedding and the loss count as a layer each.
+
+    A flag for each (Megatron-LM transformer_block.py `get_num_layers_to_build`), or one expression for both
+    (Megatron-DeepSpeed gpt_model.py, whose head is a second embedding). All stages are as long then; where they cannot
+    be, Megatron-LM stops, and which stages DeepSpeed makes shorter (`partition_balanced`) is not followed.
+    """
+    plan, layers = config.builder.job.parallelism, keys.integer("num_layers", least=1)
+    if layers is None or plan.pipeline <= 1:
+        return
+    method = keys.text("pp_partition_method")
+    both = method if method and {*_COUNTED.findall(method.value.lower())} == {"transformer", "embedding"} else None
+    given = {
+        "parallelism.first_stage_layers": both or keys.flag("account_for_embedding_in_pipeline_split"),
+        "parallelism.last_stage_layers": both or keys.flag("account_for_loss_in_pipeline_split"),
+    }
+    counted = {path: item for path, item in given.items() if item is not None and item.value}
+    each, rest = divmod(layers.value + len(counted), plan.pipeline)
+    if each > 1 and not rest:
+        for path, item in counted.items():
+            config.put(path, item, each - 1, "what is no layer counts as one")
+
+
+_COUNTED = re.compile(r"transformer|embedding")
+"""What `--pp-partition-method type:...` may count: a search in the names of the classes (deepspeed pipe/module.py)."""
 
 
 def set_gpus(config: NativeConfig, replica: int, stated: Stated | None) -> int:

@@ -77,12 +77,12 @@ def test_the_longest_batch_finds_blocks_of_shorter_ones_too_small():
     assert not moved(estimate(plans[0]), "sequence_length")[0].high
     (fact,) = moved(loose, "sequence_length")
     transient = loose.peak.components["activations"] + loose.peak.components["logits"]
-    assert transient < fact.high < 3 * transient
+    assert transient < fact.high < 4 * transient
     assert sum(item.high for item in moved(grown, "sequence_length")) < fact.high / 2
 
 
 def test_each_record_halves_what_is_left_to_the_limit():
-    assert records(job(packing=False)) == [512, 768, 896, 960]
+    assert records(job(packing=False)) == [512, 768, 896, 960, 992, 1008]
     assert records(job(packing=False, sequence_length=1)) == [1]
 
 

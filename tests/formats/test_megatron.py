@@ -436,3 +436,23 @@ def test_leading_layers_without_experts(written, dense):
     text = MEGATRON + f"  --num-experts: 8\n  --moe-layer-freq: {written}\n"
     model = read_as("megatron", text, 8).job.model
     assert model.get("first_k_dense_replace", 0) == dense
+
+
+@pytest.mark.parametrize(
+    ("layers", "options", "ends"),
+    [
+        (30, "--account-for-embedding-in-pipeline-split: true\n  --account-for-loss-in-pipeline-split: true", (7, 7)),
+        (31, "--account-for-embedding-in-pipeline-split: true", (7, None)),
+        (31, "--account-for-loss-in-pipeline-split: true", (None, 7)),
+        (30, "--pp-partition-method: type:transformer|embedding", (7, 7)),
+        (32, "--pp-partition-method: type:transformer", (None, None)),
+        (32, "--pp-partition-method: type:transformer|embedding", (None, None)),
+    ],
+)
+def test_an_embedding_or_the_loss_may_count_as_a_layer_of_its_stage(layers, options, ends):
+    text = MEGATRON.replace("num-layers: 32", f"num-layers: {layers}").replace(
+        "parallel-size: 2\n  --num", "parallel-size: 4\n  --num"
+    )
+    plan = read_as("megatron", f"{text}  {options}\n").job.parallelism
+    assert plan.pipeline == 4
+    assert (plan.first_stage_layers, plan.last_stage_layers) == ends
