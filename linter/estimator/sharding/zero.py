@@ -99,7 +99,8 @@ def zero_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
 
     optimizer   fp32 master and states of T/N: 12 B each with Adam (also when the weights are fp32)
     step        T/N x (b + b + 4): partition, its flat copy and the fp32 gradient; stage 3 does it a sub-group at a
-                time; the optimizer's own temporaries come after the 16-bit copies are gone
+                time, stage 0 in wrappers of its own (`_whole_step`); the optimizer's own temporaries come after the
+                copies but one are gone
     """
     zero = job.parallelism.zero
     assert zero is not None
@@ -110,10 +111,11 @@ def zero_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
 
 def _specification(job: Job) -> optimizer.Spec:
     """DeepSpeed's own `Adam` and `AdamW` are its FusedAdam; other names are the client's optimizer."""
-    spec = optimizer.of_job(job)
-    if job.optimizer.name.lower() in ("adam", "adamw"):
-        return optimizer.specification("fused_adam")
-    return spec
+    return optimizer.specification("fused_adam") if _own_adam(job) else optimizer.of_job(job)
+
+
+def _own_adam(job: Job) -> bool:
+    return job.optimizer.name.lower() in ("adam", "adamw")
 
 
 def _master(job: Job, trained: Sequence[Parameter]) -> str:
@@ -170,12 +172,22 @@ def _stage12(job: Job, zero: Zero, found: tuple[Parameter, ...]) -> Layout:
         built.step_gradients = -alive
         built.terms.append(_offload_term(share, states, zero, job))
     else:
-        built.step_gradients = max(-alive, int(share * (2 * each + wide)) - built.gradients)
-        built.step_optimizer = max(0, states.temporary - int(share * 2 * each))
+        step = _whole_step(job, each, wide) if zero.stage == 0 else 2 * each + wide
+        built.step_gradients = max(-alive, int(share * step) - built.gradients)
+        built.step_optimizer = max(0, states.temporary - int(share * (step - wide)))
         terms = derivation.optimizer(items, spec, states, job, masters=masters, ranks=over.dense)
         built.terms += terms
     built.terms += derivation.gradients(trained, job, over if zero.stage == 2 else None)
     return built
+
+
+def _whole_step(job: Job, each: float, wide: int) -> float:
+    """Bytes an element of gradients in the step of a rank that holds all.
+
+    Beside the gradients themselves float32 copies, one a tensor; of those DeepSpeed's FusedAdam has a flat one made
+    (runtime/fp16/fused_optimizer.py `FP16_Optimizer.step`, unfused_optimizer.py).
+    """
+    return each + wide * (2 if _own_adam(job) else 1)
 
 
 def _stage3(job: Job, model: Model, zero: Zero, found: tuple[Parameter, ...]) -> Layout:
