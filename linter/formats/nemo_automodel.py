@@ -17,6 +17,7 @@ from .sections import Filling, Sections
 
 if TYPE_CHECKING:
     from ..source.document import Document
+    from .arguments import Given
     from .format import Project
 
 NAME = "nemo_automodel"
@@ -86,7 +87,7 @@ def _set_length(filling: Filling, values: Sections) -> None:
     bound = values.integer(*_LENGTHS, least=1)
     if packed:
         filling.put("packing", packed, value=True)
-        filling.put("sequence_length", packed)
+        _set_pack(filling, values, packed)
     else:
         builder.default("packing", False)
         if bound:
@@ -98,6 +99,22 @@ def _set_length(filling: Filling, values: Sections) -> None:
         filling.put("padded", padding, value=True)
     else:
         builder.default("padded", False, "rows are padded to the longest of a batch")
+
+
+def _set_pack(filling: Filling, values: Sections, packed: Given) -> None:
+    """A pack of pictures and text is filled to `packing_ratio` alone, and padded where its collater has a length.
+
+    components/datasets/vlm/neat_packing_vlm.py `knapsack_capacity`, collate_fns.py `neat_packed_vlm_collater`
+    """
+    pictured = packed.key.endswith(".pack_size")
+    padded = values.integer("packed_sequence.collate_max_length", least=1)
+    ratio = values.number("packed_sequence.packing_ratio")
+    if padded and pictured:
+        filling.put("sequence_length", padded)
+    elif ratio and pictured and 0 < ratio.value < 1:
+        filling.put("sequence_length", packed, int(packed.value * ratio.value), f"filled to {ratio.value:g} of it")
+    else:
+        filling.put("sequence_length", packed)
 
 
 def _set_evaluation(filling: Filling, values: Sections) -> None:

@@ -21,7 +21,8 @@ class Heads(NamedTuple):
     """The sizes of one attention call on one rank.
 
     `held` where the model's loop keeps a name for its probabilities, `bounded` where masked scores are bounded from
-    below, `sequence_first` where the output is laid out as [s, b, nh, d]. `sdpa` is the best that torch has on the GPU for 16-bit operands (implementation.py `sdpa_kernels`).
+    below, `sequence_first` where the output is laid out as [s, b, nh, d]. `sdpa` is the best that torch has on the GPU
+    for 16-bit operands (implementation.py `sdpa_kernels`).
     """
 
     batch: int
