@@ -35,6 +35,10 @@ _LENGTHS = (
 """Keys that bound a row: arguments of its data sets and collate functions."""
 
 
+_UNCUT = (None, False, "do_not_truncate")
+"""Values of `truncation` with which a tokenizer cuts nothing to `seq_length`: its data sets' default is one of them."""
+
+
 def recognise(document: Document) -> bool:
     """A YAML file with a model section and a `step_scheduler`, or a target of the package."""
     root = document.root
@@ -92,6 +96,9 @@ def _set_length(filling: Filling, values: Sections) -> None:
         builder.default("packing", False)
         if bound:
             filling.put("sequence_length", bound)
+            cut = values.raw("dataset.truncation")
+            if bound.key == "dataset.seq_length" and (cut is None or cut.value in _UNCUT):
+                builder.job.unstated.append("sequence_length")
         else:
             builder.assumed("sequence_length", None, "no key bounds the length of a row")
     padding = values.text("dataset.padding", "dataloader.collate_fn.padding")

@@ -144,6 +144,15 @@ def test_an_unknown_length_leaves_a_lower_bound(decoder):
     assert estimate_job(job(batch=None), decoder(layers=60), CARD).verdict == "exceeds"
 
 
+def test_a_length_that_nothing_cuts_to_may_be_longer(decoder):
+    model = decoder(layers=4)
+    model.config["max_position_embeddings"] = 1 << 20
+    stated = estimate_job(job(), model, CARD)
+    uncut = estimate_job(job(unstated=["sequence_length"]), model, CARD)
+    assert (stated.verdict, uncut.verdict) == ("fits", "tight")
+    assert (uncut.per_gpu.process, uncut.per_gpu.high) == (stated.per_gpu.process, CARD.usable)
+
+
 def test_a_model_without_tensors_is_refused(llama_8b):
     with pytest.raises(NotEstimable, match="test/decoder"):
         estimate_job(job(), llama_8b._replace(tensors=()), CARD)

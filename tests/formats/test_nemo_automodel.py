@@ -125,6 +125,13 @@ def test_packing_and_frozen_towers(automodel):
     assert job.trainable == ["^(?!.*(?:vision|visual|image_encoder|audio|speech|sound))"]
 
 
+def test_a_length_binds_where_rows_are_cut_to_it(automodel):
+    assert automodel.job(RECIPE).unstated == ["sequence_length"]
+    cut = RECIPE.replace("  seq_length: 2048\n", "  seq_length: 2048\n  truncation: true\n")
+    assert automodel.job(cut).unstated == []
+    assert automodel.job(RECIPE.replace("seq_length", "seq_len")).unstated == []
+
+
 def test_a_pack_of_pictures_is_filled_to_its_ratio_or_padded(automodel):
     text = RECIPE.replace("  seq_length: 2048\n", "") + "packed_sequence: {pack_size: 4096, packing_ratio: 0.9}\n"
     assert automodel.job(text).sequence_length == 3686

@@ -99,7 +99,7 @@ def zero_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
 
     optimizer   fp32 master and states of T/N: 12 B each with Adam (also when the weights are fp32)
     step        T/N x (b + b + 4): partition, its flat copy and the fp32 gradient; stage 3 does it a sub-group at a
-                time, stage 0 in wrappers of its own (`_whole_step`); the optimizer's own temporaries come after the
+                time (`_whole_step`); the optimizer's own temporaries come after the
                 copies but one are gone
     """
     zero = job.parallelism.zero
@@ -172,7 +172,7 @@ def _stage12(job: Job, zero: Zero, found: tuple[Parameter, ...]) -> Layout:
         built.step_gradients = -alive
         built.terms.append(_offload_term(share, states, zero, job))
     else:
-        step = _whole_step(job, each, wide) if zero.stage == 0 else 2 * each + wide
+        step = _whole_step(job, each, wide)
         built.step_gradients = max(-alive, int(share * step) - built.gradients)
         built.step_optimizer = max(0, states.temporary - int(share * (step - wide)))
         terms = derivation.optimizer(items, spec, states, job, masters=masters, ranks=over.dense)
@@ -182,11 +182,14 @@ def _stage12(job: Job, zero: Zero, found: tuple[Parameter, ...]) -> Layout:
 
 
 def _whole_step(job: Job, each: float, wide: int) -> float:
-    """Bytes an element of gradients in the step of a rank that holds all.
+    """Bytes an element of gradients in the step: the partition, its flat copy and the fp32 gradient.
 
-    Beside the gradients themselves float32 copies, one a tensor; of those DeepSpeed's FusedAdam has a flat one made
-    (runtime/fp16/fused_optimizer.py `FP16_Optimizer.step`, unfused_optimizer.py).
+    At stage 0 float16 has a wrapper of its own: beside the gradients float32 copies, one a tensor, and for DeepSpeed's
+    FusedAdam a flat one made of them (runtime/fp16/fused_optimizer.py `FP16_Optimizer.step`, unfused_optimizer.py).
     """
+    zero = job.parallelism.zero
+    if zero is None or zero.stage or job.weights.dtype != "float16":
+        return 2 * each + wide
     return each + wide * (2 if _own_adam(job) else 1)
 
 
