@@ -25,6 +25,9 @@ UPSTREAM = "nemo_automodel 0.7.0"
 TRANSFORMERS = "5.12.1"
 """What its pyproject.toml pins."""
 
+KERNELS = {"flash-linear-attention": "0.4.2"}
+"""What its extra for mixtures of experts brings beside deep_ep."""
+
 NULLS = frozenset({"none", "null"})
 """Strings that its loader reads as no value (`components/config/loader.py: translate_value`)."""
 
@@ -65,6 +68,8 @@ def read(document: Document, project: Project) -> Reading:
     builder.derived("kind", "training", "a training recipe")
     builder.derived("objective", "sft", "next-token prediction")
     usual = {"nemo-automodel": UPSTREAM.split()[1], "transformers": TRANSFORMERS}
+    if values.integer("distributed.ep_size", least=2):
+        usual |= KERNELS
     builder.versions(usual, project.versions, f"what {UPSTREAM} runs on")
     set_model(filling, values)
     set_adapter(filling, values)

@@ -150,6 +150,11 @@ def test_gradients_were_reduced_in_bfloat16_but_for_experts(automodel, version, 
     assert (fsdp.experts_apart, fsdp.reshard_after_forward) == (bool(sizes), not sizes)
 
 
+def test_expert_parallelism_comes_with_its_kernels(automodel):
+    assert "flash-linear-attention" in automodel.job(RECIPE.replace("tp_size", "ep_size"), gpus=8).versions
+    assert "flash-linear-attention" not in automodel.job(RECIPE, gpus=8).versions
+
+
 def test_keys(automodel):
     text = RECIPE.replace("local_batch_size", "local_batch_sise").replace("tp_size", "tp_sise")
     found = {item.key: item for item in automodel.problems(text, "unknown-key")}
