@@ -66,7 +66,8 @@ class Adapter:
     `num_virtual_tokens`); `r` is its rank, AdaLoRA's `init_r`.
     `kernels` are the parts of a layer that run in fused autograd functions where all their projections have LoRA:
     `qkv`, `o` and `mlp`. They are axolotl's where `versions.axolotl` is stated (`lora_*_kernel`), Unsloth's where
-    `versions.unsloth` is, else fms-acceleration's.
+    `versions.unsloth` is, else fms-acceleration's. `own`: the tool's own LoRA, which adapts what PEFT refuses to
+    (AutoModel).
     """
 
     type: str = "lora"
@@ -84,6 +85,7 @@ class Adapter:
     parameters: list[str] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
     kernels: list[str] = field(default_factory=list)
+    own: bool = False
 
 
 @dataclass(slots=True)
@@ -213,7 +215,8 @@ class Fsdp:
     `checkpoints_inside`: a unit holds a checkpointed layer (torch's `checkpoint_wrapper` put on after FSDP, as
     accelerate does), where a checkpoint by Transformers' model code holds a unit, which is entered again in backward.
     `shards_packed`: bitsandbytes weights are sharded whatever they are stored as. `keeps_last`: the last layer stays
-    gathered from forward to backward (torchtitan's default until July 2025).
+    gathered from forward to backward (torchtitan's default until July 2025). `experts_apart`: experts of which expert
+    parallelism leaves each rank its own are no units, and have no mixed precision policy (AutoModel).
     """
 
     version: Literal[1, 2] = 1
@@ -237,6 +240,7 @@ class Fsdp:
     checkpoints_inside: bool = False
     shards_packed: bool = False
     keeps_last: bool = False
+    experts_apart: bool = False
 
 
 @dataclass(slots=True)

@@ -83,7 +83,7 @@ class Held(NamedTuple):
 
     layers  by the layers alone;  all  at the start of backward, loss and logits included
     head    trainable elements whose gradients are made before those of the layers
-    pinned  bytes that a backward pass leaves until the next forward pass
+    pinned  bytes that a backward pass leaves until the next forward pass, with logits that the loop still names
     """
 
     layers: int
@@ -97,7 +97,7 @@ def _held(tape: Tape, kinds: list[int], assigned: list[int]) -> Held:
     mine, whole = Stack(tape, count, list(range(count))).kept[0][-1], Stack(tape, count, assigned).kept[0][-1]
     turn = next((bound.live for (_, backward), bound in tape.begins.items() if backward), 0)
     early = 0 if tape.accumulated else tape.begins.get((count, True), tape.begins[END, True]).gradients
-    pinned = sum(tape.pinned.get(kind + 1, 0) for kind in assigned)
+    pinned = tape.left + sum(tape.pinned.get(kind + 1, 0) for kind in assigned)
     return Held(whole, max(whole, turn - mine + whole), early, pinned)
 
 
@@ -169,6 +169,7 @@ def _replay(s: Setting, kinds: list[int], tape: Tape) -> Tape:
     tape.backward(loss, tape.new(1, 4))
     tape.enter(END, backward=True)
     tape.unpin()
+    tape.left = sum(storage.size for storage in s.outputs) if s.job.loss.kept is True else 0
     s.outputs.clear()
     s.pixels.clear()
     effort.spend(effort.NODE * tape.nodes)

@@ -80,18 +80,19 @@ def by_stage(
 def _up_to_longest(job: Job, model: Model, gpu: Gpu | None, found: Estimate) -> Estimate:
     """Where only the batch is known: `high` is that of rows as long as the model's positions, or what the card has.
 
-    A config that names no positions leaves the card alone as a bound. A card that a sixteenth of them fills is filled
-    by all of them: more tokens never need less.
+    So too where nothing cuts rows to the length that is stated. A config that names no positions leaves the card alone
+    as a bound. A card that a sixteenth of them fills is filled by all of them: more tokens never need less.
     """
     config = text_config(model.config)
     longest = config.get("max_position_embeddings", config.get("n_positions"))
-    if job.sequence_length or not job.micro_batch_size:
+    uncut = "sequence_length" in job.unstated
+    if (job.sequence_length and not uncut) or not job.micro_batch_size:
         return found
     most = gpu.usable if gpu is not None else 0
     if isinstance(longest, int) and longest > 0:
         try:
             for length in (max(1, longest // 16), longest):
-                longer = job.with_changes({"sequence_length": length})
+                longer = job.with_changes({"sequence_length": max(length, job.sequence_length or 0), "unstated": []})
                 most = estimate_training(longer, model, gpu, replay=False).per_gpu.high
                 if gpu is not None and most >= gpu.usable:
                     break
@@ -101,9 +102,13 @@ def _up_to_longest(job: Job, model: Model, gpu: Gpu | None, found: Estimate) -> 
     if more <= 0:
         return found
     note = "no length is stated: the estimate is a lower bound, and rows may be as long as the model's positions"
+    if uncut:
+        note = "nothing cuts rows to the length that is stated: they may be as long as the model's positions"
     unknown = Assumption("sequence_length", f"up to {longest}" if longest else "any", note, 0, more)
     widened = uncertainty.widened(found.per_gpu, [unknown])
-    return replace(found, per_gpu=widened, assumptions=(*found.assumptions, unknown))
+    over = gpu is not None and most > gpu.usable
+    said = "tight" if over and found.verdict == "fits" else found.verdict
+    return replace(found, per_gpu=widened, verdict=said, assumptions=(*found.assumptions, unknown))
 
 
 def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: bool, spread: Spread) -> Estimate:

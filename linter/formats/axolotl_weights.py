@@ -202,11 +202,12 @@ def _names(value: object) -> list[str]:
 
 
 def _adapter_dtype(config: AxolotlConfig) -> None:
-    """PEFT's choice unless its autocast is off; norms, embeddings and head go back to 16 bits after k-bit preparation.
+    """PEFT's choice unless its autocast is off; norms, embeddings and head are in 16 bits after k-bit preparation.
 
     `_configure_embedding_dtypes` casts norms and embeddings to the compute dtype for every adapter, after
     `prepare_model_for_kbit_training` had made them float32. With `embeddings_skip_upcast` over 4 bits that list of
-    embeddings is empty, so embeddings and head stay float32; FSDP QLoRA and ZeRO-3 skip the preparation.
+    embeddings is empty, and PEFT's preparation is patched to leave `embed_tokens` and `lm_head` as they are
+    (monkeypatch/peft/utils.py `patch_peft_prep_code`); FSDP QLoRA and ZeRO-3 skip the preparation.
     """
     keys, builder = config.keys, config.builder
     cast = keys.flag("peft_autocast_adapter_dtype")
@@ -214,9 +215,9 @@ def _adapter_dtype(config: AxolotlConfig) -> None:
         config.put("adapter.dtype", cast, builder.job.weights.dtype)
     else:
         builder.default("adapter.dtype", None, f"default of {builder.upstream}: float32 as PEFT casts")
-    skip, four = keys.flag("embeddings_skip_upcast"), keys.flag("load_in_4bit")
-    if skip and skip.value and four and four.value and not config.is_fsdp:
-        config.put("adapter.prepare_kbit", skip, True, "the k-bit float32 upcast is then not taken back")
+    skip = keys.flag("embeddings_skip_upcast")
+    if skip and skip.value:
+        config.put("adapter.prepare_kbit", skip, False, "PEFT's preparation leaves embeddings and head as they are")
     else:
         note = f"{builder.upstream} casts norms, embeddings and head back to 16 bits"
         builder.default("adapter.prepare_kbit", False, note)

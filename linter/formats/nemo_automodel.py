@@ -17,12 +17,16 @@ from .sections import Filling, Sections
 
 if TYPE_CHECKING:
     from ..source.document import Document
+    from .arguments import Given
     from .format import Project
 
 NAME = "nemo_automodel"
 UPSTREAM = "nemo_automodel 0.7.0"
 TRANSFORMERS = "5.12.1"
 """What its pyproject.toml pins."""
+
+KERNELS = {"flash-linear-attention": "0.4.2"}
+"""What its extra for mixtures of experts brings beside deep_ep."""
 
 NULLS = frozenset({"none", "null"})
 """Strings that its loader reads as no value (`components/config/loader.py: translate_value`)."""
@@ -32,6 +36,10 @@ _LENGTHS = (
     "dataloader.collate_fn.max_length", "dataloader.collate_fn.p_max_len",
 )  # fmt: skip
 """Keys that bound a row: arguments of its data sets and collate functions."""
+
+
+_UNCUT = (None, False, "do_not_truncate")
+"""Values of `truncation` with which a tokenizer cuts nothing to `seq_length`: its data sets' default is one of them."""
 
 
 def recognise(document: Document) -> bool:
@@ -60,6 +68,8 @@ def read(document: Document, project: Project) -> Reading:
     builder.derived("kind", "training", "a training recipe")
     builder.derived("objective", "sft", "next-token prediction")
     usual = {"nemo-automodel": UPSTREAM.split()[1], "transformers": TRANSFORMERS}
+    if values.integer("distributed.ep_size", least=2):
+        usual |= KERNELS
     builder.versions(usual, project.versions, f"what {UPSTREAM} runs on")
     set_model(filling, values)
     set_adapter(filling, values)
@@ -86,11 +96,14 @@ def _set_length(filling: Filling, values: Sections) -> None:
     bound = values.integer(*_LENGTHS, least=1)
     if packed:
         filling.put("packing", packed, value=True)
-        filling.put("sequence_length", packed)
+        _set_pack(filling, values, packed)
     else:
         builder.default("packing", False)
         if bound:
             filling.put("sequence_length", bound)
+            cut = values.raw("dataset.truncation")
+            if bound.key == "dataset.seq_length" and (cut is None or cut.value in _UNCUT):
+                builder.job.unstated.append("sequence_length")
         else:
             builder.assumed("sequence_length", None, "no key bounds the length of a row")
     padding = values.text("dataset.padding", "dataloader.collate_fn.padding")
@@ -98,6 +111,22 @@ def _set_length(filling: Filling, values: Sections) -> None:
         filling.put("padded", padding, value=True)
     else:
         builder.default("padded", False, "rows are padded to the longest of a batch")
+
+
+def _set_pack(filling: Filling, values: Sections, packed: Given) -> None:
+    """A pack of pictures and text is filled to `packing_ratio` alone, and padded where its collater has a length.
+
+    components/datasets/vlm/neat_packing_vlm.py `knapsack_capacity`, collate_fns.py `neat_packed_vlm_collater`
+    """
+    pictured = packed.key.endswith(".pack_size")
+    padded = values.integer("packed_sequence.collate_max_length", least=1)
+    ratio = values.number("packed_sequence.packing_ratio")
+    if padded and pictured:
+        filling.put("sequence_length", padded)
+    elif ratio and pictured and 0 < ratio.value < 1:
+        filling.put("sequence_length", packed, int(packed.value * ratio.value), f"filled to {ratio.value:g} of it")
+    else:
+        filling.put("sequence_length", packed)
 
 
 def _set_evaluation(filling: Filling, values: Sections) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..versions import older
 from .sections import dtype_of
 from .world_size import Stated, set_hardware
 
@@ -16,6 +17,9 @@ _SCHEDULES = {
     "1f1b": "1f1b", "interleaved1f1b": "1f1b", "gpipe": "gpipe", "loopedbfs": "gpipe", "zerobubble": "zero_bubble",
     "interleavedzerobubble": "zero_bubble", "zbvzerobubble": "zero_bubble", "dualpipev": "dualpipe",
 }  # fmt: skip
+
+FLOAT32_FROM = "0.5.0"
+"""The release from which on FSDP2Config reduces gradients in float32, before in bfloat16 (wheels 0.3.0 to 0.5.0)."""
 
 PER_NODE = 8
 """GPUs of a node where a recipe counts nodes only: its CI and guides run on nodes of eight."""
@@ -81,17 +85,23 @@ def _set_fsdp(filling: Filling, values: Sections) -> None:
     """FSDP2 with bfloat16 for computing and float32 for reducing, as `FSDP2Config` has it.
 
     Parameters keep the dtype that they are loaded in. Layers under pipeline parallelism are not resharded after
-    forward; experts only where `moe.reshard_after_forward` says so.
+    forward, and where there is expert parallelism only where `moe.reshard_after_forward` says so: own model classes,
+    whose experts are apart and whose policy is MoEParallelizerConfig's (components/moe/parallelizer.py `apply_fsdp`).
     """
     builder = filling.builder
     path = "parallelism.fsdp."
+    experts = builder.job.parallelism.expert > 1
+    before = older(builder.job.versions.get("nemo-automodel"), FLOAT32_FROM) and not experts
+    builder.default(f"{path}experts_apart", experts)
+    builder.default(f"{path}outer", "separate" if experts else "root")
     builder.default(f"{path}version", 2)
     builder.default(f"{path}sharding", "full_shard")
     builder.default(f"{path}wrap", "transformer")
     builder.default(f"{path}upcast_trainable", False, "parameters keep the dtype that they are loaded in")
     builder.default(f"{path}state_dict_type", "SHARDED_STATE_DICT")
-    for part, default in (("param_dtype", "bfloat16"), ("reduce_dtype", "float32")):
-        given = values.text(f"distributed.mp_policy.{part}")
+    owner = "distributed.moe." if experts else "distributed."
+    for part, default in (("param_dtype", "bfloat16"), ("reduce_dtype", "bfloat16" if before else "float32")):
+        given = values.text(f"{owner}mp_policy.{part}")
         if given and dtype_of(given):
             filling.put(f"{path}mixed_precision.{part}", given, dtype_of(given))
         else:
@@ -101,9 +111,11 @@ def _set_fsdp(filling: Filling, values: Sections) -> None:
         filling.put(f"{path}offload", offload, value=True)
     else:
         builder.default(f"{path}offload", False)
-    reshard = values.flag("distributed.reshard_after_forward")
+    reshard = values.flag(f"{owner}reshard_after_forward")
     if reshard:
         filling.put(f"{path}reshard_after_forward", reshard)
+    elif experts:
+        builder.default(f"{path}reshard_after_forward", False, "default of MoEParallelizerConfig")
     elif builder.job.parallelism.pipeline > 1:
         builder.derived(f"{path}reshard_after_forward", False, "not under pipeline parallelism", "parallelism.pipeline")
     else:

@@ -93,7 +93,8 @@ def adapted(model: Model, adapter: Adapter, experts: Experts = "converted") -> t
         raise NotAdaptable("no target modules are named, and PEFT refuses an empty list of them")
     if not found:
         raise NotAdaptable(f"PEFT finds no module for {_shown(adapter)} in {model.id}")
-    _refuse_mamba(model, found)
+    if not adapter.own:
+        _refuse_mamba(model, found)
     return tuple(found)
 
 

@@ -109,6 +109,15 @@ def test_eager_scores(llama_8b, sizes):
     assert saved_per_layer(llama_8b, attention="eager") == 16 * T * h + 8 * T + attention + 8 * T * f
 
 
+@pytest.mark.parametrize(("version", "copies"), [("4.30.2", 1), ("4.31.0", 0)])
+def test_scores_were_bounded_from_below_until_4_31(llama_8b, sizes, version, copies):
+    """`torch.max` saves the masked scores."""
+    _, _, _, heads, _ = sizes
+    old = saved_per_layer(llama_8b, attention="eager", versions={"transformers": version})
+    new = saved_per_layer(llama_8b, attention="eager", versions={"transformers": "4.31.0"})
+    assert old - new == copies * 2 * B * heads * S * S
+
+
 @pytest.mark.parametrize(
     ("model_type", "versions", "fused"),
     [
@@ -226,6 +235,13 @@ class TestCheckpointing:
     def test_attention_that_is_fused_makes_its_inside_again_anyway(self, llama_8b):
         saved = saved_per_layer(llama_8b, activation_checkpointing="selective", checkpoint_policy="core_attention")
         assert saved == saved_per_layer(llama_8b)
+
+    def test_scores_are_made_again_with_what_attention_repeats(self, llama_8b, sizes):
+        """Megatron's `core_attn`: of eager attention queries, keys, values and the output stay."""
+        h, q, k, _, f = sizes
+        fields = {"activation_checkpointing": "selective", "checkpoint_policy": "core_attention"}
+        saved = saved_per_layer(llama_8b, attention="eager", **fields)
+        assert saved == 16 * T * h + 8 * T + 4 * T * q + 4 * T * k + 8 * T * f
 
     def test_every_third_layer(self, llama_8b, sizes):
         job = Job(micro_batch_size=B, sequence_length=S, weights=Weights("bfloat16"))

@@ -436,6 +436,19 @@ def test_states_of_experts_that_ranks_divided_already_are_shared_by_the_rest():
     assert kept[0] == pytest.approx(kept[1], rel=1e-3)
 
 
+def test_experts_that_each_rank_has_whole_may_be_no_units():
+    """They keep gradients of their own width, and nobody gathers them."""
+    model = resolve(MIXTRAL)
+    kept = {}
+    for apart in (True, False):
+        given = job(micro_steps=2, version=2, experts_apart=apart)
+        given.parallelism.expert, given.parallelism.fsdp.mixed_precision.reduce_dtype = 8, "float32"
+        kept[apart] = layout(given, model)
+    experts = 3 * 3584 * 1024
+    assert kept[False].deferred - kept[True].deferred == 2 * 4 * experts
+    assert kept[False].plan.block.gathered - kept[True].plan.block.gathered == 2 * experts
+
+
 def test_without_a_wrap_policy_all_is_one_tensor_of_the_optimizer(llama_8b):
     given = job(dtype="float32", name="adamw_torch", use_orig_params=False, wrap="none")
     given.optimizer.foreach = False

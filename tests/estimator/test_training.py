@@ -111,6 +111,16 @@ def test_stepping_in_the_backward_pass_leaves_one_gradient(simple, llama_8b):
     assert max(phase.components["gradients"] for phase in found.phases) == 2 * 128256 * 4096
 
 
+def test_logits_that_the_loop_still_names_are_there_in_the_step(llama_8b):
+    steps = []
+    for kept in (True, "step"):
+        given = job()
+        given.loss.kept = kept
+        found = estimate_job(given, llama_8b, None)
+        steps.append(next(phase.allocated for phase in found.phases if phase.name == "optimizer_step"))
+    assert steps[0] - steps[1] == 2 * 1024 * llama_8b.shape.vocabulary
+
+
 @pytest.mark.parametrize(("layers", "verdict"), [(16, "fits"), (42, "tight"), (60, "exceeds")])
 def test_verdicts(simple, decoder, layers, verdict):
     assert estimate_job(job(), decoder(layers=layers), CARD).verdict == verdict
@@ -132,6 +142,15 @@ def test_an_unknown_length_leaves_a_lower_bound(decoder):
     anywhere = estimate_job(job(length=None), decoder(layers=8), None).per_gpu
     assert anywhere.high == anywhere.low
     assert estimate_job(job(batch=None), decoder(layers=60), CARD).verdict == "exceeds"
+
+
+def test_a_length_that_nothing_cuts_to_may_be_longer(decoder):
+    model = decoder(layers=4)
+    model.config["max_position_embeddings"] = 1 << 20
+    stated = estimate_job(job(), model, CARD)
+    uncut = estimate_job(job(unstated=["sequence_length"]), model, CARD)
+    assert (stated.verdict, uncut.verdict) == ("fits", "tight")
+    assert (uncut.per_gpu.process, uncut.per_gpu.high) == (stated.per_gpu.process, CARD.usable)
 
 
 def test_a_model_without_tensors_is_refused(llama_8b):

@@ -181,6 +181,14 @@ def test_stage_3_takes_a_sub_group_s_share_of_what_the_step_allocates(llama_8b):
     assert layout(given, llama_8b).step_optimizer == pytest.approx((2 * 4 - 2) * 100_000_000, rel=1e-6)
 
 
+@pytest.mark.parametrize(("name", "copies"), [("AdamW", 2), ("adamw_torch", 1)])
+def test_stage_0_copies_each_gradient_in_float32_and_flat_ones_for_deepspeeds_adam(llama_8b, name, copies):
+    run = job(0, 8, name=name)
+    run.weights.dtype = "float16"
+    plan = layout(run, llama_8b)
+    assert plan.gradients + plan.step_gradients == pytest.approx((2 + 4 * copies) * llama_8b.parameters, rel=1e-6)
+
+
 def test_accumulation_keeps_a_second_partition_under_stage_2(llama_8b):
     once, many = layout(job(2, 8), llama_8b), layout(job(2, 8, micro_steps=4), llama_8b)
     assert many.gradient_bytes(many.trainable) == 2 * once.gradient_bytes(once.trainable)

@@ -144,7 +144,7 @@ class TestAdapters:
         assert ax.problems(text, "contradiction") == []
 
     def test_embeddings_stay_float32_when_their_upcast_is_skipped(self, ax):
-        assert ax.job(self.QLORA + "embeddings_skip_upcast: true\n").adapter.prepare_kbit is True
+        assert ax.job(self.QLORA + "embeddings_skip_upcast: true\n").adapter.prepare_kbit is False
 
     def test_the_rest_of_an_adapter(self, ax):
         text = self.QLORA + (

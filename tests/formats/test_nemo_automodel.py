@@ -2,6 +2,8 @@ import pytest
 
 from gpulint.formats.format import NoJobError
 from gpulint.formats.registry import recognise
+from gpulint.models.lora import NotAdaptable, adapted
+from gpulint.models.resolve import resolve
 from gpulint.source.read import parse
 
 from .origins import TRAINING, missing
@@ -99,6 +101,16 @@ def test_adapters(automodel, section, targets):
     assert job.adapter.dtype == "bfloat16"
 
 
+def test_its_own_lora_adapts_what_peft_refuses_to(automodel):
+    text = RECIPE.replace("meta-llama/Llama-3.1-8B", "tiiuae/Falcon-H1-0.5B-Base")
+    job = automodel.job(text + "peft: {target_modules: '*_proj'}\n")
+    model = resolve(job.model)
+    assert any("out_proj" in module.name for module in adapted(model, job.adapter))
+    job.adapter.own = False
+    with pytest.raises(NotAdaptable):
+        adapted(model, job.adapter)
+
+
 def test_qlora(automodel):
     job = automodel.job(RECIPE + "peft: {dim: 8}\nquantization: {load_in_4bit: true}\n")
     assert (job.weights.quantization.method, job.weights.quantization.double_quant) == ("bnb-nf4", True)
@@ -111,6 +123,36 @@ def test_packing_and_frozen_towers(automodel):
     )
     assert (job.packing, job.sequence_length) == (True, 8192)
     assert job.trainable == ["^(?!.*(?:vision|visual|image_encoder|audio|speech|sound))"]
+
+
+def test_a_length_binds_where_rows_are_cut_to_it(automodel):
+    assert automodel.job(RECIPE).unstated == ["sequence_length"]
+    cut = RECIPE.replace("  seq_length: 2048\n", "  seq_length: 2048\n  truncation: true\n")
+    assert automodel.job(cut).unstated == []
+    assert automodel.job(RECIPE.replace("seq_length", "seq_len")).unstated == []
+
+
+def test_a_pack_of_pictures_is_filled_to_its_ratio_or_padded(automodel):
+    text = RECIPE.replace("  seq_length: 2048\n", "") + "packed_sequence: {pack_size: 4096, packing_ratio: 0.9}\n"
+    assert automodel.job(text).sequence_length == 3686
+    assert automodel.job(text.replace("0.9", "0.9, collate_max_length: 4096")).sequence_length == 4096
+    assert automodel.job(text.replace("pack_size", "packed_sequence_size")).sequence_length == 4096
+
+
+@pytest.mark.parametrize(
+    ("version", "sizes", "dtype"),
+    [("0.4.0", "", "bfloat16"), ("0.5.0", "", "float32"), ("0.4.0", "ep_size: 2", "float32")],
+)
+def test_gradients_were_reduced_in_bfloat16_but_for_experts(automodel, version, sizes, dtype):
+    text = RECIPE.replace("  tp_size: 2\n", f"  {sizes}\n" if sizes else "")
+    fsdp = automodel.job(text, gpus=8, versions={"nemo-automodel": version}).parallelism.fsdp
+    assert fsdp.mixed_precision.reduce_dtype == dtype
+    assert (fsdp.experts_apart, fsdp.reshard_after_forward) == (bool(sizes), not sizes)
+
+
+def test_expert_parallelism_comes_with_its_kernels(automodel):
+    assert "flash-linear-attention" in automodel.job(RECIPE.replace("tp_size", "ep_size"), gpus=8).versions
+    assert "flash-linear-attention" not in automodel.job(RECIPE, gpus=8).versions
 
 
 def test_keys(automodel):

@@ -29,7 +29,9 @@ def still(habit: str, job: Job, model: Model) -> bool:
 def traits_at(job: Job, model: Model) -> Traits:
     """The traits of the model's class in the job's release: those of the newest, but for what `modeling.json` says."""
     found = traits(model.model_type, {**model.defaults, **text_config(model.config)}, model.shape.norm)
-    return found._replace(scores="native") if still("native_scores", job, model) else found
+    native = "native_scores" if "float16" in (job.precision.autocast, job.weights.dtype) else "wide_native_scores"
+    scores = "native" if still("native_scores", job, model) or still(native, job, model) else found.scores
+    return found._replace(scores=scores, bounded=still("bounded_scores", job, model))
 
 
 @cache

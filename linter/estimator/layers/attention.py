@@ -12,6 +12,7 @@ from ..tape.indexing import repeat, select, split, window
 from ..tape.ops import clamped, contiguous, mul, relayout, scale, to, unary
 from ..tape.tensor import Tensor
 from . import compiled
+from .implementation import remakes_scores
 from .kernels import attend
 from .norms import NORMS, inner_norm
 from .rope import NAMED, ROPES
@@ -51,7 +52,7 @@ def attention(
     if s.keys > s.length:
         k, v = behind(k, v, s)
         at = at._replace(keys=s.keys)
-    y = attend(s.attention, q, k, v, mask, at)
+    y = _attended(q, k, v, s, mask, at)
     if gate is not None:
         y = mul(y, unary(gate, save_input=False, save_output=True))
     if s.traits.output_gate == "heads" and modules.leaf("g_proj") is not None:
@@ -62,6 +63,20 @@ def attention(
     y = _output(y, modules.need("o"), s)
     del whole, parts
     return y
+
+
+def _attended(q: Tensor, k: Tensor, v: Tensor, s: Setting, mask: Tensor | None, at: Heads) -> Tensor:
+    """The kernel's output; Megatron's selective recomputation keeps queries, keys and values and calls it again."""
+    if not remakes_scores(s.job, s.attention):
+        return attend(s.attention, q, k, v, mask, at)
+    tape = q.storage.tape
+
+    def inside(queries: Tensor) -> Tensor:
+        y = attend(s.attention, queries, k, v, mask, at)
+        tape.returned = None
+        return y
+
+    return tape.checkpoint(inside, q, "full", reentrant=True, others=(k, v))
 
 
 def _turned(q: Tensor, k: Tensor, table: Table, s: Setting, turn: str) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
@@ -92,7 +107,7 @@ def _gated(x: Tensor, modules: Modules, s: Setting, table: Table, mask: Tensor |
     v = project(x, modules.need("v"), s.rows)
     q, k = ROPES[turn](q, k, table)
     k, v = q.storage.tape.cached(k, v)
-    y = attend(s.attention, q, k, v, mask, at)
+    y = _attended(q, k, v, s, mask, at)
     y = mul(y, unary(gate, save_input=False, save_output=True))
     return project(y, modules.need("o"), s.rows)
 

@@ -91,6 +91,17 @@ def sequence_first(job: Job) -> bool:
     return job.local_layers or (capability is not None and capability < HOPPER)
 
 
+def remakes_scores(job: Job, attention: str) -> bool:
+    """Whether the inside of an attention that is not fused runs again in backward.
+
+    Megatron's `core_attn` (core/transformer/attention.py `_checkpointed_attention_forward`, tensor_parallel/random.py
+    `CheckpointFunction`): queries, keys and values are saved, and the scores are made again. Fused kernels make theirs
+    again by themselves.
+    """
+    selective = job.activation_checkpointing == "selective" and job.checkpoint_policy == "core_attention"
+    return selective and attention == "eager"
+
+
 def on_blackwell(job: Job) -> bool:
     """Whether the job's GPU is known to be of Blackwell or later."""
     return (_capability(job) or 0) >= BLACKWELL

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..tape.indexing import cat, expand, maximum, pad, repeat, window
 from ..tape.matmuls import matmul
-from ..tape.ops import add, contiguous, copied, dropout, leaf, scale, scaled_in_place, softmax, sub, to, unary
+from ..tape.ops import add, bounded, contiguous, copied, dropout, leaf, scale, scaled_in_place, softmax, sub, to, unary
 from ..tape.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 class Heads(NamedTuple):
     """The sizes of one attention call on one rank.
 
-    `held` where the model's loop keeps a name for its probabilities, `sequence_first` where the output is laid out as
-    [s, b, nh, d]. `sdpa` is the best that torch has on the GPU for 16-bit operands (implementation.py `sdpa_kernels`).
+    `held` where the model's loop keeps a name for its probabilities, `bounded` where masked scores are bounded from
+    below, `sequence_first` where the output is laid out as [s, b, nh, d]. `sdpa` is the best that torch has on the GPU
+    for 16-bit operands (implementation.py `sdpa_kernels`).
     """
 
     batch: int
@@ -41,6 +42,7 @@ class Heads(NamedTuple):
     keys: int = 0
     repeats: bool = False
     held: bool = False
+    bounded: bool = False
     sequence_first: bool = False
     sdpa: str = "flash"
 
@@ -252,6 +254,7 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
     first = weights if at.kind in ("alibi", "falcon") else None
     if mask is not None:
         weights = add(weights, mask)
+        weights = bounded(weights) if at.bounded else weights
     if at.sinks is not None:
         rows = at.batch * at.heads * at.length
         joined = cat((weights, expand(leaf(tape, at.sinks), rows)))

@@ -215,6 +215,7 @@ class Setting:
             self.fp16,
             repeats=self.repeats_keys,
             held=self.traits.held,
+            bounded=self.traits.bounded,
             sequence_first=self.sequence_first,
             sdpa=self.sdpa,
         )

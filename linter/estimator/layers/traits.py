@@ -36,6 +36,7 @@ class Traits(NamedTuple):
     residual_scale, logits_scale   whether branches and logits are multiplied by a number
     logits_float  whether the model itself makes the logits float32 and drops the narrow ones
     softcap       the config field that caps attention scores, "" where the model has none
+    bounded       whether masked scores of eager attention are bounded from below (`torch.max`)
     masked        whether the model always makes a 4-D mask;  sinks  whether attention has sink logits
     direct        whether torch's sdpa is called without Transformers' repeating of keys
     held          whether the model's loop has a name for a layer's eager probabilities until the next layer is through
@@ -101,6 +102,7 @@ class Traits(NamedTuple):
     logits_softcap: bool = False
     query_scale: bool = False
     sinks: bool = False
+    bounded: bool = False
     masked: bool = False
     direct: bool = False
     collects: bool = False

@@ -293,7 +293,8 @@ def fsdp_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
         reused=model.shape.layers if reused(model) else 0,
         steps=1 if job.longest_first else job.gradient_accumulation_steps,
     )
-    policy = Policy(gathered_dtype(job), fsdp.mixed_precision.reduce_dtype)
+    apart = fsdp.experts_apart and job.parallelism.expert > 1 and over.experts == 1
+    policy = Policy(gathered_dtype(job), fsdp.mixed_precision.reduce_dtype, apart)
     built.plan = units(fsdp, model, shardable, policy)
     frozen = not any(item.graded and item.part == "base" and item.layers is not None for item in shardable)
     built.adapters = fsdp.version == 1 and frozen

@@ -19,10 +19,14 @@ if TYPE_CHECKING:
 
 
 class Policy(NamedTuple):
-    """The dtypes of MixedPrecision; None leaves each parameter's own (reduced: the gathered one)."""
+    """The dtypes of MixedPrecision; None leaves each parameter's own (reduced: the gathered one).
+
+    `apart`: experts are no units: they have none of it, and are not gathered.
+    """
 
     gathered: str | None
     reduced: str | None
+    apart: bool = False
 
 
 @dataclass(slots=True)
@@ -44,13 +48,15 @@ class Unit:
         if item.packed:
             self.gathered += copies * item.pieces[0]
             return
-        width = dtype_bytes(policy.gathered or item.dtype)
+        apart = policy.apart and item.role.startswith("expert_")
+        gathered, reduced = (None, None) if apart else (policy.gathered, policy.reduced)
+        width = dtype_bytes(gathered or item.dtype)
         self.elements += copies * item.size
-        self.gathered += int(copies * item.size * width)
+        self.gathered += 0 if apart else int(copies * item.size * width)
         if item.graded:
             self.graded += copies * item.size
             self.gradients += int(copies * item.size * width)
-            self.reduced += int(copies * item.size * (dtype_bytes(policy.reduced) if policy.reduced else width))
+            self.reduced += int(copies * item.size * (dtype_bytes(reduced) if reduced else width))
             self.late += copies * item.size if item.role in ("embedding", "position") else 0
 
     def absorb(self, other: Unit) -> None:

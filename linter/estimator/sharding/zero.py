@@ -118,7 +118,7 @@ def zero_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
 
     optimizer   fp32 master and states of T/N: 12 B each with Adam (also when the weights are fp32)
     step        T/N x (b + b + 4): partition, its flat copy and the fp32 gradient; stage 3 does it a sub-group at a
-                time; the optimizer's own temporaries come after the 16-bit copies are gone
+                time (`_copied`); the optimizer's own temporaries come after the copies but one are gone
     """
     zero = job.parallelism.zero
     assert zero is not None
@@ -129,10 +129,11 @@ def zero_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
 
 def _specification(job: Job) -> optimizer.Spec:
     """DeepSpeed's own `Adam` and `AdamW` are its FusedAdam; other names are the client's optimizer."""
-    spec = optimizer.of_job(job)
-    if job.optimizer.name.lower() in ("adam", "adamw"):
-        return optimizer.specification("fused_adam")
-    return spec
+    return optimizer.specification("fused_adam") if _own_adam(job) else optimizer.of_job(job)
+
+
+def _own_adam(job: Job) -> bool:
+    return job.optimizer.name.lower() in ("adam", "adamw")
 
 
 def _master(job: Job, trained: Sequence[Parameter]) -> str:
@@ -188,13 +189,37 @@ def _stage12(job: Job, zero: Zero, found: tuple[Parameter, ...]) -> Layout:
         built.terms.append(_line(each, largest, "the largest gradient, on its way to main memory", _STAGE12))
         built.terms.append(derivation.offloaded(states.allocated + masters, zero.offload_optimizer, job, 1.0))
     else:
-        built.step_gradients = max(-alive, int(share * (2 * each + wide)) - built.gradients)
-        built.step_optimizer = max(0, states.temporary - int(share * 2 * each))
-        built.step_terms = _step_lines(each, wide, share, share, _STAGE12)
+        step = _copied_in_float32(job, each, wide) or _copied(each, wide)
+        width = sum(size for size, _ in step)
+        built.step_gradients = max(-alive, int(share * width) - built.gradients)
+        built.step_optimizer = max(0, states.temporary - int(share * (width - wide)))
+        built.step_terms = _step_lines(step, (share,) * len(step), _STAGE12)
         left = states._replace(temporary=built.step_optimizer)
         built.terms += derivation.optimizer(items, spec, left, job, masters=masters, ranks=over.dense)
     built.terms += derivation.gradients(trained, job, over if zero.stage == 2 else None)
     return built
+
+
+def _copied(each: float, wide: int) -> tuple[tuple[float, str], ...]:
+    """Bytes an element of gradients in the step: the partition, its flat copy and the copy for the masters."""
+    return (
+        (each, "gradients of the rank's partition"),
+        (each, "the same in one flat tensor"),
+        (wide, "the same as wide as the masters"),
+    )
+
+
+def _copied_in_float32(job: Job, each: float, wide: int) -> tuple[tuple[float, str], ...]:
+    """The same at stage 0 with float16, which has a wrapper of its own; nothing elsewhere.
+
+    Beside the gradients float32 copies, one a tensor, and for DeepSpeed's FusedAdam a flat one made of them
+    (runtime/fp16/fused_optimizer.py `FP16_Optimizer.step`, unfused_optimizer.py).
+    """
+    zero = job.parallelism.zero
+    if zero is None or zero.stage or job.weights.dtype != "float16":
+        return ()
+    copies = (each, "gradients"), (wide, "the same in float32")
+    return (*copies, (wide, "the same in one flat tensor")) if _own_adam(job) else copies
 
 
 def _stage3(job: Job, model: Model, zero: Zero, found: tuple[Parameter, ...]) -> Layout:
@@ -243,7 +268,7 @@ def _stage3(job: Job, model: Model, zero: Zero, found: tuple[Parameter, ...]) ->
     if not optimizer_away:
         built.step_gradients = int(sub_group * (each + wide))
         built.step_optimizer = max(0, states.temporary * sub_group // max(1, share) - int(sub_group * each))
-        built.step_terms = _step_lines(each, wide, share, sub_group, _STAGE3)
+        built.step_terms = _step_lines(_copied(each, wide), (share, sub_group, sub_group), _STAGE3)
     built.host = host.partitions(job, share, states, zero, over.size(loose)) + per_node(job) * built.paged
     built.terms = [
         *derivation.weights([item for item in loose if not parameters_away], over),
@@ -319,16 +344,11 @@ def _line(width: float, count: int, label: str, source: str, times: int = 1) -> 
     return Term("buffers", formula if times == 1 else f"{times} x {formula}", times * int(width * count), source, label)
 
 
-def _step_lines(each: float, wide: int, share: int, sub_group: int, source: str) -> list[Term]:
+def _step_lines(copies: tuple[tuple[float, str], ...], counts: tuple[int, ...], source: str) -> list[Term]:
     """The gradients of the optimizer step, see `zero_layout`."""
-    lines = (
-        (each, share, "gradients of the rank's partition"),
-        (each, sub_group, "the same in one flat tensor"),
-        (wide, sub_group, "the same as wide as the masters"),
-    )
     return [
         Term("gradients", f"{width:g} B x {count:,} elements", int(width * count), source, label)
-        for width, count, label in lines
+        for (width, label), count in zip(copies, counts, strict=True)
     ]
 
 

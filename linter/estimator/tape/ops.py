@@ -339,6 +339,21 @@ def clamped(x: Tensor) -> Tensor:
     return made(Tensor(x.storage, n, e, view=True), tape.node((x,), back))
 
 
+def bounded(x: Tensor) -> Tensor:
+    """torch.max(x, a number): saves x; backward is a where over the halved gradient (derivatives.yaml `maximum`)."""
+    tape, n, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+
+    def back(_: Tensor, _kept: object = x.storage) -> tuple[Tensor]:
+        equal, halved = tape.new(n, 1), tape.new(n, e)
+        result = tape.new(n, e)
+        del equal, halved
+        tape.scratch(n)
+        return (result,)
+
+    return made(y, tape.node((x,), back))
+
+
 def clamp(x: Tensor) -> Tensor:
     """clamp: saves its input; backward is a where over a mask of one byte an element."""
     tape, n, e = x.storage.tape, x.n, x.e

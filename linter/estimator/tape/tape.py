@@ -29,6 +29,7 @@ class Tape(Engine):
 
     `returned` are the probabilities that eager attention hands back, where the layer's code has a name for them;
     `given_back` those of a layer that is run again.
+    `left` are bytes of logits that the training loop names when the backward pass is through.
     `inputs_of_softmax`: softmax saves its input beside its result. `loss_parallel`: each rank has the logits of its
     part of the vocabulary, in torch's own cross entropy. `attention_again`: no selective checkpoint keeps what the
     attention kernel makes.
@@ -53,6 +54,7 @@ class Tape(Engine):
         self._saved = 0
         self._stop: int | None = None
         self.pinned: dict[int, int] = {}
+        self.left = 0
         self._pins: list[Backward] = []
         self._lasting: list[Storage] = []
         self._second: list[object] | None = None
