@@ -32,7 +32,8 @@ class Group(NamedTuple):
 
     `block_size` is the group's own, where a block holds other numbers of tokens of other groups. `encoder` positions
     are kept of every request instead of its tokens (`CrossAttentionSpec`). `states` are the blocks of states that a
-    request keeps; 0: one for each block of tokens.
+    request keeps; 0: one for each block of tokens. `own` bytes of a block are of all the groups' own layers, where
+    that is less than what a block takes.
     """
 
     groups: int
@@ -41,19 +42,22 @@ class Group(NamedTuple):
     block_size: int | None = None
     encoder: int = 0
     states: int = 1
+    own: int = 0
 
 
 class PagedCache(NamedTuple):
     """The shape of the pool. `block_bytes` is one block of one group of layers, on one rank.
 
     `windows_grow`: what groups with windows take counts as a token's; without, they are taken to be full
-    (DeepSeek V4, whose windows are shorter than a block).
+    (DeepSeek V4, whose windows are shorter than a block). `by_bytes`: the log's concurrency counts the bytes of a
+    request's own layers in blocks of the first group's (`get_max_concurrency_for_kv_cache_config` of 0.23).
     """
 
     block_size: int
     block_bytes: int
     groups: tuple[Group, ...]
     windows_grow: bool = False
+    by_bytes: bool = False
 
     @property
     def bytes_per_token(self) -> int:
@@ -89,6 +93,12 @@ class PagedCache(NamedTuple):
     def concurrency(self, size: int, length: int, batched_tokens: int) -> float:
         """How many requests of `length` tokens a pool of `size` bytes holds."""
         needed = self.request_blocks(length, batched_tokens)
+        if self.by_bytes:
+            held = sum(
+                group.own * _pages(group, length, batched_tokens, group.block_size or self.block_size)
+                for group in self.groups
+            )
+            needed = -(-held // self.groups[0].own)
         return self.blocks(size) / needed if needed else 0.0
 
     def longest(self, size: int, limit: int, batched_tokens: int) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from .vllm_weights import SIXTEEN_BIT
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -15,15 +17,6 @@ SOURCE = "sglang 0.5.12 srt/layers/quantization/fp8.py, mxfp4_marlin_moe.py; srt
 
 _SCALED = 32
 """Elements of an expert's row under one scale."""
-
-_SIXTEEN_BIT = (
-    ".compressor.kv_proj.",
-    ".compressor.gate_proj.",
-    ".indexer.kv_proj.",
-    ".indexer.gate_proj.",
-    ".scorer.",
-)
-"""DeepSeek-V4's modules that are made without a quantisation (dsv4/compressor.py `wkv_gate`, indexer.py)."""
 
 
 class Added(NamedTuple):
@@ -43,7 +36,7 @@ def added(model: Model, found: Iterable[Parameter], gpu: Gpu | None) -> Added:
     if model.model_type != "deepseek_v4":
         return Added(0, 0)
     older = gpu is not None and (gpu.compute_capability or 0) < 10
-    names = (*_SIXTEEN_BIT, ".o_a_proj.") if older else _SIXTEEN_BIT
+    names = (*SIXTEEN_BIT, ".o_a_proj.") if older else SIXTEEN_BIT
     sure = sum(
         item.elements * 2 - item.raw for item in found if item.packed and any(name in item.name for name in names)
     )

@@ -112,6 +112,30 @@ def cached_latent(
     return size + index + index // 128 * _INDEX_SCALE
 
 
+def made_wider(model: Model, found: Iterable[Parameter]) -> int:
+    """Bytes on one rank that DeepSeek V4 takes above its checkpoint's dtypes.
+
+    The compressor's projections and the indexer's scores are made without a quantisation, the hyper-connections and
+    the compressor's biases in float32 (models/deepseek_v4/compressor.py, nvidia/model.py `hc_attn_fn`).
+    """
+    if model.model_type != "deepseek_v4":
+        return 0
+    packed = (item for item in found if item.packed and any(name in item.name for name in SIXTEEN_BIT))
+    plain = (item for item in found if not item.packed and any(name in item.name for name in _FLOAT32_PARTS))
+    return sum(item.elements * 2 - item.raw for item in packed) + sum(item.elements * 4 - item.raw for item in plain)
+
+
+SIXTEEN_BIT = (
+    ".compressor.kv_proj.",
+    ".compressor.gate_proj.",
+    ".indexer.kv_proj.",
+    ".indexer.gate_proj.",
+    ".scorer.",
+)
+"""DeepSeek-V4's modules that are made without a quantisation (sglang dsv4/compressor.py `wkv_gate`, indexer.py)."""
+_FLOAT32_PARTS = ("attn_hc.", "ffn_hc.", "hc_head.", ".position_bias")
+
+
 def padded_experts(found: Iterable[Parameter], job: Job, model: Model, gpu: Gpu | None) -> list[Parameter]:
     """The parameters of one rank with MXFP4 experts as large as their kernel wants them.
 
