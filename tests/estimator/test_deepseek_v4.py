@@ -13,6 +13,7 @@ from gpulint.estimator.serving.vllm_settings import settings
 from gpulint.estimator.serving.vllm_weights import made_wider
 from gpulint.estimator.states.checkpoint import stored_quantization
 from gpulint.estimator.states.parameters import parameters
+from gpulint.estimator.states.skipping import skips
 from gpulint.job import Inference, Job
 from gpulint.models.resolve import resolve
 from gpulint.units import GIB
@@ -58,6 +59,19 @@ def test_the_lists_of_modelopt_name_the_method_of_each_module():
     found = {item.name.rpartition("{0}.")[2]: item for item in parameters(job, resolve(job.model))}
     assert sum(found["mlp.up_proj.weight"].pieces) == 64 * 128 * 9 // 16 + 4
     assert sum(found["self_attn.q_proj.weight"].pieces) == 64 * 64 + 4 * 64
+
+
+def test_modelopt_packs_what_it_lists_and_nothing_else():
+    """nvidia/Qwen3.6-27B-NVFP4: the head is listed, the vision tower and the prediction layer are not."""
+    model = resolve("nvidia/Qwen3.6-27B-NVFP4")
+    job = Job(kind="inference", model=model.id, inference=Inference(engine="vllm"))
+    found = parameters(job, model)
+    assert all(item.packed == (item.role != "vision") for item in found if item.name.endswith("proj.weight"))
+    (head,) = (item for item in found if item.role == "head")
+    assert sum(head.pieces) == head.elements * 9 // 16 + 4
+    stored = stored_quantization(model)
+    assert skips("mtp.layers.0", stored)
+    assert not skips("model.language_model.layers.3.self_attn.q_proj", stored)
 
 
 @pytest.mark.parametrize(

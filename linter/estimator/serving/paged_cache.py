@@ -8,7 +8,8 @@ whole fraction of that hold so many times the tokens (`unify_kv_cache_spec_page_
     pages of one request   full: ceil(n / block);  window w: ceil(min(w - 1 + batched tokens, n) / block) + 1;
                            chunk c: ceil(min(c + batched tokens, n) / block);  recurrent: 1, more with prefix caching
                            cross-attention to an encoder: ceil(its positions / block), a group beside the layers' own
-    tokens of the cache    blocks // groups * block size; in newer versions the requests that fit, times their length
+    tokens of the cache    blocks // groups * the block size of the group with the shortest; since 0.20.2 the requests
+                           that fit, times their length
 
 Source: vllm/v1/core/kv_cache_utils.py `_get_kv_cache_groups_uniform_page_size`, `get_kv_cache_config_from_groups`,
 `check_enough_kv_cache_memory`; vllm/v1/kv_cache_interface.py `max_memory_usage_bytes` (0.11 to 0.33). "Batched tokens"
@@ -74,10 +75,17 @@ class PagedCache(NamedTuple):
         """Blocks that `size` bytes hold."""
         return max(0, size) // self.block_bytes if self.block_bytes else 0
 
-    def tokens(self, size: int) -> int:
-        """Tokens that the log of versions before 0.21 prints for a pool of `size` bytes."""
+    def tokens(self, size: int, length: int) -> int:
+        """Tokens that the log of versions before 0.20.2 prints for a pool of `size` bytes and requests of `length`.
+
+        As many of each group as its blocks are long, of the shortest; one of states counts as a whole request.
+        """
         groups = sum(group.groups for group in self.groups)
-        return self.blocks(size) // groups * self.block_size if groups else 0
+        if not groups:
+            return 0
+        states = min(length, self.block_size)
+        own = [group.block_size or (states if group.recurrent else self.block_size) for group in self.groups]
+        return self.blocks(size) // groups * min(own)
 
     def request_blocks(self, length: int, batched_tokens: int) -> int:
         """Blocks that one request of `length` tokens may take."""

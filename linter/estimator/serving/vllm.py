@@ -179,7 +179,7 @@ def _kv_cache(parts: Parts, room: Room | None) -> KvCache:
 
     def tokens(held: int) -> int:
         if not chosen.tokens_of_requests:
-            return cache.tokens(held)
+            return cache.tokens(held, chosen.max_model_len)
         return int(cache.concurrency(held, chosen.max_model_len, chosen.in_flight) * chosen.max_model_len)
 
     low, high = (tokens(max(0, held)) for held in (sizes[0], sizes[1] * parts.halves))
