@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from .kv_cache import lenders
 from .vllm_weights import SIXTEEN_BIT
 
 if TYPE_CHECKING:
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
     from ...models.model import Model
     from ..states.parameters import Parameter
 
-SOURCE = "sglang 0.5.12 srt/layers/quantization/fp8.py, mxfp4_marlin_moe.py; srt/models/deepseek_v4.py"
+SOURCE = (
+    "sglang 0.5.12 srt/layers/quantization/fp8.py, mxfp4_marlin_moe.py; srt/models/deepseek_v4.py, gemma4_causal.py"
+)
 
 _SCALED = 32
 """Elements of an expert's row under one scale."""
@@ -27,14 +30,17 @@ class Added(NamedTuple):
 
 
 def added(model: Model, found: Iterable[Parameter], gpu: Gpu | None) -> Added:
-    """What DeepSeek-V4 takes more on one rank; nothing for other models.
+    """What DeepSeek-V4 and models whose layers share caches take more on one rank; nothing for other models.
 
-    fp8 projections of the compressor, and before Blackwell the first one of attention's output, are loaded in 16 bits.
-    Experts of 4 bits are read with float32 scales in place of those of 1 byte; before Blackwell `moe_runner_backend`
-    marlin keeps them beside its own, flashinfer_mxfp4 does not (by which Pro starts on eight H200, sglang PR 25923).
+    Layers that read another's cache have projections of keys and values all the same (Gemma 3n and 4).
+
+    DeepSeek-V4: fp8 projections of the compressor, and before Blackwell the first one of attention's output, are loaded
+    in 16 bits. Experts of 4 bits are read with float32 scales in place of those of 1 byte; before Blackwell
+    `moe_runner_backend` marlin keeps them beside its own, flashinfer_mxfp4 does not (by which Pro starts on eight H200,
+    sglang PR 25923).
     """
     if model.model_type != "deepseek_v4":
-        return Added(0, 0)
+        return Added(_unread(model, list(found)), 0)
     older = gpu is not None and (gpu.compute_capability or 0) < 10
     names = (*SIXTEEN_BIT, ".o_a_proj.") if older else SIXTEEN_BIT
     sure = sum(
@@ -43,3 +49,11 @@ def added(model: Model, found: Iterable[Parameter], gpu: Gpu | None) -> Added:
     small = older and model.config.get("expert_dtype") == "fp4"
     experts = sum(item.elements for item in found if item.role.startswith("expert_")) if small else 0
     return Added(sure, experts // _SCALED * 4)
+
+
+def _unread(model: Model, found: list[Parameter]) -> int:
+    """Bytes of the projections of layers that read another's cache, as large as that one's."""
+    pairs = [item for item in found if item.role in ("k", "v") and item.layers]
+    return sum(
+        item.raw // item.copies for lender in lenders(model).values() for item in pairs if lender in (item.layers or ())
+    )
