@@ -9,6 +9,7 @@ from gpulint.estimator.serving.kv_cache import lenders
 from gpulint.estimator.serving.sglang_cache import token_bytes
 from gpulint.estimator.serving.sglang_settings import profile
 from gpulint.estimator.serving.sglang_weights import added
+from gpulint.estimator.serving.vllm_weights import fused_keys
 from gpulint.estimator.states.parameters import parameters
 from gpulint.hardware.catalogue import find
 from gpulint.job import Job
@@ -61,6 +62,14 @@ def test_layers_that_read_another_s_cache_have_keys_and_values_of_their_own():
     assert size * 997_846 / GIB == pytest.approx(79.94, abs=0.02)
     assert lenders(model) == {layer: 23 if layer in (29, 35, 41) else 22 for layer in range(24, 42)}
     assert added(model, parameters(plan, model), None).sure == 2 * 2560 * (15 * 1024 + 3 * 2048)
+
+
+def test_layers_whose_values_are_their_keys_hold_them_twice():
+    model, plan = resolve("google/gemma-4-31B-it"), job("google/gemma-4-31B-it")
+    plan.parallelism.tensor = 1
+    assert fused_keys(model, parameters(plan, model)) == 10 * 2 * 2048 * 5376
+    plan.parallelism.pipeline = 2
+    assert fused_keys(model, parameters(plan, model)) == 5 * 2 * 2048 * 5376
 
 
 def test_gemma_3n_reads_the_last_caches_of_its_first_twenty_layers():

@@ -119,7 +119,7 @@ def lenders(model: Model) -> dict[int, int]:
     It is the last one before them all with the same window (transformers modeling_gemma3n.py, modeling_gemma4.py
     `kv_shared_layer_index`).
     """
-    if not model.model_type.startswith(_SHARING):
+    if not model.model_type.startswith(SHARING):
         return {}
     found: dict[int, int] = {}
     last: dict[int | None, int] = {}
@@ -131,7 +131,8 @@ def lenders(model: Model) -> dict[int, int]:
     return found
 
 
-_SHARING = ("gemma3n", "gemma4")
+SHARING = ("gemma3n", "gemma4")
+"""Model types whose last layers may read the cache of earlier ones."""
 
 
 def cache_bytes(dtype: str | None, weights_dtype: str, head: int = 0) -> float:

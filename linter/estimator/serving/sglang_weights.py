@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .kv_cache import lenders
-from .vllm_weights import SIXTEEN_BIT
+from .vllm_weights import SIXTEEN_BIT, fused_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,9 +29,7 @@ class Added(NamedTuple):
 
 
 def added(model: Model, found: Iterable[Parameter], gpu: Gpu | None) -> Added:
-    """What DeepSeek-V4 and models whose layers share caches take more on one rank; nothing for other models.
-
-    Layers that read another's cache have projections of keys and values all the same (Gemma 3n and 4).
+    """What DeepSeek-V4 and Gemma 3n and 4 (`fused_keys`) take more on one rank; nothing for other models.
 
     DeepSeek-V4: fp8 projections of the compressor, and before Blackwell the first one of attention's output, are loaded
     in 16 bits. Experts of 4 bits are read with float32 scales in place of those of 1 byte; before Blackwell
@@ -40,7 +37,7 @@ def added(model: Model, found: Iterable[Parameter], gpu: Gpu | None) -> Added:
     sglang PR 25923).
     """
     if model.model_type != "deepseek_v4":
-        return Added(_unread(model, list(found)), 0)
+        return Added(fused_keys(model, found), 0)
     older = gpu is not None and (gpu.compute_capability or 0) < 10
     names = (*SIXTEEN_BIT, ".o_a_proj.") if older else SIXTEEN_BIT
     sure = sum(
@@ -49,11 +46,3 @@ def added(model: Model, found: Iterable[Parameter], gpu: Gpu | None) -> Added:
     small = older and model.config.get("expert_dtype") == "fp4"
     experts = sum(item.elements for item in found if item.role.startswith("expert_")) if small else 0
     return Added(sure, experts // _SCALED * 4)
-
-
-def _unread(model: Model, found: list[Parameter]) -> int:
-    """Bytes of the projections of layers that read another's cache, as large as that one's."""
-    pairs = [item for item in found if item.role in ("k", "v") and item.layers]
-    return sum(
-        item.raw // item.copies for lender in lenders(model).values() for item in pairs if lender in (item.layers or ())
-    )
