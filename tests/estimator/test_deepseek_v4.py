@@ -10,10 +10,13 @@ from gpulint import estimate
 from gpulint.estimator.serving.compressed_cache import compressed_pool
 from gpulint.estimator.serving.kv_cache import layer_caches
 from gpulint.estimator.serving.vllm_settings import settings
+from gpulint.estimator.serving.vllm_weights import made_wider
 from gpulint.estimator.states.checkpoint import stored_quantization
 from gpulint.estimator.states.parameters import parameters
+from gpulint.estimator.states.skipping import skips
 from gpulint.job import Inference, Job
 from gpulint.models.resolve import resolve
+from gpulint.units import GIB
 
 FLASH = "deepseek-ai/DeepSeek-V4-Flash"
 
@@ -58,6 +61,19 @@ def test_the_lists_of_modelopt_name_the_method_of_each_module():
     assert sum(found["self_attn.q_proj.weight"].pieces) == 64 * 64 + 4 * 64
 
 
+def test_modelopt_packs_what_it_lists_and_nothing_else():
+    """nvidia/Qwen3.6-27B-NVFP4: the head is listed, the vision tower and the prediction layer are not."""
+    model = resolve("nvidia/Qwen3.6-27B-NVFP4")
+    job = Job(kind="inference", model=model.id, inference=Inference(engine="vllm"))
+    found = parameters(job, model)
+    assert all(item.packed == (item.role != "vision") for item in found if item.name.endswith("proj.weight"))
+    (head,) = (item for item in found if item.role == "head")
+    assert sum(head.pieces) == head.elements * 9 // 16 + 4
+    stored = stored_quantization(model)
+    assert skips("mtp.layers.0", stored)
+    assert not skips("model.language_model.layers.3.self_attn.q_proj", stored)
+
+
 @pytest.mark.parametrize(
     ("name", "divided"),
     [
@@ -73,12 +89,49 @@ def test_ranks_divide_whole_heads_and_groups(name, divided):
     assert half == (whole // 2 if divided else whole)
 
 
-def test_five_groups_share_one_pool():
-    """21 layers of 64 entries and keys and 20 of 2 entries a block of 256 tokens, padded to 22 by 43 windows in two."""
-    pool = compressed_pool(resolve(FLASH))
-    assert pool.block_bytes == 22 * (576 * 65 + 576 * 15 + 576 * 3)
+ENTRY, KEY, FOLDED = 576 * 65, 576 * 15, 576 * 3
+"""Pages of 64 entries, of their keys for the indexer, and of 2 entries that stand for 128 tokens each."""
+
+
+@pytest.mark.parametrize(
+    ("version", "block"),
+    [
+        ("0.22.0", 22 * (ENTRY + KEY + FOLDED)),
+        ("0.23.0", 22 * ENTRY + 21 * KEY + 20 * FOLDED),
+        (None, 21 * (ENTRY + KEY) + 20 * FOLDED),
+    ],
+)
+def test_five_groups_share_one_pool(version, block):
+    """21 layers of entries and keys and 20 of 2 entries a block of 256 tokens; 43 windows in two groups make 22."""
+    pool = compressed_pool(resolve(FLASH), version=version)
+    assert pool.block_bytes == block
     assert sum(group.groups for group in pool.groups) == 5
     assert pool.bytes_per_token == pool.block_bytes // 256
+
+
+@pytest.mark.parametrize(
+    ("version", "pool", "batch", "tokens"),
+    [("0.23.0", 32.08, 8192, 2_175_276), ("0.31.1", 47.43, 16_384, 1_728_531)],
+)
+def test_logs_tell_a_pool_in_requests_of_the_longest_length(version, pool, batch, tokens):
+    """Two H200 NVL and eight H100: the pool is known to 0.01 GiB; the second's batches of 8,192 stand for two."""
+    shape = compressed_pool(resolve(FLASH), version=version)
+    low, high = (shape.concurrency(round((pool + half) * GIB), 2**18, batch) * 2**18 for half in (-0.005, 0.005))
+    assert low <= tokens <= high
+
+
+def test_a_request_too_long_for_two_gh200():
+    """vllm#44376: 6.66 GiB for 30,000 tokens with batches of 16,384, and 13,528 tokens in 5.44 GiB."""
+    shape = compressed_pool(resolve(FLASH), version="0.22.0")
+    assert shape.request_bytes(30_000, 16_384) / GIB == pytest.approx(6.66, abs=0.005)
+
+
+def test_vllm_makes_some_weights_wider_than_they_are_stored():
+    """Two H200 NVL loaded 74.08 GiB a rank in 0.23.0."""
+    terms = estimate(served(2, version="0.23.0")).terms
+    weights = sum(term.size for term in terms if term.component == "weights")
+    assert weights / GIB == pytest.approx(74.08, rel=0.005)
+    assert made_wider(resolve("Qwen/Qwen3-8B"), parameters(served(), resolve("Qwen/Qwen3-8B"))) == 0
 
 
 @given(short=st.integers(1, 60_000), more=st.integers(0, 60_000), in_flight=st.integers(1, 20_000))

@@ -62,6 +62,15 @@ def test_a_tied_head_needs_the_embedding_on_the_last_stage(decoder):
     assert shape_of(plan(pipeline=2), decoder(layers=4, tied=True), "embedding")[1] is None
 
 
+@pytest.mark.parametrize(("engine", "kept"), [("vllm", None), ("sglang", ())])
+def test_vllm_makes_the_embedding_of_qwen_moe_on_every_stage(engine, kept):
+    """Qwen3-30B-A3B in vLLM 0.10.1 loads as much on the first of two stages as on the last."""
+    model = resolve("Qwen/Qwen3-30B-A3B")
+    job = Job(kind="inference", inference=Inference(engine=engine), parallelism=Parallelism(pipeline=2))
+    assert shape_of(job, model, "embedding")[1] == kept
+    assert shape_of(job, model, "head")[1] is None
+
+
 def test_device_map_spreads_the_layers_of_one_process():
     assert stages(Job(parallelism=Parallelism(device_map="auto"), hardware=Hardware(gpus=4))) == 4
     assert stages(Job(parallelism=Parallelism(device_map="auto", fsdp=Fsdp()), hardware=Hardware(gpus=4))) == 1

@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.inference import estimate_inference
+from gpulint.estimator.serving.kv_cache import lenders
+from gpulint.estimator.serving.sglang_cache import token_bytes
+from gpulint.estimator.serving.sglang_settings import profile
 from gpulint.estimator.serving.sglang_weights import added
+from gpulint.estimator.serving.vllm_weights import fused_keys
 from gpulint.estimator.states.parameters import parameters
 from gpulint.hardware.catalogue import find
 from gpulint.job import Job
@@ -48,3 +52,28 @@ def test_scales_of_four_bytes_are_marlin_s_before_blackwell():
 def test_other_models_are_held_as_they_are_stored():
     model = resolve("deepseek-ai/DeepSeek-V3.2")
     assert added(model, parameters(job("deepseek-ai/DeepSeek-V3.2"), model), find("h200-141gb")) == (0, 0)
+
+
+def test_layers_that_read_another_s_cache_have_keys_and_values_of_their_own():
+    """Gemma-4-E4B on a DGX Spark: 79.94 GiB hold 997,846 tokens, and 798,276 of the sliding layers."""
+    model, plan = resolve("google/gemma-4-E4B-it"), job("google/gemma-4-E4B-it")
+    plan.parallelism.tensor = 1
+    size = token_bytes(plan, model, None, profile("0.5.19"))
+    assert size * 997_846 / GIB == pytest.approx(79.94, abs=0.02)
+    assert lenders(model) == {layer: 23 if layer in (29, 35, 41) else 22 for layer in range(24, 42)}
+    assert added(model, parameters(plan, model), None).sure == 2 * 2560 * (15 * 1024 + 3 * 2048)
+
+
+def test_layers_whose_values_are_their_keys_hold_them_twice():
+    model, plan = resolve("google/gemma-4-31B-it"), job("google/gemma-4-31B-it")
+    plan.parallelism.tensor = 1
+    assert fused_keys(model, parameters(plan, model)) == 10 * 2 * 2048 * 5376
+    plan.parallelism.pipeline = 2
+    assert fused_keys(model, parameters(plan, model)) == 5 * 2 * 2048 * 5376
+
+
+def test_gemma_3n_reads_the_last_caches_of_its_first_twenty_layers():
+    read = lenders(resolve("google/gemma-3n-E2B-it"))
+    assert set(read) == set(range(20, 30))
+    assert set(read.values()) == {18, 19}
+    assert lenders(resolve("Qwen/Qwen3-Next-80B-A3B-Instruct")) == {}

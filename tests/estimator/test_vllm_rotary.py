@@ -55,3 +55,8 @@ def test_gemma_2_had_a_table_a_layer():
     model = resolve("google/gemma-2-9b-it")
     assert [tables(model, version) for version in ("0.5.4", "0.6.0", None)] == [42, 1, 1]
     assert tables(resolve("google/gemma-3-4b-it"), "0.5.4") == 1
+
+
+def test_deepseek_v4_has_two_tables_in_float32():
+    model = resolve("deepseek-ai/DeepSeek-V4-Flash")
+    assert rotary_cache(model, 2) == 2 * model.shape.max_positions * 64 * 4

@@ -7,17 +7,24 @@ D head dim, I indexer's key, r tokens that one entry stands for, c 2 where neigh
 
 In vLLM D takes 584 B (448 fp8, 64 of 16 bits, 8 scales) and I its fp8 with a scale of 4 B; all of it is whole on every
 tensor-parallel rank. Four kinds of pages share one pool: entries (256 tokens), windows (64), and the states of both
-compressors (4 and 8). A block is one page of each size of the entries, times the layers of a group; a request keeps
-windows and states for all tokens in flight, which is why its first tokens are dear.
+compressors (4 and 8). A request keeps windows and states for all tokens in flight, which is why its first tokens are
+dear. What a block takes went by the release (v1/core/kv_cache_utils.py):
+
+    before 0.23  a page of each size of the entries, times the layers of the largest group (`layer_tuple_page_bytes`)
+    0.23         of each size of pages as many as the group with most of them has (`_bucket_layers_by_page_size`)
+    0.31         as much as the largest group (`_get_kv_cache_bytes_per_block`; seen in 0.31.1.dev50, 554340f3)
+
+and before 0.31 the log's concurrency counts the bytes of a request's own pages over those of a block of entries.
 Source: vllm 0.28 models/deepseek_v4/attention.py, compressor.py, v1/attention/backends/mla/sparse_swa.py,
-v1/core/kv_cache_utils.py `_get_kv_cache_groups_uniform_groups`, `_max_memory_usage_bytes_from_groups`; transformers
-5.23 models/deepseek_v4.
+v1/core/kv_cache_utils.py `_get_kv_cache_groups_uniform_groups`, `_max_memory_usage_bytes_from_groups`,
+`get_max_concurrency_for_kv_cache_config`; transformers 5.23 models/deepseek_v4.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...versions import older
 from .paged_cache import Group, PagedCache
 
 if TYPE_CHECKING:
@@ -34,6 +41,8 @@ _ENTRY, _SCALE, _STATE, _ALIGNMENT = 584, 4, 4, 576
 _BLOCK, _WINDOW_BLOCK = 256, 64
 _STATE_BLOCKS = {4: 4, 128: 8}
 """Tokens of a page of states, by ratio."""
+_BUCKETS, _LARGEST = "0.23.0", "0.31.0"
+"""Releases from which a block holds as many pages of a size as one group needs, and as much as the largest group."""
 
 
 def compresses(shape: Shape) -> bool:
@@ -49,27 +58,34 @@ def elements(model: Model, layer: int) -> tuple[int, int]:
     return (width // ratio if ratio else 0), window(model) * shape.head_dim + 2 * overlap**2 * ratio * width
 
 
-def compressed_pool(model: Model, pipeline: int = 1) -> PagedCache:
+def compressed_pool(model: Model, pipeline: int = 1, version: str | None = None) -> PagedCache:
     """vLLM's pool of the fullest stage: its block, and the groups of layers that draw from it."""
     shape = model.shape
     stage = -(-shape.layers // pipeline)
     kinds = [RATIOS.get(kind, 0) for kind in shape.layer_types[-stage:]]
     sparse, heavy = kinds.count(4), kinds.count(128)
-    indexed = bool(shape.indexer_layers)
-    pages = [_aligned(_BLOCK // 4 * _ENTRY)] if sparse else []
-    if sparse and indexed:
-        pages.append(_aligned(_BLOCK // 4 * (shape.index_head_dim + _SCALE)))
-    if heavy:
-        pages.append(_aligned(_BLOCK // 128 * _ENTRY))
+    entry = _aligned(_BLOCK // 4 * _ENTRY)
+    key = _aligned(_BLOCK // 4 * (shape.index_head_dim + _SCALE)) if sparse and shape.indexer_layers else 0
+    folded = _aligned(_BLOCK // 128 * _ENTRY)
     counts = [max(sparse, heavy), stage, sparse, heavy]
     tuples = _least_padding(counts)
-    kept = window(model)
-    groups = [Group(1, None, False, _BLOCK), Group(-(-stage // tuples), kept, False, _WINDOW_BLOCK)]
-    for ratio, count in ((4, sparse), (128, heavy)):
+    every = sparse * (entry + key) + heavy * folded
+    groups, widest, layers = [Group(1, None, False, _BLOCK, own=every)], every, counts[0]
+    for count, kept, tokens, page in (
+        (stage, window(model), _WINDOW_BLOCK, entry),
+        (sparse, _OVERLAPS * 2, _STATE_BLOCKS[_OVERLAPS], entry + key),
+        (heavy, 128, _STATE_BLOCKS[128], entry),
+    ):
         if count:
-            groups.append(Group(-(-count // tuples), _overlap(ratio) * ratio, False, _STATE_BLOCKS[ratio]))
-    layers = max(counts[0], *(-(-count // -(-count // tuples)) for count in counts if count))
-    return PagedCache(_BLOCK, layers * sum(pages), tuple(groups))
+            number = -(-count // tuples)
+            groups.append(Group(number, kept, False, tokens, own=count * page))
+            layers, widest = max(layers, -(-count // number)), max(widest, -(-count // number) * page)
+    sizes = (entry if sparse else 0) + key + (folded if heavy else 0)
+    block = widest
+    if older(version, _LARGEST):
+        buckets = layers * entry + sparse * key + heavy * folded
+        block = layers * sizes if older(version, _BUCKETS) else buckets
+    return PagedCache(_BLOCK, block, tuple(groups), by_bytes=older(version, _LARGEST))
 
 
 def _least_padding(counts: list[int]) -> int:

@@ -113,6 +113,28 @@ def layer_caches(model: Model) -> tuple[LayerCache, ...]:
     return tuple(_layer_cache(model.shape, layer) for layer in layers)
 
 
+def lenders(model: Model) -> dict[int, int]:
+    """The layer whose cache each of the layers that keep none of their own reads (Gemma 3n and 4).
+
+    It is the last one before them all with the same window (transformers modeling_gemma3n.py, modeling_gemma4.py
+    `kv_shared_layer_index`).
+    """
+    if not model.model_type.startswith(SHARING):
+        return {}
+    found: dict[int, int] = {}
+    last: dict[int | None, int] = {}
+    for layer, cache in enumerate(layer_caches(model)):
+        if cache.grows:
+            last[cache.window] = layer
+        elif cache.window in last:
+            found[layer] = last[cache.window]
+    return found
+
+
+SHARING = ("gemma3n", "gemma4")
+"""Model types whose last layers may read the cache of earlier ones."""
+
+
 def cache_bytes(dtype: str | None, weights_dtype: str, head: int = 0) -> float:
     """Bytes of one cached element for a `kv_cache_dtype`; `auto` and None follow the model's dtype.
 

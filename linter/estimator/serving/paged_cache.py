@@ -8,7 +8,8 @@ whole fraction of that hold so many times the tokens (`unify_kv_cache_spec_page_
     pages of one request   full: ceil(n / block);  window w: ceil(min(w - 1 + batched tokens, n) / block) + 1;
                            chunk c: ceil(min(c + batched tokens, n) / block);  recurrent: 1, more with prefix caching
                            cross-attention to an encoder: ceil(its positions / block), a group beside the layers' own
-    tokens of the cache    blocks // groups * block size; in newer versions the requests that fit, times their length
+    tokens of the cache    blocks // groups * the block size of the group with the shortest; since 0.20.2 the requests
+                           that fit, times their length
 
 Source: vllm/v1/core/kv_cache_utils.py `_get_kv_cache_groups_uniform_page_size`, `get_kv_cache_config_from_groups`,
 `check_enough_kv_cache_memory`; vllm/v1/kv_cache_interface.py `max_memory_usage_bytes` (0.11 to 0.33). "Batched tokens"
@@ -32,7 +33,8 @@ class Group(NamedTuple):
 
     `block_size` is the group's own, where a block holds other numbers of tokens of other groups. `encoder` positions
     are kept of every request instead of its tokens (`CrossAttentionSpec`). `states` are the blocks of states that a
-    request keeps; 0: one for each block of tokens.
+    request keeps; 0: one for each block of tokens. `own` bytes of a block are of all the groups' own layers, where
+    that is less than what a block takes.
     """
 
     groups: int
@@ -41,19 +43,22 @@ class Group(NamedTuple):
     block_size: int | None = None
     encoder: int = 0
     states: int = 1
+    own: int = 0
 
 
 class PagedCache(NamedTuple):
     """The shape of the pool. `block_bytes` is one block of one group of layers, on one rank.
 
     `windows_grow`: what groups with windows take counts as a token's; without, they are taken to be full
-    (DeepSeek V4, whose windows are shorter than a block).
+    (DeepSeek V4, whose windows are shorter than a block). `by_bytes`: the log's concurrency counts the bytes of a
+    request's own layers in blocks of the first group's (`get_max_concurrency_for_kv_cache_config` of 0.23).
     """
 
     block_size: int
     block_bytes: int
     groups: tuple[Group, ...]
     windows_grow: bool = False
+    by_bytes: bool = False
 
     @property
     def bytes_per_token(self) -> int:
@@ -70,10 +75,17 @@ class PagedCache(NamedTuple):
         """Blocks that `size` bytes hold."""
         return max(0, size) // self.block_bytes if self.block_bytes else 0
 
-    def tokens(self, size: int) -> int:
-        """Tokens that the log of versions before 0.21 prints for a pool of `size` bytes."""
+    def tokens(self, size: int, length: int) -> int:
+        """Tokens that the log of versions before 0.20.2 prints for a pool of `size` bytes and requests of `length`.
+
+        As many of each group as its blocks are long, of the shortest; one of states counts as a whole request.
+        """
         groups = sum(group.groups for group in self.groups)
-        return self.blocks(size) // groups * self.block_size if groups else 0
+        if not groups:
+            return 0
+        states = min(length, self.block_size)
+        own = [group.block_size or (states if group.recurrent else self.block_size) for group in self.groups]
+        return self.blocks(size) // groups * min(own)
 
     def request_blocks(self, length: int, batched_tokens: int) -> int:
         """Blocks that one request of `length` tokens may take."""
@@ -89,6 +101,12 @@ class PagedCache(NamedTuple):
     def concurrency(self, size: int, length: int, batched_tokens: int) -> float:
         """How many requests of `length` tokens a pool of `size` bytes holds."""
         needed = self.request_blocks(length, batched_tokens)
+        if self.by_bytes:
+            held = sum(
+                group.own * _pages(group, length, batched_tokens, group.block_size or self.block_size)
+                for group in self.groups
+            )
+            needed = -(-held // self.groups[0].own)
         return self.blocks(size) / needed if needed else 0.0
 
     def longest(self, size: int, limit: int, batched_tokens: int) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..states.division import attention_tensor, fullest_stage
 from ..states.parameters import base_dtype
-from .kv_cache import cache_bytes, layer_caches
+from .kv_cache import cache_bytes, layer_caches, lenders
 from .stored_cache import cache_dtype
 from .vllm_weights import cached_latent
 
@@ -23,8 +23,10 @@ def token_bytes(job: Job, model: Model, gpu: Gpu | None, row: dict[str, Any]) ->
     """Bytes of the pools for each token that the log counts, on the fullest rank.
 
     Sliding layers of the types that `row` names keep 0.8 of the tokens that the others keep. Sparse latent attention
-    keeps packed fp8 on Blackwell unless told otherwise, with the indexer's key in fp8 on every card.
-    Source: sglang 0.5.23 srt/model_executor/pool_configurator.py; 0.5.10 srt/server_args.py (DeepSeek DSA).
+    keeps packed fp8 on Blackwell unless told otherwise, with the indexer's key in fp8 on every card. Layers that read
+    another's cache have room of their own in the pool, though nothing writes it.
+    Source: sglang 0.5.23 srt/model_executor/pool_configurator.py; 0.5.10 srt/server_args.py (DeepSeek DSA);
+    srt/models/gemma4_causal.py, gemma3n_causal.py (`RadixAttention` of `kv_shared_layer_index`).
     """
     given = job.inference
     assert given is not None
@@ -33,7 +35,9 @@ def token_bytes(job: Job, model: Model, gpu: Gpu | None, row: dict[str, Any]) ->
     if model.shape.index_head_dim and row.get("sparse_fp8") and blackwell and dtype in (None, "auto"):
         dtype = "fp8_e4m3"
     width = cache_bytes(dtype, base_dtype(job, model))
-    caches = layer_caches(model)
+    caches = list(layer_caches(model))
+    for layer, lender in lenders(model).items():
+        caches[layer] = caches[lender]
     divided = windowed(model, row) and any(cache.window is None for cache in caches)
     sizes = []
     for cache in caches:

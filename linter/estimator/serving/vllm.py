@@ -179,7 +179,7 @@ def _kv_cache(parts: Parts, room: Room | None) -> KvCache:
 
     def tokens(held: int) -> int:
         if not chosen.tokens_of_requests:
-            return cache.tokens(held)
+            return cache.tokens(held, chosen.max_model_len)
         return int(cache.concurrency(held, chosen.max_model_len, chosen.in_flight) * chosen.max_model_len)
 
     low, high = (tokens(max(0, held)) for held in (sizes[0], sizes[1] * parts.halves))
@@ -247,7 +247,7 @@ def _terms(job: Job, model: Model, parts: Parts, room: Room | None, pool: int, g
     if parts.rotary:
         lines.append(Term("weights", "rotary tables of cosines and sines", parts.rotary, ROTARY_SOURCE))
     if parts.added:
-        formula = "absorbed latent projections, experts padded for their kernel"
+        formula = "absorbed latent projections, experts padded for their kernel, what is made wider than it is stored"
         lines.append(Term("weights", formula, parts.added, f"{LATENT_SOURCE}; {PADDING_SOURCE}"))
     if parts.rounding:
         lines.append(Term("weights", "torch's blocks above the weights' bytes", parts.rounding, BLOCKS_SOURCE))

@@ -10,6 +10,7 @@ from ...versions import older
 from ..states.parameter import Parameter, pieces_of
 from ..states.parameters import base_dtype, parameters
 from ..states.quantization import effective_quantization
+from ..states.skipping import skips
 from ..states.storage import dtype_bytes
 from .kv_cache import layer_caches
 
@@ -83,8 +84,8 @@ def drafted_tokens(job: Job, model: Model) -> int:
 def _prediction(job: Job, model: Model) -> tuple[tuple[Parameter, ...], tuple[LayerCache, ...]]:
     """The prediction layers: each as the model's last that attends, a projection of two hidden states, and a cache.
 
-    Embedding and head are the model's own. Their tensors are 8-bit where the checkpoint's are, and else 16-bit: 4-bit
-    checkpoints leave `mtp` out (their `ignore` lists).
+    Embedding and head are the model's own. Their tensors are 8-bit where the checkpoint's are and its `ignore` list
+    does not name `mtp`, and else 16-bit, as 4-bit checkpoints leave `mtp` out.
     Source: vllm 0.20 models/qwen3_5_mtp.py, models/deepseek_mtp.py; 0.24 the same.
     """
     given = job.inference
@@ -94,7 +95,7 @@ def _prediction(job: Job, model: Model) -> tuple[tuple[Parameter, ...], tuple[La
     version = given.version or job.versions.get("vllm")
     last = max(index for index, cache in enumerate(caches) if cache.grows)
     stored = effective_quantization(job, model)
-    kept = stored is not None and stored.bits == _EIGHT
+    kept = stored is not None and stored.bits == _EIGHT and not skips("mtp.layers.0", stored)
     found = []
     for item in parameters(job, model):
         if item.part != "base" or item.role in OTHER_PARTS:

@@ -25,7 +25,7 @@ from .vllm_rotary import rotary_cache, tables
 from .vllm_settings import Graphs, captures_nccl, graphs, unlinked
 from .vllm_states import state_blocks, state_bytes, with_states
 from .vllm_towers import loaded
-from .vllm_weights import cached_latent, expanded_head, latent_copies, padded_experts
+from .vllm_weights import cached_latent, expanded_head, latent_copies, made_wider, padded_experts
 
 if TYPE_CHECKING:
     from ...hardware.gpu import Gpu
@@ -186,6 +186,7 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
     elsewhere, copied = offloaded_layers(found, limit)
     copied = copied if older(chosen.version, _COPIED_BEFORE) else 0
     added = latent_copies(served, model, version, element, elsewhere) + allocated(made) - allocated(target)
+    added += made_wider(model, found)
     caches = tuple(
         _latent_as_stored(cache, model, width, version, stored)
         for cache in with_states((*layer_caches(model), *draft_caches), model, drafted_tokens(job, model))
@@ -208,7 +209,7 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
         graphs=graphs(model, chosen.graph_sizes, nccl=captures_nccl(job, gpu)),
         overhead=runtime.process_overhead(gpu, job),
         settings=chosen,
-        cache=compressed_pool(model, plan.pipeline)
+        cache=compressed_pool(model, plan.pipeline, version)
         if compresses(model.shape)
         else paged_cache(
             caches,

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 SOURCE = "vllm/model_executor/layers/rotary_embedding"
 
+_FLOAT32 = 4
 _ALIBI = frozenset({"bloom", "mpt"})
 _FRACTIONS = ("partial_rotary_factor", "rotary_pct")
 
@@ -18,7 +19,9 @@ _FRACTIONS = ("partial_rotary_factor", "rotary_pct")
 def rotary_cache(model: Model, element: float, multimodal: int = 4) -> int:
     """Bytes on every rank: e positions rotary_dim for each distinct set of rope parameters, cosine and sine together.
 
-    Layers with the same parameters share one `cos_sin_cache` (`get_rope`), a buffer in the model's dtype. Positions
+    Layers with the same parameters share one `cos_sin_cache` (`get_rope`), a buffer in the model's dtype; DeepSeek V4
+    has one for layers that compress and one for those that do not, in float32 (models/deepseek_v4/common/rope.py,
+    deepseek_scaling_rope.py `DeepseekV4ScalingRotaryEmbedding`). Positions
     are the config's longest, whatever max_model_len is; linear, dynamic and yarn scaling multiply them, longrope
     holds the short table too, and multimodal rope has `multimodal` times as many (vllm's mrope.py: four). 0 for learned
     positions and ALiBi.
@@ -32,6 +35,8 @@ def rotary_cache(model: Model, element: float, multimodal: int = 4) -> int:
         _positions(shape.max_positions, rope, multimodal) * _width(model, config, rope)
         for rope in _ropes(config, shape.windows)
     )
+    if config.get("compress_rope_theta"):
+        return 2 * _FLOAT32 * elements
     return round(element * elements)
 
 

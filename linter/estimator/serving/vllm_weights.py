@@ -9,6 +9,7 @@ from ...versions import older
 from ..states.division import expert_tensor, fullest_stage
 from ..states.quantization import effective_quantization
 from ..states.storage import packed_pieces
+from .kv_cache import SHARING, lenders
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -110,6 +111,49 @@ def cached_latent(
         size = _SPARSE_FP8
     size = _PACKED_LATENTS.get((dtype or "").lower(), size)
     return size + index + index // 128 * _INDEX_SCALE
+
+
+def made_wider(model: Model, found: Iterable[Parameter]) -> int:
+    """Bytes on one rank that DeepSeek V4 takes above its checkpoint's dtypes, or `fused_keys`.
+
+    The compressor's projections and the indexer's scores are made without a quantisation, the hyper-connections and
+    the compressor's biases in float32 (models/deepseek_v4/compressor.py, nvidia/model.py `hc_attn_fn`).
+    """
+    if model.model_type != "deepseek_v4":
+        return fused_keys(model, found)
+    packed = (item for item in found if item.packed and any(name in item.name for name in SIXTEEN_BIT))
+    plain = (item for item in found if not item.packed and any(name in item.name for name in _FLOAT32_PARTS))
+    return sum(item.elements * 2 - item.raw for item in packed) + sum(item.elements * 4 - item.raw for item in plain)
+
+
+def fused_keys(model: Model, found: Iterable[Parameter]) -> int:
+    """Bytes on one rank of keys and values that Gemma 3n and 4 have no use for: `qkv_proj` is made of all three.
+
+    So layers that read another's cache have both, as large as that one's, and layers whose values are their keys
+    (`attention_k_eq_v`) have these twice.
+    Source: vllm models/gemma4.py `Gemma4Attention`, gemma3n.py; sglang srt/models/gemma4_causal.py, gemma3n_causal.py.
+    """
+    if not model.model_type.startswith(SHARING):
+        return 0
+    kept: dict[int, dict[str, int]] = {}
+    for item in found:
+        if item.role in ("k", "v") and item.copies and not item.name.startswith("draft."):
+            for layer in item.layers or ():
+                kept.setdefault(layer, {})[item.role] = item.raw // item.copies
+    own = {layer: sizes["k"] + sizes.get("v", sizes["k"]) for layer, sizes in kept.items() if "k" in sizes}
+    twice = sum(size - sum(kept[layer].values()) for layer, size in own.items())
+    return twice + sum(own.get(lender, 0) for layer, lender in lenders(model).items() if layer not in own)
+
+
+SIXTEEN_BIT = (
+    ".compressor.kv_proj.",
+    ".compressor.gate_proj.",
+    ".indexer.kv_proj.",
+    ".indexer.gate_proj.",
+    ".scorer.",
+)
+"""DeepSeek-V4's modules that are made without a quantisation (sglang dsv4/compressor.py `wkv_gate`, indexer.py)."""
+_FLOAT32_PARTS = ("attn_hc.", "ffn_hc.", "hc_head.", ".position_bias")
 
 
 def padded_experts(found: Iterable[Parameter], job: Job, model: Model, gpu: Gpu | None) -> list[Parameter]:

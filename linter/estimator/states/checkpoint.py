@@ -44,8 +44,10 @@ def stored_quantization(model: Model) -> Quantization | None:
         block = config.get("weight_block_size")
         return Quantization("finegrained-fp8" if block else "fp8", 8, skip=skip, modules=modules)
     if method in (*COMPRESSED, "modelopt"):
+        mixed = modules and str(config.get("quant_algo", "")).upper() == "MIXED_PRECISION"
+        skip = [*skip, _unlisted(modules)] if mixed else skip
         found = _compressed(config, skip) or _algorithm(config, skip)
-        return replace(found, modules=modules) if found is not None else None
+        return replace(found, modules=modules, head="lm_head" in modules) if found is not None else None
     return None
 
 
@@ -126,6 +128,15 @@ def _modules(config: dict[str, Any], experts: str) -> dict[str, str]:
         if own is not None:
             found[re.sub(r"^.*?\.\d+\.", "", str(name))] = own.method
     return found or ({"experts": "mxfp4-linear"} if experts == "fp4" else {})
+
+
+def _unlisted(modules: dict[str, str]) -> str:
+    """A pattern of all modules but these: what ModelOpt's MIXED_PRECISION does not list is not packed.
+
+    Source: vllm model_executor/layers/quantization/modelopt.py `ModelOptMixedPrecisionConfig.get_quant_method`, which
+    packs a listed `lm_head` too.
+    """
+    return rf"re:(?!(?:.*\.)?(?:{'|'.join(map(re.escape, modules))})(?:\.|\Z))"
 
 
 def _algorithm(config: dict[str, Any], skip: list[str]) -> Quantization | None:

@@ -44,9 +44,9 @@ def divided(tensor: Tensor, job: Job, model: Model) -> tuple[tuple[int, ...], tu
     """
     plan = job.parallelism
     if tensor.role == "vision" and len(tensor.shape) == 2 and tensor.layers is not None and _engine(job) in _SERVERS:
-        return (-(-tensor.shape[0] // plan.tensor), tensor.shape[1]), _layers(tensor, stages(job), model)
+        return (-(-tensor.shape[0] // plan.tensor), tensor.shape[1]), _layers(tensor, job, model)
     ranks = attention_tensor(job) if _attends(tensor) else plan.tensor
-    return _shape(tensor, ranks, plan.expert, expert_tensor(job), model), _layers(tensor, stages(job), model)
+    return _shape(tensor, ranks, plan.expert, expert_tensor(job), model), _layers(tensor, job, model)
 
 
 def attention_tensor(job: Job) -> int:
@@ -143,12 +143,13 @@ def _kv_rows(rows: int, tensor_parallel: int, heads: int) -> int:
     return rows // heads * -(-heads // tensor_parallel)
 
 
-def _layers(tensor: Tensor, stages_: int, model: Model) -> tuple[int, ...] | None:
-    if stages_ <= 1:
+def _layers(tensor: Tensor, job: Job, model: Model) -> tuple[int, ...] | None:
+    count = stages(job)
+    if count <= 1:
         return tensor.layers
     if tensor.layers is None:
-        return None if _outside_on_fullest(tensor, model) else ()
-    return _last_stage(tensor.layers, stages_, model)
+        return None if _outside_on_fullest(tensor, job, model) else ()
+    return _last_stage(tensor.layers, count, model)
 
 
 def _last_stage(layers: tuple[int, ...], stages_: int, model: Model) -> tuple[int, ...]:
@@ -174,10 +175,18 @@ def divided_adapter(
     return inner, outer, layers
 
 
-def _outside_on_fullest(tensor: Tensor, model: Model) -> bool:
-    """The last stage: head and final norm; with tied embeddings their copy serves as its head."""
+_EVERYWHERE = frozenset({"qwen2_moe", "qwen3_moe", "qwen3_vl_moe", "qwen3_next", "qwen3_5", "qwen3_5_moe"})
+
+
+def _outside_on_fullest(tensor: Tensor, job: Job, model: Model) -> bool:
+    """The last stage: head and final norm; with tied embeddings their copy serves as its head.
+
+    Some of vLLM's models make their embedding on every stage (models/qwen2_moe.py, qwen3_moe.py, qwen3_next.py,
+    qwen3_5.py `embed_tokens`).
+    """
     if tensor.role in ("embedding", "position"):
-        return tensor.role == "embedding" and model.shape.tied
+        everywhere = _engine(job) == "vllm" and model.model_type in _EVERYWHERE
+        return tensor.role == "embedding" and (model.shape.tied or everywhere)
     return True
 
 

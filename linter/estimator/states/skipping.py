@@ -22,6 +22,11 @@ def skipped_layers(tensor: Tensor, quantization: Quantization) -> tuple[int, ...
     return _skipped(_names(tensor), tensor.layers, tuple(quantization.skip))
 
 
+def skips(module: str, quantization: Quantization) -> bool:
+    """Whether a module of this whole name is skipped."""
+    return bool(_skipped((module,), None, tuple(quantization.skip)))
+
+
 @lru_cache(4096)
 def _skipped(names: tuple[str, ...], layers: tuple[int, ...] | None, skip: tuple[str, ...]) -> tuple[int, ...] | bool:
     patterns = _compiled(skip)
