@@ -26,6 +26,7 @@ from .layers.seq2seq import Pair, both, setting
 from .layers.sharing import slice_of
 from .layers.stem import stem
 from .losses import returned
+from .losses.answers import logged
 from .losses.logits import last_logits, loss_of
 from .recall import recalled
 from .states.reference import wants_gradients
@@ -136,7 +137,8 @@ def layer_kinds(s: Setting) -> tuple[list[int], list[int]]:
 def replay(s: Setting, kinds: list[int], tape: Tape | None = None) -> Tape:
     """One forward and backward pass of a model that has one layer of each kind.
 
-    Segments: 0 before the layers, 1.. the layers, then the final norm with the head, then the loss.
+    Segments: 0 before the layers, 1.. the layers, then the final norm with the head, then the loss; behind the forward
+    function a loss taken of what it returned, and the reference's pass.
     All on the tape ends with its last reference, so the collector of cycles, which would walk the whole graph again
     and again, waits.
     """
@@ -161,9 +163,10 @@ def _replay(s: Setting, kinds: list[int], tape: Tape) -> Tape:
     tape.clear_casts()
     returned.widened(s, tape, len(kinds) + 2)
     s.cache.clear()
+    tape.enter(len(kinds) + 4)
     if s.objective.reference:
-        tape.enter(len(kinds) + 3)
         _reference(tape, s, kinds, outside, ids)
+    logged(outside, s, tape)
     s.named.clear()
     del ids, labels
     tape.backward(loss, tape.new(1, 4))
@@ -236,9 +239,9 @@ def _reference(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: 
     for _ in range(2 if s.job.loss.log_softmax == "float32" and s.job.objective in UNPAIRED else 1):
         lives: list[int] = []
         h = modelled(tape, s, kinds, outside, ids, segments=False, lives=lives)
-        copies = tape.new(_others(lives, layer_kinds(s)[1]) if wants_gradients(s.job) else 0, 1)
-        loss = loss_of(h, outside, s, tape, len(kinds) + 3)
-        del h, loss, copies
+        tape.others = tape.new(_others(lives, layer_kinds(s)[1]) if wants_gradients(s.job) else 0, 1)
+        loss = loss_of(h, outside, s, tape, len(kinds) + 4)
+        del h, loss
         s.cache.clear()
         tape.clear_casts()
     tape.recording = True
@@ -272,18 +275,22 @@ class Placed(NamedTuple):
 
 
 def placed(s: Setting, tape: Tape, kinds: list[int], assigned: list[int]) -> Iterator[Placed]:
-    """Every event of the replay, at the layers of the whole model where it is largest."""
+    """Every event of the replay, at the layers of the whole model where it is largest.
+
+    Behind the forward function autocast's copies of weights are gone, as in backward, but for those that were saved.
+    """
     count = len(kinds)
     replayed, whole = Stack(tape, count, list(range(count))), Stack(tape, count, assigned)
     kept = before(s, tape, assigned)
     kind = kind_of(s.job.adapter) if s.job.adapter is not None else ""
     for (segment, backward), events in peaks(tape.events).items():
-        phase = "backward" if backward else "loss" if segment == count + 2 else "forward"
+        phase = "backward" if backward else "loss" if segment in (count + 2, count + 3) else "forward"
+        ended = backward or segment > count + 2
         here = max(-1, min(segment - 1, count))
         places = whole.places(segment, backward) if 0 <= here < count else [-1 if here < 0 else len(assigned)]
         for place in places:
-            size, made = whole.at(place, backward)
-            there, done = replayed.at(here, backward)
+            size, made = whole.at(place, ended)
+            there, done = replayed.at(here, ended)
             for e in events:
                 layer = place if 0 <= place < len(assigned) else None
                 every = tape.accumulated or (phase == "backward" and _early(kind, place, len(assigned)))
