@@ -229,13 +229,13 @@ def modelled(
 
 
 def _reference(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tensor) -> None:
-    """A forward pass without gradients, while what the policy saved is alive.
+    """A forward pass without gradients, while what the policy saved is alive; of an adapted policy without its adapter.
 
     Unpaired answers are followed by a pass over mismatched ones, beside logits that are still named. A reference that
     wants gradients has autocast's copies of its weights until the pass ends, those of the layers that are not replayed
     too.
     """
-    tape.recording = False
+    tape.recording, tape.bare = False, s.job.adapter is not None
     for _ in range(2 if s.job.loss.log_softmax == "float32" and s.job.objective in UNPAIRED else 1):
         lives: list[int] = []
         h = modelled(tape, s, kinds, outside, ids, segments=False, lives=lives)
@@ -244,7 +244,7 @@ def _reference(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: 
         del h, loss
         s.cache.clear()
         tape.clear_casts()
-    tape.recording = True
+    tape.recording, tape.bare = True, False
 
 
 def _others(lives: list[int], assigned: list[int]) -> int:

@@ -35,8 +35,9 @@ class Spec(NamedTuple):
     states: tuple[str, ...]
     counter: bool
     foreach: int
-    largest: tuple[int, int]
+    largest: tuple[float, float]
     previous: bool | str
+    square: bool
     minimum: int
     tables: int
     paged: bool
@@ -127,6 +128,7 @@ def specification(name: str) -> Spec:
         row.get("foreach", 0),
         (largest[0], largest[1]),
         row.get("previous", False),
+        row.get("square", False),
         row.get("minimum", 0),
         row.get("tables", 0),
         row.get("paged", False),
@@ -287,12 +289,18 @@ def _state(kind: str, item: Item, spec: Spec) -> list[tuple[float, str]]:
 
 
 def _low_rank(kind: str, item: Item, spec: Spec) -> list[tuple[float, str]]:
-    """Gradients of an m x n matrix projected to rank r on its shorter side: r x max(m, n), projector r x min(m, n)."""
+    """Gradients of an m x n matrix projected to rank r on its shorter side: r x max(m, n), projector r x min(m, n).
+
+    GaLore's projector of a float32 gradient, which its Adafactor makes of every one, is a view of the singular vectors
+    that it was taken from: a square of min(m, n) (galore_torch 1.0 galore_projector.py `get_orthogonal_matrix`).
+    """
     wide, narrow = max(item.shape[-2:]), min(item.shape[-2:])
     rank = min(spec.rank, narrow)
     rest = item.size // (wide * narrow)
     projected = rest * rank * wide
     projector: tuple[float, str] = (rest * rank * narrow, item.dtype)
+    if spec.square and (kind == "low_rank_factored" or item.dtype == "float32"):
+        projector = (rest * narrow * narrow, "float32")
     if kind == "low_rank8":
         blocks = -(-projected // 256)
         return [(projected, "uint8"), (blocks, "float32"), (projected, "uint8"), (blocks, "float32"), projector]
@@ -307,7 +315,9 @@ def _temporary(tensors: Sequence[Item], spec: Spec) -> int:
         other = specification(spec.rest)._replace(in_backward=spec.in_backward)
         own = [item for item in tensors if _main(item, spec)]
         left = [item for item in tensors if not _main(item, spec)]
-        return max(_temporary(own, spec._replace(rest=None)), _temporary(left, other))
+        if spec.name.startswith(("galore", "apollo")):  # one group (transformers trainer `_setup_low_rank_optimizer`)
+            left = [item._replace(decay=True) for item in left]
+        return max(_temporary(own, spec._replace(rest=None)), _temporary(left, other), _between(own, left, spec))
     if not tensors:
         return 0
     if spec.foreach and not spec.in_backward:
@@ -323,12 +333,25 @@ def _temporary(tensors: Sequence[Item], spec: Spec) -> int:
     return max(_largest(stepped, spec, full, half), _largest([*layered, *layered], spec, full, half))
 
 
-def _largest(tensors: Sequence[Item], spec: Spec, full: int, half: int) -> int:
+def _between(own: Sequence[Item], left: Sequence[Item], spec: Spec) -> int:
+    """GaLore's first decomposition, while the update of the last of the other tensors and its denominator, or its
+    parameter in float32, still have names."""
+    if not own or not left or not spec.square or not spec.previous or spec.in_backward:
+        return 0
+    last, (full, half) = left[-1], spec.largest
+    wide = last.dtype == "float32"
+    named = 2 * dtype_bytes(last.dtype) if spec.previous == "parameter" else 4 if wide else 8
+    return int(named * last.size) + _largest(own[:1], spec, full, half)
+
+
+def _largest(tensors: Sequence[Item], spec: Spec, full: float, half: float) -> int:
     """The most that one tensor's update takes, `full` or `half` float32 copies of it, with what the one before left."""
     peak = before = 0
     for item in tensors:
         copies = half if item.dtype in ("bfloat16", "float16") else full
-        peak = max(peak, copies * 4 * item.size + (before if spec.previous and not spec.in_backward else 0))
+        square = 4 * min(item.shape[-2:]) ** 2 if spec.square else 0
+        own = int(copies * 4 * item.size) + square
+        peak = max(peak, own + (before if spec.previous and not spec.in_backward else 0))
         width = dtype_bytes(item.dtype) if spec.previous == "parameter" else 4
         before = int(width * item.size) if item.decay else before
     return peak

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Tape(Engine):
     """The graph that backward will run, as operations record it.
 
-    `others` are autocast's copies of weights of layers that are not replayed.
+    `others` are autocast's copies of weights of layers that are not replayed. `bare`: adapters are disabled.
     `returned` are the probabilities that eager attention hands back, where the layer's code has a name for them;
     `given_back` those of a layer that is run again.
     `inputs_of_softmax`: softmax saves its input beside its result. `loss_parallel`: each rank has the logits of its
@@ -66,6 +66,7 @@ class Tape(Engine):
         self._reduced = False
         self._casts: list[Parameter] = []
         self.others: Tensor | None = None
+        self.bare = False
         self.nothing = Storage(self, 0, False)
 
     @property
