@@ -157,9 +157,7 @@ def _replay(s: Setting, kinds: list[int], tape: Tape) -> Tape:
     ids, labels = tape.new(s.rows, 8), tape.new(s.rows, 8)
     if s.job.loss.kept is True:
         s.remember([last_logits(outside, s, tape)])
-    h = modelled(tape, s, kinds, outside, ids, segments=True)
-    loss = loss_of(h, outside, s, tape, len(kinds) + 2)
-    del h
+    loss = loss_of([modelled(tape, s, kinds, outside, ids, segments=True)], outside, s, tape, len(kinds) + 2)
     tape.clear_casts()
     returned.widened(s, tape, len(kinds) + 2)
     s.cache.clear()
@@ -238,10 +236,10 @@ def _reference(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: 
     tape.recording, tape.bare = False, s.job.adapter is not None
     for _ in range(2 if s.job.loss.log_softmax == "float32" and s.job.objective in UNPAIRED else 1):
         lives: list[int] = []
-        h = modelled(tape, s, kinds, outside, ids, segments=False, lives=lives)
+        h = [modelled(tape, s, kinds, outside, ids, segments=False, lives=lives)]
         tape.others = tape.new(_others(lives, layer_kinds(s)[1]) if wants_gradients(s.job) else 0, 1)
         loss = loss_of(h, outside, s, tape, len(kinds) + 4)
-        del h, loss
+        del loss
         s.cache.clear()
         tape.clear_casts()
     tape.recording, tape.bare = True, False

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 class Trl(NamedTuple):
     """Switches of one release; a job that states none has none of them, as TRL 1.15 and later, which hold no logits.
 
-    temperature  online trainers divide the logits: `anew` (0.16 to 0.29, 1.10 on), or in their own bytes, `in_place`
-                 (1.0 to 1.9), `` before
+    temperature  online trainers divide the logits: `anew` (0.16 to 0.29), or in their own bytes, `in_place` (1.0 to
+                 1.9), or `beside` those that the model returned, which have a name (1.10 on), `` before
     entropies    of the policy's logits, for the log: GRPO 0.20 on, SFT and RLOO 0.22 on, DPO 0.29 on, KTO 1.8 on, to 1.13
     means        of wanted and unwanted answers' logits, which are copied for it: DPO 0.29 on, KTO 1.8 on, to 1.14
     """
@@ -33,7 +33,7 @@ ENTROPIES = {"sft": "0.22", "grpo": "0.20", "rloo": "0.22", "dpo": "0.29", "kto"
 OWN = frozenset({"axolotl"})
 """Programs whose supervised fine-tuning is a Trainer of their own, whatever TRL is beside it."""
 
-TEMPERATURE, IN_PLACE, ANEW = "0.16", "1.0", "1.10"
+TEMPERATURE, IN_PLACE, BESIDE = "0.16", "1.0", "1.10"
 """When grpo_trainer.py came to divide by the temperature, to do it by `div_`, and to leave that again."""
 
 
@@ -51,5 +51,6 @@ def trl(job: Job) -> Trl:
         return Trl("", entropies, logged)
     if job.objective == "sft" or older(version, TEMPERATURE) or not older(version, KERNEL):
         return Trl("", entropies)
-    in_place = not older(version, IN_PLACE) and older(version, ANEW)
-    return Trl("in_place" if in_place else "anew", entropies)
+    if older(version, IN_PLACE):
+        return Trl("anew", entropies)
+    return Trl("in_place" if older(version, BESIDE) else "beside", entropies)

@@ -21,14 +21,17 @@ ENTROPY_ROWS = 128
 """Rows that `entropy_from_logits` takes at a time (trl/trainer/utils.py)."""
 
 
-def of_answers(logits: Tensor, s: Setting, tape: Tape) -> Tensor:
-    """Log-probabilities of given answers, as `Loss.log_softmax` says.
+def of_answers(handed: list[Tensor], s: Setting, tape: Tape) -> Tensor:
+    """Log-probabilities of given answers, as `Loss.log_softmax` says, of logits that are `handed` over.
 
     TRL's ORPO and CPO take the cross entropy of the chosen answers' logits besides, of a copy without each sequence's
     last, and both with SimPO read the log-probabilities off a slice (trl/experimental/orpo/orpo_trainer.py
     `concatenated_forward`, `get_batch_logps`). A kernel reads them off a slice whatever the objective.
     """
     how, release = s.job.loss.log_softmax, trl(s.job)
+    if release.temperature:
+        return _at_temperature(handed, s, tape)
+    logits = handed.pop()
     if how == "float32" or (s.job.rl.reference_apart and (tape.recording or release.means)):
         s.named.append(logits.storage)
     elif s.job.objective == "simpo":
@@ -39,26 +42,21 @@ def of_answers(logits: Tensor, s: Setting, tape: Tape) -> Tensor:
         likelihood = cross_entropy(chosen, None, tape)
         del chosen
         return add(likelihood, _log_softmax(window(logits, logits.n), how, s, tape))
-    if release.temperature:
-        return _at_temperature(logits, s, tape)
     return _log_softmax(window(logits, logits.n) if how == "kernel" else logits, how, s, tape)
 
 
-def _at_temperature(logits: Tensor, s: Setting, tape: Tape) -> Tensor:
-    """Log-probabilities, then entropies, of logits divided by a temperature.
-
-    Divided anew they lie beside what the model returned, which has a name until both are there.
-    """
-    release = trl(s.job)
+def _at_temperature(handed: list[Tensor], s: Setting, tape: Tape) -> Tensor:
+    """Log-probabilities, then entropies, of logits divided by a temperature."""
+    release, logits = trl(s.job), handed.pop()
+    kept = logits.storage if release.temperature == "beside" else None
     if release.temperature == "in_place":
-        part = window(divided_slice(logits), logits.n)
+        logits = window(divided_slice(logits), logits.n)
     else:
-        s.named.append(logits.storage)
-        part = scale(window(logits, logits.n))
-    found = _log_softmax(part, s.job.loss.log_softmax, s, tape)
+        logits = scale(window(logits, logits.n))
+    found = _log_softmax(logits, s.job.loss.log_softmax, s, tape)
     if release.entropies:
-        _entropies(part.n, part.e, s, tape, laid=release.temperature == "in_place")
-    s.named.clear()
+        _entropies(logits.n, logits.e, s, tape, laid=release.temperature == "in_place")
+    del kept
     return found
 
 

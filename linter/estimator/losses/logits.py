@@ -32,12 +32,29 @@ FUSED = frozenset({"tiles", "passes", "blocks", "columns"})
 """What a chunked loss holds where the head is part of it."""
 
 
-def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -> Tensor:
-    """The loss of a micro batch by the job's objective and loss kernel; `segment` begins where its function does.
+def loss_of(handed: list[Tensor], outside: Modules, s: Setting, tape: Tape, segment: int) -> Tensor:
+    """The loss of a micro batch, of hidden states that are `handed` over; `segment` begins where its function does.
 
-    Log-probabilities are taken outside the forward function, when autocast has ended: a segment of their own.
-    Under autocast the logits that the model returns are copied to float32 (accelerate/utils/operations.py
-    `ConvertOutputsToFp32`). A framework's own loss takes them so as well; a job that says they never are has another.
+    Log-probabilities are taken of the logits that the forward function returned, when autocast has ended and the hidden
+    states are gone: a segment of their own. Under autocast those logits are copied to float32
+    (accelerate/utils/operations.py `ConvertOutputsToFp32`).
+    """
+    found = [_within(handed.pop(), outside, s, tape, segment)]
+    if not s.whole:
+        return found.pop()
+    s.whole = False
+    tape.clear_casts()
+    tape.enter(segment + 1)
+    wide = s.autocast or s.job.loss.log_softmax == "float32"
+    found.append(to(found[0], 4) if wide else found[0])
+    del found[0]
+    return of_answers(found, s, tape)
+
+
+def _within(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -> Tensor:
+    """What the forward function returns by the job's objective and loss kernel: the loss, or `whole` logits for it.
+
+    A framework's own loss takes float32 logits; a job that says they never are has another.
     """
     if s.objective.loss in TASKS:
         return task_loss(h, outside, s, tape, segment)
@@ -75,10 +92,8 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
     s.remember([logits])
     tape.enter(segment)
     if s.objective.loss == "log_probabilities":
-        tape.clear_casts()
-        tape.enter(segment + 1)
-        logits = to(logits, 4 if s.autocast or s.job.loss.log_softmax == "float32" else logits.e)
-        return of_answers(logits, s, tape)
+        s.whole = True
+        return logits
     s.returned.append(logits)
     return of_whole(logits, rows, s, tape) if kernel == "chunked" else causal(logits, s, tape)
 
