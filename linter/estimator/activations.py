@@ -161,7 +161,8 @@ def _replay(s: Setting, kinds: list[int], tape: Tape) -> Tape:
     tape.clear_casts()
     returned.widened(s, tape, len(kinds) + 2)
     s.cache.clear()
-    tape.enter(len(kinds) + 4)
+    if s.objective.reference or s.named:
+        tape.enter(len(kinds) + 4)
     if s.objective.reference:
         _reference(tape, s, kinds, outside, ids)
     logged(outside, s, tape)

@@ -33,7 +33,7 @@ from .training_arguments import (
     smooths,
 )
 from .training_sharding import set_sharding
-from .trl import PREFERENCE, set_lengths, set_objective, set_rl
+from .trl import ONLINE, PREFERENCE, set_lengths, set_objective, set_rl
 from .unfilled import settle
 from .unsloth import set_unsloth
 from .usual_launch import UsualLaunch
@@ -256,7 +256,7 @@ def _set_preference(run: Run, flavour: Flavour, objective: str) -> None:
     if older(trl, ROWS_FROM) and objective in PREFERENCE:
         note = f"trl {trl} takes the log-softmax of all logits at once"
         run.builder.derived("loss.log_softmax", "whole", note, "versions.trl")
-    elif not older(trl, KERNEL_FROM) and (objective in PREFERENCE or objective in ONLINE):
+    elif run.builder.job.loss.kernel == "torch" and not older(trl, KERNEL_FROM) and objective in PREFERENCE | ONLINE:
         note = f"trl {trl} has a kernel read the log-probabilities off the logits"
         run.builder.derived("loss.log_softmax", "kernel", note, "versions.trl")
     if not older(trl, REWRITTEN_IN) and objective in ("dpo", "kto"):

@@ -15,7 +15,8 @@ class Trl(NamedTuple):
 
     temperature  online trainers divide the logits: `anew` (0.16 to 0.29), or in their own bytes, `in_place` (1.0 to
                  1.9), or `beside` those that the model returned, which have a name (1.10 on), `` before
-    entropies    of the policy's logits, for the log: GRPO 0.20 on, SFT and RLOO 0.22 on, DPO 0.29 on, KTO 1.8 on, to 1.13
+    entropies    of the policy's logits, for the log: GRPO 0.20 on, SFT and RLOO 0.22 on, DPO 0.29 on, KTO 1.8 on, to
+                 1.13
     means        of wanted and unwanted answers' logits, which are copied for it: DPO 0.29 on, KTO 1.8 on, to 1.14
     """
 

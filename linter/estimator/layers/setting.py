@@ -52,10 +52,9 @@ class Setting:
     """Sizes, widths and switches of one micro step on one rank.
 
     `rows` are the tokens of a micro batch on this rank: context parallelism divides the sequence. `keys` are the
-    positions that a sequence attends to: with prefix tuning more than its own. `cache` is what a
-    model that caches keys in training holds until its loss is there; `outputs` the logits that the training loop
-    holds, `returned` those that the forward function hands to it, `named` those that the loss's function holds; `whole`
-    says that the forward function returned logits and no loss.
+    positions that a sequence attends to: with prefix tuning more than its own. `cache` is what a model that caches keys
+    in training holds until its loss is there; `outputs` the logits that the training loop holds, `returned` those that
+    the forward function hands to it, `named` those that the loss's function holds; `whole`: it returned no loss.
     `cached_keys` are bytes that a layer's cached keys keep alive, `widened_keys` those of their float32 copies.
     """
 
