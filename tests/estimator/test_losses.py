@@ -308,8 +308,8 @@ class TestWholeLogSoftmax:
         assert self.of(llama_8b, "float32", "forward", objective="kto") == (8 + 4 + 12) / 2
 
     def test_logits_of_trls_policy_are_named_while_the_reference_runs(self, llama_8b):
-        """16 bits: the saved log-softmax of every row, the reference's logits and two rows of theirs, of which one still
-        has its name, and the policy's own logits."""
+        """16 bits: the saved log-softmax of every row, the reference's logits and two rows of theirs, the last still
+        named, and the policy's own logits."""
         before, since = (
             self.of(llama_8b, "rows", "forward", objective="dpo", rl=Rl(reference_apart=apart))
             for apart in (False, True)
