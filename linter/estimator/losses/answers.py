@@ -88,10 +88,14 @@ def logged(outside: Modules, s: Setting, tape: Tape) -> None:
     del copies, half
 
 
+def reads(s: Setting) -> bool:
+    """Whether the trainer reads logits that come back beside the loss, as TRL's SFT for its log."""
+    return trl(s.job).entropies and s.objective.loss == "cross_entropy"
+
+
 def read(n: int, e: int, s: Setting, tape: Tape) -> None:
-    """What TRL's SFT makes of n logits that come back beside the loss, for its log: entropies."""
-    if trl(s.job).entropies and s.objective.loss == "cross_entropy":
-        _entropies(n, e, s, tape, laid=True)
+    """Entropies of n such logits."""
+    _entropies(n, e, s, tape, laid=True)
 
 
 def _entropies(n: int, e: int, s: Setting, tape: Tape, *, laid: bool) -> None:
