@@ -134,10 +134,10 @@ class Loss:
     `upcast` is where 16-bit logits become float32, None as Transformers does at its version. `kept`: the training loop
     names the logits until the next step's are there (true), or to the end of its `step`. `parallel`: under tensor
     parallelism each rank has its part of the vocabulary's logits (Megatron, torchtitan); else the head gathers them.
-    `log_softmax` is how preference trainers come by log-probabilities: `rows` of the batch one at a time (TRL from 0.15
-    on), the `whole` at once (TRL before), or the whole in `float32`, whose logits are named until the loss is there
-    (LLaMA-Factory). `idle_logits`: the model makes logits that its loss does not use (TRL's value head). `deferred`
-    micro batches of a step leave the gradients of their logits for the head's weight gradient at its end (Megatron).
+    `log_softmax` is how preference trainers come by log-probabilities: by a `kernel` that reads the logits (TRL from
+    1.14 on), `rows` of the batch one at a time (from 0.15 on), the `whole` at once (before), or the whole in `float32`,
+    whose logits are named until the loss is there (LLaMA-Factory). `idle_logits`: the loss does not use the logits that
+    the model makes (TRL's value head). `deferred` micro batches of a step leave gradients of logits for the head's.
     """
 
     kernel: str = "torch"
@@ -147,7 +147,7 @@ class Loss:
     upcast: Literal["loss", "model", "never"] | None = None
     kept: Literal["step"] | bool = False
     parallel: bool = True
-    log_softmax: Literal["rows", "whole", "float32"] = "rows"
+    log_softmax: Literal["kernel", "rows", "whole", "float32"] = "rows"
     idle_logits: bool = False
     deferred: int = 0
 

@@ -26,6 +26,7 @@ from .layers.seq2seq import Pair, both, setting
 from .layers.sharing import slice_of
 from .layers.stem import stem
 from .losses import returned
+from .losses.answers import logged
 from .losses.logits import last_logits, loss_of
 from .recall import recalled
 from .states.reference import wants_gradients
@@ -136,7 +137,8 @@ def layer_kinds(s: Setting) -> tuple[list[int], list[int]]:
 def replay(s: Setting, kinds: list[int], tape: Tape | None = None) -> Tape:
     """One forward and backward pass of a model that has one layer of each kind.
 
-    Segments: 0 before the layers, 1.. the layers, then the final norm with the head, then the loss.
+    Segments: 0 before the layers, 1.. the layers, then the final norm with the head, then the loss; behind the forward
+    function a loss taken of what it returned, and the reference's pass.
     All on the tape ends with its last reference, so the collector of cycles, which would walk the whole graph again
     and again, waits.
     """
@@ -155,15 +157,15 @@ def _replay(s: Setting, kinds: list[int], tape: Tape) -> Tape:
     ids, labels = tape.new(s.rows, 8), tape.new(s.rows, 8)
     if s.job.loss.kept is True:
         s.remember([last_logits(outside, s, tape)])
-    h = modelled(tape, s, kinds, outside, ids, segments=True)
-    loss = loss_of(h, outside, s, tape, len(kinds) + 2)
-    del h
+    loss = loss_of([modelled(tape, s, kinds, outside, ids, segments=True)], outside, s, tape, len(kinds) + 2)
     tape.clear_casts()
     returned.widened(s, tape, len(kinds) + 2)
     s.cache.clear()
+    if s.objective.reference or s.named:
+        tape.enter(len(kinds) + 4)
     if s.objective.reference:
-        tape.enter(len(kinds) + 3)
         _reference(tape, s, kinds, outside, ids)
+    logged(outside, s, tape)
     s.named.clear()
     del ids, labels
     tape.backward(loss, tape.new(1, 4))
@@ -227,22 +229,22 @@ def modelled(
 
 
 def _reference(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tensor) -> None:
-    """A forward pass without gradients, while what the policy saved is alive.
+    """A forward pass without gradients, while what the policy saved is alive; of an adapted policy without its adapter.
 
     Unpaired answers are followed by a pass over mismatched ones, beside logits that are still named. A reference that
     wants gradients has autocast's copies of its weights until the pass ends, those of the layers that are not replayed
     too.
     """
-    tape.recording = False
+    tape.recording, tape.bare = False, s.job.adapter is not None
     for _ in range(2 if s.job.loss.log_softmax == "float32" and s.job.objective in UNPAIRED else 1):
         lives: list[int] = []
-        h = modelled(tape, s, kinds, outside, ids, segments=False, lives=lives)
-        copies = tape.new(_others(lives, layer_kinds(s)[1]) if wants_gradients(s.job) else 0, 1)
-        loss = loss_of(h, outside, s, tape, len(kinds) + 3)
-        del h, loss, copies
+        h = [modelled(tape, s, kinds, outside, ids, segments=False, lives=lives)]
+        tape.others = tape.new(_others(lives, layer_kinds(s)[1]) if wants_gradients(s.job) else 0, 1)
+        loss = loss_of(h, outside, s, tape, len(kinds) + 4)
+        del loss
         s.cache.clear()
         tape.clear_casts()
-    tape.recording = True
+    tape.recording, tape.bare = True, False
 
 
 def _others(lives: list[int], assigned: list[int]) -> int:
@@ -273,18 +275,22 @@ class Placed(NamedTuple):
 
 
 def placed(s: Setting, tape: Tape, kinds: list[int], assigned: list[int]) -> Iterator[Placed]:
-    """Every event of the replay, at the layers of the whole model where it is largest."""
+    """Every event of the replay, at the layers of the whole model where it is largest.
+
+    Behind the forward function autocast's copies of weights are gone, as in backward, but for those that were saved.
+    """
     count = len(kinds)
     replayed, whole = Stack(tape, count, list(range(count))), Stack(tape, count, assigned)
     kept = before(s, tape, assigned)
     kind = kind_of(s.job.adapter) if s.job.adapter is not None else ""
     for (segment, backward), events in peaks(tape.events).items():
-        phase = "backward" if backward else "loss" if segment == count + 2 else "forward"
+        phase = "backward" if backward else "loss" if segment in (count + 2, count + 3) else "forward"
+        ended = backward or segment > count + 2
         here = max(-1, min(segment - 1, count))
         places = whole.places(segment, backward) if 0 <= here < count else [-1 if here < 0 else len(assigned)]
         for place in places:
-            size, made = whole.at(place, backward)
-            there, done = replayed.at(here, backward)
+            size, made = whole.at(place, ended)
+            there, done = replayed.at(here, ended)
             for e in events:
                 layer = place if 0 <= place < len(assigned) else None
                 every = tape.accumulated or (phase == "backward" and _early(kind, place, len(assigned)))

@@ -84,13 +84,11 @@ def scored(s: Setting, kinds: list[int], tape: Tape) -> None:
     outside = s.modules(None)
     tape.enter(0)
     ids, labels = tape.new(s.rows, 8), tape.new(s.rows, 8)
-    h = modelled(tape, s, kinds, outside, ids, segments=True)
-    loss = loss_of(h, outside, s, tape, end)
-    del h
+    loss = loss_of([modelled(tape, s, kinds, outside, ids, segments=True)], outside, s, tape, end)
     s.cache.clear()
     tape.clear_casts()
     if s.named and s.objective.reference:
-        loss_of(modelled(tape, s, kinds, outside, ids, segments=False), outside, s, tape, end)
+        loss_of([modelled(tape, s, kinds, outside, ids, segments=False)], outside, s, tape, end)
         tape.clear_casts()
     tape.scratch(sum(4 * x.n for x in returned.narrow(s)))
     s.returned.clear()

@@ -75,7 +75,7 @@ def compiled_step(job: Job, phases: Sequence[Phase], temporary: int) -> list[Ass
     step = max(phase.allocated for phase in phases if phase.name == "optimizer_step")
     others = max(phase.allocated for phase in phases if phase.name != "optimizer_step")
     peak = max(step, others)
-    most = temporary * STEP_KEEPS // max(spec.largest)
+    most = int(temporary * STEP_KEEPS / max(spec.largest))
     less, more = peak - max(others, step - temporary), max(0, step - temporary + most - peak)
     note = "which operations of the compiled step are one kernel is up to the release of torch"
     return [Assumption("versions.torch", str(stated), note, less, more)] if less or more else []

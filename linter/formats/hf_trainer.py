@@ -33,7 +33,7 @@ from .training_arguments import (
     smooths,
 )
 from .training_sharding import set_sharding
-from .trl import PREFERENCE, set_lengths, set_objective, set_rl
+from .trl import ONLINE, PREFERENCE, set_lengths, set_objective, set_rl
 from .unfilled import settle
 from .unsloth import set_unsloth
 from .usual_launch import UsualLaunch
@@ -239,6 +239,9 @@ OWN_TRAINERS = ("transformers", "ms-swift")
 ROWS_FROM = "0.15"
 """The first TRL whose preference trainers go row by row (`selective_log_softmax`, trainer/utils.py)."""
 
+KERNEL_FROM = "1.14"
+"""The first TRL with a Triton kernel for that (trl/kernels/logprob_entropy.py), which torch's CUDA wheels can run."""
+
 REWRITTEN_IN = "0.29"
 """The first TRL whose DPO and KTO load the reference by `create_model_from_path` and name the policy's outputs while it
 runs (`_compute_loss`); before, `create_reference_model` froze a copy, and the logits were gone with
@@ -253,6 +256,9 @@ def _set_preference(run: Run, flavour: Flavour, objective: str) -> None:
     if older(trl, ROWS_FROM) and objective in PREFERENCE:
         note = f"trl {trl} takes the log-softmax of all logits at once"
         run.builder.derived("loss.log_softmax", "whole", note, "versions.trl")
+    elif run.builder.job.loss.kernel == "torch" and not older(trl, KERNEL_FROM) and objective in PREFERENCE | ONLINE:
+        note = f"trl {trl} has a kernel read the log-probabilities off the logits"
+        run.builder.derived("loss.log_softmax", "kernel", note, "versions.trl")
     if not older(trl, REWRITTEN_IN) and objective in ("dpo", "kto"):
         note = "loaded as a model of its own, beside the policy's outputs"
         run.builder.derived("rl.reference_apart", True, note, "versions.trl")

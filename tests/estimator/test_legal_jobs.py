@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpulint.estimator import NotEstimable, estimate
+from gpulint.estimator import NotEstimable, estimate, estimate_job
 from gpulint.estimator.explain import explained
 from gpulint.hardware.catalogue import find
 from gpulint.job import Job
@@ -106,3 +106,13 @@ def test_a_legal_job_is_estimated_or_says_what_is_missing(given_job):
     told = explained(found, job, resolve(job.model), find("t4") if job.hardware.gpu else None)
     for name, size in found.components.items():
         assert sum(term.size for term in told.terms if term.component == name) == size
+
+
+def test_a_translator_s_preferences_are_estimated_under_autocast():
+    """What its encoder returns is copied behind the forward function, and nothing of the loss follows there."""
+    model = {"model_type": "t5", "d_model": 128, "d_ff": 256, "d_kv": 16, "num_layers": 2, "num_decoder_layers": 2}
+    model |= {"num_heads": 8, "vocab_size": 1000, "architectures": ["T5ForConditionalGeneration"]}
+    sizes = {"micro_batch_size": 1, "sequence_length": 64, "objective": "dpo"}
+    plans = [Job.validate({"model": model, **sizes, "precision": {"autocast": cast}}) for cast in ("bfloat16", None)]
+    cast, plain = (estimate_job(plan, resolve(plan.model), None).per_gpu.allocated for plan in plans)
+    assert cast > plain

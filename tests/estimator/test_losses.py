@@ -308,13 +308,13 @@ class TestWholeLogSoftmax:
         assert self.of(llama_8b, "float32", "forward", objective="kto") == (8 + 4 + 12) / 2
 
     def test_logits_of_trls_policy_are_named_while_the_reference_runs(self, llama_8b):
-        """16 bits: the saved log-softmax of every row, the reference's logits and one row of theirs, and the policy's
-        own logits."""
+        """16 bits: the saved log-softmax of every row, the reference's logits and two rows of theirs, the last still
+        named, and the policy's own logits."""
         before, since = (
             self.of(llama_8b, "rows", "forward", objective="dpo", rl=Rl(reference_apart=apart))
             for apart in (False, True)
         )
-        assert (before, since) == (2 + 2 + 2 / 4, 2 + 2 + 2 + 2 / 4)
+        assert (before, since) == (2 + 2 + 4 / 4, 2 + 2 + 2 + 4 / 4)
 
     def test_orpo_takes_the_likelihood_of_the_chosen_answers_too(self, llama_8b):
         """As the steps of trl 1.16 on the memory oracle's fake GPU: 5 bytes, and 14 of float32 logits (and 4 that only

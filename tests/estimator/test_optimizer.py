@@ -155,11 +155,19 @@ def test_galore_projects_to_its_rank():
     assert kept("galore_adamw", vector).allocated == 2 * 2 * 4096
 
 
+def test_galores_projector_of_a_float32_gradient_is_a_view_of_a_square():
+    wide = matrix()._replace(dtype="float32")
+    assert kept("galore_adamw", wide).allocated == 2 * 4 * 128 * 14336 + 4 * 4096**2
+    assert kept("galore_adafactor", matrix()).allocated == pytest.approx(4 * 4096**2, rel=0.01)
+    assert kept("apollo_adamw", wide).allocated == 4 * 128 * (2 * 14336 + 4096)
+
+
 def test_a_rule_for_matrices_has_its_temporaries_of_matrices_alone():
-    """galore_torch 1.0: an SVD in float32 of a projected matrix; AdamW's denominator of an embedding."""
+    """galore_torch 1.0: an SVD in float32 of a projected matrix; AdamW's denominator and update of an embedding."""
     table = matrix(128256, 4096, embedding=True, matrix=False)
-    assert kept("galore_adamw", matrix()).temporary == 3 * 4 * matrix().size
-    assert kept("galore_adamw", matrix(), table).temporary == 4 * table.size
+    decomposed = 3 * 4 * matrix().size + 4 * 4096**2
+    assert kept("galore_adamw", matrix()).temporary == decomposed
+    assert kept("galore_adamw", matrix(), table).temporary == 2 * 2 * table.size + decomposed
     assert kept("q_galore_adamw8bit", matrix(), table).temporary == 3 * 4 * matrix().size
 
 

@@ -177,7 +177,7 @@ def test_the_step_makes_a_flat_copy_and_an_fp32_gradient(llama_8b):
 def test_stage_3_takes_a_sub_group_s_share_of_what_the_step_allocates(llama_8b):
     """Two copies of the second moments of 100 M elements, less the 16-bit copy of their gradients that is gone."""
     given = job(3, 8, sub_group_size=100_000_000)
-    given.optimizer.name = "schedule_free_adamw"
+    given.optimizer.name = "stable_adamw"
     assert layout(given, llama_8b).step_optimizer == pytest.approx((2 * 4 - 2) * 100_000_000, rel=1e-6)
 
 

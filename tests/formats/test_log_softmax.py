@@ -36,6 +36,22 @@ def test_trl_goes_row_by_row_since_0_15(trl, how):
     assert (found.objective, found.loss.kernel, found.loss.log_softmax) == ("dpo", "torch", how)
 
 
+ORPO = """\
+trl_type: orpo
+model_name_or_path: Qwen/Qwen2.5-0.5B
+dataset_name: a/b
+beta: 0.1
+cpo_alpha: 1.0
+learning_rate: 2e-6
+"""
+
+
+@pytest.mark.parametrize(("trl", "how"), [("1.13.0", "rows"), ("1.14.0", "kernel"), ("1.16.0", "kernel")])
+def test_whole_logits_are_read_by_a_kernel_since_1_14(trl, how):
+    found = job("hf_trainer", ORPO, trl=trl)
+    assert (found.objective, found.loss.kernel, found.loss.log_softmax) == ("cpo", "torch", how)
+
+
 @pytest.mark.parametrize(("trl", "apart"), [("0.28.0", False), ("0.29.0", True), ("1.9.0", True)])
 def test_trl_loads_the_reference_as_a_model_of_its_own_since_0_29(trl, apart):
     assert job("hf_trainer", DPO, trl=trl).rl.reference_apart is apart

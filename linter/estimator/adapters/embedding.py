@@ -22,7 +22,7 @@ def adapted_embeds(embeds: Tensor, layer: Linear, ids: Tensor, rows: int, scaled
 
     DoRA multiplies both by the magnitudes over a norm of the weight with the product added, V h elements each.
     """
-    if layer.a is None or layer.b is None:
+    if layer.a is None or layer.b is None or embeds.storage.tape.bare:
         return embeds
     tape, e = embeds.storage.tape, embeds.e
     vocabulary = layer.weight.n // (embeds.n // rows)

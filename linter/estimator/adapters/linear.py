@@ -24,8 +24,11 @@ def project(x: Tensor, layer: Linear, rows: int, base: Callable[[Tensor], None] 
 
     Over a packed layer under autocast PEFT casts nothing back: with DoRA's float32 magnitudes the output is float32
     (peft 0.21.2 tuners/lora/bnb.py `requires_conversion`).
-    `base` is shown what the layer itself makes, as a hook that was there before the adapter is.
+    `base` is shown what the layer itself makes, as a hook that was there before the adapter is. With the adapter
+    disabled the layer is all there is (`disable_adapters` in each type's layer.py).
     """
+    if x.storage.tape.bare:
+        return product(x, layer, rows)
     if layer.adapter is not None:
         return ADAPTED[kind_of(layer.adapter)](x, layer, rows)
     result = product(x, layer, rows)
@@ -63,7 +66,7 @@ def merged(layer: Linear, tape: Tape, e: int) -> Tensor | Parameter:
     The sum is made anew for every use and saved where it is used (peft tuners/lora/layer.py ParamWrapper).
     """
     weight, a, b = layer.weight, layer.a, layer.b
-    if a is None or b is None:
+    if a is None or b is None or tape.bare:
         return weight
     first, second = to(leaf(tape, a), e), to(leaf(tape, b), e)
     sizes = a.n, b.n

@@ -52,9 +52,9 @@ class Setting:
     """Sizes, widths and switches of one micro step on one rank.
 
     `rows` are the tokens of a micro batch on this rank: context parallelism divides the sequence. `keys` are the
-    positions that a sequence attends to: with prefix tuning more than its own. `cache` is what a
-    model that caches keys in training holds until its loss is there; `outputs` the logits that the training loop
-    holds, `returned` those that the forward function hands to it, `named` those that the loss's function holds.
+    positions that a sequence attends to: with prefix tuning more than its own. `cache` is what a model that caches keys
+    in training holds until its loss is there; `outputs` the logits that the training loop holds, `returned` those that
+    the forward function hands to it, `named` those that the loss's function holds; `whole`: it returned no loss.
     `cached_keys` are bytes that a layer's cached keys keep alive, `widened_keys` those of their float32 copies.
     """
 
@@ -114,6 +114,7 @@ class Setting:
         self.returned: list[Tensor] = []
         self.widened_keys = self.cached_keys = 0
         self.named: list[Storage] = []
+        self.whole = False
         self.pixels: list[Storage] = []
         self.loss = loss_kernel(job.loss.kernel, self.traits)
         self.fused = fused_operations(job, self.traits)

@@ -8,9 +8,10 @@ from ..frameworks import liger, prime_rl, unsloth
 from ..frameworks.native import LOSSES
 from ..layers.objectives import PAIRED, TASKS, UNPAIRED
 from ..tape.indexing import shortened, window
-from ..tape.ops import add, contiguous, to
+from ..tape.ops import contiguous, to
 from ..tape.tensor import mark
 from . import losses
+from .answers import of_answers
 from .heads import task_loss
 from .output_head import head
 from .pieces import compiled, cross_entropy, heads, in_passes, of_list, of_whole
@@ -31,11 +32,29 @@ FUSED = frozenset({"tiles", "passes", "blocks", "columns"})
 """What a chunked loss holds where the head is part of it."""
 
 
-def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -> Tensor:
-    """The loss of a micro batch by the job's objective and loss kernel; `segment` begins where its function does.
+def loss_of(handed: list[Tensor], outside: Modules, s: Setting, tape: Tape, segment: int) -> Tensor:
+    """The loss of a micro batch, of hidden states that are `handed` over; `segment` begins where its function does.
 
-    Under autocast the logits that the model returns are copied to float32 (accelerate/utils/operations.py
-    `ConvertOutputsToFp32`). A framework's own loss takes them so as well; a job that says they never are has another.
+    Log-probabilities are taken of the logits that the forward function returned, when autocast has ended and the hidden
+    states are gone: a segment of their own. Under autocast those logits are copied to float32
+    (accelerate/utils/operations.py `ConvertOutputsToFp32`).
+    """
+    found = [_within(handed.pop(), outside, s, tape, segment)]
+    if not s.whole:
+        return found.pop()
+    s.whole = False
+    tape.clear_casts()
+    tape.enter(segment + 1)
+    wide = s.autocast or s.job.loss.log_softmax == "float32"
+    found.append(to(found[0], 4) if wide else found[0])
+    del found[0]
+    return of_answers(found, s, tape)
+
+
+def _within(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -> Tensor:
+    """What the forward function returns by the job's objective and loss kernel: the loss, or `whole` logits for it.
+
+    A framework's own loss takes float32 logits; a job that says they never are has another.
     """
     if s.objective.loss in TASKS:
         return task_loss(h, outside, s, tape, segment)
@@ -73,8 +92,8 @@ def loss_of(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -
     s.remember([logits])
     tape.enter(segment)
     if s.objective.loss == "log_probabilities":
-        logits = to(logits, 4 if s.autocast or s.job.loss.log_softmax == "float32" else logits.e)
-        return _log_probabilities(logits, s, tape)
+        s.whole = True
+        return logits
     s.returned.append(logits)
     return of_whole(logits, rows, s, tape) if kernel == "chunked" else causal(logits, s, tape)
 
@@ -83,33 +102,6 @@ def _smoothed(logits: Tensor, s: Setting, tape: Tape, segment: int) -> Tensor:
     """The loss that the Trainer takes of what the model returns; under autocast it has let go of narrow logits."""
     tape.enter(segment)
     return losses.smoothed(logits, s.batch, logits.n // s.scored, tape)
-
-
-def _log_probabilities(logits: Tensor, s: Setting, tape: Tape) -> Tensor:
-    """Log-probabilities of given answers, as `Loss.log_softmax` says.
-
-    TRL's ORPO and CPO take the cross entropy of the chosen answers' logits besides, of a copy without each sequence's
-    last, and both with SimPO read the log-probabilities off a slice (trl/experimental/orpo/orpo_trainer.py
-    `concatenated_forward`, `get_batch_logps`).
-    """
-    how = s.job.loss.log_softmax
-    if how == "float32" or (tape.recording and s.job.rl.reference_apart):
-        s.named.append(logits.storage)
-    elif s.job.objective == "simpo":
-        return _log_softmax(window(logits, logits.n), how, s, tape)
-    elif s.job.objective in ("orpo", "cpo"):
-        chosen = shortened(window(logits, logits.n // 2), logits.n // 2, s.batch // 2)
-        mark(chosen)
-        likelihood = cross_entropy(chosen, None, tape)
-        del chosen
-        return add(likelihood, _log_softmax(window(logits, logits.n), how, s, tape))
-    return _log_softmax(logits, how, s, tape)
-
-
-def _log_softmax(logits: Tensor, how: str, s: Setting, tape: Tape) -> Tensor:
-    if how != "rows":
-        return losses.whole_log_probabilities(logits, s.batch, tape)
-    return losses.log_probabilities(logits, s.batch, tape)
 
 
 def _own_probabilities(s: Setting) -> bool:

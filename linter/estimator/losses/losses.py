@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .. import effort
 from ..tape.indexing import shortened
-from ..tape.ops import to
+from ..tape.ops import made, to
 from ..tape.tensor import Parameter, Tensor, mark
 
 if TYPE_CHECKING:
@@ -110,7 +110,8 @@ def smoothed(logits: Tensor, sequences: int, vocabulary: int, tape: Tape) -> Ten
 def log_probabilities(logits: Tensor, sequences: int, tape: Tape) -> Tensor:
     """`selective_log_softmax` of preference and online trainers, one sequence of the batch after the other.
 
-    16 bits: the log-softmax of every sequence is saved for the gather over it; backward makes the gather's zeros and
+    16 bits: the log-softmax of every sequence is saved for the gather over it, and has a name until the next one's is
+    there; backward makes the gather's zeros and
     the softmax's gradient a sequence at a time, then stacks them. float32: the logits are saved, for one gather over
     them all and for the logsumexp of each sequence, whose gradient takes two temporaries; the stack of those and the
     gather's zeros meet at the end. Source: trl/trainer/utils.py 1.16, its steps as torch.profiler shows them.
@@ -146,8 +147,24 @@ def log_probabilities(logits: Tensor, sequences: int, tape: Tape) -> Tensor:
         kept = softmax.storage
         softmax.node = tape.node((part,), lambda _, _kept=kept: (vocabulary_wide(row),))
         ends.append(_end(tape, (softmax,), lambda _, _kept=kept: (vocabulary_wide(row),)))
-        del softmax, kept
+        del kept
     return _end(tape, tuple(ends), lambda g: (g,) * len(ends))
+
+
+def kernel_log_probabilities(logits: Tensor, rows: int, tape: Tape) -> Tensor:
+    """`selective_log_softmax` in one Triton kernel: the logits themselves are saved, in whatever width they have.
+
+    Log-probability, entropy, log-sum and expected logit of each row are float32, of which the last two are saved. The
+    kernel writes the gradient into one new tensor (trl/kernels/logprob_entropy.py, 1.14 on).
+    """
+    n, e = logits.n, logits.e
+    outputs = tape.new(2 * rows, 4)
+    kept = (logits.storage, tape.new(2 * rows, 4))
+
+    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
+        return (tape.new(n, e, logits=True),)
+
+    return made(outputs, tape.node((logits,), back))
 
 
 def whole_log_probabilities(logits: Tensor, sequences: int, tape: Tape) -> Tensor:

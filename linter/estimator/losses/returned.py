@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .answers import read, reads
+
 if TYPE_CHECKING:
     from ..layers.setting import Setting
     from ..tape.tape import Tape
@@ -28,8 +30,13 @@ def widened(s: Setting, tape: Tape, segment: int) -> None:
         if s.cached_keys:
             replayed = sum(kept.size == s.cached_keys for kept in s.cache)
             tape.beside((s.layers - replayed) * s.cached_keys, 2 if s.widened_keys else 4)
+        if sizes and reads(s):
+            s.returned.clear()
+            read(max(n for n, _ in sizes), 4, s, tape)
         del copies
         tape.begin_anew(segment)
+    elif s.returned and reads(s):
+        read(s.returned[-1].n, s.returned[-1].e, s, tape)
     s.returned.clear()
 
 

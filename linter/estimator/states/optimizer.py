@@ -36,8 +36,9 @@ class Spec(NamedTuple):
     states: tuple[str, ...]
     counter: bool
     foreach: int
-    largest: tuple[int, int]
+    largest: tuple[float, float]
     previous: bool | str
+    square: bool
     minimum: int
     tables: int
     paged: bool
@@ -125,6 +126,7 @@ def specification(name: str) -> Spec:
         row.get("foreach", 0),
         (largest[0], largest[1]),
         row.get("previous", False),
+        row.get("square", False),
         row.get("minimum", 0),
         row.get("tables", 0),
         row.get("paged", False),
@@ -281,12 +283,18 @@ def _state(kind: str, item: Item, spec: Spec) -> list[tuple[float, str]]:
 
 
 def _low_rank(kind: str, item: Item, spec: Spec) -> list[tuple[float, str]]:
-    """Gradients of an m x n matrix projected to rank r on its shorter side: r x max(m, n), projector r x min(m, n)."""
+    """Gradients of an m x n matrix projected to rank r on its shorter side: r x max(m, n), projector r x min(m, n).
+
+    GaLore's projector of a float32 gradient, which its Adafactor makes of every one, is a view of the singular vectors
+    that it was taken from: a square of min(m, n) (galore_torch 1.0 galore_projector.py `get_orthogonal_matrix`).
+    """
     wide, narrow = max(item.shape[-2:]), min(item.shape[-2:])
     rank = min(spec.rank, narrow)
     rest = item.size // (wide * narrow)
     projected = rest * rank * wide
     projector: tuple[float, str] = (rest * rank * narrow, item.dtype)
+    if spec.square and (kind == "low_rank_factored" or item.dtype == "float32"):
+        projector = (rest * narrow * narrow, "float32")
     if kind == "low_rank8":
         blocks = -(-projected // 256)
         return [(projected, "uint8"), (blocks, "float32"), (projected, "uint8"), (blocks, "float32"), projector]
@@ -308,7 +316,10 @@ def step_temporaries(tensors: Sequence[Item], spec: Spec) -> Temporaries:
         other = specification(spec.rest)._replace(in_backward=spec.in_backward)
         own = [item for item in tensors if _main(item)]
         left = [item for item in tensors if not _main(item)]
-        return max(step_temporaries(own, spec._replace(rest=None)), step_temporaries(left, other))
+        if spec.name.startswith(("galore", "apollo")):  # one group (transformers trainer `_setup_low_rank_optimizer`)
+            left = [item._replace(decay=True) for item in left]
+        alone = step_temporaries(own, spec._replace(rest=None)), step_temporaries(left, other)
+        return max(*alone, _between(own, left, spec))
     if not tensors:
         return Temporaries(0, "")
     if spec.foreach:
@@ -335,16 +346,34 @@ def _copies(tensors: Sequence[Item], spec: Spec) -> Temporaries:
     return Temporaries(spec.foreach * size, f"{times}{dtype_bytes(dtype):g} B x {count:,} elements {what}")
 
 
-def _largest(tensors: Sequence[Item], spec: Spec, full: int, half: int) -> Temporaries:
+def _between(own: Sequence[Item], left: Sequence[Item], spec: Spec) -> Temporaries:
+    """GaLore's first decomposition, while the update of the last of the other tensors and its denominator, or its
+    parameter in float32, still have names."""
+    if not own or not left or not spec.square or not spec.previous or spec.in_backward:
+        return Temporaries(0, "")
+    last, (full, half) = left[-1], spec.largest
+    wide = last.dtype == "float32"
+    named = 2 * dtype_bytes(last.dtype) if spec.previous == "parameter" else 4 if wide else 8
+    first = _largest(own[:1], spec, full, half)
+    return Temporaries(
+        int(named * last.size) + first.size,
+        f"{named:g} B x {last.size:,} elements of the last vector + {first.formula}",
+    )
+
+
+def _largest(tensors: Sequence[Item], spec: Spec, full: float, half: float) -> Temporaries:
     """The most that one tensor's update takes, `full` or `half` float32 copies of it, with what the one before left."""
     most, before = Temporaries(0, ""), 0
     for item in tensors:
         copies = half if item.dtype in ("bfloat16", "float16") else full
         kept = before if spec.previous and not spec.in_backward else 0
-        size = copies * 4 * item.size + kept
+        square = min(item.shape[-2:]) ** 2 if spec.square else 0
+        size = int(copies * 4 * item.size) + 4 * square + kept
         if size > most.size:
-            formula = f"{copies} x 4 B x {item.size:,} elements of one tensor"
-            most = Temporaries(size, formula if not kept else f"{formula} + {kept:,} B of the one before")
+            parts = [f"{copies:g} x 4 B x {item.size:,} elements of one tensor"]
+            parts += [f"4 B x {square:,} elements of a square"] if square else []
+            parts += [f"{kept:,} B of the one before"] if kept else []
+            most = Temporaries(size, " + ".join(parts))
         width = dtype_bytes(item.dtype) if spec.previous == "parameter" else 4
         before = int(width * item.size) if item.decay else before
     return most

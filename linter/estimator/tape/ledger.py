@@ -49,6 +49,7 @@ class Ledger:
         self._shared: list[tuple[ReferenceType[Any], int]] = []
         self.events: list[Event] = []
         self.begins: dict[tuple[int, bool], Bound] = {}
+        self.passed: set[tuple[int, bool]] = set()
         self._before = 0
         self._segment = -1
         self._backward = False
@@ -88,11 +89,13 @@ class Ledger:
         if backward and segment > 0:
             self._waiting = self._outside
         live = self.live - (self._waiting if backward and segment >= 0 else 0)
-        self.begins.setdefault((segment, backward), Bound(live, self.logits, self.gradients))
+        if (segment, backward) in self.passed or (segment, backward) not in self.begins:
+            self.begins[segment, backward] = Bound(live, self.logits, self.gradients)
+        self.passed.discard((segment, backward))
 
     def begin_anew(self, segment: int) -> None:
-        """What is alive where a segment's backward begins is noted when it is entered next."""
-        self.begins.pop((segment, True), None)
+        """What is alive where a segment's backward begins is noted when it is entered next, if it is."""
+        self.passed.add((segment, True))
 
     def _close(self) -> None:
         if self._segment >= 0:

@@ -121,6 +121,21 @@ def scaled_in_place(x: Tensor) -> Tensor:
     return made(Tensor(x.storage, n, e, view=True), node)
 
 
+def divided_slice(x: Tensor) -> Tensor:
+    """x /= a number through a slice of x. Backward copies the gradient, clones the slice of it and divides that
+    (torch/csrc/autograd/functions/tensor.cpp `CopySlices`)."""
+    tape, n, e = x.storage.tape, x.n, x.e
+
+    def back(_: Tensor) -> tuple[Tensor]:
+        whole = tape.new(n, e)
+        clone = tape.new(n, e)
+        divided = tape.new(n, e)
+        del clone, divided
+        return (whole,)
+
+    return made(Tensor(x.storage, n, e, view=True), tape.node((x,), back, saves=0, makes=n * e))
+
+
 def multiplied(x: Tensor) -> Tensor:
     """x times a number that is a tensor, in place."""
     tape, n, e = x.storage.tape, x.n, x.e

@@ -121,19 +121,15 @@ class Recording(Tape):
 
     def enter(self, segment: int, backward: bool = False) -> None:
         """Begin a segment."""
+        first = (segment, backward) in self.passed or (segment, backward) not in self.at_begins
         super().enter(segment, backward)
         if backward and segment > 0:
             self._labels_before = list(self._labelled)
-        if (segment, backward) not in self.at_begins:
+        if first:
             found = self.alive()
             for label, size in self._labels_before if backward and segment >= 0 else ():
                 found[label] -= size
             self.at_begins[segment, backward] = found
-
-    def begin_anew(self, segment: int) -> None:
-        """The same for what is alive by label."""
-        super().begin_anew(segment)
-        self.at_begins.pop((segment, True), None)
 
     def node(
         self, inputs: tuple[Operand, ...], back: Backward, saves: int = 1, slots: int = 1, makes: int = 0

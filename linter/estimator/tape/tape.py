@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 class Tape(Engine):
     """The graph that backward will run, as operations record it.
 
+    `others` are autocast's copies of weights of layers that are not replayed. `bare`: adapters are disabled.
     `returned` are the probabilities that eager attention hands back, where the layer's code has a name for them;
     `given_back` those of a layer that is run again.
     `left` are bytes of logits that the training loop names when the backward pass is through.
@@ -66,6 +67,8 @@ class Tape(Engine):
         self._products: int | None = None
         self._reduced = False
         self._casts: list[Parameter] = []
+        self.others: Tensor | None = None
+        self.bare = False
         self.nothing = Storage(self, 0, False)
 
     @property
@@ -345,3 +348,4 @@ class Tape(Engine):
         for weight in self._casts:
             weight.cast = None
         self._casts.clear()
+        self.others = None
