@@ -392,12 +392,10 @@ def _instant_terms(peak: Phase, job: Job, gpu: Gpu | None) -> list[Term]:
     lines = []
     rows = job.evaluation.micro_batch_size if peak.name == "evaluation" else job.micro_batch_size
     for name in ("activations", "logits"):
-        size = peak.components.get(name)
-        if size:
+        if size := peak.components.get(name):
             tokens = f"{rows} x {job.sequence_length} tokens" if rows and job.sequence_length else "a micro batch"
             what = f"what a pass over {tokens} leaves alive at the peak ({peak.name.replace('_', ' ')})"
             lines.append(Term(name, f"{size:,} B", size, "estimator/activations.py", what))
     handles, each = runtime.workspaces(job, gpu)
-    formula = f"{handles} x {each:,} B"
-    lines.append(Term("buffers", formula, handles * each, runtime.WORKSPACE, "cuBLAS workspaces, one a thread"))
-    return lines
+    workspaces = handles * each, runtime.WORKSPACE, "cuBLAS workspaces, one a thread"
+    return [*lines, Term("buffers", f"{handles} x {each:,} B", *workspaces)]
