@@ -8,31 +8,26 @@ Sizes named `*_size` of ZeRO count elements, as DeepSpeed counts them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from .job_parts import (
-    PARTS,
     Adapter,
     AutocastDtype,
     CachingAllocator,
     Dtype,
     Evaluation,
-    Fsdp,
-    FsdpMixedPrecision,
     Hardware,
     Inference,
     JsonObject,
     Loss,
-    Offload,
     Optimizer,
-    Parallelism,
     Precision,
     Quantization,
     Rl,
     Weights,
-    Zero,
 )
+from .job_sharding import Fsdp, FsdpMixedPrecision, Offload, Parallelism, Zero
 from .origin import Origin
 
 if TYPE_CHECKING:
@@ -238,4 +233,5 @@ def field_paths(cls: type = Job, prefix: str = "") -> Iterator[str]:
 
 
 def _part_class(annotation: str) -> type | None:
-    return PARTS.get(annotation.split(" |")[0])
+    found = globals().get(annotation.split(" |")[0])
+    return found if is_dataclass(found) and isinstance(found, type) else None

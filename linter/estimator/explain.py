@@ -14,9 +14,9 @@ from .adapters.parameters import with_adapter
 from .allocator import runtime
 from .allocator.allocator import segments
 from .estimate import Term
+from .micro_step import on_stage
 from .sharding.layouts import layout
 from .states.stage import pipeline
-from .training import on_stage
 
 if TYPE_CHECKING:
     from ..hardware.gpu import Gpu

@@ -10,7 +10,7 @@ from .native import NativeConfig
 from .world_size import Stated, set_hardware
 
 if TYPE_CHECKING:
-    from ..job_parts import Parallelism
+    from ..job_sharding import Parallelism
     from .arguments import Arguments, Given
 
 _DEGREES = {

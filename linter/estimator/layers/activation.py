@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..tape.ops import add, leaf, mul, power, scale, shift, sub, to, unary
+from ..tape.ops import add, bounded, leaf, mul, power, scale, shift, sub, to, unary
 from ..tape.tensor import wider
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def xielu(modules: Modules) -> Callable[[Tensor], Tensor]:
     assert negative is not None
 
     def _expm1(x: Tensor, wide: int) -> Tensor:
-        return unary(to(lesser(x), wide), save_input=False, save_output=True)
+        return unary(to(bounded(x), wide), save_input=False, save_output=True)
 
     def both(x: Tensor) -> Tensor:
         tape = x.storage.tape
@@ -89,21 +89,6 @@ def xielu(modules: Modules) -> Callable[[Tensor], Tensor]:
         return where(chosen, above, below)
 
     return both
-
-
-def lesser(x: Tensor) -> Tensor:
-    """torch.minimum with a constant: saves x; backward halves the gradient where both are equal, then masks it."""
-    tape, n, e = x.storage.tape, x.n, x.e
-    y = tape.new(n, e)
-
-    def back(_: Tensor, _kept: object = x.storage) -> tuple[Tensor]:
-        equal, half = tape.new(n, 1), tape.new(n, e)
-        result = tape.new(n, e)
-        del equal, half
-        return (result,)
-
-    y.node = tape.node((x,), back)
-    return y
 
 
 def where(chosen: Tensor, a: Tensor, b: Tensor) -> Tensor:

@@ -355,7 +355,8 @@ def clamped(x: Tensor) -> Tensor:
 
 
 def bounded(x: Tensor) -> Tensor:
-    """torch.max(x, a number): saves x; backward is a where over the halved gradient (derivatives.yaml `maximum`)."""
+    """torch.max or torch.minimum of x and a constant: saves x; backward masks the gradient, halved where both are equal
+    (derivatives.yaml `maximum`, `minimum`)."""
     tape, n, e = x.storage.tape, x.n, x.e
     y = tape.new(n, e)
 
