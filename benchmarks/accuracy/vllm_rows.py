@@ -30,6 +30,9 @@ UNKNOWN = {
 }
 """What decides these rows and is told nowhere."""
 
+UNSTATED = {"vllm-17122-l31-8b-kv": ["inference.max_num_batched_tokens", "inference.max_num_seqs"]}
+"""The same as the interval's open facts, where a Job can say them: a thread that quotes `max_model_len` alone."""
+
 VERSIONS = {
     "2024-08": "0.5.4",
     "2024-12": "0.6.4",
@@ -49,6 +52,7 @@ def case(row: Row) -> Case:
     group = row["source_group"]
     measured = float(row["measured_value"]) if category == "inference_kv" else measured_bytes(row)
     pool = (row["extra_measurements"] or {}).get("kv_cache_GiB")
+    job.unstated = UNSTATED.get(row["id"], [])
     given = job.inference
     assert given is not None
     if category == "inference_cudagraph":
