@@ -9,6 +9,7 @@ had wrong then; where it is the row's figure that was corrected, `figure` is wri
 of the answers given blind stand beside today's (`GROUP / FIGURE (blind)`).
 
 files     what the files hold that the command names, by path, cut to what decides memory
+part      of a file that starts several jobs the one that is meant; there is no command then
 release   of the engine that the command starts
 counted   false where the source does not tell what was counted
 commit    the one in which the figure was written down, where the command is that of then and not that of `source`
@@ -113,16 +114,19 @@ def blind(given: Iterable[Row] | None = None) -> list[Score]:
 
 def read_command(row: Row) -> Job:
     """The Job that a row's command line starts, beside its files and with its packages. Raises Inexpressible."""
+    files = row.get("files", {})
+    first, gpus = ("command.sh", row["gpus"]) if "command" in row else (next(iter(files)), None)
     with TemporaryDirectory() as root:
-        for name, text in {"command.sh": row["command"] + "\n", **row.get("files", {})}.items():
+        for name, text in {"command.sh": row.get("command", "") + "\n", **files}.items():
             path = Path(root, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        settings = Settings(gpus=row["gpus"], versions=packages(row), root=root)
+        settings = Settings(gpus=gpus, versions=packages(row), root=root)
         try:
-            found = open_jobs(recognise_file(os.path.join(root, "command.sh")), settings)
+            found = open_jobs(recognise_file(os.path.join(root, first)), settings)
         except (SourceError, UnrecognisedError) as error:
             raise Inexpressible(f"not read: {type(error).__name__} {error}") from None
-    if not found.opened:
+    jobs = [opened.reading.job for opened in found.opened if opened.part == row.get("part", opened.part)]
+    if not jobs:
         raise Inexpressible(found.reason or "starts no job")
-    return found.opened[0].reading.job
+    return jobs[0]
