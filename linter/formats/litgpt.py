@@ -215,7 +215,7 @@ def _set_batch(config: NativeConfig, script: str) -> None:
     if script == "pretrain":
         builder.derived("packing", True, "pretraining reads rows of the block size", "objective")
         builder.default("compile", True, "pretrain.py compiles the model")
-    else:
+    elif not length:
         builder.default("longest_first", True, "the first step takes the longest sample")
 
 

@@ -18,13 +18,16 @@ QUANTIZED_NAMES = (
 )  # fmt: skip
 """Quantisation methods by the words that hub authors put into repository names, more specific words first."""
 
-PLAIN_WORDS = ("bf16", "fp16", "fp32", "dequantized")
+UNPACKED_WORDS = ("dequantized", "unquantized")
+"""Words that take back what stands before them: Gemma's `-qat-q4_0-unquantized` is what quantisation was trained for."""
+
+PLAIN_WORDS = ("bf16", "fp16", "fp32", *UNPACKED_WORDS)
 """Words that say the opposite: the weights are stored unpacked."""
 
 _STORAGE = re.compile(
     r"(?<=.)-((unsloth-)?bnb-([48]-?bit|nf4)|gptq|awq|nvfp4(-qad)?|mxfp4|mxfp8|fp8-kv|fp8-static(-pertensor)?|fp[48]|nf4"
     r"|bf16|fp16|fp32|dequantized|dynamic|block|(quantized\.)?w\d+a\d+|w-mxfp4-a-fp8|int[48](-auto-?round)?|[48]-?bits?"
-    r"|(quantized\.)?g\d+|\d+g|quark|hf)(?=-|$)"
+    r"|(quantized\.)?g\d+|\d+g|quark|hf|qat|q4_0|unquantized|ct)(?=-|$)"
 )
 """Words of a repository's name that say how the weights of the model named by the others are stored."""
 
@@ -69,6 +72,8 @@ def _agreed(rows: list[CatalogueRow]) -> CatalogueRow | None:
 def named_quantization(name: str) -> str | None:
     """The quantisation method that a repository's name states, None without one."""
     words = f"-{name.rpartition('/')[2].lower().replace('_', '-').replace('-quantized.', '-')}-"
+    if any(f"-{word}-" in words for word in UNPACKED_WORDS):
+        return None
     return next((method for word, method in QUANTIZED_NAMES if f"-{word}-" in words), None)
 
 

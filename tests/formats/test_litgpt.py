@@ -52,6 +52,11 @@ def test_qlora_on_one_device():
     assert job.activation_checkpointing == "none"
 
 
+def test_samples_cut_at_a_length_may_reach_it_in_any_step():
+    assert not read(QLORA).job.longest_first
+    assert read(QLORA.replace("  max_seq_length: 512\n", "")).job.longest_first
+
+
 def test_several_devices_shard_and_checkpoint():
     job = read(QLORA.replace("devices: 1", "devices: 4\nnum_nodes: 2").replace("quantize: bnb.nf4\n", "")).job
     assert (job.hardware.gpus, job.hardware.nodes) == (8, 2)

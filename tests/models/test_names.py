@@ -21,6 +21,8 @@ from gpulint.models.names import named_quantization, namesake, stored_copy
         ("RedHatAI/Qwen3-8B-quantized.w8a16", "int8"),
         ("01-ai/Yi-34B-Chat-4bits", "int4"),
         ("axolotl-quants/DeepSeek-V2.5-bnb-nf4-bf16", "bnb-nf4"),
+        ("google/gemma-4-31B-it-qat-w4a16-ct", "gptq"),
+        ("google/gemma-3-4b-it-qat-int4-unquantized", None),
         ("meta-llama/Meta-Llama-3-8B", None),
         ("org-awq/model", None),
         ("someone/awqward", None),
@@ -41,6 +43,8 @@ def test_quantisation_that_only_the_name_states(name, method):
         ("Intel/Qwen3-8B-int4-AutoRound", "Qwen/Qwen3-8B"),
         ("axolotl-quants/DeepSeek-V2.5-bnb-nf4-bf16", "deepseek-ai/DeepSeek-V2.5"),
         ("01-ai/Yi-34B-Chat-4bits", "01-ai/Yi-34B-Chat"),
+        ("google/gemma-4-31B-it-qat-w4a16-ct", "google/gemma-4-31B-it"),
+        ("google/gemma-3-27b-it-qat-q4_0-unquantized", "google/gemma-3-27b-it"),
         ("nvidia/NVIDIA-Nemotron-3-Nano-4B-FP8", "nvidia/NVIDIA-Nemotron-3-Nano-4B-BF16"),
     ],
 )
