@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpulint.job import Adapter, Inference, Job, Quantization, Zero
+from gpulint.models.resolve import resolve
 
 from .case import GIB, Case, Inexpressible, Row, hardware, measured_bytes, versions
 from .figures import COUNTERS
@@ -67,7 +68,10 @@ def readme_inference(row: Row) -> Case:
 
 
 def readme_finetune(row: Row) -> Case:
-    """finetune.py of the first Qwen: Trainer with bf16, ZeRO-2 for Q-LoRA, ZeRO-3 for full runs, on one GPU too."""
+    """finetune.py of the first Qwen: Trainer with bf16, ZeRO-2 for Q-LoRA, ZeRO-3 for full runs, on one GPU too.
+
+    The README states torch 2.0; DeepSpeed is that of its first table (October 2023).
+    """
     job = Job(model=row["model"].removesuffix("-Int4"), attention=row["attn_impl"], framework="qwen")
     job.micro_batch_size, job.sequence_length = row["micro_batch"], row["seq_len"]
     job.gradient_accumulation_steps = row["grad_accum"]
@@ -90,12 +94,26 @@ def readme_finetune(row: Row) -> Case:
     if not stage and "DeepSpeed" in row["precision_policy"]:
         stage = 3
     if stage:
-        job.parallelism.zero = Zero(stage=stage, overlap_comm=True)
+        job.parallelism.zero = deepspeed(stage, resolve(row["model"].removesuffix("-Int4")).shape.hidden)
+        job.optimizer.name = "fused_adam"
         job.precision.master_weights, job.precision.autocast = True, None
-    job.versions, job.unstated = {"transformers": "4.32.0", "torch": "2.0.1", "peft": "0.6.0"}, ["versions.torch"]
+    job.versions = {"transformers": "4.32.0", "torch": "2.0.1", "peft": "0.6.0", "deepspeed": "0.11.1"}
     figure = "process summed" if row["scope"].startswith("SUM") else "process"
     found = Case(row["id"], row["source_group"], job, figure, measured_bytes(row), None, True, row["confidence"])
     return found._replace(unknown=COUNTER, counted=False, other=row["measured_value"] * GIB)
+
+
+def deepspeed(stage: int, hidden: int) -> Zero:
+    """finetune/ds_config_zero2.json and ds_config_zero3.json, whose optimizer is DeepSpeed's own.
+
+    Of stage 3 the sizes are "auto", which the Trainer fills in from the hidden size (transformers 4.32 deepspeed.py).
+    """
+    if stage < 3:
+        return Zero(stage=stage, overlap_comm=True, reduce_bucket_size=2 * 10**8, allgather_bucket_size=2 * 10**8)
+    return Zero(
+        stage=stage, overlap_comm=True, reduce_bucket_size=hidden**2, prefetch_bucket_size=int(0.9 * hidden**2),
+        param_persistence_threshold=10 * hidden, gather_16bit_weights_on_save=True,
+    )  # fmt: skip
 
 
 COUNTER = (

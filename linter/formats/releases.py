@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from .format import Problem
 
 
+USUAL_OPTIMIZER = "adamw_torch_fused"
+"""The Trainer's `optim` today. A script with one of its own keeps that in every release."""
+
+
 def optimizer_at(usual: str, transformers: str | None) -> str:
     """The Trainer's `optim` in a stated release of transformers; `usual` in the current one."""
     rows = (row for row in _rows()["transformers"] if transformers and older(transformers, row["before"]))
@@ -48,6 +52,8 @@ def released(flavour: Flavour, stated: Mapping[str, str]) -> Flavour:
                     ours["dtype"] = "float32" if older(versions["transformers"], "5") else "checkpoint"
                 if package == "transformers" and flavour.trl:
                     ours.pop("dtype", None)
+                if flavour.defaults.get("optim") != USUAL_OPTIMIZER:
+                    ours.pop("optim", None)
                 defaults.update(ours)
     return flavour._replace(versions=versions, defaults=defaults)
 

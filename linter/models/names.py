@@ -19,7 +19,7 @@ QUANTIZED_NAMES = (
 """Quantisation methods by the words that hub authors put into repository names, more specific words first."""
 
 UNPACKED_WORDS = ("dequantized", "unquantized")
-"""Words that take back what stands before them: Gemma's `-qat-q4_0-unquantized` is what quantisation was trained for."""
+"""Words that take back those before them: of Gemma's `-qat-q4_0-unquantized` nothing is packed yet."""
 
 PLAIN_WORDS = ("bf16", "fp16", "fp32", *UNPACKED_WORDS)
 """Words that say the opposite: the weights are stored unpacked."""

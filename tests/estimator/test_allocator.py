@@ -233,6 +233,15 @@ def test_free_segments_go_back_before_a_request_fails():
         memory.take(40 * MIB)
 
 
+def test_another_streams_free_segments_serve_nothing_and_go_back_when_they_are_wanted():
+    memory = Allocator(limit=100 * MIB)
+    memory.take(20 * MIB)
+    memory.set_aside(200 * MIB)
+    assert memory.reserved == memory.peak == 100 * MIB
+    memory.take(60 * MIB)
+    assert (memory.reserved, memory.aside) == (80 * MIB, 0)
+
+
 @given(st.integers(1, 64 * MIB), st.integers(1, 40))
 def test_what_is_held_for_good_is_what_requests_would_reserve(size, count):
     one, other = Allocator(), Allocator()

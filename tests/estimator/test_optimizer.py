@@ -245,9 +245,19 @@ def test_a_stand_in_is_known_but_not_exact():
     assert specification("adamw_8bit").exact
 
 
-def test_a_step_before_torch_2_loops_over_tensors():
-    def spec(**versions):
-        return of_job(Job(optimizer=Optimizer("adamw_torch"), versions=versions))
-
-    assert spec(torch="1.13").foreach == 0
-    assert spec(torch="2.0").foreach == spec().foreach == 1
+@pytest.mark.parametrize(
+    ("name", "torch", "copies"),
+    [
+        ("adamw_torch", "1.13", 0),
+        ("adamw_torch", "2.0.1", 2),
+        ("adamw_torch", "2.1.0", 1),
+        ("adamw_torch", None, 1),
+        ("adamw_torch_fused", "2.0.1", 0),
+        ("adagrad", "2.0.1", 3),
+        ("rmsprop", "2.0.1", 1),
+    ],
+)
+def test_copies_of_a_group_that_a_step_makes_go_with_the_release_of_torch(name, torch, copies):
+    """1.13 loops over tensors; the root and the denominator beside it of 2.0 are one from 2.1 on."""
+    given = Job(optimizer=Optimizer(name), versions={"torch": torch} if torch else {})
+    assert of_job(given).foreach == copies

@@ -174,6 +174,31 @@ def test_the_step_makes_a_flat_copy_and_an_fp32_gradient(llama_8b):
     assert small.step_gradients == 6 * 1_000_000
 
 
+@pytest.mark.parametrize(
+    ("dtype", "deepspeed", "tested"),
+    [("float16", None, True), ("bfloat16", None, False), ("bfloat16", "0.12.2", True), ("bfloat16", "0.12.3", False)],
+)
+def test_stage_3_tests_its_partition_for_overflow_on_another_stream(llama_8b, dtype, deepspeed, tested):
+    """abs() of a 16-bit element and a byte that says whether it is infinite: blocks that the step cannot use."""
+    given = job(3, 16)
+    given.weights.dtype = dtype
+    given.versions = {"deepspeed": deepspeed} if deepspeed else {}
+    plan = layout(given, llama_8b)
+    share = llama_8b.parameters // 16
+    assert plan.aside == pytest.approx(3 * share if tested else 0, rel=1e-3)
+    assert plan.step_gradients == pytest.approx(6 * share, rel=1e-6)
+
+
+def test_a_partition_of_many_sub_groups_is_tested_whole(llama_8b):
+    given = job(3, 1, sub_group_size=1_000_000_000)
+    given.weights.dtype = "float16"
+    plan = layout(given, llama_8b)
+    assert plan.step_gradients == pytest.approx(3 * llama_8b.parameters, rel=1e-6)
+    assert plan.aside == pytest.approx(6 * 1_000_000_000, rel=1e-3)
+    away = layout(job(3, 1, offload_optimizer=Offload("cpu", True)), llama_8b)
+    assert away.aside == 0
+
+
 def test_stage_3_takes_a_sub_group_s_share_of_what_the_step_allocates(llama_8b):
     """Two copies of the second moments of 100 M elements, less the 16-bit copy of their gradients that is gone."""
     given = job(3, 8, sub_group_size=100_000_000)

@@ -21,3 +21,14 @@ def test_only_the_trainer_compares_its_arguments_with_the_deepspeed_config(tmp_p
     assert {item.kind for item in opened.reading.problems if item.kind == "contradiction"} == kinds
     assert opened.reading.job.micro_batch_size == 16
     assert opened.reading.job.parallelism.zero.stage == 3
+
+
+@pytest.mark.parametrize(("script", "name"), [("fastchat/train/train.py", "adamw_torch"), ("run_clm.py", "adamw_hf")])
+def test_a_script_with_an_optimizer_of_its_own_has_it_in_every_release(tmp_path, script, name):
+    command = tmp_path / "train.sh"
+    command.write_text(
+        f"pip install transformers==4.28.1\npython {script} --model_name_or_path huggyllama/llama-7b"
+        " --per_device_train_batch_size 1 --output_dir out\n"
+    )
+    (opened,) = open_jobs(recognise_file(str(command)), Settings(root=str(tmp_path))).opened
+    assert opened.reading.job.optimizer.name == name

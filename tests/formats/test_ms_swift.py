@@ -137,7 +137,9 @@ def test_liger_s_models_make_logits_in_an_evaluation(swift):
     assert not swift.job(SFT + "use_liger_kernel: true\n").evaluation.unfused
 
 
-@pytest.mark.parametrize(("version", "name"), [("4.54.1", "adamw_torch"), ("4.55.0", "adamw_torch_fused")])
+@pytest.mark.parametrize(
+    ("version", "name"), [("4.31.0", "adamw_hf"), ("4.54.1", "adamw_torch"), ("4.55.0", "adamw_torch_fused")]
+)
 def test_the_optimizer_is_the_trainer_s_of_the_release(tmp_path, version, name):
     (tmp_path / "a.yaml").write_text(SFT)
     settings = Settings(root=str(tmp_path), versions={"transformers": version})

@@ -85,14 +85,15 @@ class Allocator:
 
     `reserved` and `allocated` are what torch reports under these names, `peak` and `most` the largest of each; `limit`
     is what the driver gives at most, None for no limit. Blocks of one stream never serve another, so each stream of a
-    program has an Allocator of its own.
+    program has an Allocator of its own; `aside` are another's free segments, which count as reserved until the driver
+    wants them back.
     """
 
     def __init__(self, limit: int | None = None, policy: Policy = Policy()) -> None:  # noqa: B008
         self.limit = limit
         self.policy = policy
         self.sizes: dict[int, int] = {}
-        self.reserved = self.allocated = self.peak = self.most = 0
+        self.reserved = self.allocated = self.peak = self.most = self.aside = 0
         self._small, self._large = Pool(SMALL_BASE), Pool(0)
         self._segments: dict[int, int] = {}
         self._fine = policy.expandable
@@ -148,6 +149,13 @@ class Allocator:
         self.peak = max(self.peak, self.reserved)
         if self.limit is not None and self.reserved > self.limit:
             raise OutOfMemory
+
+    def set_aside(self, size: int) -> None:
+        """Free segments that another stream leaves behind, as far as the driver has room for them."""
+        room = size if self.limit is None else max(0, min(size, self.limit - self.reserved))
+        self.aside += room
+        self.reserved += room
+        self.peak = max(self.peak, self.reserved)
 
     def give(self, address: int) -> None:
         """Free a block; it is merged with free neighbours of its segment."""
@@ -246,6 +254,8 @@ class Allocator:
 
     def empty_cache(self) -> None:
         """Give every segment back that is wholly free."""
+        self.reserved -= self.aside
+        self.aside = 0
         for pool in (self._small, self._large):
             for address, size in [*pool.begins.items()]:
                 if self._segments.get(address) == size:

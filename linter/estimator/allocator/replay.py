@@ -48,6 +48,7 @@ class Plan(NamedTuple):
     keeps        whether a parameter's gradient stays as it was made until the step
     sharding     how FSDP gathers and reduces around the computation
     wrapped      the units that FSDP 1 makes of the weights before the first step
+    aside        bytes that another stream has asked for and freed by the end of a step
     """
 
     resident: list[tuple[int, int]]
@@ -59,6 +60,7 @@ class Plan(NamedTuple):
     keeps: bool
     sharding: Sharding | None = None
     wrapped: Sequence[Wrapped] = ()
+    aside: int = 0
 
 
 class Run(NamedTuple):
@@ -123,6 +125,7 @@ def _steps(passes: Sequence[Trace], plan: Plan, policy: Policy, allocated: int, 
             gradients += _micro_step(memory, found, plan)
         if step == 0:
             _take(memory, plan.states)
+            memory.set_aside(plan.aside)
         for block in _take(memory, plan.temporary):
             memory.give(block)
         for block in gradients:
@@ -220,7 +223,7 @@ def plan_of(job: Job, model: Model, layout: Layout, phases: Sequence[Phase]) -> 
         if fsdp is None:
             made = first_step(job, found) if zero is not None and zero.library == "megatron" else []
             held = max(0, layout.optimizer - sum(size * count for size, count in made))
-            return Plan([], lump + held, load, made, [(step_optimizer, 1)], [], False)
+            return Plan([], lump + held, load, made, [(step_optimizer, 1)], [], False, aside=layout.aside)
         pieces = [] if fsdp.offload else shards(job, found)
         states, temporary = _at_step(optimizer.state_blocks(pieces, spec, job), pieces, spec, layout)
         how = sharding(job, layout, found) if isinstance(layout, ShardedLayout) else None

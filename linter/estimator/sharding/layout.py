@@ -25,6 +25,7 @@ class Layout:
     step_gradients, step_optimizer, step_buffers   copies, temporaries and buffers alive in the optimizer step
     load                          what loading needs on top of the weights
     anew                          bytes of the largest tensor that is gathered, freed and gathered again
+    aside                         bytes that another stream asks for in the step, and that serve nothing else
     summed                        bytes into which the gradients of several GPUs are summed when a pass ends
     in_backward                   each gradient is used up and freed as soon as it is complete
     lasting                       the gradients lie in a buffer that is never freed
@@ -49,6 +50,7 @@ class Layout:
     step_buffers: int = 0
     load: int = 0
     anew: int = 0
+    aside: int = 0
     summed: int = 0
     accumulating: bool = False
     in_backward: bool = False

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...versions import older
 from .. import derivation
+from ..allocator.allocator import segments
 from ..estimate import Term
 from ..states import optimizer
 from ..states.gradients import gradient_dtype, largest_gradient
@@ -35,6 +36,9 @@ _STAGE3 = "deepspeed 0.19.8 runtime/zero/stage3.py"
 _COALESCED = "deepspeed runtime/comm/coalesced_collectives.py"
 _BUCKETS_WITH_GRADIENT = "0.18.3"
 """Since when `process_gradients` calls `setup_buckets`; before, `backward` made the buckets ahead of the pass."""
+
+_BFLOAT16_UNTESTED = "0.12.3"
+"""Since when stage 3 tests gradients for overflow in float16 alone."""
 
 
 @dataclass(slots=True)
@@ -266,9 +270,12 @@ def _stage3(job: Job, model: Model, zero: Zero, found: tuple[Parameter, ...]) ->
     built.buffers = built.step_buffers = bucket + int(persistent * width) + secondary
     sub_group = min(share, zero.sub_group_size)
     if not optimizer_away:
-        built.step_gradients = int(sub_group * (each + wide))
+        needed, checked = int(sub_group * (each + wide)), _checked(job, share, each)
+        built.step_gradients, built.aside = max(needed, checked), segments(min(needed, checked))
         built.step_optimizer = max(0, states.temporary * sub_group // max(1, share) - int(sub_group * each))
         built.step_terms = _step_lines(_copied(each, wide), (share, sub_group, sub_group), _STAGE3)
+        if checked > needed:
+            built.step_terms = _step_lines(_tested(each), (share, share, share), _STAGE3)
     built.host = host.partitions(job, share, states, zero, over.size(loose)) + per_node(job) * built.paged
     built.terms = [
         *derivation.weights([item for item in loose if not parameters_away], over),
@@ -282,6 +289,24 @@ def _stage3(job: Job, model: Model, zero: Zero, found: tuple[Parameter, ...]) ->
         left = states._replace(temporary=built.step_optimizer)
         built.terms += derivation.optimizer(items, spec, left, job, masters, over.dense)
     return built
+
+
+def _tested(each: float) -> tuple[tuple[float, str], ...]:
+    """Bytes an element of gradients while they are tested for infinities: their magnitudes, and one that is true."""
+    return (
+        (each, "gradients of the rank's partition"),
+        (each, "their magnitudes, tested for infinity"),
+        (1, "which of them are"),
+    )
+
+
+def _checked(job: Job, share: int, each: float) -> int:
+    """Bytes of that test of the whole partition at once, on the stream of the reductions (`has_overflow`).
+
+    It is made with float16, and before 0.12.3 with bfloat16 too (`_overflow_check_and_loss_scale_update`).
+    """
+    tests = job.weights.dtype == "float16" or older(job.versions.get("deepspeed"), _BFLOAT16_UNTESTED)
+    return int(share * (each + 1)) if tests else 0
 
 
 def _partitioned(found: Sequence[Parameter], job: Job) -> tuple[list[Parameter], list[Parameter]]:

@@ -25,6 +25,9 @@ FOREACH_FROM = "2.0"
 """The torch whose optimizers take their foreach path by default on CUDA (`_default_to_fused_or_foreach`); in 1.13 None
 means the loop over tensors (torch/optim/adamw.py)."""
 
+SPARING_FROM = "2.1"
+"""The torch whose foreach steps make as few copies as they can (pytorch #104780, #104898, #105193)."""
+
 PAGED_FROM = 100_000
 """Elements from which bitsandbytes pages a state (`get_state_buffer`, optim/optimizer.py 0.50.2)."""
 
@@ -51,6 +54,7 @@ class Spec(NamedTuple):
     known: bool = True
     exact: bool = True
     compiled: bool = False
+    foreach_2_0: int = 0
 
 
 class Item(NamedTuple):
@@ -139,13 +143,16 @@ def specification(name: str) -> Spec:
         known,
         given not in table["stand_ins"],
         row.get("compiled", False),
+        row.get("foreach_2_0", 0),
     )
 
 
 def of_job(job: Job) -> Spec:
     """The job's optimizer with what the job overrides: `foreach` off, stepping in the backward pass, a rank."""
-    spec = specification(job.optimizer.name)
-    torch = spec.source.startswith("torch/optim") and older(job.versions.get("torch"), FOREACH_FROM)
+    spec, release = specification(job.optimizer.name), job.versions.get("torch")
+    torch = spec.source.startswith("torch/optim") and older(release, FOREACH_FROM)
+    if spec.foreach_2_0 and older(release, SPARING_FROM):
+        spec = spec._replace(foreach=spec.foreach_2_0)
     if (job.optimizer.foreach is False or (torch and job.optimizer.foreach is None)) and spec.foreach:
         spec = _one_by_one(spec)
     elif job.optimizer.foreach is True and spec.name == "adamw_torch_forloop":
