@@ -93,15 +93,18 @@ FAILED = "THE ROW'S READER FAILED"
 
 
 def read_rows(
-    rows: list[Row], group: Callable[[Row], str], readers: dict[str, Callable[[Row], Case | list[Case]]]
+    rows: list[Row],
+    group: Callable[[Row], str],
+    readers: dict[str, Callable[[Row], Case | list[Case]]],
+    other: Callable[[Row], Case] | None = None,
 ) -> tuple[list[Case], list[Excluded]]:
-    """Every row as a Case, or the reason why not."""
+    """Every row as a Case, or the reason why not; `other` reads the rows of groups that no reader is for."""
     cases: list[Case] = []
     excluded: list[Excluded] = []
     for row in rows:
         name = group(row)
         try:
-            found = readers[name](row)
+            found = (readers[name] if other is None or name in readers else other)(row)
         except (Inexpressible, UnknownModel) as error:
             excluded.append(Excluded(row["id"], name, str(error)))
             continue

@@ -15,6 +15,7 @@ from . import (
     megatron_rows,
     oracle_cases,
     outcome_rows,
+    plain_rows,
     qwen_rows,
     torchtitan_rows,
     torchtune_rows,
@@ -46,8 +47,8 @@ READERS: dict[str, Callable[[Row], Case | list[Case]]] = {
 
 
 def measurements() -> tuple[list[Case], list[Excluded]]:
-    """The rows of measurements.json."""
-    return read_rows(load("measurements"), lambda row: row["source_group"], READERS)
+    """The rows of measurements.json, those of a source that is new here by their columns."""
+    return read_rows(load("measurements"), lambda row: row["source_group"], READERS, plain_rows.case)
 
 
 def everything() -> tuple[list[Case], list[Excluded]]:

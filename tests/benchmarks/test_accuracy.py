@@ -13,6 +13,7 @@ from benchmarks.accuracy import (
     listing,
     litgpt_rows,
     megatron_rows,
+    plain_rows,
     recipe_rows,
     record,
     scores,
@@ -228,6 +229,18 @@ def test_a_row_in_words_that_no_reader_knows_is_left_out_and_says_so():
     found, (left,) = read_rows(rows, lambda row: row["kind"], {"known": lambda row: row["id"]})
     assert found == ["a"]
     assert left == ("b", "other", f"{FAILED}: KeyError 'other'")
+
+
+def test_generation_of_a_new_source_is_read_by_its_columns(shared_data):
+    """As Qwen's own reader reads its rows; training is left out, whatever the columns say."""
+    rows = [row for row in shared_data("measurements") if row["source_group"] == "qwen_speed_benchmark"]
+    known = [row for row in rows if row["confidence"] != "low"]
+    assert [plain_rows.case(row).job for row in known] == [
+        sources.READERS[row["source_group"]](row).job for row in known
+    ]
+    trained = next(row for row in shared_data("measurements") if row["category"] == "train_full")
+    with pytest.raises(Inexpressible, match="no reader knows the source"):
+        plain_rows.case(trained)
 
 
 def test_accuracy_does_not_get_worse(scored):
