@@ -26,12 +26,14 @@ END = " \t\r\n;&|()<>"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[1-9@*]")
 
-_FIELD = re.compile(r"(?:\$\((?:[^()]|\([^()]{0,300}\)){0,300}\)|\$\{[^}]{0,300}\}|`[^`]{0,300}`|\S)+")
+_FIELD = re.compile(
+    r"(?:\$\((?:[^()]|\((?:[^()]|\([^()]{0,300}\)){0,300}\)){0,300}\)|\$\{[^}]{0,300}\}|`[^`]{0,300}`|\S)+"
+)
 """A word of a value: what holds no blank outside of an expansion that was left as written."""
 
 _EXPANSION = re.compile(r"[$`]")
 
-_PLAIN = re.compile(r"(?:[^$`]|\$\w+|\$\{[^{}]*\}|\$\((?:[^()]|\([^()]*\))*\)|`[^`]*`)*")
+_PLAIN = re.compile(r"(?:[^$`]|\$\w+|\$\{[^{}]*\}|\$\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|`[^`]*`)*")
 """A value whose expansions end where `_FIELD` ends them; what is nested deeper may hold blanks that part no words."""
 
 _OWN_FOLDER = re.compile(

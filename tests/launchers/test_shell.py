@@ -101,6 +101,15 @@ def test_a_variable_with_an_unknown_part_is_split_all_the_same():
     ]  # fmt: skip
 
 
+def test_calls_within_a_substitution_part_no_words():
+    asked = "$(python -c 'import torch; print(torch.cuda.device_count())')"
+    (command,) = run(f'N={asked}\nA="\n  --nproc_per_node $N \\\n  --nnodes 1\n"\ntorchrun $A train.py')
+    assert [(word.text, word.known) for word in command.words] == [
+        ("torchrun", True), ("--nproc_per_node", True), (asked, False), ("--nnodes", True), ("1", True),
+        ("train.py", True),
+    ]  # fmt: skip
+
+
 def test_a_here_document_may_fill_a_variable():
     text = "read -r -d '' ARGS <<EOF\ntrain \\\n  --lr 1\nEOF\nrun $ARGS"
     assert words(text)[-1] == ["run", "train", "--lr", "1"]
