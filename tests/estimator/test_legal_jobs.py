@@ -19,6 +19,11 @@ T5 = {
     "model_type": "t5", "d_model": 128, "d_ff": 256, "d_kv": 16, "num_layers": 2, "num_decoder_layers": 2,
     "num_heads": 8, "vocab_size": 1000, "architectures": ["T5ForConditionalGeneration"],
 }  # fmt: skip
+SPARSE = {
+    "model_type": "qwen3_moe", "hidden_size": 256, "intermediate_size": 512, "moe_intermediate_size": 128,
+    "num_experts": 4, "num_experts_per_tok": 2, "num_hidden_layers": 3, "num_attention_heads": 8,
+    "num_key_value_heads": 2, "vocab_size": 1000, "max_position_embeddings": 2048,
+}  # fmt: skip
 FP16, WIDE = ("float16", "bfloat16"), ("float32", "bfloat16", "float16")
 
 ZERO = st.fixed_dictionaries(
@@ -61,7 +66,7 @@ PARALLELISM = st.fixed_dictionaries(
     },
 )
 TRAINING = st.fixed_dictionaries(
-    {"model": st.sampled_from([LLAMA, T5]), "hardware": st.sampled_from([{}, {"gpus": 8, "gpu": "t4"}])},
+    {"model": st.sampled_from([LLAMA, T5, SPARSE]), "hardware": st.sampled_from([{}, {"gpus": 8, "gpu": "t4"}])},
     optional={
         "micro_batch_size": st.sampled_from([1, 3]),
         "sequence_length": st.sampled_from([1, 7, 64]),
@@ -116,3 +121,10 @@ def test_a_translator_s_preferences_are_estimated_under_autocast():
     plans = [Job.validate({"model": model, **sizes, "precision": {"autocast": cast}}) for cast in ("bfloat16", None)]
     cast, plain = (estimate_job(plan, resolve(plan.model), None).per_gpu.allocated for plan in plans)
     assert cast > plain
+
+
+def test_the_reference_of_an_adapted_router_is_the_router_alone():
+    """Grouped experts merge an adapted router's weights; with adapters off there is nothing to merge."""
+    given_job = {"model": SPARSE, "objective": "dpo", "method": "lora", "micro_batch_size": 1, "sequence_length": 64}
+    given_job |= {"weights": {"dtype": "bfloat16"}, "adapter": {"targets": "all-linear"}}
+    assert estimate(Job.validate(given_job)).components["adapter"]

@@ -50,7 +50,7 @@ def route(x: Tensor, modules: Modules, s: Setting) -> tuple[Tensor, Tensor]:
         return _forced_router(x, router, s)
     if kind == "softmax_float":
         logits = linear_wide(to(x, 4), to(leaf(x.storage.tape, router.weight), 4), s.rows)
-    elif router.a is not None and s.release.grouped_experts:
+    elif router.a is not None and s.release.grouped_experts and not x.storage.tape.bare:
         weight = merged(router, x.storage.tape, s.autocast or router.weight.e)
         assert not isinstance(weight, Parameter)
         logits = linear_wide(x, weight, s.rows)
