@@ -36,6 +36,12 @@ MAX_REPEATS = 12
 _SAME_CONFIG = {"gpt-sw3": "gpt2"}
 """Names to which Transformers 5.23 gives another type's config class: the built model says that type."""
 
+_TEXT_ALONE = frozenset({"gemma3n_text", "ministral3"})
+"""Types that the catalogue has in the place of a model that sees or hears, whose other parts it does not know."""
+
+_WITHIN = re.compile(r"model\\?\.language_model\\?\.")
+"""Where such a model has its text part, in a pattern with or without escaped dots."""
+
 _data: dict[str, Any] = {}
 
 
@@ -141,6 +147,8 @@ def _targets(model: Model, adapter: Adapter, experts: Experts) -> Targets:
     if isinstance(stated, list) and len(stated) == 1 and stated[0] == "all-linear":
         stated = "all-linear"
     every = isinstance(stated, str) and stated.lower() == "all-linear"
+    if isinstance(stated, str) and model.model_type in _TEXT_ALONE:
+        stated = _WITHIN.sub("model.", stated)
     if fusion is not None and experts == "modules":
         return _modules(model, stated, every, peft_data()["fused"][fusion])
     if fusion is not None:

@@ -104,6 +104,17 @@ def test_a_full_fine_tune_trains_everything():
     assert trainable_parameters(model, Job(model="m")) == model.parameters
 
 
+@pytest.mark.parametrize(
+    "pattern", [r"model.language_model.layers.[\d]+.mlp.up_proj", r"model\.language_model\..*\.up_proj"]
+)
+def test_a_pattern_over_a_whole_model_finds_the_text_that_alone_is_known(pattern):
+    model = resolve("mistralai/Ministral-3-3B-Base-2512")
+    (found,) = adapted(model, Adapter(r=8, targets=pattern))
+    assert (found.name, found.copies) == ("model.layers.{0}.mlp.up_proj", 26)
+    with pytest.raises(NotAdaptable, match="finds no module"):
+        adapted(resolve("Qwen/Qwen3-0.6B"), Adapter(r=8, targets=pattern))
+
+
 def test_freezing_trains_what_the_patterns_name():
     model = model_of("llama3-8b")
     head = trainable_parameters(model, Job(model="m", method="freeze", trainable=["^lm_head.weight$"]))
