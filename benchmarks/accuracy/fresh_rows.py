@@ -113,7 +113,10 @@ def blind(given: Iterable[Row] | None = None) -> list[Score]:
 
 
 def read_command(row: Row) -> Job:
-    """The Job that a row's command line starts, beside its files and with its packages. Raises Inexpressible."""
+    """The Job that a row's command line starts, beside its files and with its packages, or that `part` of its one file.
+
+    Raises Inexpressible.
+    """
     files = row.get("files", {})
     first, gpus = ("command.sh", row["gpus"]) if "command" in row else (next(iter(files)), None)
     with TemporaryDirectory() as root:

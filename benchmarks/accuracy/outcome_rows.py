@@ -168,16 +168,8 @@ def _written_with(job: Job, given: dict[str, Any]) -> str:
 
 
 def issue(row: Row) -> Case:
-    """A run that an issue thread tells of, written down by hand in `issues.json` (`unknown`: what it does not say).
-
-    One that is not there is read from its file, if the corpus has it.
-    """
+    """A run that an issue thread tells of, written down by hand in `issues.json` (`unknown`: what it does not say)."""
     given = _table("issues").get(row["id"])
-    if given is None and row.get("corpus_path"):
-        job = read_config(
-            SHARED / "corpus" / row["corpus_path"], CLASSES.get(row["gpu"]) or gpu_of(row["gpu"]), row["n_gpus"]
-        )
-        return made(row, "issues", place(job, row), "process")
     if given is None:
         raise Inexpressible("the thread does not say the settings that decide the memory")
     if isinstance(given, str):

@@ -15,15 +15,8 @@ from .figures import COUNTERS
 
 DTYPES = {"bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float16": "float16", "fp32": "float32"}
 
-PACKED = (
-    (r"nf4-dq|nf4.*double", Quantization("bnb-nf4", 4, double_quant=True)),
-    (r"nf4|bnb[ -]4", Quantization("bnb-nf4", 4)),
-    (r"bnb.*(int8|8.?bit)|llm\.int8", Quantization("bnb-int8", 8)),
-    (r"gptq.*8", Quantization("gptq", 8, group_size=128)),
-    (r"gptq", Quantization("gptq", 4, group_size=128)),
-    (r"awq", Quantization("awq", 4, group_size=128)),
-)
-"""Packed weights by what a table calls them, more specific words first."""
+GROUP = 128
+"""Weights that share a scale in GPTQ and AWQ checkpoints (Qwen's quantization_config; the tools' default)."""
 
 ATTENTION = (("flash", "flash_attention_2"), ("sdpa", "sdpa"), ("eager", "eager"))
 
@@ -53,15 +46,23 @@ def generation(row: Row) -> Job:
     dtype = next((DTYPES[word] for word in re.findall(r"\w+", told) if word in DTYPES), None)
     if dtype is None:
         raise Inexpressible("the dtype of the weights is not stated")
-    words = " ".join(str(row[name] or "") for name in ("quantization", "weights_dtype")).lower()
-    packed = next((found for pattern, found in PACKED if re.search(pattern, words)), None)
-    if packed is None and row["quantization"]:
-        raise Inexpressible(f"quantisation {row['quantization']}")
     attention = next((name for word, name in ATTENTION if word in (row["attn_impl"] or "").lower()), None)
     job = Job(kind="inference", model=row["model"], attention=attention)
-    job.weights.dtype, job.weights.quantization = dtype, packed
+    job.weights.dtype, job.weights.quantization = dtype, packed(row["quantization"])
     job.versions = versions(row["framework_version"])
     job.inference = Inference(
         batch_size=row["micro_batch"] or 1, prompt_length=row["seq_len"], new_tokens=row["gen_len"] or 1
     )
     return job
+
+
+def packed(name: str | None) -> Quantization | None:
+    """'GPTQ-Int4', 'AWQ' -> Quantization. Raises Inexpressible for another name."""
+    if not name:
+        return None
+    low = name.lower()
+    if low.startswith("gptq"):
+        return Quantization("gptq", 8 if "int8" in low else 4, group_size=GROUP)
+    if low.startswith("awq"):
+        return Quantization("awq", 4, group_size=GROUP)
+    raise Inexpressible(f"quantisation {name}")

@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
-from gpulint.job import Adapter, Inference, Job, Quantization, Zero
+from gpulint.job import Adapter, Inference, Job, Zero
 from gpulint.models.resolve import resolve
 
-from .case import GIB, Case, Inexpressible, Row, hardware, measured_bytes, versions
+from . import plain_rows
+from .case import GIB, Case, Inexpressible, Row, hardware, measured_bytes
 from .figures import COUNTERS
 
-GROUP = 128
-"""Weights that share a scale in Qwen's GPTQ and AWQ checkpoints (their quantization_config)."""
+RELEASES = {"1.8b": "0.12.3", "72b": "0.12.3"}
+"""DeepSpeed's newest on the day a model's rows came into the README: 30 November 2023, and of the others (`FIRST`)
+7 October. Which ran is not stated: before 0.12.3 stage 3 tests gradients of bfloat16 too."""
 
-
-def quantization_of(name: str | None) -> Quantization | None:
-    """'GPTQ-Int4', 'AWQ' -> Quantization."""
-    if not name:
-        return None
-    low = name.lower().replace(" ", "-")
-    if low.startswith("gptq"):
-        return Quantization("gptq", 8 if "int8" in low else 4, group_size=GROUP)
-    if low.startswith("awq"):
-        return Quantization("awq", 4, group_size=GROUP)
-    raise Inexpressible(f"quantisation {name}")
+FIRST = "0.11.0"
 
 
 def speed_case(row: Row) -> Case:
     """`generate` of 2048 tokens after a prompt; the sum over GPUs of a layer split where there are several."""
-    job = generation(row, row["seq_len"], row["gen_len"])
-    job.attention = row["attn_impl"]
-    job.versions = versions(row["framework_version"])
     if row["confidence"] == "low":
         raise Inexpressible("the value exceeds the cards that the source names")
-    figure = "allocated summed" if row["scope"].startswith("SUM") and row["n_gpus"] > 1 else "allocated"
-    return Case(row["id"], row["source_group"], job, figure, measured_bytes(row), None, True, row["confidence"])
+    return plain_rows.case(row)
 
 
 def generation(row: Row, prompt: int, new: int) -> Job:
     """A transformers generation run in 16 bits."""
     job = Job(kind="inference", model=row["model"])
-    job.weights.quantization = quantization_of(row["quantization"])
+    job.weights.quantization = plain_rows.packed(row["quantization"])
     job.weights.dtype = "bfloat16" if row["weights_dtype"].lower().startswith("bf") else "float16"
     job.inference = Inference(batch_size=row["micro_batch"], prompt_length=prompt, new_tokens=new)
     hardware(job, row)
@@ -70,7 +58,7 @@ def readme_inference(row: Row) -> Case:
 def readme_finetune(row: Row) -> Case:
     """finetune.py of the first Qwen: Trainer with bf16, ZeRO-2 for Q-LoRA, ZeRO-3 for full runs, on one GPU too.
 
-    The README states torch 2.0; DeepSpeed is that of its first table (October 2023).
+    The README states torch 2.0, and no release of DeepSpeed (`RELEASES`).
     """
     job = Job(model=row["model"].removesuffix("-Int4"), attention=row["attn_impl"], framework="qwen")
     job.micro_batch_size, job.sequence_length = row["micro_batch"], row["seq_len"]
@@ -85,7 +73,7 @@ def readme_finetune(row: Row) -> Case:
         job.adapter = Adapter("lora", given["r"], given["alpha"], given["dropout"], TARGETS)
         job.adapter.modules_to_save = ["wte", "lm_head"] if given["modules_to_save"] else []
     if row["quantization"]:
-        job.weights.quantization = Quantization("gptq", 4, group_size=GROUP)
+        job.weights.quantization = plain_rows.packed("gptq")
         job.weights.dtype, job.precision.autocast = "float16", "float16"
         if job.adapter is not None:
             job.adapter.prepare_kbit = True
@@ -97,7 +85,10 @@ def readme_finetune(row: Row) -> Case:
         job.parallelism.zero = deepspeed(stage, resolve(row["model"].removesuffix("-Int4")).shape.hidden)
         job.optimizer.name = "fused_adam"
         job.precision.master_weights, job.precision.autocast = True, None
-    job.versions = {"transformers": "4.32.0", "torch": "2.0.1", "peft": "0.6.0", "deepspeed": "0.11.1"}
+    job.versions = {"transformers": "4.32.0", "torch": "2.0.1", "peft": "0.6.0"}
+    if stage:
+        size = row["id"].removeprefix("qwen1-ft-").partition("-")[0]
+        job.versions["deepspeed"], job.unstated = RELEASES.get(size, FIRST), ["versions.deepspeed"]
     figure = "process summed" if row["scope"].startswith("SUM") else "process"
     found = Case(row["id"], row["source_group"], job, figure, measured_bytes(row), None, True, row["confidence"])
     return found._replace(unknown=COUNTER, counted=False, other=row["measured_value"] * GIB)

@@ -41,6 +41,8 @@ EXTREMES: dict[str, tuple[Any, ...]] = {
     "parallelism.zero.overlap_comm": (False, True),
     # data parallelism that shards nothing, or everything
     "parallelism.zero.stage": (0, 3),
+    # stage 3 tests gradients of bfloat16, or does not (sharding/zero.py)
+    "versions.deepspeed": ("0.12.2", "0.12.3"),
     # before lazy loading and foreach, and with NCCL 2.22 (allocator/runtime.json)
     "versions.torch": ("1.13", "2.7"),
     "weights.quantization.double_quant": (False, True),

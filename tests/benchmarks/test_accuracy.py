@@ -232,12 +232,16 @@ def test_a_row_in_words_that_no_reader_knows_is_left_out_and_says_so():
 
 
 def test_generation_of_a_new_source_is_read_by_its_columns(shared_data):
-    """As Qwen's own reader reads its rows; training is left out, whatever the columns say."""
-    rows = [row for row in shared_data("measurements") if row["source_group"] == "qwen_speed_benchmark"]
-    known = [row for row in rows if row["confidence"] != "low"]
-    assert [plain_rows.case(row).job for row in known] == [
-        sources.READERS[row["source_group"]](row).job for row in known
-    ]
+    """What a column leaves out is no guess; training is left out, whatever the columns say."""
+    rows = {row["id"]: row for row in shared_data("measurements")}
+    row = rows["qwen2.5-qwen2.5-72b-instruct-gptq-int4-in30720"]
+    made = plain_rows.case({**row, "source_group": "a new one"})
+    assert (made.group, made.figure) == ("a new one", sources.READERS["qwen_speed_benchmark"](row).figure)
+    assert (made.job.weights.quantization.method, made.job.weights.quantization.bits) == ("gptq", 4)
+    assert (made.job.attention, made.job.inference.prompt_length) == ("flash_attention_2", 30720)
+    for column in ("seq_len", "weights_dtype"):
+        with pytest.raises(Inexpressible, match="is not stated"):
+            plain_rows.case({**row, column: None, "precision_policy": None})
     trained = next(row for row in shared_data("measurements") if row["category"] == "train_full")
     with pytest.raises(Inexpressible, match="no reader knows the source"):
         plain_rows.case(trained)

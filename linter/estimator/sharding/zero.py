@@ -37,7 +37,7 @@ _COALESCED = "deepspeed runtime/comm/coalesced_collectives.py"
 _BUCKETS_WITH_GRADIENT = "0.18.3"
 """Since when `process_gradients` calls `setup_buckets`; before, `backward` made the buckets ahead of the pass."""
 
-_BFLOAT16_UNTESTED = "0.12.3"
+_TESTS_FLOAT16_ALONE = "0.12.3"
 """Since when stage 3 tests gradients for overflow in float16 alone."""
 
 
@@ -270,12 +270,14 @@ def _stage3(job: Job, model: Model, zero: Zero, found: tuple[Parameter, ...]) ->
     built.buffers = built.step_buffers = bucket + int(persistent * width) + secondary
     sub_group = min(share, zero.sub_group_size)
     if not optimizer_away:
-        needed, checked = int(sub_group * (each + wide)), _checked(job, share, each)
-        built.step_gradients, built.aside = max(needed, checked), segments(min(needed, checked))
-        built.step_optimizer = max(0, states.temporary * sub_group // max(1, share) - int(sub_group * each))
+        taken, tested = int(sub_group * (each + wide)), _tested(job, share, each)
+        temporary = max(0, states.temporary * sub_group // max(1, share) - int(sub_group * each))
+        built.step_gradients, built.step_optimizer = taken, temporary
         built.step_terms = _step_lines(_copied(each, wide), (share, sub_group, sub_group), _STAGE3)
-        if checked > needed:
-            built.step_terms = _step_lines(_tested(each), (share, share, share), _STAGE3)
+        built.aside = segments(tested)
+        if tested > taken + temporary:  # the test is the peak, and what the step takes after it lies beside its blocks
+            built.step_gradients, built.step_optimizer, built.aside = tested, 0, segments(taken + temporary)
+            built.step_terms = _step_lines(_test(each), (share, share, share), _STAGE3)
     built.host = host.partitions(job, share, states, zero, over.size(loose)) + per_node(job) * built.paged
     built.terms = [
         *derivation.weights([item for item in loose if not parameters_away], over),
@@ -291,7 +293,7 @@ def _stage3(job: Job, model: Model, zero: Zero, found: tuple[Parameter, ...]) ->
     return built
 
 
-def _tested(each: float) -> tuple[tuple[float, str], ...]:
+def _test(each: float) -> tuple[tuple[float, str], ...]:
     """Bytes an element of gradients while they are tested for infinities: their magnitudes, and one that is true."""
     return (
         (each, "gradients of the rank's partition"),
@@ -300,12 +302,12 @@ def _tested(each: float) -> tuple[tuple[float, str], ...]:
     )
 
 
-def _checked(job: Job, share: int, each: float) -> int:
+def _tested(job: Job, share: int, each: float) -> int:
     """Bytes of that test of the whole partition at once, on the stream of the reductions (`has_overflow`).
 
-    It is made with float16, and before 0.12.3 with bfloat16 too (`_overflow_check_and_loss_scale_update`).
+    It is made in float16, and before 0.12.3 in every dtype (`_overflow_check_and_loss_scale_update`).
     """
-    tests = job.weights.dtype == "float16" or older(job.versions.get("deepspeed"), _BFLOAT16_UNTESTED)
+    tests = job.weights.dtype == "float16" or older(job.versions.get("deepspeed"), _TESTS_FLOAT16_ALONE)
     return int(share * (each + 1)) if tests else 0
 
 
