@@ -8,6 +8,7 @@ from gpulint.estimator import estimate_job
 from gpulint.estimator.allocator.runtime import process_overhead
 from gpulint.estimator.serving.generation import compute_bytes
 from gpulint.estimator.serving.prefill import held_logits
+from gpulint.estimator.serving.vllm_terms import GRAPHS_BESIDE, WORKSPACE_SOURCE
 from gpulint.estimator.sharding.fsdp import fsdp_layout
 from gpulint.estimator.sharding.streams import IN_FLIGHT
 from gpulint.estimator.states.parameters import parameters
@@ -124,8 +125,8 @@ def _kv_tokens(_: Job, estimate: Estimate) -> float:
 
 def _kv_bytes(_: Job, estimate: Estimate) -> float:
     """What is left for the cache, as the log says before a refusal; the estimate then holds what is needed."""
-    left = (term.size for term in estimate.terms if term.component == "kv_cache")
-    return float(next(left, estimate.components["kv_cache"]) if estimate.refusal else estimate.components["kv_cache"])
+    room = sum(term.size for term in estimate.terms if term.component == "kv_room")
+    return float(max(0, room) if estimate.refusal else estimate.components["kv_cache"])
 
 
 def _weights(_: Job, estimate: Estimate) -> float:
@@ -144,8 +145,8 @@ def _profile_run(job: Job, estimate: Estimate) -> float:
     version = (job.inference.version if job.inference else None) or job.versions.get("vllm")
     if older(version, "0.27.0"):
         return run
-    stays = sum(term.size for term in estimate.terms if term.source == "vllm/v1/worker/workspace.py")
-    counted = any("beside the cache" in term.formula for term in estimate.terms if term.component == "buffers")
+    stays = sum(term.size for term in estimate.terms if term.source == WORKSPACE_SOURCE)
+    counted = any(term.label == GRAPHS_BESIDE for term in estimate.terms)
     graphs = 0 if counted else phases["serve"]["buffers"] - split["buffers"]
     return float(run - stays + graphs)
 

@@ -41,41 +41,16 @@ def estimate_job(
 
 
 def _estimated(job: Job, model: Model, gpu: Gpu | None, *, replay: bool, spread: Spread) -> Estimate:
-    if not _reads_text(model):
-        raise NotEstimable(f"a {model.model_type} model reads images: how encoders of images alone compute is not read")
-    model = _as_loaded(job, model)
+    from .loaded_model import loaded_model
+
+    model = loaded_model(job, model)
     if job.kind == "inference":
         from .inference import estimate_inference
 
         return estimate_inference(job, model, gpu)
-    from ..models.heads import for_task
-    from ..models.model import UnknownModel
     from .training import estimate_training
 
-    try:
-        whole = for_task(model, job.objective, job.labels)
-    except UnknownModel as error:
-        raise NotEstimable(str(error)) from None
-    return estimate_training(job, whole, gpu, replay=replay, spread=spread)
-
-
-def _as_loaded(job: Job, model: Model) -> Model:
-    """The model as the stated release of Transformers loads it, where Transformers does."""
-    from ..models.stored import as_loaded
-    from .frameworks import prime_rl
-    from .frameworks.frameworks import of_transformers
-
-    serves = job.inference is not None and job.inference.engine != "transformers"
-    if serves or not of_transformers(job) or prime_rl.own(job, model.model_type):
-        return model
-    return as_loaded(model, job.versions.get("transformers"))
-
-
-def _reads_text(model: Model) -> bool:
-    """Whether a model has words and layers of known sizes for them, or at least does not read images."""
-    roles = {tensor.role for tensor in model.tensors}
-    images = any(tensor.role == "vision" or "patch_" in tensor.name for tensor in model.tensors)
-    return not images or ("embedding" in roles and bool(model.shape.head_dim or "q" not in roles))
+    return estimate_training(job, model, gpu, replay=replay, spread=spread)
 
 
 def estimate(job: Job, directory: str | None = None, root: str | None = None) -> Estimate:

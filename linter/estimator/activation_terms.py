@@ -32,6 +32,10 @@ SMALL = 1000
 """Tensors under this fraction of their component are put together in one line."""
 
 
+HELD = "what backward functions of the layers hold on to, though their turn is over"
+SHARED = "what the layers share, counted once"
+
+
 class Item(NamedTuple):
     """Tensors of one shape that are the same thing; `group` says of which part of the model."""
 
@@ -65,6 +69,44 @@ def terms(
     return None
 
 
+def instant_terms(s: Setting, alive: Alive) -> list[Term]:
+    """The lines of what is alive at one instant of a pass without gradients, largest first."""
+    found: Bytes = Counter()
+    for label, size in alive.items():
+        found[Item("", label.logits, f"{label.where}: {label.what}", label.n, label.e)] += size
+    return _small_together([_term(s, item, size) for item, size in found.items() if size])
+
+
+def _term(s: Setting, item: Item, size: int, layers: int = 0, where: str = "") -> Term:
+    """Tensors alike of `size` bytes, in each of `layers`."""
+    each = item.n * item.e
+    copies, odd = divmod(abs(size), each) if each else (0, 1)
+    factors = [_counted(layers, "layer")] if layers else []
+    if odd:
+        factors.append(f"{size:,} B")
+    else:
+        factors += [f"{copies} tensors"] if copies > 1 else []
+        factors += [f"{item.e} B", *_shape(s, item.n)]
+    sign = "-" if size < 0 and not odd else ""
+    component = "logits" if item.logits else "activations"
+    return Term(component, sign + " x ".join(factors), size * max(1, layers), SOURCE, where + item.name)
+
+
+def _shape(s: Setting, n: int) -> list[str]:
+    """n as vocabulary x width where it is the embedding's size, else as batch x length x width where it divides."""
+    table = s.model.shape.vocabulary, s.hidden
+    if n == table[0] * table[1]:
+        return [f"{dim:,}" for dim in table]
+    for known in ((s.batch, s.length), (s.rows,), (s.length,)):
+        size = 1
+        for dim in known:
+            size *= dim
+        if n % size == 0:
+            dims = [*known, n // size]
+            return [f"{dim:,}" for dim in dims if dim != 1] or ["1"]
+    return [f"{n:,}"]
+
+
 class _Lines:
     """The tensors of one placed instant: those of the layers below, and the rest."""
 
@@ -73,7 +115,7 @@ class _Lines:
         self.tape = tape
         self.count = count
         self.found = found
-        self.backward = found.instant.phase == "backward"
+        self.backward = found.event.backward or found.event.segment > count + 2
         self.below = Counter(assigned[: max(0, found.place)])
         self.here = found.here
 
@@ -95,6 +137,10 @@ class _Lines:
         for component, size in zip(("activations", "logits"), self.found.old, strict=True):
             if size:
                 lines.append(Term(component, f"{size:,} B", size, SOURCE, "what the micro step before leaves"))
+        held = self.found.instant.activations - sum(line.size for line in lines if line.component == "activations")
+        if held:
+            what = HELD if held > 0 else SHARED
+            lines.append(Term("activations", f"{held:,} B", held, SOURCE, what))
         return _small_together(lines)
 
     def _kept(self, kind: int) -> Bytes:
@@ -121,36 +167,12 @@ class _Lines:
         return "outside"
 
     def _term(self, item: Item, size: int, layers: int = 0) -> Term:
-        each = item.n * item.e
-        copies, odd = divmod(abs(size), each) if each else (0, 1)
-        factors = [_counted(layers, "layer")] if layers else []
-        if odd:
-            factors.append(f"{size:,} B")
-        else:
-            factors += [f"{copies} tensors"] if copies > 1 else []
-            factors += [f"{item.e} B", *self._shape(item.n)]
-        sign = "-" if size < 0 and not odd else ""
         where = "" if layers or item.group != "in flight" or self.found.instant.layer is None else self._flight()
-        component = "logits" if item.logits else "activations"
-        return Term(component, sign + " x ".join(factors), size * max(1, layers), SOURCE, where + item.name)
+        return _term(self.s, item, size, layers, where)
 
     def _flight(self) -> str:
         again = self.backward and self.s.job.activation_checkpointing != "none"
         return f"{'recomputed ' if again else ''}layer {self.found.instant.layer}, "
-
-    def _shape(self, n: int) -> list[str]:
-        """n as vocabulary x width where it is the embedding's size, else as batch x length x width where it divides."""
-        table = self.s.model.shape.vocabulary, self.s.hidden
-        if n == table[0] * table[1]:
-            return [f"{dim:,}" for dim in table]
-        for known in ((self.s.batch, self.s.length), (self.s.rows,), (self.s.length,)):
-            size = 1
-            for dim in known:
-                size *= dim
-            if n % size == 0:
-                dims = [*known, n // size]
-                return [f"{dim:,}" for dim in dims if dim != 1] or ["1"]
-        return [f"{n:,}"]
 
 
 def _counted(count: int, noun: str) -> str:

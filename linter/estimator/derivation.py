@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..job import Job, Offload
+    from .allocator.runtime import Overhead
     from .states.optimizer import Item, Spec, States
     from .states.parameter import Parameter
     from .states.ranks import Ranks
@@ -26,6 +27,7 @@ _NOUNS = {
     "copy": "parameters of trained copies (modules_to_save)",
 }
 _DTYPES = "dtype of the weights as loaded"
+_BLOCKS = "c10/cuda/CUDACachingAllocator.cpp round_size"
 _PACKED = "packed weights with their scales and code tables (packings.json)"
 
 
@@ -37,20 +39,34 @@ def weights(found: Sequence[Parameter], over: Ranks | None = None) -> list[Term]
         groups.setdefault((item.part, item.packed, dtype, label(item), by), []).append(item)
     lines = []
     for (part, packed, dtype, said, by), items in groups.items():
+        if packed:
+            lines += _packed(part, items, said, over, by)
+            continue
         count, whole = sum(item.elements for item in items), sum(item.allocated for item in items)
         size = whole if over is None else over.size(items)
-        noun = f"packed {_NOUNS[part]}" if packed else _NOUNS[part]
-        each = f"{whole / max(1, count):.5g} B" if packed else f"{_width(dtype):g} B ({dtype})"
-        share = "" if packed or size == int(_width(dtype) * count) else ", each tensor in blocks of 512 B"
-        source = _PACKED if packed else _DTYPES
-        if over is not None:
-            share = f" / {by} GPUs"
-        if over is not None and packed and not over.scales:
-            codes = sum(item.copies * item.pieces[0] for item in items)
-            beside = sum(item.copies * storage.total(item.pieces[1:]) for item in items)
-            each, size = f"{codes / max(1, count):.5g} B", size - beside
-            lines.append(Term(_PARTS[part], f"{beside:,} B", beside, source, "scales and tables, whole on each GPU"))
-        lines.append(Term(_PARTS[part], f"{each} x {count:,} {noun}{share}", size, source, said))
+        formula = f"{_width(dtype):g} B ({dtype}) x {count:,} {_NOUNS[part]}" + (
+            "" if over is None else f" / {by} GPUs"
+        )
+        rest = size - int(_width(dtype) * count) if over is None else 0
+        lines.append(Term(_PARTS[part], formula, size - rest, _DTYPES, said))
+        if rest:
+            lines.append(Term(_PARTS[part], f"{rest:,} B", rest, _BLOCKS, "each tensor in blocks of 512 B"))
+    return lines
+
+
+def _packed(part: str, items: Sequence[Parameter], said: str, over: Ranks | None, by: int) -> list[Term]:
+    """Codes, and beside them their scales and tables: whole on each GPU, or in one line where they are divided too."""
+    count, whole = sum(item.elements for item in items), sum(item.allocated for item in items)
+    codes, share, where = sum(item.copies * item.pieces[0] for item in items), "", ""
+    size, beside = codes, whole - codes
+    if over is not None:
+        beside = 0 if over.scales else sum(item.copies * storage.total(item.pieces[1:]) for item in items)
+        codes = whole if over.scales else codes
+        size, share, where = over.size(items) - beside, f" / {by} GPUs", ", whole on each GPU"
+    formula = f"{codes / max(1, count):.7g} B x {count:,} packed {_NOUNS[part]}{share}"
+    lines = [Term(_PARTS[part], formula, size, _PACKED, said)]
+    if beside:
+        lines.append(Term(_PARTS[part], f"{beside:,} B", beside, _PACKED, f"scales and tables{where}"))
     return lines
 
 
@@ -136,3 +152,13 @@ def ddp_buckets(size: int) -> Term:
         "torch.nn.parallel.DistributedDataParallel: gradient_as_bucket_view is off by default",
         "all gradients once more in DDP's buckets",
     )
+
+
+def outside(overhead: Overhead) -> list[Term]:
+    """What lies outside torch, each part with its measurement."""
+    parts = ("CUDA context", overhead.context), ("libraries", overhead.libraries), ("NCCL", overhead.nccl)
+    return [
+        Term("runtime", f"{size:,} B", size, overhead.source_of(label.split()[-1]), f"{label}, measured")
+        for label, size in parts
+        if size
+    ]

@@ -12,17 +12,23 @@ from typing import TYPE_CHECKING
 
 from .adapters.parameters import with_adapter
 from .allocator import runtime
-from .allocator.allocator import segments
+from .derivation import outside
 from .estimate import Term
-from .micro_step import on_stage
+from .loaded_model import loaded_model
+from .micro_step import in_flight, on_stage
+from .product import Product, terms
+from .serving.generation_terms import prompt_terms
+from .sharding.fsdp import ShardedLayout
 from .sharding.layouts import layout
 from .states.stage import pipeline
+from .tier_terms import tiers
 
 if TYPE_CHECKING:
     from ..hardware.gpu import Gpu
     from ..job import Job
     from ..models.model import Model
-    from .estimate import Assumption, Estimate
+    from .activations import Held
+    from .estimate import Estimate
     from .instant import Instant
     from .sharding.layout import Layout
     from .states.stage import Stage
@@ -50,11 +56,12 @@ def explained(estimate: Estimate, job: Job, model: Model, gpu: Gpu | None) -> Es
     alive at the peak, the rest is one line that says so. Lines of main memory (`host`) stay as they are.
     """
     job = with_adapter(job)
+    model = loaded_model(job, model)
     found: dict[str, list[Term]] = defaultdict(list)
     for term in estimate.terms:
         if term.phase in ("", estimate.peak_phase):
             found[term.component].append(term)
-    found["runtime"] = _runtime(job, gpu)
+    found["runtime"] = found["runtime"] or outside(runtime.process_overhead(gpu, job))
     if job.kind == "training":
         stage = next(stage for stage in pipeline(job, model) if estimate.fullest in (None, stage.name))
         plan = layout(stage.job, stage.own)
@@ -64,61 +71,17 @@ def explained(estimate: Estimate, job: Job, model: Model, gpu: Gpu | None) -> Es
             _evaluated(found, estimate, stage, plan.evaluating())
         else:
             _at_peak(found, estimate, stage, plan)
-    lines = [
-        line for name, size in estimate.components.items() for line in _balanced(name, found[name], size, estimate)
-    ]
+    elif job.inference is not None and not any(phase.name == "serve" for phase in estimate.phases):
+        found["activations"] = prompt_terms(estimate, job, model) or found["activations"]
+    lines = []
+    for name, size in estimate.components.items():
+        lines += [line for beside in BEHIND.get(name, ()) for line in found[beside]]
+        lines += _balanced(name, found[name], size, estimate)
     return replace(estimate, terms=(*lines, *tiers(estimate, job, gpu), *found["host"]))
 
 
-def tiers(estimate: Estimate, job: Job, gpu: Gpu | None) -> list[Term]:
-    """From what torch allocates at the peak to the interval of the process; each tier begins with the one before.
-
-    reserved   allocated, and the free blocks of the segments that torch keeps
-    process    reserved, and what lies outside torch
-    low        allocated in whole segments, the least overhead, less what each assumption may take away
-    high       reserved, the largest overhead, what each assumption may add, and what the replay may be short of; or
-               the card's end
-    """
-    given, overhead = estimate.per_gpu, runtime.process_overhead(gpu, job)
-    kept = given.reserved - given.allocated
-    packed = segments(given.allocated) if job.kind == "training" else given.allocated
-    least, most = (
-        [(sign * size, f"{item.field} {item.value}: assumed") for item in estimate.assumptions if (size := take(item))]
-        for sign, take in ((-1, _low), (1, _high))
-    )
-    lines = _tier("reserved", given.reserved, [(given.allocated, "allocated at the peak")], FREE if kept else "")
-    sides = [(given.reserved, "reserved"), (estimate.runtime, "runtime")]
-    beyond = given.process < sum(size for size, _ in sides)
-    lines += _tier("process", given.process, sides, FULL if beyond else MANAGED)
-    begin = [(packed, "allocated at the peak, in whole 2 MiB segments" if packed != given.allocated else "allocated")]
-    lines += _tier("low", given.low, [*begin, (overhead.low, LEAST), *least], "what else a run may need less")
-    begin = [(given.reserved, "reserved"), (overhead.high, MOST), *most]
-    short = SHORT if job.kind == "training" else SERVED
-    return [*lines, *_tier("high", given.high, begin, short if given.high >= sum(size for size, _ in begin) else FULL)]
-
-
-FREE = "free blocks in segments that torch keeps: its requests replayed (estimator/allocator/replay.py)"
-MANAGED = "managed memory of a paged optimizer that finds room"
-LEAST = "the least that context, libraries and NCCL were measured at (estimator/allocator/runtime.json)"
-MOST = "the most that context, libraries and NCCL were measured at (estimator/allocator/runtime.json)"
-SHORT = "what the replay may be short of (estimator/allocator/slack.py)"
-SERVED = "what the CUDA graphs and the step that is measured may need more"
-FULL = "less: near the card's end torch gives free segments back, an engine shrinks its cache"
-
-
-def _low(item: Assumption) -> int:
-    return item.low
-
-
-def _high(item: Assumption) -> int:
-    return item.high
-
-
-def _tier(name: str, size: int, lines: list[tuple[int, str]], rest: str) -> list[Term]:
-    """Lines that sum to a tier, the last of them for what the others leave."""
-    left = size - sum(part for part, _ in lines)
-    given = [*lines, (left, rest)] if left else lines
-    return [Term(name, f"{part:,} B", part, "", label) for part, label in given if part]
+BEHIND = {"kv_cache": ("kv_token", "kv_request", "kv_room")}
+"""Figures that a component rests on, told before it."""
 
 
 def _stepped(lines: list[Term], plan: Layout, estimate: Estimate) -> list[Term]:
@@ -131,7 +94,7 @@ def _stepped(lines: list[Term], plan: Layout, estimate: Estimate) -> list[Term]:
 
 def _evaluated(found: dict[str, list[Term]], estimate: Estimate, stage: Stage, plan: Layout) -> None:
     """Activations, logits and buffers of an evaluation's largest instant, and the logits that are there beside it."""
-    from .activation_terms import terms
+    from .activation_terms import terms as tensor_terms
     from .evaluation import evaluating, gathered_logits, scored
 
     split = estimate.peak.components
@@ -146,7 +109,7 @@ def _evaluated(found: dict[str, list[Term]], estimate: Estimate, stage: Stage, p
         same = plan.activation_bytes(instant) == split["activations"]
         return same and instant.logits + before == split["logits"]
 
-    lines = terms(evaluating(stage.job), stage.whole, wanted, scored)
+    lines = tensor_terms(evaluating(stage.job), stage.whole, wanted, scored)
     if lines is None:
         return
     made, instant = lines
@@ -165,7 +128,7 @@ def _at_peak(found: dict[str, list[Term]], estimate: Estimate, stage: Stage, pla
     split, job = estimate.peak.components, stage.job
     if not split.get("activations") or not (job.micro_batch_size and job.sequence_length):
         return
-    from .activation_terms import terms
+    from .activation_terms import terms as tensor_terms
     from .activations import replayed
 
     held = replayed(stage.job, stage.whole)[1]
@@ -189,26 +152,48 @@ def _at_peak(found: dict[str, list[Term]], estimate: Estimate, stage: Stage, pla
         mine = here(instant)
         return wanted(instant) and mine is not None and plan.buffer_bytes(mine) == moving
 
-    lines = terms(stage.job, stage.whole, exact) or terms(stage.job, stage.whole, wanted)
+    lines = tensor_terms(stage.job, stage.whole, exact) or tensor_terms(stage.job, stage.whole, wanted)
     if lines is None:
         return
     made, instant = lines
     mine = here(instant)
     assert mine is not None
-    made += _beside(mine.activations - instant.activations, plan.activation_bytes(mine) - mine.activations)
+    made += _in_flight(mine.activations - instant.activations, stage, held)
+    if waiting := mine.logits - instant.logits:
+        made.append(Term("logits", f"{waiting:,} B", waiting, "estimator/micro_step.py", WAITING))
+    made += _left(plan.activation_bytes(mine) - mine.activations, plan)
     for name in ("activations", "logits"):
         found[name] = [line for line in made if line.component == name]
     found["gradients"] = _gradients(found["gradients"], plan, mine, split["gradients"])
     found["buffers"] += plan.told(mine)
 
 
-def _beside(others: int, kept: int) -> list[Term]:
-    """Activations that are not those of the micro batch in hand."""
-    notes = (
-        (others, "estimator/states/schedule.py", "what the pipeline's other micro batches in flight keep"),
-        (kept, "estimator/sharding/fsdp.py", "what the layers whose backward pass is done leave until its end"),
+WAITING = "outputs of other micro batches that stay, or their gradients until the head's weight gradient"
+
+
+def _in_flight(size: int, stage: Stage, held: Held) -> list[Term]:
+    """What other micro batches keep on a pipeline stage, and the head's inputs of those that wait for its gradient."""
+    count, each = in_flight(stage, held)
+    others, source = int(count * each), "estimator/states/schedule.py"
+    lines = (
+        (f"{count:g} x {each:,} B", others, "what the stage's layers keep of each other micro batch in flight"),
+        (f"{size - others:,} B", size - others, "inputs of the head that wait for its weight gradient"),
     )
-    return [Term("activations", f"{size:,} B", size, source, note) for size, source, note in notes if size]
+    return [Term("activations", formula, part, source, what) for formula, part, what in lines if part]
+
+
+def _left(size: int, plan: Layout) -> list[Term]:
+    """What layers leave to the end of the backward pass under FSDP, and caches that they return."""
+    each = plan.kept if isinstance(plan, ShardedLayout) else 0
+    finished = -(-size // each) if each else 0
+    if finished and finished * each - each // 2 == size:
+        layers = Product(
+            "input and its gradient of each layer whose backward pass is done", each, ((finished, "layers"),)
+        )
+        handed = Product("of the last one's, which the layer in flight was handed", -(each // 2))
+        return terms("activations", (layers, handed), "torch FSDP 1 with use_reentrant")
+    what = "keys and values that the layers have returned"
+    return [Term("activations", f"{size:,} B", size, "estimator/sharding/fsdp.py", what)] if size else []
 
 
 def _in_hand(size: int) -> Term:
@@ -226,18 +211,6 @@ def _gradients(lines: list[Term], plan: Layout, instant: Instant, size: int) -> 
     if plan.trainable and -(-plan.gradients * done // plan.trainable) == size:
         formula = f"{plan.gradients:,} B x {done:,} / {plan.trainable:,} trainable elements"
         return [Term("gradients", formula, size, "torch autograd", "the gradients that exist by then")]
-    return lines
-
-
-def _runtime(job: Job, gpu: Gpu | None) -> list[Term]:
-    overhead = runtime.process_overhead(gpu, job)
-    parts = (("CUDA context", overhead.context), ("libraries", overhead.libraries), ("NCCL", overhead.nccl))
-    names = {"CUDA context": "context", "libraries": "libraries", "NCCL": "NCCL"}
-    lines = []
-    for label, size in parts:
-        source = "; ".join(s.partition(": ")[2] for s in overhead.sources if s.startswith(names[label]))
-        if size:
-            lines.append(Term("runtime", f"{size:,} B", size, source, f"{label}, measured"))
     return lines
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 from .states.parameters import base_dtype, gathered_dtype
@@ -47,8 +48,7 @@ def left_by_forward(stage: Stage) -> int:
 
 def on_stage(item: Instant, stage: Stage, held: Held) -> Instant | None:
     """An instant of one micro batch as a pipeline stage has it, with what the other ones in flight keep."""
-    first = stage.job.parallelism.pipeline_schedule == "gpipe"
-    others = int((stage.held - 1) * (held.all if stage.last and first else held.layers))
+    others = int(prod(in_flight(stage, held)))
     if stage.last:
         waiting, inputs = deferred(stage)
         return item._replace(activations=item.activations + others + inputs, logits=item.logits + waiting)
@@ -56,6 +56,12 @@ def on_stage(item: Instant, stage: Stage, held: Held) -> Instant | None:
         return None
     done = max(0, item.gradient_elements - held.head)
     return item._replace(activations=item.activations + others, gradient_elements=done)
+
+
+def in_flight(stage: Stage, held: Held) -> tuple[float, int]:
+    """How many other micro batches a stage has in flight, and the bytes that each keeps."""
+    first = stage.job.parallelism.pipeline_schedule == "gpipe"
+    return stage.held - 1, held.all if stage.last and first else held.layers
 
 
 def deferred(stage: Stage) -> tuple[int, int]:

@@ -235,6 +235,8 @@ def _instant_terms(peak: Phase, job: Job, gpu: Gpu | None) -> list[Term]:
         if size := peak.components.get(name):
             tokens = f"{rows} x {job.sequence_length} tokens" if rows and job.sequence_length else "a micro batch"
             what = f"what a pass over {tokens} leaves alive at the peak ({peak.name.replace('_', ' ')})"
+            if peak.name == "optimizer_step":
+                what = "what a backward pass leaves until the next forward pass"
             lines.append(Term(name, f"{size:,} B", size, "estimator/activations.py", what))
     handles, each = runtime.workspaces(job, gpu)
     workspaces = handles * each, runtime.WORKSPACE, "cuBLAS workspaces, one a thread"

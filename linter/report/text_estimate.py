@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import groupby, zip_longest
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from ..units import GIB, MIB, bytes_text, count_text
+from ..units import GIB, KIB, MIB, bytes_text, count_text
 from .full import UNCACHED, phase_text
 from .printable import printable
 from .style import Style
@@ -18,7 +18,8 @@ BAR = 40
 """Characters of the longest bar."""
 WIDTH, FORMULA, LABEL = 100, 48, 24
 """Columns of the derivation, of its formulas where what they count is told beside them, and of that at least."""
-INDENT = " " * 17
+UNITS = (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")
+INDENT = " " * 18
 """Up to where formulas begin."""
 
 _VERDICTS = {
@@ -129,30 +130,37 @@ def _phases(estimate: Estimate, style: Style) -> list[str]:
     ]
 
 
-TIERS = {"low": "process at least", "high": "process at most"}
+NAMES = {
+    "low": "process at least",
+    "high": "process at most",
+    "kv_token": "kv cache of a token",
+    "kv_request": "kv cache of the longest request",
+    "kv_room": "room for the kv cache",
+}
+"""Titles of what is no component."""
 
 
 def _terms(estimate: Estimate, style: Style) -> list[str]:
-    """The terms by component, each with its source, or the component's only source under its name."""
+    """The terms by component, with the source of each run of them, or the component's only one under its name."""
     lines = []
     for component, terms in groupby(estimate.terms, key=lambda term: term.component):
         found = list(terms)
         sources = {term.source for term in found}
-        name = TIERS.get(component, component.replace("_", " "))
+        name = NAMES.get(component, component.replace("_", " "))
         lines.append(f"  {name}, {_exact(sum(term.size for term in found))}")
         if len(sources) == 1:
             lines += _source(sources.pop(), "    ", style)
         width = min(FORMULA, max((len(term.formula) for term in found if term.label), default=0))
-        for term in found:
+        for term, after in zip_longest(found, found[1:]):
             lines += _term(term, width)
-            if sources:
+            if sources and (after is None or after.source != term.source):
                 lines += _source(term.source, INDENT, style)
     return lines
 
 
 def _term(term: Term, width: int) -> list[str]:
     """The arithmetic, and beside it, in a column of its own, what it counts."""
-    head = f"    {_exact(term.size):>10} = "
+    head = f"    {_exact(term.size):>11} = "
     if not term.label:
         return wrap(printable(term.formula), WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
     head += f"{printable(term.formula):<{width}}  "
@@ -165,9 +173,8 @@ def _term(term: Term, width: int) -> list[str]:
 
 def _exact(size: int) -> str:
     """Two decimals, so that lines add up to the eye."""
-    if abs(size) >= GIB:
-        return f"{size / GIB:.2f} GiB"
-    return f"{size / MIB:.2f} MiB" if abs(size) >= MIB / 100 or not size else f"{size:,} B"
+    unit, name = next((pair for pair in UNITS if abs(size) >= pair[0]), (1, "B"))
+    return f"{size / unit:.2f} {name}" if unit > 1 else f"{size:,} B"
 
 
 def _source(source: str, indent: str, style: Style) -> list[str]:

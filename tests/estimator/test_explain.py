@@ -13,10 +13,11 @@ import pytest
 
 from gpulint.estimator import activation_terms, estimate_job
 from gpulint.estimator.activations import layer_kinds, placed, replay
-from gpulint.estimator.explain import FULL, MANAGED, REST, explained, tiers
+from gpulint.estimator.explain import REST, explained
 from gpulint.estimator.layers.setting import Setting
 from gpulint.estimator.tape import recording
 from gpulint.estimator.tape.recording import Recording
+from gpulint.estimator.tier_terms import FULL, MANAGED, tiers
 from gpulint.hardware.catalogue import find
 from gpulint.job import Adapter, Evaluation, Fsdp, Inference, Job, Offload, Quantization, Zero
 from gpulint.models.resolve import resolve
@@ -76,7 +77,7 @@ def test_lines_of_an_engine_sum_to_what_it_holds_before_they_are_balanced(engine
         found = estimate_job(served, resolve(model), find(card) if card else None)
         lines = sums(found)
         assert {name: lines[name] for name in found.components} == found.components
-        assert [term.size for term in found.terms if term.formula == "cuBLAS workspace"]
+        assert [term.size for term in found.terms if term.label == "cuBLAS workspace"]
 
 
 def value(formula: str) -> float | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.layers.implementation import composite, sdpa_kernels
+from gpulint.estimator.product import total
 from gpulint.estimator.serving.decoding import attended
-from gpulint.estimator.serving.prefill import attention_bytes
+from gpulint.estimator.serving.prefill import attention_products
 from gpulint.estimator.training import estimate_training
 from gpulint.job import Job
 from gpulint.models.resolve import resolve
@@ -122,7 +123,7 @@ def test_unsloth_takes_a_kernel_of_its_own():
 def test_a_prompt_and_a_new_token_on_a_t4():
     model = resolve(OWN_KEYS)
     old, new = (generation(gpu, "bfloat16") for gpu in ("t4", "a10"))
-    more = attention_bytes(model, old, 1, LENGTH, 2.0) - attention_bytes(model, new, 1, LENGTH, 2.0)
+    more = total(attention_products(model, old, 1, LENGTH, 2.0)) - total(attention_products(model, new, 1, LENGTH, 2.0))
     assert more > 8 * SCORES
     copies = attended(old, model, 1, LENGTH, 2.0) - attended(new, model, 1, LENGTH, 2.0)
     assert copies == 12 * LENGTH * 1024

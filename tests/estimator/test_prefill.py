@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.inference import estimate_inference
+from gpulint.estimator.product import total
 from gpulint.estimator.serving.decoding import attended
-from gpulint.estimator.serving.prefill import attention_bytes
+from gpulint.estimator.serving.prefill import attention_products
 from gpulint.job import Job
 from gpulint.models.resolve import resolve
 
@@ -68,7 +69,7 @@ def test_layers_without_attention_have_neither_scores_nor_a_mask(release):
         plan.attention = attention
         found.append(activations(plan, STATES))
     assert found[0] == found[1] > 0
-    assert attention_bytes(resolve(STATES), plan, 8, 4096, 2.0) == 0
+    assert total(attention_products(resolve(STATES), plan, 8, 4096, 2.0)) == 0
 
 
 def test_a_scan_of_old_releases_makes_the_products_that_it_sums():

@@ -50,6 +50,10 @@ class Overhead(NamedTuple):
         """All sources in one line."""
         return "; ".join(self.sources)
 
+    def source_of(self, part: str) -> str:
+        """The sources of `context`, `libraries` or `NCCL`."""
+        return "; ".join(source.partition(": ")[2] for source in self.sources if source.startswith(part))
+
 
 class Neighbours(NamedTuple):
     """What a machine takes of a GPU's memory beside the job, in bytes, at the least and at the most.

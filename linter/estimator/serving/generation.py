@@ -8,10 +8,10 @@ from ...units import MIB
 from ...versions import older
 from .. import uncertainty
 from ..allocator import allocator, runtime
-from ..coverage import derived, kernels_perhaps, mixing, with_kernels
-from ..derivation import weights as weight_terms
-from ..estimate import Assumption, Estimate, PerGpu, Phase, Term
+from ..coverage import kernels_perhaps, mixing, with_kernels
+from ..estimate import Assumption, Estimate, PerGpu, Phase
 from ..frameworks.modeling import still
+from ..product import total
 from ..states.division import stages
 from ..states.loading import PACKED_ON_LOAD, retyped
 from ..states.parameters import allocated, base_dtype, parameters
@@ -21,11 +21,12 @@ from ..verdict import capacity, verdict
 from . import seq2seq_generation
 from .causal_masks import causal_masks
 from .decoding import attended, cached_heads, image_caches, stepped
-from .growing_cache import GrowingCache
+from .generation_terms import Given, terms_of
+from .growing_cache import GrowingCache, views
 from .inference_assumptions import inference_assumptions
 from .kv_cache import cache_bytes, layer_caches
-from .prefill import held_logits, prefill_activations, prefill_logits, rotary_tables
-from .prompt import unread_images, widest, with_images, with_pixels
+from .prefill import held_logits, last_logits, prefill_logits, prefill_products, rotary_tables
+from .prompt import replayable, unread_images, widest, with_images, with_pixels
 from .unpacking import largest_packed, unpacking
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     batch, prompt, answer = given.batch_size or 1, given.prompt_length or 1, given.new_tokens or 0
     found = parameters(job, model)
     element = compute_bytes(job, model)
-    tables = rotary_tables(model, job, element) + causal_masks(job, model) // stages(job)
+    masks = causal_masks(job, model) // stages(job)
+    tables = round(rotary_tables(model, job, element).size) + masks
     tails = unsplit_tails(job, model, found)
     resident = round(unpacking(job, model).resident * largest_packed(found))
     fixed = {
@@ -76,15 +78,16 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     if encodes:
         phases += seq2seq_generation.phases(job, model, fixed, batch, prompt, answer, element, width)
     else:
-        filled = split.filled(batch, prompt, job) + views(job, model, batch, prompt, element)
+        filled = split.unwindowed(job).size(batch, prompt) + round(views(job, model, batch, prompt, element).size)
         phases.append(_prefill(job, model, fixed, filled, batch, prompt, element))
         if given.new_tokens != 1:
             decode = _decode(job, model, fixed, split, batch, prompt, answer, element, found)
             phases.append(with_pixels(decode, job, model, batch))
         named = with_kernels(job, model)
-        if named is not None and _replayable(job, model):
+        if named is not None and replayable(job, model):
             fused = _prefill(named, model, fixed, filled, batch, prompt, element)
     peak = max(phases, key=lambda phase: phase.allocated)
+    passed = Given(job, model, batch, prompt, answer, element, width, split, found, tails, masks, resident)
     per_gpu, overhead = _tiers(job, model, gpu, peak, batch * prompt, element, bounded)
     loaded = phases[0].allocated
     unknown = uncertainty.while_loading(job, found, loaded, per_gpu.high - runtime.process_overhead(gpu, job).high)
@@ -94,20 +97,6 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     unknown += [*packed_later(job, found, loaded, peak.allocated), *graphs(job, gpu)]
     unknown += retyped(found, job, loaded, peak.allocated)
     per_gpu = uncertainty.capped(uncertainty.widened(per_gpu, unknown), gpu, judged)
-    lines = weight_terms(found)
-    if tails:
-        lines.append(Term("weights", "rests of up to 1 MiB of the 2 MiB segments", tails, "CUDACachingAllocator.cpp"))
-    if encodes:
-        lines += seq2seq_generation.cache_terms(model, peak, batch, prompt, element, width)
-        read = seq2seq_generation.source_tokens(model, prompt)
-        passed = f"{batch} x {read:,} positions read and {answer:,} tokens written"
-        lines += _terms(peak, passed, "estimator/serving/seq2seq_generation.py", "cuBLAS workspace")
-    else:
-        lines += _cache_terms(split, peak, batch, prompt, prompt + answer)
-        passed = f"{batch} x {prompt:,} prompt tokens and {answer:,} new ones"
-        lines += _terms(
-            peak, passed, "estimator/serving/prefill.py", "cuBLAS workspace, rotary tables and causal masks"
-        )
     return Estimate(
         kind="inference",
         model_id=model.id,
@@ -120,7 +109,7 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         verdict=judged,
         capacity=capacity(gpu),
         assumptions=(*_unstated(job), *inference_assumptions(job, model), *unknown),
-        terms=tuple(lines),
+        terms=tuple(terms_of(passed, peak, gpu)),
     )
 
 
@@ -187,10 +176,10 @@ def _prefill(
     element: float,
 ) -> Phase:
     unpacked = unpacking(job, model).at(batch * prompt)
-    if _replayable(job, model):
+    if replayable(job, model):
         activations = widest(job, model, batch, prompt, cache)
     else:
-        layers = prefill_activations(model, job, batch, prompt, element, unpacked)
+        layers = total(prefill_products(model, job, batch, prompt, element, unpacked))
         activations = with_images(job, model, batch, prompt, cache, layers)
     packed = effective_quantization(job, model)
     if packed is not None and packed.head:
@@ -200,18 +189,6 @@ def _prefill(
     read = Phase("prefill", {**split, "activations": activations, "logits": 0})
     scored = with_pixels(Phase("prefill", {**split, "activations": beside, "logits": logits}), job, model, batch)
     return max(read, scored, key=lambda phase: phase.allocated)
-
-
-def _replayable(job: Job, model: Model) -> bool:
-    """Whether the layers are replayed: transformers 5 on, plain weights on one GPU, one stack.
-
-    Of older releases too those of models with layers that do not attend, for which there are no formulas.
-    """
-    if older(job.versions.get("transformers"), "5.0") and not mixing(model):
-        return False
-    if effective_quantization(job, model) is not None or model.shape.encoder_layers:
-        return False
-    return derived(model) and job.parallelism.tensor == 1 and job.adapter is None
 
 
 def _decode(
@@ -229,21 +206,21 @@ def _decode(
 
     A cache passed on as tuples is held by `generate` while a step makes its own by torch.cat: it exists twice.
     """
-    logits = round((element + 4) * batch * model.shape.vocabulary)
+    logits = round(last_logits(model, batch, element).size)
     unpacked = round(unpacking(job, model).at(batch).making * largest_packed(found))
     last = prompt + max(0, answer - 1)
     if not still("tuples", job, model):
         made = max(attended(job, model, batch, last, element), stepped(job, model, batch, element))
         growing = max(split.growing(batch, last), made, unpacked)
         components = {**fixed, "kv_cache": split.size(batch, last)}
-        begun = split.filled(batch, prompt, job) + views(job, model, batch, prompt, element)
+        begun = split.unwindowed(job).size(batch, prompt) + round(views(job, model, batch, prompt, element).size)
         made = split.first(batch, prompt)
         if begun + made > components["kv_cache"] + max(growing, logits):
             return Phase("decode", {**fixed, "kv_cache": begun, "activations": made, "logits": 0})
         if logits > growing:
             return Phase("decode", {**components, "logits": logits, "activations": 0})
         return Phase("decode", {**components, "activations": growing, "logits": 0})
-    viewed = split.size(batch, prompt) + views(job, model, batch, prompt, element)
+    viewed = split.size(batch, prompt) + round(views(job, model, batch, prompt, element).size)
     first = viewed + split.size(batch, prompt + 1) + held_logits(model, job, batch, prompt, element)
     cache = split.size(batch, last - 1) + split.size(batch, last)
     length = last
@@ -252,20 +229,6 @@ def _decode(
         length = prompt + 1
     activations = max(unpacked, attended(job, model, batch, length, element))
     return Phase("decode", {**fixed, "kv_cache": cache, "logits": logits, "activations": activations})
-
-
-def views(job: Job, model: Model, batch: int, prompt: int, element: float) -> int:
-    """Bytes that a prompt's cache holds beyond keys and values, as views of one fused projection; 0 elsewhere.
-
-    e b prompt q a layer where keys and values are views of it (`fused_keys` of modeling.json), e b prompt (q + k)
-    where the values are and the keys are rotated (`fused_values`).
-    """
-    keys, values = still("fused_keys", job, model), still("fused_values", job, model)
-    if not (keys or values) or job.parallelism.tensor > 1:
-        return 0
-    shape = model.shape
-    width = (shape.heads + (0 if keys else shape.kv_heads)) * shape.head_dim
-    return round(element * batch * prompt * shape.layers * width / stages(job))
 
 
 def _loading(job: Job, model: Model, found: Sequence[Parameter], element: float) -> int:
@@ -332,32 +295,6 @@ def _tiers(
     expected = held.expected if bounded else held.low
     process, low, high = expected + overhead.total, held.low + overhead.low, held.high + overhead.high
     return PerGpu(peak.allocated, expected, process, low, max(high, process)), overhead.total
-
-
-def _cache_terms(split: GrowingCache, peak: Phase, batch: int, prompt: int, tokens: int) -> list[Term]:
-    """The arithmetic of the cache, at the peak."""
-    length = tokens if peak.name == "decode" else prompt
-    lines = []
-    if peak.components.get("kv_cache"):
-        growing = [cache for cache in split.caches if cache.grows]
-        elements = max((cache.token_elements(split.tensor) for cache in growing), default=0)
-        formula = (
-            f"{split.element:g} B x {elements:,} elements x {len(growing)} layers x {batch} x {length:,} tokens"
-            + (f" / {split.pipeline} GPUs" if split.pipeline > 1 else "")
-            + (", windows and states as kept" if any(c.window or c.recurrent for c in split.caches) else "")
-        )
-        lines.append(Term("kv_cache", formula, peak.components["kv_cache"], "transformers cache_utils.py"))
-    return lines
-
-
-def _terms(peak: Phase, passed: str, source: str, buffers: str) -> list[Term]:
-    """The arithmetic of what is neither weights nor cache, at the peak, in words for what `passed`."""
-    lines = [
-        Term(name, f"the widest point of {peak.name}, {passed}", peak.components[name], source)
-        for name in ("activations", "logits")
-        if peak.components.get(name)
-    ]
-    return [*lines, Term("buffers", buffers, peak.components["buffers"], "CublasHandlePool.cpp")]
 
 
 def _unstated(job: Job) -> list[Assumption]:

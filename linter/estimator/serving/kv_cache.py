@@ -26,10 +26,12 @@ transformers 5.23.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...units import DTYPE_BYTES
 from ..estimate import NotEstimable
+from ..product import Product
 from ..states.division import fullest_stage
 from . import compressed_cache
 
@@ -153,6 +155,19 @@ def cache_bytes(dtype: str | None, weights_dtype: str, head: int = 0) -> float:
 def bytes_per_token(caches: Iterable[LayerCache], element: float, tensor: int = 1, pipeline: int = 1) -> int:
     """Bytes that one more token adds on the fullest rank while every window still has room."""
     return fullest_stage([round(cache.token_elements(tensor) * element) for cache in caches], pipeline)
+
+
+def token_products(
+    caches: Iterable[LayerCache], element: float, tensor: int = 1, pipeline: int = 1
+) -> tuple[Product, ...]:
+    """The same as products, one for each kind of layer; of a pipeline's stage where all layers are alike."""
+    kinds = Counter((-(-cache.heads // tensor), cache.head_elements, cache.latent) for cache in caches if cache.grows)
+    found = []
+    for (heads, elements, latent), number in kinds.items():
+        layers = (-(-number // pipeline), "layers")
+        found.append(Product("keys and values", element, (layers, (heads, "heads"), elements)))
+        found.append(Product("latents", element, (layers, latent)))
+    return tuple(found)
 
 
 def sequence_bytes(

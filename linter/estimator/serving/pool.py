@@ -5,19 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...units import GIB
+from .. import product as products
 from ..allocator import runtime
+from ..derivation import outside
 from ..derivation import weights as weight_terms
 from ..estimate import Assumption, Estimate, KvCache, PerGpu, Phase, Term
+from ..product import Product, total
 from ..states.division import attention_tensor
 from ..states.parameters import allocated, base_dtype, parameters
 from ..states.storage import dtype_bytes
 from ..verdict import capacity, verdict
-from .kv_cache import bytes_per_token, cache_bytes, caches_nothing, layer_caches, sequence_bytes
+from .kv_cache import bytes_per_token, cache_bytes, caches_nothing, layer_caches, sequence_bytes, token_products
 from .stored_cache import cache_dtype
-from .vllm_activations import layer_bytes, padded_vocabulary
+from .vllm_activations import layer_products, padded_vocabulary
 from .vllm_blocks import offloaded
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ...hardware.gpu import Gpu
     from ...job import Job
     from ...models.model import Model
@@ -25,21 +30,36 @@ if TYPE_CHECKING:
     from ..states.parameters import Parameter
 
 
+ACTIVATIONS, CACHE = "estimator/serving/vllm_activations.py", "estimator/serving/kv_cache.py"
+
+
 class Rank(NamedTuple):
     """What one rank holds beside the cache, in bytes; `token` and `request` of cache, `length` of the longest request.
 
-    `activations` and `logits` are those of one step of the given tokens and requests.
+    `passing` and `scored` are activations and logits of one step of the given tokens and requests; `each` is a token's
+    cache, layer by layer.
     """
 
     found: tuple[Parameter, ...]
     weights: int
     workspace: int
-    activations: int
-    logits: int
+    passing: tuple[Product, ...]
+    scored: Product
     token: int
+    each: tuple[Product, ...]
     request: int
     length: int
     overhead: Overhead
+
+    @property
+    def activations(self) -> int:
+        """Bytes of what passes through the widest layer."""
+        return total(self.passing)
+
+    @property
+    def logits(self) -> int:
+        """Bytes of the logits."""
+        return round(self.scored.size)
 
 
 def rank(job: Job, model: Model, gpu: Gpu | None, tokens: int, requests: int) -> Rank:
@@ -56,9 +76,10 @@ def rank(job: Job, model: Model, gpu: Gpu | None, tokens: int, requests: int) ->
         found=found,
         weights=allocated(found) - offloaded(found, round(given.cpu_offload_gb * GIB)),
         workspace=runtime.allocated_workspace(job, gpu),
-        activations=layer_bytes(model, tokens, element, plan.tensor),
-        logits=round((element + 4) * requests * padded_vocabulary(model)),
+        passing=layer_products(model, tokens, element, plan.tensor),
+        scored=Product("logits and a float32 copy", element + 4, ((requests, "requests"), padded_vocabulary(model))),
         token=bytes_per_token(caches, width, ranks, plan.pipeline),
+        each=token_products(caches, width, ranks, plan.pipeline),
         request=sequence_bytes(caches, length, width, tensor=ranks, pipeline=plan.pipeline),
         length=length,
         overhead=runtime.process_overhead(gpu, job),
@@ -102,11 +123,10 @@ def pooled(
     elif doubtful and outcome == "fits":
         outcome = "tight"
     tokens = max(0, held.request if pool is None else pool)
-    if pool is None or refusal:
-        needed = "what the engine refuses to start without" if refusal else f"one request of {held.length:,} tokens"
-        left = sum(term.size for term in terms if term.component == "kv_cache")
-        terms = (*terms, Term("kv_cache", needed, size - left))
-    run = f"one step of the widest layer; {held.length:,} tokens a request at most"
+    workspace = runtime.allocated_workspace(job, gpu)
+    what = f"one request of {held.length:,} tokens"
+    if pool is not None:
+        what = "what the engine refuses to start without" if refusal else "all the room that is left"
     return Estimate(
         kind="inference",
         model_id=model.id,
@@ -132,9 +152,29 @@ def pooled(
         terms=(
             *weight_terms(held.found),
             *terms,
-            Term("activations", run, held.activations, "estimator/serving/vllm_activations.py"),
-            Term("logits", "of each request, as they are made", held.logits, "estimator/serving/vllm_activations.py"),
-            Term("buffers", "cuBLAS workspace", runtime.allocated_workspace(job, gpu), runtime.WORKSPACE),
-            Term("runtime", "CUDA context, kernels, NCCL", overhead.total, overhead.source),
+            *(products.terms("activations", held.passing, ACTIVATIONS)),
+            *(products.terms("logits", (held.scored,), ACTIVATIONS, held.logits)),
+            *token_terms(held),
+            *([Term("kv_cache", f"{size:,} B", size, "", what)] if size else []),
+            Term("buffers", f"{workspace:,} B", workspace, runtime.WORKSPACE, "cuBLAS workspace"),
+            *outside(overhead),
         ),
     )
+
+
+ROOM, TOKEN = "kv_room", "kv_token"
+"""Figures behind the cache that have lines of their own: what is left for it, and what a token takes."""
+
+
+def token_terms(held: Rank) -> list[Term]:
+    """A token's cache: layer by layer, or as one figure where its pools are not those of its layers alone."""
+    lines = products.terms(TOKEN, held.each, CACHE)
+    if sum(line.size for line in lines) == held.token:
+        return lines
+    what = "all of its layers' pools, with what each keeps (estimator/serving/kv_cache.py)"
+    return [Term(TOKEN, f"{held.token:,} B", held.token, CACHE, what)] if held.token else []
+
+
+def room_terms(parts: Iterable[tuple[int, str]], source: str, first: Term) -> list[Term]:
+    """`first`, which the room begins with, and what is taken off it, in bytes and words."""
+    return [first, *(Term(ROOM, f"{-size:,} B", -size, source, what) for size, what in parts if size)]

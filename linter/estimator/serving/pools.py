@@ -11,8 +11,9 @@ from ...units import bytes_text
 from ...versions import older
 from ..allocator.runtime import neighbours
 from ..estimate import Estimate, Term
+from ..product import Product
 from .inference_assumptions import inference_assumptions
-from .pool import pooled, rank
+from .pool import ROOM, pooled, rank, room_terms
 from .vllm_activations import padded_vocabulary
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ def estimate_pool(job: Job, model: Model, gpu: Gpu | None, engine: str) -> Estim
     if row.get("copies"):
         ranks = job.parallelism.tensor
         gathered = row["copies"] + (1 + 1 / ranks if ranks > 1 else 0)
-        held = held._replace(logits=round(2 * gathered * int(tokens) * padded_vocabulary(model)))
+        counts = (int(tokens), "tokens"), padded_vocabulary(model)
+        held = held._replace(scored=Product(f"logits of all tokens, {gathered:g} times", 2 * gathered, counts))
     defaulted = [(path, str(default)) for path, (stated, default) in asked.items() if stated is None]
     tool = f"{row['name'].rpartition(' ')[0]} {version}" if version else row["name"]
     told = inference_assumptions(job, model, defaulted, tool)
@@ -82,20 +84,14 @@ def estimate_pool(job: Job, model: Model, gpu: Gpu | None, engine: str) -> Estim
     fewest, pool, most = (size - size % block if block else size for size in (fewest, pool, most))
     least = own if whole else 1
     refusal = _refusal(held, pool, least)
-    term = Term("kv_cache", f"{share:g} of {_SHARED[row['of']]}", max(0, pool), row["source"])
+    room = _room(row, share, held, gpu, outside.total, own)
+    asked_for = sum(term.size for term in room) - pool
+    room += [Term(ROOM, f"{-asked_for:,} B", -asked_for, row["source"], "rest of a block")] if asked_for else []
     absorbs = 1.0 if row["of"] == "total" else share
     return pooled(
         job, model, gpu, held, pool, refusal=refusal, cannot=most < least, doubtful=fewest < least, least=least,
-        absorbs=absorbs, between=(fewest, most), terms=(term,), assumptions=told,
+        absorbs=absorbs, between=(fewest, most), terms=tuple(room), assumptions=told,
     )  # fmt: skip
-
-
-_SHARED = {
-    "total": "the card, less what the warm-up holds",
-    "free": "what the warm-up leaves free, and the cache of its tokens",
-    "run": "what a run leaves free",
-    "weights": "what the weights leave free",
-}
 
 
 def _pool(of: str, share: float, held: Rank, card: int, outside: int, own: int) -> int:
@@ -107,6 +103,25 @@ def _pool(of: str, share: float, held: Rank, card: int, outside: int, own: int) 
     if of == "free":
         return round(share * (left - step - own)) + own
     return round(share * (left - step)) if of == "run" else round(share * left)
+
+
+def _room(row: dict[str, Any], share: float, held: Rank, gpu: Gpu, outside: int, own: int) -> list[Term]:
+    """The lines of `_pool`."""
+    of, source = row["of"], row["source"]
+    resident, step = held.weights + held.workspace, held.activations + held.logits
+    if of == "total":
+        first = Term(ROOM, f"{share:g} x {gpu.usable:,} B", round(share * gpu.usable), source, "share of the card")
+        taken = (outside, OUTSIDE), (held.weights, "weights"), (held.workspace, "cuBLAS workspace"), (step, STEP)
+        return room_terms(taken, source, first)
+    left = gpu.usable - outside - resident
+    free = left - own - step if of == "free" else left - step if of == "run" else left
+    what = "share of what weights, their workspace and what is outside torch leave of the card"
+    first = Term(ROOM, f"{share:g} x {free:,} B", round(share * free), source, what + _LESS[of])
+    return room_terms(((-own, "cache of the step's tokens"),) if of == "free" else (), source, first)
+
+
+OUTSIDE, STEP = "what is outside torch", "one step: activations and logits"
+_LESS = {"free": ", less one step and the cache of its tokens", "run": ", less one step", "weights": ""}
 
 
 def _refusal(held: Rank, pool: int, least: int) -> str | None:

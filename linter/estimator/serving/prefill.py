@@ -1,6 +1,6 @@
 """What Transformers' modelling code keeps alive while it reads a prompt without gradients, from shapes alone.
 
-Every form counts the tensors that Python variables of the forward pass hold at the widest operation of one layer;
+Every product counts tensors that Python variables of the forward pass hold at the widest operation of one layer;
 without autograd nothing else survives it. T tokens in the batch, b sequences, s their length, e bytes of an element,
 h hidden size, q and k widths of queries and keys, f MLP width, K experts a token, V vocabulary.
 Checked against recorded allocations of transformers 5.23 (the oracle's inference runs).
@@ -16,6 +16,7 @@ from ..frameworks.modeling import still, traits_at
 from ..frameworks.release import release
 from ..layers.implementation import composite
 from ..layers.traits import traits
+from ..product import Product, largest
 from ..states.parameters import base_dtype
 from ..states.storage import dtype_bytes
 
@@ -33,10 +34,10 @@ scores and result; Falcon's masked ones have no name while its unmasked ones do 
 """
 
 
-def prefill_activations(
+def prefill_products(
     model: Model, job: Job, batch: int, length: int, element: float, unpacked: Unpacking | None = None
-) -> int:
-    """Bytes alive in the widest layer while `batch` prompts of `length` tokens go through.
+) -> tuple[Product, ...]:
+    """What is alive in the widest layer while `batch` prompts of `length` tokens go through.
 
     `unpacked` says what the kernels of packed weights take.
 
@@ -44,20 +45,29 @@ def prefill_activations(
     MLP half: 4 e T h + the MLP's own. Attention half: 3 e T h + the attention's own. Beside them ids (8 T) and the
     rotary tables (2 e s head_dim).
     """
-    shape, tokens = model.shape, batch * length
-    stream = element * tokens * shape.hidden
-    held = 4 * stream
+    shape, tokens = model.shape, (batch * length, "tokens")
+    held = [Product("embeddings, residual, input and norm of the layer", element, (tokens, 4, shape.hidden))]
     if any(tensor.role == "position" for tensor in model.tensors):
-        held += stream + element * length * shape.hidden
-    widest = max(
-        held + mlp_bytes(model, job, tokens, element, unpacked),
-        3 * stream + attention_bytes(model, job, batch, length, element),
+        held.append(Product("embeddings without positions", element, (tokens, shape.hidden)))
+        held.append(Product("embeddings of positions", element, ((length, "positions"), shape.hidden)))
+    widest = largest(
+        [*held, *mlp_products(model, job, batch * length, element, unpacked)],
+        [
+            Product("embeddings, residual and norm of the layer", element, (tokens, 3, shape.hidden)),
+            *attention_products(model, job, batch, length, element),
+        ],
     )
-    return round(widest + 8 * tokens + 2 * element * length * shape.head_dim)
+    return (
+        *widest,
+        Product("ids", 8, (tokens,)),
+        Product("cosines and sines", element, (2, (length, "positions"), shape.head_dim)),
+    )
 
 
-def mlp_bytes(model: Model, job: Job, tokens: int, element: float, unpacked: Unpacking | None = None) -> float:
-    """Bytes of one MLP beside its input.
+def mlp_products(
+    model: Model, job: Job, tokens: int, element: float, unpacked: Unpacking | None = None
+) -> list[Product]:
+    """One MLP beside its input.
 
     Gated: act(gate), up and their product, 3 e T f; one matrix for gate and up keeps both till then, 4 e T f. Plain:
     the projection and its activation, 2 e T f; 4 e T f where the activation is written out. A packed weight adds its
@@ -66,27 +76,37 @@ def mlp_bytes(model: Model, job: Job, tokens: int, element: float, unpacked: Unp
     Experts: gate and up in one (2), act(gate), product and the gathered input, e T K (4 f + h), router 4 T E; before
     transformers 5 one expert at a time, with its share of the tokens.
     """
-    shape = model.shape
-    dense = 0.0
+    shape, batch, gated = model.shape, (tokens, "tokens"), model.shape.mlp == "gated"
+    inner, hidden = shape.intermediate, shape.hidden
+    candidates: list[list[Product]] = [[]]
     if len(shape.sparse_layers) < shape.layers:
         joined = any(tensor.role == "gate_up" for tensor in model.tensors)
-        copies = (4 if joined else 3) if shape.mlp == "gated" else 4 if _activation(model) in _UNFUSED else 2
-        dense = copies * element * tokens * shape.intermediate
+        copies = (4 if joined else 3) if gated else 4 if _activation(model) in _UNFUSED else 2
+        candidates.append([Product("the MLP's inner states", element, (batch, copies, inner))])
         if unpacked:
-            beside = 2 * shape.intermediate if shape.mlp == "gated" else shape.intermediate + shape.hidden
-            weight = shape.hidden * shape.intermediate
-            making = element * tokens * shape.intermediate + unpacked.making * weight
-            dense = max(dense, making, element * tokens * beside + unpacked.using * weight)
+            beside = Product("the MLP's inner states", element, (batch, 2 * inner if gated else inner + hidden))
+            made = Product("the MLP's inner states", element, (batch, inner))
+            weight = hidden, inner
+            candidates.append([made, Product("a weight while it is unpacked", unpacked.making, weight)])
+            candidates.append([beside, Product("the unpacked weight", unpacked.using, weight)])
     if not shape.experts:
-        return dense
+        return list(largest(*candidates))
     rows = tokens * max(1, shape.experts_per_token)
+    wide = shape.moe_intermediate
     if older(job.versions.get("transformers"), "5.0"):
-        here = -(-rows // shape.experts)
-        sparse = element * (here * (3 * shape.moe_intermediate + shape.hidden) + tokens * shape.hidden)
+        here = (-(-rows // shape.experts), "rows of an expert")
+        sparse = [
+            Product("an expert's inner states and its input", element, (here, 3 * wide + hidden)),
+            Product("output of the experts", element, (batch, hidden)),
+        ]
     else:
-        sparse = element * rows * (4 * shape.moe_intermediate + shape.hidden)
-    sparse += 4 * tokens * shape.experts + 40 * rows
-    return max(dense, sparse, 3 * element * tokens * shape.shared_intermediate)
+        sparse = [Product("the experts' inner states and their input", element, ((rows, "rows"), 4 * wide + hidden))]
+    sparse += [
+        Product("the router's scores", 4, (batch, (shape.experts, "experts"))),
+        Product("where each row goes", 40, ((rows, "rows"),)),
+    ]
+    shared = [Product("inner states of the shared experts", element, (batch, 3, shape.shared_intermediate))]
+    return list(largest(*candidates, sparse, shared))
 
 
 def _activation(model: Model) -> str:
@@ -96,37 +116,49 @@ def _activation(model: Model) -> str:
     return traits(model.model_type, model.config, model.shape.norm).activation
 
 
-def attention_bytes(model: Model, job: Job, batch: int, length: int, element: float) -> float:
-    """Bytes of one attention beside its input, the cache not counted.
+def attention_products(model: Model, job: Job, batch: int, length: int, element: float) -> list[Product]:
+    """One attention beside its input, the cache not counted.
 
     Rotary embedding: q with three temporaries beside k and v, 4 e T q + 2 e T k, or then k with q kept twice,
     2 e T q + 5 e T k. Eager: q and repeated k and v, and the scores' softmax (`score_bytes` of b heads s^2). sdpa in
     float32 with grouped heads has no fused kernel and makes the scores too, and so has it in 16 bits on GPUs before
     Ampere (`composite`), there with float32 copies: q and k twice, once more k and v of every query head where those
     are grouped, and the causal mask. With a padding mask keys and values are repeated and a mask of b s^2 exists.
-    0 where no layer attends.
+    None where no layer attends.
     """
-    shape, tokens = model.shape, batch * length
+    shape = model.shape
     if not attends(model):
-        return 0.0
-    queries = element * tokens * shape.heads * shape.head_dim
-    keys = element * tokens * shape.kv_heads * shape.head_dim
-    rotary = max(4 * queries + 2 * keys, 2 * queries + 5 * keys)
+        return []
+    tokens, square = (batch * length, "tokens"), (batch, shape.heads, length, length)
+
+    def queries(copies: int, label: str = "queries", each: float = element) -> Product:
+        return Product(label, each, (copies, tokens, (shape.heads, "heads"), shape.head_dim))
+
+    def keys(copies: int, each: float = element) -> Product:
+        return Product("keys and values", each, (copies, tokens, (shape.kv_heads, "heads"), shape.head_dim))
+
+    rotary = list(largest([queries(4), keys(2)], [queries(2), keys(5)]))
     if shape.kv_lora_rank:
-        wide = shape.heads * (2 * (shape.qk_nope_head_dim + shape.qk_rope_head_dim) + shape.v_head_dim)
-        rotary = element * tokens * (2 * wide + shape.kv_lora_rank)
-    square = batch * shape.heads * length * length
-    mask = element * batch * length * length
+        wide = 2 * (shape.qk_nope_head_dim + shape.qk_rope_head_dim) + shape.v_head_dim
+        rotary = [
+            Product("queries, keys and values", element, (2, tokens, (shape.heads, "heads"), wide)),
+            Product("latent", element, (tokens, shape.kv_lora_rank)),
+        ]
     grouped = shape.kv_heads < shape.heads
     math = composite(job, grouped, not job.padded and release(job, model.model_type).grouped_keys, element)
+    mask, repeated = (batch, length, length), "queries, and keys and values of all heads"
     if job.attention == "eager":
-        return max(rotary, 3 * queries + square * score_bytes(job, model) + mask)
+        scores = Product("scores and their softmax", score_bytes(job, model), square)
+        return list(largest(rotary, [queries(3, repeated), scores, Product("mask", element, mask)]))
     if math:
         width = element if math == "narrow math" else 4
-        copies = width * (2 * queries * (1 + grouped) + 2 * keys) / element if element <= 2 else 0.0
-        return max(rotary, 3 * queries + copies + square * (2 * width + 4 * (math == "math")) + width / element * mask)
+        copies = [queries(2 * (1 + grouped), "copies of queries and keys", width), keys(2, width)]
+        scores = Product("scores and their softmax", 2 * width + 4 * (math == "math"), square)
+        wide_mask = Product("mask", width, (batch, length, length))
+        made = [queries(3, repeated), *(copies if element <= 2 else ()), scores, wide_mask]
+        return list(largest(rotary, made))
     if job.padded and job.attention == "sdpa":
-        return max(rotary, 4 * queries + mask)
+        return list(largest(rotary, [queries(4, repeated), Product("mask", element, mask)]))
     return rotary
 
 
@@ -154,8 +186,8 @@ def score_bytes(job: Job, model: Model) -> float:
     return 10 if dtype == "bfloat16" else 8
 
 
-def prefill_logits(model: Model, job: Job, batch: int, length: int, element: float) -> tuple[int, int]:
-    """Bytes of the logits at the end of prefill, and of what else is then alive.
+def logit_products(model: Model, job: Job, batch: int, length: int, element: float) -> tuple[Product, Product]:
+    """The logits at the end of prefill, and what else is then alive.
 
     Since 4.45 (later in some models, `modeling.json`) `generate` asks for the last token's logits only, e b V, and
     takes a float32 copy of them, 4 b V. Where the whole prompt's are made (older versions, or a forward of one's own)
@@ -163,21 +195,48 @@ def prefill_logits(model: Model, job: Job, batch: int, length: int, element: flo
     or behind it the last token's copy where that is more.
     Where the model scales or caps them (Gemma 2, Granite, Falcon-H1) each step stands beside the one before, 2 e T V.
     """
-    shape, tokens = model.shape, batch * length
+    shape, tokens, rows = model.shape, (batch * length, "tokens"), (batch, "rows")
     if not _whole(job, model):
-        return round((element + 4) * batch * shape.vocabulary), 0
+        return last_logits(model, batch, element), Product("nothing", 0.0)
     width = element + (4 if _floats(job, model) else element if _changed(model) else 0)
-    copy = 0 if older(job.versions.get("transformers"), "4.45") else 4 * batch * shape.vocabulary
-    return round(width * tokens * shape.vocabulary), max(round(element * tokens * shape.hidden), copy)
+    copy = Product("the last token's logits in float32", 4, (rows, shape.vocabulary))
+    state = Product("last hidden states", element, (tokens, shape.hidden))
+    recent = not older(job.versions.get("transformers"), "4.45")
+    label = "logits of the prompt" if width == element else "logits of the prompt, and what is made of them"
+    made = Product(label, width, (tokens, shape.vocabulary))
+    return made, max(state, copy, key=_size) if recent else state
+
+
+def last_logits(model: Model, batch: int, element: float) -> Product:
+    """The last token's logits and their float32 copy, (e + 4) b V."""
+    return Product(
+        "logits of the last token and a float32 copy", element + 4, ((batch, "rows"), model.shape.vocabulary)
+    )
+
+
+def prefill_logits(model: Model, job: Job, batch: int, length: int, element: float) -> tuple[int, int]:
+    """The bytes of `logit_products`."""
+    made, beside = logit_products(model, job, batch, length, element)
+    return round(made.size), round(beside.size)
+
+
+def _size(item: Product) -> float:
+    return item.size
+
+
+def held_product(model: Model, job: Job, batch: int, length: int, element: float) -> Product:
+    """The prompt's logits that `generate` still holds in its second pass; nothing from 4.42 on (`del outputs`)."""
+    label = "logits of the prompt, which `generate` still holds"
+    if not older(job.versions.get("transformers"), "4.42"):
+        return Product(label, 0.0)
+    tokens = length if _whole(job, model) else 1
+    counts = (batch, "rows"), (tokens, "tokens"), model.shape.vocabulary
+    return Product(label, 4 if _floats(job, model) else element, counts)
 
 
 def held_logits(model: Model, job: Job, batch: int, length: int, element: float) -> int:
-    """Bytes of the prompt's logits that `generate` still holds in its second pass; 0 from 4.42 on (`del outputs`)."""
-    if not older(job.versions.get("transformers"), "4.42"):
-        return 0
-    if not _whole(job, model):
-        length = 1
-    return round((4 if _floats(job, model) else element) * batch * length * model.shape.vocabulary)
+    """The bytes of `held_product`."""
+    return round(held_product(model, job, batch, length, element).size)
 
 
 def _whole(job: Job, model: Model) -> bool:
@@ -197,13 +256,14 @@ def _floats(job: Job, model: Model) -> bool:
     return still("float_logits", job, model) and not still("remote_code", job, model)
 
 
-def rotary_tables(model: Model, job: Job, element: float) -> int:
-    """Bytes of the rotary tables that layers kept before 4.45: cosine and sine, 2 e positions head_dim a layer.
+def rotary_tables(model: Model, job: Job, element: float) -> Product:
+    """The rotary tables that layers kept before 4.45: cosine and sine, 2 e positions head_dim a layer.
 
     Since then one module makes them for the positions at hand. Source: transformers 4.40.2 models/*/modeling_*.py,
     `_set_cos_sin_cache`; 4.46 models/qwen2/modeling_qwen2.py.
     """
-    shape = model.shape
+    shape, label = model.shape, "rotary tables of all layers"
     if not still("rotary_tables", job, model) or still("remote_code", job, model):
-        return 0
-    return round(2 * element * (shape.max_positions or 0) * shape.head_dim * shape.layers)
+        return Product(label, 0.0)
+    layers, positions = (shape.layers, "layers"), (shape.max_positions or 0, "positions")
+    return Product(label, element, (2, layers, positions, shape.head_dim))

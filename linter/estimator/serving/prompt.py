@@ -7,22 +7,25 @@ from typing import TYPE_CHECKING
 
 from ...job import Parallelism
 from ...versions import older
+from ..activation_terms import SOURCE, instant_terms
 from ..activations import layer_kinds
 from ..bounds import tower, tower_outputs
-from ..coverage import OTHERS
-from ..estimate import Assumption, Phase
+from ..coverage import OTHERS, derived, mixing
+from ..estimate import Assumption, Phase, Term
 from ..layers.decoder import Layer
 from ..layers.seq2seq import Pair, encoded
 from ..layers.setting import Setting
 from ..layers.sharing import slice_of
 from ..layers.stem import stem
+from ..states.quantization import effective_quantization
+from ..tape.highest import Highest
+from ..tape.tape import Tape
 from ..towers.pictures import pictures
 
 if TYPE_CHECKING:
     from ...job import Job
     from ...models.model import Model
     from ..layers.stem import Stem
-    from ..tape.tape import Tape
 
 
 def widest(job: Job, model: Model, batch: int, length: int, cache: int) -> int:
@@ -33,7 +36,21 @@ def widest(job: Job, model: Model, batch: int, length: int, cache: int) -> int:
     (`held` of the traits). From where attention has its keys and values they are the cache's; before,
     what the layer will put there is taken off, since the cache counts as full.
     """
-    s, tape, base = _begun(_plain(job, batch, length), model)
+    return _passed(job, model, batch, length, cache, Tape())
+
+
+def widest_terms(job: Job, model: Model, batch: int, length: int, cache: int) -> list[Term]:
+    """The same tensor by tensor."""
+    tape = Highest()
+    size = _passed(job, model, batch, length, cache, tape)
+    alive, counted = tape.highest_of(size, cache)
+    lines = instant_terms(Setting(_plain(job, batch, length), model), alive)
+    what = "keys and values, which the cache counts"
+    return [*lines, *([Term("activations", f"{-counted:,} B", -counted, SOURCE, what)] if counted else [])]
+
+
+def _passed(job: Job, model: Model, batch: int, length: int, cache: int, tape: Tape) -> int:
+    s, base = _begun(_plain(job, batch, length), model, tape)
     before = tape.highest
     tape.enter(0)
     h, base = base.hidden, base._replace(hidden=tape.new(0, 1))
@@ -45,6 +62,18 @@ def widest(job: Job, model: Model, batch: int, length: int, cache: int) -> int:
         h = h if block.passed else block(h)
     del h, base
     return max(before - cache, tape.highest)
+
+
+def replayable(job: Job, model: Model) -> bool:
+    """Whether the layers are replayed: transformers 5 on, plain weights on one GPU, one stack.
+
+    Of older releases too those of models with layers that do not attend, for which there are no formulas.
+    """
+    if older(job.versions.get("transformers"), "5.0") and not mixing(model):
+        return False
+    if effective_quantization(job, model) is not None or model.shape.encoder_layers:
+        return False
+    return derived(model) and job.parallelism.tensor == 1 and job.adapter is None
 
 
 def with_pixels(phase: Phase, job: Job, model: Model, batch: int) -> Phase:
@@ -66,10 +95,11 @@ def with_images(job: Job, model: Model, batch: int, length: int, cache: int, lay
         return layers
     held = {}
     for images in (0, job.images):
-        s, tape, base = _begun(replace(_plain(job, batch, length), images=images), model)
+        tape = Tape()
+        s, base = _begun(replace(_plain(job, batch, length), images=images), model, tape)
         held[images] = tape.live
         highest = tape.highest
-        del s, base
+        del s, base, tape
     return max(highest - cache, layers + held[job.images] - held[0])
 
 
@@ -94,13 +124,13 @@ def unread_images(job: Job, model: Model, batch: int, length: int, element: floa
     return [Assumption("versions.transformers", str(version), note, 0, more)]
 
 
-def _begun(job: Job, model: Model) -> tuple[Setting, Tape, Stem]:
-    """All that comes before the layers, on a tape that records nothing."""
+def _begun(job: Job, model: Model, tape: Tape) -> tuple[Setting, Stem]:
+    """All that comes before the layers, on an empty tape that then records nothing."""
     s = Setting(job, model)
     s.still()
-    tape = s.tape()
+    s.prepared(tape)
     tape.recording, tape.caching = False, True
-    return s, tape, stem(tape, s, s.modules(None), tape.new(s.rows, 8))
+    return s, stem(tape, s, s.modules(None), tape.new(s.rows, 8))
 
 
 def widest_encoder(job: Job, model: Model, batch: int, length: int) -> int:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..coverage import derived
-from ..estimate import Phase, Term
+from ..estimate import Phase
 from ..layers.seq2seq import hears, paired
-from .prefill import prefill_activations
+from ..product import Product, terms, total
+from .prefill import prefill_products
 
 if TYPE_CHECKING:
     from ...job import Job
     from ...models.model import Model
+    from ..estimate import Term
 
 SOURCE = "transformers cache_utils.py EncoderDecoderCache"
 
@@ -78,7 +80,7 @@ def phases(
 
         activations = widest_encoder(job, model, batch, prompt)
     else:
-        activations = prefill_activations(model, job, batch, source_tokens(model, prompt), element)
+        activations = total(prefill_products(model, job, batch, source_tokens(model, prompt), element))
     held = {**fixed, "activations": found.memory + found.inputs, "logits": 0}
     last = found.cross + answer * found.token
     growing = answer * found.token // (2 * max(1, found.layers))
@@ -96,14 +98,29 @@ def phases(
 def cache_terms(model: Model, peak: Phase, batch: int, prompt: int, element: float, width: float) -> list[Term]:
     """The arithmetic of the caches, at the peak."""
     found = sizes(model, batch, prompt, element, width)
-    lines = []
-    if peak.components.get("kv_cache"):
-        inner = model.shape.kv_heads * (model.shape.head_dim + model.shape.v_head_dim)
-        each = f"{width:g} B x {inner:,} elements x {found.layers} layers x {batch}"
-        lines.append(
-            Term("kv_cache", f"{each} x {source_tokens(model, prompt):,} positions of the encoder", found.cross, SOURCE)
-        )
-        written = peak.components["kv_cache"] - found.cross
-        if written:
-            lines.append(Term("kv_cache", f"{each} x {written // found.token:,} tokens", written, SOURCE))
-    return lines
+    if not peak.components.get("kv_cache"):
+        return []
+    inner = model.shape.kv_heads * (model.shape.head_dim + model.shape.v_head_dim)
+    written = (peak.components["kv_cache"] - found.cross) // max(1, found.token)
+    layers, rows = (found.layers, "layers"), (batch, "rows")
+    read = (source_tokens(model, prompt), "positions")
+    cross = Product("keys and values of what the encoder read", width, (layers, rows, read, inner))
+    own = Product("keys and values of what is written", width, (layers, rows, (written, "tokens"), inner))
+    return terms("kv_cache", (cross, own), SOURCE, peak.components["kv_cache"])
+
+
+def activation_products(
+    job: Job, model: Model, peak: Phase, batch: int, prompt: int, element: float, width: float
+) -> tuple[Product, ...]:
+    """What is alive beside weights and caches at the peak; none where the encoder's pass is replayed."""
+    if peak.name == "prefill":
+        if paired(model) and derived(model):
+            return ()
+        return prefill_products(model, job, batch, source_tokens(model, prompt), element)
+    found = sizes(model, batch, prompt, element, width)
+    more = peak.components["activations"] - found.memory - found.inputs
+    return (
+        Product("last hidden states of the encoder", found.memory),
+        Product("ids and mask, or mel frames", found.inputs),
+        Product("keys and values of a layer, as they are put into the cache", more),
+    )

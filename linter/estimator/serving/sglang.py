@@ -8,20 +8,22 @@ from ...units import GIB, bytes_text
 from ..allocator.runtime import neighbours
 from ..allocator.slack import policy
 from ..estimate import Estimate, Term
+from ..product import Product, terms, total
 from .inference_assumptions import inference_assumptions
-from .pool import pooled, rank
+from .pool import ROOM, pooled, rank, room_terms
 from .sglang_cache import token_bytes
 from .sglang_settings import profile, share
 from .sglang_weights import SOURCE, added
+from .vllm_blocks import OFFLOAD_SOURCE, offloaded, segment_rounding
 from .vllm_blocks import SOURCE as BLOCKS_SOURCE
-from .vllm_blocks import segment_rounding
-from .vllm_rotary import rotary_cache
+from .vllm_rotary import rotary_products
 
 if TYPE_CHECKING:
     from ...hardware.gpu import Gpu
     from ...job import Job
     from ...models.model import Model
     from ..allocator.runtime import Overhead
+    from .pool import Rank
 
 _REFUSES = "Not enough memory. Please try to increase --mem-fraction-static."
 """What it stops with, in all versions from 0.4.6 to 0.5.23."""
@@ -61,17 +63,23 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     chosen = share(job, model, gpu)
     held = rank(job, model, gpu, chosen.chunk, given.max_num_seqs or 1)
     limit = round(given.cpu_offload_gb * GIB)
-    rotary = 0 if model.model_type.startswith(_COMPUTED) else rotary_cache(model, _ROTARY_ELEMENT, multimodal=1)
+    computed = model.model_type.startswith(_COMPUTED)
     more = added(model, held.found, gpu)
-    made = rotary + more.sure + more.scales
-    rounding = segment_rounding(held.found, policy(job), limit)
-    loaded = held.weights + made + rounding
+    made = (
+        *(() if computed else rotary_products(model, _ROTARY_ELEMENT, multimodal=1)),
+        Product("projections made wider than they are stored", more.sure, source=SOURCE),
+        Product("float32 scales of the experts", more.scales, source=SOURCE),
+        Product(
+            "torch's segments above the weights' bytes",
+            segment_rounding(held.found, policy(job), limit),
+            source=BLOCKS_SOURCE,
+        ),
+    )
+    loaded = held.weights + total(made)
     held = held._replace(token=token_bytes(job, model, gpu, profile(version)), weights=loaded)
     told = inference_assumptions(job, model, chosen.defaulted, f"SGLang {version}")
-    loads = (
-        Term("weights", "rotary tables, unpacked projections, float32 scales", made, SOURCE),
-        Term("weights", "torch's segments above the weights' bytes", rounding, BLOCKS_SOURCE),
-    )
+    gone = Product("moved to main memory", -offloaded(held.found, limit), source=OFFLOAD_SOURCE)
+    loads = tuple(terms("weights", (*made, gone)))
     if gpu is None:
         return pooled(job, model, gpu, held, None, terms=loads, assumptions=told)
     free = _free(gpu, held.overhead)
@@ -90,19 +98,37 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         )
     elif any((*model.shape.recurrent_states, *model.shape.conv_states)):
         held = held._replace(token=round(held.token * (1 + _STATE_RATIO)))
+    requested = pool
     if given.max_total_tokens is not None:
         pool = min(pool, given.max_total_tokens * held.token)
         least, most = min(least, pool), min(most, pool)
     table = request_table(given.max_num_seqs, held.length, pool // needed)
     held = held._replace(workspace=held.workspace + table)
-    term = Term(
-        "kv_cache", f"{chosen.fraction:g} x free memory - weights", max(0, pool), "sglang kv_cache_configurator.py"
-    )
-    found = Term("buffers", "tokens of each request, 4 bytes a position", table, "sglang mem_cache/memory_pool.py")
+    room = _room(gpu, held, chosen.fraction, moves[1], requested - pool)
+    positions = held.length + _BEYOND, "positions"
+    listed = Product("tokens of each request", 4, (positions, (table // (4 * positions[0]), "requests")))
+    found = terms("buffers", (listed,), "sglang mem_cache/memory_pool.py", table)
     return pooled(
         job, model, gpu, held, pool, refusal=refusal, cannot=most < needed, doubtful=least < needed, least=needed,
-        between=(least, most), terms=(*loads, term, found), assumptions=told,
+        between=(least, most), terms=(*loads, *room, *found), assumptions=told,
     )  # fmt: skip
+
+
+def _room(gpu: Gpu, held: Rank, fraction: float, moved: int, unasked: int) -> list[Term]:
+    """The static share of what is free before the weights, less what is loaded; `unasked` by `max_total_tokens`."""
+    free = _free(gpu, held.overhead)[1]
+    first = Term(
+        ROOM, f"{fraction:g} x {free:,} B", round(free * fraction), PROFILED, "static share of what is free before"
+    )
+    parts = (
+        (held.weights, "weights"),
+        (moved, "what others take of the memory meanwhile, its middle"),
+        (unasked, "more than max_total_tokens asks for"),
+    )
+    return room_terms(parts, PROFILED, first)
+
+
+PROFILED = "sglang kv_cache_configurator.py _profile_available_bytes"
 
 
 def _free(gpu: Gpu, overhead: Overhead) -> tuple[int, int, int]:
@@ -115,6 +141,10 @@ def _free(gpu: Gpu, overhead: Overhead) -> tuple[int, int, int]:
     return expected - (overhead.high - overhead.total) - others, expected, gpu.total - overhead.context_range[0]
 
 
+_BEYOND = 4
+"""Positions that the table has beyond a request's length."""
+
+
 def request_table(requests: int | None, length: int, tokens: int) -> int:
     """Bytes of `ReqToTokenPool`: an int32 for each of length + 4 positions of each request that may run.
 
@@ -122,4 +152,4 @@ def request_table(requests: int | None, length: int, tokens: int) -> int:
     Source: sglang 0.4.9 srt/model_executor/model_runner.py, srt/mem_cache/memory_pool.py.
     """
     possible = min(max(512 * tokens // max(1, length), _FEWEST_REQUESTS), _MOST_REQUESTS)
-    return 4 * (length + 4) * (possible if requests is None else min(requests, possible))
+    return 4 * (length + _BEYOND) * (possible if requests is None else min(requests, possible))

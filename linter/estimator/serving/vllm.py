@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...units import GIB, KIB, bytes_text
-from ..allocator.runtime import WORKSPACE
-from ..derivation import weights as weight_terms
-from ..estimate import Assumption, Estimate, KvCache, NotEstimable, PerGpu, Phase, Term
+from ...units import GIB, bytes_text
+from ..estimate import Assumption, Estimate, KvCache, NotEstimable, PerGpu, Phase
 from ..verdict import capacity
 from .inference_assumptions import inference_assumptions
 from .kv_cache import caches_nothing
 from .stored_cache import fp8_perhaps
-from .vllm_activations import encoder_bytes, padded_vocabulary
-from .vllm_blocks import SOURCE as BLOCKS_SOURCE
+from .vllm_activations import encoder_bytes
 from .vllm_draft import draft_model, is_head, is_prediction, predicts
 from .vllm_items import items
 from .vllm_parts import parts_of, room_of
-from .vllm_rotary import SOURCE as ROTARY_SOURCE
-from .vllm_settings import captures_nccl, sampler_source, settings
-from .vllm_weights import LATENT_SOURCE, PADDING_SOURCE
+from .vllm_settings import captures_nccl, settings
+from .vllm_terms import bounds, terms_of
 
 if TYPE_CHECKING:
     from ...hardware.gpu import Gpu
@@ -75,7 +71,7 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         refusal=refusal,
         host=round((given.cpu_offload_gb + (given.swap_space_gb or 0.0)) * GIB),
         assumptions=_assumptions(job, model, chosen),
-        terms=tuple(_terms(job, model, parts, room, pool, gpu)),
+        terms=tuple(terms_of(job, model, parts, room, pool, gpu, refused=refusal is not None)),
     )
 
 
@@ -153,21 +149,11 @@ def _phases(parts: Parts, pool: int) -> list[Phase]:
 
 
 def _per_gpu(parts: Parts, serve: Phase, room: Room | None, *, refused: bool) -> PerGpu:
-    """The engine takes all of its budget; what may vary is what lies outside it. A refused one has no such bound.
-
-    At the least nothing of the run is there, as after the start, and the graphs take less than the cache left them. At
-    the most both captures of a size take what the larger of those that were measured does.
-    """
+    """The engine takes all of its budget; what may vary is what lies outside it, and `bounds` inside."""
     process = serve.allocated + parts.runtime
     below, above = parts.spread
-    low = process - below - parts.graphs.expected + parts.graphs.low
-    chosen = parts.settings
-    high = process + above - parts.graphs.expected + parts.most_graphs
-    if room is None or refused:
-        low, high = low - parts.run.total + parts.run.low, high + parts.run.high - parts.run.total
-    else:
-        low -= parts.run.total - parts.run.workspace
-        low -= parts.graphs.high - parts.graphs.expected if chosen.graphs_in_budget else 0
+    less, more = (sum(line.size for line in lines) for lines in bounds(parts, bound=room is not None and not refused))
+    low, high = process - below + less, process + above + more
     return PerGpu(serve.allocated, serve.allocated, process, min(low, process), max(high, process))
 
 
@@ -208,72 +194,3 @@ def _assumptions(job: Job, model: Model, chosen: Settings) -> tuple[Assumption, 
         note = f"the weights and cache of the model's prediction layers are {known}"
         found.append(Assumption("inference.speculative_algorithm", algorithm, note))
     return tuple(found)
-
-
-def _items_of(model: Model, chosen: Settings) -> str:
-    """The items that the profile run puts through the tower, in words."""
-    given = items(model, chosen)
-    tokens, number = (given.tokens, given.number) if given is not None else (0, 0)
-    return f"the vision tower on {number:,} of the largest items, {tokens:,} tokens: profile run"
-
-
-def _run_terms(job: Job, model: Model, parts: Parts, gpu: Gpu | None) -> list[Term]:
-    """The terms of the profile run: logits, the text model's activations, its workspace, and the vision tower."""
-    chosen, run = parts.settings, parts.run
-    lines: list[Term] = []
-    tokens, requests = chosen.max_num_batched_tokens, min(chosen.max_num_seqs, chosen.max_num_batched_tokens)
-    if run.logits:
-        formula = f"{chosen.sampler_bytes} B x {requests:,} requests x {padded_vocabulary(model):,} tokens (padded)"
-        lines.append(Term("logits", formula, run.logits, sampler_source(job, model, gpu)))
-        rows, passing = tokens + 2 * requests, run.activations - run.workspace - run.encoder
-        each = passing / max(1, rows * model.shape.hidden)
-        formula = f"{each:g} B x {model.shape.hidden:,} x ({tokens:,} tokens + 2 x {requests:,} requests): profile run"
-    else:
-        passing = max(0, run.activations - run.workspace - run.encoder)
-        formula = f"{passing / max(1, tokens):,.0f} B in the widest layer x {tokens:,} tokens: profile run"
-    if passing:
-        lines.append(Term("activations", formula, passing, "estimator/serving/vllm_activations.py"))
-    if run.encoder:
-        lines.append(Term("activations", _items_of(model, chosen), run.encoder, "estimator/serving/vllm_encoder.py"))
-    if run.workspace:
-        formula = "workspace of the experts and of sparse attention, which stays"
-        lines.append(Term("activations", formula, run.workspace, "vllm/v1/worker/workspace.py"))
-    return lines
-
-
-def _terms(job: Job, model: Model, parts: Parts, room: Room | None, pool: int, gpu: Gpu | None) -> list[Term]:
-    chosen = parts.settings
-    lines = weight_terms(parts.found)
-    if parts.rotary:
-        lines.append(Term("weights", "rotary tables of cosines and sines", parts.rotary, ROTARY_SOURCE))
-    if parts.added:
-        formula = "absorbed latent projections, experts padded for their kernel, what is made wider than it is stored"
-        lines.append(Term("weights", formula, parts.added, f"{LATENT_SOURCE}; {PADDING_SOURCE}"))
-    if parts.rounding:
-        lines.append(Term("weights", "torch's blocks above the weights' bytes", parts.rounding, BLOCKS_SOURCE))
-    if parts.slots:
-        given = job.inference
-        rank = (given.max_lora_rank if given else None) or 16
-        lines.append(Term("adapter", f"LoRA slots of rank {rank}", parts.slots, "vllm/lora/layers"))
-    lines.extend(_run_terms(job, model, parts, gpu))
-    lines.append(Term("buffers", "cuBLAS workspace", parts.cublas, WORKSPACE))
-    if parts.states:
-        formula = f"{chosen.state_bytes:g} B x {chosen.max_num_seqs:,} requests x {model.shape.vocabulary:,} tokens"
-        lines.append(Term("buffers", formula, parts.states, "vllm/v1/worker/gpu/sample/penalties.py"))
-    if parts.graphs.expected:
-        each = parts.graphs.expected / max(1, model.shape.layers * chosen.graph_sizes * KIB)
-        formula = f"CUDA graphs of {model.shape.layers} layers x {chosen.graph_sizes} batch sizes x {each:,.0f} KiB"
-        formula += "" if chosen.graphs_in_budget else ", beside the cache's budget"
-        lines.append(Term("buffers", formula, parts.graphs.expected, parts.graphs.source))
-    left = 0
-    if room is not None and gpu is not None:
-        left = max(0, room.expected)
-        rest = round(chosen.utilization * gpu.usable) - left
-        formula = f"{chosen.utilization:g} x {gpu.usable:,} B - {rest:,} B of all that is above and outside torch"
-        lines.append(Term("kv_cache", formula, left, "vllm/v1/worker/gpu_worker.py"))
-    if pool > left:
-        request = f"one request of {chosen.max_model_len:,} tokens, and a block that is kept back"
-        formula = "as the config states it" if pool != parts.request else f"up to {request}" if left else request
-        lines.append(Term("kv_cache", formula, pool - left, "vllm/v1/core/kv_cache_utils.py"))
-    lines.append(Term("runtime", "CUDA context, kernels, NCCL", parts.runtime, parts.overhead.source))
-    return lines

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..product import Product, largest, total
 from .compressed_cache import compresses
 from .vllm_encoder import encoder
 from .vllm_items import items
@@ -32,6 +33,7 @@ from .vllm_workspace import NONE, ROWS, expert_bytes, expert_width, streams, wor
 
 if TYPE_CHECKING:
     from ...models.model import Model
+    from ..product import Count
     from .vllm_settings import Settings
 
 _VOCABULARY_PADDING = 64
@@ -48,7 +50,8 @@ class ProfileRun(NamedTuple):
     """Bytes on top of the weights at the peak of the profile run, and the interval around their sum.
 
     `workspace` of the activations stay after it; `encoder` are the vision tower's, all of them where its peak is the
-    run's but for the workspace.
+    run's but for the workspace. `passing`, `kept` and `seen` are the same as products: what passes through the text
+    model, the workspace and the tower's.
     """
 
     activations: int
@@ -57,6 +60,9 @@ class ProfileRun(NamedTuple):
     high: int
     workspace: int = 0
     encoder: int = 0
+    passing: tuple[Product, ...] = ()
+    kept: tuple[Product, ...] = ()
+    seen: tuple[Product, ...] = ()
 
     @property
     def total(self) -> int:
@@ -79,16 +85,16 @@ def profile_run(
     (layers/fused_moe/layer.py `forward_impl`). `copied` bytes of weights are there while a layer runs. At the least no
     item counts: a checkpoint's own preprocessor may cut them to any size.
     """
-    text, seen = (
-        _text_run(model, settings, element, tensor, experts, data, copied),
-        encoder(model, settings, element, tensor),
-    )
+    text = _text_run(model, settings, element, tensor, experts, data, copied)
+    seen = encoder(model, settings, element, tensor)
     if seen is None:
         return text
     high = max(text.high + seen.kept, seen.high)
     if seen.peak > text.total + seen.kept:
-        return ProfileRun(seen.peak, 0, text.low, high, text.workspace, seen.peak - text.workspace)
-    return text._replace(activations=text.activations + seen.kept, high=high, encoder=seen.kept)
+        alone = text._replace(activations=seen.peak, logits=0, high=high, encoder=seen.peak - text.workspace)
+        return alone._replace(passing=(), seen=seen.running)
+    found = text._replace(activations=text.activations + seen.kept, high=high, encoder=seen.kept)
+    return found._replace(seen=seen.staying)
 
 
 def _text_run(
@@ -99,20 +105,28 @@ def _text_run(
     requests = min(settings.max_num_seqs, tokens)
     kept = workspace(model, tokens, settings.max_model_len, element, shared) if settings.moe_workspace else NONE
     gathered = 1 if settings.moe_workspace else data
-    layers = copied + layer_bytes(model, tokens, element, tensor, 0 if settings.moe_workspace else shared, gathered)
-    hidden = round(element * model.shape.hidden * (tokens + 2 * requests))
+    widest = layer_products(model, tokens, element, tensor, 0 if settings.moe_workspace else shared, gathered)
+    passing = (*widest, Product("weights of a layer from main memory", copied))
+    layers, stream = total(passing), model.shape.hidden
+    sampled = (
+        Product("hidden states of all tokens", element, ((tokens, "tokens"), stream)),
+        Product("hidden states of each request's last token, twice", element, (2, (requests, "requests"), stream)),
+    )
+    hidden = total(sampled)
     logits = requests * padded_vocabulary(model) * settings.sampler_bytes
     sampler = hidden + logits
     least = hidden + logits * min(settings.sampler_least, settings.sampler_bytes) // settings.sampler_bytes
     most = hidden + logits * settings.sampler_most // settings.sampler_bytes
     bound = _bound(model, settings, element)
     padded = _padded(model, tokens, element, shared, gathered) if gathered > 1 else 0
-    high = max(layers + round(2 * element * tokens * model.shape.hidden), padded, most) + bound + kept.high
+    high = max(layers + round(2 * element * tokens * stream), padded, most) + bound + kept.high
+    stays, lines = kept.expected, kept.products
     if layers >= sampler:
-        compiled = layers - round(element * tokens * model.shape.hidden)
-        return ProfileRun(layers + kept.expected, 0, max(compiled, least) + kept.low, high, kept.expected)
+        compiled = layers - round(element * tokens * stream)
+        low = max(compiled, least) + kept.low
+        return ProfileRun(layers + stays, 0, low, high, stays, passing=passing, kept=lines)
     low = max(least, min(layers, sampler)) + kept.low
-    return ProfileRun(hidden + kept.expected, logits, low, high, kept.expected)
+    return ProfileRun(hidden + stays, logits, low, high, stays, passing=sampled, kept=lines)
 
 
 def _bound(model: Model, settings: Settings, element: float) -> int:
@@ -124,40 +138,60 @@ def _bound(model: Model, settings: Settings, element: float) -> int:
     return max(encoder_bytes(model, tokens, element), cross_encoder_bytes(model, requests, element))
 
 
-def layer_bytes(
+def layer_products(
     model: Model, tokens: int, element: float, tensor: int, experts: int | None = None, data: int = 1
-) -> int:
-    """Bytes alive in the widest layer. `experts` ranks share an expert's features; 0: its buffers are not counted.
+) -> tuple[Product, ...]:
+    """What is alive in the widest layer. `experts` ranks share an expert's features; 0: its buffers are not counted.
 
     The experts get the tokens of `data` ranks.
     """
-    shape = model.shape
-    queries = shape.heads * shape.head_dim
-    keys = shape.kv_heads * shape.head_dim
-    attention = (2 * queries + 2 * keys) / tensor
-    if shape.kv_lora_rank:
-        key_dim = shape.qk_nope_head_dim + shape.qk_rope_head_dim
-        per_head = 2 * key_dim + shape.qk_nope_head_dim + 2 * shape.v_head_dim
-        attention = shape.heads * per_head / tensor + shape.kv_lora_rank + shape.qk_rope_head_dim
-    dense = (3 if shape.mlp == "gated" else 2) * shape.intermediate / tensor
-    widest = 3 * shape.hidden + max(attention, dense if len(shape.sparse_layers) < shape.layers else 0.0)
+    shape, batch = model.shape, (tokens, "tokens")
+    stream = Product("residual, input and output of the layer", element, (batch, 3, shape.hidden))
+    candidates = [(stream, *_attention(model, batch, element, tensor))]
+    if len(shape.sparse_layers) < shape.layers:
+        label, copies = ("gate, up and their product", 3) if shape.mlp == "gated" else ("the MLP's inner states", 2)
+        candidates.append((stream, Product(label, element, (batch, copies, shape.intermediate), tensor)))
     if shape.experts:
-        passing = (2 + data if data > 1 else 4) * shape.hidden
-        widest = max(widest, passing + _routed(model, tokens, tensor if experts is None else experts, data))
+        passing = 2 + data if data > 1 else 4
+        around = Product("input and output of the experts and around them", element, (batch, passing, shape.hidden))
+        candidates.append((around, *_routed(model, tokens, element, tensor if experts is None else experts, data)))
     if compresses(shape):
-        widest = max(widest, _compressed(model, element, tensor))
-    return round(element * tokens * widest)
+        candidates.append(_compressed(model, batch, element, tensor))
+    return tuple(largest(*candidates))
 
 
-def _routed(model: Model, tokens: int, experts: int, data: int) -> float:
-    """Elements of the fused experts' buffers for each token; 0 where they are the workspace's."""
-    if not experts:
-        return 0.0
+def layer_bytes(
+    model: Model, tokens: int, element: float, tensor: int, experts: int | None = None, data: int = 1
+) -> int:
+    """The bytes of `layer_products`."""
+    return total(layer_products(model, tokens, element, tensor, experts, data))
+
+
+def _attention(model: Model, batch: Count, element: float, tensor: int) -> tuple[Product, ...]:
     shape = model.shape
-    inner = shape.moe_intermediate / experts
-    first = 2 * inner if shape.mlp == "gated" else inner
-    routed = shape.experts_per_token * (max(first, expert_width(model)) + inner)
-    return routed * min(data * tokens, _EXPERT_CHUNK) / max(1, tokens)
+    if not shape.kv_lora_rank:
+        heads = (shape.heads + shape.kv_heads, "heads")
+        label = "queries with the output, keys and values"
+        return (Product(label, element, (batch, 2, heads, shape.head_dim), tensor),)
+    key = shape.qk_nope_head_dim + shape.qk_rope_head_dim
+    per_head = 2 * key + shape.qk_nope_head_dim + 2 * shape.v_head_dim
+    return (
+        Product("queries, keys, values and output", element, (batch, (shape.heads, "heads"), per_head), tensor),
+        Product("latent and rotary key", element, (batch, shape.kv_lora_rank + shape.qk_rope_head_dim)),
+    )
+
+
+def _routed(model: Model, tokens: int, element: float, experts: int, data: int) -> tuple[Product, ...]:
+    """The fused experts' buffers; none where they are the workspace's."""
+    if not experts:
+        return ()
+    routed = (min(data * tokens, _EXPERT_CHUNK), "tokens"), (model.shape.experts_per_token, "experts")
+    shape, width = model.shape, expert_width(model)
+    copies = 2 if shape.mlp == "gated" else 1
+    inner = Product("experts' projections", element, (*routed, copies, shape.moe_intermediate), experts)
+    outer = Product("experts' rows", element, (*routed, width))
+    first = inner if copies * shape.moe_intermediate / experts > width else outer
+    return first, Product("experts' inner states", element, (*routed, shape.moe_intermediate), experts)
 
 
 def _padded(model: Model, tokens: int, element: float, experts: int, data: int) -> int:
@@ -170,17 +204,22 @@ def _padded(model: Model, tokens: int, element: float, experts: int, data: int) 
     return round(expert_bytes(model, rows, element, experts) + rows * expert_width(model) + passing)
 
 
-def _compressed(model: Model, element: float, tensor: int) -> float:
-    """Elements for each token in DeepSeek V4's attention: streams, padded queries and output, compressors' scores."""
+def _compressed(model: Model, batch: Count, element: float, tensor: int) -> tuple[Product, ...]:
+    """DeepSeek V4's attention: streams, padded queries and output, compressors' scores."""
     shape, config = model.shape, model.config
     heads = -(-shape.heads // tensor)
     padded = next(size for size in (64, 128, heads) if size >= heads)
-    queries = heads * shape.head_dim if padded > heads else 0
     latent = shape.head_dim + (config.get("q_lora_rank") or 0)
     index = shape.index_head_dim or 0
-    indexer = (config.get("index_n_heads") or 0) * index
-    scores = 2 * _OVERLAP * (shape.head_dim + index) * 4 / element
-    return (streams(model) + 1) * shape.hidden + 2 * padded * shape.head_dim + queries + 2 * latent + indexer + scores
+    scores = Product("compressors' scores", 4, (batch, 2 * _OVERLAP, shape.head_dim + index))
+    return (
+        Product("hidden streams", element, (batch, streams(model) + 1, shape.hidden)),
+        Product("padded queries and output", element, (batch, 2, (padded, "heads"), shape.head_dim)),
+        Product("queries", element, (batch, (heads if padded > heads else 0, "heads"), shape.head_dim)),
+        Product("latents", element, (batch, 2, latent)),
+        Product("the indexer's queries", element, (batch, (config.get("index_n_heads") or 0, "heads"), index)),
+        scores,
+    )
 
 
 _OVERLAP = 2

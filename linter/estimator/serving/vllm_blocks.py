@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..states.parameter import Parameter
 
 SOURCE = "c10/cuda/CUDACachingAllocator.cpp should_split; vllm/model_executor/layers/linear.py"
+OFFLOAD_SOURCE = "vllm model_executor/models/utils.py maybe_offload_to_cpu"
 
 _MERGED = {"q": "qkv", "k": "qkv", "v": "qkv", "gate": "gate_up", "up": "gate_up"} | {
     "shared_gate": "shared_gate_up",

@@ -19,23 +19,47 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...versions import older
+from ..product import Product, total
 from .vllm_items import items
 
 if TYPE_CHECKING:
     from ...models.model import Model
+    from ..product import Count
     from .vllm_items import Items
     from .vllm_settings import Settings
 
 
 class Encoder(NamedTuple):
-    """Bytes while the tower runs (`peak`), and those that stay beside the text model (`kept`).
+    """What is alive while the tower runs, and what stays beside the text model.
 
     `high`: an attention backend that wants q, k and v apart copies them.
     """
 
-    peak: int
+    running: tuple[Product, ...]
+    staying: tuple[Product, ...]
     high: int
-    kept: int
+
+    @property
+    def peak(self) -> int:
+        """Bytes while the tower runs."""
+        return total(self.running)
+
+    @property
+    def kept(self) -> int:
+        """Bytes beside the text model."""
+        return total(self.staying)
+
+
+class Copies(NamedTuple):
+    """How many times an instant of a block holds H, H / t and I."""
+
+    states: int
+    shared: int = 0
+    inner: int = 0
+
+    def size(self, states: float, inner: float, tensor: int) -> float:
+        """Their bytes, of `states` for H and `inner` for I."""
+        return self.states * states + self.shared * states / tensor + self.inner * inner
 
 
 def encoder(model: Model, settings: Settings, element: float, tensor: int) -> Encoder | None:
@@ -44,28 +68,36 @@ def encoder(model: Model, settings: Settings, element: float, tensor: int) -> En
     config = model.config.get("vision_config")
     if given is None or not isinstance(config, dict):
         return None
-    version = settings.version
-    states = element * given.patches * given.hidden
-    inner = element * given.patches * given.inner / tensor
+    version, family, patches = settings.version, model.model_type, (given.patches, "patches")
+    states, inner = element * given.patches * given.hidden, element * given.patches * given.inner / tensor
     widest = max(
-        attention(model.model_type, states, tensor, version),
-        feed_forward(model.model_type, states, inner, tensor, version, eager=settings.eager),
+        (*attention(family, tensor, version), *feed_forward(family, tensor, version, eager=settings.eager)),
+        key=lambda copies: copies.size(states, inner, tensor),
     )
-    pixels = element * given.patches * given.pixels
-    turned = _ROTARY * given.patches * given.head_dim * element
-    outputs = element * given.tokens * given.width
-    deep = outputs * (given.width - given.out) / given.width
-    peak = round(widest + pixels + turned + deep)
-    kept = round(pixels + outputs + _scattered(given, element, version))
-    return Encoder(peak, peak + round(3 * states / tensor), kept)
+    pixels = Product("pixels of the largest items", element, (patches, given.pixels))
+    outputs = (given.tokens, "tokens")
+    running = (
+        Product("vision tower: hidden states of a block", element, (patches, widest.states, given.hidden)),
+        Product("vision tower: parts of its attention", element, (patches, widest.shared, given.hidden), tensor),
+        Product("vision tower: parts of its MLP", element, (patches, widest.inner, given.inner), tensor),
+        pixels,
+        Product("vision tower: cosines and sines", element, (_ROTARY, patches, given.head_dim)),
+        Product("vision tower: DeepStack's features", element, (outputs, given.width - given.out)),
+    )
+    staying = (
+        pixels,
+        Product("vision tower: outputs", element, (outputs, given.width)),
+        Product("vision tower: outputs, as long as the budget", element, _scattered(given, version)),
+    )
+    return Encoder(running, staying, total(running) + round(3 * states / tensor))
 
 
 _ROTARY = 2
 """Cosines and sines, each of half a head, and the copies that collect those of all items (`rot_pos_emb`)."""
 
 
-def attention(family: str, states: float, tensor: int, version: str | None) -> float:
-    """Bytes at the widest instant of a block's attention, `states` the bytes of its hidden states.
+def attention(family: str, tensor: int, version: str | None) -> tuple[Copies, ...]:
+    """The widest instants of a block's attention.
 
     since 0.15   3 H + 8 a H: q k v, a copy of q and k, both rotated, the output; Qwen2-VL so since 0.13
     0.13, 0.14   3 H + 6 a H: the rotation reads q and k where they lie
@@ -77,25 +109,21 @@ def attention(family: str, states: float, tensor: int, version: str | None) -> f
     Qwen2.5-VL did before 0.11, hold them whole twice: 8 H + 3 a H. Qwen3-VL keeps its positions (H).
     Source: `Qwen2VisionAttention`, `Qwen2_5_VisionAttention` `forward`, `split_qkv`; `apply_rotary_pos_emb_vision`.
     """
-    share = states / tensor
-    first = family == "qwen2_vl"
-    summed = states if tensor > 1 else 0.0
+    first, kept = family == "qwen2_vl", _positions(family)
     if older(version, "0.11"):
-        widest = 2 * states + (14 if older(version, "0.9") else 11) * share
+        widest = Copies(kept + 2, 14 if older(version, "0.9") else 11)
     elif older(version, "0.13"):
-        widest = 2 * states + (15 if first else 13) * share
+        widest = Copies(kept + 2, 15 if first else 13)
     else:
         copied = first or not older(version, "0.15")
-        widest = 3 * states + summed + (8 if copied else 6) * share
+        widest = Copies(kept + 3 + (tensor > 1), 8 if copied else 6)
     if tensor > 1 and (first or older(version, "0.11")):
-        widest = max(widest, 8 * states + 3 * share)
-    return widest + _positions(family, states)
+        return widest, Copies(kept + 8, 3)
+    return (widest,)
 
 
-def feed_forward(
-    family: str, states: float, inner: float, tensor: int, version: str | None, *, eager: bool = False
-) -> float:
-    """Bytes at the widest instant of a block's MLP, `inner` the bytes of its width on one rank.
+def feed_forward(family: str, tensor: int, version: str | None, *, eager: bool = False) -> tuple[Copies, ...]:
+    """The widest instants of a block's MLP; ranks sum its projection into a second tensor (H).
 
     Qwen3-VL     3 H + 2 I, GELU in a tensor of its own
     Qwen2-VL     3 H + 3 I: QuickGELU by torch operations, 2 I by its kernel, which runs where nothing is compiled
@@ -105,25 +133,25 @@ def feed_forward(
 
     Source: `Qwen3_VisionMLP`, `Qwen2VisionMLP`, `Qwen2_5_VisionMLP`, `Qwen2_5_VisionBlock`; custom_op.py.
     """
-    summed = states if tensor > 1 else 0.0
-    if family == "qwen2_vl":
-        return 3 * states + max((2 if eager else 3) * inner, inner + states + summed)
+    summed = int(tensor > 1)
     if family != "qwen2_5_vl":
-        return _positions(family, states) + 3 * states + max(2 * inner, inner + states + summed)
+        kept = _positions(family) + 3
+        wide = 2 if family != "qwen2_vl" or eager else 3
+        return Copies(kept, inner=wide), Copies(kept + 1 + summed, inner=1)
     if older(version, "0.10.1"):
-        return 4 * states + 3 * inner + summed
+        return (Copies(4 + summed, inner=3),)
     if eager:
-        return 3 * states + 3 * inner + summed
-    return max(5 * states + 3 * inner + summed, 4 * states + (4 if older(version, "0.15") else 3) * inner)
+        return (Copies(3 + summed, inner=3),)
+    return Copies(5 + summed, inner=3), Copies(4, inner=4 if older(version, "0.15") else 3)
 
 
-def _positions(family: str, states: float) -> float:
-    """Bytes of the positions that the tower adds to its patches and keeps while the blocks run."""
-    return 0.0 if family in ("qwen2_vl", "qwen2_5_vl") else states
+def _positions(family: str) -> int:
+    """H of the positions that the tower adds to its patches and keeps while the blocks run."""
+    return 0 if family in ("qwen2_vl", "qwen2_5_vl") else 1
 
 
-def _scattered(given: Items, element: float, version: str | None) -> float:
-    """Bytes of the copies that 0.11 and 0.12 made of outputs shorter than the encoder's budget, each as long as it."""
+def _scattered(given: Items, version: str | None) -> tuple[Count, ...]:
+    """Elements of the copies, as long as the encoder's budget, that 0.11 and 0.12 made of outputs shorter than it."""
     if older(version, "0.11") or not older(version, "0.13") or given.tokens >= given.number * given.budget:
-        return 0.0
-    return element * given.number * given.budget * given.width
+        return (0,)
+    return (given.number, "items"), (given.budget, "tokens"), given.width

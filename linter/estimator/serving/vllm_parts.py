@@ -9,23 +9,33 @@ from ...units import GIB
 from ...versions import older
 from ..allocator import runtime
 from ..allocator.slack import policy
+from ..product import Product, total
 from ..states.division import expert_tensor
 from ..states.parameters import allocated, base_dtype, parameters
 from ..states.storage import dtype_bytes
 from .compressed_cache import compressed_pool, compresses
-from .kv_cache import LayerCache, cache_bytes, layer_caches
+from .kv_cache import LayerCache, cache_bytes, layer_caches, token_products
 from .paged_cache import paged_cache
 from .stored_cache import cache_dtype, fp8_perhaps
 from .vllm_activations import profile_run
-from .vllm_blocks import block_rounding, offloaded, offloaded_layers
+from .vllm_blocks import OFFLOAD_SOURCE, block_rounding, offloaded, offloaded_layers
+from .vllm_blocks import SOURCE as BLOCKS_SOURCE
 from .vllm_draft import draft, drafted_tokens
 from .vllm_eager import reserved_run
 from .vllm_lora import lora_slots
-from .vllm_rotary import rotary_cache, tables
+from .vllm_rotary import rotary_products, tables
 from .vllm_settings import Graphs, captures_nccl, graphs, unlinked
 from .vllm_states import state_blocks, state_bytes, with_states
 from .vllm_towers import loaded
-from .vllm_weights import cached_latent, expanded_head, latent_copies, made_wider, padded_experts
+from .vllm_weights import (
+    PADDING_SOURCE,
+    WIDER_SOURCE,
+    cached_latent,
+    expanded_head,
+    latent_copies,
+    made_wider,
+    padded_experts,
+)
 
 if TYPE_CHECKING:
     from ...hardware.gpu import Gpu
@@ -45,10 +55,11 @@ GPU, until it returns (model_executor/models/utils.py `maybe_offload_to_cpu`, 0.
 class Parts(NamedTuple):
     """What one rank holds beside the cache. `found` are its parameters, of which `weights` bytes stay on the GPU.
 
-    `rotary` of them are the rotary tables, which the engine counts with the model it has loaded, `added` what its
-    kernels make of the weights, `rounding` what torch's allocator rounds their blocks up by. `unused` of the segments
-    that the profile run opened are free at its peak and count all the same, where the release asks the driver.
-    `cublas` is cuBLAS's workspace, `states` what the sampler keeps for each request.
+    `made` is what differs from the checkpoint: the rotary tables, which the engine counts with the model it has loaded,
+    what its kernels make of the weights, what torch's allocator rounds their blocks up by, and what is moved to main
+    memory. `unused` of the segments that the profile run opened are free at its peak and count all the same, where the
+    release asks the driver. `token` is a token's cache, layer by layer. `cublas` is cuBLAS's workspace, `states` what
+    the sampler keeps for each request.
     `halves` is 2 where the cache may hold twice the tokens, as fp8 that nothing at hand tells of.
     `gathering` is what torch's communicator takes beside vLLM's own, expected and at the most, `reducing` its own;
     `connecting` what all of them are expected to take, where their sum is known.
@@ -56,9 +67,7 @@ class Parts(NamedTuple):
 
     found: tuple[Parameter, ...]
     weights: int
-    rotary: int
-    added: int
-    rounding: int
+    made: tuple[Product, ...]
     slots: int
     run: ProfileRun
     unused: int
@@ -66,6 +75,7 @@ class Parts(NamedTuple):
     overhead: Overhead
     settings: Settings
     cache: PagedCache
+    token: tuple[Product, ...]
     cublas: int
     states: int
     gathering: tuple[int, int]
@@ -115,9 +125,8 @@ class Parts(NamedTuple):
 
     @property
     def spread(self) -> tuple[int, int]:
-        """How far everything outside torch may lie below and above what is expected."""
-        above = self.overhead.high - self.runtime + self.gathering[1]
-        return max(0, self.runtime - self.overhead.low), above
+        """How far everything outside torch but torch's communicator may lie below and above what is expected."""
+        return max(0, self.runtime - self.overhead.low), self.overhead.high - self.runtime
 
     @property
     def counted(self) -> tuple[int, int]:
@@ -180,29 +189,32 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
     stored = cache_dtype(job, model)
     width = cache_bytes(stored, dtype, model.shape.head_dim + model.shape.v_head_dim)
     version = given.version or job.versions.get("vllm")
-    rotary = rotary_cache(model, element) * tables(model, version)
-    made = padded_experts(target, served, model, gpu)
+    padded = padded_experts(target, served, model, gpu)
     limit = round(given.cpu_offload_gb * GIB)
     elsewhere, copied = offloaded_layers(found, limit)
     copied = copied if older(chosen.version, _COPIED_BEFORE) else 0
-    added = latent_copies(served, model, version, element, elsewhere) + allocated(made) - allocated(target)
-    added += made_wider(model, found)
     caches = tuple(
         _latent_as_stored(cache, model, width, version, stored)
         for cache in with_states((*layer_caches(model), *draft_caches), model, drafted_tokens(job, model))
     )
     if not chosen.hybrid_cache and any(cache.grows and cache.window is None for cache in caches):
         caches = tuple(cache._replace(window=None) for cache in caches)
-    rounding = block_rounding([*made, *drafted], policy(job), limit)
+    rounding = block_rounding([*padded, *drafted], policy(job), limit)
+    made = (
+        *rotary_products(model, element, copies=tables(model, version)),
+        *latent_copies(served, model, version, element, elsewhere),
+        Product("experts, padded for their kernel", allocated(padded) - allocated(target), source=PADDING_SOURCE),
+        Product("what is made wider than it is stored", made_wider(model, found), source=WIDER_SOURCE),
+        Product("torch's blocks above the weights' bytes", rounding, source=BLOCKS_SOURCE),
+        Product("moved to main memory", -offloaded(found, limit), source=OFFLOAD_SOURCE),
+    )
     run = profile_run(model, chosen, element, plan.tensor, expert_tensor(job), plan.data or 1, copied)
     states = round(chosen.state_bytes * chosen.max_num_seqs * model.shape.vocabulary)
     opened = reserved_run(model, chosen, element, plan.tensor, policy(job)) if chosen.by_driver else None
     return Parts(
         found=found,
-        weights=allocated(found) - offloaded(found, limit) + rotary + added + rounding,
-        rotary=rotary,
-        added=added,
-        rounding=rounding,
+        weights=allocated(found) + total(made),
+        made=made,
         slots=lora_slots(job, model, element),
         run=run,
         unused=max(0, (opened or -copied) + copied - run.total),
@@ -222,6 +234,7 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
             convolution=element,
             state_blocks=state_blocks(model, given.prefix_caching, version, drafted_tokens(job, model)),
         ),
+        token=token_products(caches, width, plan.tensor, plan.pipeline),
         cublas=runtime.allocated_workspace(job, gpu),
         states=states,
         gathering=runtime.gathering(job),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...versions import older
+from ..product import Product, total
 
 if TYPE_CHECKING:
     from ...models.model import Model
@@ -16,28 +17,37 @@ _ALIBI = frozenset({"bloom", "mpt"})
 _FRACTIONS = ("partial_rotary_factor", "rotary_pct")
 
 
-def rotary_cache(model: Model, element: float, multimodal: int = 4) -> int:
-    """Bytes on every rank: e positions rotary_dim for each distinct set of rope parameters, cosine and sine together.
+def rotary_products(model: Model, element: float, multimodal: int = 4, copies: int = 1) -> tuple[Product, ...]:
+    """On every rank e positions rotary_dim for each distinct set of rope parameters, cosine and sine together.
 
     Layers with the same parameters share one `cos_sin_cache` (`get_rope`), a buffer in the model's dtype; DeepSeek V4
     has one for layers that compress and one for those that do not, in float32 (models/deepseek_v4/common/rope.py,
     deepseek_scaling_rope.py `DeepseekV4ScalingRotaryEmbedding`). Positions
     are the config's longest, whatever max_model_len is; linear, dynamic and yarn scaling multiply them, longrope
-    holds the short table too, and multimodal rope has `multimodal` times as many (vllm's mrope.py: four). 0 for learned
-    positions and ALiBi.
+    holds the short table too, and multimodal rope has `multimodal` times as many (vllm's mrope.py: four). None for
+    learned positions and ALiBi. `copies` of each table (`tables`).
     """
     shape = model.shape
     config = {**model.config, **(text if isinstance(text := model.config.get("text_config"), dict) else {})}
     learned = any(tensor.role == "position" and tensor.name.count("vision") == 0 for tensor in model.tensors)
     if not shape.max_positions or learned or config.get("alibi") or model.model_type in _ALIBI:
-        return 0
-    elements = sum(
-        _positions(shape.max_positions, rope, multimodal) * _width(model, config, rope)
+        return ()
+    compresses = bool(config.get("compress_rope_theta"))
+    each, number = (_FLOAT32, 2 * copies) if compresses else (element, copies)
+    return tuple(
+        Product(
+            "rotary table: cosines and sines",
+            each,
+            (number, (_positions(shape.max_positions, rope, multimodal), "positions"), _width(model, config, rope)),
+            source=SOURCE,
+        )
         for rope in _ropes(config, shape.windows)
     )
-    if config.get("compress_rope_theta"):
-        return 2 * _FLOAT32 * elements
-    return round(element * elements)
+
+
+def rotary_cache(model: Model, element: float, multimodal: int = 4) -> int:
+    """The bytes of `rotary_products`."""
+    return total(rotary_products(model, element, multimodal))
 
 
 def tables(model: Model, version: str | None) -> int:

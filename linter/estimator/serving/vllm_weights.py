@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from ...versions import older
+from ..product import Product
 from ..states.division import expert_tensor, fullest_stage
 from ..states.quantization import effective_quantization
 from ..states.storage import packed_pieces
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ...hardware.gpu import Gpu
     from ...job import Job
     from ...models.model import Model
+    from ..product import Count
     from ..states.parameters import Parameter
 
 LATENT_SOURCE = "vllm/model_executor/layers/attention/mla_attention.py process_weights_after_loading"
@@ -24,6 +26,7 @@ PADDING_SOURCE = (
     "vllm fused_moe/oracle/mxfp4.py mxfp4_round_up_hidden_size_and_intermediate_size; "
     "triton_kernels/tensor_details/layout_details/hopper_value.py"
 )
+WIDER_SOURCE = "vllm/model_executor/models/deepseek_v4/compressor.py, models/gemma4.py qkv_proj"
 
 _HOPPER_VALUES = (256, 128)
 """Rows, and columns of 4 bits, to multiples of which Triton's layout of Hopper pads values (`_padded_shape`)."""
@@ -41,8 +44,10 @@ _PACKED_LATENTS = {"fp8_ds_mla": _SPARSE_FP8, "nvfp4_ds_mla": 352}
 """Bytes of a token's latent where the dtype packs it (0.33 mla_attention.py); nvfp4: 512 fp4, 64 fp8, 32 scales."""
 
 
-def latent_copies(job: Job, model: Model, version: str | None, element: float, elsewhere: int = 0) -> int:
-    """Bytes on one rank of what latent attention multiplies with instead of the up-projections, for the whole stage.
+def latent_copies(
+    job: Job, model: Model, version: str | None, element: float, elsewhere: int = 0
+) -> tuple[Product, ...]:
+    """What latent attention multiplies with on one rank instead of the up-projections, for the whole stage.
 
     Before 0.8 the products of weights that `cpu_offload_gb` moved, those of the `elsewhere` first layers, are made and
     stay in main memory (0.7.2 model_loader/loader.py `load_model`).
@@ -54,22 +59,27 @@ def latent_copies(job: Job, model: Model, version: str | None, element: float, e
     """
     shape = model.shape
     if not shape.kv_lora_rank or expanded_head(model, version):
-        return 0
-    plan = job.parallelism
-    heads = -(-shape.heads // plan.tensor)
-    quantization = effective_quantization(job, model)
-    up = heads * shape.kv_lora_rank * (shape.qk_nope_head_dim + shape.v_head_dim)
-    if not older(version, "0.8.0"):
-        layer = element * up if quantization is not None else 0.0
-    else:
+        return ()
+    plan, quantization, latent = job.parallelism, effective_quantization(job, model), shape.kv_lora_rank
+    heads = (-(-shape.heads // plan.tensor), "heads")
+    first = older(version, "0.8.0")
+    here = fullest_stage([1] * shape.layers, plan.pipeline)
+    layers = max(0, here - elsewhere) if first else here, "layers"
+    found = []
+    if quantization is not None:
+        up = shape.qk_nope_head_dim + shape.v_head_dim
+        found.append(_absorbed("latent up-projections, in 16 bits", element, (layers, heads, latent, up)))
+    if first:
         queries = _query_width(model)
         width = 1.0 if quantization is not None and quantization.method == "fp8" else element
-        absorbed = queries * heads * shape.kv_lora_rank + heads * shape.kv_lora_rank * shape.hidden
-        layer = width * absorbed + element * queries * heads * shape.qk_rope_head_dim
-        if quantization is not None:
-            layer += element * up
-        return max(0, fullest_stage([round(layer)] * shape.layers, plan.pipeline) - elsewhere * round(layer))
-    return fullest_stage([round(layer)] * shape.layers, plan.pipeline)
+        rotary = layers, queries, heads, shape.qk_rope_head_dim
+        found.append(_absorbed("absorbed latent projections", width, (layers, heads, latent, queries + shape.hidden)))
+        found.append(_absorbed("queries' rotary projections", element, rotary))
+    return tuple(found)
+
+
+def _absorbed(label: str, each: float, counts: tuple[Count, ...]) -> Product:
+    return Product(label, each, counts, source=LATENT_SOURCE)
 
 
 def _query_width(model: Model) -> int:

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..product import Product, largest, total
 from .compressed_cache import compresses, window
 
 if TYPE_CHECKING:
@@ -42,11 +43,12 @@ ROWS = 128
 
 
 class Workspace(NamedTuple):
-    """Bytes that stay: expected, at the least and at the most."""
+    """Bytes that stay: expected, at the least and at the most; `products` are the expected ones."""
 
     expected: int
     low: int
     high: int
+    products: tuple[Product, ...] = ()
 
 
 NONE = Workspace(0, 0, 0)
@@ -55,37 +57,58 @@ NONE = Workspace(0, 0, 0)
 def workspace(model: Model, tokens: int, longest: int, element: float, experts: int) -> Workspace:
     """The workspace of one rank, on which an expert's features are divided by `experts`."""
     shape = model.shape
-    kept = 0
-    gathered, most = _indexed(model, longest)
+    indexed, most = _indexed(model, longest)
+    shared, kept = list(indexed), []
     if compresses(shape):
         rows = -(-longest // _GATHERED_RATIO) + window(model) + tokens
-        gathered = max(gathered, _GATHERED_REQUESTS * rows * shape.head_dim * 2)
-        kept = round(tokens * (element * streams(model) * shape.hidden + 4 * (model.config.get("index_topk") or 0)))
-    routed = expert_bytes(model, tokens * shape.experts_per_token, element, experts)
+        keys = Product("keys that prefill gathers", 2, (_GATHERED_REQUESTS, (rows, "rows"), shape.head_dim))
+        shared = list(largest(shared, [keys]))
+        batch, chosen = (tokens, "tokens"), model.config.get("index_topk") or 0
+        kept = [
+            Product("hidden streams for a draft", element, (batch, streams(model), shape.hidden)),
+            Product("the indexer's choice", 4, (batch, chosen)),
+        ]
+    gathered, stays = total(shared), total(kept)
+    routed = expert_products(model, tokens * shape.experts_per_token, element, experts)
     padded = expert_bytes(model, tokens * shape.experts_per_token + shape.experts * (ROWS - 1), element, experts)
-    return Workspace(max(gathered, routed) + kept, gathered + kept, max(gathered, most, padded) + kept)
+    found = (*largest(shared, routed), *kept)
+    high = max(gathered, most, padded) + stays
+    return Workspace(max(gathered, total(routed)) + stays, gathered + stays, high, found)
 
 
-def _indexed(model: Model, longest: int) -> tuple[int, int]:
-    """Bytes into which prefill gathers an indexer's keys, and at the most what FlashMLA gathers in their place."""
+def _indexed(model: Model, longest: int) -> tuple[list[Product], int]:
+    """What prefill gathers of an indexer's keys, and the bytes that FlashMLA gathers at the most in their place."""
     shape = model.shape
     index = shape.index_head_dim or 0
     if not index or not shape.indexer_layers:
-        return 0, 0
+        return [], 0
     entries = _INDEXED_REQUESTS * longest // (_GATHERED_RATIO if compresses(shape) else 1)
     latent = shape.kv_lora_rank + shape.qk_rope_head_dim if shape.kv_lora_rank else 0
-    keys = entries * (index + index // _INDEX_BLOCK * _INDEX_SCALE)
-    return keys, max(keys, _GATHERED_LATENTS * longest * latent * 2)
+    keys = Product("the indexer's keys", 1, ((entries, "keys"), index + index // _INDEX_BLOCK * _INDEX_SCALE))
+    return [keys], max(total([keys]), _GATHERED_LATENTS * longest * latent * 2)
 
 
-def expert_bytes(model: Model, rows: int, element: float, experts: int) -> int:
+def expert_products(model: Model, rows: int, element: float, experts: int) -> list[Product]:
     """Both buffers of the fused experts for `rows` rows, tokens times the experts of each."""
     shape = model.shape
     if not shape.experts:
-        return 0
-    inner, width = shape.moe_intermediate / experts, expert_width(model)
-    first = 2 * inner if shape.mlp == "gated" else inner
-    return round(element * rows * (max(inner, width) + max(first, width)))
+        return []
+    inner, width = shape.moe_intermediate, expert_width(model)
+    made = (
+        ("first buffer: the experts' rows", "first buffer: their inner states"),
+        ("second buffer: the experts' rows", "second buffer: their projections"),
+    )
+    found = []
+    for (outside, inside), copies in zip(made, (1, 2 if shape.mlp == "gated" else 1), strict=True):
+        wide = copies * inner / experts > width
+        counts = ((rows, "rows"), copies, inner) if wide else ((rows, "rows"), width)
+        found.append(Product(inside if wide else outside, element, counts, experts if wide else 1))
+    return found
+
+
+def expert_bytes(model: Model, rows: int, element: float, experts: int) -> int:
+    """The bytes of `expert_products`."""
+    return total(expert_products(model, rows, element, experts))
 
 
 def expert_width(model: Model) -> int:

@@ -79,7 +79,7 @@ def terms(job: Job, fsdp: Fsdp, built: ShardedLayout, found: Sequence[Parameter]
         lines.append(Term("optimizer", note, 0, "torch FSDP CPUOffload"))
         note = "scales and tables of packed weights, which are no parameters and stay on every GPU"
         kept = built.weights - allocated(fixed)
-        lines += [Term("weights", note, kept, "bitsandbytes Params4bit.to, QuantState")] if kept else []
+        lines += [Term("weights", f"{kept:,} B", kept, "bitsandbytes Params4bit.to, QuantState", note)] if kept else []
     else:
         lines += [*derivation.weights(shardable, over), *derivation.gradients(graded, job, over)]
     swept = sum(item.elements for item in found if item.swept)

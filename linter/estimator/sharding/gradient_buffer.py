@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 _RELEASED, _FREED_IN_STEP = "0.19.8", "0.16.5"
 """DeepSpeed from which on `immediate_grad_update` frees a 16-bit gradient, and stage 1 frees them after a step."""
 
+_SOURCE = "Megatron-LM core/distributed/param_and_grad_buffer.py; deepspeed runtime/bf16_optimizer.py"
+_BESIDE = "16-bit gradients beside the buffer they are added to"
+_IN_HAND = "the largest 16-bit gradient before it is added"
+
 
 @dataclass(slots=True)
 class SummedLayout(Layout):
@@ -116,7 +120,7 @@ def buffer_layout(job: Job, found: tuple[Parameter, ...]) -> Layout:
         size, ratio = states.allocated + 4 * share, zero.offload_optimizer.ratio
         built.terms.append(derivation.offloaded(size, zero.offload_optimizer, job, ratio))
     if beside:
-        built.terms.append(Term("gradients", "16-bit gradients beside the buffer they are added to", beside))
+        built.terms.append(Term("gradients", f"{beside:,} B", beside, _SOURCE, _BESIDE))
     if in_hand:
-        built.terms.append(Term("buffers", "the largest 16-bit gradient before it is added", in_hand))
+        built.terms.append(Term("buffers", f"{in_hand:,} B", in_hand, _SOURCE, _IN_HAND))
     return built
