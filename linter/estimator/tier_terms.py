@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .allocator import runtime
 from .allocator.allocator import segments
+from .allocator.slack import beyond
 from .estimate import Term
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ LEAST = "the least that context, libraries and NCCL were measured at (estimator/
 MOST = "the most that context, libraries and NCCL were measured at (estimator/allocator/runtime.json)"
 FULL = "less: near the card's end torch gives free segments back, an engine shrinks its cache"
 
+BEYOND = "by which runs were found to differ from what is derived (estimator/allocator/slack.py)"
 LESS = "what else a run may need less"
 TRAINED = Words(
     "free blocks in segments that torch keeps: its requests replayed (estimator/allocator/replay.py)",
@@ -63,12 +65,15 @@ def tiers(estimate: Estimate, job: Job, gpu: Gpu | None) -> list[Term]:
     own = {
         side: [(term.size, term.label) for term in estimate.terms if term.component == side] for side in ("low", "high")
     }
+    if job.kind == "training":
+        left = packed + overhead.low + _sum(least)
+        own = {"low": [(-beyond(left), BEYOND)], "high": [(beyond(given.reserved + overhead.total), BEYOND)]}
     lines = _tier("reserved", given.reserved, [(given.allocated, "allocated at the peak")], words.free)
     sides = [(given.reserved, "reserved"), (estimate.runtime, "runtime")]
-    beyond = given.process < sum(size for size, _ in sides)
-    lines += _tier("process", given.process, sides, FULL if beyond else MANAGED)
+    full = given.process < sum(size for size, _ in sides)
+    lines += _tier("process", given.process, sides, FULL if full else MANAGED)
     begin = [(packed, "allocated at the peak, in whole 2 MiB segments" if packed != given.allocated else "allocated")]
-    lines += _tier("low", given.low, [*begin, (overhead.low, LEAST), *own["low"], *least], words.less)
+    lines += _tier("low", given.low, [*begin, (overhead.low, LEAST), *least, *own["low"]], words.less)
     begin = [(given.reserved, "reserved"), (overhead.high, MOST), *own["high"], *most]
     return [*lines, *_tier("high", given.high, begin, words.more if given.high >= _sum(begin) else FULL)]
 

@@ -175,7 +175,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
     less = sum(item.low for item in unknown)
     unknown += unseen.states(stage.job, stage.whole, stage.own) if bounded and stage.last else []
     per_gpu = uncertainty.widened(per_gpu, unknown)
-    judged = verdict(per_gpu, gpu, bounded=bounded)
+    judged = verdict(uncertainty.lowered(per_gpu), gpu, bounded=bounded)
     if bounded:
         if gpu is not None and (spread == "always" or (spread == "doubt" and judged == "tight")):
             held = tiers.lengthening(stage, plan, held, peak.allocated)
@@ -188,7 +188,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
         model_id=model.id,
         parameters=model.parameters,
         trainable_parameters=_trainable(job, model),
-        per_gpu=per_gpu,
+        per_gpu=uncertainty.lowered(per_gpu),
         phases=tuple(phases),
         peak=peak,
         runtime=overhead,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..versions import older
 from .allocator.allocator import segments
+from .allocator.slack import beyond
 from .estimate import Assumption
 from .frameworks.frameworks import framework
 from .states.loading import PACKED_ON_LOAD, read_ahead
@@ -291,6 +292,11 @@ def widened(tiers: PerGpu, found: Iterable[Assumption]) -> PerGpu:
     for item in found:
         low, high = low - item.low, high + item.high
     return replace(tiers, low=min(tiers.process, max(0, low)), high=max(tiers.process, high))
+
+
+def lowered(tiers: PerGpu) -> PerGpu:
+    """The tiers with `low` as far below what is left of it as runs may lie (`slack.beyond`): the last step of all."""
+    return replace(tiers, low=tiers.low - beyond(tiers.low))
 
 
 def capped(tiers: PerGpu, gpu: Gpu | None, found: Verdict) -> PerGpu:

@@ -140,7 +140,7 @@ def test_an_unknown_length_leaves_a_lower_bound(decoder):
     assert {item.field for item in found.assumptions} == {"sequence_length"}
     assert found.per_gpu.high == CARD.usable
     anywhere = estimate_job(job(length=None), decoder(layers=8), None).per_gpu
-    assert anywhere.high == anywhere.low
+    assert anywhere.low < anywhere.high == anywhere.process
     assert estimate_job(job(batch=None), decoder(layers=60), CARD).verdict == "exceeds"
 
 

@@ -18,8 +18,23 @@ DEVIATION = 0.15
 
 From 221 training runs of the memory oracle (real Transformers code, each request replayed, `sim_peak_reserved`): in
 97.5 % they reserve at most so much more than the replay here, in 97.5 % at most 0.13 less; half of them are within
-0.011. No published measurement is in it. With the bounds of the process's overhead, low..high is meant to hold 95 %.
+0.011. No published measurement is in it. With the bounds of the process's overhead and BEYOND, low..high is meant to
+hold 95 %.
 """
+
+
+BEYOND = 0.01
+"""Share of a process by which a run may lie beyond what is derived and measured of its parts.
+
+With it 95 % of 110 figures of nvidia-smi and of reserved memory lie in the interval, 94 % without: training rows whose
+sources tell all that decides (benchmarks/accuracy, the fresh rows of the first to the fifth round; those of later
+rounds and of ../shared/data were left out, and are scored).
+"""
+
+
+def beyond(process: int) -> int:
+    """BEYOND of the bytes that a process takes, as expected or at the least."""
+    return round(BEYOND * process)
 
 
 def policy(job: Job) -> Policy:

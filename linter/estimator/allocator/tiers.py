@@ -79,22 +79,25 @@ def tiers(
     """Allocated -> reserved -> process, and the component `runtime`.
 
     `low` is the peak packed without any slack and the least overhead; `high` adds what the replay may have missed,
-    the largest overhead, and managed memory of a paged optimizer. Managed memory counts towards the expected process
-    too as far as the GPU has room for it. On a card where the run goes through once torch has given free segments
-    back, neither is above what the card has. Without a batch or a length only `low` means anything.
+    the largest overhead, `slack.beyond`, and managed memory of a paged optimizer. Managed memory counts towards the
+    expected process too as far as the GPU has room for it. On a card where the run goes through once torch has given
+    free segments back, neither is above what the card has. Without a batch or a length only `low` means anything.
     """
-    low, high, expected = found.low + overhead.low, found.high + overhead.high, found.expected
+    least, whole = found.low + overhead.low, overhead.total
     if not bounded:
-        return PerGpu(peak.allocated, found.low, low, low, low), overhead.total
-    if gpu is not None and low <= gpu.usable:
-        expected = found.within(gpu.usable - overhead.total) or found.within(gpu.usable - overhead.low) or expected
-        if high > gpu.usable and found.within(gpu.usable - overhead.high - found.margin) is not None:
-            high = gpu.usable
-    process = expected + overhead.total
+        return PerGpu(peak.allocated, found.low, least, least, least), whole
+    expected, usable = found.expected, gpu.usable if gpu is not None and least <= gpu.usable else None
+    if usable is not None:
+        expected = found.within(usable - whole) or found.within(usable - overhead.low) or expected
+    beyond = slack.beyond(expected + whole)
+    high, process = found.high + overhead.high + beyond, expected + whole
+    if usable is not None and high > usable:
+        most = overhead.high + found.margin + beyond
+        high = usable if found.within(usable - most) is not None else high
     if gpu is not None and expected + overhead.low <= gpu.usable:
         process = min(process, gpu.usable)
     if plan.paged:
         room = max(0, gpu.usable - process) if gpu is not None else plan.paged
         process += min(plan.paged, room)
         high = max(high, min(high + plan.paged, gpu.usable)) if gpu is not None else high + plan.paged
-    return PerGpu(peak.allocated, expected, process, min(low, process), max(high, process)), overhead.total
+    return PerGpu(peak.allocated, expected, process, min(least, process), max(high, process)), whole

@@ -16,6 +16,7 @@ from .sglang_settings import profile, share
 from .sglang_weights import SOURCE, added
 from .vllm_blocks import OFFLOAD_SOURCE, offloaded, segment_rounding
 from .vllm_blocks import SOURCE as BLOCKS_SOURCE
+from .vllm_parts import BEYOND
 from .vllm_rotary import rotary_products
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     no reason to refuse. The graphs of the prefill phase are not modelled. `max_total_tokens` makes the pool smaller.
     The table that finds a request's tokens lies beside the share. `low` and `high` of the cache are by what a context
     and NCCL may take before the weights (NCCL nothing at the least: it connects with its first use), and by what a
-    card of that name may have.
+    card of that name may have, and by what vLLM's starts were found to differ (`BEYOND`).
     Source: sglang 0.5.23 srt/mem_cache/kv_cache_configurator.py `_profile_available_bytes`, the same in 0.4.6
     srt/model_executor/model_runner.py `profile_max_num_token`.
     """
@@ -88,7 +89,8 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     least, pool, most = (
         round(size * chosen.fraction) - held.weights - taken for size, taken in zip(free, moves, strict=True)
     )
-    most += more.scales
+    beyond = round(BEYOND * gpu.total)
+    least, most = least - beyond, most + more.scales + beyond
     needed = max(1, held.token)
     refusal = None
     if pool < needed:

@@ -150,6 +150,9 @@ def _runtime(parts: Parts) -> list[Term]:
     ]
 
 
+STARTS = "by which starts were found to differ from what is derived (estimator/serving/vllm_parts.py)"
+
+
 def bounds(parts: Parts, *, bound: bool) -> tuple[list[Term], list[Term]]:
     """By what the process may hold less and more inside its budget; `bound` where the engine has started.
 
@@ -158,8 +161,9 @@ def bounds(parts: Parts, *, bound: bool) -> tuple[list[Term], list[Term]]:
     bound of its own: its run may take as little and as much as is derived.
     """
     graphs, run = parts.graphs, parts.run
-    least = [(graphs.low - graphs.expected, "CUDA graphs, at the least")]
+    least = [(graphs.low - graphs.expected, "CUDA graphs, at the least"), (-parts.beyond, STARTS)]
     most = [
+        (parts.beyond, STARTS),
         (parts.gathering[1], "NCCL of torch's own communicator, at the most"),
         (parts.most_graphs - graphs.expected, "CUDA graphs, at the most"),
     ]
