@@ -46,7 +46,7 @@ def job_of(row: dict[str, Any]) -> Job:
     job.reentrant = point.get("reentrant")
     job.padded = point.get("attention_mask") == "padded"
     job.optimizer.name = point.get("optim", "adamw_torch_fused")
-    job.loss.kept = point.get("loop") == "naive"
+    job.loss.kept = "step" if point.get("loop") == "naive" else False
     if point.get("liger"):
         job.loss.kernel, job.liger_kernels = "liger", True
     if point.get("method", "full") != "full":

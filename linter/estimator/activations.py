@@ -157,6 +157,7 @@ def _replay(s: Setting, kinds: list[int], tape: Tape) -> Tape:
     ids, labels = tape.new(s.rows, 8), tape.new(s.rows, 8)
     if s.job.loss.kept is True:
         s.remember([last_logits(outside, s, tape)])
+        tape.begins_with(s.outputs)
     loss = loss_of([modelled(tape, s, kinds, outside, ids, segments=True)], outside, s, tape, len(kinds) + 2)
     tape.clear_casts()
     returned.widened(s, tape, len(kinds) + 2)
@@ -171,6 +172,8 @@ def _replay(s: Setting, kinds: list[int], tape: Tape) -> Tape:
     tape.backward(loss, tape.new(1, 4))
     tape.enter(END, backward=True)
     tape.unpin()
+    if s.job.loss.kept is True:
+        tape.ends_with(s.outputs)
     tape.left = sum(storage.size for storage in s.outputs) if s.job.loss.kept is True else 0
     s.outputs.clear()
     s.pixels.clear()

@@ -40,6 +40,23 @@ def test_gradients_stay_until_the_step():
     assert reserved(found, plan._replace(keeps=False), Policy()).most == 80 * MIB
 
 
+def test_gradients_that_add_up_stay_where_the_first_micro_step_made_them():
+    """30 MiB of activations and a gradient of 50; the next micro step asks for both again beside that gradient."""
+    first = Trace([0, 1, ~0, ~1], [30 * MIB, 50 * MIB], frozenset({1}), 0)
+    later = Trace([0, 1, ~0, ~1], [30 * MIB, 50 * MIB], frozenset(), 0, opening=first)
+    plan = NOTHING._replace(gradients=[(50 * MIB, 1)], keeps=False)
+    assert reserved(later, plan, Policy()).most == (30 + 50 + 50) * MIB
+
+
+def test_what_a_loop_names_is_there_from_the_second_step_on():
+    """70 MiB of logits that the loop names until the next ones are there, beside 20 MiB of activations."""
+    found = Trace([0, 1, 2, ~0, ~1, ~2], [70 * MIB, 20 * MIB, 70 * MIB], frozenset(), 0, before=(0,), after=(2,))
+    plan = NOTHING._replace(temporary=[(2 * MIB, 1)])
+    run = reserved(found, plan, Policy())
+    assert run.first == (20 + 70) * MIB
+    assert run.most == (20 + 70 + 70) * MIB
+
+
 def test_what_loading_freed_is_used_again():
     found = Trace([0, ~0], [40 * MIB], frozenset(), 0)
     assert reserved(found, NOTHING._replace(load=[(60 * MIB, 1)]), Policy()).most == 60 * MIB

@@ -28,8 +28,6 @@ def name(row):
 def job_of(row, oracle_rows):
     point = row["point"]
     job = oracle_rows.job_of({"point": point, "config": row["config"]})
-    if point.get("loop") == "naive":
-        job.loss.kept = "step"
     adapter = job.adapter
     if adapter is not None:
         adapter.type = "dora" if point.get("dora") else "lora"

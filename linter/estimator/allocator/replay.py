@@ -14,6 +14,7 @@ from ..sharding.streams import Gathering, sharding
 from ..sharding.wrapping import stay, wrap, wrapping
 from ..states import optimizer
 from ..states.gradients import accumulating, gradient_dtype
+from ..states.order import in_order
 from ..states.parameters import parameters
 from ..states.storage import dtype_bytes
 from .allocator import SMALL_REQUEST, Allocator, OutOfMemory, segments
@@ -76,8 +77,9 @@ def reserved(found: Trace, plan: Plan, policy: Policy, allocated: int = 0, limit
     What an estimate of `allocated` bytes knows of and the replay does not (other micro batches in flight in a
     pipeline, an evaluation) is added.
 
-    Order: what is resident; loading; then twice forward and backward as `trace` has them, the optimizer's states
-    (once), the step's temporaries, zero_grad. Requests of the small pool are added up instead of being placed.
+    Order: what is resident; loading; then twice forward and backward as `trace` has them (of two micro steps where
+    gradients add up), the optimizer's states (once), the step's temporaries, zero_grad. Requests of the small pool are
+    added up instead of being placed.
     """
     key = (repr(plan), policy, allocated, limit)
     run = _runs.ask(found, key, lambda: _reserved(found, plan, policy, allocated, limit))
@@ -117,12 +119,18 @@ def _steps(passes: Sequence[Trace], plan: Plan, policy: Policy, allocated: int, 
         memory.give(block)
     small += sum(size * count for size, count in plan.states if size <= SMALL_REQUEST)
     first = 0
+    named: tuple[int, ...] = ()
     for step, found in enumerate(passes):
-        gradients = [] if plan.gradients and step == 0 else _take(memory, plan.gradients)
-        gradients += _micro_step(memory, found, plan)
-        if plan.gradients and step == 0:
+        if plan.gradients and found.opening is not None:
+            gradients, named = _micro_step(memory, found.opening, plan._replace(keeps=True), named)
+        else:
+            gradients = [] if plan.gradients and step == 0 else _take(memory, plan.gradients)
+        made, named = _micro_step(memory, found, plan, named)
+        gradients += made
+        if plan.gradients and step == 0 and found.opening is None:
             gradients += _take(memory, plan.gradients)
-            gradients += _micro_step(memory, found, plan)
+            made, named = _micro_step(memory, found, plan, named)
+            gradients += made
         if step == 0:
             _take(memory, plan.states)
             memory.set_aside(plan.aside)
@@ -154,8 +162,13 @@ def uncut(found: Trace, plan: Plan) -> int:
     return min(most, sum(size * count for size, count in plan.states))
 
 
-def _micro_step(memory: Allocator, found: Trace, plan: Plan) -> list[int]:
-    """One forward and backward pass; the gradients that are left."""
+def _micro_step(
+    memory: Allocator, found: Trace, plan: Plan, named: tuple[int, ...] = ()
+) -> tuple[list[int], tuple[int, ...]]:
+    """One forward and backward pass; the gradients that are left, and what the training loop names until the next.
+
+    `named` are the blocks of what it names of the pass before; none before the first.
+    """
     blocks = {size: memory.blocks(size) for size in set(found.sizes)}
     sizes = [blocks[size] for size in found.sizes]
     alive = [0] * len(sizes)
@@ -166,7 +179,10 @@ def _micro_step(memory: Allocator, found: Trace, plan: Plan) -> list[int]:
         return memory.run(events, sizes, alive, left)
 
     if plan.sharding is None:
-        return run(0, None, found.gradients if plan.keeps else ())
+        gradients = found.gradients if plan.keeps else frozenset()
+        if not found.after:
+            return run(0, None, gradients), ()
+        return _named(memory, found, (sizes, alive), gradients, named)
     units = Gathering(memory, plan.sharding)
     done = 0
     for begin, end, backward in found.passes:
@@ -177,7 +193,30 @@ def _micro_step(memory: Allocator, found: Trace, plan: Plan) -> list[int]:
         done = end
     _handed(units, run(done, None, found.gradients))
     units.close()
-    return []
+    return [], ()
+
+
+def _named(
+    memory: Allocator,
+    found: Trace,
+    state: tuple[list[int], list[int]],
+    gradients: frozenset[int],
+    named: tuple[int, ...],
+) -> tuple[list[int], tuple[int, ...]]:
+    """A pass that ends what the loop names of the one before where it does so, and leaves its own."""
+    (sizes, alive), before = state, dict(zip(found.before, named, strict=False))
+    for number, block in before.items():
+        alive[number] = block
+    earlier = set(found.before)
+    events = [
+        event
+        for event in found.events
+        if (event not in earlier if event >= 0 else ~event not in earlier or ~event in before)
+    ]
+    effort.spend(len(events))
+    kept = memory.run(events, sizes, alive, gradients.union(found.after))
+    left = tuple(alive[number] for number in found.after)
+    return [block for block in kept if block not in left], left
 
 
 def _handed(units: Gathering, blocks: list[int]) -> None:
@@ -236,7 +275,7 @@ def plan_of(job: Job, model: Model, layout: Layout, phases: Sequence[Phase]) -> 
     gradients = [(int(item.size * dtype_bytes(gradient_dtype(item, job))), item.copies) for item in trained]
     kept = accumulating(job) and not spec.in_backward
     lump = most["weights"] - layout.weights + most["kv_cache"] + most["buffers"]
-    states, temporary = _at_step([*masters, *optimizer.state_blocks(tensors, spec, job)], tensors, spec, layout)
+    states, temporary = _at_step([*masters, *_made_in_order(trained, spec, job)], tensors, spec, layout)
     return Plan(
         [(piece, item.copies) for item in found for piece in item.pieces],
         lump,
@@ -246,6 +285,18 @@ def plan_of(job: Job, model: Model, layout: Layout, phases: Sequence[Phase]) -> 
         gradients if kept else [],
         not kept and not spec.in_backward,
     )
+
+
+def _made_in_order(trained: Sequence[Parameter], spec: Spec, job: Job) -> list[tuple[int, int]]:
+    """The states as the first step makes them: of each parameter in its order, those with weight decay first.
+
+    Source: transformers trainer.py `create_optimizer` (two groups); torch/optim/adam.py `_init_group`.
+    """
+    found: list[tuple[int, int]] = []
+    for decay in (True, False):
+        for item in in_order([item for item in trained if item.decay is decay]):
+            found += optimizer.state_blocks(optimizer.items([item]), spec, job)
+    return found
 
 
 def _at_step(

@@ -48,6 +48,8 @@ def held(
         return slack.packed(allocated, moving if bounded else 0)
     found = _traced(job, stage, plan)
     how = plan_of(job, stage.own, plan, steps)
+    if how.gradients and _adds_up(job):
+        found = found._replace(opening=_traced(job.with_changes({"gradient_accumulation_steps": 1}), stage, plan))
     return slack.reserved(job, found, how, allocated, static, moving)
 
 
@@ -66,6 +68,14 @@ def lengthening(stage: Stage, plan: Layout, found: slack.Held, allocated: int) -
     grown = growing([*traces, found.found], found.plan, found.rules, allocated)
     effort.spend(before - effort.spent())
     return found._replace(growing=grown and grown + found.margin)
+
+
+def _adds_up(job: Job) -> bool:
+    """Whether the gradients of a step's first micro step are made anew and the later ones added to them.
+
+    As `Setting.prepared` has it of the tape: where the longest batch comes first it is the first.
+    """
+    return job.gradient_accumulation_steps > 1 and not job.longest_first and not job.parallelism.one_process
 
 
 def _traced(job: Job, stage: Stage, plan: Layout) -> Trace:

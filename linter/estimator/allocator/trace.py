@@ -14,7 +14,7 @@ from ..tape.tensor import Storage
 from .allocator import SMALL_REQUEST, block_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ...job import Job
     from ...models.model import Model
@@ -39,6 +39,8 @@ class Trace(NamedTuple):
     gradients  numbers of the tensors that are handed over as a parameter's gradient where they end
     small      the most bytes that requests of at most 1 MiB, which `events` leaves out, hold at once
     passes     where in `events` each layer's forward or backward begins and ends, in their order
+    before     numbers of the tensors that the micro step before has left;  after  those that it leaves itself
+    opening    the requests of the first micro step where later ones add to its gradients, which stay as they are made
     """
 
     events: list[int]
@@ -46,6 +48,9 @@ class Trace(NamedTuple):
     gradients: frozenset[int]
     small: int
     passes: tuple[Pass, ...] = ()
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+    opening: Trace | None = None
 
 
 class Recorded(Storage):
@@ -77,7 +82,17 @@ class Recorder(Tape):
         self.births: list[Place] = []
         self.deaths: list[Place] = []
         self.handed: set[int] = set()
+        self.before: list[int] = []
+        self.after: list[int] = []
         super().__init__()
+
+    def begins_with(self, storages: Iterable[Storage]) -> None:
+        """What the micro step before has left."""
+        self.before = [x.number for x in storages if isinstance(x, Recorded)]
+
+    def ends_with(self, storages: Iterable[Storage]) -> None:
+        """What it leaves."""
+        self.after = [x.number for x in storages if isinstance(x, Recorded)]
 
     def begun(self, size: int) -> int:
         """Note a request, and return its number."""
@@ -91,11 +106,11 @@ class Recorder(Tape):
         """Note that a tensor is freed."""
         self.deaths[number] = self._note(~number)
 
-    def scratch(self, size: int) -> None:
-        """Request and free at once."""
-        super().scratch(size)
-        if size:
-            self.ended(self.begun(size))
+    def scratch(self, *sizes: int) -> None:
+        """Request all, and free them at once."""
+        super().scratch(*sizes)
+        for number in [self.begun(size) for size in sizes if size]:
+            self.ended(number)
 
     def drop_behind(self, layers: int) -> None:
         """Take back the requests of what follows the layers, but for what they are handed or hand on."""
@@ -186,7 +201,11 @@ class Unfolding:
                 new += [size] * count
                 handed += bytes([number in self.tape.handed]) * count
         events, small = self._unfolded(numbers)
-        return _closed(events, new, handed, small, self.passes)
+        before, after = (
+            tuple(numbers[number] for number in found if sizes[number] > SMALL_REQUEST)
+            for found in (self.tape.before, self.tape.after)
+        )
+        return _closed(events, new, handed, small, self.passes)._replace(before=before, after=after)
 
     def _unfolded(self, numbers: list[int]) -> tuple[list[int], int]:
         """The requests in their order by new numbers, and the most bytes that small ones hold at once.

@@ -145,14 +145,13 @@ def flash(q: Tensor, k: Tensor, v: Tensor, at: Heads) -> Tensor:
     seeds = tape.new(3, 8)
     padded = up_to(at.length, 128)
     width = up_to(at.head_dim, 32) if at.head_dim <= 192 else 256
-    hidden = 4 * at.batch * at.heads * padded * (1 + width)
-    if at.kv_heads != at.heads:
-        hidden += 2 * e * n
+    rows = 4 * at.batch * at.heads * padded
+    expanded = e * n if at.kv_heads != at.heads else 0
     kept = (q.storage, k.storage, v.storage, y.storage, lse, seeds)
 
     def back(_: Tensor, _kept: object = kept) -> tuple[Tensor, Tensor, Tensor]:
         result = tape.new(n, e), tape.new(kn, e), tape.new(vn, e)
-        tape.scratch(hidden)
+        tape.scratch(rows, rows * width, expanded, expanded)
         return result
 
     y.node = tape.node((q, k, v), back)
@@ -169,12 +168,12 @@ def efficient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -
     bias = _float_mask(tape, mask, e, at)
     y = tape.kernel_output(_values(q, at), e)
     lse = tape.kernel_output(at.batch * at.heads * up_to(at.length, 32), 4)
-    hidden = 4 * at.batch * at.heads * at.length * (1 + at.head_dim)
+    rows = 4 * at.batch * at.heads * at.length
     kept = (q.storage, k.storage, v.storage, y.storage, lse, bias)
 
     def back(_: Tensor, _kept: object = kept) -> tuple[Tensor, Tensor, Tensor]:
         result = tape.new(n, e), tape.new(kn, e), tape.new(vn, e)
-        tape.scratch(hidden)
+        tape.scratch(rows, rows * at.head_dim)
         return result
 
     y.node = tape.node((q, k, v), back)

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..allocator.allocator import Allocator
+from ..states.order import stacks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -88,22 +89,10 @@ def _split(found: Iterable[Parameter], limit: int) -> tuple[list[int], list[int]
 
 def _made(found: Iterable[Parameter]) -> Iterator[tuple[bool, list[int]]]:
     """The tensors of each layer, in the order in which they are made: whether it is a decoder's, and their bytes."""
-    for stack in _stacks(found):
+    for stack in stacks(found):
         layered = stack[0].layers is not None and stack[0].part == "base" and "vis" not in stack[0].name
         for index in sorted({layer for item in stack for layer in item.layers or (0,)}):
             yield layered, _tensors(item for item in stack if index in (item.layers or (0,)))
-
-
-def _stacks(found: Iterable[Parameter]) -> Iterator[list[Parameter]]:
-    """Neighbours that lie in layers together, and every other parameter alone."""
-    stack: list[Parameter] = []
-    for item in found:
-        if stack and (item.layers is None or stack[0].layers is None):
-            yield stack
-            stack = []
-        stack.append(item)
-    if stack:
-        yield stack
 
 
 def _tensors(items: Iterable[Parameter]) -> list[int]:

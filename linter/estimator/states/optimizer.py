@@ -230,9 +230,9 @@ def state_blocks(tensors: Sequence[Item], spec: Spec, job: Job) -> list[tuple[in
 
 
 def step_blocks(tensors: Sequence[Item], spec: Spec) -> list[tuple[int, int]]:
-    """(bytes, how many) of the temporaries that one step allocates: copies of a group's tensors, or one block."""
+    """(bytes, how many) of the temporaries that one step allocates: of a group's tensors, or of the largest update."""
     if not spec.foreach or spec.in_backward:
-        return [(step_temporaries(tensors, spec).size, 1)]
+        return list(step_temporaries(tensors, spec).blocks)
     groups: dict[tuple[bool, str], list[tuple[int, int]]] = {}
     for item in tensors:
         size = int(item.size * dtype_bytes(item.dtype))
@@ -311,10 +311,11 @@ def _low_rank(kind: str, item: Item, spec: Spec) -> list[tuple[float, str]]:
 
 
 class Temporaries(NamedTuple):
-    """Bytes that one step allocates and frees again, and their arithmetic."""
+    """Bytes that one step allocates and frees again, their arithmetic, and of an update the (bytes, how many) in it."""
 
     size: int
     formula: str
+    blocks: tuple[tuple[int, int], ...] = ()
 
 
 def step_temporaries(tensors: Sequence[Item], spec: Spec) -> Temporaries:
@@ -365,6 +366,7 @@ def _between(own: Sequence[Item], left: Sequence[Item], spec: Spec) -> Temporari
     return Temporaries(
         int(named * last.size) + first.size,
         f"{named:g} B x {last.size:,} elements of the last vector + {first.formula}",
+        ((int(named * last.size), 1), *first.blocks),
     )
 
 
@@ -380,7 +382,9 @@ def _largest(tensors: Sequence[Item], spec: Spec, full: float, half: float) -> T
             parts = [f"{copies:g} x 4 B x {item.size:,} elements of one tensor"]
             parts += [f"4 B x {square:,} elements of a square"] if square else []
             parts += [f"{kept:,} B of the one before"] if kept else []
-            most = Temporaries(size, " + ".join(parts))
+            whole, part = int(copies), int(copies % 1 * 4 * item.size)
+            blocks = (4 * item.size, whole), (part, 1), (4 * square, 1), (kept, 1)
+            most = Temporaries(size, " + ".join(parts), tuple(block for block in blocks if block[0]))
         width = dtype_bytes(item.dtype) if spec.previous == "parameter" else 4
         before = int(width * item.size) if item.decay else before
     return most

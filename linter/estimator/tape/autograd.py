@@ -54,9 +54,10 @@ class Engine(Ledger):
     def _run(self, node: Node, ready: list[tuple[int, Node]]) -> None:
         buffers, node.buffers = node.buffers, None
         assert buffers is not None
-        for x in buffers:
-            if x is not None:
-                x.storage.holders -= 1
+        for given in buffers:
+            if given is not None:
+                given.storage.holders -= 1
+        given = None
         assert node.back is not None
         results = list(node.back(*buffers))
         if node.recomputed:

@@ -58,8 +58,9 @@ class Ledger:
         self._outside = 0
         self._waiting = 0
 
-    def scratch(self, size: int) -> None:
-        """Bytes that a kernel allocates and frees within one call."""
+    def scratch(self, *sizes: int) -> None:
+        """Bytes that a kernel allocates and frees within one call, by tensor."""
+        size = sum(sizes)
         if self.live + size > self._peak:
             self._peak = self.live + size
             self._peak_logits = self.logits

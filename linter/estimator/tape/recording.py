@@ -101,9 +101,9 @@ class Recording(Tape):
             self._at_peak = self.alive()
         return made
 
-    def scratch(self, size: int) -> None:
+    def scratch(self, *sizes: int) -> None:
         """A kernel's own workspace."""
-        before = self._peak
+        before, size = self._peak, sum(sizes)
         super().scratch(size)
         if self._peak > before:
             where, what = self._place()

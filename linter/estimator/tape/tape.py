@@ -19,7 +19,7 @@ from .tensor import Edge, Node, Parameter, Storage, Tensor, saved_by
 from .trailing import trailing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from .tensor import Backward, Operand
 
@@ -91,6 +91,12 @@ class Tape(Engine):
             self._peak = self.live
             self._peak_logits = self.logits
         return Tensor(self.storage(self, size, logits), n, e)
+
+    def begins_with(self, storages: Iterable[Storage]) -> None:
+        """What a micro step finds that the one before has left: nothing of it is there in the first."""
+
+    def ends_with(self, storages: Iterable[Storage]) -> None:
+        """What it leaves to the next one."""
 
     def operand(self, x: Tensor) -> Storage:
         """What a product saves of x: x itself, or one copy of `operands` bytes an element for all that read x."""
