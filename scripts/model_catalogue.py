@@ -104,12 +104,12 @@ def completed(source: Rows, additions: Rows, corrections: Rows) -> Rows:
         row["config"] = {key: value for key, value in config.items() if key not in change.get("drop", ())}
         row.pop("parameters", None)
         row.update({key: change[key] for key in ("torch_dtype", "base") if key in change})
-    for name, row in additions.items():
-        rows[name] = _added(row, rows, additions)
+    _store(rows, corrections)
+    added = {name: _added(row, rows, additions) for name, row in additions.items()}
+    _store(added, corrections)
+    rows |= added
     for name, row in rows.items():
         _set_positions(name, row["config"], corrections["positions"])
-        if "quantization_config" not in corrections["rows"].get(name, {}).get("set", {}):
-            row["config"] = stored_as(name, row)
     for name, change in corrections["rows"].items():
         if "quantized_like" in change:
             config = source[change["quantized_like"]]["config"]
@@ -117,6 +117,13 @@ def completed(source: Rows, additions: Rows, corrections: Rows) -> Rows:
             rows[name]["config"]["quantization_config"] = stored["quantization_config"]
     _fill_dtypes(rows, corrections["dtypes"], [rows[name] for name in source])
     return rows
+
+
+def _store(rows: Rows, corrections: Rows) -> None:
+    """Give rows the quantisation by which they are stored, before their kin take their configs."""
+    for name, row in rows.items():
+        if "quantization_config" not in corrections["rows"].get(name, {}).get("set", {}):
+            row["config"] = stored_as(name, row)
 
 
 def _set_positions(name: str, config: Rows, known: dict[str, int]) -> None:

@@ -108,6 +108,8 @@ def _precision(writer: Writer) -> None:
         _adapter(writer, dtype, entry, key)
     elif is_on(writer.child("torch_autocast"), "enabled") is not None:
         _autocast(writer)
+    elif _made_in_float32(writer):
+        writer.builder.derived("weights.dtype", "float32", _FLOAT32_INIT, "parallelism.zero.stage")
     elif writer.stage and writer.builder.job.weights.dtype not in (None, "float32"):
         note = "ZeRO keeps an fp32 partition of 16-bit weights"
         writer.builder.derived("precision.master_weights", True, note, "parallelism.zero.stage")
@@ -119,6 +121,20 @@ def _precision(writer: Writer) -> None:
     if immediate is not None:
         flag = is_on(writer.child(immediate), "immediate_grad_update")
         writer.put("parallelism.zero.immediate_gradients", True, flag, f"{immediate}.immediate_grad_update")
+
+
+_FLOAT32_INIT = "zero.Init makes float32 parameters where neither bf16 nor fp16 is enabled"
+
+
+def _made_in_float32(writer: Writer) -> bool:
+    """Whether zero.Init decides the dtype, whatever the script asks for (`partition_parameters.py: _set_dtype`).
+
+    Transformers passes the file to it as it loads the model; other clients need not make the model under it.
+    """
+    weights, zero = writer.builder.job.weights, writer.builder.job.parallelism.zero
+    if writer.stage != 3 or zero is None or not zero.init or writer.values.client != "transformers":
+        return False
+    return weights.quantization is None and weights.dtype != "float32"
 
 
 def _enabled(writer: Writer, sections: tuple[str, ...], client: bool | None) -> tuple[bool, Entry | None, str]:

@@ -126,6 +126,18 @@ def test_16_bit_weights_without_mixed_precision_still_get_an_fp32_partition():
     assert job.precision.master_weights
 
 
+@pytest.mark.parametrize(
+    ("client", "dtype"), [("transformers", "float32"), ("accelerate", "bfloat16"), ("", "bfloat16")]
+)
+def test_zero_init_makes_float32_weights_without_mixed_precision(client, dtype):
+    def half(job):
+        job.weights.dtype = "bfloat16"
+
+    values = AutoValues(bf16=False, fp16=False, client=client)
+    job, _ = applied({"zero_optimization": {"stage": 3}}, values, half)
+    assert (job.weights.dtype, job.precision.master_weights) == (dtype, dtype != "float32")
+
+
 def test_bf16_master_weights_are_no_copy():
     config = {
         "zero_optimization": {"stage": 3},
