@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import is_dataclass, replace
 
 import pytest
@@ -264,6 +265,15 @@ def test_fresh_rows_say_where_they_come_from_and_what_was_first_answered():
         assert len({"job", "command", "part"} & row.keys()) == 1, row["id"]
         said = "value" in row["blind"] or "reason" in row["blind"]
         assert said == (row["measured"] is not None or "reason" in row["blind"]), row["id"]
+
+
+def test_no_log_is_scored_twice():
+    """A pool in tokens is that of one start, to the last digit. `stated pool` rows ask another question of it."""
+    found, _ = fresh_rows.cases()
+    pools = [case for case in found if case.figure == "kv_tokens" and case.measured and "stated pool" not in case.group]
+    starts = Counter((case.measured, case.job.hardware.gpu, str(case.job.model)) for case in pools)
+    assert len(pools) > 100
+    assert [start for start, count in starts.items() if count > 1] == []
 
 
 def test_a_first_answer_has_its_figure_beside_it_where_the_row_s_was_corrected():

@@ -97,10 +97,13 @@ def _packs_experts(job: Job, model: Model, quantization: Quantization, ready: bo
 
     Checkpoints quantised beforehand (GPTQ, AWQ, FP8, compressed-tensors) hold each expert's matrices packed, and
     engines load them so. What packs on loading finds nn.Linear: experts before transformers 5, whose fused tensors
-    it leaves in 16 bits. vLLM packs its experts itself.
+    it leaves in 16 bits. vLLM packs its experts itself. Unsloth makes gpt-oss's experts nn.Linear where it packs
+    (unsloth_zoo temporary_patches/gpt_oss.py `GptOssExpertsBnb4bit`).
     """
     engine = job.inference.engine if job.kind == "inference" and job.inference else "transformers"
     if engine == "vllm" or (not quantization.method.startswith("bnb") and (ready or job.kind == "inference")):
+        return True
+    if model.model_type == "gpt_oss" and "unsloth" in job.versions:
         return True
     return older(job.versions.get("transformers"), "5.0") and model.model_type not in FUSED_BEFORE_5
 
