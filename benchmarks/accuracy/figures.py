@@ -134,14 +134,15 @@ def _weights(_: Job, estimate: Estimate) -> float:
 
 
 def _profile_run(job: Job, estimate: Estimate) -> float:
-    """vLLM's profile run above weights: activations and the sampler's logits.
+    """vLLM's profile run above weights: activations and the sampler's logits, or what is compiled for it.
 
     Since 0.27 its log counts what stays (the experts' workspace) as consumed, and the graphs that it takes off the
     cache as activations (v1/worker/gpu_worker.py `peak_activation_memory`, utils/mem_utils.py).
     """
     phases = {phase.name: phase.components for phase in estimate.phases}
     split = phases["profile_run"]
-    run = float(split["activations"] + split["logits"])
+    compiled = phases["compile"]["activations"] if "compile" in phases else 0
+    run = float(max(compiled, split["activations"] + split["logits"]))
     version = (job.inference.version if job.inference else None) or job.versions.get("vllm")
     if older(version, "0.27.0"):
         return run

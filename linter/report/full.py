@@ -22,6 +22,7 @@ _PHASES = {
     "gather": "when the first GPU has gathered the outputs of all",
     "optimizer_step": "at the optimizer step",
     "save": "while saving",
+    "compile": "while the engine compiles the model",
     "profile_run": "in the engine's profile run",
     "prefill": "at prefill",
     "decode": "while decoding",

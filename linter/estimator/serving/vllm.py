@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...units import GIB, bytes_text
 from ..estimate import Assumption, Estimate, KvCache, NotEstimable, PerGpu, Phase
+from ..product import total
 from ..verdict import capacity
 from .inference_assumptions import inference_assumptions
 from .kv_cache import caches_nothing
@@ -31,6 +32,9 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
 
     budget = gpu_memory_utilization x total memory as torch sees it
     cache  = budget - weights - profile run - what lies outside torch - CUDA graphs (where the version counts them)
+
+    A first start is taken, which compiles the model: where that takes more than the profile run, it counts in its place
+    (vllm_compile.py), and `high` of the cache is what a start with a compiled model gets.
 
     vLLM refuses to start when the free memory is less than the budget (from 0.9 on), when nothing is left for the
     cache, and when the cache cannot hold one request of max_model_len; `refusal` is that reason. The verdict is
@@ -70,7 +74,7 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         kv_cache=None if caches_nothing(model) else _kv_cache(parts, room),
         refusal=refusal,
         host=round((given.cpu_offload_gb + (given.swap_space_gb or 0.0)) * GIB),
-        assumptions=_assumptions(job, model, chosen),
+        assumptions=(*_assumptions(job, model, chosen), *_first(parts)),
         terms=tuple(terms_of(job, model, parts, room, pool, gpu, refused=refusal is not None)),
     )
 
@@ -127,7 +131,7 @@ def _noroom_of(parts: Parts, room: Room) -> str:
     if room.expected <= 0:
         return (
             f"nothing is left for the KV cache: of {bytes_text(room.budget)} the weights take {bytes_text(held)},"
-            f" the profile run {bytes_text(parts.run.total)}"
+            f" {_measured(parts)} {bytes_text(parts.profiled)}"
         )
     chosen = parts.settings
     longest = parts.cache.longest(room.expected, chosen.max_model_len, chosen.in_flight)
@@ -138,11 +142,17 @@ def _noroom_of(parts: Parts, room: Room) -> str:
     return text + (f"; the longest that fits is {longest:,}" if longest else "")
 
 
+def _measured(parts: Parts) -> str:
+    return "compiling, which a later start may skip," if parts.compiles else "the profile run"
+
+
 def _phases(parts: Parts, pool: int) -> list[Phase]:
     fixed = {"weights": parts.weights, "adapter": parts.slots, "buffers": parts.workspace}
     run = {"activations": parts.run.activations, "logits": parts.run.logits}
+    compiling = [Phase("compile", {**fixed, "activations": total(parts.compiling)})] if parts.compiling else []
     return [
         Phase("load", {"weights": parts.weights, "adapter": parts.slots}),
+        *compiling,
         Phase("profile_run", {**fixed, **run}),
         Phase("serve", {**fixed, **run, "kv_cache": pool, "buffers": parts.workspace + parts.graphs.expected}),
     ]
@@ -170,6 +180,15 @@ def _kv_cache(parts: Parts, room: Room | None) -> KvCache:
 
     low, high = (tokens(max(0, held)) for held in (sizes[0], sizes[1] * parts.halves))
     return KvCache(cache.bytes_per_token, tokens(size), round(requests, 2), low, high)
+
+
+def _first(parts: Parts) -> list[Assumption]:
+    """That the start is a first one, where a later one has more room for its cache."""
+    if not parts.compiles:
+        return []
+    more = bytes_text(parts.profiled - parts.run.total)
+    note = f"a first start, which compiles the model; a later one may find that done and have {more} more for the cache"
+    return [Assumption("compile cache", "empty", note)]
 
 
 def _assumptions(job: Job, model: Model, chosen: Settings) -> tuple[Assumption, ...]:

@@ -20,6 +20,7 @@ from .stored_cache import cache_dtype, fp8_perhaps
 from .vllm_activations import profile_run
 from .vllm_blocks import OFFLOAD_SOURCE, block_rounding, offloaded, offloaded_layers
 from .vllm_blocks import SOURCE as BLOCKS_SOURCE
+from .vllm_compile import compiling
 from .vllm_draft import draft, drafted_tokens
 from .vllm_eager import reserved_run
 from .vllm_lora import lora_slots
@@ -66,9 +67,9 @@ class Parts(NamedTuple):
 
     `made` is what differs from the checkpoint: the rotary tables, which the engine counts with the model it has loaded,
     what its kernels make of the weights, what torch's allocator rounds their blocks up by, and what is moved to main
-    memory. `unused` of the segments that the profile run opened are free at its peak and count all the same, where the
-    release asks the driver. `token` is a token's cache, layer by layer. `cublas` is cuBLAS's workspace, `states` what
-    the sampler keeps for each request.
+    memory. `compiling` is there before the run, where a start compiles the model. `unused` of the segments that the
+    profile run opened are free at its peak and count all the same, where the release asks the driver. `token` is a
+    token's cache, layer by layer. `cublas` is cuBLAS's workspace, `states` what the sampler keeps for each request.
     `gathering` is what torch's communicator takes beside vLLM's own, expected and at the most, `reducing` its own;
     `connecting` what all of them are expected to take, where their sum is known. `beyond` is what a start may differ by
     beyond all that, `halves` 2 where the cache may hold twice the tokens, as fp8 that nothing at hand tells of.
@@ -79,6 +80,7 @@ class Parts(NamedTuple):
     made: tuple[Product, ...]
     slots: int
     run: ProfileRun
+    compiling: tuple[Product, ...]
     unused: int
     graphs: Graphs
     overhead: Overhead
@@ -93,6 +95,16 @@ class Parts(NamedTuple):
     neighbours: Neighbours
     beyond: int
     halves: int
+
+    @property
+    def compiles(self) -> bool:
+        """Whether compiling takes more than the run, so that a first start has less room than later ones."""
+        return total(self.compiling) > self.run.total
+
+    @property
+    def profiled(self) -> int:
+        """The expected peak above the weights while memory is measured: compiling for the run, or the run."""
+        return max(self.run.total, total(self.compiling))
 
     @property
     def workspace(self) -> int:
@@ -227,6 +239,7 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
         made=made,
         slots=lora_slots(job, model, element),
         run=run,
+        compiling=compiling(model, chosen, element, plan.tensor),
         unused=max(0, (opened or -copied) + copied - run.total),
         graphs=graphs(model, chosen.graph_sizes, nccl=captures_nccl(job, gpu)),
         overhead=runtime.process_overhead(gpu, job),
@@ -278,9 +291,12 @@ def room_of(parts: Parts, gpu: Gpu | None, stated: int | None) -> Room | None:
     if stated is not None:
         return Room(budget, stated, stated, stated)
     resident = parts.weights + parts.slots + parts.workspace
-    held = resident + parts.run.total + parts.unused + parts.outside
+    held = resident + parts.profiled + parts.unused + parts.outside
     below, above = parts.counted
-    least, most = resident + parts.run.low + below, resident + parts.run.high + parts.unused + above
+    least, most = (
+        resident + parts.run.low + below,
+        resident + max(parts.run.high, parts.profiled) + parts.unused + above,
+    )
     if chosen.graphs_in_budget:
         held, least, most = held + parts.graphs.expected, least + parts.graphs.low, most + parts.graphs.high
     elif chosen.graphs_tried:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 ACTIVATIONS = "estimator/serving/vllm_activations.py"
 WORKSPACE_SOURCE = "vllm/v1/worker/workspace.py"
 BUDGET = "vllm/v1/worker/gpu_worker.py determine_available_memory"
+COMPILED = "torch/_inductor/scheduler.py speedup_by_combo_kernel"
 CACHE = "vllm/v1/core/kv_cache_utils.py"
 PENALTIES = "vllm/v1/worker/gpu/sample/penalties.py"
 
@@ -92,21 +93,23 @@ GRAPHS_BESIDE = "CUDA graphs, beside the cache's budget"
 
 
 def _room(parts: Parts, room: Room, gpu: Gpu) -> list[Term]:
-    """The budget, less all that counts against it."""
+    """The budget, less all that counts against it: of the run and what is compiled for it, the larger."""
     chosen, overhead = parts.settings, parts.overhead
     nccl = parts.nccl if chosen.nccl_in_budget else parts.expected_gathering
     context = overhead.context if chosen.context_in_budget else 0
     budget = Term(ROOM, f"{chosen.utilization:g} x {gpu.usable:,} B", room.budget, BUDGET, "gpu_memory_utilization")
     taken = (
         (parts.weights + parts.slots, "weights and adapters"),
-        (parts.run.total, "the profile run"),
+        (0 if parts.compiles else parts.run.total, "the profile run"),
         (parts.unused, "segments that it leaves free, which count too"),
         (parts.workspace, "cuBLAS workspace and the sampler's states"),
         (context + overhead.libraries + nccl, _outside(context, nccl)),
         (parts.outside - context - overhead.libraries - nccl, "what others take of the memory meanwhile, its middle"),
         (parts.graphs.expected if chosen.graphs_in_budget else 0, "CUDA graphs"),
     )
-    return [budget, *(_line(ROOM, -size, what, BUDGET) for size, what in taken if size)]
+    measured = tuple(item._replace(each=-item.each) for item in parts.compiling) if parts.compiles else ()
+    compiled = terms(ROOM, measured, COMPILED)
+    return [budget, *compiled, *(_line(ROOM, -size, what, BUDGET) for size, what in taken if size)]
 
 
 def _outside(context: int, nccl: int) -> str:
@@ -172,6 +175,7 @@ def bounds(parts: Parts, *, bound: bool) -> tuple[list[Term], list[Term]]:
         most.append((run.high - run.total, "the profile run, at the most"))
     else:
         least.append((run.workspace - run.total, "the profile run, which is over after the start"))
+        most.append((parts.profiled - run.total, "cache, where a start finds the model compiled"))
         if parts.settings.graphs_in_budget:
             least.append((graphs.expected - graphs.high, "cache, where larger graphs have left less room for it"))
     return [_line("low", size, what) for size, what in least if size], [

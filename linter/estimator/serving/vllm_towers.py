@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...versions import older
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from ...job import Job
     from ...models.model import Model
@@ -31,6 +31,18 @@ def sees(job: Job, model: Model) -> bool:
     version = (given.version if given else None) or job.versions.get("vllm")
     videos = "video" not in off and model.model_type not in _IMAGES_ALONE
     return older(version, _SINCE) or "image" not in off or videos
+
+
+def takes_items(model: Model, off: Collection[str]) -> bool:
+    """Whether requests may bring what a model sees or hears, of the modalities that are not `off`.
+
+    A model that may get some is given embeddings in place of tokens, whatever a request brings
+    (v1/worker/gpu_model_runner.py `supports_mm_inputs`).
+    """
+    roles = {tensor.role for tensor in model.tensors}
+    seen = ("image",) if model.model_type in _IMAGES_ALONE else ("image", "video")
+    kinds = (seen if "vision" in roles else ()) + (("audio",) if "audio" in roles else ())
+    return any(kind not in off for kind in kinds)
 
 
 def loaded(found: Iterable[Parameter], job: Job, model: Model) -> tuple[Parameter, ...]:
