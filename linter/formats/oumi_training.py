@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import trl
+from .accelerate_launch import DTYPES, launch_of
 from .deepspeed_config import apply
 from .fsdp import FsdpDefaults, Section, apply_fsdp
 from .hf_trainer import _set_loss as set_loss
@@ -78,7 +79,7 @@ _OBJECTIVES = {
 def train(builder: JobBuilder, document: Document, reading: Reading, project: Project) -> None:
     """Fill the Job of a `training` section."""
     values = Sections(document.root)
-    run = Run(builder, Renamed(document.root, NAMES), project, reading, DEFAULTS)
+    run = Run(builder, Renamed(document.root, NAMES), project, reading, DEFAULTS, launch_of(reading, project))
     builder.derived("kind", "training", "a `training` section")
     set_versions(run, VERSIONS, f"the newest that {builder.upstream} allows")
     set_model(run)
@@ -123,8 +124,10 @@ class _Plain:
 
 
 def _set_precision(run: Run, values: Sections) -> str:
-    """`mixed_precision_dtype`; none by default. Returns accelerate's word for it."""
+    """`mixed_precision_dtype`, or what launches the run; none by default. Returns accelerate's word for it."""
     given = values.text("training.mixed_precision_dtype")
+    if (given is None or given.value.lower() not in DTYPES) and run.launch is not None:
+        given = run.launch.precision or given
     word = given.value.lower() if given else "none"
     dtype = {"bf16": "bfloat16", "fp16": "float16"}.get(word)
     if given:
@@ -173,14 +176,24 @@ def _set_frozen(run: Run, values: Sections) -> None:
 
 
 def _set_sharding(run: Run, values: Sections, word: str) -> None:
-    """`fsdp.enable_fsdp`, which becomes accelerate's environment variables, or `deepspeed.enable_deepspeed`."""
-    builder = run.builder
+    """`accelerate launch`, `fsdp.enable_fsdp`, which becomes its environment, or `deepspeed.enable_deepspeed`.
+
+    Under accelerate's launcher Oumi's own FSDP is not looked at (train.py, `is_using_accelerate`).
+    """
+    builder, launch = run.builder, run.launch
     on, deepspeed = values.flag("fsdp.enable_fsdp"), values.flag("deepspeed.enable_deepspeed")
-    sharded = bool(on and on.value) or bool(deepspeed and deepspeed.value)
-    set_hardware(builder, run.project, None, sharded=sharded)
+    own = bool(on and on.value) or bool(deepspeed and deepspeed.value)
+    launched = launch is not None and launch.kind in ("DEEPSPEED", "FSDP")
+    unknown = launch is not None and launch.unknown and not own
+    stated = launch.stated if launch is not None else None
+    set_hardware(builder, run.project, stated, sharded=own or launched, unknown=unknown)
     for name in ("tensor", "pipeline", "context"):
         builder.default(f"parallelism.{name}", 1)
     builder.default("parallelism.zero", None)
+    if launch is not None and (launched or not own):
+        builder.default("parallelism.fsdp", None)
+        launch.apply(builder, auto_values(run), word)
+        return
     if deepspeed and deepspeed.value:
         from .references import plain_document
 
@@ -205,10 +218,16 @@ def _set_sharding(run: Run, values: Sections, word: str) -> None:
     section = values.raw("fsdp")
     defaults = FsdpDefaults(
         builder.upstream, 1, "size", use_orig_params=False, state_dict_type="FULL_STATE_DICT",
-        backward_prefetch="BACKWARD_PRE",
+        backward_prefetch="BACKWARD_PRE", cpu_ram_efficient_loading=True,
     )  # fmt: skip
     builder.default("parallelism.fsdp.min_num_params", 100_000)
     apply_fsdp(builder, Section(section.entry.value if section else None, "fsdp"), defaults, word)
+    if builder.job.activation_checkpointing == "full":
+        note = (
+            "Oumi leaves checkpointing to accelerate, which puts torch's wrapper into its units (core/distributed.py)"
+        )
+        builder.derived("parallelism.fsdp.checkpoints_inside", True, note, "activation_checkpointing")
+        builder.derived("reentrant", False, note, "activation_checkpointing")
     layers = values.words("fsdp.transformer_layer_cls")
     if layers:
         run.put("parallelism.fsdp.layer_classes", layers, [name.rpartition(".")[2] for name in layers.value])

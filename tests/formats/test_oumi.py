@@ -55,6 +55,15 @@ def test_what_oumi_s_fsdp_does_where_the_section_is_silent(oumi):
     """oumi/core/configs/params/fsdp_params.py: size-based wrapping of 100,000 parameters, torch's own prefetch."""
     fsdp = oumi.job(TRAIN.partition("  sharding_strategy")[0]).parallelism.fsdp
     assert (fsdp.wrap, fsdp.min_num_params, fsdp.backward_prefetch) == ("size", 100_000, "BACKWARD_PRE")
+    assert fsdp.cpu_ram_efficient_loading is True
+
+
+def test_accelerate_checkpoints_what_oumi_shards(oumi):
+    text = TRAIN.replace("training:\n", "training:\n  enable_gradient_checkpointing: true\n")
+    inside = oumi.job(text)
+    assert (inside.parallelism.fsdp.checkpoints_inside, inside.reentrant) == (True, False)
+    outside = oumi.job(text.replace("enable_fsdp: true", "enable_fsdp: false"))
+    assert (outside.activation_checkpointing, outside.parallelism.fsdp) == ("full", None)
 
 
 def test_mixed_precision_makes_fsdp_upcast(oumi):

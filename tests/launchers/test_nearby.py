@@ -119,6 +119,19 @@ class TestEnvironment:
         job = self.job(project, script)
         assert job.hardware.gpus == 2
 
+    def test_oumi_under_accelerate_s_launcher_is_sharded_as_that_says(self, project):
+        config = "model: {model_name: org/m}\ntraining: {trainer_type: TRL_SFT, per_device_train_batch_size: 1}\n"
+        (project / "configs" / "oumi.yaml").write_text(config + "fsdp: {enable_fsdp: true, cpu_offload: true}\n")
+        file = "distributed_type: FSDP\nmixed_precision: bf16\nfsdp_config: {fsdp_sharding_strategy: SHARD_GRAD_OP}\n"
+        (project / "acc.yaml").write_text(file)
+        script = "accelerate launch --num_processes 16 --config_file acc.yaml -m oumi train -c configs/oumi.yaml\n"
+        job = self.job(project, script)
+        fsdp = job.parallelism.fsdp
+        assert (job.hardware.gpus, job.precision.autocast) == (16, "bfloat16")
+        assert (fsdp.sharding, fsdp.offload) == ("shard_grad_op", False)
+        own = self.job(project, "torchrun --nproc_per_node 8 -m oumi train -c configs/oumi.yaml\n").parallelism.fsdp
+        assert (own.sharding, own.offload) == ("full_shard", True)
+
     def test_the_processes_of_an_accelerate_file(self, project):
         (project / "acc.yaml").write_text("distributed_type: MULTI_GPU\nnum_processes: 6\nnum_machines: 2\n")
         script = "accelerate launch --config_file acc.yaml -m axolotl.cli.train configs/train.yaml\n"

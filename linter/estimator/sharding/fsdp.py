@@ -378,8 +378,9 @@ def _load(found: Sequence[Parameter], fsdp: Fsdp, over: Ranks, job: Job, model: 
     Packed weights are on every rank whole before those that can be are sharded, and under accelerate's version 2 beside
     all shards: `fsdp2_prepare_model` holds a state dict of the whole model to its end (1.6 to 1.15). Version 1 moves a
     unit there and concatenates its tensors to a flat parameter, twice its size, before it keeps its shard (torch 2.13
-    fsdp/_init_utils.py `_move_module_to_device`, _flat_param.py `flatten_tensors`), the root last. Version 2 moves a
-    unit (`_move_states_to_device`), or with `cpu_ram_efficient_loading` one tensor after the other.
+    fsdp/_init_utils.py `_move_module_to_device`, _flat_param.py `flatten_tensors`). Version 2 moves a unit
+    (`_move_states_to_device`), or with `cpu_ram_efficient_loading` one tensor after the other. The root comes last:
+    until then its shard is not there.
     """
     packed = [item for item in found if item.packed]
     if packed and not fsdp.cpu_ram_efficient_loading:
@@ -389,5 +390,6 @@ def _load(found: Sequence[Parameter], fsdp: Fsdp, over: Ranks, job: Job, model: 
     if fsdp.version == 2 and fsdp.cpu_ram_efficient_loading:
         return max((int(item.size * item.element_bytes) for item in found if not item.packed), default=0)
     made = units(fsdp, model, [item for item in found if not item.packed and item.part != "buffer"], Policy(None, None))
+    copies = 2 if fsdp.version == 1 else 1
     largest = max(unit.gathered for unit in (made.root, made.first, made.last, made.block))
-    return largest * (2 if fsdp.version == 1 else 1)
+    return copies * largest - (0 if fsdp.offload else made.root.gathered // over.dense)
