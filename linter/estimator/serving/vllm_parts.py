@@ -20,7 +20,7 @@ from .stored_cache import cache_dtype, fp8_perhaps
 from .vllm_activations import profile_run
 from .vllm_blocks import OFFLOAD_SOURCE, block_rounding, offloaded, offloaded_layers
 from .vllm_blocks import SOURCE as BLOCKS_SOURCE
-from .vllm_compile import compiling
+from .vllm_compile import compiling, held_open
 from .vllm_draft import draft, drafted_tokens
 from .vllm_eager import reserved_run
 from .vllm_lora import lora_slots
@@ -293,10 +293,8 @@ def room_of(parts: Parts, gpu: Gpu | None, stated: int | None) -> Room | None:
     resident = parts.weights + parts.slots + parts.workspace
     held = resident + parts.profiled + parts.unused + parts.outside
     below, above = parts.counted
-    least, most = (
-        resident + parts.run.low + below,
-        resident + max(parts.run.high, parts.profiled) + parts.unused + above,
-    )
+    profiled = max(parts.run.high, parts.profiled) + held_open(parts.compiling, chosen.version)
+    least, most = resident + parts.run.low + below, resident + profiled + parts.unused + above
     if chosen.graphs_in_budget:
         held, least, most = held + parts.graphs.expected, least + parts.graphs.low, most + parts.graphs.high
     elif chosen.graphs_tried:

@@ -33,8 +33,8 @@ class Settings(NamedTuple):
     request and token of the vocabulary. `whole_graphs` of the `graph_sizes` are captured once more. `sees`: whether a
     model's vision encoder runs, and `profiles_items`: whether it does before the cache is sized, on no item of
     `modalities_off`, on no more `images` of a request and none of more `image_pixels`, where these are stated.
-    `version`: the release whose engine runs. `eager`: nothing is compiled. `times_kernels`: compiling is part of the
-    profile run and times kernels on copies (vllm_compile.py).
+    `version`: the release whose engine runs. `eager`: nothing is compiled. `tries_kernels`: compiling is part of the
+    profile run and tries kernels on copies (vllm_compile.py).
     """
 
     utilization: float
@@ -69,7 +69,7 @@ class Settings(NamedTuple):
     image_pixels: int | None
     version: str | None
     eager: bool
-    times_kernels: bool
+    tries_kernels: bool
     defaulted: tuple[tuple[str, str], ...]
 
 
@@ -158,7 +158,7 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
         image_pixels=job.image_pixels,
         version=engine(given.version or job.versions.get("vllm"), gpu),
         eager=given.enforce_eager,
-        times_kernels=row["times_kernels"],
+        tries_kernels=row["tries_kernels"],
         defaulted=tuple(defaulted),
     )
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ACTIVATIONS = "estimator/serving/vllm_activations.py"
 WORKSPACE_SOURCE = "vllm/v1/worker/workspace.py"
 BUDGET = "vllm/v1/worker/gpu_worker.py determine_available_memory"
-COMPILED = "torch/_inductor/scheduler.py speedup_by_combo_kernel"
+COMPILED = "torch/_inductor/standalone_compile.py autotune_at_compile_time"
 CACHE = "vllm/v1/core/kv_cache_utils.py"
 PENALTIES = "vllm/v1/worker/gpu/sample/penalties.py"
 
