@@ -56,7 +56,7 @@ GPU, until it returns (model_executor/models/utils.py `maybe_offload_to_cpu`, 0.
 BEYOND = 0.0075
 """Share of a card by which a start may take less or more than the bounds of its parts say: a deviation of the whole.
 
-With it 179 of 189 pools that vLLM logged, in bytes or in tokens, lie in the interval, 168 without (benchmarks/accuracy,
+With it 179 of 189 pools that vLLM logged, in bytes or in tokens, lie in the interval, 170 without (benchmarks/accuracy,
 the fresh logs of the first to the seventh round; those of later rounds and of ../shared/data were left out, and are
 scored).
 """
