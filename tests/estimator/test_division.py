@@ -126,6 +126,15 @@ def test_recurrent_layers_are_divided_over_their_channels():
     assert leaf_shape(model, "out_proj", job) == {(2048, 4096 // 4)}
 
 
+def test_a_tower_whose_heads_do_not_divide_keeps_its_attention_whole():
+    """InternViT-6B's 25 heads, as vLLM 0.6.6 logs InternVL3-78B on eight L40S: 21.67 GiB a rank."""
+    model = resolve("OpenGVLab/InternVL3-78B")
+    job = Job(parallelism=Parallelism(tensor=8), inference=Inference(engine="vllm"), kind="inference")
+    leaves = {t.leaf: t for t in model.tensors if t.role == "vision" and t.layers and len(t.shape) == 2}
+    assert divided(leaves["q_proj"], job, model)[0] == (3200, 3200)
+    assert divided(leaves["fc1"], job, model)[0] == (1600, 3200)
+
+
 def test_servers_divide_the_vision_tower_and_training_does_not():
     model = resolve("google/gemma-3-27b-it")
     serving = Job(kind="inference", parallelism=Parallelism(tensor=4), inference=Inference(engine="vllm"))

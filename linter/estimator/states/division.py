@@ -44,9 +44,21 @@ def divided(tensor: Tensor, job: Job, model: Model) -> tuple[tuple[int, ...], tu
     """
     plan = job.parallelism
     if tensor.role == "vision" and len(tensor.shape) == 2 and tensor.layers is not None and _engine(job) in _SERVERS:
-        return (-(-tensor.shape[0] // plan.tensor), tensor.shape[1]), _layers(tensor, job, model)
+        ranks = 1 if _whole_heads(tensor, plan.tensor, model) else plan.tensor
+        return (-(-tensor.shape[0] // ranks), tensor.shape[1]), _layers(tensor, job, model)
     ranks = attention_tensor(job) if _attends(tensor) else plan.tensor
     return _shape(tensor, ranks, plan.expert, expert_tensor(job), model), _layers(tensor, job, model)
+
+
+def _whole_heads(tensor: Tensor, ranks: int, model: Model) -> bool:
+    """Whether a vision tower's attention is whole on every rank: its heads do not divide (InternViT-6B's 25).
+
+    Source: vllm 0.6.6 and 0.27 model_executor/models/intern_vit.py `_init_attn`, sglang srt/models/internvl.py.
+    """
+    config = model.config.get("vision_config")
+    heads = config.get("num_attention_heads") if isinstance(config, dict) else None
+    attends = ".attention." in tensor.name or "attn." in tensor.name
+    return attends and isinstance(heads, int) and heads % ranks != 0
 
 
 def attention_tensor(job: Job) -> int:
