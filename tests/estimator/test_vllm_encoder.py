@@ -6,7 +6,7 @@ import pytest
 
 from gpulint.estimator.inference import estimate_inference
 from gpulint.estimator.serving.vllm_encoder import attention, encoder, feed_forward
-from gpulint.estimator.serving.vllm_items import items
+from gpulint.estimator.serving.vllm_items import items, requests_profiled
 from gpulint.estimator.serving.vllm_settings import settings
 from gpulint.hardware.catalogue import find
 from gpulint.job import Job
@@ -116,3 +116,18 @@ def test_the_interval_holds_a_published_pool_where_the_outputs_fill_the_budget()
     assert found.low <= 100752 <= found.high
     kept = encoder(model, settings(given, model, find("rtx-3090")), 2.0, 4).kept
     assert kept > 153600 * 4 * 2048 * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "fields", "requests"),
+    [
+        ("Qwen/Qwen2-VL-7B-Instruct", "0.6.6", {"max_model_len": 8192}, 1),
+        ("Qwen/Qwen2-VL-7B-Instruct", "0.6.6", {"max_model_len": 65536, "max_num_batched_tokens": 65536}, 4),
+        ("Qwen/Qwen2-VL-7B-Instruct", "0.6.6", {"max_model_len": 8192, "modalities_off": ["image", "video"]}, 256),
+        ("Qwen/Qwen2-VL-7B-Instruct", "0.8.0", {"max_model_len": 8192, "max_num_seqs": 128}, 128),
+        ("Qwen/Qwen2-7B-Instruct", "0.6.6", {"max_model_len": 8192}, 256),
+    ],
+)
+def test_before_0_8_the_run_has_no_more_requests_than_items_have_room(name, version, fields, requests):
+    model = resolve(name)
+    assert requests_profiled(model, settings(job(version, **fields), model, find("a100-80gb"))) == requests

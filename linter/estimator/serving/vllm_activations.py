@@ -1,7 +1,7 @@
 """The peak of vLLM's profile run: a full batch through the layers, then the sampler over a full set of requests.
 
-T tokens of a batch (max_num_batched_tokens), R requests (max_num_seqs), e bytes of an element, h hidden size, q and k
-widths of queries and keys, f MLP width, K experts a token, V vocabulary, t tensor-parallel ranks.
+T tokens of a batch (max_num_batched_tokens), R requests (max_num_seqs, or fewer), e bytes of an element, h hidden size,
+q and k widths of queries and keys, f MLP width, K experts a token, V vocabulary, t tensor-parallel ranks.
 
     layers    e T (3 h + max((2 q + 2 k) / t, 3 f / t)), plain MLP 2 f
     experts   e (T 4 h + min(d T, 32768) K (max(2 f / x, w) + f / x)), w the experts' input width (h, or a latent one),
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..product import Product, largest, total
 from .compressed_cache import compresses
 from .vllm_encoder import encoder
-from .vllm_items import items
+from .vllm_items import items, requests_profiled
 from .vllm_workspace import NONE, ROWS, expert_bytes, expert_width, streams, workspace
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _text_run(
 ) -> ProfileRun:
     """The larger of the layers' and the sampler's peak, with the bound of a tower that is not derived."""
     tokens, shared = settings.max_num_batched_tokens, experts or tensor
-    requests = min(settings.max_num_seqs, tokens)
+    requests = requests_profiled(model, settings)
     kept = workspace(model, tokens, settings.max_model_len, element, shared) if settings.moe_workspace else NONE
     gathered = 1 if settings.moe_workspace else data
     widest = layer_products(model, tokens, element, tensor, 0 if settings.moe_workspace else shared, gathered)

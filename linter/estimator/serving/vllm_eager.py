@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..allocator.allocator import Allocator
 from .vllm_activations import padded_vocabulary
+from .vllm_items import requests_profiled
 
 if TYPE_CHECKING:
     from ...models.model import Model
@@ -55,7 +56,7 @@ def reserved_run(model: Model, settings: Settings, element: float, tensor: int, 
         for block in (doubled, product, output):
             memory.give(block)
     memory.give(residual)
-    requests = min(settings.max_num_seqs, settings.max_num_batched_tokens)
+    requests = requests_profiled(model, settings)
     logits = requests * padded_vocabulary(model)
     for size in _SORTED:
         memory.take(logits * size)

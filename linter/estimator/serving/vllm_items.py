@@ -13,6 +13,7 @@ from math import isqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...versions import older
+from .vllm_towers import takes_items
 
 if TYPE_CHECKING:
     from ...models.model import Model
@@ -91,6 +92,22 @@ def items(model: Model, settings: Settings) -> Items | None:
     number = _number(longest[kind], budget, settings, settings.images if kind == "image" else None)
     each = image if kind == "image" else _dummy(family, image, patch, settings)
     return _made(config, patch, number, each, budget)
+
+
+def requests_profiled(model: Model, settings: Settings) -> int:
+    """Requests of the profile run: `max_num_seqs`, each of at least a token.
+
+    Before 0.8 no more than have room for the largest item in a batch, and one at the least, which then brings none
+    (worker/model_runner.py `profile_run` of 0.6.6, `max_mm_tokens`).
+    """
+    requests = min(settings.max_num_seqs, settings.max_num_batched_tokens)
+    family = _FAMILIES.get(model.model_type)
+    if family is None or not older(settings.version, _SINCE) or not takes_items(model, settings.modalities_off):
+        return requests
+    config = model.config.get("vision_config")
+    patch = int(config.get("patch_size") or family.patch) if isinstance(config, dict) else family.patch
+    item = _image(settings.image_pixels or family.image, patch, settings.version)
+    return max(1, min(requests, settings.max_num_batched_tokens // item))
 
 
 def _made(config: dict[str, Any], patch: int, number: int, each: int, budget: int) -> Items:

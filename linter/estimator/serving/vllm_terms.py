@@ -10,6 +10,7 @@ from ..derivation import weights as weight_terms
 from ..estimate import Term
 from ..product import Product, terms
 from .vllm_activations import padded_vocabulary
+from .vllm_items import requests_profiled
 from .vllm_settings import sampler_source
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def _run(job: Job, model: Model, parts: Parts, gpu: Gpu | None) -> list[Term]:
     chosen, run = parts.settings, parts.run
     lines: list[Term] = []
     if run.logits:
-        requests = min(chosen.max_num_seqs, chosen.max_num_batched_tokens), "requests"
+        requests = requests_profiled(model, chosen), "requests"
         logits = Product("the sampler, padded vocabulary", chosen.sampler_bytes, (requests, padded_vocabulary(model)))
         lines += terms("logits", (logits,), sampler_source(job, model, gpu), run.logits)
     lines += terms("activations", run.passing, ACTIVATIONS, run.activations - run.workspace - run.encoder)
