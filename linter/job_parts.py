@@ -158,6 +158,7 @@ class Inference:
     `max_total_tokens` is the most tokens that the cache of a rank holds (SGLang, TensorRT-LLM). `flashinfer_sampler` is
     vLLM's VLLM_USE_FLASHINFER_SAMPLER. `speculative_algorithm` is SGLang's word (EAGLE, NEXTN, STANDALONE, NGRAM)
     or vLLM's `method` (mtp, ngram) where it is stated. `performance_mode` is vLLM's: throughput, interactivity.
+    `compiles` is False where vLLM compiles nothing and still captures graphs.
     """
 
     engine: str = "transformers"
@@ -174,6 +175,7 @@ class Inference:
     gpu_memory_utilization: float | None = None
     block_size: int | None = None
     enforce_eager: bool = False
+    compiles: bool | None = None
     full_prefill_logits: bool | None = None
     cpu_offload_gb: float = 0.0
     swap_space_gb: float | None = None

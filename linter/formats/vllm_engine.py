@@ -233,8 +233,26 @@ def set_extras(builder: JobBuilder, arguments: Arguments) -> None:
     _set_speculative(builder, arguments)
     _set_modalities(builder, arguments)
     _set_items(builder, arguments)
+    _set_compilation(builder, arguments)
+
+
+_NONE = ("NONE", "0")
+"""`CompilationMode` and `CUDAGraphMode`, by name or by number (vllm/config/compilation.py 0.27)."""
+
+
+def _set_compilation(builder: JobBuilder, arguments: Arguments) -> None:
+    """Captured batch sizes and whether anything is compiled, of `compilation_config` or of flags of its own.
+
+    `level` was `mode`'s name before 0.11.1.
+    """
+    told = section(arguments, "compilation_config")
+    mode, graphs = told.get("mode") or told.get("level"), told.get("cudagraph_mode")
+    if mode and str(mode.value).upper() in _NONE:
+        builder.from_entry("inference.compiles", False, mode.entry, mode.key)
     sizes = _sizes(arguments.raw("cudagraph_capture_sizes", "cuda_graph_sizes"))
-    chosen = sizes or _sizes(section(arguments, "compilation_config").get("cudagraph_capture_sizes"))
+    chosen = sizes or _sizes(told.get("cudagraph_capture_sizes"))
+    if graphs and str(graphs.value).upper() in _NONE:
+        chosen = graphs._replace(value=[])
     if chosen:
         builder.from_entry("inference.cudagraph_capture_sizes", chosen.value, chosen.entry, chosen.key)
     else:

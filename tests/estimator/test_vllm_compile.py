@@ -60,6 +60,12 @@ def test_nothing_is_compiled_eagerly():
     assert any("first start" in item.origin for item in usual.assumptions)
 
 
+def test_nothing_is_compiled_in_mode_0():
+    graphs_alone = estimate(compiles=False)
+    assert not compiled(graphs_alone)
+    assert graphs_alone.components["buffers"] == estimate().components["buffers"]
+
+
 def test_a_model_that_may_be_shown_pictures_is_given_embeddings():
     """A GH200 with 0.30.0, images and videos off: 26.84 GiB, as with the copy; its own peak leaves 28.3 GiB."""
     fields = {"gpu_memory_utilization": 0.85, "max_num_seqs": 64, "kv_cache_dtype": "fp8"}

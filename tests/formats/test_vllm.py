@@ -112,6 +112,10 @@ def test_nested_options(vllm):
     )
     assert (job.inference.speculative_model, job.inference.cudagraph_capture_sizes) == ("a/draft", [1, 2, 4])
     assert job.inference.speculative_tokens == 3
+    text = vllm.job(SERVER + 'compilation-config: \'{"mode": 0, "cudagraph_mode": "NONE"}\'\n').inference
+    assert (text.compiles, text.cudagraph_capture_sizes) == (False, [])
+    text = vllm.job(SERVER + "compilation-config: {level: 3, cudagraph_mode: PIECEWISE}\n").inference
+    assert (text.compiles, text.cudagraph_capture_sizes) == (None, None)
     text = vllm.job(SERVER + 'speculative-config: \'{"model": "a/draft"}\'\n')
     assert text.inference.speculative_model == "a/draft"
     assert vllm.job(SERVER + "speculative-config: '{\"model\": '\n").inference.speculative_model is None

@@ -158,7 +158,7 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
         image_pixels=job.image_pixels,
         version=engine(given.version or job.versions.get("vllm"), gpu),
         eager=given.enforce_eager,
-        tries_kernels=row["tries_kernels"],
+        tries_kernels=row["tries_kernels"] and given.compiles is not False,
         defaulted=tuple(defaulted),
     )
 
