@@ -133,3 +133,17 @@ def test_all_of_a_card_is_never_free():
     found = estimate(LATENT, gpu_memory_utilization=1.0)
     assert found.verdict == "exceeds"
     assert "free" in found.refusal
+
+
+@pytest.mark.parametrize(
+    ("name", "open_"),
+    [("cyankiwi/Qwen3-Next-80B-A3B-Instruct-AWQ-4bit", True), ("Qwen/Qwen2.5-72B-Instruct-AWQ", False)],
+)
+def test_what_a_hybrid_checkpoint_s_name_does_not_say_may_take_room(name, open_):
+    """Groups of 32, and recurrent mixers in 16 bits: two L40S had 17.58 GiB left, of some 20 by groups of 128."""
+    given = {"engine": "vllm", "version": "0.13.0", "max_model_len": 32768, "max_num_seqs": 8}
+    ranks = {"parallelism": {"tensor": 2}, "hardware": {"gpus": 2}}
+    cache = estimate_inference(
+        Job.validate({"kind": "inference", "inference": given, **ranks}), resolve(name), find("l40s")
+    ).kv_cache
+    assert (cache.low < 0.9 * cache.tokens) is open_

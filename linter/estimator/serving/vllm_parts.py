@@ -12,6 +12,7 @@ from ..allocator.slack import policy
 from ..product import Product, total
 from ..states.division import expert_tensor
 from ..states.parameters import allocated, base_dtype, parameters
+from ..states.quantization import wider_perhaps
 from ..states.storage import dtype_bytes
 from .compressed_cache import compressed_pool, compresses
 from .kv_cache import LayerCache, cache_bytes, layer_caches, token_products
@@ -71,8 +72,9 @@ class Parts(NamedTuple):
     profile run opened are free at its peak and count all the same, where the release asks the driver. `token` is a
     token's cache, layer by layer. `cublas` is cuBLAS's workspace, `states` what the sampler keeps for each request.
     `gathering` is what torch's communicator takes beside vLLM's own, expected and at the most, `reducing` its own;
-    `connecting` what all of them are expected to take, where their sum is known. `beyond` is what a start may differ by
-    beyond all that, `halves` 2 where the cache may hold twice the tokens, as fp8 that nothing at hand tells of.
+    `connecting` what all of them are expected to take, where their sum is known. `wider` is what a checkpoint that is
+    known by its name alone may take more, `beyond` what a start may differ by beyond all that, `halves` 2 where the
+    cache may hold twice the tokens, as fp8 that nothing at hand tells of.
     """
 
     found: tuple[Parameter, ...]
@@ -93,6 +95,7 @@ class Parts(NamedTuple):
     reducing: int
     connecting: int | None
     neighbours: Neighbours
+    wider: int
     beyond: int
     halves: int
 
@@ -264,6 +267,7 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
         reducing=runtime.reducing(job),
         connecting=runtime.unlinked(job) if unlinked(gpu) else None,
         neighbours=runtime.neighbours(gpu),
+        wider=wider_perhaps(model, found),
         beyond=round(BEYOND * gpu.total) if gpu is not None else 0,
         halves=2 if fp8_perhaps(job, model) else 1,
     )
@@ -294,7 +298,7 @@ def room_of(parts: Parts, gpu: Gpu | None, stated: int | None) -> Room | None:
     held = resident + parts.profiled + parts.unused + parts.outside
     below, above = parts.counted
     profiled = max(parts.run.high, parts.profiled) + held_open(parts.compiling, chosen.version)
-    least, most = resident + parts.run.low + below, resident + profiled + parts.unused + above
+    least, most = resident + parts.run.low + below, resident + parts.wider + profiled + parts.unused + above
     if chosen.graphs_in_budget:
         held, least, most = held + parts.graphs.expected, least + parts.graphs.low, most + parts.graphs.high
     elif chosen.graphs_tried:

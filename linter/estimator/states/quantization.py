@@ -83,6 +83,26 @@ def unpacked_perhaps(job: Job, model: Model, found: Iterable[Parameter]) -> list
     return [Assumption("weights.quantization.method", model.named_quantization, note, 0, more)]
 
 
+_SMALL_GROUP, _GROUP = 32, 128
+_SCALE_BYTES = 2.5
+"""A 16-bit scale and a 4-bit zero point a group (AutoAWQ's and compressed-tensors' packed formats)."""
+
+
+def wider_perhaps(model: Model, found: Iterable[Parameter]) -> int:
+    """Bytes that a served checkpoint of recurrent layers, known by its name alone, may take more.
+
+    AutoAWQ and AutoGPTQ write none of those. llm-compressor packs in groups of 128 or of what it is told, and may leave
+    recurrent mixers in 16 bits (its examples/awq/qwen3-omni-30b-a3b-instruct-example.py with groups of 32, and
+    quantization_w4a16_fp4/nvfp4/qwen3.5_example.py with `re:.*linear_attn.*`).
+    """
+    named = stored_quantization(model) is None and model.named_quantization in UNTOLD
+    if not named or not any(model.shape.recurrent_states):
+        return 0
+    scales = _SCALE_BYTES * (1 / _SMALL_GROUP - 1 / _GROUP)
+    packed = [item for item in found if item.packed]
+    return round(sum(2 * item.elements - item.raw if item.role == "ssm" else scales * item.elements for item in packed))
+
+
 FUSED_BEFORE_5 = frozenset(
     {
         "llama4", "llama4_text", "gpt_oss", "granitemoe", "granitemoeshared", "granitemoehybrid", "dbrx", "jetmoe",
