@@ -127,6 +127,23 @@ def test_xformers_takes_keys_that_are_repeated_for_every_query_head():
     assert activations(plan, SHORT) == activations(flash, SHORT)
 
 
+def test_soft_capped_scores_are_one_compiled_graph():
+    """Two matrices of scores a layer, where the composite path keeps more than one beside them."""
+    compiled, composite = (
+        activations(job(release, activation_checkpointing="none"), GEMMA) for release in ("2024.8", None)
+    )
+    scores = 2 * 8 * 2048**2
+    layers = GEMMA["num_hidden_layers"]
+    assert composite - compiled > layers * scores
+
+
+@pytest.mark.parametrize(("release", "copies"), [("2024.8", 1), (None, 2)])
+def test_the_loss_caps_the_logits_that_it_reads(release, copies):
+    plan = job(release, loss={"kernel": "unsloth_cross_entropy", "upcast": "never"})
+    loss = max(item.logits for item in instants(plan, resolve(GEMMA)) if item.phase == "loss")
+    assert loss == copies * 2 * 2048 * 256000
+
+
 def test_a_t4_has_a_kernel_that_needs_neither_mask_nor_scores():
     old, new = (job(activation_checkpointing="none", hardware={"gpu": gpu}) for gpu in ("t4", "a10g"))
     assert activations(old, GROUPED) == pytest.approx(activations(new, GROUPED), rel=0.05)

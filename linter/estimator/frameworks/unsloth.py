@@ -33,6 +33,22 @@ def takes_xformers(job: Job, model: Model) -> bool:
     return own and job.kind == "training" and job.attention in ("sdpa", "xformers")
 
 
+FLEX_FROM = "2.5"
+"""The torch with flex attention, which takes soft-capped scores and has masks of blocks (kernels/flex_attention.py)."""
+
+FLASH_FROM = "2024.8"
+"""The release that leaves soft-capped scores to flash-attn where it is installed (30 July 2024)."""
+
+
+def compiles_scores(job: Job, model: Model) -> bool:
+    """Whether Gemma 2's soft-capped scores are torch.compile's (models/gemma2.py `Gemma2Attention_fast_forward`)."""
+    release = job.versions.get("unsloth")
+    if release is None or job.kind != "training" or model.model_type != "gemma2":
+        return False
+    flash = job.attention == "flash_attention_2" and not older(release, FLASH_FROM)
+    return not flash and older(job.versions.get("torch"), FLEX_FROM)
+
+
 TARGET = 4 * GIB
 """B (`_get_chunk_multiplier`). A card with less than twice as much to spare is given half of that, which nothing here
 knows: more and smaller chunks than are counted."""

@@ -12,7 +12,7 @@ from ...models.model import text_config
 from ...units import DTYPE_BYTES
 from ...versions import older
 from ..states.parameter import Parameter, pieces_of
-from .unsloth import ATTENTIONS
+from .unsloth import ATTENTIONS, compiles_scores
 
 if TYPE_CHECKING:
     from ...job import Job
@@ -32,12 +32,6 @@ attention module had its own tables."""
 GROWN_FROM, GROWN_BY = "2024.7", 8192
 """The releases with tables of 4 x GROWN_BY positions at first, which grow in steps of GROWN_BY (18 July 2024); before
 them tables were of all positions."""
-
-CAPPED_FROM = "2024.8"
-"""The release that leaves Gemma 2's soft-capped scores to flash-attn where it is installed (30 July 2024)."""
-
-FLEX_FROM = "2.5"
-"""The torch with flex attention, whose masks are of blocks (kernels/flex_attention.py)."""
 
 
 def tables(job: Job, model: Model, dtype: str) -> list[Parameter]:
@@ -62,11 +56,7 @@ def masks(job: Job, model: Model, dtype: str) -> int:
 
     Made with the first batch, where neither flash-attn takes the scores nor flex attention brings its own masks.
     """
-    release = job.versions.get("unsloth")
-    if job.kind != "training" or release is None or model.model_type != "gemma2":
-        return 0
-    flash = job.attention == "flash_attention_2" and not older(release, CAPPED_FROM)
-    if flash or not older(job.versions.get("torch"), FLEX_FROM):
+    if not compiles_scores(job, model):
         return 0
     return int(2 * DTYPE_BYTES[job.precision.autocast or dtype] * _positions(job, model) ** 2)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ...versions import older
 from ..frameworks.frameworks import framework, of_transformers
 from ..frameworks.modeling import still
-from ..frameworks.unsloth import takes_xformers
+from ..frameworks.unsloth import compiles_scores, takes_xformers
 
 if TYPE_CHECKING:
     from ...job import Job
@@ -30,6 +30,8 @@ def attention_implementation(job: Job, model: Model, found: Traits, config: dict
     stated = job.attention
     if takes_xformers(job, model):
         return "xformers"
+    if compiles_scores(job, model):
+        return "softcapped"
     if stated == "sdpa" and of_transformers(job):
         before = older(job.versions.get("torch"), "2.1.1") and older(job.versions.get("transformers"), "5")
         if before or still("no_sdpa", job, model):
