@@ -30,8 +30,9 @@ def estimate_job(
     Raises NotEstimable with what is missing, for people.
     """
     from .adapters.parameters import with_adapter
+    from .frameworks.frameworks import without_unknown
 
-    job = with_adapter(job)
+    job = with_adapter(without_unknown(job))
     found = _estimated(job, model, gpu, replay=replay, spread=spread)
     if job.unstated:
         from .alternatives import enveloped

@@ -15,6 +15,7 @@ from .coverage import derived
 from .estimate import NotEstimable
 from .frameworks.frameworks import framework
 from .frameworks.release import reentrant
+from .frameworks.unsloth import measures_card
 from .instant import Instant
 from .layers.altup import joined
 from .layers.compiled import remade_attention
@@ -105,12 +106,13 @@ def _held(tape: Tape, kinds: list[int], assigned: list[int]) -> Held:
 def computing(job: Job) -> Job:
     """A job without what its forward and backward pass do not depend on: optimizer, evaluation, allocator and GPUs.
 
-    Over how many GPUs `device_map` spreads the layers is part of the pass, and which attention Megatron or
-    torch takes on them.
+    Over how many GPUs `device_map` spreads the layers is part of the pass, which attention Megatron or torch takes on
+    them, and how Unsloth cuts its loss there.
     """
     changed = replace(job, optimizer=Optimizer(), evaluation=Evaluation(), allocator=CachingAllocator(), unstated=[])
     if not job.parallelism.device_map:
-        matters = framework(job).fuses_layers or sdpa_kernels(job) != "flash" or remade_attention(job)
+        kernels = framework(job).fuses_layers or sdpa_kernels(job) != "flash" or remade_attention(job)
+        matters = kernels or measures_card(job)
         changed.hardware = Hardware(gpu=job.hardware.gpu if matters else None)
     return changed
 

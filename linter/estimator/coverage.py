@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..models.model import text_config
+from .adapters import fused_lora
 from .bounds import divergence, tower
 from .estimate import Assumption
 from .layers import delta, ssm
@@ -67,7 +68,7 @@ def gaps(job: Job, model: Model, activations: int, phases: Sequence[Phase] = ())
     if job.rl.teacher is not None:
         note = "the divergence from the teacher's distribution is not replayed, only bounded by its tensors"
         found.append(Assumption("rl.teacher", job.rl.teacher, note, 0, divergence(job, model)))
-    if job.loss.kernel in FUSED_LAYERS and job.activation_checkpointing == "none":
+    if job.loss.kernel in FUSED_LAYERS and job.activation_checkpointing == "none" and not fused_lora.parts(job):
         note = "the library that this loss is of has layers of its own, which keep less than those of transformers"
         found.append(Assumption("loss.kernel", job.loss.kernel, note, less))
     package = kernels(model)

@@ -11,7 +11,7 @@ from . import assumptions, uncertainty
 from .allocator import runtime, tiers
 from .coverage import gaps
 from .estimate import Assumption, Estimate, NotEstimable, Phase, Term
-from .frameworks import megatron_buffers
+from .frameworks import megatron_buffers, unsloth_buffers
 from .frameworks.stable_embedding import unmade
 from .layers import low_precision
 from .layers.objectives import objective
@@ -27,7 +27,7 @@ from .sharding.saving import saving
 from .states import reference
 from .states.imbalance import dropless, unbalanced
 from .states.loading import warmed
-from .states.parameters import elements, parameters
+from .states.parameters import base_dtype, elements, parameters
 from .states.quantization import unpacked_perhaps
 from .states.stage import pipeline
 from .towers import unseen
@@ -114,8 +114,9 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
     narrow = low_precision.workspace(job, model)
     fixed = standing(job, plan, extra, gpu)
     masks = causal_masks(stage.job, stage.own)
+    own_masks = unsloth_buffers.masks(stage.job, stage.own, base_dtype(stage.job, stage.own))
     engine_buffers = megatron_buffers.held(stage.job, stage.own, gpu)
-    fixed["buffers"] += narrow.size + engine_buffers + masks
+    fixed["buffers"] += narrow.size + engine_buffers + masks + own_masks
     loaded = dict(fixed)
     rows = (job.micro_batch_size or 0) * objective(job).sequences if stage.of == 1 else 0
     pixels, others = waiting(stage.job, stage.whole, rows)
@@ -144,6 +145,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
     terms += _instant_terms(peak, job, gpu)
     for size, what, source in (
         (masks, "causal masks of all positions", "estimator/serving/causal_masks.py"),
+        (own_masks, "Gemma 2's masks of all positions", "estimator/frameworks/unsloth_buffers.py"),
         (narrow.size, "operands of products in 8 or 4 bits", "estimator/layers/low_precision.py"),
         (engine_buffers, "Megatron's own buffers", "estimator/frameworks/megatron_buffers.py"),
         (others, "images of the step's other micro batches", "estimator/towers/waiting.py"),

@@ -120,6 +120,29 @@ def test_unsloth_s_fused_loss_holds_a_chunk_of_four_gib_and_its_gradient(llama_8
     assert max(item.logits for item in found) == (2 + 2) * held * V
 
 
+@pytest.mark.parametrize(
+    ("release", "gpu", "chunks"),
+    [("2025.8.10", None, 4), ("2025.8.10", "t4", 4), ("2025.12.9", None, 1), ("2025.12.9", "t4", 1)],
+)
+def test_unsloth_s_loss_of_8192_tokens_had_chunks_of_a_gib_and_then_of_what_the_card_may_spare(
+    llama_8b, release, gpu, chunks
+):
+    job = Job(micro_batch_size=1, sequence_length=8192, activation_checkpointing="full", weights=Weights("bfloat16"))
+    job.loss, job.versions, job.hardware.gpu = Loss("unsloth"), {"unsloth": release}, gpu
+    assert max(item.logits for item in instants(job, llama_8b)) == (2 + 2) * 8192 // chunks * V
+
+
+def test_half_of_a_t4_takes_fewer_tokens_at_once_than_half_of_an_a100(llama_8b):
+    held = []
+    for gpu in ("t4", "a100-80gb"):
+        job = Job(
+            micro_batch_size=1, sequence_length=65536, activation_checkpointing="full", weights=Weights("bfloat16")
+        )
+        job.loss, job.versions, job.hardware.gpu = Loss("unsloth"), {"unsloth": "2026.6.7"}, gpu
+        held.append(max(item.logits for item in instants(job, llama_8b)))
+    assert held == [(2 + 2) * 16384 * V, (2 + 2) * 65536 * V]
+
+
 @pytest.mark.parametrize(("autocast", "width"), [(None, 4), ("bfloat16", 2)])
 def test_unsloth_s_fused_loss_computes_in_autocast_s_width_over_a_float32_model(llama_8b, autocast, width):
     fields = {"loss": Loss("unsloth"), "weights": Weights("float32"), "precision": Precision(autocast)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -84,7 +85,12 @@ def framework(job: Job) -> Framework:
 
 def of_transformers(job: Job) -> bool:
     """Whether the models are Transformers' own."""
-    return job.framework is None or framework(job).of_transformers
+    return job.framework not in _table() or framework(job).of_transformers
+
+
+def without_unknown(job: Job) -> Job:
+    """The job without a framework that the table lacks: what runs is Transformers' models and training loop."""
+    return job if job.framework is None or job.framework in _table() else replace(job, framework=None)
 
 
 def known() -> tuple[str, ...]:

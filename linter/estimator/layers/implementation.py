@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ...versions import older
 from ..frameworks.frameworks import framework, of_transformers
 from ..frameworks.modeling import still
+from ..frameworks.unsloth import compiles_scores, takes_xformers
 
 if TYPE_CHECKING:
     from ...job import Job
@@ -24,9 +25,13 @@ kernels/fast_lora.py `LoRA_MLP`, rms_layernorm.py)."""
 def attention_implementation(job: Job, model: Model, found: Traits, config: dict[str, Any]) -> str:
     """The kernel family that runs. With soft-capped scores Transformers refuses sdpa and falls back to eager, the
     classes of GPT-J and GPT-Neo have none (`GPTJ_ATTENTION_CLASSES`), and those of older releases had none yet or
-    wanted torch 2.1.1 (utils/import_utils.py `is_torch_sdpa_available`).
+    wanted torch 2.1.1 (utils/import_utils.py `is_torch_sdpa_available`). Unsloth has classes of its own.
     """
     stated = job.attention
+    if takes_xformers(job, model):
+        return "xformers"
+    if compiles_scores(job, model):
+        return "softcapped"
     if stated == "sdpa" and of_transformers(job):
         before = older(job.versions.get("torch"), "2.1.1") and older(job.versions.get("transformers"), "5")
         if before or still("no_sdpa", job, model):
@@ -44,11 +49,13 @@ def sdpa_kernels(job: Job) -> str:
     efficient    before it, of float16 (`less_than_sm80_mem_efficient_dtypes`: half and float)
     math         before it, of bfloat16: no kernel but the composite one, in float32 since torch 2.5
     narrow math  the same before 2.5, in bfloat16 (attention.cpp: `allowFP16BF16ReductionMathSDP` came with 2.5)
-    Unsloth takes xformers there (unsloth/models/_utils.py `HAS_FLASH_ATTENTION`), whose kernel is like flash. OLMo
-    turns the efficient one off, and before 0.3.0 flash where `flash_attention` is false, what `sdpa` stands for
-    (olmo/model.py of v0.2.5 and v0.3.0, `enable_flash_sdp`, `enable_mem_efficient_sdp`).
+    xformers has the same two (ops/fmha/flash.py and cutlass.py, `CUDA_MINIMUM_COMPUTE_CAPABILITY`). A job that has
+    Unsloth's loss and names no release of it is taken to have flash-attn (fms-acceleration). OLMo turns the efficient
+    one off, and before 0.3.0 flash where `flash_attention` is false, what `sdpa` stands for (olmo/model.py of v0.2.5
+    and v0.3.0, `enable_flash_sdp`, `enable_mem_efficient_sdp`).
     """
-    capability = None if job.attention != "sdpa" or job.loss.kernel in FUSED_LAYERS else _capability(job)
+    other = job.loss.kernel in FUSED_LAYERS and "unsloth" not in job.versions
+    capability = _capability(job) if job.attention in ("sdpa", "xformers") and not other else None
     olmo = job.versions.get("ai2-olmo") if job.attention == "sdpa" else None
     if not older(olmo, "0.3") and (capability is None or capability >= AMPERE):
         return "flash"

@@ -63,8 +63,7 @@ def attend(implementation: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | 
     `sdpa` is torch's choice on CUDA (sdp_utils.cpp): flash for 16-bit operands without a mask and heads of one
     dimension up to 256, else the memory-efficient kernel where keys need no repeating, else the composite one; GPUs
     before Ampere have no flash, and none of bfloat16 but the composite one (`at.sdpa`). With a
-    mask Transformers repeats the keys first (integrations/sdpa_attention.py `use_gqa_in_sdpa`), and some of its older
-    classes did before flash attention too (`at.repeats`).
+    mask Transformers repeats the keys first (integrations/sdpa_attention.py `use_gqa_in_sdpa`).
     """
     tape = q.storage.tape
     if implementation == "eager":
@@ -89,10 +88,24 @@ def attend(implementation: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | 
             return efficient(q, k, v, mask, at)
         y = math(q, k, v, mask, at)
         return copied(y) if at.batch > 1 else contiguous(y)
-    if grouped and at.repeats:
+    return outside(implementation, q, k, v, at)
+
+
+def outside(implementation: str, q: Tensor, k: Tensor, v: Tensor, at: Heads) -> Tensor:
+    """The kernels of flash-attn and xformers, which need no tensor for a causal mask.
+
+    xformers has one like torch's memory-efficient kernel for GPUs before Ampere. Some classes repeat the keys first
+    (`at.repeats`). Unsloth compiles soft-capped scores.
+    """
+    if implementation == "softcapped":
+        return softcapped(q, k, v, at)
+    same = at.head_dim == at.value_dim
+    if at.heads != at.kv_heads and at.repeats:
         k, v = repeated(k, at), repeated(v, at)
         at = at._replace(kv_heads=at.heads)
     q, k, v = to(q, 2), to(k, 2), to(v, 2)
+    if implementation == "xformers" and at.sdpa == "efficient":
+        return efficient(q, k, v, None, at)
     if not same:
         v = pad(v, q.n)
     y = token_major(flash(q, k, v, at), q)
@@ -215,6 +228,29 @@ def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Ten
     returned = to(scores, e)
     y = to(matmul(scores, spread(v, size, at), size, kept_by_policy=True), e)
     del returned
+    return y
+
+
+def softcapped(q: Tensor, k: Tensor, v: Tensor, at: Heads) -> Tensor:
+    """Soft-capped scores in one graph of torch.compile (unsloth 2024.8 kernels/flex_attention.py).
+
+    Saved, as the partitioner has it (compiled.py): the operands of both products, which are scaled queries, keys and
+    values repeated for every query head and the probabilities, the scores before the cap, and two numbers a row.
+    Backward makes the gradients of probabilities and scores, and those of keys and values for every query head first.
+    """
+    tape, e, n, kn, vn = q.storage.tape, q.e, q.n, k.n, v.n
+    whole, rows = _values(q, at), at.batch * at.heads * at.length
+    kept = [tape.new(size, e).storage for size in (n, n, whole, at.scores, at.scores)]
+    kept.append(tape.new(2 * rows, 4).storage)
+    product = tape.new(whole, e)
+    y = tape.new(whole, e)
+    del product
+
+    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor, Tensor, Tensor]:
+        tape.scratch(e * at.scores, e * at.scores, e * n, e * whole)
+        return tape.new(n, e), tape.new(kn, e), tape.new(vn, e)
+
+    y.node = tape.node((q, k, v), back)
     return y
 
 

@@ -14,6 +14,7 @@ from ..estimate import NotEstimable
 from ..frameworks.frameworks import framework, of_transformers
 from ..frameworks.modeling import still, traits_at
 from ..frameworks.release import REMOTE, checkpoints, packed, release
+from ..frameworks.unsloth import takes_xformers
 from ..states.gradients import accumulating
 from ..states.parameters import parameters
 from ..states.quantization import effective_quantization
@@ -105,7 +106,8 @@ class Setting:
         if self.framework.repeats_keys:
             self.release = self.release._replace(grouped_keys=False, contiguous=False)
         self.normed_head = job.kind == "training" and normed_head(model.config, model.id)
-        self.repeats_keys = job.local_layers or (job.framework is None and still("repeated_keys", job, model))
+        repeated = job.framework is None and still("repeated_keys", job, model)
+        self.repeats_keys = job.local_layers or repeated or takes_xformers(job, model)
         self.upcast = job.loss.upcast or self.release.upcast
         self.compiled = traced(job, model) or self.framework.fuses_layers
         self.compiled_loss = job.compile if job.loss.compiled is None else job.loss.compiled

@@ -131,7 +131,7 @@ def fused(kernel: str, h: Tensor, module: Linear, rows: int, s: Setting, tape: T
     if kernel == "cut_cross_entropy":
         return losses.cut(h, weight, rows, tape)
     if kernel == "unsloth":
-        return unsloth.head_and_loss(h, module, rows, tape, s.job.versions.get("unsloth"))
+        return unsloth.head_and_loss(h, module, rows, tape, s.job)
     if s.job.loss.logits == "passes":
         return in_passes(h, module, rows, s, tape)
     if s.job.loss.logits in ("blocks", "columns"):

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 
 def head(h: Tensor, module: Linear, outside: Modules, rows: int, s: Setting) -> Tensor:
-    """Logits of every scored token: lm_head, then scaling and soft cap where the model has them."""
+    """Logits of every scored token: lm_head, then scaling and soft cap where the model has them.
+
+    Unsloth's cross entropy caps what it reads (unsloth kernels/cross_entropy_loss.py `DO_SOFTCAPPING`, from Gemma 2's
+    first day on).
+    """
     projection = outside.leaf("project_out")
     if projection is not None:
         h = project(h, projection, rows)
@@ -30,7 +34,8 @@ def head(h: Tensor, module: Linear, outside: Modules, rows: int, s: Setting) -> 
         logits = to(logits, 4)
     if s.traits.logits_scale:
         logits = scale(logits)
-    if s.config.get("final_logit_softcapping", s.traits.logits_softcap):
+    capped = s.loss == "unsloth_cross_entropy" and "unsloth" in s.job.versions
+    if s.config.get("final_logit_softcapping", s.traits.logits_softcap) and not capped:
         logits = scale(logits)
         logits = unary(logits, save_input=False, save_output=True, logits=True)
         logits = scale(logits)

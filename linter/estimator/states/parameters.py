@@ -14,6 +14,7 @@ from ..adapters.parameters import adapter_of, adapter_parameters, saved_copies
 from ..frameworks.frameworks import framework, of_transformers
 from ..frameworks.stable_embedding import stabilised, stabilises
 from ..frameworks.torchtune import caches
+from ..frameworks.unsloth_buffers import tables
 from ..recall import recalled
 from . import storage
 from .division import divided
@@ -52,6 +53,8 @@ def _storing(job: Job) -> Job:
     )  # fmt: skip
     if job.parallelism.device_map:
         stored.hardware = job.hardware
+    if "unsloth" in job.versions:
+        stored.sequence_length = job.sequence_length
     return stored
 
 
@@ -72,7 +75,7 @@ def _parameters(job: Job, model: Model) -> tuple[Parameter, ...]:
         found.extend(_base(tensor, shape, layers, stored(tensor, dtype, names), quantization, job, model))
     adapter = adapter_parameters(job, model, adapter_dtype(job, dtype))
     copies = saved_copies(found, job, model)
-    buffers = [*(item for item in found if item.part == "buffer"), *caches(job, model)]
+    buffers = [*(item for item in found if item.part == "buffer"), *caches(job, model), *tables(job, model, dtype)]
     base = [item for item in found if item.part != "buffer"]
     if stabilises(job, quantization):
         base = stabilised(base)
