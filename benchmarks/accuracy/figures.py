@@ -111,8 +111,7 @@ def _active(job: Job, estimate: Estimate) -> float:
     and frees at once.
     """
     assert job.model is not None
-    assert job.parallelism.fsdp is not None
-    if job.parallelism.fsdp.version != 1:
+    if job.parallelism.fsdp is None or job.parallelism.fsdp.version != 1:
         return float(estimate.per_gpu.allocated)
     model = resolve(job.model)
     plan = fsdp_layout(job, model, parameters(job, model)).plan
