@@ -122,8 +122,8 @@ class Optimizer:
 @dataclass(slots=True)
 class Loss:
     """Where the logits live: `torch` (whole), `smoothed` (whole, the Trainer's label smoothing), `liger`, `unsloth`,
-    `cut_cross_entropy` or `chunked` with `chunk` tokens; `liger_cross_entropy` and `unsloth_cross_entropy` are of whole
-    logits, whose bytes their gradient takes.
+    `cut_cross_entropy` or `chunked` with `chunk` tokens; `liger_cross_entropy`, `unsloth_cross_entropy` and
+    `te_cross_entropy` are of whole logits, whose bytes their gradient takes.
 
     `logits` is what a chunked loss holds: tiles that are made again in backward (TRL), the `whole` 16-bit logits
     (axolotl), `pieces` of them that the head makes one by one (torchtune, LitGPT), or those of one piece, which goes

@@ -30,9 +30,10 @@ def estimate_job(
     Raises NotEstimable with what is missing, for people.
     """
     from .adapters.parameters import with_adapter
+    from .coverage import with_required
     from .frameworks.frameworks import without_unknown
 
-    job = with_adapter(without_unknown(job))
+    job = with_required(with_adapter(without_unknown(job)), model)
     found = _estimated(job, model, gpu, replay=replay, spread=spread)
     if job.unstated:
         from .alternatives import enveloped

@@ -88,6 +88,11 @@ def with_kernels(job: Job, model: Model) -> Job | None:
     return replace(job, versions={**job.versions, package: ""})
 
 
+def with_required(job: Job, model: Model) -> Job:
+    """The job with the package without which Megatron's mixers raise (ssm/gated_delta_net.py, mamba_mixer.py)."""
+    return (with_kernels(job, model) if job.framework == "megatron" else None) or job
+
+
 def kernels_perhaps(model: Model, phases: Sequence[Phase], fused: Phase | None) -> list[Assumption]:
     """How much less generation takes where the prompt's phase is the `fused` one; nothing where that is None."""
     if fused is None:

@@ -64,7 +64,9 @@ def read(document: Document, project: Project) -> Reading:
 
 
 def _set_sharding(config: NativeConfig, section: Arguments) -> None:
-    """`full_shard` over `dp_shard` ranks; `no_shard` gathers nothing but keeps the policy of dtypes."""
+    """`full_shard` over `dp_shard` ranks, over all of them where that is 1, since FSDP then gets the mesh of
+    `dp_replicate` (distributed.py `parallelize_model`); `no_shard` gathers nothing but keeps the policy of dtypes.
+    """
     builder, fsdp = config.builder, "parallelism.fsdp."
     tensor = section.integer("tp_size", least=1)
     if tensor:
@@ -89,10 +91,10 @@ def _set_sharding(config: NativeConfig, section: Arguments) -> None:
         config.put(f"{fsdp}sharding", kind, "no_shard" if whole else "shard_grad_op")
     else:
         builder.default(f"{fsdp}sharding", "no_shard")
-    if shard and not whole:
+    if shard and not whole and shard.value > 1:
         config.put(f"{fsdp}shard_size", shard)
     elif not whole:
-        builder.default(f"{fsdp}shard_size", 1, "dp_shard 1: every rank has a copy")
+        builder.default(f"{fsdp}shard_size", None, "dp_shard 1: the ranks of dp_replicate share the model")
     if dtype:
         config.put(f"{fsdp}mixed_precision.param_dtype", dtype, low)
     else:

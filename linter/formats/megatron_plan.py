@@ -181,11 +181,17 @@ def set_deferral(config: NativeConfig, keys: Arguments) -> None:
         config.put("loss.deferred", given, min(steps, limit.value) if limit else steps, "micro batches of a step")
 
 
-def set_fusion(config: NativeConfig, keys: Arguments, *, usual: bool) -> None:
+def set_fusion(config: NativeConfig, keys: Arguments, *, usual: bool, form: str = "native") -> None:
     """`cross_entropy_loss_fusion`: compiled in its `native` form, a kernel of Transformer Engine's in its `te` one."""
-    fusion, form = keys.flag("cross_entropy_loss_fusion"), keys.text("cross_entropy_fusion_impl")
-    if form and form.value == "te":
-        config.put("loss.compiled", form, False)
+    fusion, stated = keys.flag("cross_entropy_loss_fusion"), keys.text("cross_entropy_fusion_impl")
+    on = fusion.value if fusion else usual
+    if on and (stated.value if stated else form) == "te":
+        note = "Transformer Engine's kernel"
+        if stated:
+            config.put("loss.kernel", stated, "te_cross_entropy", note)
+        else:
+            config.builder.default("loss.kernel", "te_cross_entropy", note)
+        config.builder.derived("loss.compiled", False, note, "loss.kernel")
     elif fusion:
         config.put("loss.compiled", fusion)
     else:

@@ -85,7 +85,11 @@ def read(document: Document, project: Project) -> Reading:
     _set_precision(config)
     _set_optimizer(config)
     version = project.versions.get("ms-swift", "")
-    set_fusion(config, config.keys, usual=default_of("ms-swift", version, "cross_entropy_loss_fusion", True))
+    usual, form = (
+        default_of("ms-swift", version, name, newest)
+        for name, newest in (("cross_entropy_loss_fusion", True), ("cross_entropy_fusion_impl", "native"))
+    )
+    set_fusion(config, config.keys, usual=usual, form=form)
     _set_recomputation(config)
     trl.set_rl(builder, arguments, ms_swift.DEFAULTS, objective)
     ms_swift.set_rollout(run)

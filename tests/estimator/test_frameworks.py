@@ -295,6 +295,15 @@ def test_megatron_lays_the_output_of_flash_attention_out_anew(gpu, changes, copi
     assert kept(given) - plain == copies * 2 * 4096 * 512 * 2
 
 
+def test_transformer_engine_s_loss_takes_the_logits_bytes_for_their_gradient() -> None:
+    tokens = 8192
+    eager = job("megatron", LLAMA, tokens)
+    kernel = replace(eager, loss=replace(eager.loss, kernel="te_cross_entropy"))
+    logits = tokens * LLAMA["vocab_size"]
+    most = {name: peak(given)["loss"] for name, given in (("eager", eager), ("kernel", kernel))}
+    assert most["eager"] - most["kernel"] == pytest.approx(4 * logits, rel=0.05)
+
+
 def test_megatron_s_compiled_loss_updates_a_copy_of_the_softmax() -> None:
     """Backward holds 4 bytes a logit more than the one that works in place."""
     logits = 4096 * 128256

@@ -6,6 +6,8 @@ import pytest
 
 from gpulint.estimator.inference import estimate_inference
 from gpulint.estimator.serving.sglang import request_table
+from gpulint.estimator.serving.sglang_settings import profile
+from gpulint.estimator.serving.sglang_share import captured_sizes
 from gpulint.estimator.serving.vllm_parts import BEYOND
 from gpulint.hardware.catalogue import find
 from gpulint.job import Job
@@ -116,7 +118,8 @@ def test_a_table_of_the_tokens_of_each_request_lies_beside_the_share():
     assert request_table(None, 8192, 40_000) == 2500 * 8196 * 4
     assert request_table(None, 8192, 10**6) == 4096 * 8196 * 4
     assert request_table(64, 8192, 10**6) == 64 * 8196 * 4
-    few, many = (estimate(max_num_seqs=count, max_model_len=131072, gpu_memory_utilization=0.8) for count in (8, 2048))
+    fields = {"max_model_len": 131072, "gpu_memory_utilization": 0.8, "enforce_eager": True}
+    few, many = (estimate(max_num_seqs=count, **fields) for count in (8, 2048))
     assert many.components["buffers"] - few.components["buffers"] == 2040 * 131076 * 4
     assert few.kv_cache == many.kv_cache
 
@@ -333,3 +336,38 @@ def test_short_convolutions_states_take_their_part_of_the_pool():
     job = Job.validate({"kind": "inference", "inference": {"engine": "sglang", "version": "0.5.6"}})
     found = estimate_inference(job, resolve("LiquidAI/LFM2-700M"), find("rtx-5060-ti-16gb"))
     assert found.kv_cache.tokens == pytest.approx(473_854, rel=0.05)
+
+
+QWEN = "Qwen/Qwen2.5-7B-Instruct"
+
+
+def server(**fields):
+    return Job.validate({"kind": "inference", "inference": {"engine": "sglang", "max_model_len": 8192, **fields}})
+
+
+def test_graphs_lie_beside_the_share():
+    """Qwen2.5-7B on an RTX PRO 6000 with 0.5.11: nvidia-smi 46.1 GiB, of which graphs took 0.71 and 1.27 GB."""
+    fields = {"gpu_memory_utilization": 0.45, "version": "0.5.11"}
+    usual, eager = (
+        estimate_inference(server(**fields, enforce_eager=flag), resolve(QWEN), find("rtx-pro-6000"))
+        for flag in (False, True)
+    )
+    assert usual.components["kv_cache"] == eager.components["kv_cache"]
+    assert usual.per_gpu.low < 47179 * MIB < usual.per_gpu.high
+    assert eager.components["buffers"] < usual.components["buffers"]
+
+
+@pytest.mark.parametrize(
+    ("version", "fields", "sizes"),
+    [
+        ("0.5.11", {}, 36 + 58),
+        ("0.5.9", {}, 36),
+        ("0.5.9", {"speculative_algorithm": "EAGLE"}, 51),
+        ("0.5.9", {"cudagraph_capture_sizes": [1, 2]}, 2),
+        ("0.5.23", {"enforce_eager": True}, 0),
+    ],
+)
+def test_as_many_batches_are_captured_as_a_server_writes_down(version, fields, sizes):
+    """1, 2, 4, 8, 12, 16, 24, ..., 256 are 36; prefill steps to 8,192 tokens are 58."""
+    job = server(version=version, **fields)
+    assert captured_sizes(profile(version), job, resolve(QWEN), 97_000, 8192) == sizes

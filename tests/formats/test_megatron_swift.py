@@ -83,6 +83,16 @@ def test_arguments(swift, line, path, value):
 
 
 @pytest.mark.parametrize(
+    ("release", "kernel"),
+    [("4.0.0", "torch"), ("4.1.3", "te_cross_entropy"), ("4.3.2", "te_cross_entropy"), ("4.4.0", "torch")],
+)
+def test_three_releases_take_transformer_engine_s_loss_unasked(swift, release, kernel):
+    assert swift.job(SFT, gpus=8, versions={"ms-swift": release}).loss.kernel == kernel
+    off = swift.job(SFT + "cross_entropy_loss_fusion: false\n", gpus=8, versions={"ms-swift": release}).loss
+    assert (off.kernel, off.compiled) == ("torch", False)
+
+
+@pytest.mark.parametrize(
     ("words", "targets"),
     [
         ("[all-linear, all-router]", "all-linear"),

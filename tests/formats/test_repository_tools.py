@@ -133,6 +133,14 @@ def test_lingua():
     assert (found.micro_batch_size, found.sequence_length, found.compile) == (4, 4096, True)
 
 
+def test_lingua_shards_over_all_ranks_where_dp_shard_is_1():
+    """An H100 of eight held 63 GiB of a 7B run whose copies would be 136 GiB (lingua issue 56)."""
+    whole = job(LINGUA.replace("dp_shard: 8, ", ""), gpus=8).parallelism.fsdp
+    assert (whole.sharding, whole.shard_size) == ("shard_grad_op", None)
+    copies = job(LINGUA.replace("full_shard, dp_shard: 8", "no_shard"), gpus=8).parallelism.fsdp
+    assert (copies.sharding, copies.shard_size) == ("no_shard", None)
+
+
 def test_lingua_states_and_recurrent_networks():
     mamba = LINGUA.replace("n_heads: 16", "n_heads: 32, state_dim: 128, conv_size: 4")
     assert job(mamba).model["model_type"] == "mamba2"

@@ -46,6 +46,23 @@ def loss(h: Tensor, module: Linear, s: Setting, tape: Tape, segment: int) -> Ten
     return made(tape.new(1, 4), tape.node((wide,), back))
 
 
+def in_place(h: Tensor, module: Linear, s: Setting, tape: Tape, segment: int) -> Tensor:
+    """Transformer Engine's kernel: three numbers a token, and a gradient that takes the logits' bytes.
+
+    Source: transformer_engine/pytorch/triton/cross_entropy.py `cross_entropy_forward`, `cross_entropy_backward`
+    (megatron/core/extensions/transformer_engine.py `te_parallel_cross_entropy`).
+    """
+    logits = head(h, module, s.modules(None), s.rows, s)
+    tape.enter(segment)
+    kept, n, e = logits.storage, logits.n, logits.e
+    numbers = tape.new(3 * s.rows, 4).storage
+
+    def back(_: Tensor, _numbers: object = numbers) -> tuple[Tensor]:
+        return (Tensor(kept, n, e, view=True),)
+
+    return made(tape.new(1, 4), tape.node((logits,), back))
+
+
 def fused(logits: Tensor, tape: Tape) -> Tensor:
     """4 bytes forward, 4 + 4 + e backward, x tokens x vocabulary / t, on top of what the head made.
 

@@ -24,6 +24,7 @@ LOSSES: dict[tuple[str, str], Loss] = {
     ("litgpt", "torch"): litgpt.loss,
     ("litgpt", "chunked"): litgpt.loss,
     ("megatron", "torch"): megatron.loss,
+    ("megatron", "te_cross_entropy"): megatron.in_place,
     ("openrlhf", "torch"): openrlhf.loss,
     ("qwen", "torch"): qwen.loss,
 }

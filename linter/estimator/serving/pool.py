@@ -19,6 +19,7 @@ from .kv_cache import bytes_per_token, cache_bytes, caches_nothing, layer_caches
 from .stored_cache import cache_dtype
 from .vllm_activations import layer_products, padded_vocabulary
 from .vllm_blocks import offloaded
+from .vllm_settings import Graphs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 
 ACTIVATIONS, CACHE = "estimator/serving/vllm_activations.py", "estimator/serving/kv_cache.py"
+
+
+NO_GRAPHS = Graphs(0, 0, 0, "")
 
 
 class Rank(NamedTuple):
@@ -99,6 +103,7 @@ def pooled(
     least: int = 0,
     absorbs: float = 0.0,
     between: tuple[int, int] | None = None,
+    captured: Graphs = NO_GRAPHS,
     terms: tuple[Term, ...] = (),
     assumptions: tuple[Assumption, ...] = (),
 ) -> Estimate:
@@ -108,14 +113,16 @@ def pooled(
     refusal that no reading of the card avoids it: the verdict is then `exceeds`, else `tight`; `doubtful` of an engine
     that starts that some reading of the card makes it refuse.
     `between` are the least and the most bytes of the cache, where they are known.
-    `absorbs` is the part of a larger CUDA context and NCCL by which the engine makes its cache smaller.
+    `absorbs` is the part of a larger CUDA context and NCCL by which the engine makes its cache smaller. `captured`
+    graphs lie beside all that.
     """
     size = held.request if pool is None else least if refusal else max(0, pool)
-    fixed = {"weights": held.weights, "buffers": held.workspace}
+    fixed = {"weights": held.weights, "buffers": held.workspace + captured.expected}
     serve = Phase("serve", {**fixed, "kv_cache": size, "activations": held.activations, "logits": held.logits})
     process, overhead = serve.allocated + held.overhead.total, held.overhead
     absorbed = 0 if pool is None or refusal else round(min(max(0, pool), absorbs * (overhead.high - overhead.total)))
-    low, high = serve.allocated + overhead.low, serve.allocated + overhead.high - absorbed
+    less, more = captured.expected - captured.low, captured.high - captured.expected
+    low, high = serve.allocated + overhead.low - less, serve.allocated + overhead.high - absorbed + more
     per_gpu = PerGpu(serve.allocated, serve.allocated, process, low, high)
     outcome = verdict(per_gpu, gpu)
     if refusal is not None and gpu is not None:
@@ -158,6 +165,8 @@ def pooled(
             *([Term("kv_cache", f"{size:,} B", size, "", what)] if size else []),
             Term("buffers", f"{workspace:,} B", workspace, runtime.WORKSPACE, "cuBLAS workspace"),
             *outside(overhead),
+            *([Term("low", f"{-less:,} B", -less, "", "CUDA graphs, at the least")] if less else []),
+            *([Term("high", f"{more:,} B", more, "", "CUDA graphs, at the most")] if more else []),
         ),
     )
 

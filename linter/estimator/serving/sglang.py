@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...units import GIB, bytes_text
+from ...units import GIB, MIB, bytes_text
 from ..allocator.runtime import neighbours
 from ..allocator.slack import policy
 from ..estimate import Estimate, Term
@@ -13,11 +13,13 @@ from .inference_assumptions import inference_assumptions
 from .pool import ROOM, pooled, rank, room_terms
 from .sglang_cache import token_bytes
 from .sglang_settings import profile, share
+from .sglang_share import captured_sizes
 from .sglang_weights import SOURCE, added
 from .vllm_blocks import OFFLOAD_SOURCE, offloaded, segment_rounding
 from .vllm_blocks import SOURCE as BLOCKS_SOURCE
 from .vllm_parts import BEYOND
 from .vllm_rotary import rotary_products
+from .vllm_settings import graphs
 
 if TYPE_CHECKING:
     from ...hardware.gpu import Gpu
@@ -51,7 +53,7 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     1, between states and tokens. `refusal` is that what is left holds no token (0.5.23
     srt/model_executor/pool_configurator.py `MemoryPoolConfig`): the verdict is `exceeds` where even the most free
     memory leaves none, `tight` where only the least does. Requests longer than the pool are
-    no reason to refuse. The graphs of the prefill phase are not modelled. `max_total_tokens` makes the pool smaller.
+    no reason to refuse. Graphs take for each layer and size what vLLM's do. `max_total_tokens` makes the pool smaller.
     The table that finds a request's tokens lies beside the share. `low` and `high` of the cache are by what a context
     and NCCL may take before the weights (NCCL nothing at the least: it connects with its first use), and by what a
     card of that name may have, and by what vLLM's starts were found to differ (`BEYOND`).
@@ -110,9 +112,13 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     positions = held.length + _BEYOND, "positions"
     listed = Product("tokens of each request", 4, (positions, (table // (4 * positions[0]), "requests")))
     found = terms("buffers", (listed,), "sglang mem_cache/memory_pool.py", table)
+    sizes = captured_sizes(profile(version), job, model, gpu.total / MIB, chosen.chunk)
+    captured = graphs(model, sizes)
+    counted = Product("CUDA graphs", captured.each, ((model.shape.layers, "layers"), (sizes, "batch sizes")))
+    found += terms("buffers", (counted,), captured.source, captured.expected)
     return pooled(
         job, model, gpu, held, pool, refusal=refusal, cannot=most < needed, doubtful=least < needed, least=needed,
-        between=(least, most), terms=(*loads, *room, *found), assumptions=told,
+        between=(least, most), captured=captured, terms=(*loads, *room, *found), assumptions=told,
     )  # fmt: skip
 
 

@@ -69,25 +69,50 @@ def prefill_sizes(largest: int) -> int:
     return count
 
 
-def _decode_graphs(row: dict[str, Any], job: Job, total: float) -> float:
-    """MiB for the graphs of decoding, and for the padding of data parallel attention."""
+def captured_sizes(row: dict[str, Any], job: Job, model: Model, total: float, chunk: int) -> int:
+    """How many batches of new tokens and of prefill tokens are captured in graphs on a card of `total` MiB.
+
+    Source: sglang 0.5.11 and 0.5.18 srt/server_args.py `_generate_cuda_graph_batch_sizes`.
+    """
+    given = job.inference
+    assert given is not None
+    prefill = prefill_sizes(_largest_step(job, chunk)) if _captures_prefill(row, job, model) else 0
+    if given.enforce_eager:
+        return prefill
+    if given.cudagraph_capture_sizes:
+        return prefill + len(given.cudagraph_capture_sizes)
+    largest = int(_largest_batch(row, job, total))
+    drafts = (*range(1, 9), *range(10, 33, 2), *range(40, 65, 4), *range(72, 257, 8), *range(272, largest + 1, 16))
+    usual = (1, 2, 4, 8, 12, *range(16, 257, 8), *range(272, 512, 16), *range(512, largest + 1, 32))
+    sizes = drafts if given.speculative_algorithm else usual
+    return prefill + len({largest, *(size for size in sizes if size <= largest)})
+
+
+def _largest_batch(row: dict[str, Any], job: Job, total: float) -> float:
     given = job.inference
     assert given is not None
     batch = below(row["graphs"], total)[1 if job.parallelism.tensor < 4 else 2]
     if given.cudagraph_capture_sizes:
-        batch = max(given.cudagraph_capture_sizes)
-    elif row["capped"] and given.max_num_seqs is not None:
-        batch = min(batch, given.max_num_seqs)
+        return max(given.cudagraph_capture_sizes)
+    if row["capped"] and given.max_num_seqs is not None:
+        return min(batch, given.max_num_seqs)
+    return batch
+
+
+def _decode_graphs(row: dict[str, Any], job: Job, total: float) -> float:
+    """MiB for the graphs of decoding, and for the padding of data parallel attention."""
+    given = job.inference
+    assert given is not None
+    batch = _largest_batch(row, job, total)
     groups = attention_groups(job)
     padding = batch * groups * (4.5 if batch > _LARGE_GRAPHS else 3) if groups > 1 else 0
     return padding + (2 * batch if row["eager_reserves"] or not given.enforce_eager else 0)
 
 
-def _prefill_graphs(row: dict[str, Any], job: Job, model: Model, chunk: int) -> float:
-    """MiB for the graphs of prefill steps; a few model types that SGLang never captures are not told apart."""
+def _captures_prefill(row: dict[str, Any], job: Job, model: Model) -> bool:
+    """Whether prefill steps are captured; a few model types that SGLang never captures are not told apart."""
     given = job.inference
     assert given is not None
-    latent = bool(model.shape.kv_lora_rank)
     holds = {
         "speculation": bool(given.speculative_algorithm),
         "groups": attention_groups(job) > 1,
@@ -96,12 +121,22 @@ def _prefill_graphs(row: dict[str, Any], job: Job, model: Model, chunk: int) -> 
         "vision": isinstance(model.config.get("vision_config"), dict),
         "offload": given.cpu_offload_gb > 0,
         "eager": given.enforce_eager,
-        "latent": latent,
+        "latent": bool(model.shape.kv_lora_rank),
     }
     off = row["prefill_graphs"]
-    if off is None or any(holds[name] for name in off):
+    return off is not None and not any(holds[name] for name in off)
+
+
+def _largest_step(job: Job, chunk: int) -> int:
+    limit = job.inference.max_total_tokens if job.inference is not None else None
+    return min(chunk, limit or chunk)
+
+
+def _prefill_graphs(row: dict[str, Any], job: Job, model: Model, chunk: int) -> float:
+    """MiB for the graphs of prefill steps."""
+    if not _captures_prefill(row, job, model):
         return 0
-    return _LATENT_PREFILL if latent else 8 * prefill_sizes(min(chunk, given.max_total_tokens or chunk))
+    return _LATENT_PREFILL if model.shape.kv_lora_rank else 8 * prefill_sizes(_largest_step(job, chunk))
 
 
 def _speculation(row: dict[str, Any], job: Job) -> float:

@@ -74,12 +74,13 @@ class Settings(NamedTuple):
 
 
 class Graphs(NamedTuple):
-    """Bytes of captured CUDA graphs."""
+    """Bytes of captured CUDA graphs, `each` expected of a layer and batch size."""
 
     expected: int
     low: int
     high: int
     source: str
+    each: int = 0
 
 
 def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
@@ -260,7 +261,8 @@ def graphs(model: Model, sizes: int, *, nccl: bool = False) -> Graphs:
     row = _table()["graphs"]
     pieces = model.shape.layers * sizes * KIB
     most = row["nccl_high_kib" if nccl else "high_kib"]
-    return Graphs(row["expected_kib"] * pieces, row["low_kib"] * pieces, most * pieces, row["source"])
+    each = row["expected_kib"] * KIB
+    return Graphs(row["expected_kib"] * pieces, row["low_kib"] * pieces, most * pieces, row["source"], each)
 
 
 def sampler_source(job: Job, model: Model, gpu: Gpu | None) -> str:

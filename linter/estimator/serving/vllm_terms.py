@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...units import KIB
 from ..allocator.runtime import WORKSPACE
 from ..derivation import weights as weight_terms
 from ..estimate import Term
@@ -83,8 +82,7 @@ def _buffers(model: Model, parts: Parts) -> list[Term]:
     lines += terms("buffers", (states,), PENALTIES, parts.states)
     if parts.graphs.expected:
         layers, sizes = (model.shape.layers, "layers"), (chosen.graph_sizes, "batch sizes")
-        each = parts.graphs.expected // max(1, model.shape.layers * chosen.graph_sizes * KIB) * KIB
-        found = Product(GRAPHS if chosen.graphs_in_budget else GRAPHS_BESIDE, each, (layers, sizes))
+        found = Product(GRAPHS if chosen.graphs_in_budget else GRAPHS_BESIDE, parts.graphs.each, (layers, sizes))
         lines += terms("buffers", (found,), parts.graphs.source, parts.graphs.expected)
     return lines
 
