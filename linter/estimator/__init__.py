@@ -29,11 +29,9 @@ def estimate_job(
     when `high` is widened after the verdict.
     Raises NotEstimable with what is missing, for people.
     """
-    from .adapters.parameters import with_adapter
-    from .coverage import with_required
-    from .frameworks.frameworks import without_unknown
+    from .as_run import as_run
 
-    job = with_required(with_adapter(without_unknown(job)), model)
+    job = as_run(job, model)
     found = _estimated(job, model, gpu, replay=replay, spread=spread)
     if job.unstated:
         from .alternatives import enveloped

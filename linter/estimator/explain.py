@@ -10,8 +10,8 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from .adapters.parameters import with_adapter
 from .allocator import runtime
+from .as_run import as_run
 from .derivation import outside
 from .estimate import Term
 from .loaded_model import loaded_model
@@ -55,7 +55,7 @@ def explained(estimate: Estimate, job: Job, model: Model, gpu: Gpu | None) -> Es
     Lines of what is alive in another phase only are left out. Where the lines of a component still differ from what is
     alive at the peak, the rest is one line that says so. Lines of main memory (`host`) stay as they are.
     """
-    job = with_adapter(job)
+    job = as_run(job, model)
     model = loaded_model(job, model)
     found: dict[str, list[Term]] = defaultdict(list)
     for term in estimate.terms:

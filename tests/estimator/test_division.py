@@ -174,3 +174,15 @@ def test_sequence_parallelism_is_refused_where_each_layer_has_inputs_of_its_own(
     job = Job(micro_batch_size=1, sequence_length=64, parallelism=Parallelism(tensor=2, sequence=True))
     with pytest.raises(NotEstimable, match="sequence parallelism"):
         instants(job, resolve("google/gemma-3n-E4B"))
+
+
+def test_an_adapter_of_a_recurrent_mixer_is_divided_as_the_mixer_is():
+    """Qwen3.5's in_proj_qkv makes 10,240 features and out_proj reads 6,144: a quarter of them on each of four ranks."""
+    model = resolve("Qwen/Qwen3.6-27B")
+    job = Job(method="lora", adapter=Adapter(r=8, targets="all-linear"), parallelism=Parallelism(tensor=4))
+    shapes = {item.name: item.shape for item in parameters(job, model) if item.part == "adapter"}
+    found = {
+        side: next(shape for name, shape in shapes.items() if leaf in name and side in name)
+        for leaf, side in (("in_proj_qkv", "lora_B"), ("out_proj", "lora_A"))
+    }
+    assert found == {"lora_B": (2560, 8), "lora_A": (8, 1536)}

@@ -147,7 +147,10 @@ def _part(part: Part, module: str, layers: tuple[int, ...] | None, role: str, dt
 
 def _pair(module: AdaptedModule, adapter: Adapter, job: Job, model: Model, dtype: str) -> list[Parameter]:
     every = tuple(module.layers) if module.layers else None
-    inner, outer, layers = divided_adapter(module.in_features, module.out_features, module.role, every, job, model)
+    leaf = module.name.removesuffix(".weight").rpartition(".")[2]
+    inner, outer, layers = divided_adapter(
+        module.in_features, module.out_features, module.role, leaf, every, job, model
+    )
     copies = module.copies if layers is every or layers is None else len(layers)
     if copies == 0:
         return []

@@ -171,7 +171,7 @@ def _last_stage(layers: tuple[int, ...], stages_: int, model: Model) -> tuple[in
 
 
 def divided_adapter(
-    inner: int, outer: int, role: str, layers: tuple[int, ...] | None, job: Job, model: Model
+    inner: int, outer: int, role: str, leaf: str, layers: tuple[int, ...] | None, job: Job, model: Model
 ) -> tuple[int, int, tuple[int, ...] | None]:
     """Input features of lora_A, output features of lora_B and layers on the fullest rank.
 
@@ -180,10 +180,11 @@ def divided_adapter(
     parallel, stages_ = job.parallelism.tensor, stages(job)
     if layers is not None and stages_ > 1:
         layers = _last_stage(layers, stages_, model)
-    if role in COLUMN:
-        outer = -(-outer // parallel)
-    elif role in ROW:
+    mixes = role in _MIXER and layers is not None
+    if role in ROW or (mixes and leaf in _MIXER_ROWS):
         inner = -(-inner // parallel)
+    elif role in COLUMN or mixes:
+        outer = -(-outer // parallel)
     return inner, outer, layers
 
 
