@@ -149,7 +149,7 @@ TRT = "nvcr.io/nvidia/tensorrt-llm/release:1.0.0"
             "lmsysorg/sglang:v0.5.4",
             "python3 -m sglang.launch_server --model Qwen/Qwen2.5-32B-Instruct --mem-fraction-static 0.99",
             "h100-80gb",
-            "mem-fraction-static: 0.95",
+            "mem-fraction-static: 0.92",
         ),
         (
             TGI,
