@@ -371,3 +371,9 @@ def test_as_many_batches_are_captured_as_a_server_writes_down(version, fields, s
     """1, 2, 4, 8, 12, 16, 24, ..., 256 are 36; prefill steps to 8,192 tokens are 58."""
     job = server(version=version, **fields)
     assert captured_sizes(profile(version), job, resolve(QWEN), 97_000, 8192) == sizes
+
+
+def test_a_float32_checkpoint_is_served_in_16_bits():
+    """embeddinggemma-300m with 0.5.18: `mem usage=0.59 GB`."""
+    found = estimate_inference(server(version="0.5.18"), resolve("google/embeddinggemma-300m"), find("h100-80gb"))
+    assert found.components["weights"] / GIB == pytest.approx(0.59, abs=0.02)

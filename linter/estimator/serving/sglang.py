@@ -17,7 +17,7 @@ from .sglang_share import captured_sizes
 from .sglang_weights import SOURCE, added
 from .vllm_blocks import OFFLOAD_SOURCE, offloaded, segment_rounding
 from .vllm_blocks import SOURCE as BLOCKS_SOURCE
-from .vllm_parts import BEYOND
+from .vllm_parts import BEYOND, serving_dtype
 from .vllm_rotary import rotary_products
 from .vllm_settings import graphs
 
@@ -63,6 +63,7 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     given = job.inference
     assert given is not None
     version = given.version or job.versions.get("sglang") or "0.5.23"
+    job = job if job.weights.dtype else job.with_changes({"weights.dtype": serving_dtype(job, model)})
     chosen = share(job, model, gpu)
     held = rank(job, model, gpu, chosen.chunk, given.max_num_seqs or 1)
     limit = round(given.cpu_offload_gb * GIB)

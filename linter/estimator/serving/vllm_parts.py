@@ -308,7 +308,8 @@ def room_of(parts: Parts, gpu: Gpu | None, stated: int | None) -> Room | None:
 
 
 def serving_dtype(job: Job, model: Model) -> str:
-    """The dtype vLLM computes in: `auto` serves float32 checkpoints in 16 bits (vllm/config/model.py)."""
+    """The dtype vLLM and SGLang compute in: `auto` serves float32 checkpoints in 16 bits (vllm/config/model.py, sglang
+    0.5.18 srt/configs/model_config.py `_get_and_verify_dtype`)."""
     dtype = base_dtype(job, model)
     if job.weights.dtype is None and dtype in ("float32", "float64"):
         return "bfloat16"
