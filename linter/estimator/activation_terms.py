@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from .activations import layer_kinds, placed, replay
+from .activations import layer_kinds, replay
 from .estimate import Term
 from .layers.seq2seq import setting
+from .placing import placed
 from .tape.ledger import END
 from .tape.recording import Recording
 
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
     from ..job import Job
     from ..models.model import Model
-    from .activations import Placed
     from .instant import Instant
     from .layers.setting import Setting
+    from .placing import Placed
     from .tape.recording import Alive, Label
     from .tape.tape import Tape
 

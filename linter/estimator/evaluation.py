@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from ..versions import older
 from . import effort
-from .activations import computing, layer_kinds, modelled, placed, unread
+from .activations import computing, layer_kinds, modelled, unread
 from .layers.scored import logits_width, scored_positions
 from .layers.seq2seq import setting
 from .losses import returned
 from .losses.logits import loss_of
 from .losses.losses import WHOLE_LOGITS
+from .placing import placed
 from .recall import recalled
 from .serving.kv_cache import layer_caches, sequence_bytes
 from .sharding.one_process import TUPLES_BEFORE

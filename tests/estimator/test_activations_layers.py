@@ -10,8 +10,9 @@ from itertools import pairwise
 
 import pytest
 
-from gpulint.estimator.activations import Stack, layer_kinds, replay
+from gpulint.estimator.activations import layer_kinds, replay
 from gpulint.estimator.layers.setting import Setting
+from gpulint.estimator.placing import Stack
 from gpulint.job import Adapter, Job, Loss, Precision, Quantization, Weights
 
 B, S = 2, 256

@@ -12,9 +12,10 @@ from dataclasses import replace
 import pytest
 
 from gpulint.estimator import activation_terms, estimate_job
-from gpulint.estimator.activations import layer_kinds, placed, replay
+from gpulint.estimator.activations import layer_kinds, replay
 from gpulint.estimator.explain import REST, explained
 from gpulint.estimator.layers.setting import Setting
+from gpulint.estimator.placing import placed
 from gpulint.estimator.tape import recording
 from gpulint.estimator.tape.recording import Recording
 from gpulint.estimator.tier_terms import FULL, MANAGED, tiers

@@ -15,7 +15,7 @@ from ..frameworks.frameworks import framework, of_transformers
 from ..frameworks.modeling import still, traits_at
 from ..frameworks.release import REMOTE, checkpoints, packed, release
 from ..frameworks.unsloth import takes_xformers
-from ..states.gradients import accumulating
+from ..states.gradients import accumulating, units_reduce
 from ..states.parameters import parameters
 from ..states.quantization import effective_quantization
 from ..states.trained_layers import signatures
@@ -255,7 +255,7 @@ class Setting:
         tape.inputs_of_softmax = older(self.job.versions.get("torch"), "1.11")
         tape.attention_again = remade_attention(self.job)
         tape.loss_parallel = self.job.parallelism.tensor > 1 and self.job.loss.parallel
-        tape.accumulated = accumulating(self.job) and not _units_reduce(self.job)
+        tape.accumulated = accumulating(self.job) and not units_reduce(self.job)
         tape.accumulated = tape.accumulated and not self.job.longest_first and not self.job.parallelism.one_process
         return tape
 
@@ -369,12 +369,6 @@ def _varied(shape: Shape) -> tuple[tuple[int, ...], ...] | None:
     """Head dimensions, key heads and query heads by layer, where layers that attend differ in them."""
     found = (shape.layer_head_dims, shape.layer_kv_heads, shape.layer_heads)
     return found if any(len(set(each) - {0}) > 1 for each in found) else None
-
-
-def _units_reduce(job: Job) -> bool:
-    """FSDP makes new gradients of a whole unit beside those that it accumulates."""
-    fsdp = job.parallelism.fsdp
-    return fsdp is not None and fsdp.sharding != "no_shard"
 
 
 def _sharded_width(job: Job) -> int | None:

@@ -53,7 +53,7 @@ def divided(tensor: Tensor, job: Job, model: Model) -> tuple[tuple[int, ...], tu
 def _whole_heads(tensor: Tensor, ranks: int, model: Model) -> bool:
     """Whether a vision tower's attention is whole on every rank: its heads do not divide (InternViT-6B's 25).
 
-    Source: vllm 0.6.6 and 0.27 model_executor/models/intern_vit.py `_init_attn`, sglang srt/models/internvl.py.
+    Source: vllm 0.6 model_executor/models/intern_vit.py `_init_attn`; later vLLM and SGLang are taken to do the same.
     """
     config = model.config.get("vision_config")
     heads = config.get("num_attention_heads") if isinstance(config, dict) else None

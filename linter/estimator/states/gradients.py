@@ -27,6 +27,12 @@ def accumulating(job: Job) -> bool:
     return job.gradient_accumulation_steps > 1 or (not own and older(job.versions.get("torch"), "2.0"))
 
 
+def units_reduce(job: Job) -> bool:
+    """FSDP makes new gradients of a whole unit beside those that it accumulates."""
+    fsdp = job.parallelism.fsdp
+    return fsdp is not None and fsdp.sharding != "no_shard"
+
+
 def gradient_dtype(parameter: Parameter, job: Job) -> str:
     """autograd makes a gradient in the dtype of its leaf; `precision.gradients` overrides (fp32 accumulation)."""
     return job.precision.gradients or parameter.dtype
