@@ -2,13 +2,15 @@
 
 Nothing is saved for backward, gradients are gone (`zero_grad` sets them to None) but for those in buffers, and the
 optimizer's states stay. What a pass holds is replayed as a training step is: the widest layer, autocast's copies of
-trained float32 weights, which live until the forward function ends, and the logits with their loss.
+trained float32 weights, which live until the forward function ends, keys and values that the outputs hold, and the
+logits with their loss.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..versions import older
 from . import effort
@@ -20,10 +22,7 @@ from .losses.logits import loss_of
 from .losses.losses import WHOLE_LOGITS
 from .placing import placed
 from .recall import recalled
-from .serving.kv_cache import layer_caches, sequence_bytes
 from .sharding.one_process import TUPLES_BEFORE
-from .states.parameters import base_dtype
-from .states.storage import dtype_bytes
 from .tape.ledger import END
 
 if TYPE_CHECKING:
@@ -32,23 +31,40 @@ if TYPE_CHECKING:
     from .instant import Instant
     from .layers.setting import Setting
     from .tape.tape import Tape
+    from .tape.tensor import Tensor
 
 HEADLESS = frozenset({"classification", "token_classification", "question_answering", "reward"})
 """Objectives whose models score tokens or rows without the vocabulary (`models/heads.json`)."""
 
 
-def instants(job: Job, model: Model) -> tuple[Instant, ...]:
+class Passes(NamedTuple):
+    """What an evaluation's passes hold.
+
+    instants  candidate peaks, each with the bytes of keys and values among its activations
+    kept      bytes of the keys and values of all layers;  widened  of their float32 copies
+    """
+
+    instants: tuple[tuple[Instant, int], ...] = ()
+    kept: int = 0
+    widened: int = 0
+
+
+def passes(job: Job, model: Model) -> Passes:
     """The candidate peaks of an evaluation step; none where no evaluation is configured or no length is known.
 
     A pass has the rows of its objective (both answers of a pair) and the loss of training, but the whole logits where
     the trainer keeps them for its metrics, and where Liger's models make them outside of training
     (`evaluation.unfused`; liger_kernel/transformers/model/llama.py).
+
+    `prediction_step` leaves `past_key_values` out of what it collects, but the outputs that hold them live until the
+    loss is there. As tuples they are made float32 with the logits (accelerate 1.15 utils/operations.py
+    `convert_to_fp32`), as a cache object they are not.
     Source: transformers 5.23 trainer.py `evaluation_loop`, `prediction_step`; trl 1.16 trainer/*_trainer.py
     `prediction_step`. Checked against evaluations of the memory oracle.
     """
     if not job.evaluation.micro_batch_size or not job.sequence_length:
-        return ()
-    return _forward(computing(evaluating(job)), model)
+        return Passes()
+    return _forward(computing(evaluating(job)), model, job.evaluation.caches)
 
 
 def evaluating(job: Job) -> Job:
@@ -67,20 +83,40 @@ def _loss(job: Job) -> Loss:
 
 
 @recalled(16)
-def _forward(job: Job, model: Model) -> tuple[Instant, ...]:
+def _forward(job: Job, model: Model, caches: bool) -> Passes:
     s = setting(job, model)
     kinds, assigned = layer_kinds(s)
     tape = s.tape()
     with unread(model):
-        scored(s, kinds, tape)
+        kept = scored(s, kinds, tape, caches=caches)
     effort.spend(effort.NODE * tape.nodes)
-    return tuple(found.instant for found in placed(s, tape, kinds, assigned))
+    layers = [kept.get(kind + 1, Kept()) for kind in assigned]
+    until = [0, *accumulate(layer.size for layer in layers)]
+    candidates = (item.instant for item in placed(s, tape, kinds, assigned))
+    return Passes(
+        tuple((item, until[-1] if item.layer is None else until[item.layer]) for item in candidates),
+        until[-1],
+        sum(sum(layer.widened) for layer in layers),
+    )
 
 
-def scored(s: Setting, kinds: list[int], tape: Tape) -> None:
-    """A forward pass with its loss, of which backward needs nothing."""
+class Kept(NamedTuple):
+    """Bytes of a layer's keys and values, and those of each float32 copy that is made of them."""
+
+    size: int = 0
+    widened: tuple[int, ...] = ()
+
+
+def scored(
+    s: Setting, kinds: list[int], tape: Tape, *, caches: bool = False, requests: bool = False
+) -> dict[int, Kept]:
+    """A forward pass with its loss, of which backward needs nothing; what `caches` keeps to its end, by segment.
+
+    `requests`: the float32 copies of what is kept are asked for on the tape too.
+    """
     s.still()
     tape.recording = tape.accumulated = False
+    tape.keys = {} if caches else None
     end = len(kinds) + 2
     outside = s.modules(None)
     tape.enter(0)
@@ -91,26 +127,21 @@ def scored(s: Setting, kinds: list[int], tape: Tape) -> None:
     if s.named and s.objective.reference:
         loss_of([modelled(tape, s, kinds, outside, ids, segments=False)], outside, s, tape, end)
         tape.clear_casts()
-    tape.scratch(sum(4 * x.n for x in returned.narrow(s)))
+    kept = {segment: _kept(s, found) for segment, found in (tape.keys or {}).items()}
+    layers = [kept.get(kind + 1, Kept()) for kind in layer_kinds(s)[1]] if requests and kept else []
+    tape.scratch(*(4 * x.n for x in returned.narrow(s)), *(size for layer in layers for size in layer.widened))
     s.returned.clear()
+    tape.keys = None
     del ids, labels, loss
     tape.enter(END, backward=True)
+    return kept
 
 
-def caches(job: Job, model: Model) -> tuple[int, int]:
-    """Bytes of the keys and values that a pass keeps where it `caches`, and of their float32 copies at its end.
-
-    `prediction_step` leaves `past_key_values` out of what it collects, but the outputs that hold them live until the
-    loss is there. As tuples they are made float32 with the logits (accelerate 1.15 utils/operations.py
-    `convert_to_fp32`), as a cache object they are not.
-    """
-    rows = job.evaluation.micro_batch_size
-    if not job.evaluation.caches or not rows or not job.sequence_length:
-        return 0, 0
-    width = dtype_bytes(job.precision.autocast or base_dtype(job, model))
-    kept = rows * sequence_bytes(layer_caches(model), scored_positions(job, model), width)
-    tuples = older(job.versions.get("transformers"), TUPLES_BEFORE)
-    return kept, int(kept * 4 / width) if tuples and job.precision.autocast and width < 4 else 0
+def _kept(s: Setting, found: list[Tensor]) -> Kept:
+    """The keys and values of one layer, which may lie in one tensor."""
+    tuples = s.autocast and older(s.job.versions.get("transformers"), TUPLES_BEFORE)
+    size = sum({id(x.storage): x.storage.size for x in found}.values())
+    return Kept(size, tuple(4 * x.n for x in found if x.e < 4) if tuples else ())
 
 
 def gathered_logits(job: Job, model: Model) -> tuple[int, int]:

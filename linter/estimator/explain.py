@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from .allocator import runtime
@@ -106,21 +107,34 @@ def _evaluated(found: dict[str, list[Term]], estimate: Estimate, stage: Stage, p
         return
 
     def wanted(instant: Instant) -> bool:
-        same = plan.activation_bytes(instant) == split["activations"]
+        same = plan.activation_bytes(instant) == split["activations"] + split["kv_cache"]
         return same and instant.logits + before == split["logits"]
 
-    lines = tensor_terms(evaluating(stage.job), stage.whole, wanted, scored)
+    run = partial(scored, caches=stage.job.evaluation.caches)
+    lines = tensor_terms(evaluating(stage.job), stage.whole, wanted, run)
     if lines is None:
         return
     made, instant = lines
     if before:
         made.append(Term("logits", f"{before:,} B", before, EVALUATION, "logits of earlier evaluation steps"))
+    if split["kv_cache"]:
+        layers = stage.whole.shape.layers if instant.layer is None else instant.layer
+        found["kv_cache"], told = _cached(split["kv_cache"], layers)
+        made.append(told)
     for name in ("activations", "logits"):
         found[name] = [line for line in made if line.component == name]
     found["buffers"] += plan.told(instant)
 
 
-EVALUATION = "estimator/evaluation.py: gathered_logits"
+def _cached(size: int, layers: int) -> tuple[list[Term], Term]:
+    """The keys and values that the outputs hold, and the line that takes them from the activations they are among."""
+    each, odd = divmod(size, max(1, layers))
+    formula = f"{size:,} B" if odd else f"{layers} layers x {each:,} B"
+    line = Term("kv_cache", formula, size, CACHED, "keys and values, which the outputs hold to the end of the pass")
+    return [line], Term("activations", f"- {formula}", -size, CACHED, "keys and values among them, told as the cache")
+
+
+EVALUATION, CACHED = "estimator/evaluation.py: gathered_logits", "estimator/evaluation.py: passes"
 
 
 def _at_peak(found: dict[str, list[Term]], estimate: Estimate, stage: Stage, plan: Layout) -> None:

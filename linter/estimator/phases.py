@@ -98,30 +98,30 @@ def optimizer_step(plan: Layout, fixed: dict[str, int], left: int) -> Phase:
 def evaluation(stage: Stage, plan: Layout, fixed: dict[str, int]) -> list[Phase]:
     """The instant of an evaluation step with most memory; none where none is configured.
 
-    It finds the states, the gradients that are never freed, and gathers parameters as a forward pass does. Before layer
-    l of n there are l / n of the keys and values that it keeps.
+    It finds the states, the gradients that are never freed, and gathers parameters as a forward pass does. Keys and
+    values that earlier layers have kept by then are told apart from activations.
     """
     if not stage.job.evaluation.micro_batch_size:
         return []
-    from .evaluation import caches, gathered_logits, instants, last_logits
+    from .evaluation import gathered_logits, last_logits, passes
 
     plan = plan.evaluating()
     before, joined = gathered_logits(stage.job, stage.whole)
-    kept, widened = caches(stage.job, stage.whole)
+    run = passes(stage.job, stage.whole)
     gradients = plan.gradient_bytes(0) if plan.lasting else 0
     phases = evaluated(stage.job, stage.whole, fixed, gradients) if replicated(stage.job) else []
-    for item in instants(stage.job, stage.whole):
+    for item, cached in run.instants:
         found = at_instant(plan, fixed, item).components
-        cached = kept if item.layer is None else kept * item.layer // stage.whole.shape.layers
         split = {
             "gradients": gradients,
+            "activations": found["activations"] - cached,
             "logits": found["logits"] + before,
             "kv_cache": cached,
         }
         phases.append(Phase("evaluation", {**found, **split}))
-    if widened:
+    if run.widened:
         ended = {"gradients": gradients, "logits": before + last_logits(stage.job, stage.whole)}
-        phases.append(Phase("evaluation", {**fixed, **ended, "kv_cache": kept + widened}))
+        phases.append(Phase("evaluation", {**fixed, **ended, "kv_cache": run.kept + run.widened}))
     if phases and joined:
         phases.append(Phase("evaluation", {**fixed, "gradients": gradients, "logits": joined}))
     return sorted(phases, key=lambda phase: phase.allocated)[-1:]

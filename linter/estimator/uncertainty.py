@@ -186,27 +186,12 @@ def at_run_time(
     kernels   where hand-written kernels take the place of code that was replayed, what comes and goes may each have a
               free twin (slack.packed).
     sharding  what FSDP shards from the GPU leaves free segments there, which torch keeps until the card is full.
-    logits    those of an evaluation behind a fused training loss are larger than any block that training frees, and
-              each block that it frees is kept too, but with expandable segments.
     """
     return [
         *_data(job, phases, held, counted),
         *_kernels(job, held),
         *_before_sharding(job, found),
-        *_evaluated(job, phases, held),
     ]
-
-
-def _evaluated(job: Job, phases: Sequence[Phase], held: Held) -> list[Assumption]:
-    logits = max((phase.components.get("logits", 0) for phase in phases if phase.name == "evaluation"), default=0)
-    if not job.evaluation.unfused or job.allocator.expandable_segments or not logits:
-        return []
-    trained = max((segments(phase.allocated) for phase in phases if phase.name != "evaluation"), default=0)
-    more = trained + segments(logits) - held.high
-    if more <= 0:
-        return []
-    note = "the logits of an evaluation may lie beside what training has freed: they are larger than its blocks"
-    return [Assumption("evaluation.unfused", "True", note, 0, more)]
 
 
 def kept_logits(job: Job, more: int) -> list[Assumption]:

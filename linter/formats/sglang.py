@@ -117,6 +117,14 @@ def read(document: Document, project: Project) -> Reading:
     server.put("inference.max_lora_rank", "integer", ("max_lora_rank",), None, "that of the adapters", least=1)
     server.put("inference.speculative_model", "text", ("speculative_draft_model_path",), None)
     server.put("inference.speculative_algorithm", "text", ("speculative_algorithm",), None)
+    radix = arguments.flag("disable_radix_cache")
+    if radix is not None:
+        builder.from_entry("inference.prefix_caching", not radix.value, radix.entry, radix.key)
+    else:
+        builder.default("inference.prefix_caching", None, "a radix cache")
+    server.put("inference.max_states", "integer", ("max_mamba_cache_size",), None, "a share of the cache", least=1)
+    server.put("inference.state_ratio", "number", ("mamba_full_memory_ratio",), None, "0.9 to the tokens' 1")
+    server.put("inference.kv_cache_off", "flag", ("prefill_only_disable_kv_cache",), False)
     builder.default("inference.chunked_prefill", None)
     reading.problems = server.problems()
     return reading

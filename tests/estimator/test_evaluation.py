@@ -6,7 +6,7 @@ import pytest
 
 from gpulint import estimate
 from gpulint.estimator import estimate_job
-from gpulint.estimator.evaluation import further_logits, gathered_logits, instants, last_logits
+from gpulint.estimator.evaluation import further_logits, gathered_logits, last_logits, passes
 from gpulint.hardware.catalogue import find
 from gpulint.job import Job
 from gpulint.models.resolve import resolve
@@ -36,7 +36,7 @@ def job(model=LLAMA, dtype="bfloat16", batch=8, length=2048, **changes):
 
 
 def peak(plan: Job) -> int:
-    return max(item.activations + item.logits for item in instants(plan, resolve(plan.model)))
+    return max(item.activations + item.logits for item, _ in passes(plan, resolve(plan.model)).instants)
 
 
 @pytest.mark.parametrize(("model", "dtype", "batch", "length", "changes", "measured"), ORACLE)
@@ -136,3 +136,55 @@ def test_an_evaluation_that_caches_keeps_the_keys_and_values_of_all_layers(versi
     assert plain.components["kv_cache"] == 0
     if more == 2:
         assert caching.allocated - plain.allocated == more * LLAMA_2_CACHE
+
+
+def test_keys_that_float32_norms_make_are_kept_in_float32():
+    """PEFT's preparation of a 4-bit model makes norms float32, and with them what a 4-bit layer hands back."""
+    nf4 = {"dtype": "float16", "quantization": {"method": "bnb-nf4", "bits": 4}}
+    adapter = {"r": 8, "targets": ["q_proj"], "prepare_kbit": True}
+    plan = job(
+        "meta-llama/Llama-2-7b-hf", precision={"autocast": "float16"}, method="lora", adapter=adapter, weights=nf4,
+        evaluation={"micro_batch_size": 8, "caches": True}, versions={"transformers": "4.40.0"},
+    )  # fmt: skip
+    found = passes(plan, resolve(plan.model))
+    assert (found.kept, found.widened) == (4 * LLAMA_2_CACHE, 0)
+
+
+def test_keys_that_stay_cut_up_what_layers_have_freed():
+    """Each layer's keys take a piece of a block that the layer before has freed, which then is too small for the next.
+
+    A published run reserved 42.27 GiB (Llama-2-7B in 4 bits on an A100, batches of eight in its evaluation) where no
+    instant has 28 GiB of tensors.
+    """
+    plan = job(
+        "meta-llama/Llama-2-7b-hf", method="lora", adapter={"r": 8, "targets": ["q_proj"]}, precision=AMP["precision"],
+        activation_checkpointing="full", versions={"transformers": "4.50.0"},
+    )  # fmt: skip
+    plain, caching = (
+        estimate_job(plan.with_changes({"evaluation.caches": caches}), resolve(plan.model), None).per_gpu
+        for caches in (False, True)
+    )
+    assert caching.reserved - plain.reserved > 1.2 * (caching.allocated - plain.allocated)
+
+
+@pytest.mark.parametrize("sharding", [{}, {"fsdp": {"version": 2, "wrap": "transformer"}}, {"zero": {"stage": 3}}])
+def test_an_evaluation_comes_on_top_of_what_training_has_freed(sharding):
+    """Logits of eight rows are larger than any block of a training step with one, and open segments of their own."""
+    plan = job(**AMP, parallelism=sharding, hardware={"gpus": 8})
+    trained, evaluated = (
+        estimate_job(plan.with_changes({"evaluation.micro_batch_size": rows}), resolve(LLAMA), None).per_gpu
+        for rows in (None, 8)
+    )
+    assert evaluated.reserved > trained.reserved
+    assert evaluated.reserved > evaluated.allocated
+
+
+def test_logits_of_an_evaluation_lie_beside_what_a_fused_loss_left():
+    """Training's blocks are smaller than the logits; with expandable segments they are not kept as they are."""
+    plan = job(loss={"kernel": "liger"}, evaluation={"micro_batch_size": 1, "unfused": True})
+    fixed, expandable = (
+        estimate_job(plan.with_changes({"allocator.expandable_segments": on}), resolve(LLAMA), None).per_gpu
+        for on in (False, True)
+    )
+    assert fixed.allocated == expandable.allocated
+    assert fixed.reserved > expandable.reserved

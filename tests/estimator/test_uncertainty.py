@@ -229,18 +229,6 @@ def test_a_length_that_nobody_states_reaches_up_to_the_model_s_positions():
     assert not moved(estimate(job(sequence_length=None, micro_batch_size=None)), "sequence_length")
 
 
-def test_logits_of_an_evaluation_lie_beside_what_a_fused_loss_left():
-    fused = {"loss": {"kernel": "liger"}, "evaluation": {"micro_batch_size": 8}, "micro_batch_size": 1}
-    made = {**fused, "evaluation": {"micro_batch_size": 8, "unfused": True}}
-    found = estimate(job(**made))
-    logits = next(phase for phase in found.phases if phase.name == "evaluation").components["logits"]
-    assert logits == 10 * 8 * 1024 * 50257
-    (fact,) = moved(found, "evaluation.unfused")
-    assert fact.high > 0
-    expandable = estimate(job(**made, allocator={"expandable_segments": True}))
-    assert not moved(expandable, "evaluation.unfused")
-
-
 def test_further_heads_may_take_a_layer_and_a_loss_each():
     plain, found = estimate(job()), estimate(job(further_heads=2))
     (fact,) = moved(found, "further_heads")

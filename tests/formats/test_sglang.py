@@ -166,3 +166,11 @@ def test_changes_in_its_own_words(sglang, changes, line):
 
 def test_what_it_cannot_say(sglang):
     assert sglang.change(SERVER, {"method": "lora"}) is None
+
+
+def test_what_hybrid_models_and_embeddings_are_told(sglang):
+    asked = "disable-radix-cache: true\nmax-mamba-cache-size: 64\nmamba-full-memory-ratio: 0.5\n"
+    given = sglang.job(f"model-path: a/b\n{asked}prefill-only-disable-kv-cache: true\n").inference
+    assert (given.prefix_caching, given.max_states, given.state_ratio, given.kv_cache_off) == (False, 64, 0.5, True)
+    usual = sglang.job("model-path: a/b\n").inference
+    assert (usual.prefix_caching, usual.max_states, usual.state_ratio, usual.kv_cache_off) == (None, None, None, False)

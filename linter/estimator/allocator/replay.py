@@ -75,11 +75,11 @@ def reserved(found: Trace, plan: Plan, policy: Policy, allocated: int = 0, limit
     """Bytes reserved over two steps. Raises OutOfMemory where they pass `limit`.
 
     What an estimate of `allocated` bytes knows of and the replay does not (other micro batches in flight in a
-    pipeline, an evaluation) is added.
+    pipeline, logits that an evaluation gathers) is added.
 
     Order: what is resident; loading; then twice forward and backward as `trace` has them (of two micro steps where
-    gradients add up), the optimizer's states (once), the step's temporaries, zero_grad. Requests of the small pool are
-    added up instead of being placed.
+    gradients add up), the optimizer's states (once), the step's temporaries, zero_grad; then a pass of an evaluation.
+    Requests of the small pool are added up instead of being placed.
     """
     key = (repr(plan), policy, allocated, limit)
     run = _runs.ask(found, key, lambda: _reserved(found, plan, policy, allocated, limit))
@@ -140,6 +140,8 @@ def _steps(passes: Sequence[Trace], plan: Plan, policy: Policy, allocated: int, 
             memory.give(block)
         first = first or memory.reserved
     found = passes[-1]
+    if found.evaluation is not None:
+        _micro_step(memory, found.evaluation, plan._replace(keeps=False))
     rest = segments(small + found.small + max(0, allocated - memory.most - small - found.small))
     return Run(memory.peak + rest, first + rest)
 

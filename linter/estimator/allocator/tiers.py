@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING
 
 from .. import effort, uncertainty
 from ..estimate import PerGpu, Phase
+from ..recall import recalled
 from ..sharding.fsdp import ShardedLayout
 from . import runtime, slack
 from .replay import growing, plan_of
-from .trace import Trace, trace
+from .trace import Trace, evaluation_trace, trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...hardware.gpu import Gpu
     from ...job import Job
+    from ...models.model import Model
     from ..sharding.layout import Layout
     from ..states.stage import Stage
 
@@ -46,10 +48,8 @@ def held(
         or (gpu is not None and allocated + runtime.process_overhead(gpu, job).low > gpu.usable)
     ):
         return slack.packed(allocated, moving if bounded else 0)
-    found = _traced(job, stage, plan)
     how = plan_of(job, stage.own, plan, steps)
-    if how.gradients and _adds_up(job):
-        found = found._replace(opening=_traced(job.with_changes({"gradient_accumulation_steps": 1}), stage, plan))
+    found = _run(job, stage.whole, _stays(plan), stage.last, bool(how.gradients) and _adds_up(job))
     return slack.reserved(job, found, how, allocated, static, moving)
 
 
@@ -64,7 +64,8 @@ def lengthening(stage: Stage, plan: Layout, found: slack.Held, allocated: int) -
         return found
     before = effort.spent()
     lengths = uncertainty.records(stage.job)
-    traces = [_traced(stage.job.with_changes({"sequence_length": length}), stage, plan) for length in lengths]
+    jobs = [stage.job.with_changes({"sequence_length": length}) for length in lengths]
+    traces = [trace(job, stage.whole, inputs_stay=_stays(plan), head=stage.last) for job in jobs]
     grown = growing([*traces, found.found], found.plan, found.rules, allocated)
     effort.spend(before - effort.spent())
     return found._replace(growing=grown and grown + found.margin)
@@ -78,9 +79,18 @@ def _adds_up(job: Job) -> bool:
     return job.gradient_accumulation_steps > 1 and not job.longest_first and not job.parallelism.one_process
 
 
-def _traced(job: Job, stage: Stage, plan: Layout) -> Trace:
-    stay = isinstance(plan, ShardedLayout) and plan.kept > 0
-    return trace(job, stage.whole, inputs_stay=stay, head=stage.last)
+def _stays(plan: Layout) -> bool:
+    return isinstance(plan, ShardedLayout) and plan.kept > 0
+
+
+@recalled(4)
+def _run(job: Job, model: Model, stay: bool, head: bool, adds_up: bool) -> Trace:
+    """The requests of a step, of its first micro step where gradients add up, and of an evaluation's pass."""
+    found = trace(job, model, inputs_stay=stay, head=head)
+    if adds_up:
+        first = job.with_changes({"gradient_accumulation_steps": 1})
+        found = found._replace(opening=trace(first, model, inputs_stay=stay, head=head))
+    return found._replace(evaluation=evaluation_trace(job, model) if head else None)
 
 
 def tiers(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..activations import computing, layer_kinds, replay
+from ..activations import computing, layer_kinds, replay, unread
 from ..layers.seq2seq import setting
 from ..recall import recalled
 from ..states.stage import pipeline
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ...job import Job
     from ...models.model import Model
+    from ..layers.setting import Setting
     from ..tape.tensor import Parameter, Tensor
 
 Place = tuple[int, bool]
@@ -41,6 +42,7 @@ class Trace(NamedTuple):
     passes     where in `events` each layer's forward or backward begins and ends, in their order
     before     numbers of the tensors that the micro step before has left;  after  those that it leaves itself
     opening    the requests of the first micro step where later ones add to its gradients, which stay as they are made
+    evaluation  those of an evaluation's pass, which comes after training steps
     """
 
     events: list[int]
@@ -51,6 +53,7 @@ class Trace(NamedTuple):
     before: tuple[int, ...] = ()
     after: tuple[int, ...] = ()
     opening: Trace | None = None
+    evaluation: Trace | None = None
 
 
 class Recorded(Storage):
@@ -157,16 +160,43 @@ def trace(job: Job, model: Model, inputs_stay: bool = False, head: bool = True) 
 def _trace(job: Job, model: Model, inputs_stay: bool, head: bool) -> Trace:
     last = pipeline(job, model)[-1]
     s = setting(last.job, last.whole)
-    kinds, assigned = layer_kinds(s)
-    counts = [assigned.count(kind) for kind in range(len(kinds))]
-    if counts and counts[assigned[-1]] > 1:
-        counts[assigned[-1]] -= 1
-        kinds, counts = [*kinds, s.layers - 1], [*counts, 1]
+    kinds, counts = _unfolding(s)
     tape = s.prepared(Recorder())
     replay(s, kinds, tape)
     if not head:
         tape.drop_behind(len(kinds))
     return Unfolding(tape, counts, inputs_stay).trace()
+
+
+def _unfolding(s: Setting) -> tuple[list[int], list[int]]:
+    """The layers to run, one of each kind and the last one, and how many each stands for."""
+    kinds, assigned = layer_kinds(s)
+    counts = [assigned.count(kind) for kind in range(len(kinds))]
+    if counts and counts[assigned[-1]] > 1:
+        counts[assigned[-1]] -= 1
+        return [*kinds, s.layers - 1], [*counts, 1]
+    return kinds, counts
+
+
+def evaluation_trace(job: Job, model: Model) -> Trace | None:
+    """The requests of one pass of the evaluation; None where there is none, or no length is known."""
+    from ..evaluation import evaluating
+
+    if not job.evaluation.micro_batch_size or not job.sequence_length:
+        return None
+    return _evaluation(computing(evaluating(job)), model, job.evaluation.caches)
+
+
+@recalled(4)
+def _evaluation(job: Job, model: Model, caches: bool) -> Trace:
+    from ..evaluation import scored
+
+    s = setting(job, model)
+    kinds, counts = _unfolding(s)
+    tape = s.prepared(Recorder())
+    with unread(model):
+        scored(s, kinds, tape, caches=caches, requests=True)
+    return Unfolding(tape, counts, False).trace()
 
 
 class Unfolding:

@@ -146,7 +146,7 @@ def pooled(
         verdict=outcome,
         capacity=capacity(gpu),
         kv_cache=None
-        if caches_nothing(model)
+        if caches_nothing(model) or not (held.token or held.request)
         else KvCache(
             held.token,
             tokens // held.token if held.token else 0,

@@ -14,6 +14,7 @@ from .pool import ROOM, pooled, rank, room_terms
 from .sglang_cache import token_bytes
 from .sglang_settings import profile, share
 from .sglang_share import captured_sizes
+from .sglang_states import caches_no_token, hybrid, ratio, request_bytes, set_aside
 from .sglang_weights import SOURCE, added
 from .vllm_blocks import OFFLOAD_SOURCE, offloaded, segment_rounding
 from .vllm_blocks import SOURCE as BLOCKS_SOURCE
@@ -40,23 +41,19 @@ _ROTARY_ELEMENT = 4
 _COMPUTED = "gemma3"
 """Model types whose cosines are computed in each step (srt/models/gemma3_causal.py `Gemma3RotaryEmbedding`)."""
 
-_STATE_RATIO = 0.9
-"""States over cached tokens in a hybrid model's pool (server_args.py `mamba_full_memory_ratio`), short convolutions'
-too (0.5.12 srt/model_executor/model_runner.py `mamba2_config` names Lfm2Config)."""
-
 
 def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     """The Estimate of one SGLang rank.
 
     cache = memory free before loading x mem_fraction_static - what loading took (weights in whole segments, rotary
     tables); the rest is for the activations of one chunk and CUDA graphs. A hybrid model's pool is divided, 0.9 to
-    1, between states and tokens. `refusal` is that what is left holds no token (0.5.23
-    srt/model_executor/pool_configurator.py `MemoryPoolConfig`): the verdict is `exceeds` where even the most free
-    memory leaves none, `tight` where only the least does. Requests longer than the pool are
-    no reason to refuse. Graphs take for each layer and size what vLLM's do. `max_total_tokens` makes the pool smaller.
-    The table that finds a request's tokens lies beside the share. `low` and `high` of the cache are by what a context
-    and NCCL may take before the weights (NCCL nothing at the least: it connects with its first use), and by what a
-    card of that name may have, and by what vLLM's starts were found to differ (`BEYOND`).
+    1, between states and tokens, or the states of a stated number of requests come first (sglang_states.py). `refusal`
+    is that what is left holds no token (0.5.23 srt/model_executor/pool_configurator.py `MemoryPoolConfig`): the verdict
+    is `exceeds` where even the most free memory leaves none, `tight` where only the least does. Requests longer than
+    the pool are no reason to refuse. Graphs take for each layer and size what vLLM's do. `max_total_tokens` makes the
+    pool smaller. The table that finds a request's tokens lies beside the share. `low` and `high` of the cache are by
+    what a context and NCCL may take before the weights (NCCL nothing at the least: it connects with its first use), and
+    by what a card of that name may have, and by what vLLM's starts were found to differ (`BEYOND`).
     Source: sglang 0.5.23 srt/mem_cache/kv_cache_configurator.py `_profile_available_bytes`, the same in 0.4.6
     srt/model_executor/model_runner.py `profile_max_num_token`.
     """
@@ -93,26 +90,34 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         round(size * chosen.fraction) - held.weights - taken for size, taken in zip(free, moves, strict=True)
     )
     beyond = round(BEYOND * gpu.total)
-    least, most = least - beyond, most + more.scales + beyond
+    states = set_aside(job, model, version) or 0
+    least, pool, most = least - beyond - states, pool - states, most + more.scales + beyond - states
     needed = max(1, held.token)
     refusal = None
-    if pool < needed:
+    if caches_no_token(job, model, gpu, version):
+        held = held._replace(token=0, each=(), request=0)
+        pool = least = most = needed = 0
+    elif pool < needed:
         refusal = (
             f"nothing is left for the KV cache: of the static {bytes_text(free[1] * chosen.fraction)} the weights take"
             f' {bytes_text(held.weights)} ("{_REFUSES}")'
         )
-    elif any((*model.shape.recurrent_states, *model.shape.conv_states)):
-        held = held._replace(token=round(held.token * (1 + _STATE_RATIO)))
+    elif hybrid(model) and not states:
+        held = held._replace(token=round(held.token * (1 + ratio(job))))
     requested = pool
     if given.max_total_tokens is not None:
         pool = min(pool, given.max_total_tokens * held.token)
         least, most = min(least, pool), min(most, pool)
-    table = request_table(given.max_num_seqs, held.length, pool // needed)
-    held = held._replace(workspace=held.workspace + table)
-    room = _room(gpu, held, chosen.fraction, moves[1], requested - pool)
+    table = request_table(given.max_num_seqs, held.length, pool // max(1, needed))
+    held = held._replace(workspace=held.workspace + table + states)
+    room = _room(gpu, held, chosen.fraction, moves[1], states, requested - pool) if held.token else []
     positions = held.length + _BEYOND, "positions"
     listed = Product("tokens of each request", 4, (positions, (table // (4 * positions[0]), "requests")))
     found = terms("buffers", (listed,), "sglang mem_cache/memory_pool.py", table)
+    if states:
+        each = request_bytes(job, model)
+        kept = Product("states of each request", each, ((states // each, "requests"),))
+        found += terms("buffers", (kept,), "sglang configs/mamba_utils.py", states)
     sizes = captured_sizes(profile(version), job, model, gpu.total / MIB, chosen.chunk)
     captured = graphs(model, sizes)
     counted = Product("CUDA graphs", captured.each, ((model.shape.layers, "layers"), (sizes, "batch sizes")))
@@ -123,7 +128,7 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     )  # fmt: skip
 
 
-def _room(gpu: Gpu, held: Rank, fraction: float, moved: int, unasked: int) -> list[Term]:
+def _room(gpu: Gpu, held: Rank, fraction: float, moved: int, states: int, unasked: int) -> list[Term]:
     """The static share of what is free before the weights, less what is loaded; `unasked` by `max_total_tokens`."""
     free = _free(gpu, held.overhead)[1]
     first = Term(
@@ -132,6 +137,7 @@ def _room(gpu: Gpu, held: Rank, fraction: float, moved: int, unasked: int) -> li
     parts = (
         (held.weights, "weights"),
         (moved, "what others take of the memory meanwhile, its middle"),
+        (states, "states of the requests that may run"),
         (unasked, "more than max_total_tokens asks for"),
     )
     return room_terms(parts, PROFILED, first)

@@ -31,6 +31,7 @@ class Tape(Engine):
     `returned` are the probabilities that eager attention hands back, where the layer's code has a name for them;
     `given_back` those of a layer that is run again.
     `left` are bytes of logits that the training loop names when the backward pass is through.
+    `keys` are the keys and values that a pass returns with its outputs, by segment; None where it returns none.
     `inputs_of_softmax`: softmax saves its input beside its result. `loss_parallel`: each rank has the logits of its
     part of the vocabulary, in torch's own cross entropy. `attention_again`: no selective checkpoint keeps what the
     attention kernel makes.
@@ -49,6 +50,7 @@ class Tape(Engine):
         self.loss_parallel = False
         self.attention_again = False
         self.caching = False
+        self.keys: dict[int, list[Tensor]] | None = None
         self.muted = False
         self.returned: Storage | None = None
         self.given_back: Storage | None = None
@@ -140,6 +142,8 @@ class Tape(Engine):
 
     def cached(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values as a cache holds them, which are counted there; themselves where there is none."""
+        if self.keys is not None:
+            self.keys.setdefault(self._segment, []).extend((k, v))
         if not self.caching:
             return k, v
         self.store(k.n * k.e + v.n * v.e)
