@@ -60,9 +60,9 @@ def set_dtype(run: Run) -> None:
 
 def set_method(run: Run) -> None:
     """`full` or `lora`: TRL's `use_peft`, other programs' switches, and LoRA keys without a switch elsewhere."""
-    mode = run.arguments.text("train_mode")
-    if mode and mode.value in ("full", "lora", "qlora"):
-        run.put("method", mode, "full" if mode.value == "full" else "lora")
+    mode = run.arguments.text("train_mode", "peft_method")
+    if mode and mode.value in ("full", "none", "lora", "qlora"):
+        run.put("method", mode, "full" if mode.value in ("full", "none") else "lora")
         return
     if run.defaults.get("method"):
         run.builder.default("method", "lora", f"{run.defaults['method']}: default of {run.builder.upstream}")
@@ -93,7 +93,12 @@ def set_quantization(run: Run) -> None:
     elif bits and bits.value == 8:
         eight = bits
     mode = run.arguments.text("train_mode")
-    if four and four.value:
+    plugin = run.arguments.words("bnb_qlora")  # fms-acceleration's: the type, and whether PEFT is left out
+    if plugin and plugin.value and plugin.value[0] in ("nf4", "fp4"):
+        run.put("weights.quantization.method", plugin, f"bnb-{plugin.value[0]}")
+        run.put("weights.quantization.bits", plugin, 4)
+        run.builder.default("weights.quantization.double_quant", run.defaults["double_quant"])
+    elif four and four.value:
         _put_four_bit(run, four)
     elif mode and mode.value == "qlora":
         _put_four_bit(run, mode)
@@ -143,7 +148,7 @@ def set_adapter(run: Run) -> None:
     else:
         builder.derived("adapter.type", "lora", "LoRA", "method")
     for path, names, default in (
-        ("adapter.r", ("lora_r", "lora_rank", *_INTERNVL), defaults["lora_r"]),
+        ("adapter.r", ("lora_r", "lora_rank", *_INTERNVL, "r"), defaults["lora_r"]),
         ("adapter.alpha", ("lora_alpha",), defaults["lora_alpha"]),
         ("adapter.dropout", ("lora_dropout",), defaults["lora_dropout"]),
     ):

@@ -136,7 +136,7 @@ def set_checkpointing(run: Run) -> None:
             run.put("activation_checkpointing", given, mode)
     else:
         run.builder.default("activation_checkpointing", "full" if run.defaults["gradient_checkpointing"] else "none")
-    reentrant = kwargs.flag("use_reentrant")
+    reentrant = kwargs.flag("use_reentrant") or arguments.flag("use_reentrant")  # PEFT's examples/sft/train.py
     if reentrant:
         run.put("reentrant", reentrant)
     else:

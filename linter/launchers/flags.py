@@ -116,12 +116,20 @@ def overlaid(base: Document, flags: Document) -> Document:
 
 
 def _lay(root: Node, over: Node) -> None:
+    """Flags over a mapping; `optimizer=torch.optim.AdamW` names another component and leaves its arguments.
+
+    Source: torchtune config/_utils.py `_merge_yaml_and_cli_args`.
+    """
     for entry in over.entries():
         below = root.get(entry.key.value)
-        if below is not None and below.is_mapping and entry.value.is_mapping:
+        component = below.entry("_component_") if below is not None and below.is_mapping else None
+        if below is not None and below.is_mapping and (entry.value.is_mapping or component is not None):
             inner = Node("mapping", list(below.entries()), below.span, below.raw)
             inner.merged = below.merged
-            _lay(inner, entry.value)
+            if component is None or entry.value.is_mapping:
+                _lay(inner, entry.value)
+            else:
+                inner.value.append(Entry(component.key, entry.value))
             root.value.append(Entry(root.entry(entry.key.value).key, inner))  # type: ignore[union-attr]
         else:
             root.value.append(entry)

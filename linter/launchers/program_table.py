@@ -183,6 +183,8 @@ PROGRAMS: tuple[Program, ...] = (
             "fastchat/train/train.py",
             "fastchat/train/train_mem.py",
             "fastchat/train/train_lora.py",
+            "tuning/sft_trainer.py",
+            "-m tuning.sft_trainer",
             "open_instruct/finetune.py",
             "open_instruct/dpo_tune_cache.py",
             "scripts/run_sft.py",

@@ -32,3 +32,31 @@ def test_a_script_with_an_optimizer_of_its_own_has_it_in_every_release(tmp_path,
     )
     (opened,) = open_jobs(recognise_file(str(command)), Settings(root=str(tmp_path))).opened
     assert opened.reading.job.optimizer.name == name
+
+
+def test_fms_hf_tuning_says_lora_in_its_own_words(tmp_path):
+    command = tmp_path / "train.sh"
+    command.write_text(
+        "accelerate launch -m tuning.sft_trainer --model_name_or_path mistralai/Mistral-7B-v0.1 --peft_method lora"
+        " --r 16 --target_modules q_proj v_proj --bnb_qlora nf4 --per_device_train_batch_size 4 --packing True\n"
+    )
+    (opened,) = open_jobs(recognise_file(str(command)), Settings(root=str(tmp_path), gpus=1)).opened
+    job = opened.reading.job
+    assert (job.method, job.adapter.r, job.adapter.alpha) == ("lora", 16, 32)
+    assert job.adapter.targets == ["q_proj", "v_proj"]
+    assert (job.weights.dtype, job.weights.quantization.method, job.weights.quantization.bits) == (
+        "bfloat16", "bnb-nf4", 4,
+    )  # fmt: skip
+    assert (job.attention, job.sequence_length, job.packing) == ("flash_attention_2", 4096, True)
+
+
+@pytest.mark.parametrize(("flag", "reentrant"), [("", True), (" --use_reentrant False", False)])
+def test_a_script_may_ask_whether_checkpoints_are_reentrant(tmp_path, flag, reentrant):
+    """PEFT's examples/sft/train.py."""
+    command = tmp_path / "train.sh"
+    command.write_text(
+        "pip install transformers==4.37.2\npython train.py --model_name_or_path m --per_device_train_batch_size 1"
+        f" --gradient_checkpointing True --output_dir out{flag}\n"
+    )
+    (opened,) = open_jobs(recognise_file(str(command)), Settings(root=str(tmp_path))).opened
+    assert opened.reading.job.reentrant is reentrant

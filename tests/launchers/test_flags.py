@@ -96,3 +96,14 @@ def test_flags_win_over_the_file_they_are_laid_over():
 def test_the_beginning_of_one_option_stands_for_it(written, expected):
     manner = Manner(options=frozenset({"max_num_batched_tokens", "max_num_seqs", "max_model_len"}))
     assert flags(f"p {written} 4", manner).document.root.plain() == {expected: 4}
+
+
+def test_a_flag_names_another_component_and_leaves_its_arguments():
+    """`tune run ... optimizer=torch.optim.AdamW`."""
+    base = parse(
+        "optimizer:\n  _component_: bitsandbytes.optim.PagedAdamW8bit\n  fused: true\nepochs: 3\n", "c.yaml", "yaml"
+    )
+    over = flags("tune optimizer=torch.optim.AdamW epochs=1", Manner(overrides=True, nested=True)).document
+    merged = overlaid(base, over).root.plain()
+    assert merged["optimizer"] == {"_component_": "torch.optim.AdamW", "fused": True}
+    assert merged["epochs"] == 1

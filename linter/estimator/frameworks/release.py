@@ -129,11 +129,12 @@ def packed(job: Job) -> Packed:
 
     What others pack is multiplied by torch.matmul once it is unpacked, or by a function that saves the packed weight
     (auto_gptq nn_modules/qlinear/qlinear_cuda_old.py, triton_utils/kernels.py): no input stays on a context.
+    bitsandbytes' own product kept its input there up to 0.43.1 (autograd/_functions.py `MatMul4Bit`, `ctx.tensors`).
     """
     version = job.versions.get("bitsandbytes")
     quantization = job.weights.quantization
     own = quantization is None or quantization.method.startswith("bnb")
-    return Packed(own and older(version, "0.43"), older(version, "0.50"), older(version, "0.45"), _bfloat16(job))
+    return Packed(own and older(version, "0.43.2"), older(version, "0.50"), older(version, "0.45"), _bfloat16(job))
 
 
 def _bfloat16(job: Job) -> bool:
