@@ -160,7 +160,8 @@ class Inference:
     or vLLM's `method` (mtp, ngram) where it is stated. `performance_mode` is vLLM's: throughput, interactivity.
     `compiles` is False where vLLM compiles nothing and still captures graphs. Of SGLang, `prefix_caching` is its
     radix cache, `max_states` the requests whose recurrent states it keeps, `state_ratio` those states' bytes over the
-    tokens', and `kv_cache_off` says that it keeps no token.
+    tokens', and `kv_cache_off` says that it keeps no token. `pooling`: vLLM's answer is hidden states, True or False
+    where it is told so.
     """
 
     engine: str = "transformers"
@@ -195,6 +196,7 @@ class Inference:
     max_states: int | None = None
     state_ratio: float | None = None
     kv_cache_off: bool = False
+    pooling: bool | None = None
     modalities_off: list[str] | None = None
     skip_mm_profiling: bool = False
 

@@ -182,6 +182,7 @@ def set_engine(builder: JobBuilder, arguments: Arguments, version: str) -> None:
             builder.from_entry(path, flag.value, flag.entry, flag.key)
         else:
             builder.default(path, default)
+    _set_pooling(builder, arguments)
     cache = arguments.text("kv_cache_dtype")
     if cache:
         builder.from_entry("inference.kv_cache_dtype", cache.value, cache.entry, cache.key)
@@ -208,6 +209,24 @@ def set_batches(builder: JobBuilder, arguments: Arguments) -> None:
     mode = arguments.text("performance_mode")
     if mode:
         builder.from_entry("inference.performance_mode", mode.value, mode.entry, mode.key)
+
+
+_POOLS = {"pooling": True, "generate": False, "draft": False}
+_CONVERTS = ("embed", "classify", "reward")
+_TASKS = {"generate": False, **dict.fromkeys(("embed", "embedding", "classify", "score", "reward", "encode"), True)}
+"""Values of `runner`, `convert` and, up to 0.11, `task` that say which runner it is (config/model.py)."""
+
+
+def _set_pooling(builder: JobBuilder, arguments: Arguments) -> None:
+    runner, convert, task = (arguments.text(name) for name in ("runner", "convert", "task"))
+    if runner and runner.value in _POOLS:
+        builder.from_entry("inference.pooling", _POOLS[runner.value], runner.entry, runner.key)
+    elif convert and convert.value in _CONVERTS:
+        builder.from_entry("inference.pooling", True, convert.entry, convert.key)
+    elif task and task.value in _TASKS:
+        builder.from_entry("inference.pooling", _TASKS[task.value], task.entry, task.key)
+    else:
+        builder.default("inference.pooling", None, "as the checkpoint is")
 
 
 def _put_size(builder: JobBuilder, arguments: Arguments, path: str, name: str) -> None:

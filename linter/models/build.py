@@ -67,6 +67,7 @@ def build(config: dict[str, Any], name: str, source: str, auto_class: str | None
         tensors=tuple(tensors),
         shape=shape,
         exact=exact and not _approximate(table, part.fields),
+        headless=stated == "Model",
         defaults=part.text_part.table.get("defaults", {}),
     )
 

@@ -135,6 +135,7 @@ class Model(NamedTuple):
     named_quantization   the method that only the repository's name states (`gptq`, `bnb-nf4`); None where the name
               states none or `config` has a `quantization_config`
     namesake  why and for which model of the catalogue it is taken, where only its name tells; None elsewhere
+    headless  whether it is loaded without a head (`AutoModel`), as encoders and embedding models are
     """
 
     id: str
@@ -147,6 +148,7 @@ class Model(NamedTuple):
     exact: bool = True
     named_quantization: str | None = None
     namesake: str | None = None
+    headless: bool = False
     defaults: Mapping[str, Any] = MappingProxyType({})
 
     @property

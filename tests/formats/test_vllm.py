@@ -198,3 +198,14 @@ def test_edits_keep_the_files_spelling(vllm):
 )
 def test_what_vllm_cannot_say(vllm, changes):
     assert vllm.change(SERVER, changes) is None
+
+
+@pytest.mark.parametrize(
+    ("option", "pooling"),
+    [
+        ("", None), ("runner: pooling", True), ("runner: generate", False), ("runner: auto", None),
+        ("convert: embed", True), ("convert: none", None), ("task: score", True), ("task: generate", False),
+    ],
+)  # fmt: skip
+def test_what_kind_of_model_it_serves(vllm, option, pooling):
+    assert vllm.job(f"model: a/b\nmax-model-len: 8192\n{option}\n").inference.pooling is pooling

@@ -9,6 +9,7 @@ q and k widths of queries and keys, f MLP width, K experts a token, V vocabulary
               from 0.15 on e T 4 h beside the workspace (vllm_workspace.py). With DeepGEMM, which widens the interval,
               both buffers are of the larger width, an 8-bit copy of the rows and the output lie beside them
     sampler   e T h + 2 e R h + V R (2 to 38 B by version)
+    pooler    e T h + 8 R h, or of every token e T h + 8 T h, which widens the interval
     V4        e T ((s + 1) h + 2 p D + n D + 2 (D + L) + I) + 8 T c (D + i): s hidden streams, n heads of the rank and
               p as FlashMLA wants them (64 or 128), D their width, L the query latent, I the indexer's queries, i its
               key, c 2 (DeepSeek V4: 0.22 models/deepseek_v4/attention.py)
@@ -18,7 +19,8 @@ What the workspace keeps is there beside the layers and beside the sampler.
 vLLM's kernels write the residual in place and fuse the activation, so a layer holds its residual, its input and its
 output (3 h) and the MLP its doubled projection and their product (3 f). Before all this the largest item goes through
 a vision tower, and stays with what it became (vllm_encoder.py); other towers, and audio, only widen the interval.
-Source: vllm/v1/worker/gpu_model_runner.py `profile_run`, `_dummy_sampler_run`; model_executor/models/llama.py.
+Source: vllm/v1/worker/gpu_model_runner.py `profile_run`, `_dummy_sampler_run`, `_dummy_pooler_run` (0.12);
+model_executor/models/llama.py.
 """
 
 from __future__ import annotations
@@ -41,6 +43,9 @@ _VOCABULARY_PADDING = 64
 
 _EXPERT_CHUNK = 32768
 """Tokens that the fused kernels route at once (vllm/envs.py VLLM_FUSED_MOE_CHUNK_SIZE)."""
+
+_FLOAT32 = 4.0
+"""Bytes of an element that is pooled (config/pooler.py `head_dtype`)."""
 
 _MERGED_PATCHES = 4
 """Patches that a vision encoder reads for each token it gives the decoder (2 x 2 merging)."""
@@ -108,15 +113,18 @@ def _text_run(
     widest = layer_products(model, tokens, element, tensor, 0 if settings.moe_workspace else shared, gathered)
     passing = (*widest, Product("weights of a layer from main memory", copied))
     layers, stream = total(passing), model.shape.hidden
+    width, last = (_FLOAT32, "pooled") if settings.pools else (element, "last token")
     sampled = (
         Product("hidden states of all tokens", element, ((tokens, "tokens"), stream)),
-        Product("hidden states of each request's last token, twice", element, (2, (requests, "requests"), stream)),
+        Product(f"hidden states of each request's {last}, twice", width, (2, (requests, "requests"), stream)),
     )
     hidden = total(sampled)
-    logits = requests * padded_vocabulary(model) * settings.sampler_bytes
+    logits = 0 if settings.pools else requests * padded_vocabulary(model) * settings.sampler_bytes
     sampler = hidden + logits
     least = hidden + logits * min(settings.sampler_least, settings.sampler_bytes) // settings.sampler_bytes
     most = hidden + logits * settings.sampler_most // settings.sampler_bytes
+    if settings.pools:
+        most += round(2 * _FLOAT32 * tokens * stream)
     bound = _bound(model, settings, element)
     padded = _padded(model, tokens, element, shared, gathered) if gathered > 1 else 0
     high = max(layers + round(2 * element * tokens * stream), padded, most) + bound + kept.high

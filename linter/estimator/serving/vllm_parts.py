@@ -205,7 +205,10 @@ def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts
     assert given is not None
     dtype = serving_dtype(job, model)
     served = job if job.weights.dtype else job.with_changes({"weights.dtype": dtype})
-    whole = (item for item in parameters(served, model) if item.part in ("base", "buffer"))
+    own = ("base", "buffer")
+    whole = (
+        item for item in parameters(served, model) if item.part in own and not (chosen.pools and item.role == "head")
+    )
     target = loaded(whole, job, model)
     drafted, draft_caches = draft(served, model)
     found = (*target, *drafted)

@@ -34,7 +34,8 @@ class Settings(NamedTuple):
     model's vision encoder runs, and `profiles_items`: whether it does before the cache is sized, on no item of
     `modalities_off`, on no more `images` of a request and none of more `image_pixels`, where these are stated.
     `version`: the release whose engine runs. `eager`: nothing is compiled. `tries_kernels`: compiling is part of the
-    profile run and tries kernels on copies (vllm_compile.py).
+    profile run and tries kernels on copies (vllm_compile.py). `pools`: hidden states are the answer;
+    no sampler runs.
     """
 
     utilization: float
@@ -70,6 +71,7 @@ class Settings(NamedTuple):
     version: str | None
     eager: bool
     tries_kernels: bool
+    pools: bool
     defaulted: tuple[tuple[str, str], ...]
 
 
@@ -149,7 +151,7 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
         sampler_bytes=logit[second["sampler"] if second else usual]["bytes"],
         sampler_least=logit[second["sampler"] if second else usual if known else row["sampler_may_be"]]["bytes"],
         sampler_most=logit[usual]["bytes"],
-        state_bytes=second["states"] if second else 0.0,
+        state_bytes=second["states"] if second and not pools(job, model) else 0.0,
         by_driver=row["by_driver"],
         sums_held=row["sums_held"],
         sees=sees(job, model),
@@ -160,8 +162,19 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
         version=engine(given.version or job.versions.get("vllm"), gpu),
         eager=given.enforce_eager,
         tries_kernels=row["tries_kernels"] and given.compiles is not False,
+        pools=pools(job, model),
         defaulted=tuple(defaulted),
     )
+
+
+def pools(job: Job, model: Model) -> bool:
+    """Whether vLLM serves a pooling model: as it is told to, or a checkpoint without a head.
+
+    vLLM finds those by sentence-transformers' files in the repository (0.12 config/model.py
+    `_get_default_runner_type`).
+    """
+    asked = job.inference.pooling if job.inference is not None else None
+    return model.headless if asked is None else asked
 
 
 def profile(version: str | None, gpu: Gpu | None = None) -> dict[str, Any]:
