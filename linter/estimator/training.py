@@ -83,26 +83,27 @@ def _up_to_longest(job: Job, model: Model, gpu: Gpu | None, found: Estimate) -> 
     uncut = "sequence_length" in job.unstated
     if (job.sequence_length and not uncut) or not job.micro_batch_size:
         return found
-    most = gpu.usable if gpu is not None else 0
+    most, over = gpu.usable if gpu is not None else 0, False
     if isinstance(longest, int) and longest > 0:
         try:
             for length in (max(1, longest // 16), longest):
                 longer = job.with_changes({"sequence_length": max(length, job.sequence_length or 0), "unstated": []})
-                most = estimate_training(longer, model, gpu, replay=False).per_gpu.high
-                if gpu is not None and most >= gpu.usable:
+                filled = estimate_training(longer, model, gpu, replay=False)
+                most = filled.per_gpu.high
+                over = filled.verdict == "exceeds" or (gpu is not None and most > gpu.usable)
+                if filled.verdict == "exceeds":
                     break
         except NotEstimable:
             return found
     more = (most if gpu is None else min(most, gpu.usable)) - found.per_gpu.high
+    said = "tight" if over and found.verdict == "fits" else found.verdict
     if more <= 0:
-        return found
+        return replace(found, verdict=said)
     note = "no length is stated: the estimate is a lower bound, and rows may be as long as the model's positions"
     if uncut:
         note = "nothing cuts rows to the length that is stated: they may be as long as the model's positions"
     unknown = Assumption("sequence_length", f"up to {longest}" if longest else "any", note, 0, more)
     widened = uncertainty.widened(found.per_gpu, [unknown])
-    over = gpu is not None and most > gpu.usable
-    said = "tight" if over and found.verdict == "fits" else found.verdict
     return replace(found, per_gpu=widened, verdict=said, assumptions=(*found.assumptions, unknown))
 
 

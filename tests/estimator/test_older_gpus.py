@@ -9,6 +9,7 @@ from gpulint.estimator.product import total
 from gpulint.estimator.serving.decoding import attended
 from gpulint.estimator.serving.prefill import attention_products
 from gpulint.estimator.training import estimate_training
+from gpulint.hardware.catalogue import find
 from gpulint.job import Job
 from gpulint.models.resolve import resolve
 
@@ -139,3 +140,21 @@ def test_shared_keys_are_copied_for_every_head_in_float32():
 def test_olmo_turns_the_efficient_kernel_off(olmo, kernels):
     versions = {"torch": "2.5.1", **({"ai2-olmo": olmo} if olmo else {})}
     assert sdpa_kernels(training("v100-32gb", "float16", **versions)) == kernels
+
+
+def test_transformer_engine_has_no_fused_attention_before_ampere():
+    """GPT-2 774M with batches of four on a V100 of 32 GB ran out of memory at 28.8 GiB (Megatron-LM, issue 525)."""
+    model = resolve("gpt2-large")
+    fields = {
+        "model": "gpt2-large", "framework": "megatron", "method": "full", "objective": "pretrain",
+        "weights": {"dtype": "float16"}, "precision": {"master_weights": True}, "micro_batch_size": 4,
+        "sequence_length": 1024, "packing": True, "attention": "flash_attention_2",
+    }  # fmt: skip
+    scores = 4 * 20 * 1024 * 1024
+    old, new = (
+        estimate_training(Job.validate({**fields, "hardware": {"gpu": name}}), model, find(name)).components[
+            "activations"
+        ]
+        for name in ("v100-32gb", "a100-80gb")
+    )
+    assert old - new > 2 * 36 * 2 * scores

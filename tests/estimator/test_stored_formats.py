@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gpulint.estimator import estimate_job
 from gpulint.estimator.inference import estimate_inference
+from gpulint.estimator.states.quantization import effective_quantization
 from gpulint.hardware.catalogue import find
 from gpulint.job import Job
 from gpulint.models.resolve import resolve
@@ -82,3 +84,24 @@ def test_a_checkpoint_called_nvfp4_may_hold_twice_the_tokens():
     assert "inference.kv_cache_dtype" in {item.field for item in found.assumptions}
     told = estimate(config="someone/Qwen3-8B-NVFP4", kv_cache_dtype="bfloat16")
     assert told.kv_cache.high < 1.1 * told.kv_cache.tokens
+
+
+BLOCKS = {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "packed"),
+    [
+        ({"method": "full"}, False),
+        ({"method": "lora", "adapter": {"r": 8}}, True),
+        ({"method": "lora", "adapter": {"r": 8}, "versions": {"nemo-automodel": "0.4.0"}}, False),
+        ({"method": "lora", "adapter": {"r": 8}, "framework": "megatron"}, False),
+    ],
+)
+def test_an_fp8_checkpoint_is_trained_in_16_bits(fields, packed):
+    """DeepSeek-V3's 671 B are trained, not the 2 B that its checkpoint leaves in 16 bits."""
+    model = resolve({**LLAMA_8B, "quantization_config": BLOCKS, "torch_dtype": "bfloat16"})
+    plan = Job.validate({"micro_batch_size": 1, "sequence_length": 512, **fields})
+    assert (effective_quantization(plan, model) is not None) is packed
+    if fields["method"] == "full":
+        assert estimate_job(plan, model, None).trainable_parameters == model.parameters

@@ -305,3 +305,15 @@ def test_a_packed_checkpoint_may_be_in_main_memory_before_it_is_sharded(method, 
     )
     found = moved(estimate(given), "weights.quantization.method")
     assert [item.low > 0 for item in found] == ([True] if waits else [])
+
+
+def test_rows_that_nothing_cuts_may_be_too_long_for_a_card_that_short_ones_already_fill():
+    """Batches that get longer may fill the card anyway, and rows as long as the model's positions would not fit."""
+    card = find("rtx-4090")
+    given = {"sequence_length": 256, "packing": False, "micro_batch_size": 64, "activation_checkpointing": "full"}
+    cut, uncut = (
+        estimate_job(job(**given, optimizer={"name": "adamw_8bit"}, unstated=open_), resolve(MODEL), card)
+        for open_ in ([], ["sequence_length"])
+    )
+    assert cut.verdict == "fits"
+    assert uncut.verdict == "tight"

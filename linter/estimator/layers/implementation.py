@@ -25,9 +25,13 @@ kernels/fast_lora.py `LoRA_MLP`, rms_layernorm.py)."""
 def attention_implementation(job: Job, model: Model, found: Traits, config: dict[str, Any]) -> str:
     """The kernel family that runs. With soft-capped scores Transformers refuses sdpa and falls back to eager, the
     classes of GPT-J and GPT-Neo have none (`GPTJ_ATTENTION_CLASSES`), and those of older releases had none yet or
-    wanted torch 2.1.1 (utils/import_utils.py `is_torch_sdpa_available`). Unsloth has classes of its own.
+    wanted torch 2.1.1 (utils/import_utils.py `is_torch_sdpa_available`). Unsloth has classes of its own. Before Ampere
+    Transformer Engine has no fused kernel (pytorch/attention/dot_product_attention/utils.py `get_attention_backend`:
+    sm80 for flash-attn and cuDNN's).
     """
     stated = job.attention
+    if stated == "flash_attention_2" and framework(job).fuses_layers and (_capability(job) or AMPERE) < AMPERE:
+        return "eager"
     if takes_xformers(job, model):
         return "xformers"
     if compiles_scores(job, model):

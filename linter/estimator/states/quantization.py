@@ -25,7 +25,7 @@ def effective_quantization(job: Job, model: Model) -> Quantization | None:
     `experts` of it says whether expert tensors are packed. Training over an MXFP4 checkpoint unpacks it to 16 bits
     (transformers Mxfp4HfQuantizer, `dequantize`), and so does Transformers' first forward pass over one of
     compressed-tensors, for good (linear/compressed_linear.py up to 0.14, then model_compressor.py
-    `add_decompress_hook`).
+    `add_decompress_hook`). An FP8 checkpoint is trained in 16 bits too (`_trained_wide`).
     """
     found = job.weights.quantization
     own = None
@@ -42,10 +42,26 @@ def effective_quantization(job: Job, model: Model) -> Quantization | None:
         return found
     if ready and found.method == "mxfp4" and job.kind == "training":
         return None
-    if ready and _runs_in_transformers(job) and compressed(model):
+    if ready and ((_runs_in_transformers(job) and compressed(model)) or _trained_wide(job, found)):
         return None
     return replace(found, experts=_packs_experts(job, model, found, ready))
 
+
+def _trained_wide(job: Job, found: Quantization) -> bool:
+    """Whether a checkpoint of FP8 weights is made 16 bits to be trained.
+
+    Programs with model code of their own do so as they load it, and all that train every weight have to: Transformers
+    refuses (FineGrainedFP8HfQuantizer `is_trainable`) and trains adapters over it alone.
+    Source: torchtitan models/deepseek_v3/model/state_dict_adapter.py (`dequantize_from_fp8`), NeMo-AutoModel
+    components/models/deepseek_v3/state_dict_adapter.py; NeMo RL's guide casts the checkpoint to bf16 first.
+    """
+    if job.kind != "training" or found.method not in FLOAT8:
+        return False
+    return job.adapter is None or not of_transformers(job) or "nemo-automodel" in job.versions
+
+
+FLOAT8 = ("fp8", "finegrained-fp8")
+"""Weights of eight-bit floating point with scales."""
 
 SERVERS = ("vllm", "sglang")
 """Engines that take the whole of a checkpoint's quantisation from its config."""
