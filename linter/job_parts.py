@@ -158,10 +158,10 @@ class Inference:
     `max_total_tokens` is the most tokens that the cache of a rank holds (SGLang, TensorRT-LLM). `flashinfer_sampler` is
     vLLM's VLLM_USE_FLASHINFER_SAMPLER. `speculative_algorithm` is SGLang's word (EAGLE, NEXTN, STANDALONE, NGRAM)
     or vLLM's `method` (mtp, ngram) where it is stated. `performance_mode` is vLLM's: throughput, interactivity.
-    `compiles` is False where vLLM compiles nothing and still captures graphs. Of SGLang, `prefix_caching` is its
-    radix cache, `max_states` the requests whose recurrent states it keeps, `state_ratio` those states' bytes over the
-    tokens', and `kv_cache_off` says that it keeps no token. `pooling`: vLLM's answer is hidden states, True or False
-    where it is told so.
+    `compiles` is False where vLLM compiles nothing and still captures graphs; `pooling`: its answer is hidden states,
+    True or False where it is told so. Of SGLang, `prefix_caching` is its radix cache, `max_states` the requests whose
+    recurrent states it keeps, `state_ratio` those states' bytes over the tokens', `kv_cache_off` says that it keeps no
+    token, and `attention_backend` its kernels where they are stated.
     """
 
     engine: str = "transformers"
@@ -196,6 +196,7 @@ class Inference:
     max_states: int | None = None
     state_ratio: float | None = None
     kv_cache_off: bool = False
+    attention_backend: str | None = None
     pooling: bool | None = None
     modalities_off: list[str] | None = None
     skip_mm_profiling: bool = False

@@ -124,6 +124,7 @@ def read(document: Document, project: Project) -> Reading:
         builder.default("inference.prefix_caching", None, "a radix cache")
     server.put("inference.max_states", "integer", ("max_mamba_cache_size",), None, "a share of the cache", least=1)
     server.put("inference.state_ratio", "number", ("mamba_full_memory_ratio",), None, "0.9 to the tokens' 1")
+    server.put("inference.attention_backend", "text", ("attention_backend",), None, "by GPU and model")
     server.put("inference.kv_cache_off", "flag", ("prefill_only_disable_kv_cache",), False)
     builder.default("inference.chunked_prefill", None)
     reading.problems = server.problems()
