@@ -470,3 +470,22 @@ def test_gradients_of_one_unit_are_reduced_whole_however_large_the_batch(version
 
     needs = [backward(batch) for batch in (1, 4, 8, 16)]
     assert needs[0] == needs[1] == needs[2] < needs[3]
+
+
+def test_layers_that_stay_gathered_count_by_their_own_sizes():
+    """DeepSeek-V3's first three layers are dense and wider than what its others hold beside their experts."""
+    model = resolve("deepseek-ai/DeepSeek-V3")
+    sharded = {"fsdp": {"version": 2, "wrap": "transformer", "reshard_after_forward": False}, "expert": 64}
+    job = Job.validate(
+        {
+            "model": "deepseek-ai/DeepSeek-V3", "weights": {"dtype": "bfloat16"}, "micro_batch_size": 1,
+            "sequence_length": 512, "parallelism": sharded, "hardware": {"gpus": 64},
+            "activation_checkpointing": "full", "packing": True,
+        }
+    )  # fmt: skip
+    plan = layout(job, model).plan
+    assert plan.blocks == len(plan.sizes) == 61
+    assert plan.until(61) == plan.layers.gathered < 0.75 * 61 * plan.block.gathered
+    found = estimate_training(job, model, None)
+    backward = next(phase for phase in found.phases if phase.name == "backward")
+    assert backward.components["buffers"] < 1.25 * plan.layers.gathered + 2 * plan.root.gathered

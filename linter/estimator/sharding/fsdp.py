@@ -204,7 +204,7 @@ class ShardedLayout(Layout):
         passed = plan.blocks if instant.layer is None else min(plan.blocks, instant.layer + 1)
         if instant.layer is None and (backward or instant.phase == "forward") and instant.gradient_elements:
             passed = 0
-        kept = int(passed * self.resident * plan.block.gathered)
+        kept = int(self.resident * plan.until(passed))
         if instant.layer is None:
             both = 2 if self.version == 2 else 1
             turn = instant.phase == "loss" or not backward

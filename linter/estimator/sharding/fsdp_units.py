@@ -77,6 +77,7 @@ class Units(NamedTuple):
     """The root unit, what lies outside the layers in units of its own, the largest layer, all layers together.
 
     first, last    embedding and head where they are units of their own, else empty
+    sizes          bytes of each gathered layer, first to last
     """
 
     root: Unit
@@ -85,6 +86,11 @@ class Units(NamedTuple):
     block: Unit
     blocks: int
     layers: Unit
+    sizes: tuple[int, ...] = ()
+
+    def until(self, layer: int) -> int:
+        """Bytes of the layers before `layer`, gathered."""
+        return sum(self.sizes[:layer])
 
     @property
     def everything(self) -> Unit:
@@ -131,7 +137,7 @@ def units(fsdp: Fsdp, model: Model, shardable: Sequence[Parameter], policy: Poli
     if fsdp.wrap == "size" and largest.elements < (fsdp.min_num_params or 100_000_000):
         root.absorb(together)
         return Units(root, first, last, Unit(), 0, Unit())
-    return Units(root, first, last, largest, len(used), together)
+    return Units(root, first, last, largest, len(used), together, tuple(unit.gathered for unit in used))
 
 
 def whole_on_each(item: Parameter, job: Job) -> bool:

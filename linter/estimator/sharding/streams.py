@@ -43,7 +43,8 @@ class Sharding(NamedTuple):
     """What the replay needs of an FSDP run.
 
     plan       the units;  version  1 or 2
-    root, layer    bytes of the gathered tensors of the root and of the largest layer
+    root, layer    bytes of the gathered tensors of the root and of the largest layer;  each  of every layer, where
+                   they stay
     stays      gathered layers stay from forward to backward;  last  only the last one does
     copies     the reduction's input is among the computation's blocks (version 2)
     other      bytes reserved by the other streams
@@ -59,6 +60,7 @@ class Sharding(NamedTuple):
     other: int
     later: int = 0
     last: bool = False
+    each: Sequence[list[int]] = ()
 
 
 def sharding(job: Job, layout: ShardedLayout, found: Sequence[Parameter]) -> Sharding | None:
@@ -86,18 +88,19 @@ def sharding(job: Job, layout: ShardedLayout, found: Sequence[Parameter]) -> Sha
         other = max(root.gathered, plan.first.gathered, plan.last.gathered, layer.gathered) + layer.gathered
         other += 0 if copies else _in_turn(layer.reduced, root.reduced)
         last = layout.keeps_last and not stays
-        return Sharding(
-            plan, 2, _tensors(job, found, None), _tensors(job, found, plan), stays, copies, other, last=last
-        )
-    units = plan.blocks if stays else IN_FLIGHT + 1 if layout.prefetches else IN_FLIGHT
+        outside, layers = _tensors(job, found)
+        largest = max(layers, key=sum, default=[])
+        return Sharding(plan, 2, outside, largest, stays, copies, other, last=last, each=layers if stays else ())
+    units = IN_FLIGHT + 1 if layout.prefetches else IN_FLIGHT
     first, then = (unit.reduced if unit.reduced != unit.gradients else 0 for unit in (layer, root))
-    other = segments(root.gathered) + units * segments(layer.gathered) + _in_turn(first, then)
+    gathered = sum(map(segments, plan.sizes)) if stays else units * segments(layer.gathered)
+    other = segments(root.gathered) + gathered + _in_turn(first, then)
     if older(job.versions.get("torch"), LAUNCHES_HERE_FROM):
         other += IN_FLIGHT * segments(first)
     if fsdp.offload or gathered_dtype(job) not in (None, job.weights.dtype):
         over = ranks(job, group(job, fsdp)).dense
         other += max(segments(root.gathered // over), IN_FLIGHT * segments(layer.gathered // over))
-    later = segments(layer.gathered) if units == IN_FLIGHT else 0
+    later = segments(layer.gathered) if units == IN_FLIGHT and not stays else 0
     return Sharding(plan, 1, [], [], stays, False, other, later)
 
 
@@ -106,8 +109,8 @@ def _in_turn(first: int, then: int) -> int:
     return segments(first) + (segments(then) if then > first else 0)
 
 
-def _tensors(job: Job, found: Sequence[Parameter], plan: Units | None) -> list[int]:
-    """Bytes of each tensor of a gathered layer, or of what lies outside the layers."""
+def _tensors(job: Job, found: Sequence[Parameter]) -> tuple[list[int], list[list[int]]]:
+    """Bytes of each gathered tensor: of what lies outside the layers, and of each layer."""
     width = dtype_bytes(name) if (name := gathered_dtype(job)) else None
     layers: dict[int | None, list[int]] = {}
     for item in found:
@@ -116,9 +119,8 @@ def _tensors(job: Job, found: Sequence[Parameter], plan: Units | None) -> list[i
         size = item.pieces[0] if item.packed else int(item.size * (width or dtype_bytes(item.dtype)))
         for layer in item.layers or (None,):
             layers.setdefault(layer, []).append(size)
-    if plan is None:
-        return layers.get(None, [])
-    return max((sizes for layer, sizes in layers.items() if layer is not None), key=sum, default=[])
+    outside = layers.pop(None, [])
+    return outside, [layers[layer] for layer in sorted(layers, key=lambda layer: layer or 0)]
 
 
 class Gathering:
@@ -142,7 +144,8 @@ class Gathering:
         if backward and self.last:
             self.unit, self.last = self.last, []
         elif not (backward and self.how.stays):
-            self.unit = self._take(self.how.layer)
+            here = self.how.plan.blocks - self.ahead
+            self.unit = self._take(self.how.each[here] if here < len(self.how.each) else self.how.layer)
 
     def after(self) -> None:
         """A layer is freed; in backward its gradients are handed to the reduction."""
