@@ -54,6 +54,7 @@ def test_what_is_set_aside_is_not_divided():
     assert kept + 32 * STATE == pytest.approx(divided.kv_cache.tokens * divided.kv_cache.bytes_per_token, rel=1e-3)
     assert apart.per_gpu.allocated == pytest.approx(divided.per_gpu.allocated, rel=1e-3)
     assert apart.kv_cache.tokens > 1.5 * divided.kv_cache.tokens
+    assert apart.kv_cache.max_concurrency == pytest.approx(apart.kv_cache.tokens / 8192, abs=0.01)
 
 
 def test_the_share_of_states_is_as_stated():

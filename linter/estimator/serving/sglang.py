@@ -104,6 +104,8 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         )
     elif hybrid(model) and not states:
         held = held._replace(token=round(held.token * (1 + ratio(job))))
+    elif states:
+        held = held._replace(request=held.token * held.length)
     requested = pool
     if given.max_total_tokens is not None:
         pool = min(pool, given.max_total_tokens * held.token)
