@@ -62,9 +62,14 @@ def passes(job: Job, model: Model) -> Passes:
     Source: transformers 5.23 trainer.py `evaluation_loop`, `prediction_step`; trl 1.16 trainer/*_trainer.py
     `prediction_step`. Checked against evaluations of the memory oracle.
     """
-    if not job.evaluation.micro_batch_size or not job.sequence_length:
+    if not evaluates(job):
         return Passes()
     return _forward(computing(evaluating(job)), model, job.evaluation.caches)
+
+
+def evaluates(job: Job) -> bool:
+    """Whether an evaluation is configured whose passes have a known size."""
+    return bool(job.evaluation.micro_batch_size and job.sequence_length)
 
 
 def evaluating(job: Job) -> Job:

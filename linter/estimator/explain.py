@@ -19,6 +19,7 @@ from .loaded_model import loaded_model
 from .micro_step import in_flight, on_stage
 from .product import Product, terms
 from .serving.generation_terms import prompt_terms
+from .serving.kv_cache import layer_caches
 from .sharding.fsdp import ShardedLayout
 from .sharding.layouts import layout
 from .states.stage import pipeline
@@ -118,8 +119,8 @@ def _evaluated(found: dict[str, list[Term]], estimate: Estimate, stage: Stage, p
     if before:
         made.append(Term("logits", f"{before:,} B", before, EVALUATION, "logits of earlier evaluation steps"))
     if split["kv_cache"]:
-        layers = stage.whole.shape.layers if instant.layer is None else instant.layer
-        found["kv_cache"], told = _cached(split["kv_cache"], layers)
+        caches = layer_caches(stage.whole)[: instant.layer]
+        found["kv_cache"], told = _cached(split["kv_cache"], sum(cache.grows for cache in caches))
         made.append(told)
     for name in ("activations", "logits"):
         found[name] = [line for line in made if line.component == name]

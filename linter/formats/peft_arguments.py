@@ -61,7 +61,7 @@ def set_dtype(run: Run) -> None:
 def set_method(run: Run) -> None:
     """`full` or `lora`: TRL's `use_peft`, other programs' switches, and LoRA keys without a switch elsewhere."""
     mode = run.arguments.text("train_mode", "peft_method")
-    if mode and mode.value in ("full", "none", "lora", "qlora"):
+    if mode and mode.value in ("full", "none", "lora", "alora", "qlora", "pt"):
         run.put("method", mode, "full" if mode.value in ("full", "none") else "lora")
         return
     if run.defaults.get("method"):
@@ -162,7 +162,10 @@ def set_adapter(run: Run) -> None:
     if parameters:
         run.put("adapter.parameters", parameters)
     named = arguments.text("peft_type")
-    if named and not is_pair(named.value):
+    prompts = arguments.text("peft_method")
+    if prompts and prompts.value == "pt":
+        set_named_type(run, prompts._replace(value="prompt_tuning"))
+    elif named and not is_pair(named.value):
         set_named_type(run, named)
     exclude = arguments.words("lora_exclude_modules", "exclude_modules")
     if exclude:

@@ -50,6 +50,18 @@ def test_fms_hf_tuning_says_lora_in_its_own_words(tmp_path):
     assert (job.attention, job.sequence_length, job.packing) == ("flash_attention_2", 4096, True)
 
 
+@pytest.mark.parametrize(("method", "kind"), [("alora", "lora"), ("pt", "prompt_tuning")])
+def test_every_method_of_fms_hf_tuning_but_none_is_an_adapter(tmp_path, method, kind):
+    command = tmp_path / "train.sh"
+    command.write_text(
+        f"accelerate launch -m tuning.sft_trainer --model_name_or_path mistralai/Mistral-7B-v0.1 --peft_method {method}"
+        " --per_device_train_batch_size 4\n"
+    )
+    (opened,) = open_jobs(recognise_file(str(command)), Settings(root=str(tmp_path), gpus=1)).opened
+    job = opened.reading.job
+    assert (job.method, job.adapter.type, job.adapter.prepare_kbit) == ("lora", kind, False)
+
+
 @pytest.mark.parametrize(("flag", "reentrant"), [("", True), (" --use_reentrant False", False)])
 def test_a_script_may_ask_whether_checkpoints_are_reentrant(tmp_path, flag, reentrant):
     """PEFT's examples/sft/train.py."""

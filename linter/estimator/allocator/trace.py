@@ -180,9 +180,9 @@ def _unfolding(s: Setting) -> tuple[list[int], list[int]]:
 
 def evaluation_trace(job: Job, model: Model) -> Trace | None:
     """The requests of one pass of the evaluation; None where there is none, or no length is known."""
-    from ..evaluation import evaluating
+    from ..evaluation import evaluates, evaluating
 
-    if not job.evaluation.micro_batch_size or not job.sequence_length:
+    if not evaluates(job):
         return None
     return _evaluation(computing(evaluating(job)), model, job.evaluation.caches)
 

@@ -50,8 +50,9 @@ def effective_quantization(job: Job, model: Model) -> Quantization | None:
 def _trained_wide(job: Job, found: Quantization) -> bool:
     """Whether a checkpoint of FP8 weights is made 16 bits to be trained.
 
-    Programs with model code of their own do so as they load it, and all that train every weight have to: Transformers
-    refuses (FineGrainedFP8HfQuantizer `is_trainable`) and trains adapters over it alone.
+    Programs with model code of their own do so as they load it, and all that train every weight have to:
+    Transformers' Trainer takes a quantised model with adapters alone (trainer_utils.py
+    `validate_quantization_for_training`).
     Source: torchtitan models/deepseek_v3/model/state_dict_adapter.py (`dequantize_from_fp8`), NeMo-AutoModel
     components/models/deepseek_v3/state_dict_adapter.py; NeMo RL's guide casts the checkpoint to bf16 first.
     """
