@@ -6,7 +6,7 @@ Facts from trl 1.16.0 (`trainer/model_config.py`, `trainer/utils.py`, `sft_train
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .peft_types import is_pair, set_named_type
 from .training_arguments import mixed_precision
@@ -93,9 +93,10 @@ def set_quantization(run: Run) -> None:
     elif bits and bits.value == 8:
         eight = bits
     mode = run.arguments.text("train_mode")
-    plugin = run.arguments.words("bnb_qlora")  # fms-acceleration's: the type, and whether PEFT is left out
-    if plugin and plugin.value and plugin.value[0] in ("nf4", "fp4"):
-        run.put("weights.quantization.method", plugin, f"bnb-{plugin.value[0]}")
+    plugin = run.arguments.raw("bnb_qlora")
+    kind = _accelerated(plugin)[0]
+    if plugin and kind in ("nf4", "fp4"):
+        run.put("weights.quantization.method", plugin, f"bnb-{kind}")
         run.put("weights.quantization.bits", plugin, 4)
         run.builder.default("weights.quantization.double_quant", run.defaults["double_quant"])
     elif four and four.value:
@@ -112,6 +113,12 @@ def set_quantization(run: Run) -> None:
         run.put("weights.quantization.bits", eight, 8)
     else:
         run.builder.default("weights.quantization", None)
+
+
+def _accelerated(plugin: Given | None) -> tuple[Any, ...]:
+    """fms-acceleration's `bnb_qlora`: the type, and whether PEFT's preparation is left to the trainer."""
+    value = plugin.value if plugin else None
+    return (*value, None, None)[:2] if isinstance(value, list) else (value, None)
 
 
 def _put_four_bit(run: Run, given: Given) -> None:
@@ -198,12 +205,18 @@ def _set_adapter_dtypes(run: Run) -> None:
     """What happens to dtypes around a quantised base: PEFT's k-bit preparation, TRL's cast of adapters to bf16."""
     builder, quantization = run.builder, run.builder.job.weights.quantization
     kbit = run.defaults["prepare_kbit"]
+    plugin = run.arguments.raw("bnb_qlora")
+    left = plugin is not None and _accelerated(plugin)[1] in (True, "True", "true")
     bfloat16 = mixed_precision(run)[0] == "bfloat16"
     four = quantization is not None and quantization.bits == 4
     casts = bool(run.defaults.get("kbit_adapter_dtype")) and quantization is not None
     if kbit == "8bit":
         casts = casts and four and bfloat16
-    builder.default("adapter.prepare_kbit", bool(kbit) and quantization is not None)
+    if plugin is not None and left:
+        run.put("adapter.prepare_kbit", plugin, True, "its trainer prepares the model (no_peft_model)")
+        run.put("adapter.prepared_head", plugin, "bfloat16", "its trainer prepares the model (no_peft_model)")
+    else:
+        builder.default("adapter.prepare_kbit", bool(kbit) and quantization is not None)
     if casts and kbit:
         note = f"{builder.upstream} takes embeddings and head back to bfloat16 (peft_module_casting_to_bf16)"
         builder.derived("adapter.prepared_head", "bfloat16", note, "weights.quantization.method")

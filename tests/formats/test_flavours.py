@@ -50,6 +50,18 @@ def test_fms_hf_tuning_says_lora_in_its_own_words(tmp_path):
     assert (job.attention, job.sequence_length, job.packing) == ("flash_attention_2", 4096, True)
 
 
+@pytest.mark.parametrize(("plugin", "prepared"), [("nf4", False), ("nf4 False", False), ("nf4 True", True)])
+def test_fms_acceleration_may_leave_the_preparation_to_the_trainer(tmp_path, plugin, prepared):
+    command = tmp_path / "train.sh"
+    command.write_text(
+        "accelerate launch -m tuning.sft_trainer --model_name_or_path mistralai/Mistral-7B-v0.1 --peft_method lora"
+        f" --bnb_qlora {plugin} --per_device_train_batch_size 4\n"
+    )
+    (opened,) = open_jobs(recognise_file(str(command)), Settings(root=str(tmp_path), gpus=1)).opened
+    job = opened.reading.job
+    assert (job.weights.quantization.method, job.adapter.prepare_kbit) == ("bnb-nf4", prepared)
+
+
 @pytest.mark.parametrize(("method", "kind"), [("alora", "lora"), ("pt", "prompt_tuning")])
 def test_every_method_of_fms_hf_tuning_but_none_is_an_adapter(tmp_path, method, kind):
     command = tmp_path / "train.sh"
