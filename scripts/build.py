@@ -39,7 +39,8 @@ def rules_pages() -> Iterator[Generated]:
 
 def rules_tables() -> Iterator[Generated]:
     """The table of the rules, and the facts that they can name."""
-    from gpulint.rules import explain, facts_page
+    from gpulint.rules import explain
+    from gpulint.rules.facts import facts_page
     from gpulint.rules.index import rule_files
 
     yield "docs/rules/index.md", explain.index_page(rule_files(str(ROOT / "rules")))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
 
-    from gpulint.formats.format import Reading
+    from gpulint.formats.core.format import Reading
 
 _TRIED = 25
 """Examples of a format on which every change is tried."""
@@ -56,7 +56,7 @@ def _changes() -> dict[str, dict[str, dict[str, Any]]]:
 
 def _tried() -> tuple[Mapping[str, Counter[str]], Mapping[str, Counter[str]], dict[str, str]]:
     """Of each format and change how often it could be written and said, and the kind of its jobs."""
-    from gpulint.formats.registry import FORMAT_NAMES, find
+    from gpulint.formats.core.registry import FORMAT_NAMES, find
 
     changes = _changes()
     edits: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -80,10 +80,10 @@ def _tried() -> tuple[Mapping[str, Counter[str]], Mapping[str, Counter[str]], di
 
 def _readings(enough: Container[str]) -> Iterator[Reading]:
     """The readings of the rules' examples, without those of formats of which there are `enough`."""
-    from gpulint.reading import UnrecognisedError, open_jobs, recognise_file
+    from gpulint.launchers.reading import UnrecognisedError, open_jobs, recognise_file
     from gpulint.rules.examples import config_text
     from gpulint.rules.index import rule_files
-    from gpulint.settings import Settings
+    from gpulint.settings.settings import Settings
 
     with tempfile.TemporaryDirectory() as folder:
         number = 0

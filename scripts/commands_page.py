@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 HEAD = """# Commands
 
-<!-- Made by scripts/build.py from linter/commands. -->
+<!-- Made by scripts/build.py from linter/gpulint/commands. -->
 
 Every option can also stand in the environment, as the last column says; the command line wins. `-h` shows the same as
 this page.

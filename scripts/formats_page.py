@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _HEAD = """# Config formats
 
-<!-- Made by scripts/build.py from linter/formats and linter/launchers. -->
+<!-- Made by scripts/build.py from linter/gpulint/formats and linter/gpulint/launchers. -->
 
 A format is a file that says what one job computes. A launcher is a file that says what is started and on what: its
 command lines and inner mappings are read as the formats below, and the configs that they name are checked on the
@@ -54,7 +54,7 @@ def page() -> str:
 
 
 def _formats() -> Iterator[str]:
-    from gpulint.formats.registry import FORMAT_NAMES, find
+    from gpulint.formats.core.registry import FORMAT_NAMES, find
 
     yield "| format | upstream | recognised by | keys known | where it says its GPUs |"
     yield "| --- | --- | --- | ---: | --- |"
@@ -89,7 +89,7 @@ def _launchers() -> Iterator[str]:
 
 
 def _programs() -> Iterator[str]:
-    from gpulint.launchers.program_table import PROGRAMS
+    from gpulint.launchers.commands.program_table import PROGRAMS
 
     yield "Commands whose flags, or config files, launchers read:"
     yield ""
@@ -104,8 +104,8 @@ def _programs() -> Iterator[str]:
 
 def _versions() -> Iterator[str]:
     """What `releases.json` and the engine profiles of vLLM say of older releases."""
-    from gpulint.estimator.serving import vllm_settings
-    from gpulint.formats import releases
+    from gpulint.estimator.serving.vllm import settings as vllm_settings
+    from gpulint.formats.core import releases
 
     yield "Defaults that moved memory between releases. The newest release counts unless `[versions]` of the settings,"
     yield "`--set-version NAME=VERSION`, an image's tag or a `pip install NAME==VERSION` beside the command states one."
@@ -120,7 +120,11 @@ def _versions() -> Iterator[str]:
     yield _row("peft", "from 0.7 to 0.11", "adapters over unpacked 16-bit weights have their dtype, not float32")
     sglang = json.loads((Path(vllm_settings.__file__).parent / "sglang.json").read_text(encoding="utf-8"))["profiles"]
     told = "of mem_fraction_static, chunked_prefill_size, captured batches and pools of sliding layers"
-    yield _row("sglang", "from 0.3.0 to 0.5.23", f"{len(sglang)} sets {told} (`linter/estimator/serving/sglang.json`)")
+    yield _row(
+        "sglang",
+        "from 0.3.0 to 0.5.23",
+        f"{len(sglang)} sets {told} (`linter/gpulint/estimator/serving/sglang/sglang.json`)",
+    )
     engines = json.loads((Path(vllm_settings.__file__).parent / "vllm.json").read_text(encoding="utf-8"))
     told = ""
     for row in engines["profiles"]:
@@ -149,7 +153,7 @@ def _sentence(function: Callable[..., Any]) -> str:
 
 def _keys(name: str) -> int | str:
     """Keys of the format's schema at every depth."""
-    from gpulint.formats.keys import load
+    from gpulint.formats.core.keys import load
 
     try:
         schema = load(name)

@@ -1,4 +1,4 @@
-"""Write `schemas/job.json`, the JSON Schema of `gpulint: job/v1` files, from the dataclasses of `linter/job.py`."""
+"""Write `schemas/job.json`, the JSON Schema of `gpulint: job/v1` files, from the dataclasses of `gpulint.job`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gpulint.job import Job
+from gpulint.job.job import Job
 
 TARGET = Path(__file__).resolve().parent.parent / "schemas" / "job.json"
 

@@ -1,8 +1,8 @@
-"""Regenerates `linter/models/modeling_classes.json` from the sources of an installed Transformers, read statically.
+"""Regenerate `models/modeling_classes.json` from the sources of an installed Transformers, read statically.
 
     python scripts/modeling_classes.py SITE_PACKAGES
 
-A row is a model type of `linter/models/architectures.jsonl`: the layer and block classes that its modeling file
+A row is a model type of `linter/gpulint/models/architectures.jsonl`: the layer and block classes that its modeling file
 defines, and the attention kernels that none of its classes accept (`_supports_sdpa`, `_supports_flash_attn`; False is
 the default of `PreTrainedModel`).
 """
@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-MODELS = Path(__file__).resolve().parent.parent / "linter/models"
+MODELS = Path(__file__).resolve().parent.parent / "linter/gpulint/models"
 TARGET = MODELS / "modeling_classes.json"
 LAYERS = ("Layer", "Block")
 FLAGS = {"sdpa": "_supports_sdpa", "flash_attention": "_supports_flash_attn"}

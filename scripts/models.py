@@ -1,4 +1,4 @@
-"""Regenerate the data files of `linter/models/`.
+"""Regenerate the data files of `linter/gpulint/models/`.
 
     python -m scripts.models architectures ARCHITECTURES.json [MODEL_TYPE ...]
                                                                  architectures.jsonl, or only these tables of it

@@ -1,4 +1,4 @@
-"""`schemas/settings.json` and the tables of `docs/settings.md`, from the keys of `linter/settings_keys.py`."""
+"""`schemas/settings.json` and the tables of `docs/settings.md`, from the keys of `linter/gpulint/settings/keys.py`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from gpulint.settings_keys import KEYS, Key
+from gpulint.settings.keys import KEYS, Key
 
 _STRINGS = {"type": "array", "items": {"type": "string"}}
 _KINDS: dict[str, dict[str, Any]] = {

@@ -106,7 +106,7 @@ def test_the_job_for_gitlab_writes_its_report(checkout, program):
 
 
 def test_hooks_take_what_a_walk_takes(root):
-    from gpulint.walk import SUFFIXES
+    from gpulint.run.walk import SUFFIXES
 
     hooks = yaml.safe_load((root / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
     assert [hook["id"] for hook in hooks] == ["gpulint", "gpulint-fix"]

@@ -8,7 +8,7 @@ import json
 from collections import Counter, defaultdict
 
 from benchmarks.corpus.crater import crater, where
-from gpulint.check import INTERNAL_ERROR
+from gpulint.run.check import INTERNAL_ERROR
 
 
 def test_the_corpus_is_walked_and_its_findings_are_known(shared, golden):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpulint.directives import read_directives
+from gpulint.settings.directives import read_directives
 from gpulint.source.document import SourceError
 from gpulint.source.read import parse
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from collections import defaultdict
 
-from gpulint.check import check
-from gpulint.reading import open_jobs, recognise_file
-from gpulint.settings import Settings
-from gpulint.source.edit import apply
+from gpulint.launchers.reading import open_jobs, recognise_file
+from gpulint.run.check import check
+from gpulint.settings.settings import Settings
+from gpulint.source.edit.edit import apply
 
 MEMORY = ("GPU1", "GPU2")
 

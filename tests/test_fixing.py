@@ -14,9 +14,9 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpulint import fixing
 from gpulint.cli import main
-from gpulint.settings import Settings
+from gpulint.run import fixing
+from gpulint.settings.settings import Settings
 
 RULES = {
     "smaller.yaml": """\
@@ -372,7 +372,7 @@ def test_a_file_that_cannot_be_written_is_an_error_and_stops_no_other(project, m
 
 
 def test_a_file_that_changed_meanwhile_is_left(project):
-    from gpulint.source.write import WriteError, replace_text
+    from gpulint.source.edit.write import WriteError, replace_text
 
     with pytest.raises(WriteError, match="changed meanwhile"):
         replace_text(str(project / "axolotl.yaml"), "something else", "new")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.globs import anchored, matches
+from gpulint.settings.globs import anchored, matches
 
 
 @pytest.mark.parametrize(

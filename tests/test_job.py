@@ -7,7 +7,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from gpulint.job import Hardware, Job, Parallelism, field_paths
+from gpulint.job.job import Hardware, Job, Parallelism, field_paths
 
 
 def declared(cls: type, prefix: str = ""):

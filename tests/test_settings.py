@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.settings import Settings, SettingsError, project_root
-from gpulint.settings_layers import load
+from gpulint.settings.layers import load
+from gpulint.settings.settings import Settings, SettingsError, project_root
 
 
 def test_defaults_without_a_file(tmp_path):

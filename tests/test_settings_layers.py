@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from gpulint.settings_file import Value
-from gpulint.settings_layers import Layers
+from gpulint.settings.file import Value
+from gpulint.settings.layers import Layers
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from itertools import islice
 
-from gpulint import watch
-from gpulint.settings import Settings
+from gpulint.run import watch
+from gpulint.settings.settings import Settings
 
 
 def test_a_change_is_seen_and_nothing_else(tmp_path, monkeypatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.job_sharding import Fsdp
+from gpulint.job.sharding import Fsdp
 from gpulint.words import word
 
 

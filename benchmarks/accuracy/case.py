@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpulint.hardware.catalogue import UnknownGpu, find
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.model import UnknownModel
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from gpulint.reading import UnrecognisedError, open_config, open_document
-from gpulint.settings import Settings
+from gpulint.launchers.reading import UnrecognisedError, open_config, open_document
+from gpulint.settings.settings import Settings
 from gpulint.source.document import SourceError
 from gpulint.source.read import parse
 
@@ -15,7 +15,7 @@ from .case import Inexpressible
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpulint.job import Job
+    from gpulint.job.job import Job
 
 
 def read_config(path: Path, gpu: str | None, gpus: int | None, versions: dict[str, str] | None = None) -> Job:
@@ -29,7 +29,7 @@ def read_config(path: Path, gpu: str | None, gpus: int | None, versions: dict[st
 
 def read_text(text: str, form: str, gpu: str | None, gpus: int | None, versions: dict[str, str] | None = None) -> Job:
     """The Job of a text in YAML of a named format."""
-    from gpulint.formats.registry import find
+    from gpulint.formats.core.registry import find
 
     settings = Settings(gpu=gpu, gpus=gpus, versions=versions or {})
     try:

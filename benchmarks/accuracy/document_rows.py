@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpulint.job import Inference, Job, Quantization
+from gpulint.job.job import Inference, Job, Quantization
 
 from .case import Case, Inexpressible, Row, hardware, measured_bytes
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpulint.estimator import estimate_job
 from gpulint.estimator.allocator.runtime import process_overhead
-from gpulint.estimator.serving.generation import compute_bytes
-from gpulint.estimator.serving.prefill import held_logits
-from gpulint.estimator.serving.vllm_terms import GRAPHS_BESIDE, WORKSPACE_SOURCE
-from gpulint.estimator.sharding.fsdp import fsdp_layout
+from gpulint.estimator.estimate_job import estimate_job
+from gpulint.estimator.serving.generation.generation import compute_bytes
+from gpulint.estimator.serving.generation.prefill import held_logits
+from gpulint.estimator.serving.vllm.terms import GRAPHS_BESIDE, WORKSPACE_SOURCE
+from gpulint.estimator.sharding.fsdp import ShardedLayout, fsdp_layout
 from gpulint.estimator.sharding.streams import IN_FLIGHT
 from gpulint.estimator.states.parameters import parameters
 from gpulint.estimator.training import by_stage
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpulint.estimator.estimate import Estimate
-    from gpulint.job import Job
+    from gpulint.job.job import Job
 
     from .case import Case
 
@@ -114,7 +114,10 @@ def _active(job: Job, estimate: Estimate) -> float:
     if job.parallelism.fsdp is None or job.parallelism.fsdp.version != 1:
         return float(estimate.per_gpu.allocated)
     model = resolve(job.model)
-    plan = fsdp_layout(job, model, parameters(job, model)).plan
+    sharded = fsdp_layout(job, model, parameters(job, model))
+    assert isinstance(sharded, ShardedLayout)
+    assert sharded.plan is not None
+    plan = sharded.plan
     return float(estimate.per_gpu.allocated + IN_FLIGHT * plan.block.gathered)
 
 

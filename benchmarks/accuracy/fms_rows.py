@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from gpulint.job import Adapter, Fsdp, Job, Quantization
+from gpulint.job.job import Adapter, Fsdp, Job, Quantization
 
 from .case import Case, Inexpressible, Row, hardware, measured_bytes, versions
 from .figures import COUNTERS

@@ -27,9 +27,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpulint.job import Job
-from gpulint.reading import UnrecognisedError, open_jobs, recognise_file
-from gpulint.settings import Settings
+from gpulint.job.job import Job
+from gpulint.launchers.reading import UnrecognisedError, open_jobs, recognise_file
+from gpulint.settings.settings import Settings
 from gpulint.source.document import SourceError
 
 from .case import Case, Excluded, Inexpressible, Row
@@ -65,6 +65,7 @@ def case(row: Row) -> Case:
     job = Job.validate(row["job"]) if "job" in row else read_command(row)
     job.hardware.gpu, job.hardware.gpus = row["gpu"], row["gpus"]
     if "release" in row:
+        assert job.inference is not None
         job.inference.version = row["release"]
     confidence = "medium" if row.get("unknown") else "high"
     return Case(

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gpulint.job import Job
+from gpulint.job.job import Job
 
 from .case import Case, Row, hardware
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpulint.formats.litgpt_model import FUSED, changed, quantization_of
-from gpulint.job import Adapter, Fsdp, Inference, Job, Quantization
+from gpulint.formats.native.litgpt_model import FUSED, changed, quantization_of
+from gpulint.job.job import Adapter, Fsdp, Inference, Job, Quantization
 from gpulint.models.llama_adapter import FIRST_VERSION, SECOND_VERSION
 from gpulint.models.resolve import resolve
 
@@ -99,6 +99,7 @@ def case(row: Row) -> Case:
             lora(job, row["model"], row["lora"]["r"], row["lora"].get("dropout", 0.05), chosen)
         if "mixed" in row["precision_policy"]:
             job.weights.dtype, job.precision.autocast = "float32", "bfloat16"
+            assert job.adapter is not None
             job.adapter.dtype = "float32"
     hardware(job, row)
     job.versions = {**versions(row["framework_version"]), "litgpt": "0.1"}

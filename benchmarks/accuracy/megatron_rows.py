@@ -12,15 +12,15 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpulint.formats import megatron
-from gpulint.formats.format import NoJobError, Project
+from gpulint.formats.core.format import NoJobError, Project
+from gpulint.formats.megatron import format as megatron
 from gpulint.source.read import parse
 
 from .case import Case, Excluded, Row
 from .scores import summary
 
 if TYPE_CHECKING:
-    from gpulint.job import Job
+    from gpulint.job.job import Job
 
     from .scores import Score
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import yaml
 
-from gpulint.formats.arguments import Arguments
-from gpulint.formats.megatron_model import GPT2_VOCABULARY, config_of, padded
-from gpulint.formats.nemo import sizes_of
-from gpulint.formats.references import plain_node
-from gpulint.job import Job, Zero
+from gpulint.formats.core.arguments import Arguments
+from gpulint.formats.core.references import plain_node
+from gpulint.formats.megatron.model import GPT2_VOCABULARY, config_of, padded
+from gpulint.formats.nemo.nemo import sizes_of
+from gpulint.job.job import Job, Zero
 
 from .case import SHARED, Case, Inexpressible, Row, gpu_of
 

@@ -9,11 +9,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gpulint.job import Adapter, Inference, Job, Quantization
+from gpulint.job.job import Adapter, Inference, Job, Quantization
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "oracle.json"
 
-DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+DTYPES: dict[str, Any] = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 VERSIONS = {"torch": "2.13.0", "transformers": "5.23.0", "peft": "0.21.2", "bitsandbytes": "0.50.2"}
 """The software that the oracle ran."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from gpulint.job import Adapter, Job
+from gpulint.job.job import Adapter, Job
 from gpulint.models.adapter_types import MODELLED, kind_of
 
 from . import litgpt_rows, nemo_rows, recipe_rows

@@ -6,14 +6,21 @@ Of training no columns say enough: what the loop of a framework keeps is in none
 from __future__ import annotations
 
 import re
+from typing import Any
 
-from gpulint.job import Inference, Job, Quantization
+from gpulint.job.job import Inference, Job, Quantization
 
 from . import vllm_rows
 from .case import Case, Inexpressible, Row, hardware, measured_bytes, versions
 from .figures import COUNTERS
 
-DTYPES = {"bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float16": "float16", "fp32": "float32"}
+DTYPES: dict[str, Any] = {
+    "bf16": "bfloat16",
+    "bfloat16": "bfloat16",
+    "fp16": "float16",
+    "float16": "float16",
+    "fp32": "float32",
+}
 
 GROUP = 128
 """Weights that share a scale in GPTQ and AWQ checkpoints (Qwen's quantization_config; the tools' default)."""
@@ -47,7 +54,7 @@ def generation(row: Row) -> Job:
     if dtype is None:
         raise Inexpressible("the dtype of the weights is not stated")
     attention = next((name for word, name in ATTENTION if word in (row["attn_impl"] or "").lower()), None)
-    job = Job(kind="inference", model=row["model"], attention=attention)
+    job = Job(kind="inference", model=row["model"], attention=attention)  # type: ignore[arg-type]  # not stated
     job.weights.dtype, job.weights.quantization = dtype, packed(row["quantization"])
     job.versions = versions(row["framework_version"])
     job.inference = Inference(

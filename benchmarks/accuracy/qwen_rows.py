@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpulint.job import Adapter, Inference, Job, Zero
+from gpulint.job.job import Adapter, Inference, Job, Zero
 from gpulint.models.resolve import resolve
 
 from . import plain_rows

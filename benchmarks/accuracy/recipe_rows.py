@@ -8,16 +8,16 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from gpulint.job import Quantization
+from gpulint.job.job import Quantization
+from gpulint.launchers.reading import open_jobs, recognise_file
 from gpulint.models.model import UnknownModel
 from gpulint.models.resolve import resolve
-from gpulint.reading import open_jobs, recognise_file
-from gpulint.settings import Settings
+from gpulint.settings.settings import Settings
 
 from .case import SHARED, Case, Inexpressible, Row
 
 if TYPE_CHECKING:
-    from gpulint.job import Job
+    from gpulint.job.job import Job
     from gpulint.models.model import Model
 
 GROUP = "vllm recipes"

@@ -12,7 +12,9 @@ sequence parallelism.
 
 from __future__ import annotations
 
-from gpulint.job import Fsdp, FsdpMixedPrecision, Job
+from typing import Literal
+
+from gpulint.job.job import Fsdp, FsdpMixedPrecision, Job
 
 from .case import GIB, Case, Inexpressible, Row, hardware, measured_bytes
 from .figures import COUNTERS
@@ -43,7 +45,7 @@ def cases(row: Row) -> list[Case]:
         )
     job = training(row)
     figure = "resident" if row["category"] == "train_init" else COUNTERS[row["counter_class"]]
-    if row["counter_class"] == "torch_peak_active" and job.parallelism.fsdp.version == 1:
+    if row["counter_class"] == "torch_peak_active" and job.parallelism.fsdp and job.parallelism.fsdp.version == 1:
         figure = "active"
     found = [Case(row["id"], row["source_group"], job, figure, measured_bytes(row), None, True, row["confidence"])]
     if row["id"].startswith(CAPTURED):
@@ -79,7 +81,7 @@ def training(row: Row) -> Job:
     hardware(job, row)
     job.parallelism.tensor = row["parallel"].get("tp", 1)
     job.parallelism.sequence = job.parallelism.tensor > 1
-    version = 1 if row["sharding"].startswith("FSDP1") else 2
+    version: Literal[1, 2] = 1 if row["sharding"].startswith("FSDP1") else 2
     fsdp = Fsdp(version=version, wrap="transformer")
     fsdp.mixed_precision = FsdpMixedPrecision("bfloat16", "float32")
     if "never" in row["sharding"]:

@@ -11,12 +11,12 @@ memory_optimizations.rst; bitsandbytes' is the paged one).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
-from gpulint.formats.torchtune import loss_chunk
-from gpulint.formats.torchtune_model import MLP
-from gpulint.formats.torchtune_model import MODULES as ATTENTION
-from gpulint.job import Adapter, Fsdp, FsdpMixedPrecision, Job, Quantization
+from gpulint.formats.torchtune.format import loss_chunk
+from gpulint.formats.torchtune.model import MLP
+from gpulint.formats.torchtune.model import MODULES as ATTENTION
+from gpulint.job.job import Adapter, Fsdp, FsdpMixedPrecision, Job, Quantization
 
 from .case import Case, Inexpressible, Row, hardware, measured_bytes, versions
 from .figures import COUNTERS
@@ -138,7 +138,7 @@ def sharded(job: Job, row: Row, *, offload: bool) -> None:
     `load_from_full_model_state_dict`), and the full recipes shard `tok_embeddings` and `output` as units of their own
     (configs/llama3_1/70B_full.yaml `custom_sharded_layers`).
     """
-    version = 2 if row["sharding"].startswith("FSDP2") else 1
+    version: Literal[1, 2] = 2 if row["sharding"].startswith("FSDP2") else 1
     job.parallelism.fsdp = Fsdp(version=version, wrap="transformer", offload=offload)
     job.parallelism.fsdp.mixed_precision = FsdpMixedPrecision("bfloat16", "bfloat16")
     if version == 2:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from gpulint.job import Inference, Job, Quantization
+from gpulint.job.job import Inference, Job, Quantization
 
 from .case import GIB, Case, Inexpressible, Row, hardware, measured_bytes
 

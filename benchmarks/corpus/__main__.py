@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint import Settings, estimate
 from gpulint.estimator.estimate import NotEstimable
-from gpulint.formats.format import NoJobError
+from gpulint.formats.core.format import NoJobError
+from gpulint.launchers.reading import UnrecognisedError, open_jobs, recognise_file
 from gpulint.models.model import UnknownModel
-from gpulint.reading import UnrecognisedError, open_jobs, recognise_file
-from gpulint.settings import project_root
+from gpulint.settings.settings import project_root
 from gpulint.source.document import SourceError
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpulint.check import check
 from gpulint.rules.load import load_rules
-from gpulint.settings import Settings
+from gpulint.run.check import check
+from gpulint.settings.settings import Settings
 
 from .stated import StatedLayers
 

@@ -14,7 +14,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpulint.hardware.catalogue import UnknownGpu, ambiguity, find
-from gpulint.settings import Settings
+from gpulint.settings.layers import Layers
+from gpulint.settings.settings import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,10 +88,11 @@ def _count(words: str) -> tuple[int | None, int | None]:
     return count, None if count is None or count > 8 else 1
 
 
-class StatedLayers:
+class StatedLayers(Layers):
     """Settings of a run over a corpus with an index: of each file the hardware stated of it, lower than its own."""
 
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         self.folder = os.path.realpath(folder)
 
     @cached_property

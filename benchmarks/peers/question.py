@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from gpulint.hardware.gpu import Gpu
-    from gpulint.job import Job
+    from gpulint.job.job import Job
     from gpulint.models.model import Model
 
 ADAM = frozenset(

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpulint.rules.index import rule_files
 from gpulint.rules.load import load_rules
-from gpulint.settings import Settings
+from gpulint.settings.settings import Settings
 
 from .files import File, file_of, paths
 from .files import chosen as chosen_files

@@ -6,9 +6,9 @@ import json
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpulint.formats.format import NoJobError
-from gpulint.reading import UnrecognisedError, open_jobs, recognise_file
-from gpulint.settings import Settings
+from gpulint.formats.core.format import NoJobError
+from gpulint.launchers.reading import UnrecognisedError, open_jobs, recognise_file
+from gpulint.settings.settings import Settings
 from gpulint.source.document import SourceError
 
 from .mistake import about

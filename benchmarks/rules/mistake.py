@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpulint.formats.format import NoJobError
-from gpulint.referenced import holding
-from gpulint.rules.change import reread
+from gpulint.formats.core.format import NoJobError
 from gpulint.rules.engine import run
 from gpulint.rules.examples import open_example
-from gpulint.source.edit import EditError, change
+from gpulint.rules.suggest.change import reread
+from gpulint.source.edit.edit import EditError, change
+from gpulint.source.referenced import holding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from gpulint.formats.format import Reading
-    from gpulint.reading import Opened
+    from gpulint.formats.core.format import Reading
+    from gpulint.launchers.reading import Opened
     from gpulint.rules.load import RuleFile
     from gpulint.rules.rule import Selection
     from gpulint.source.document import Document

@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpulint.formats.format import NoJobError
-from gpulint.formats.strangers import own_source
-from gpulint.reading import UnrecognisedError, open_jobs, recognise_file
+from gpulint.formats.core.format import NoJobError
+from gpulint.formats.core.unknown_keys_policy import own_source
+from gpulint.launchers.reading import UnrecognisedError, open_jobs, recognise_file
 from gpulint.rules.engine import run
 from gpulint.rules.expression import UNKNOWN, evaluate
-from gpulint.rules.facts import Facts
-from gpulint.settings import Settings
+from gpulint.rules.facts.facts import Facts
+from gpulint.settings.settings import Settings
 from gpulint.source.document import SourceError
-from gpulint.source.edit import EditError, apply, change
+from gpulint.source.edit.edit import EditError, apply, change
 
 from .mistake import leaves
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpulint.finding import Finding
-    from gpulint.reading import Opened
+    from gpulint.launchers.reading import Opened
     from gpulint.rules.rule import Rule, Selection
     from gpulint.source.document import Document
     from gpulint.source.node import Node

@@ -5,22 +5,22 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpulint.estimator import estimate_job
 from gpulint.estimator.estimate import NotEstimable
-from gpulint.formats.format import NoJobError
+from gpulint.estimator.estimate_job import estimate_job
+from gpulint.formats.core.format import NoJobError
 from gpulint.hardware.catalogue import gpus
+from gpulint.launchers.reading import UnrecognisedError, open_jobs, recognise_file
 from gpulint.models.lora import NotAdaptable
 from gpulint.models.model import UnknownModel
 from gpulint.models.resolve import resolve
-from gpulint.reading import UnrecognisedError, open_jobs, recognise_file
-from gpulint.settings import Settings
+from gpulint.settings.settings import Settings
 from gpulint.source.document import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from gpulint.hardware.gpu import Gpu
-    from gpulint.job import Job
+    from gpulint.job.job import Job
     from gpulint.models.model import Model
 
 

@@ -7,10 +7,10 @@ import re
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpulint.check import check
-from gpulint.settings import Settings
+from gpulint.run.check import check
+from gpulint.settings.settings import Settings
 from gpulint.source.document import SourceError
-from gpulint.source.edit import EditError, apply
+from gpulint.source.edit.edit import EditError, apply
 from gpulint.source.read import parse
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ LIMITS = {"check": 1.0, "plan": 2.0}
 def main(corpus: str, every: int, gpu: str) -> None:
     """Print median and slowest times, and the files above the limits."""
     from gpulint import Settings, check
-    from gpulint.check import find_files
+    from gpulint.run.walk import find_files
 
     settings = Settings(gpu=gpu, gpus=8)
     os.chdir(corpus)

@@ -22,7 +22,7 @@ from benchmarks.accuracy import (
 )
 from benchmarks.accuracy.case import FAILED, GIB, Case, Inexpressible, gpu_of, read_rows, versions
 from benchmarks.accuracy.scores import Score, Verdicts
-from gpulint.job import Inference, Job
+from gpulint.job.job import Inference, Job
 
 
 @pytest.fixture(scope="module")

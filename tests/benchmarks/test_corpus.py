@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from benchmarks.corpus.__main__ import listed, outcomes, table
-from gpulint.settings import Settings
+from gpulint.settings.settings import Settings
 
 AXOLOTL = "base_model: meta-llama/Llama-3.1-8B\ndatasets: []\nmicro_batch_size: 1\nsequence_len: 2048\n"
 

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.accuracy import figures, gpu_rows
 from benchmarks.gpu import grid, rows
-from gpulint.job import Job
+from gpulint.job.job import Job
 
 VERSIONS = {"torch": "2.9.0", "transformers": "5.23.0", "peft": "0.21.2", "bitsandbytes": "0.50.2"}
 GIB = 1 << 30

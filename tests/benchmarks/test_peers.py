@@ -11,7 +11,7 @@ from benchmarks.accuracy.case import GIB, Case
 from benchmarks.peers import PEERS, accelerate, asking, cookbook, deepspeed, fitcheck, llamafactory, recorded, thumb
 from benchmarks.peers.question import Question, Unrecorded, Unsaid
 from gpulint.hardware.catalogue import find
-from gpulint.job import Adapter, Fsdp, Inference, Job, Quantization, Zero
+from gpulint.job.job import Adapter, Fsdp, Inference, Job, Quantization, Zero
 from gpulint.models.resolve import resolve
 
 T5_3B, T5_3B_LAYER = 2_851_000_000, 32_000_000

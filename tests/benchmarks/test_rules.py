@@ -7,7 +7,7 @@ from benchmarks.rules.mistake import mistakes
 from benchmarks.rules.plant import Field, conditions_of
 from gpulint.rules.index import rule_files
 from gpulint.rules.load import load_rules
-from gpulint.settings import Settings
+from gpulint.settings.settings import Settings
 
 CONFIG = """\
 base_model: Qwen/Qwen2.5-0.5B

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpulint.editor.actions import actions, between, fix_all, has_safe_fix
-from gpulint.source.edit import apply
+from gpulint.source.edit.edit import apply
 
 from .texts import AXOLOTL, DEEPSPEED
 

@@ -12,7 +12,7 @@ from gpulint.editor.hover import code, components_of, hover
 from gpulint.editor.lens import lenses
 from gpulint.estimator.estimate import COMPONENTS
 from gpulint.hardware.catalogue import find, gpus
-from gpulint.rules.job_types import job_types
+from gpulint.rules.facts.job_types import job_types
 
 from .texts import AXOLOTL, DEEPSPEED, SCRIPT
 

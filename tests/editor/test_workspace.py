@@ -6,8 +6,8 @@ import pytest
 
 from gpulint.editor import workspace as module
 from gpulint.editor.workspace import Workspace
-from gpulint.settings_file import Value
-from gpulint.settings_layers import Layers
+from gpulint.settings.file import Value
+from gpulint.settings.layers import Layers
 
 from .texts import AXOLOTL, DEEPSPEED
 

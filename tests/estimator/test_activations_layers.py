@@ -11,9 +11,9 @@ from itertools import pairwise
 import pytest
 
 from gpulint.estimator.activations import layer_kinds, replay
+from gpulint.estimator.layer_expansion import Stack
 from gpulint.estimator.layers.setting import Setting
-from gpulint.estimator.placing import Stack
-from gpulint.job import Adapter, Job, Loss, Precision, Quantization, Weights
+from gpulint.job.job import Adapter, Job, Loss, Precision, Quantization, Weights
 
 B, S = 2, 256
 T = B * S

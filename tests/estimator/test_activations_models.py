@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator import NotEstimable
 from gpulint.estimator.activations import instants
-from gpulint.job import Adapter, Job, Loss, Parallelism, Precision, Quantization, Rl, Weights
+from gpulint.estimator.estimate import NotEstimable
+from gpulint.job.job import Adapter, Job, Loss, Parallelism, Precision, Quantization, Rl, Weights
 from gpulint.models.catalogue import search
 from gpulint.models.resolve import resolve
 

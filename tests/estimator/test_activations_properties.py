@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpulint.estimator.activations import instants
 from gpulint.estimator.losses.losses import TILE_COLUMNS, TILE_ROWS
-from gpulint.job import Adapter, Job, Loss, Parallelism, Precision, Quantization, Weights
+from gpulint.job.job import Adapter, Job, Loss, Parallelism, Precision, Quantization, Weights
 
 QUIET = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

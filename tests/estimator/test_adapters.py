@@ -11,7 +11,7 @@ from gpulint import estimate
 from gpulint.estimator.activations import instants
 from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.states.parameters import parameters
-from gpulint.job import Adapter, Fsdp, Job, Quantization
+from gpulint.job.job import Adapter, Fsdp, Job, Quantization
 from gpulint.models.adapter_types import OPTIONS, kind_of
 from gpulint.models.resolve import resolve
 

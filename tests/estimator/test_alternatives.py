@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpulint import estimate
-from gpulint.estimator.alternatives import EXTREMES
+from gpulint.estimator.scenarios import EXTREMES
 from gpulint.estimator.verdict import envelope
-from gpulint.job import Job
+from gpulint.job.job import Job
 
 BASE = {
     "model": "meta-llama/Llama-3.2-1B",

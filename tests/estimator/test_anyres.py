@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpulint import estimate
-from gpulint.estimator.towers import anyres
-from gpulint.estimator.towers.pictures import pictures, reader, resolutions_of
-from gpulint.job import Job
+from gpulint.estimator.encoders import anyres
+from gpulint.estimator.encoders.image_inputs import pictures, reader, resolutions_of
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 
 TEXT = {"model_type": "llama", "hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 2,

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gpulint.estimator import estimate
+from gpulint.estimator.estimate_job import estimate
 from gpulint.estimator.sharding.bucket_shards import _slices, first_step
 from gpulint.estimator.states.parameters import parameters
-from gpulint.job import Job, Zero
+from gpulint.job.job import Job, Zero
 from gpulint.models.resolve import resolve
 from gpulint.units import GIB
 

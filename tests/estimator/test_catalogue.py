@@ -7,7 +7,7 @@ from itertools import groupby
 import pytest
 
 from gpulint import estimate
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.catalogue import search
 
 BY_TYPE = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.serving.causal_masks import causal_masks
+from gpulint.estimator.serving.generation.causal_masks import causal_masks
 from gpulint.estimator.training import estimate_training
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 
 BIGCODE = {"model_type": "gpt_bigcode", "n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 256, "vocab_size": 100}

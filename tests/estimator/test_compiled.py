@@ -6,7 +6,7 @@ import pytest
 
 from gpulint.estimator.activations import instants
 from gpulint.estimator.layers.compiled import remade_attention, traced
-from gpulint.job import Job, Weights
+from gpulint.job.job import Job, Weights
 
 
 def compiled(**fields) -> Job:

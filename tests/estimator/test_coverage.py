@@ -7,7 +7,7 @@ import pytest
 from gpulint import estimate
 from gpulint.estimator.bounds import tower
 from gpulint.estimator.estimate import NotEstimable
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 
 SMALL = {

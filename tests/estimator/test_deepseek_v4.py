@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpulint import estimate
-from gpulint.estimator.serving.compressed_cache import compressed_pool
 from gpulint.estimator.serving.kv_cache import layer_caches
-from gpulint.estimator.serving.vllm_settings import settings
-from gpulint.estimator.serving.vllm_weights import made_wider
+from gpulint.estimator.serving.pools.compressed_cache import compressed_pool
+from gpulint.estimator.serving.vllm.settings import settings
+from gpulint.estimator.serving.vllm.weights import made_wider
 from gpulint.estimator.states.checkpoint import stored_quantization
 from gpulint.estimator.states.parameters import parameters
 from gpulint.estimator.states.skipping import skips
-from gpulint.job import Inference, Job
+from gpulint.job.job import Inference, Job
 from gpulint.models.resolve import resolve
 from gpulint.units import GIB
 

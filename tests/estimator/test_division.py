@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from gpulint.estimator.activations import instants
 from gpulint.estimator.estimate import NotEstimable
-from gpulint.estimator.states.division import divided, stages
 from gpulint.estimator.states.parameters import elements, parameters
-from gpulint.job import Adapter, Fsdp, Hardware, Inference, Job, Loss, Parallelism
+from gpulint.estimator.states.tensor_parallel import divided, stages
+from gpulint.job.job import Adapter, Fsdp, Hardware, Inference, Job, Loss, Parallelism
 from gpulint.models.resolve import resolve
 
 

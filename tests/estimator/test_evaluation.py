@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gpulint import estimate
-from gpulint.estimator import estimate_job
+from gpulint.estimator.estimate_job import estimate_job
 from gpulint.estimator.evaluation import further_logits, gathered_logits, last_logits, passes
 from gpulint.hardware.catalogue import find
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 
 LLAMA = "meta-llama/Meta-Llama-3-8B"

@@ -11,16 +11,17 @@ from dataclasses import replace
 
 import pytest
 
-from gpulint.estimator import activation_terms, estimate_job
 from gpulint.estimator.activations import layer_kinds, replay
-from gpulint.estimator.explain import REST, explained
+from gpulint.estimator.estimate_job import estimate_job
+from gpulint.estimator.explain import activation_terms
+from gpulint.estimator.explain.explain import REST, explained
+from gpulint.estimator.explain.tier_terms import FULL, MANAGED, tiers
+from gpulint.estimator.layer_expansion import placed
 from gpulint.estimator.layers.setting import Setting
-from gpulint.estimator.placing import placed
 from gpulint.estimator.tape import recording
 from gpulint.estimator.tape.recording import Recording
-from gpulint.estimator.tier_terms import FULL, MANAGED, tiers
 from gpulint.hardware.catalogue import find
-from gpulint.job import Adapter, Evaluation, Fsdp, Inference, Job, Offload, Quantization, Zero
+from gpulint.job.job import Adapter, Evaluation, Fsdp, Inference, Job, Offload, Quantization, Zero
 from gpulint.models.resolve import resolve
 
 LLAMA = {

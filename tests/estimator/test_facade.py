@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator import estimate
 from gpulint.estimator.estimate import NotEstimable
+from gpulint.estimator.estimate_job import estimate
 from gpulint.hardware.catalogue import UnknownGpu
-from gpulint.job import Hardware, Inference, Job, Weights
+from gpulint.job.job import Hardware, Inference, Job, Weights
 from gpulint.models.model import UnknownModel
 
 SMALL = {

@@ -12,11 +12,11 @@ from statistics import median
 import pytest
 
 from gpulint import estimate
-from gpulint.estimator import NotEstimable
 from gpulint.estimator.activations import instants
-from gpulint.estimator.coverage import derived, gaps
+from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.states.parameters import allocated, parameters
-from gpulint.job import Inference, Job
+from gpulint.estimator.unmodeled import derived, gaps
+from gpulint.job.job import Inference, Job
 from gpulint.models.resolve import resolve
 
 DATA = json.loads((Path(__file__).parent / "data" / "families.json").read_text())

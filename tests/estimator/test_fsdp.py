@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpulint.estimator.instant import Instant
 from gpulint.estimator.layers.setting import Setting
+from gpulint.estimator.peak_candidate import Instant
 from gpulint.estimator.sharding.fsdp_terms import UNITS
 from gpulint.estimator.sharding.fsdp_units import Policy, units
 from gpulint.estimator.sharding.layouts import layout
 from gpulint.estimator.states.parameters import parameters
 from gpulint.estimator.training import estimate_training
-from gpulint.job import (
+from gpulint.job.job import (
     Adapter,
     Fsdp,
     FsdpMixedPrecision,

@@ -11,9 +11,9 @@ import pytest
 from benchmarks.accuracy.oracle_rows import job_of
 from gpulint import estimate
 from gpulint.estimator.adapters.fused_lora import AXOLOTL, EARLIER, FMS, UNSLOTH, style
-from gpulint.estimator.layers.implementation import fused_operations
-from gpulint.estimator.layers.traits import traits
-from gpulint.job import Adapter, Job
+from gpulint.estimator.layers.arch_spec import traits
+from gpulint.estimator.layers.attention.implementation import fused_operations
+from gpulint.job.job import Adapter, Job
 
 ROWS = json.loads((Path(__file__).parent / "data" / "fused_lora.json").read_text())
 WORKSPACE = 2 * int(8.125 * (1 << 20))

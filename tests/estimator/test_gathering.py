@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpulint.estimator.instant import Instant
+from gpulint.estimator.peak_candidate import Instant
 from gpulint.estimator.sharding.gathering import Window, window
 from gpulint.estimator.states.parameters import parameters
-from gpulint.job import Job, Parallelism, Weights, Zero
+from gpulint.job.job import Job, Parallelism, Weights, Zero
 
 TEN = Window((100,) * 10, 50, 50, 30, 0, 10**9, 0, 2, 2.0)
 """Ten layers of 100 elements between an embedding and a head of 50."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator import estimate_job
-from gpulint.estimator.instant import Instant
+from gpulint.estimator.estimate_job import estimate_job
+from gpulint.estimator.peak_candidate import Instant
 from gpulint.estimator.sharding.layouts import layout
-from gpulint.job import Hardware, Job, Offload, Optimizer, Parallelism, Precision, Weights, Zero
+from gpulint.job.job import Hardware, Job, Offload, Optimizer, Parallelism, Precision, Weights, Zero
 
 
 def job(gpus=8, gradients="float32", **zero):

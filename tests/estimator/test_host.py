@@ -7,7 +7,7 @@ import pytest
 from gpulint.estimator.sharding import host
 from gpulint.estimator.sharding.saving import saving
 from gpulint.estimator.states.parameters import parameters
-from gpulint.job import Adapter, Fsdp, Hardware, Job, Offload, Parallelism, Quantization, Weights, Zero
+from gpulint.job.job import Adapter, Fsdp, Hardware, Job, Offload, Parallelism, Quantization, Weights, Zero
 
 
 def job(gpus=16, nodes=2, **parallelism):

@@ -13,11 +13,11 @@ import pytest
 
 from gpulint import estimate
 from gpulint.estimator.activations import instants
-from gpulint.estimator.serving.decoding import attended, image_caches
+from gpulint.estimator.encoders.image_inputs import pictures, reader
+from gpulint.estimator.serving.generation.decoding import attended, image_caches
 from gpulint.estimator.serving.kv_cache import layer_caches
 from gpulint.estimator.states.parameters import allocated, parameters
-from gpulint.estimator.towers.pictures import pictures, reader
-from gpulint.job import Inference, Job, Quantization
+from gpulint.job.job import Inference, Job, Quantization
 from gpulint.models.resolve import resolve
 
 WORKSPACE = int(8.125 * (1 << 20))

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from gpulint.estimator import estimate_job
+from gpulint.estimator.estimate_job import estimate_job
 from gpulint.estimator.states.imbalance import dropless, unbalanced
-from gpulint.job import Hardware, Job, Parallelism, Weights
+from gpulint.job.job import Hardware, Job, Parallelism, Weights
 
 
 def job(expert, checkpointing="full"):

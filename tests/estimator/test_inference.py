@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.inference import estimate_inference
 from gpulint.hardware.catalogue import find
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.model import UnknownModel
 from gpulint.models.resolve import resolve
 from gpulint.units import GIB, MIB
@@ -421,7 +421,7 @@ def test_layers_spread_over_gpus_share_weights_and_cache():
     [(9.5, 0), (10, 0), (11, 1), (12, 0), (12.5, 0), (13, 1), (13.5, 0.5), (21.75, 0.25)],
 )
 def test_a_rest_of_up_to_a_mebibyte_stays_with_a_large_weight(mib, rest):
-    from gpulint.estimator.serving.generation import unsplit_tails
+    from gpulint.estimator.serving.generation.generation import unsplit_tails
     from gpulint.estimator.states.parameter import Parameter
 
     model, size = resolve(LLAMA_8B), round(mib * 2**20)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.inference import estimate_inference
-from gpulint.estimator.serving.sglang import request_table
-from gpulint.estimator.serving.sglang_settings import profile
-from gpulint.estimator.serving.sglang_share import captured_sizes
-from gpulint.estimator.serving.vllm_parts import BEYOND
+from gpulint.estimator.serving.sglang.estimate import request_table
+from gpulint.estimator.serving.sglang.settings import profile
+from gpulint.estimator.serving.sglang.static_share import captured_sizes
+from gpulint.estimator.serving.vllm.memory_budget import BEYOND
 from gpulint.hardware.catalogue import find
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 from gpulint.units import GIB, MIB
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.states.parameters import parameters
-from gpulint.job import Adapter, Job, Parallelism, Precision, Quantization, Weights, Zero
+from gpulint.job.job import Adapter, Job, Parallelism, Precision, Quantization, Weights, Zero
 from gpulint.models.resolve import resolve
 
 CONFIG = {

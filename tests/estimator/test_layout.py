@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.sharding.layouts import layout
-from gpulint.estimator.states.division import divided
 from gpulint.estimator.states.ranks import per_node, ranks
-from gpulint.job import (
+from gpulint.estimator.states.tensor_parallel import divided
+from gpulint.job.job import (
     Adapter,
     Fsdp,
     FsdpMixedPrecision,

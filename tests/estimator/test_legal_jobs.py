@@ -5,10 +5,11 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpulint.estimator import NotEstimable, estimate, estimate_job
-from gpulint.estimator.explain import explained
+from gpulint.estimator.estimate import NotEstimable
+from gpulint.estimator.estimate_job import estimate, estimate_job
+from gpulint.estimator.explain.explain import explained
 from gpulint.hardware.catalogue import find
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 
 LLAMA = {

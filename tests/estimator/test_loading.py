@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator import estimate_job
+from gpulint.estimator.estimate_job import estimate_job
 from gpulint.estimator.states.loading import loading, warmed
 from gpulint.estimator.states.parameters import parameters
 from gpulint.hardware.catalogue import find
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 from gpulint.units import GIB
 

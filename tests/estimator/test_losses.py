@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator import estimate_job
 from gpulint.estimator.activations import instants
-from gpulint.estimator.effort import PARTS, bounded
+from gpulint.estimator.budget import PARTS, bounded
 from gpulint.estimator.estimate import NotEstimable
+from gpulint.estimator.estimate_job import estimate_job
 from gpulint.estimator.frameworks.release import release
 from gpulint.estimator.layers.setting import Setting
 from gpulint.estimator.losses.losses import smoothed, tiled
@@ -18,7 +18,7 @@ from gpulint.estimator.losses.pieces import lengths
 from gpulint.estimator.tape.ledger import END
 from gpulint.estimator.tape.tape import Tape
 from gpulint.estimator.tape.tensor import Parameter
-from gpulint.job import Adapter, Job, Loss, Parallelism, Precision, Rl, Weights
+from gpulint.job.job import Adapter, Job, Loss, Parallelism, Precision, Rl, Weights
 from gpulint.models.remote import normed_head
 from gpulint.models.resolve import resolve
 

@@ -4,7 +4,7 @@ import pytest
 
 from gpulint.estimator.frameworks.megatron_buffers import held
 from gpulint.hardware.catalogue import find
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 from gpulint.units import KIB, MIB
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator import estimate
-from gpulint.estimator.explain import explained
-from gpulint.job import Job
+from gpulint.estimator.estimate_job import estimate
+from gpulint.estimator.explain.explain import explained
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 
 CONFIG = {

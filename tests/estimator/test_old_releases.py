@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gpulint.estimator import estimate
+from gpulint.estimator.estimate_job import estimate
 from gpulint.estimator.frameworks.release import checkpoints, release
-from gpulint.job import Job
+from gpulint.job.job import Job
 
 DATA = json.loads((Path(__file__).parent / "data" / "releases.json").read_text())
 WORKSPACE = int(8.125 * (1 << 20))

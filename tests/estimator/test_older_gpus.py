@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.layers.implementation import composite, sdpa_kernels
-from gpulint.estimator.product import total
-from gpulint.estimator.serving.decoding import attended
-from gpulint.estimator.serving.prefill import attention_products
+from gpulint.estimator.explain.product import total
+from gpulint.estimator.layers.attention.implementation import composite, sdpa_kernels
+from gpulint.estimator.serving.generation.decoding import attended
+from gpulint.estimator.serving.generation.prefill import attention_products
 from gpulint.estimator.training import estimate_training
 from gpulint.hardware.catalogue import find
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 
 GROUPED = {

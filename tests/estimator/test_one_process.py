@@ -6,7 +6,7 @@ import pytest
 
 from gpulint import estimate
 from gpulint.estimator.sharding.layouts import layout
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 
 GPT2 = "openai-community/gpt2"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpulint.estimator.states.gradients import gradient_bytes, largest_gradient
 from gpulint.estimator.states.optimizer import Item, items, names, of_job, specification, states
 from gpulint.estimator.states.parameters import parameters
-from gpulint.job import Job, Optimizer, Precision, Weights
+from gpulint.job.job import Job, Optimizer, Precision, Weights
 
 TRANSFORMERS = [
     "adamw_torch", "adamw_torch_fused", "adamw_torch_xla", "adamw_torch_npu_fused", "adafactor",

@@ -9,8 +9,8 @@ from statistics import mean
 
 import pytest
 
-from gpulint.estimator import estimate_job
 from gpulint.estimator.allocator import runtime
+from gpulint.estimator.estimate_job import estimate_job
 from gpulint.models.resolve import resolve
 
 PHASES = {"forward": ("forward", "loss"), "backward": ("backward",), "optimizer": ("optimizer_step",)}

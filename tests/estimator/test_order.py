@@ -6,7 +6,7 @@ from gpulint.estimator.allocator.replay import _made_in_order
 from gpulint.estimator.states import optimizer
 from gpulint.estimator.states.order import in_order, stacks
 from gpulint.estimator.states.parameters import parameters
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 
 CONFIG = {

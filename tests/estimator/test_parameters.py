@@ -8,7 +8,7 @@ from gpulint import estimate
 from gpulint.estimator.adapters.parameters import expert_targets
 from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.states.parameters import allocated, elements, parameters
-from gpulint.job import Adapter, Fsdp, Inference, Job, Parallelism, Quantization, Weights, Zero
+from gpulint.job.job import Adapter, Fsdp, Inference, Job, Parallelism, Quantization, Weights, Zero
 from gpulint.models.resolve import resolve
 from gpulint.units import GIB
 

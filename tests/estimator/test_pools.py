@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpulint.estimator.inference import estimate_inference
-from gpulint.estimator.serving.pools import engine_name
+from gpulint.estimator.serving.pools.pools import engine_name
 from gpulint.hardware.catalogue import find
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 
 from .llama import LLAMA_8B

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from gpulint.estimator.explain.product import total
 from gpulint.estimator.inference import estimate_inference
-from gpulint.estimator.product import total
-from gpulint.estimator.serving.decoding import attended
-from gpulint.estimator.serving.prefill import attention_products
-from gpulint.job import Job
+from gpulint.estimator.serving.generation.decoding import attended
+from gpulint.estimator.serving.generation.prefill import attention_products
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 
 

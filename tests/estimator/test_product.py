@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.product import Product, largest, matching, terms, total
+from gpulint.estimator.explain.product import Product, largest, matching, terms, total
 
 
 def test_a_formula_multiplies_to_its_size():

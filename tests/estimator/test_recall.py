@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator import effort, estimate_job
+from gpulint.estimator import budget
 from gpulint.estimator.activations import computing, layer_kinds, replay
 from gpulint.estimator.estimate import NotEstimable
+from gpulint.estimator.estimate_job import estimate_job
 from gpulint.estimator.layers.seq2seq import setting
-from gpulint.estimator.recall import Recall
+from gpulint.estimator.memoize import Recall
 from gpulint.estimator.states.parameters import _parameters, parameters
 from gpulint.hardware.catalogue import find
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 
 JOB = {
@@ -53,14 +54,14 @@ def test_equal_jobs_are_worked_out_once_and_count_twice():
 
     def work():
         asked.append(1)
-        effort.spend(7)
+        budget.spend(7)
         return object()
 
     known, model = Recall(2), object()
-    before = effort.spent()
+    before = budget.spent()
     first = known.ask(model, "a", work)
     assert known.ask(model, "a", work) is first
-    assert (len(asked), effort.spent() - before) == (1, 14)
+    assert (len(asked), budget.spent() - before) == (1, 14)
     assert known.ask(object(), "a", work) is not first
     known.ask(model, "b", work)
     assert known.ask(model, "a", work) is not first
@@ -71,9 +72,9 @@ def test_an_estimate_takes_as_many_steps_again_whatever_was_asked_before():
     model = resolve(job.model)
     found, steps = [], []
     for other in (job, job.with_changes({"optimizer.name": "adafactor"}), job.with_changes({})):
-        before = effort.spent()
+        before = budget.spent()
         found.append(estimate_job(other, model, gpu))
-        steps.append(effort.spent() - before)
+        steps.append(budget.spent() - before)
     assert found[0] == found[2]
     assert steps[0] == steps[2]
     with pytest.raises(NotEstimable):

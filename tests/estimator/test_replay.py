@@ -11,7 +11,7 @@ from gpulint.estimator.activations import replay as run
 from gpulint.estimator.allocator.allocator import BLOCK, ROUNDING, SMALL_REQUEST, Allocator, segment_size
 from gpulint.estimator.allocator.trace import Recorder, Unfolding, trace
 from gpulint.estimator.layers.setting import Setting
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 from gpulint.units import MIB
 

@@ -10,7 +10,7 @@ import pytest
 import gpulint.estimator.allocator.runtime as runtime
 from gpulint.estimator.allocator.runtime import allocated_workspace, groups, process_overhead
 from gpulint.hardware.catalogue import find, gpus
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.units import GIB, MIB
 
 

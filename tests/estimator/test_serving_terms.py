@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
-from gpulint.estimator import estimate_job
-from gpulint.estimator.explain import explained
+from gpulint.estimator.estimate_job import estimate_job
+from gpulint.estimator.explain.explain import explained
 from gpulint.hardware.catalogue import find
-from gpulint.job import Job, Quantization
+from gpulint.job.job import Job, Quantization
 from gpulint.models.resolve import resolve
 
 from .test_explain import LLAMA, MIXTRAL, sums, value

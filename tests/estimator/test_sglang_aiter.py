@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.serving.sglang_settings import computes_with_aiter, share
+from gpulint.estimator.serving.sglang.settings import computes_with_aiter, share
 from gpulint.hardware.catalogue import find
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 
 QWEN, KIMI = "Qwen/Qwen2.5-7B-Instruct", "moonshotai/Kimi-K2-Instruct"

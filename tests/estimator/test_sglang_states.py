@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.inference import estimate_inference
-from gpulint.estimator.serving.sglang_states import caches_no_token, request_bytes, set_aside
+from gpulint.estimator.serving.sglang.states import caches_no_token, request_bytes, set_aside
 from gpulint.hardware.catalogue import find
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 
 QWEN, PLAIN = "Qwen/Qwen3.5-9B", "Qwen/Qwen2.5-7B-Instruct"

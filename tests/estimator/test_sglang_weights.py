@@ -6,13 +6,13 @@ import pytest
 
 from gpulint.estimator.inference import estimate_inference
 from gpulint.estimator.serving.kv_cache import lenders
-from gpulint.estimator.serving.sglang_cache import token_bytes
-from gpulint.estimator.serving.sglang_settings import profile
-from gpulint.estimator.serving.sglang_weights import added
-from gpulint.estimator.serving.vllm_weights import fused_keys
+from gpulint.estimator.serving.sglang.cache import token_bytes
+from gpulint.estimator.serving.sglang.settings import profile
+from gpulint.estimator.serving.sglang.weights import added
+from gpulint.estimator.serving.vllm.weights import fused_keys
 from gpulint.estimator.states.parameters import parameters
 from gpulint.hardware.catalogue import find
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 from gpulint.units import GIB
 

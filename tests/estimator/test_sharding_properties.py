@@ -7,10 +7,10 @@ import copy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpulint.estimator import estimate_job
+from gpulint.estimator.estimate_job import estimate_job
 from gpulint.estimator.sharding.layouts import layout
 from gpulint.estimator.states.stage import pipeline
-from gpulint.job import (
+from gpulint.job.job import (
     Adapter,
     Fsdp,
     FsdpMixedPrecision,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator import estimate
-from gpulint.job import Job
+from gpulint.estimator.estimate_job import estimate
+from gpulint.job.job import Job
 
 WORKSPACES = 2 * int(8.125 * (1 << 20))
 TABLES = 8 << 20

@@ -6,14 +6,14 @@ from statistics import mean
 
 import pytest
 
-from gpulint.estimator import estimate_job
 from gpulint.estimator.allocator import runtime
 from gpulint.estimator.allocator.allocator import Policy
+from gpulint.estimator.allocator.fragmentation import Held
 from gpulint.estimator.allocator.replay import Plan, reserved, uncut
-from gpulint.estimator.allocator.slack import Held
 from gpulint.estimator.allocator.trace import Trace
+from gpulint.estimator.estimate_job import estimate_job
 from gpulint.hardware.catalogue import find
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 from gpulint.units import MIB
 

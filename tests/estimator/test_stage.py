@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpulint.estimator import estimate, estimate_job
 from gpulint.estimator.estimate import NotEstimable
+from gpulint.estimator.estimate_job import estimate, estimate_job
 from gpulint.estimator.states.schedule import in_flight
 from gpulint.estimator.states.stage import kept_outputs, layer_counts, pipeline, stage
 from gpulint.estimator.training import by_stage
-from gpulint.job import Fsdp, FsdpMixedPrecision, Hardware, Job, Optimizer, Parallelism, Weights
+from gpulint.job.job import Fsdp, FsdpMixedPrecision, Hardware, Job, Optimizer, Parallelism, Weights
 from gpulint.units import GIB
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator import estimate_job
+from gpulint.estimator.estimate_job import estimate_job
 from gpulint.estimator.inference import estimate_inference
 from gpulint.estimator.states.quantization import effective_quantization
 from gpulint.hardware.catalogue import find
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 
 from .llama import LLAMA_8B

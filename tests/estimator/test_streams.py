@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator import effort, estimate_job
+from gpulint.estimator import budget
 from gpulint.estimator.allocator.allocator import Allocator, segments
 from gpulint.estimator.allocator.replay import _micro_step, plan_of
 from gpulint.estimator.allocator.trace import trace
+from gpulint.estimator.estimate_job import estimate_job
 from gpulint.estimator.sharding.fsdp_units import Unit, Units
 from gpulint.estimator.sharding.layouts import layout
 from gpulint.estimator.sharding.streams import IN_FLIGHT, Gathering, Sharding
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 from gpulint.units import MIB
 
@@ -167,7 +168,7 @@ def test_one_input_of_the_reduce_scatter_lives_under_version_2():
 def test_a_pass_counts_what_it_asks_for_once_however_many_units_it_goes_through(fsdp):
     plan = job(**fsdp)
     how, found = planned(plan), trace(plan, resolve(MODEL))
-    before = effort.spent()
+    before = budget.spent()
     _micro_step(Allocator(), found, how)
     gathered = 2 * (len(how.sharding.root) + len(found.passes) * (len(how.sharding.layer) + 1) + 1)
-    assert len(found.events) <= effort.spent() - before <= len(found.events) + gathered
+    assert len(found.events) <= budget.spent() - before <= len(found.events) + gathered

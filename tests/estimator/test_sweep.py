@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpulint import estimate
-from gpulint.job import Loss, Quantization
+from gpulint.job.job import Loss, Quantization
 from gpulint.models.resolve import resolve
 
 DATA = json.loads((Path(__file__).parent / "data" / "sweep.json").read_text())

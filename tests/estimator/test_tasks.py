@@ -13,10 +13,10 @@ import pytest
 
 from gpulint import estimate
 from gpulint.estimator.activations import instants
-from gpulint.estimator.coverage import derived
 from gpulint.estimator.estimate import NotEstimable
-from gpulint.estimator.layers.scored import scored_positions
-from gpulint.job import Job
+from gpulint.estimator.layers.logit_positions import scored_positions
+from gpulint.estimator.unmodeled import derived
+from gpulint.job.job import Job
 from gpulint.models.heads import for_task
 from gpulint.models.resolve import resolve
 
@@ -83,7 +83,7 @@ def test_an_answer_takes_what_the_libraries_allocate(answers):
 
 
 def test_a_longer_prompt_of_an_encoder_is_no_cache_of_the_answer():
-    from gpulint.job import Inference
+    from gpulint.job.job import Inference
 
     def cache(prompt: int, answer: int) -> int:
         job = Job(kind="inference", model=DATA["configs"]["t5"])
@@ -170,7 +170,7 @@ def test_a_decoder_s_classifier_takes_the_place_of_its_head():
 
 
 def test_an_encoder_on_vllm_gets_no_cache():
-    from gpulint.job import Hardware, Inference
+    from gpulint.job.job import Hardware, Inference
 
     job = Job(kind="inference", model="BAAI/bge-large-en-v1.5", hardware=Hardware("l4", 1, 1))
     job.inference = Inference(engine="vllm")

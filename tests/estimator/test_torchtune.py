@@ -7,7 +7,7 @@ import pytest
 from gpulint.estimator.frameworks.torchtune import caches
 from gpulint.estimator.sharding.layouts import layout
 from gpulint.estimator.states.parameters import allocated, parameters
-from gpulint.job import Adapter, Fsdp, Job, Weights
+from gpulint.job.job import Adapter, Fsdp, Job, Weights
 from gpulint.models.resolve import resolve
 
 from .llama import LLAMA_7B

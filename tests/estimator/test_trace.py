@@ -7,7 +7,7 @@ import pytest
 from gpulint.estimator.activations import layer_kinds, replay
 from gpulint.estimator.allocator.trace import Recorder, Trace, trace
 from gpulint.estimator.layers.setting import Setting
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 
 MODELS = ("gpt2-xl", "meta-llama/Llama-2-7b-hf", "google/gemma-2-9b")

@@ -12,7 +12,7 @@ import pytest
 
 from gpulint import estimate
 from gpulint.estimator.frameworks.trl import Trl, trl
-from gpulint.job import Job, Loss
+from gpulint.job.job import Job, Loss
 
 DATA = json.loads((Path(__file__).parent / "data" / "trainers.json").read_text())
 WORKSPACE = int(8.125 * (1 << 20))

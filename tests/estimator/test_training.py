@@ -6,11 +6,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpulint.estimator import estimate_job, training
+from gpulint.estimator import training
 from gpulint.estimator.estimate import COMPONENTS, NotEstimable
-from gpulint.estimator.instant import Instant
+from gpulint.estimator.estimate_job import estimate_job
+from gpulint.estimator.peak_candidate import Instant
 from gpulint.hardware.gpu import Gpu
-from gpulint.job import (
+from gpulint.job.job import (
     Evaluation,
     Fsdp,
     Hardware,
@@ -23,7 +24,7 @@ from gpulint.job import (
     Weights,
     Zero,
 )
-from gpulint.origin import Origin
+from gpulint.job.origin import Origin
 from gpulint.units import GIB
 
 CARD = Gpu(

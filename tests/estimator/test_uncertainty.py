@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator import effort, estimate_job
+from gpulint.estimator import budget
 from gpulint.estimator.allocator import runtime
 from gpulint.estimator.allocator.allocator import segments
-from gpulint.estimator.allocator.slack import BEYOND, beyond
+from gpulint.estimator.allocator.fragmentation import BEYOND, beyond
 from gpulint.estimator.estimate import NotEstimable
+from gpulint.estimator.estimate_job import estimate_job
 from gpulint.estimator.uncertainty import records, varies
 from gpulint.hardware.catalogue import find
-from gpulint.job import Job
+from gpulint.job.job import Job
+from gpulint.job.origin import Origin
 from gpulint.models.model import UnknownModel
 from gpulint.models.resolve import resolve
-from gpulint.origin import Origin
 
 MODEL = "gpt2-xl"
 
@@ -90,11 +91,11 @@ def test_each_record_halves_what_is_left_to_the_limit():
 
 
 def test_the_replays_of_shorter_batches_are_no_steps_of_a_search():
-    before = effort.spent()
+    before = budget.spent()
     estimate(job(sequence_length=1023), "h100-80gb")
-    steady = effort.spent() - before
+    steady = budget.spent() - before
     estimate(job(sequence_length=1022, packing=False), "h100-80gb")
-    assert effort.spent() - before - steady < 1.1 * steady
+    assert budget.spent() - before - steady < 1.1 * steady
 
 
 @pytest.mark.parametrize("field", ["packing", "padded", "longest_first"])

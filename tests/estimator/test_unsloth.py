@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator import estimate_job
 from gpulint.estimator.activations import instants
+from gpulint.estimator.estimate_job import estimate_job
 from gpulint.estimator.frameworks.unsloth_buffers import masks, tables
 from gpulint.estimator.states.parameters import allocated, parameters
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 
 from .llama import LLAMA_7B

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-import gpulint.estimator.serving.vllm_settings as vllm_settings
+import gpulint.estimator.serving.vllm.settings as vllm_settings
 from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.inference import estimate_inference
 from gpulint.estimator.serving.kv_cache import LayerCache, layer_caches
-from gpulint.estimator.serving.paged_cache import paged_cache
-from gpulint.estimator.serving.vllm_activations import profile_run
-from gpulint.estimator.serving.vllm_settings import (
+from gpulint.estimator.serving.pools.paged_cache import paged_cache
+from gpulint.estimator.serving.vllm.activations import profile_run
+from gpulint.estimator.serving.vllm.settings import (
     captured_sizes,
     captures_nccl,
     derived_length,
@@ -25,10 +25,10 @@ from gpulint.estimator.serving.vllm_settings import (
     settings,
 )
 from gpulint.hardware.catalogue import find
-from gpulint.job import Inference, Job, Weights
+from gpulint.job.job import Inference, Job, Weights
 from gpulint.models.model import UnknownModel
 from gpulint.models.resolve import resolve
-from gpulint.report.text_estimate import render
+from gpulint.report.text.estimate import render
 from gpulint.units import GIB, MIB
 
 from .llama import LLAMA_8B

@@ -6,10 +6,10 @@ import pytest
 
 from gpulint.estimator.allocator.allocator import Policy
 from gpulint.estimator.inference import estimate_inference
-from gpulint.estimator.serving.vllm_blocks import block_rounding, offloaded, offloaded_layers
+from gpulint.estimator.serving.vllm.blocks import block_rounding, offloaded, offloaded_layers
 from gpulint.estimator.states.parameter import Parameter
 from gpulint.hardware.catalogue import find
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 from gpulint.units import GIB, MIB
 

@@ -6,12 +6,12 @@ import pytest
 
 from gpulint.estimator.allocator.runtime import Neighbours, process_overhead
 from gpulint.estimator.inference import estimate_inference
-from gpulint.estimator.serving.vllm_activations import layer_bytes, profile_run
-from gpulint.estimator.serving.vllm_parts import parts_of, room_of
-from gpulint.estimator.serving.vllm_settings import settings
-from gpulint.estimator.serving.vllm_workspace import expert_bytes, workspace
+from gpulint.estimator.serving.vllm.activations import layer_bytes, profile_run
+from gpulint.estimator.serving.vllm.memory_budget import parts_of, room_of
+from gpulint.estimator.serving.vllm.settings import settings
+from gpulint.estimator.serving.vllm.workspace import expert_bytes, workspace
 from gpulint.hardware.catalogue import find
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 from gpulint.units import GIB, MIB
 

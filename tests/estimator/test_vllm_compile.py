@@ -6,7 +6,7 @@ import pytest
 
 from gpulint.estimator.inference import estimate_inference
 from gpulint.hardware.catalogue import find
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 from gpulint.units import GIB
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.inference import estimate_inference
-from gpulint.estimator.serving.vllm_parts import parts_of
-from gpulint.estimator.serving.vllm_settings import settings
+from gpulint.estimator.serving.vllm.memory_budget import parts_of
+from gpulint.estimator.serving.vllm.settings import settings
 from gpulint.hardware.catalogue import find
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.inference import estimate_inference
-from gpulint.estimator.serving.vllm_encoder import attention, encoder, feed_forward
-from gpulint.estimator.serving.vllm_items import items, requests_profiled
-from gpulint.estimator.serving.vllm_settings import settings
+from gpulint.estimator.serving.vllm.encoder import attention, encoder, feed_forward
+from gpulint.estimator.serving.vllm.items import items, requests_profiled
+from gpulint.estimator.serving.vllm.settings import settings
 from gpulint.hardware.catalogue import find
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 from gpulint.units import GIB
 

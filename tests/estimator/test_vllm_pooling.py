@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.inference import estimate_inference
-from gpulint.estimator.serving.vllm_settings import pools
+from gpulint.estimator.serving.vllm.settings import pools
 from gpulint.hardware.catalogue import find
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 from gpulint.units import GIB
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.serving.vllm_rotary import rotary_cache, tables
+from gpulint.estimator.serving.vllm.rotary import rotary_cache, tables
 from gpulint.models.resolve import resolve
 
 ROW = 2 * 128

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.serving.kv_cache import layer_caches
-from gpulint.estimator.serving.vllm_parts import parts_of
-from gpulint.estimator.serving.vllm_settings import settings
-from gpulint.estimator.serving.vllm_states import with_states
+from gpulint.estimator.serving.vllm.memory_budget import parts_of
+from gpulint.estimator.serving.vllm.settings import settings
+from gpulint.estimator.serving.vllm.states import with_states
 from gpulint.hardware.catalogue import find
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 from gpulint.units import GIB
 

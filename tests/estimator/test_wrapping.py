@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator import estimate_job
 from gpulint.estimator.allocator import runtime
 from gpulint.estimator.allocator.allocator import Allocator
+from gpulint.estimator.estimate_job import estimate_job
 from gpulint.estimator.sharding.layouts import layout
 from gpulint.estimator.sharding.wrapping import BUCKET, Wrapped, _buckets, stay, wrap, wrapping
 from gpulint.estimator.states.parameters import parameters
 from gpulint.hardware.catalogue import find
-from gpulint.job import Job
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 from gpulint.units import GIB, MIB
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpulint import estimate
-from gpulint.estimator.instant import Instant
+from gpulint.estimator.peak_candidate import Instant
 from gpulint.estimator.sharding.layouts import layout
-from gpulint.job import (
+from gpulint.job.job import (
     Adapter,
     Hardware,
     Job,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.formats.format import Project
-from gpulint.formats.registry import find
-from gpulint.reading import open_jobs, recognise_file
-from gpulint.settings import Settings
-from gpulint.source.edit import apply
+from gpulint.formats.core.format import Project
+from gpulint.formats.core.registry import find
+from gpulint.launchers.reading import open_jobs, recognise_file
+from gpulint.settings.settings import Settings
+from gpulint.source.edit.edit import apply
 from gpulint.source.read import parse
 
 

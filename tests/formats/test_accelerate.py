@@ -1,6 +1,6 @@
 import pytest
 
-from gpulint.formats.registry import recognise
+from gpulint.formats.core.registry import recognise
 from gpulint.source.read import parse
 
 DEEPSPEED = """\

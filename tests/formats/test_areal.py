@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpulint.formats.areal_allocation import training_part
-from gpulint.formats.registry import recognise
+from gpulint.formats.core.registry import recognise
+from gpulint.formats.rl.areal_allocation import training_part
 from gpulint.source.read import parse
 
 from .conftest import read_as
@@ -204,8 +204,8 @@ def test_a_change_is_written_and_read_back(bench, changes, written):
 
 
 def test_a_launcher_starts_a_config(tmp_path):
-    from gpulint.reading import open_jobs, recognise_file
-    from gpulint.settings import Settings
+    from gpulint.launchers.reading import open_jobs, recognise_file
+    from gpulint.settings.settings import Settings
 
     (tmp_path / "grpo.yaml").write_text(GRPO)
     script = tmp_path / "run.sh"

@@ -5,8 +5,13 @@ import os
 
 import pytest
 
-from gpulint.formats import hf_trainer, job, llamafactory, llamafactory_method, training_sharding, vllm
-from gpulint.formats.format import Project
+from gpulint.formats.core.format import Project
+from gpulint.formats.hf_trainer import format as hf_trainer
+from gpulint.formats.hf_trainer import sharding as training_sharding
+from gpulint.formats.job import format as job
+from gpulint.formats.llamafactory import format as llamafactory
+from gpulint.formats.llamafactory import method as llamafactory_method
+from gpulint.formats.serving import vllm
 from gpulint.source.document import SourceError
 from gpulint.source.read import read
 

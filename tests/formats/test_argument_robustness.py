@@ -7,9 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpulint.formats import llamafactory_method, training_sharding
-from gpulint.formats.keys import load
-from gpulint.job import Job, field_paths
+from gpulint.formats.core.keys import load
+from gpulint.formats.hf_trainer import sharding as training_sharding
+from gpulint.formats.llamafactory import method as llamafactory_method
+from gpulint.job.job import Job, field_paths
 from gpulint.source.document import SourceError
 from gpulint.source.read import parse
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpulint.formats.flavours import flavours
-from gpulint.formats.keys import default, load, upstream
+from gpulint.formats.core.keys import default, load, upstream
+from gpulint.formats.hf_trainer.trainer_profiles import flavours
 
 
 def script(name):

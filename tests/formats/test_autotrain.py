@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpulint.formats.format import NoJobError
-from gpulint.formats.registry import recognise
+from gpulint.formats.core.format import NoJobError
+from gpulint.formats.core.registry import recognise
 from gpulint.source.read import parse
 
 from .conftest import read_as
@@ -62,8 +62,8 @@ def test_quantization_does_nothing_without_peft():
 
 def test_a_release_of_transformers_5_loads_in_the_dtype_of_the_checkpoint():
     document = parse(SFT.replace("quantization: int4", "quantization: null"), "config.yaml", "yaml")
-    from gpulint.formats.format import Project
-    from gpulint.formats.registry import find
+    from gpulint.formats.core.format import Project
+    from gpulint.formats.core.registry import find
 
     stated = Project("/nowhere", None, None, None, lambda *_: None, versions={"transformers": "5.0.0"})
     assert find("autotrain").read(document, stated).job.weights.dtype is None

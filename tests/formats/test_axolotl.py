@@ -1,9 +1,9 @@
 import pytest
 
-from gpulint.formats import axolotl_parallel
-from gpulint.formats.registry import recognise
+from gpulint.formats.axolotl import parallel as axolotl_parallel
+from gpulint.formats.core.registry import recognise
 from gpulint.hardware.catalogue import find as find_gpu
-from gpulint.job import Quantization
+from gpulint.job.job import Quantization
 from gpulint.source.read import parse
 
 BASE = "base_model: meta-llama/Llama-3.1-8B\ndatasets:\n  - {path: a/b, type: alpaca}\n"

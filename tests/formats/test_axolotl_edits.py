@@ -1,9 +1,9 @@
 import pytest
 
-from gpulint.formats import axolotl_parallel
-from gpulint.formats.axolotl_edits import _DEEPSPEED_FILES, keys_for
-from gpulint.formats.format import Project
-from gpulint.formats.references import find
+from gpulint.formats.axolotl import parallel as axolotl_parallel
+from gpulint.formats.axolotl.edits import _DEEPSPEED_FILES, keys_for
+from gpulint.formats.core.format import Project
+from gpulint.formats.core.references import find
 
 BASE = """\
 base_model: meta-llama/Llama-3.1-8B  # the model

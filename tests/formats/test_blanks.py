@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.formats.blanks import is_blank, is_whole_blank
+from gpulint.formats.core.placeholders import is_blank, is_whole_blank
 
 BLANKS = [
     "${X}", "$X", "a/${X}", "{{ x }}", "<your-model>", "$(nproc)", "`id`", "$1", "???", "{batch}", "__SIZE__", "@SIZE@",

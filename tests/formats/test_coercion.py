@@ -1,6 +1,6 @@
 import pytest
 
-from gpulint.formats.coercion import accepts, as_boolean, as_integer, as_number, type_text
+from gpulint.formats.core.coercion import accepts, as_boolean, as_integer, as_number, type_text
 from gpulint.source.node import Node, Span
 
 NOWHERE = Span(1, 1, 1, 1, 0, 0)

@@ -4,8 +4,12 @@ import json
 
 import pytest
 
-from gpulint.formats import accelerate, axolotl, axolotl_parallel, axolotl_weights, deepspeed
-from gpulint.formats.format import Project
+from gpulint.formats.accelerate import format as accelerate
+from gpulint.formats.axolotl import format as axolotl
+from gpulint.formats.axolotl import parallel as axolotl_parallel
+from gpulint.formats.axolotl import weights as axolotl_weights
+from gpulint.formats.core.format import Project
+from gpulint.formats.deepspeed import format as deepspeed
 from gpulint.source.document import SourceError
 from gpulint.source.read import read
 

@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from gpulint.formats.deepspeed import AutoValues, apply
-from gpulint.formats.format import JobBuilder
-from gpulint.job import Adapter, Zero
+from gpulint.formats.core.format import JobBuilder
+from gpulint.formats.deepspeed.format import AutoValues, apply
+from gpulint.job.job import Adapter, Zero
 from gpulint.source.read import parse
 
 

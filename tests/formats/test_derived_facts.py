@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.check import check
-from gpulint.formats.format import NoJobError
-from gpulint.settings import Settings
+from gpulint.formats.core.format import NoJobError
+from gpulint.run.check import check
+from gpulint.settings.settings import Settings
 
 MEGATRON = """MODEL_ARGS:
   --num-layers: 8

@@ -53,7 +53,7 @@ def stated(bench, monkeypatch):
 
     def read(name, text, **versions):
         found = bench(name)
-        from gpulint.formats.format import Project
+        from gpulint.formats.core.format import Project
         from gpulint.source.read import parse
 
         project = Project(found.root, None, None, None, lambda *_: None, versions=versions)

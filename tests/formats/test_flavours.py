@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from gpulint.reading import open_jobs, recognise_file
-from gpulint.settings import Settings
+from gpulint.launchers.reading import open_jobs, recognise_file
+from gpulint.settings.settings import Settings
 
 TRAIN = "model_name_or_path: m\ndeepspeed: ds.json\nper_device_train_batch_size: 16\nlearning_rate: 0.03\n"
 DEEPSPEED = {"fp16": {"enabled": True}, "train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3}}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpulint.estimator import estimate
+from gpulint.estimator.estimate_job import estimate
 from gpulint.models.lora import trainable_parameters
 from gpulint.models.resolve import resolve
 

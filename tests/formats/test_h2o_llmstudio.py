@@ -1,7 +1,7 @@
 import pytest
 
-from gpulint.formats.format import NoJobError
-from gpulint.formats.registry import recognise
+from gpulint.formats.core.format import NoJobError
+from gpulint.formats.core.registry import recognise
 from gpulint.source.read import parse
 
 from .origins import TRAINING, missing

@@ -1,10 +1,10 @@
 import pytest
 
-from gpulint.formats import training_sharding
-from gpulint.formats.format import NoJobError
-from gpulint.formats.registry import recognise
-from gpulint.reading import open_jobs, recognise_file
-from gpulint.settings import Settings
+from gpulint.formats.core.format import NoJobError
+from gpulint.formats.core.registry import recognise
+from gpulint.formats.hf_trainer import sharding as training_sharding
+from gpulint.launchers.reading import open_jobs, recognise_file
+from gpulint.settings.settings import Settings
 from gpulint.source.read import parse
 
 from .origins import TRAINING, missing

@@ -1,6 +1,6 @@
 import pytest
 
-from gpulint.formats import training_sharding
+from gpulint.formats.hf_trainer import sharding as training_sharding
 
 TRL = """\
 # a recipe

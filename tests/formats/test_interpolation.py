@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpulint.formats.interpolation import interpolated
+from gpulint.formats.core.interpolation import interpolated
 from gpulint.source.read import parse
 
 

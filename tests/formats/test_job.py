@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from gpulint.job import Job, field_paths
+from gpulint.job.job import Job, field_paths
 from gpulint.source.document import SourceError
 
 PLAN = """\

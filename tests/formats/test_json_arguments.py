@@ -1,7 +1,7 @@
 import pytest
 
-from gpulint.formats.arguments import Arguments
-from gpulint.formats.json_arguments import section
+from gpulint.formats.core.arguments import Arguments
+from gpulint.formats.serving.json_arguments import section
 from gpulint.source.read import parse
 
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from gpulint.formats import keys
-from gpulint.formats.keys import MAX_SUGGESTIONS, default, key_problems, unknown_keys
+from gpulint.formats.core import keys
+from gpulint.formats.core.keys import MAX_SUGGESTIONS, default, key_problems, unknown_keys
 from gpulint.source.read import parse
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"

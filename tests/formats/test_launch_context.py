@@ -2,13 +2,13 @@
 
 import pytest
 
-from gpulint.estimator import estimate
-from gpulint.formats.format import Project
-from gpulint.formats.registry import find
-from gpulint.launchers.flags import read_flags
-from gpulint.launchers.script import whole
-from gpulint.launchers.shell import commands
-from gpulint.launchers.wrappers import manner_of
+from gpulint.estimator.estimate_job import estimate
+from gpulint.formats.core.format import Project
+from gpulint.formats.core.registry import find
+from gpulint.launchers.commands.flags import read_flags
+from gpulint.launchers.commands.wrappers import manner_of
+from gpulint.launchers.shell.script import whole
+from gpulint.launchers.shell.shell import commands
 from gpulint.source.read import parse
 
 SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: a/b\nlearning_rate: 2e-4\ngradient_accumulation_steps: 4\n"

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from gpulint.formats.registry import find
-from gpulint.reading import open_jobs, recognise_file
-from gpulint.rules.change import reread
-from gpulint.settings import Settings
+from gpulint.formats.core.registry import find
+from gpulint.launchers.reading import open_jobs, recognise_file
+from gpulint.rules.suggest.change import reread
+from gpulint.settings.settings import Settings
 
 TRAIN = """model_name_or_path: meta-llama/Llama-3.1-8B
 per_device_train_batch_size: 1

@@ -2,14 +2,14 @@
 
 import pytest
 
-from gpulint.formats.format import NoJobError, Project
-from gpulint.formats.litgpt import FORMAT
-from gpulint.formats.litgpt_model import changed, hub_id, lora_targets
-from gpulint.launchers.flags import Manner, read_flags
-from gpulint.launchers.script import Script
-from gpulint.launchers.shell import commands
+from gpulint.formats.core.format import NoJobError, Project
+from gpulint.formats.native.litgpt import FORMAT
+from gpulint.formats.native.litgpt_model import changed, hub_id, lora_targets
+from gpulint.launchers.commands.flags import Manner, read_flags
+from gpulint.launchers.shell.script import Script
+from gpulint.launchers.shell.shell import commands
 from gpulint.source.document import Document
-from gpulint.source.edit import apply
+from gpulint.source.edit.edit import apply
 from gpulint.source.read import parse
 
 from .conftest import read_as

@@ -1,6 +1,7 @@
 import pytest
 
-from gpulint.formats import llamafactory_method, training_sharding
+from gpulint.formats.hf_trainer import sharding as training_sharding
+from gpulint.formats.llamafactory import method as llamafactory_method
 
 FULL = """\
 ### model

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.formats.format import Project
-from gpulint.formats.registry import find
+from gpulint.formats.core.format import Project
+from gpulint.formats.core.registry import find
 from gpulint.source.read import parse
 
 DPO = """\

@@ -4,13 +4,15 @@ import json
 
 import pytest
 
-from gpulint.estimator import estimate_job
-from gpulint.formats import gpt_neox, megatron, nemo
-from gpulint.formats.format import NoJobError, Project
-from gpulint.formats.megatron_model import Sizes, config_of, feed_forward, padded
-from gpulint.formats.registry import recognise
+from gpulint.estimator.estimate_job import estimate_job
+from gpulint.formats.core.format import NoJobError, Project
+from gpulint.formats.core.registry import recognise
+from gpulint.formats.megatron import format as megatron
+from gpulint.formats.megatron import gpt_neox
+from gpulint.formats.megatron.model import Sizes, config_of, feed_forward, padded
+from gpulint.formats.nemo import nemo
 from gpulint.models.resolve import resolve
-from gpulint.source.edit import apply
+from gpulint.source.edit.edit import apply
 from gpulint.source.read import parse
 
 from .conftest import read_as

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from gpulint.formats.model_facts import find_model, hidden_size
+from gpulint.formats.core.model_facts import find_model, hidden_size
 
 LLAMA = {
     "model_type": "llama",

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from gpulint.estimator import estimate
-from gpulint.estimator.serving import sglang_settings
-from gpulint.formats import releases
-from gpulint.formats.format import Project
-from gpulint.formats.registry import find
-from gpulint.job import Job
+from gpulint.estimator.estimate_job import estimate
+from gpulint.estimator.serving.sglang import settings as sglang_settings
+from gpulint.formats.core import releases
+from gpulint.formats.core.format import Project
+from gpulint.formats.core.registry import find
+from gpulint.job.job import Job
 from gpulint.source.read import parse
 from gpulint.versions import numbers
 
@@ -123,8 +123,8 @@ def adapted(versions, **more):
 
 
 def test_a_version_pinned_beside_the_command_counts(tmp_path):
-    from gpulint.reading import open_jobs, recognise_file
-    from gpulint.settings import Settings
+    from gpulint.launchers.reading import open_jobs, recognise_file
+    from gpulint.settings.settings import Settings
 
     (tmp_path / "sft.yaml").write_text(FACTORY)
     script = tmp_path / "run.sh"

@@ -1,10 +1,10 @@
 import pytest
 
 from gpulint.estimator.states.parameters import parameters
-from gpulint.formats.registry import recognise
+from gpulint.formats.core.registry import recognise
+from gpulint.launchers.reading import open_jobs, recognise_file
 from gpulint.models.resolve import resolve
-from gpulint.reading import open_jobs, recognise_file
-from gpulint.settings import Settings
+from gpulint.settings.settings import Settings
 from gpulint.source.read import parse
 
 from .origins import TRAINING, missing

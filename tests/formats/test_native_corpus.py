@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from gpulint.formats.format import NoJobError, Project
-from gpulint.formats.registry import recognise
+from gpulint.formats.core.format import NoJobError, Project
+from gpulint.formats.core.registry import recognise
 from gpulint.source.read import read
 
 from .origins import TRAINING, missing

@@ -1,8 +1,8 @@
 import pytest
 
-from gpulint.reading import open_jobs, recognise_file
-from gpulint.settings import Settings
-from gpulint.source.edit import apply
+from gpulint.launchers.reading import open_jobs, recognise_file
+from gpulint.settings.settings import Settings
+from gpulint.source.edit.edit import apply
 
 from .origins import TRAINING, missing
 
@@ -93,7 +93,7 @@ def test_an_unknown_flag_is_refused(opened):
     ],
 )
 def test_edits(opened, text, changes, written):
-    from gpulint.formats.openrlhf import FORMAT
+    from gpulint.formats.rl.openrlhf import FORMAT
 
     edits = FORMAT.edits(opened(text).reading, changes)
     assert written in apply(text, edits)

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from gpulint.formats.format import Project
-from gpulint.formats.keys import load
-from gpulint.formats.registry import FORMAT_NAMES, find, recognise
-from gpulint.reading import open_jobs, recognise_file
-from gpulint.settings import Settings
+from gpulint.formats.core.format import Project
+from gpulint.formats.core.keys import load
+from gpulint.formats.core.registry import FORMAT_NAMES, find, recognise
+from gpulint.launchers.reading import open_jobs, recognise_file
+from gpulint.settings.settings import Settings
 from gpulint.source.document import SourceError
 from gpulint.source.read import parse, read
 
@@ -224,7 +224,7 @@ def test_planted_typos_of_commands_are_found(corpus, tmp_path, record_testsuite_
 
 def opened(path):
     """The jobs of a file; none where it is of no known kind."""
-    from gpulint.reading import UnrecognisedError
+    from gpulint.launchers.reading import UnrecognisedError
 
     try:
         return open_jobs(recognise_file(str(path)), Settings()).opened

@@ -1,7 +1,7 @@
 import pytest
 
-from gpulint.formats.format import Project
-from gpulint.formats.references import find, hint_from_name
+from gpulint.formats.core.format import Project
+from gpulint.formats.core.references import find, hint_from_name
 from gpulint.source.document import SourceError
 from gpulint.source.read import parse
 

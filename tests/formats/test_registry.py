@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from gpulint.formats.registry import FORMAT_NAMES, find, recognise
+from gpulint.formats.core.registry import FORMAT_NAMES, find, recognise
 from gpulint.source.read import parse
 
 
@@ -51,11 +51,11 @@ def test_anything_else_is_no_known_format(text):
 def test_a_file_of_no_format_imports_no_format():
     code = (
         "import sys\n"
-        "from gpulint.formats.registry import recognise\n"
+        "from gpulint.formats.core.registry import recognise\n"
         "from gpulint.source.read import parse\n"
         "assert recognise(parse('services: {}', 'c.yaml', 'yaml')) is None\n"
         "loaded = [name for name in sys.modules if name.startswith('gpulint.formats.')]\n"
-        "assert loaded == ['gpulint.formats.registry'], loaded\n"
+        "assert loaded == ['gpulint.formats.core.registry'], loaded\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.formats.format import NoJobError, Project
-from gpulint.formats.registry import find, recognise
-from gpulint.rules.change import reread
+from gpulint.formats.core.format import NoJobError, Project
+from gpulint.formats.core.registry import find, recognise
+from gpulint.rules.suggest.change import reread
 from gpulint.source.read import parse
 
 LINGUA = """name: run

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from gpulint.check import check
-from gpulint.settings import Settings
+from gpulint.run.check import check
+from gpulint.settings.settings import Settings
 
 LABELS = ("nemo_automodel", "nemo_rl", "oumi", "verl", "h2o_llmstudio", "prime_rl")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.formats.registry import find
-from gpulint.reading import open_jobs, recognise_file
-from gpulint.rules.change import reread
-from gpulint.settings import Settings
+from gpulint.formats.core.registry import find
+from gpulint.launchers.reading import open_jobs, recognise_file
+from gpulint.rules.suggest.change import reread
+from gpulint.settings.settings import Settings
 
 MODEL = "meta-llama/Llama-3.1-8B"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpulint.estimator import estimate
-from gpulint.formats.registry import recognise
+from gpulint.estimator.estimate_job import estimate
+from gpulint.formats.core.registry import recognise
 from gpulint.source.read import parse
 
 from .origins import ENGINE, INFERENCE, missing
@@ -134,7 +134,7 @@ def test_a_removed_option_dates_the_file(sglang):
 
 def test_a_version_that_still_has_the_option(sglang):
     document = parse("model-path: a/b\ntp-size: 2\nenable-ep-moe: true\n", "config.yaml", "yaml")
-    from gpulint.formats.format import Project
+    from gpulint.formats.core.format import Project
 
     project = Project("/nowhere", None, None, None, lambda *_: None, versions={"sglang": "0.4.9"})
     reading = sglang.format.read(document, project)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpulint.formats.format import NoJobError
-from gpulint.formats.registry import recognise
+from gpulint.formats.core.format import NoJobError
+from gpulint.formats.core.registry import recognise
 from gpulint.source.read import parse
 
 from .conftest import read_as
@@ -126,8 +126,8 @@ def test_a_script(launched_script):
 
 @pytest.fixture
 def launched_script(tmp_path):
-    from gpulint.reading import open_jobs, recognise_file
-    from gpulint.settings import Settings
+    from gpulint.launchers.reading import open_jobs, recognise_file
+    from gpulint.settings.settings import Settings
 
     def read_script(text):
         path = tmp_path / "run.sh"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gpulint.formats import slime
-from gpulint.reading import open_jobs, recognise_file
-from gpulint.settings import Settings
-from gpulint.source.edit import apply
+from gpulint.formats.rl import slime
+from gpulint.launchers.reading import open_jobs, recognise_file
+from gpulint.settings.settings import Settings
+from gpulint.source.edit.edit import apply
 
 from .origins import TRAINING, missing
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.check import check
-from gpulint.settings import Settings
+from gpulint.run.check import check
+from gpulint.settings.settings import Settings
 
 SCRIPT = (
     "python3 -m verl.trainer.main_ppo data.train_files=a.parquet actor_rollout_ref.model.path=Qwen/Qwen2.5-0.5B {}\n"

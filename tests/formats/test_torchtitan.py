@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpulint.formats.format import NoJobError
-from gpulint.formats.torchtitan import FORMAT
-from gpulint.source.edit import apply
+from gpulint.formats.core.format import NoJobError
+from gpulint.formats.torchtitan.format import FORMAT
+from gpulint.source.edit.edit import apply
 
 from .conftest import read_as
 

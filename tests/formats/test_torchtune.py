@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpulint.formats.format import NoJobError, Project
-from gpulint.formats.torchtune import FORMAT
-from gpulint.source.edit import apply
+from gpulint.formats.core.format import NoJobError, Project
+from gpulint.formats.torchtune.format import FORMAT
+from gpulint.source.edit.edit import apply
 from gpulint.source.read import parse
 
 LORA = """# To launch on 2 devices:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpulint.formats import llm_foundry, nanotron, olmo
-from gpulint.formats.format import NoJobError
-from gpulint.source.edit import apply
+from gpulint.formats.core.format import NoJobError
+from gpulint.formats.native import llm_foundry, nanotron, olmo
+from gpulint.source.edit.edit import apply
 from gpulint.source.read import parse
 
 from .conftest import read_as

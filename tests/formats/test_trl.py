@@ -1,8 +1,8 @@
 import pytest
 
-from gpulint.formats.arguments import Arguments
-from gpulint.formats.format import JobBuilder
-from gpulint.formats.trl import set_objective
+from gpulint.formats.core.arguments import Arguments
+from gpulint.formats.core.format import JobBuilder
+from gpulint.formats.hf_trainer.trl import set_objective
 from gpulint.source.read import parse
 
 TRL = "model_name_or_path: a/b\nlearning_rate: 1e-6\n"

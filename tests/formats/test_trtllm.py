@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpulint.reading import open_jobs, recognise_file
-from gpulint.settings import Settings
+from gpulint.launchers.reading import open_jobs, recognise_file
+from gpulint.settings.settings import Settings
 
 
 def reading(tmp_path, flags):

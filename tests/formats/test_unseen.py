@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.check import check
-from gpulint.reading import UnrecognisedError, recognise_file
-from gpulint.settings import Settings
+from gpulint.launchers.reading import UnrecognisedError, recognise_file
+from gpulint.run.check import check
+from gpulint.settings.settings import Settings
 
 
 @pytest.fixture

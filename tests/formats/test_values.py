@@ -5,8 +5,8 @@ from importlib import resources
 
 import pytest
 
-from gpulint.formats.format import Project
-from gpulint.formats.registry import recognise
+from gpulint.formats.core.format import Project
+from gpulint.formats.core.registry import recognise
 from gpulint.source.read import parse
 
 AXOLOTL = "base_model: a/b\ndatasets: []\nsequence_len: 64\n"

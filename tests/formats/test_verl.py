@@ -1,9 +1,9 @@
 import pytest
 
-from gpulint.check import check
-from gpulint.formats.format import NoJobError
-from gpulint.formats.registry import recognise
-from gpulint.settings import Settings
+from gpulint.formats.core.format import NoJobError
+from gpulint.formats.core.registry import recognise
+from gpulint.run.check import check
+from gpulint.settings.settings import Settings
 from gpulint.source.read import parse
 
 from .origins import TRAINING, missing

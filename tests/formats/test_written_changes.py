@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.formats.format import Project
-from gpulint.formats.registry import find
-from gpulint.rules.change import reread
+from gpulint.formats.core.format import Project
+from gpulint.formats.core.registry import find
+from gpulint.rules.suggest.change import reread
 from gpulint.source.read import parse
 
 MODEL = "meta-llama/Llama-3.1-8B"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.reading import open_jobs, recognise_file
-from gpulint.settings import Settings
+from gpulint.launchers.reading import open_jobs, recognise_file
+from gpulint.settings.settings import Settings
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ def test_a_service_over_several_nodes_says_why_it_is_none(launched):
 
 
 def test_a_custom_resource_without_a_pod_is_no_config(launched):
-    from gpulint.reading import UnrecognisedError
+    from gpulint.launchers.reading import UnrecognisedError
 
     with pytest.raises(UnrecognisedError):
         launched("apiVersion: example.org/v1\nkind: Route\nmetadata: {name: a}\nspec: {host: a}\n")

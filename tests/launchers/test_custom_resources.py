@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.formats.registry import find
-from gpulint.reading import open_jobs, recognise_file
-from gpulint.settings import Settings
-from gpulint.source.edit import apply
+from gpulint.formats.core.registry import find
+from gpulint.launchers.reading import open_jobs, recognise_file
+from gpulint.settings.settings import Settings
+from gpulint.source.edit.edit import apply
 
 KUBEAI = """apiVersion: kubeai.org/v1
 kind: Model

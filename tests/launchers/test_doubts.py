@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.launchers.script import Script
-from gpulint.launchers.shell import commands
+from gpulint.launchers.shell.script import Script
+from gpulint.launchers.shell.shell import commands
 
 DECIDED = 'if [ "$N" = 2 ]; then TP=4; else TP=1; fi\nrun $TP'
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.check import check
-from gpulint.formats.registry import find
-from gpulint.launchers.images import elsewhere, entrypoint, versions
-from gpulint.rules.change import change_job
-from gpulint.rules.facts import Facts
-from gpulint.settings import Settings
-from gpulint.source.edit import apply
+from gpulint.formats.core.registry import find
+from gpulint.launchers.commands.images import elsewhere, entrypoint, versions
+from gpulint.rules.facts.facts import Facts
+from gpulint.rules.suggest.change import change_job
+from gpulint.run.check import check
+from gpulint.settings.settings import Settings
+from gpulint.source.edit.edit import apply
 
 COMPOSE = """services:
   llm:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.launchers.flags import Manner, overlaid, read_flags
-from gpulint.launchers.script import Script
-from gpulint.launchers.shell import commands
+from gpulint.launchers.commands.flags import Manner, overlaid, read_flags
+from gpulint.launchers.shell.script import Script
+from gpulint.launchers.shell.shell import commands
 from gpulint.source.document import Document
 from gpulint.source.read import parse
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.check import check
-from gpulint.reading import open_jobs, recognise_file
-from gpulint.rules.change import reread
-from gpulint.settings import Settings
+from gpulint.launchers.reading import open_jobs, recognise_file
+from gpulint.rules.suggest.change import reread
+from gpulint.run.check import check
+from gpulint.settings.settings import Settings
 
 SERVE = 'vllm serve "$1" --tensor-parallel-size ${TP:-1} --max-model-len 8192\n'
 
@@ -87,7 +87,7 @@ def test_a_comment_in_the_script_silences_its_line(tmp_path):
 
 
 def test_flags_of_a_followed_script_are_read_again_from_its_own_text(launched):
-    from gpulint.formats.registry import find
+    from gpulint.formats.core.registry import find
 
     (opened,) = launched("bash serve.sh m\n", "run.sh", {"serve.sh": SERVE}).opened
     edits = find("vllm").edits(opened.reading, {"inference.max_model_len": 4096})

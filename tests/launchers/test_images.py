@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.launchers.images import entrypoint, upstream, versions, why_alone
+from gpulint.launchers.commands.images import entrypoint, upstream, versions, why_alone
 
 POD = """apiVersion: v1
 kind: Pod

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.check import check
-from gpulint.launchers.script import Script
-from gpulint.launchers.shell import commands
-from gpulint.launchers.wrappers import unwrap
-from gpulint.reading import open_jobs, recognise_file
-from gpulint.settings import Settings
+from gpulint.launchers.commands.wrappers import unwrap
+from gpulint.launchers.reading import open_jobs, recognise_file
+from gpulint.launchers.shell.script import Script
+from gpulint.launchers.shell.shell import commands
+from gpulint.run.check import check
+from gpulint.settings.settings import Settings
 from gpulint.source.document import Document
 
 AXOLOTL = "base_model: meta-llama/Llama-3.1-8B\ndatasets: []\nmicro_batch_size: 1\nsequence_len: 2048\n"

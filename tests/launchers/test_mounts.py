@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.formats.registry import find
+from gpulint.formats.core.registry import find
 from gpulint.launchers.embedded import embedded
-from gpulint.source.edit import apply
+from gpulint.source.edit.edit import apply
 from gpulint.source.read import parse
 
 MANIFEST = """apiVersion: v1

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gpulint.check import check
-from gpulint.launchers import nearby
-from gpulint.reading import open_jobs, recognise_file
-from gpulint.settings import Settings
+from gpulint.launchers import sibling_launchers as nearby
+from gpulint.launchers.reading import open_jobs, recognise_file
+from gpulint.run.check import check
+from gpulint.settings.settings import Settings
 
 CONFIG = """\
 base_model: NousResearch/Meta-Llama-3-8B

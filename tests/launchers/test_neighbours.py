@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.reading import open_jobs, recognise_file
-from gpulint.settings import Settings
+from gpulint.launchers.reading import open_jobs, recognise_file
+from gpulint.settings.settings import Settings
 
 SERVE = "vllm serve Qwen/Qwen2.5-7B-Instruct --port 8000 --max-model-len 4096"
 OTHER = "vllm serve Qwen/Qwen2.5-1.5B-Instruct --port 8001 --max-model-len 4096"

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from gpulint.formats.keys import branches, load
-from gpulint.launchers.manifests import objects
-from gpulint.launchers.object_fields import field_problems
+from gpulint.formats.core.keys import branches, load
+from gpulint.launchers.kubernetes.manifests import objects
+from gpulint.launchers.kubernetes.object_fields import field_problems
 from gpulint.source.read import parse
 
 POD = """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.launchers.script import Script
-from gpulint.launchers.shell import Word, commands
+from gpulint.launchers.shell.script import Script
+from gpulint.launchers.shell.shell import Word, commands
 
 LOOP = """
 NODES=1

@@ -8,9 +8,9 @@ from collections import Counter
 
 import pytest
 
-from gpulint.check import check
-from gpulint.reading import open_jobs, recognise_file
-from gpulint.settings import Settings
+from gpulint.launchers.reading import open_jobs, recognise_file
+from gpulint.run.check import check
+from gpulint.settings.settings import Settings
 
 KINDS = {
     "k8s_workload": {"kubernetes"},

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpulint.reading import open_jobs, recognise_file
-from gpulint.settings import Settings
+from gpulint.launchers.reading import open_jobs, recognise_file
+from gpulint.settings.settings import Settings
 
 FILES = {
     "grpo.yaml": "defaults: grpo_math_1B.yaml\npolicy: {model_name: x/y}\ncluster: {gpus_per_node: 8}\n",
@@ -42,22 +42,22 @@ def test_commands(tmp_path, command, format_, path, value):
 
 
 def test_an_override_is_edited_in_its_place(tmp_path):
-    from gpulint.source.edit import apply
+    from gpulint.source.edit.edit import apply
 
     micro = "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4"
     text = f"python -m verl.trainer.main_ppo \\\n  {micro} trainer.nnodes=1\n"
     (tmp_path / "run.sh").write_text(text)
     found = recognise_file(str(tmp_path / "run.sh"))
     (opened,) = open_jobs(found, Settings(root=str(tmp_path))).opened
-    from gpulint.formats.verl import FORMAT
+    from gpulint.formats.verl.format import FORMAT
 
     edits = FORMAT.edits(opened.reading, {"micro_batch_size": 1})
     assert apply(text, edits) == text.replace("per_gpu=4", "per_gpu=1")
 
 
 def test_an_override_is_added_behind_the_last(tmp_path):
-    from gpulint.formats.verl import FORMAT
-    from gpulint.source.edit import apply
+    from gpulint.formats.verl.format import FORMAT
+    from gpulint.source.edit.edit import apply
 
     text = "python -m verl.trainer.main_ppo \\\n    data.max_response_length=64 \\\n    trainer.nnodes=1\n"
     (tmp_path / "run.sh").write_text(text)

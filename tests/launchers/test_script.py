@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.launchers.script import of_scalar
+from gpulint.launchers.shell.script import of_scalar
 from gpulint.source.read import parse
 
 

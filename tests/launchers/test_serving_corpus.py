@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from gpulint.reading import UnrecognisedError, open_jobs, recognise_file
-from gpulint.settings import Settings
+from gpulint.launchers.reading import UnrecognisedError, open_jobs, recognise_file
+from gpulint.settings.settings import Settings
 
 KINDS = {
     "vllm_recipe": ({"vllm_recipe"}, 70),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.formats.registry import find
+from gpulint.formats.core.registry import find
 
 RECIPE = """model:
   model_id: org/model

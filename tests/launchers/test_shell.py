@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpulint.launchers.script import Script
-from gpulint.launchers.shell import MAX_FILLED, commands
+from gpulint.launchers.shell.script import Script
+from gpulint.launchers.shell.shell import MAX_FILLED, commands
 
 
 def run(text: str, **variables: str):

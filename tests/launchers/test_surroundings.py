@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gpulint.launchers.reading import Recognised, open_jobs
 from gpulint.launchers.registry import recognise
-from gpulint.reading import Recognised, open_jobs
-from gpulint.settings import Settings
+from gpulint.settings.settings import Settings
 from gpulint.source.read import parse
 
 MIB = 1 << 20

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimated import estimated
 from gpulint.estimator.estimate import NotEstimable
-from gpulint.reading import open_jobs, recognise_file
-from gpulint.settings import Settings
+from gpulint.launchers.reading import open_jobs, recognise_file
+from gpulint.run.estimated import estimated
+from gpulint.settings.settings import Settings
 
 
 def opened(tmp_path, text, **settings):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 import gpulint
-from gpulint.estimator.serving.vllm_settings import settings
-from gpulint.formats.releases import _rows, default_of
+from gpulint.estimator.serving.vllm.settings import settings
+from gpulint.formats.core.releases import _rows, default_of
 from gpulint.hardware.catalogue import find
-from gpulint.job import Job
+from gpulint.job.job import Job
+from gpulint.launchers.reading import open_jobs, recognise_file
 from gpulint.models.resolve import resolve
-from gpulint.reading import open_jobs, recognise_file
-from gpulint.settings import Settings
+from gpulint.settings.settings import Settings
 from gpulint.versions import older
 
 VLLM = "vllm serve Qwen/Qwen2.5-7B-Instruct\n"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.launchers.container import written
-from gpulint.launchers.manifest import scalar_at
+from gpulint.launchers.kubernetes.container import written
+from gpulint.launchers.kubernetes.manifest import scalar_at
+from gpulint.launchers.reading import Recognised, open_jobs, recognise_file
 from gpulint.launchers.registry import recognise
-from gpulint.launchers.script import place
-from gpulint.reading import Recognised, open_jobs, recognise_file
-from gpulint.settings import Settings
+from gpulint.launchers.shell.script import place
+from gpulint.settings.settings import Settings
 from gpulint.source.places import places_of
 from gpulint.source.read import parse
 

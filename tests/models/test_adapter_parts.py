@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpulint.job import Adapter, Job
+from gpulint.job.job import Adapter, Job
 from gpulint.models.adapter_parts import factorization, rotation_blocks
 from gpulint.models.adapter_types import MODELLED, OPTIONS, kind_of, virtual_tokens
 from gpulint.models.lora import NotAdaptable, adapted, common_parts, trainable_parameters

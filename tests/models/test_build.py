@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpulint.job import Adapter, Job
+from gpulint.job.job import Adapter, Job
 from gpulint.models.build import build
 from gpulint.models.fields import Fields
 from gpulint.models.lora import NotAdaptable, trainable_parameters

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.formats.litgpt_model import changed
-from gpulint.job import Adapter, Job
+from gpulint.formats.native.litgpt_model import changed
+from gpulint.job.job import Adapter, Job
 from gpulint.models.llama_adapter import FIRST_VERSION, SECOND_VERSION, TYPES, added, trains
 from gpulint.models.lora import trainable_parameters
 from gpulint.models.resolve import resolve

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpulint.job import Adapter, Job
+from gpulint.job.job import Adapter, Job
 from gpulint.models.build import build
 from gpulint.models.lora import NotAdaptable, adapted, trainable_parameters
 from gpulint.models.resolve import resolve

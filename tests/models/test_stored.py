@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpulint.estimator import estimate
-from gpulint.job import Job
+from gpulint.estimator.estimate_job import estimate
+from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 from gpulint.models.stored import HEADS_STORED, as_loaded
 

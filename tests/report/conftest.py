@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.estimate import Assumption, Capacity, Estimate, KvCache, PerGpu, Phase, Term
-from gpulint.finding import Edit, FileResult, Finding, Location, Report, Suggestion
+from gpulint.finding import FileResult, Finding, Location, Report, Suggestion
+from gpulint.source.edit.replacement import Edit
 from gpulint.source.node import Span
 from gpulint.units import GIB
 

@@ -3,8 +3,8 @@
 import pytest
 
 from gpulint.finding import Location
-from gpulint.report.frame import WIDTH, frame
 from gpulint.report.style import Style
+from gpulint.report.text.frame import WIDTH, frame
 from gpulint.source.node import Span
 
 

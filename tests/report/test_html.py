@@ -10,10 +10,12 @@ from html.parser import HTMLParser
 
 import pytest
 
-from gpulint import Settings, check, whatif
-from gpulint.overview import Card, Field, cards
-from gpulint.report import html, registry
-from gpulint.whatif import Axis, Grid
+from gpulint import Settings, check
+from gpulint.report import registry
+from gpulint.report.html import html
+from gpulint.run import whatif
+from gpulint.run.overview import Card, Field, cards
+from gpulint.run.whatif import Axis, Grid
 
 VOID = {"meta", "input", "br", "img", "link"}
 

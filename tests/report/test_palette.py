@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.estimate import COMPONENTS
-from gpulint.report.palette import colours, style_sheet
+from gpulint.report.html.palette import colours, style_sheet
 
 
 @pytest.mark.parametrize("ground", ["light", "dark"])

@@ -7,9 +7,14 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from gpulint.finding import Edit, FileResult, Finding, Location, Report, Suggestion
-from gpulint.report import full, github, json_estimate, json_report, registry, sarif, svg, text_estimate
+from gpulint.finding import FileResult, Finding, Location, Report, Suggestion
+from gpulint.report import registry
+from gpulint.report.data import github, json_estimate, json_report, sarif
+from gpulint.report.html import svg
+from gpulint.report.text import estimate as text_estimate
+from gpulint.report.text import full
 from gpulint.rules.load import RuleText
+from gpulint.source.edit.replacement import Edit
 from gpulint.source.node import Span
 
 RULES = [

@@ -7,8 +7,8 @@ import json
 import jsonschema
 import pytest
 
-from gpulint.report import json_estimate, json_report
-from gpulint.settings_keys import KEYS
+from gpulint.report.data import json_estimate, json_report
+from gpulint.settings.keys import KEYS
 
 
 @pytest.fixture
@@ -35,12 +35,12 @@ def test_the_estimate(schema, estimate):
 
 
 def test_the_plan(schema, tmp_path):
-    from gpulint.reading import open_config
-    from gpulint.report import json_plan
-    from gpulint.rules.facts import Facts
+    from gpulint.launchers.reading import open_config
+    from gpulint.report.data import json_plan
+    from gpulint.rules.facts.facts import Facts
     from gpulint.rules.load import load_rules
-    from gpulint.rules.plan import plan_of
-    from gpulint.settings import Settings
+    from gpulint.rules.suggest.plan import plan_of
+    from gpulint.settings.settings import Settings
 
     path = tmp_path / "job.yaml"
     path.write_text(
@@ -59,7 +59,7 @@ def test_the_settings_file_has_the_keys_of_its_schema(schema):
 
 def test_sarif_has_the_shape_that_code_scanning_needs(report):
     """A part of SARIF 2.1.0 in our own words; the whole is checked with the published schema by hand at releases."""
-    from gpulint.report import sarif
+    from gpulint.report.data import sarif
 
     log = json.loads(sarif.render(report, [], "0.1.0"))
     assert log["version"] == "2.1.0"

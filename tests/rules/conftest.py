@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import pytest
 
-from gpulint.formats.format import Project
-from gpulint.formats.registry import recognise
+from gpulint.formats.core.format import Project
+from gpulint.formats.core.registry import recognise
 from gpulint.hardware.catalogue import find
 from gpulint.rules.engine import run
-from gpulint.rules.facts import Facts
+from gpulint.rules.facts.facts import Facts
 from gpulint.rules.load import load_rules
-from gpulint.source.edit import apply
+from gpulint.source.edit.edit import apply
 from gpulint.source.read import parse
 
 AXOLOTL = """\
@@ -44,7 +44,7 @@ class Checked(NamedTuple):
 
 def facts_of_text(text, gpu=None, gpus=None, *, name="config.yaml"):
     """The facts of one config."""
-    from gpulint.rules.facts import Facts
+    from gpulint.rules.facts.facts import Facts
 
     document = parse(text, name, "json" if name.endswith(".json") else "yaml")
     card = find(gpu) if gpu else None

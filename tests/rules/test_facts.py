@@ -4,7 +4,7 @@ import pytest
 
 from gpulint.rules.evaluate import problems
 from gpulint.rules.expression import UNKNOWN
-from gpulint.rules.facts import MAX_ESTIMATES, filled_at_launch
+from gpulint.rules.facts.facts import MAX_ESTIMATES, filled_at_launch
 
 ZERO3 = '{"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3, "reduce_bucket_size": 1e6}}'
 

@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from gpulint.rules import facts_page, vocabulary
 from gpulint.rules.examples import open_example
 from gpulint.rules.expression import UNKNOWN
-from gpulint.rules.facts import FACTS, Facts
+from gpulint.rules.facts import facts_page, vocabulary
+from gpulint.rules.facts.facts import FACTS, Facts
+from gpulint.rules.facts.job_types import accepts, job_types
 from gpulint.rules.index import rule_files
-from gpulint.rules.job_types import accepts, job_types
 from gpulint.rules.syntax import ARITY
 
 PAGE = facts_page.page()
@@ -42,7 +42,7 @@ def test_every_row_has_a_type_and_a_meaning_and_every_field_its_own():
     for row in [*facts_page.fact_rows(), *facts_page.job_rows()]:
         assert row.type, row
         assert row.meaning.endswith("."), row
-    assert facts_page.job_meanings().keys() == job_types().keys(), "linter/rules/job_fields.json"
+    assert facts_page.job_meanings().keys() == job_types().keys(), "linter/gpulint/rules/facts/job_fields.json"
     assert facts_page.FUNCTIONS.keys() == ARITY.keys()
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from gpulint.launchers.reading import Recognised, open_jobs
 from gpulint.launchers.registry import recognise
-from gpulint.reading import Recognised, open_jobs
 from gpulint.rules.engine import run
 from gpulint.rules.expression import UNKNOWN
-from gpulint.rules.facts import Facts
+from gpulint.rules.facts.facts import Facts
 from gpulint.rules.load import load_rules
-from gpulint.settings import Settings
+from gpulint.settings.settings import Settings
 from gpulint.source.read import parse
 
 

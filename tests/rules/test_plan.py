@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpulint.rules.load import load_rules
-from gpulint.rules.plan import SORTS, plan_of
-from gpulint.source.edit import apply
+from gpulint.rules.suggest.plan import SORTS, plan_of
+from gpulint.source.edit.edit import apply
 
 LORA = "adapter: lora\nlora_r: 16\nlora_target_linear: true\n"
 

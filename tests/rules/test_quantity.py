@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from gpulint.rules.facts.vocabulary import unit_of_fact
 from gpulint.rules.quantity import UnitError, text_of, unit_of
 from gpulint.rules.syntax import parse
-from gpulint.rules.vocabulary import unit_of_fact
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator import effort
+from gpulint.estimator import budget
 from gpulint.rules.load import load_rules
-from gpulint.rules.search import Search
+from gpulint.rules.suggest.search import Search
 
 LORA = "adapter: lora\nlora_r: 16\nlora_target_linear: true\n"
 JOBS = [
@@ -63,19 +63,19 @@ def test_combinations_hold_no_two_recipes_that_exclude_each_other(search_of):
 
 def test_the_search_ends_soon_after_its_steps(search_of):
     search = search_of("405B", "", "t4", 8, steps=30_000)
-    before = effort.spent()
+    before = budget.spent()
     list(search.combined(search.saving(), lambda _: True))
     assert search.exhausted
-    assert effort.spent() - before < 30_000 + 100_000
+    assert budget.spent() - before < 30_000 + 100_000
 
 
 def test_the_same_job_takes_the_same_steps(search_of):
     taken = []
     for _ in range(2):
         search = search_of("8B", "", "a100-40gb", 8)
-        before = effort.spent()
+        before = budget.spent()
         list(search.combined(search.saving(), lambda _: True))
-        taken.append(effort.spent() - before)
+        taken.append(budget.spent() - before)
     assert taken[0] == taken[1] > 0
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gpulint.hardware.catalogue import find, gpus
-from gpulint.rules.enough import as_able
+from gpulint.rules.suggest.enough import as_able
 
 LORA = "adapter: lora\nlora_r: 16\nlora_target_linear: true\n"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpulint.formats.registry import recognise
+from gpulint.formats.core.registry import recognise
 from gpulint.launchers.registry import recognise as recognise_launcher
 from gpulint.rules.examples import config_text
 from gpulint.rules.index import rule_files

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.check import check
-from gpulint.settings import Settings
+from gpulint.run.check import check
+from gpulint.settings.settings import Settings
 
 SFT = """
 stage: sft

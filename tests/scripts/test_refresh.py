@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gpulint.formats.flavours import flavours
-from gpulint.formats.keys import load
-from gpulint.formats.registry import FORMAT_NAMES, find
+from gpulint.formats.core.keys import load
+from gpulint.formats.core.registry import FORMAT_NAMES, find
+from gpulint.formats.hf_trainer.trainer_profiles import flavours
 from scripts import refresh
 from scripts.upstream.schema import add_former, add_known, table, whole, written
 from scripts.upstream.source import Source, Upstream

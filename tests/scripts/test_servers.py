@@ -5,7 +5,7 @@ import zipfile
 
 import pytest
 
-from gpulint.formats.keys import load
+from gpulint.formats.core.keys import load
 from scripts.upstream.llama_cpp import options
 from scripts.upstream.lmdeploy import added
 from scripts.upstream.sglang import field_options

@@ -5,8 +5,8 @@ import json
 import pytest
 import yaml
 
-from gpulint.finding import Edit
-from gpulint.source.edit import EditError, apply, change, remove_key, rename_key, set_key, set_keys
+from gpulint.source.edit.edit import EditError, apply, change, remove_key, rename_key, set_key, set_keys
+from gpulint.source.edit.replacement import Edit
 from gpulint.source.read import parse
 
 YAML = """\

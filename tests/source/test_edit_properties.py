@@ -9,7 +9,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from gpulint.source.document import SourceError
-from gpulint.source.edit import EditError, apply, remove_key, rename_key, set_key
+from gpulint.source.edit.edit import EditError, apply, remove_key, rename_key, set_key
 from gpulint.source.places import Places
 from gpulint.source.read import parse
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpulint.reading import open_jobs, recognise_file
-from gpulint.settings import Settings
-from gpulint.source.edit import EditError, apply, change
+from gpulint.launchers.reading import open_jobs, recognise_file
+from gpulint.settings.settings import Settings
+from gpulint.source.edit.edit import EditError, apply, change
 
 
 @pytest.fixture

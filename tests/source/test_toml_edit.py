@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpulint.source.document import SourceError
-from gpulint.source.edit import EditError, apply, change
+from gpulint.source.edit.edit import EditError, apply, change
+from gpulint.source.edit.toml_edit import key_text, text_of
 from gpulint.source.read import parse
-from gpulint.source.toml_edit import key_text, text_of
 
 TOML = """\
 # a run

@@ -6,10 +6,10 @@ from comparison import same, scalars
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gpulint.source import yaml_events
 from gpulint.source.document import Document, SourceError
 from gpulint.source.limits import MAX_DEPTH
 from gpulint.source.read import parse
+from gpulint.source.yaml import events as yaml_events
 
 CONFIG = """\
 # a run

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpulint.source.document import SourceError
 from gpulint.source.read import parse
-from gpulint.source.yaml_scalar import resolve
+from gpulint.source.yaml.scalar import resolve
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,124 @@
+"""`gpulint estimate`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..run.check import internal_error
+from ..settings.settings import SettingsError
+from .changes import changes_of
+from .console import COULD_NOT, Refused, colour, complain
+from .options import hardware_options, layers_of
+
+if TYPE_CHECKING:
+    from ..estimator.estimate import Estimate
+    from ..launchers.reading import Opened
+    from ..settings.settings import Settings
+
+
+@click.command("estimate")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@hardware_options
+@click.option(
+    "--format", "output_format", type=click.Choice(["text", "json", "svg"]), default="text", help="Output format."
+)
+@click.option(
+    "--set", "sets", multiple=True, metavar="FIELD=VALUE", help="Change a field of the job, such as micro_batch_size=4."
+)
+@click.option("--explain", is_flag=True, help="Print the derivation of each component as arithmetic.")
+def command(
+    files: tuple[str, ...],
+    config: str | None,
+    isolated: bool,
+    output_format: str,
+    sets: tuple[str, ...],
+    explain: bool,
+    **options: Any,
+) -> None:
+    """Print the memory each config needs on its fullest GPU, component by component."""
+    from ..estimator.estimate import NotEstimable
+    from ..launchers.reading import UnrecognisedError
+    from ..source.document import SourceError
+
+    layers = layers_of(config, isolated=isolated, options=options)
+    try:
+        changes = changes_of(sets) if sets else {}
+    except SettingsError as error:
+        raise Refused(str(error)) from None
+    done: list[tuple[str, Any, str]] = []
+    failed = False
+    for file in files:
+        try:
+            for name, opened in _jobs(file, layers.of(file)):
+                try:
+                    done.append((name, *_estimate(opened, changes, explain=explain)))
+                except NotEstimable as error:
+                    failed = complain(f"{name}: {error}")
+        except UnrecognisedError:
+            failed = complain(f"{file}: not a config of a known format")
+        except (SourceError, SettingsError) as error:
+            failed = complain(str(error))
+        except NotEstimable as error:
+            failed = complain(f"{file}: {error}")
+        except Exception as error:  # as in `check`: a defect on one file must not hide the others
+            failed = complain(f"{file}: {internal_error(error)}")
+    _print(done, output_format, explain=explain)
+    sys.exit(COULD_NOT if failed else 0)
+
+
+def _print(done: list[tuple[str, Any, str]], output_format: str, *, explain: bool) -> None:
+    if output_format == "json":
+        from ..report.data import json_estimate
+
+        click.echo(json_estimate.render(((file, estimate) for file, estimate, _ in done), explain=explain))
+    elif output_format == "svg":
+        from ..report.html import svg
+
+        if done:
+            click.echo(svg.render([(file, estimate) for file, estimate, _ in done]))
+    else:
+        from ..report.text import estimate as text_estimate
+
+        coloured = colour()
+        blocks = [
+            text_estimate.render(file, estimate, colour=coloured, explain=explain, fitting=fitting)
+            for file, estimate, fitting in done
+        ]
+        if blocks:
+            click.echo("\n\n".join(blocks))
+
+
+def _jobs(file: str, settings: Settings) -> list[tuple[str, Opened]]:
+    """The jobs of a file and what to call each."""
+    from ..estimator.estimate import NotEstimable
+    from ..launchers.reading import open_jobs, recognise_file
+
+    jobs = open_jobs(recognise_file(file), settings)
+    if not jobs.opened:
+        raise NotEstimable(jobs.reason)
+    single = len(jobs.opened) == 1
+    return [
+        (file if single or not opened.part else f"{file} ({opened.part})", opened) for opened in jobs.opened
+    ]  # fmt: skip
+
+
+def _estimate(opened: Opened, changes: dict[str, Any], *, explain: bool) -> tuple[Estimate, str]:
+    """The estimate, and GPUs that it fits where none is given."""
+    from ..run.estimated import estimated
+
+    job, model, gpu, estimate = estimated(opened, changes)
+    if explain:
+        from ..estimator.explain.explain import explained
+
+        estimate = explained(estimate, job, model, gpu)
+    fitting = ""
+    if gpu is None:
+        from ..hardware.catalogue import gpus
+
+        names = [card.name for card in gpus() if estimate.per_gpu.high <= card.usable]
+        fitting = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+        fitting = fitting or "no single GPU of the catalogue"
+    return estimate, fitting

@@ -1,0 +1,174 @@
+"""Where the findings of a run go, and in which formats."""
+
+from __future__ import annotations
+
+import os
+import sys
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from .. import __version__
+from ..settings.settings import FAIL_ON
+from .console import COULD_NOT, Refused, colour, complain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..finding import Report
+    from ..settings.layers import Layers
+    from ..settings.settings import Settings
+
+
+_ORDER = f"{__name__}.order"
+
+
+class InOrder(click.Command):
+    """A command that keeps the order in which its options came."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse as any command does; `named_order` then tells the order."""
+        *_, order = self.make_parser(ctx).parse_args(args=list(args))
+        ctx.meta[_ORDER] = tuple(parameter.name or "" for parameter in order)
+        return super().parse_args(ctx, args)
+
+
+def named_order() -> tuple[str, ...]:
+    """The options of the command line, each as often as it was given."""
+    order: tuple[str, ...] = click.get_current_context().meta.get(_ORDER, ())
+    return order
+
+
+class Outputs(NamedTuple):
+    """Formats, and the files that the last of them go to in order; one that is left goes to standard output."""
+
+    formats: tuple[str, ...]
+    files: tuple[str, ...]
+    statistics: bool = False
+    quiet: bool = False
+    verbose: bool = False
+
+    @classmethod
+    def chosen(
+        cls, formats: tuple[str, ...], files: tuple[str, ...], named: Sequence[str] = (), **ways: bool
+    ) -> Outputs:
+        """What the options say; `named` is their order. Refuses more files than formats, and two formats for standard
+        output.
+        """
+        if not formats:
+            here = os.environ
+            chosen = "github" if here.get("GITHUB_ACTIONS") == "true" else "azure" if here.get("TF_BUILD") else "full"
+            formats = (chosen,) * max(1, len(files))
+        if len(files) > len(formats):
+            raise Refused("each --output-file needs an --output-format of its own")
+        if len(formats) - len(files) > 1:
+            raise Refused("only one --output-format can go to standard output; the others need an --output-file")
+        return cls(_paired(formats, files, named), files, **ways)
+
+    @property
+    def for_people(self) -> bool:
+        """Whether standard output is read by people, who want more than the findings."""
+        shown = len(self.formats) > len(self.files) and self.formats[0] in ("full", "text")
+        return shown and not self.quiet and not self.statistics
+
+    def write(self, report: Report, layers: Layers) -> None:
+        """Print the report, or write it to the files."""
+        from ..report.registry import Context, render
+        from ..report.summary import summary
+        from ..report.text import statistics
+        from ..rules.load import rule_texts
+        from ..run.overview import cards
+
+        complaints(report)
+        if self.verbose:
+            _skipped(report)
+        elif self.for_people and not report.count("checked"):
+            _skipped(report, FEW_SKIPPED)
+        settings = layers.of(os.curdir)
+        context = Context(
+            __version__, False, self.quiet, 0, False, lambda: rule_texts(settings), lambda: cards(report, layers)
+        )
+        shown = len(self.formats) - len(self.files)
+        if self.statistics:
+            click.echo(statistics.as_json(report) if self.formats[:shown] == ("json",) else statistics.render(report))
+        for name in self.formats[:shown] if not self.statistics else ():
+            text = render(name, report, context._replace(**_terminal()))
+            click.echo(text, nl=bool(text))
+            if name in ("github", "azure") and not self.quiet:
+                click.echo(summary(report))
+        for name, file in zip(self.formats[shown:], self.files, strict=True):
+            write_file(file, render(name, report, context))
+
+
+def _paired(formats: tuple[str, ...], files: tuple[str, ...], named: Sequence[str]) -> tuple[str, ...]:
+    """Formats without a file first, then those of the files. Files that stand together take the formats before them;
+    where those are too few, or were not named on the command line, they take the last that are left.
+    """
+    taken: dict[int, int] = {}
+    waiting: list[int] = []
+    format_, file = 0, 0
+    for name, run in groupby(word for word in named if word in ("formats", "files")):
+        count = len(list(run))
+        if name == "formats":
+            waiting += range(format_, format_ + count)
+            format_ += count
+            continue
+        if count <= len(waiting):
+            taken.update(zip(range(file, file + count), waiting[-count:], strict=True))
+            del waiting[-count:]
+        file += count
+    rest = [place for place in range(len(files)) if place not in taken]
+    left = [place for place in range(len(formats)) if place not in taken.values()]
+    taken.update(zip(rest, left[len(left) - len(rest) :], strict=True))
+    shown = [formats[place] for place in range(len(formats)) if place not in taken.values()]
+    return (*shown, *(formats[taken[place]] for place in range(len(files))))
+
+
+def _terminal() -> dict[str, Any]:
+    """What standard output can show: colour, and on a terminal its width and links."""
+    import shutil
+
+    here = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if here or os.environ.get("COLUMNS") else 0
+    coloured = colour()
+    return {"colour": coloured, "width": width, "links": here and coloured}
+
+
+def write_file(file: str, text: str) -> None:
+    """Write an output; refuses a file that cannot be written."""
+    try:
+        with open(file, "w", encoding="utf-8") as out:
+            out.write(text if text.endswith("\n") or not text else f"{text}\n")
+    except OSError as error:
+        raise Refused(f"{file}: cannot be written: {error.strerror}") from None
+
+
+FEW_SKIPPED = 5
+"""Skipped files that are named where nothing else was checked."""
+
+
+def _skipped(report: Report, most: int | None = None) -> None:
+    skipped = [file for file in report.files if file.status == "skipped"]
+    for file in skipped[:most]:
+        complain(f"{file.path}: skipped: {file.reason}")
+    if skipped[most:] and most is not None:
+        complain(f"{len(skipped) - most} more skipped; -v names them")
+
+
+def complaints(report: Report) -> bool:
+    """Say on standard error which files could not be checked; whether there were any."""
+    failed = False
+    for file in report.files:
+        if file.status == "error":
+            place = f":{file.line}:{file.column}" if file.line else ""
+            failed = complain(f"{file.path}{place}: {file.reason}")
+    return failed
+
+
+def exit_code(report: Report, settings: Settings) -> int:
+    """0, 1 where something is as serious as `--fail-on`, 2 where something could not be read."""
+    if report.count("error"):
+        return COULD_NOT
+    serious = FAIL_ON[: FAIL_ON.index(settings.fail_on) + 1] if settings.fail_on != "never" else ()
+    return int(any(finding.severity in serious for finding in report.findings))

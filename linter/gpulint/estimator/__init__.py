@@ -1,0 +1,1 @@
+"""Job -> Estimate: the memory of a GPU job, component by component."""

@@ -1,0 +1,65 @@
+"""The estimate of a job.
+
+`estimate_job` takes a resolved model and GPU, `estimate` resolves them from the job first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .estimate import Estimate, NotEstimable
+
+if TYPE_CHECKING:
+    from ..hardware.gpu import Gpu
+    from ..job.job import Job
+    from ..models.model import Model
+    from .estimate import Spread
+
+
+def estimate_job(
+    job: Job, model: Model, gpu: Gpu | None, *, replay: bool = True, spread: Spread = "always"
+) -> Estimate:
+    """The memory of `job` on its fullest GPU; `gpu` None leaves the verdict `unknown`.
+
+    Facts in `job.unstated` widen the interval. `replay` False is for searches: `low`, and so the verdict `exceeds`, is
+    what it would be, at a fraction of the work; what else is said of a training run is a bound. `spread` says
+    when `high` is widened after the verdict.
+    Raises NotEstimable with what is missing, for people.
+    """
+    from .normalize import as_run
+
+    job = as_run(job, model)
+    found = _estimated(job, model, gpu, replay=replay, spread=spread)
+    if job.unstated:
+        from .scenarios import enveloped
+
+        found = enveloped(job, found, lambda other: _estimated(other, model, gpu, replay=replay, spread=spread))
+    return found
+
+
+def _estimated(job: Job, model: Model, gpu: Gpu | None, *, replay: bool, spread: Spread) -> Estimate:
+    from .loaded_model import loaded_model
+
+    model = loaded_model(job, model)
+    if job.kind == "inference":
+        from .inference import estimate_inference
+
+        return estimate_inference(job, model, gpu)
+    from .training import estimate_training
+
+    return estimate_training(job, model, gpu, replay=replay, spread=spread)
+
+
+def estimate(job: Job, directory: str | None = None, root: str | None = None) -> Estimate:
+    """Like `estimate_job`, with the job's model and GPU looked up.
+
+    `directory` is where the config stands (for model paths), `root` the project's root. Raises NotEstimable,
+    models.model.UnknownModel or hardware.catalogue.UnknownGpu.
+    """
+    from ..hardware.catalogue import find
+    from ..models.resolve import resolve
+
+    if job.model is None:
+        raise NotEstimable("the job names no model")
+    gpu = find(job.hardware.gpu) if job.hardware.gpu else None
+    return estimate_job(job, resolve(job.model, directory, root), gpu)

@@ -1,0 +1,1 @@
+"""The terms of each figure, for `--explain`."""

@@ -1,0 +1,226 @@
+"""The activations and logits of one instant, tensor by tensor, as arithmetic.
+
+The bytes of an instant are those alive at an event of the replay, in which each kind of layer is run once, and what
+the model's other layers keep below the one in flight (`activations.Stack`). Both are sums over tensors, so the lines
+sum to the instant exactly.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..activations import layer_kinds, replay
+from ..estimate import Term
+from ..layer_expansion import placed
+from ..layers.seq2seq import setting
+from ..tape.ledger import END
+from ..tape.recording import Recording
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...job.job import Job
+    from ...models.model import Model
+    from ..layer_expansion import Placed
+    from ..layers.setting import Setting
+    from ..peak_candidate import Instant
+    from ..tape.recording import Alive, Label
+    from ..tape.tape import Tape
+
+SOURCE = "estimator/activations.py: torch autograd replayed over the modelling code"
+SMALL = 1000
+"""Tensors under this fraction of their component are put together in one line."""
+
+
+HELD = "what backward functions of the layers hold on to, though their turn is over"
+SHARED = "what the layers share, counted once"
+
+
+class Item(NamedTuple):
+    """Tensors of one shape that are the same thing; `group` says of which part of the model."""
+
+    group: str
+    logits: bool
+    name: str
+    n: int
+    e: int
+
+
+Bytes = Counter[Item]
+
+
+def terms(
+    job: Job,
+    model: Model,
+    wanted: Callable[[Instant], bool],
+    run: Callable[[Setting, list[int], Tape], object] = replay,
+) -> tuple[list[Term], Instant] | None:
+    """The lines of the first instant that is `wanted`, largest first, and the instant; None where there is none.
+
+    `run` is what is recorded, a training step or an evaluation.
+    """
+    s = setting(job, model)
+    kinds, assigned = layer_kinds(s)
+    tape = s.prepared(Recording())
+    run(s, kinds, tape)
+    for found in placed(s, tape, kinds, assigned):
+        if wanted(found.instant):
+            return _Lines(s, tape, found, len(kinds), assigned).terms(), found.instant
+    return None
+
+
+def instant_terms(s: Setting, alive: Alive) -> list[Term]:
+    """The lines of what is alive at one instant of a pass without gradients, largest first."""
+    found: Bytes = Counter()
+    for label, size in alive.items():
+        found[Item("", label.logits, f"{label.where}: {label.what}", label.n, label.e)] += size
+    return _small_together([_term(s, item, size) for item, size in found.items() if size])
+
+
+def _term(s: Setting, item: Item, size: int, layers: int = 0, where: str = "") -> Term:
+    """Tensors alike of `size` bytes, in each of `layers`."""
+    each = item.n * item.e
+    copies, odd = divmod(abs(size), each) if each else (0, 1)
+    factors = [_counted(layers, "layer")] if layers else []
+    if odd:
+        factors.append(f"{size:,} B")
+    else:
+        factors += [f"{copies} tensors"] if copies > 1 else []
+        factors += [f"{item.e} B", *_shape(s, item.n)]
+    sign = "-" if size < 0 and not odd else ""
+    component = "logits" if item.logits else "activations"
+    return Term(component, sign + " x ".join(factors), size * max(1, layers), SOURCE, where + item.name)
+
+
+def _shape(s: Setting, n: int) -> list[str]:
+    """n as vocabulary x width where it is the embedding's size, else as batch x length x width where it divides."""
+    table = s.model.shape.vocabulary, s.hidden
+    if n == table[0] * table[1]:
+        return [f"{dim:,}" for dim in table]
+    for known in ((s.batch, s.length), (s.rows,), (s.length,)):
+        size = 1
+        for dim in known:
+            size *= dim
+        if n % size == 0:
+            dims = [*known, n // size]
+            return [f"{dim:,}" for dim in dims if dim != 1] or ["1"]
+    return [f"{n:,}"]
+
+
+class _Lines:
+    """The tensors of one placed instant: those of the layers below, and the rest."""
+
+    def __init__(self, s: Setting, tape: Recording, found: Placed, count: int, assigned: list[int]) -> None:
+        self.s = s
+        self.tape = tape
+        self.count = count
+        self.found = found
+        self.backward = found.event.backward or found.event.segment > count + 2
+        self.below = Counter(assigned[: max(0, found.place)])
+        self.here = found.here
+
+    def terms(self) -> list[Term]:
+        """Lines of the layers below, of the layer in flight, and of what is outside the layers."""
+        lines: list[Term] = []
+        rest = self._items(self.tape.at_events[self.tape.events.index(self.found.event)])
+        layers: dict[tuple[Item, int], int] = {}
+        for kind in range(max(0, self.here)):
+            for item, size in self._kept(kind).items():
+                rest[item] -= size
+        for kind, count in self.below.items():
+            for item, size in _netted(self._kept(kind)).items():
+                layers[item, size] = layers.get((item, size), 0) + count
+        rest = _taken_back(_netted(rest), layers)
+        for (item, size), count in layers.items():
+            lines.append(self._term(item, size, count))
+        lines += [self._term(item, size) for item, size in rest.items()]
+        for component, size in zip(("activations", "logits"), self.found.old, strict=True):
+            if size:
+                lines.append(Term(component, f"{size:,} B", size, SOURCE, "what the micro step before leaves"))
+        held = self.found.instant.activations - sum(line.size for line in lines if line.component == "activations")
+        if held:
+            what = HELD if held > 0 else SHARED
+            lines.append(Term("activations", f"{held:,} B", held, SOURCE, what))
+        return _small_together(lines)
+
+    def _kept(self, kind: int) -> Bytes:
+        """What one layer of a kind adds to what is alive."""
+        begins = self.tape.at_begins
+        if self.backward:
+            end = begins[END, True]
+            before, after = begins.get((kind, True), end), begins.get((kind + 1, True), end)
+        else:
+            before, after = begins[kind + 1, False], begins[kind + 2, False]
+        found = self._items(after)
+        found.subtract(self._items(before))
+        return found
+
+    def _items(self, alive: Alive) -> Bytes:
+        found: Bytes = Counter()
+        for label, size in alive.items():
+            found[Item(self._group(label), label.logits, f"{label.where}: {label.what}", label.n, label.e)] += size
+        return found
+
+    def _group(self, label: Label) -> str:
+        if 0 < label.segment <= self.count:
+            return "in flight" if label.segment == self.here + 1 else "layers"
+        return "outside"
+
+    def _term(self, item: Item, size: int, layers: int = 0) -> Term:
+        where = "" if layers or item.group != "in flight" or self.found.instant.layer is None else self._flight()
+        return _term(self.s, item, size, layers, where)
+
+    def _flight(self) -> str:
+        again = self.backward and self.s.job.activation_checkpointing != "none"
+        return f"{'recomputed ' if again else ''}layer {self.found.instant.layer}, "
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _netted(found: Bytes) -> Bytes:
+    """Without what one layer hands on and the next one lets go: tensors of one size that cancel out."""
+    kept = Counter({item: size for item, size in found.items() if size})
+    for item in [item for item, size in kept.items() if size < 0]:
+        others = [x for x, size in kept.items() if size > 0 and (x.n * x.e, x.logits) == (item.n * item.e, item.logits)]
+        others.sort(key=lambda x: (x.group != item.group, "gradient" not in x.name, "residual" not in x.name))
+        for other in others:
+            moved = min(kept[other], -kept[item])
+            kept[other] -= moved
+            kept[item] += moved
+    return Counter({item: size for item, size in kept.items() if size})
+
+
+def _taken_back(rest: Bytes, layers: dict[tuple[Item, int], int]) -> Bytes:
+    """The rest without what is missing from it: one layer fewer has handed that on."""
+    for item, size in list(rest.items()):
+        for key in [key for key in layers if key[1] == -size and layers[key] > 0]:
+            layers[key] -= 1
+            del rest[item]
+            break
+    for key in [key for key, count in layers.items() if not count]:
+        del layers[key]
+    return rest
+
+
+def _order(line: Term) -> tuple[int, str, str]:
+    return -line.size, line.label, line.formula
+
+
+def _small_together(lines: list[Term]) -> list[Term]:
+    """Largest first, logits after activations; small tensors of a component in one line."""
+    whole = Counter[str]()
+    for line in lines:
+        whole[line.component] += line.size
+    large = [line for line in lines if abs(line.size) * SMALL >= whole[line.component]]
+    found = []
+    for component in ("activations", "logits"):
+        own = sorted((line for line in large if line.component == component), key=_order)
+        small = [line for line in lines if line.component == component and abs(line.size) * SMALL < whole[component]]
+        size = sum(line.size for line in small)
+        if size:
+            own.append(Term(component, f"{size:,} B", size, SOURCE, f"{_counted(len(small), 'smaller tensor')}"))
+        found += own
+    return found

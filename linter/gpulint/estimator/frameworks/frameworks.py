@@ -1,0 +1,98 @@
+"""How frameworks that bring their own model code and training loop differ from Transformers.
+
+`frameworks.json` holds one object per framework, read from its source. A job without a framework runs Transformers'
+modelling code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...versions import older
+
+if TYPE_CHECKING:
+    from ...job.job import Job
+
+
+class Framework(NamedTuple):
+    """What a framework's own code does.
+
+    block            a name of `native.BLOCKS`: its decoder layer; "" for that of the model type
+    norm             a name of `norms.NORMS` in the place of Llama's RMSNorm; "" for that of the model type
+    loss             a name of `native.LOSSES`: head and loss; "" for the objective's and the kernel's
+    rope             a name of `rope.ROPES` in the place of the model type's
+    dropout          the config field of the dropout behind embedding and branches; "" for that of the model type
+    scores           how unfused attention keeps scores in the place of the model type's way (`kernels.eager`); ""
+    repeats_keys     keys and values are repeated for every query head before attention
+    fuses_layers     norms, rotary embedding and gated activations are fused kernels, as those of `compiled`
+    routes_rows      its own experts get only the rows that are routed to them, whatever the model type's code does
+    of_transformers  its models, and how they are loaded, are those of Transformers
+    keeps_logits     the loop holds the float32 logits, and the graph, until the next forward pass has made new ones
+    packs_head       bitsandbytes replaces the output head too
+    unpacks_twice    4-bit weights are unpacked to float16, then cast to the compute dtype
+    adapters_inside  FSDP 1 puts a layer's adapters into its own flat parameter, frozen weights included
+    package          whose version `before` looks at, where it has another name than the framework
+    copies_logits    the loss makes a float32 copy of the float32 logits, beside them
+    gates_apart      silu(gate) is a tensor of its own, also where layers are fused otherwise
+    """
+
+    block: str = ""
+    norm: str = ""
+    loss: str = ""
+    rope: str = ""
+    dropout: str = ""
+    scores: str = ""
+    repeats_keys: bool = False
+    routes_rows: bool = False
+    fuses_layers: bool = False
+    keeps_logits: bool = False
+    packs_head: bool = False
+    unpacks_twice: bool = False
+    of_transformers: bool = False
+    adapters_inside: bool = False
+    package: str = ""
+    copies_logits: bool = False
+    gates_apart: bool = False
+
+
+TRANSFORMERS = Framework()
+
+
+@cache
+def _table() -> dict[str, dict[str, Any]]:
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "frameworks.json")
+    with open(path, encoding="utf-8") as file:
+        table: dict[str, dict[str, Any]] = json.load(file)
+    return table
+
+
+def framework(job: Job) -> Framework:
+    """The traits of the job's framework; those of Transformers for None and for a name that the table lacks.
+
+    `before` entries of the table apply where the version of its package, or of the framework, is older.
+    """
+    found = dict(_table().get(job.framework or "") or {})
+    version = job.versions.get(found.get("package") or job.framework or "")
+    for limit, changes in (found.pop("before", None) or {}).items():
+        if older(version, limit):
+            found.update(changes)
+    return Framework(**found) if found else TRANSFORMERS
+
+
+def of_transformers(job: Job) -> bool:
+    """Whether the models are Transformers' own."""
+    return job.framework not in _table() or framework(job).of_transformers
+
+
+def without_unknown(job: Job) -> Job:
+    """The job without a framework that the table lacks: what runs is Transformers' models and training loop."""
+    return job if job.framework is None or job.framework in _table() else replace(job, framework=None)
+
+
+def known() -> tuple[str, ...]:
+    """The names of the table."""
+    return tuple(_table())

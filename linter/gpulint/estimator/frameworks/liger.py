@@ -1,0 +1,146 @@
+"""Liger's fused kernels (liger-kernel 0.8.5): what they save and allocate.
+
+Which modules of a model type `apply_liger_kernel_to_*` replaces is in `traits.json` under `liger`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..tape.indexing import split
+from ..tape.ops import contiguous
+from ..tape.tensor import Parameter, Tensor
+
+if TYPE_CHECKING:
+    from ..layers.attention.rope import Table
+    from ..layers.modules import Linear
+    from ..tape.tape import Tape
+
+MULTIPROCESSORS = 108
+"""Rows of float32 partial sums in RMSNorm's backward, one a multiprocessor: an A100 has 108, an H100 132."""
+
+
+def norm(x: Tensor, module: Linear | None, rows: int, in_place: bool) -> Tensor:
+    """RMSNorm: saves x itself and 4 bytes a row; the gradient of x overwrites that of the output (ops/rms_norm.py)."""
+    tape, n, e = x.storage.tape, x.n, x.e
+    weight = None if module is None else module.weight
+    y = tape.new(n, e)
+    kept = (x.storage, tape.new(rows, 4))
+    needed = x.node is not None
+
+    def back(g: Tensor, _kept: object = kept) -> tuple[Tensor | None, Tensor | None]:
+        gw = None
+        gx = Tensor(g.storage, n, e, view=True) if in_place else tape.new(n, e)
+        if weight is not None and weight.trainable:
+            partial = tape.new(MULTIPROCESSORS * weight.n, 4)
+            gw = tape.new(weight.n, 4)
+            del partial
+        return (gx if needed else None, gw)
+
+    y.node = tape.node((x, weight), back)
+    return y
+
+
+def gated(gate: Tensor, up: Tensor) -> Tensor:
+    """SwiGLU or GeGLU: saves gate and up, whose bytes take their gradients (ops/swiglu.py)."""
+    tape = gate.storage.tape
+    y = tape.new(gate.n, gate.e)
+    first, second = gate.storage, up.storage
+
+    def back(_: Tensor) -> tuple[Tensor, Tensor]:
+        return (Tensor(first, gate_n, e, view=True), Tensor(second, up_n, e, view=True))
+
+    gate_n, up_n, e = gate.n, up.n, gate.e
+    y.node = tape.node((gate, up), back)
+    return y
+
+
+def gated_fused(both: Tensor) -> Tensor:
+    """The same for gate and up in one projection: each half is laid out anew."""
+    first, second = split(both, (both.n // 2, both.n // 2))
+    return gated(contiguous(first), contiguous(second))
+
+
+def rope(q: Tensor, k: Tensor, table: Table, copies: bool) -> tuple[Tensor, Tensor]:
+    """Queries and keys turned in place, on copies where they are slices; their gradients too (ops/rope.py)."""
+    tape = q.storage.tape
+    first, second = (tape.new(q.n, q.e), tape.new(k.n, k.e)) if copies else (q, k)
+
+    def back(gq: Tensor, gk: Tensor, _kept: object = (table.cos, table.sin)) -> tuple[Tensor, Tensor]:
+        return gq, gk
+
+    node = tape.node((q, k), back, slots=2)
+    turned = Tensor(first.storage, q.n, q.e, view=True), Tensor(second.storage, k.n, k.e, view=True)
+    for slot, x in enumerate(turned):
+        x.node, x.slot = node, slot
+    return turned
+
+
+def cross_entropy(logits: Tensor, tape: Tape) -> Tensor:
+    """Cross entropy in place: the gradient takes the bytes of the logits (ops/cross_entropy.py)."""
+    kept, n, e = logits.storage, logits.n, logits.e
+
+    def back(_: Tensor) -> tuple[Tensor]:
+        return (Tensor(kept, n, e, view=True),)
+
+    loss = tape.new(1, 4)
+    loss.node = tape.node((logits,), back)
+    return loss
+
+
+def head_and_loss(h: Tensor, weight: Parameter, rows: int, tape: Tape, budget: int) -> Tensor:
+    """Fused linear cross entropy: the gradients of h and of the head are made in the forward pass, chunk by chunk.
+
+    A chunk has the power of two at or above rows / ceil(V / (budget h)) rows. Saved: grad_input rows x h, and
+    grad_weight V x h where the head is trained and h wants a gradient, so not in an evaluation. Autocast casts the
+    head, the chunk of h and the sum's operand anew for every chunk. In float32 alone a chunk's V x h are a tensor of
+    their own before they are added, and so they are, in float32 too, where a head of 16 bits has not autocast's type
+    (ops/fused_linear_cross_entropy.py).
+    """
+    width = h.n // rows
+    vocabulary = weight.n // width
+    chunk = min(rows, 1 << (-(-rows // -(-vocabulary // (budget * width))) - 1).bit_length())
+    gradient = tape.new(h.n, h.e)
+    gradient_weight = tape.new(weight.n, weight.e) if weight.trainable and tape.recording else None
+    losses = tape.new(rows, 4)
+    mask = tape.new(rows, 1)
+    e = tape.autocast or h.e
+    if tape.autocast and (h.e != e or weight.e != e):
+        _cast_chunks(tape, weight, chunk, width, e, rows > chunk)
+        if gradient_weight is not None and weight.e < 4 and weight.e != e:
+            logits = tape.new(chunk * vocabulary, e, logits=True)
+            product = tape.new(weight.n, e)
+            tape.scratch(4 * weight.n)
+            del logits, product
+    else:
+        logits = tape.new(chunk * vocabulary, e, logits=True)
+        if gradient_weight is not None and e == 4:
+            tape.new(weight.n, 4)
+        del logits
+
+    def back(_: Tensor) -> tuple[Tensor, Tensor | None]:
+        return Tensor(gradient.storage, gradient.n, gradient.e, view=True), gradient_weight
+
+    loss = tape.new(1, 4)
+    loss.node = tape.node((h, weight), back)
+    del losses, mask
+    return loss
+
+
+def _cast_chunks(tape: Tape, weight: Parameter, chunk: int, width: int, e: int, again: bool) -> None:
+    """One chunk under autocast, and a second one where there are more.
+
+    The transposed head is cast for every chunk; the head itself once, and autocast keeps that copy if it is trained.
+    """
+    vocabulary = weight.n // width
+    copies = [tape.new(weight.n, e), tape.new(chunk * width, e)]
+    logits = tape.new(chunk * vocabulary, e, logits=True)
+    copies.clear()
+    kept = tape.cast(weight, e)
+    copies = [tape.new(chunk * width, e)]
+    del kept
+    copies.clear()
+    del logits
+    if again:
+        copies = [tape.new(weight.n, e), tape.new(chunk * width, e)]
+        tape.new(chunk * vocabulary, e, logits=True)

@@ -1,0 +1,1 @@
+"""How attention is computed: kernels, rotary positions, latent and cross attention."""

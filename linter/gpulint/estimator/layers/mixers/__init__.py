@@ -1,0 +1,1 @@
+"""Layers that are no attention: state space models, linear attention, convolutions."""

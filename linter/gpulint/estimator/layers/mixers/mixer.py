@@ -1,0 +1,68 @@
+"""Layers that mix tokens without attention: state spaces, linear attention, convolutions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...adapters.linear import project
+from ...tape.ops import mul, unary
+from .convolution import short_convolution
+from .gated_delta_net import gated_delta
+from .kimi_delta_attention import kimi_delta
+from .lightning_attention import lightning
+from .mamba_scan import selective
+from .rglru import recurrent_unit
+from .ssm import mamba2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...tape.tensor import Tensor
+    from ..modules import Modules
+    from ..setting import Setting
+
+MIXERS: dict[str, Callable[[Tensor, Modules, Setting], Tensor]] = {
+    "delta": gated_delta,
+    "mamba2": mamba2,
+    "mamba2_scaled": mamba2,
+    "convolution": short_convolution,
+    "mamba": selective,
+    "lightning": lightning,
+    "rglru": recurrent_unit,
+    "kimi_delta": kimi_delta,
+}
+
+ROLES = ("ssm", "conv", "qkv", "q", "k", "v", "o", "other")
+
+
+def mixer(x: Tensor, modules: Modules, s: Setting) -> Tensor:
+    """The mixer of the model type; of one that is not read an estimate, not a derivation.
+
+    Counted then: every projection of x with a saved output, one activation of the widest of them, and the product that
+    the last projection reads. Convolution and scan states are left out.
+    """
+    if s.traits.mixer:
+        return MIXERS[s.traits.mixer](x, modules, s)
+    width = s.hidden
+    found = [m for m in modules.named.values() if m.role in ROLES and m.weight.n > width]
+    last = next((m for m in reversed(found) if m.out == width), None)
+    outputs = [project(x, m, s.rows) for m in found if m is not last and m.weight.n == m.out * width]
+    if not outputs or last is None:
+        return unary(x)
+    widest = max(outputs, key=lambda y: y.n)
+    inner = s.rows * (last.weight.n // width)
+    gate = unary(widest)
+    y = mul(gate, gate) if gate.n == inner else _narrowed(gate, inner)
+    return project(y, last, s.rows)
+
+
+def _narrowed(x: Tensor, n: int) -> Tensor:
+    tape, was, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+    kept = x.storage
+
+    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
+        return (tape.new(was, e),)
+
+    y.node = tape.node((x,), back)
+    return y

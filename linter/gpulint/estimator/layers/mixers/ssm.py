@@ -1,0 +1,287 @@
+"""Mamba-2 mixers: Nemotron-H, Granite 4, Bamba, Falcon-H1, Zamba2, Mamba-2.
+
+What runs is the composite path of transformers (`mamba2_chunk_scan`, the same text in every modelling file of 5.23)
+unless the job's versions name `mamba-ssm`: a quadratic part inside each chunk, one state a chunk between them, all in
+float32. Its five contractions were sums of products written out before 5.18 (wheels 4.45.2 to 5.18.0), which generation
+counts; what trains on such a release has the kernels, or no memory for many times as much.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ....versions import older
+from ...adapters.linear import project
+from ...tape.indexing import cat, padded, repeat, split, window
+from ...tape.matmuls import einsum
+from ...tape.ops import (
+    add,
+    clamp,
+    contiguous,
+    exp,
+    leaf,
+    mean,
+    mul,
+    power,
+    rsqrt,
+    scale,
+    shift,
+    spread_mul,
+    sub,
+    summed,
+    to,
+    unary,
+    unpadded,
+    view,
+)
+from .convolution import causal_convolution
+
+if TYPE_CHECKING:
+    from ...tape.tape import Tape
+    from ...tape.tensor import Tensor
+    from ..modules import Linear, Modules
+    from ..setting import Setting
+
+KERNELS = "mamba-ssm"
+"""The package whose kernels replace the composite path where a job's versions name it."""
+
+EINSUMS_FROM, UNNAMED_FROM = "5.18", "5.15"
+"""The transformers whose scan contracts by torch.einsum, and the one from which on the first of the products that it
+then sums has no name any more (models/mamba2/modeling_mamba2.py `G_intermediate`; `C_times_states` always had one)."""
+
+GROUP_FIELDS = ("n_groups", "mamba_n_groups", "mamba_ngroups")
+CHUNK_FIELDS = ("chunk_size", "mamba_chunk_size")
+
+
+class Sizes(NamedTuple):
+    """Heads, their width, and the state's width of one call; `inner` = heads x head.
+
+    einsums, named: see EINSUMS_FROM and UNNAMED_FROM.
+    """
+
+    rows: int
+    batch: int
+    length: int
+    heads: int
+    inner: int
+    groups: int
+    state: int
+    chunk: int
+    einsums: bool = True
+    named: bool = False
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of a sequence."""
+        return -(-self.length // self.chunk)
+
+    @property
+    def tokens(self) -> int:
+        """Rows with every sequence filled up to whole chunks."""
+        return self.batch * self.chunks * self.chunk
+
+
+def mamba2(x: Tensor, modules: Modules, s: Setting) -> Tensor:
+    """One projection to gate, x, B, C and dt; a short convolution; the scan; a gated norm; the last projection."""
+    first, convolution, last = modules.leaf("in_proj"), modules.leaf("conv1d"), modules.leaf("out_proj")
+    decays = modules.leaf("A_log")
+    assert first is not None
+    assert convolution is not None
+    assert last is not None
+    assert decays is not None
+    tape, e = x.storage.tape, x.e
+    at = _sizes(s, tape.caching, decays.weight.n, last.weight.n // last.out, convolution.out)
+    scaled = s.traits.mixer == "mamba2_scaled"
+    x = unpadded(x, s.rows, s.job.padded)
+    projected = project(scale(x) if scaled else x, first, s.rows)
+    if scaled:
+        projected = scale(projected)
+    factor = scale(unary(to(leaf(tape, decays.weight), 4), save_input=False, save_output=True))
+    if KERNELS in s.job.versions:
+        y = fused(projected, at)
+        return project(y, last, s.rows)
+    gate, mixed, dt = split(projected, (at.rows * at.inner, at.rows * convolution.out, at.rows * at.heads))
+    mixed = causal_convolution(mixed, convolution, s)
+    mixed = unpadded(mixed, s.rows, s.job.padded)
+    shared = at.rows * at.groups * at.state
+    h, b, c = split(mixed, (at.rows * at.inner, shared, shared))
+    y = scan(h, dt, factor, b, c, modules, at)
+    y = _gated(y, gate, modules.leaf("mamba.norm") or modules.leaf("mixer.norm"), s, at)
+    return project(to(y, e), last, s.rows)
+
+
+def _sizes(s: Setting, generates: bool, heads: int, inner: int, mixed: int) -> Sizes:
+    shared = (mixed - inner) // 2
+    groups = next((int(s.config[name]) for name in GROUP_FIELDS if s.config.get(name)), s.traits.scan_groups)
+    chunk = next((int(s.config[name]) for name in CHUNK_FIELDS if s.config.get(name)), s.traits.scan_chunk)
+    version = s.job.versions.get("transformers")
+    forms = not (generates and older(version, EINSUMS_FROM)), older(version, UNNAMED_FROM)
+    return Sizes(s.rows, s.batch, s.length, heads, inner, groups, shared // groups, chunk, *forms)
+
+
+def scan(h: Tensor, dt: Tensor, factor: Tensor, b: Tensor, c: Tensor, modules: Modules, at: Sizes) -> Tensor:
+    """`mamba2_chunk_scan`: Y = (C B' * L) X inside a chunk, plus what the states at the chunks' starts give.
+
+    L has heads x chunk numbers a token; three of its size are kept. Written out, C B' is a sum over heads x chunk x
+    state numbers a token, and (C B' * L) X one over chunk x inner. X comes from the convolution with tokens innermost:
+    where there is one chunk, a product takes it as it lies, and so it does the one state that is read.
+    """
+    tape = h.storage.tape
+    bias, skip = modules.leaf("dt_bias"), modules.leaf("D")
+    assert bias is not None
+    assert skip is not None
+    step = add(dt, to(leaf(tape, bias.weight), dt.e))
+    step = unary(to(step, 4) if tape.autocast else step)
+    step = clamp(step)
+    h = to(h, 4)
+    wide = at.rows * at.heads * at.state
+    b = repeat(to(b, 4), wide)
+    c = repeat(to(c, 4), wide)
+    filled = at.tokens * at.inner
+    residual = mul(padded(h, filled), leaf(tape, skip.weight))
+    h = mul(h, to(step, 4))
+    a = mul(to(step, 4), factor)
+    states_n = at.tokens * at.heads * at.state
+    several = at.chunks > 1 or not at.einsums
+    h, a = padded(h, filled), padded(a, at.tokens * at.heads)
+    h = relaid(h) if several else h
+    b, c = relaid(padded(b, states_n)), relaid(padded(c, states_n))
+    total = summed_up(a)
+    pairs = at.tokens * at.heads * at.chunk
+    decays = unary(segments(a, pairs, at.chunk * at.chunk), save_input=False, save_output=True)
+    names: list[Tensor] = []
+    scores = einsum(c, b, pairs) if at.einsums else _summed(c, b, pairs, pairs * at.state, names if at.named else None)
+    weights = mul(scores, decays)
+    if at.einsums:
+        inside = einsum(weights, h, filled, copy_a=False, copy_b=several, copied_gradient=True)
+    else:
+        weights = summed(weights, pairs)
+        inside = _summed(weights, h, filled, at.tokens * at.chunk * at.inner)
+    rest = exp(sub(window(total, total.n // at.chunk), total))
+    entering = mul(b, rest)
+    per_chunk = at.batch * at.inner * at.state
+    wide = at.tokens * at.inner * at.state
+    count = per_chunk * at.chunks
+    states = einsum(entering, h, count, copy_b=several) if at.einsums else _summed(entering, h, count, wide)
+    first = tape.new(per_chunk, 4)
+    states = cat((first, states))
+    between = at.batch * at.heads * (at.chunks + 1)
+    ends = padded(window(total, total.n // at.chunk), between)
+    moves = exp(segments(ends, between * (at.chunks + 1), (at.chunks + 1) ** 2))
+    if at.einsums:
+        states = einsum(moves, states, states.n, copy_a=False, copied_gradient=True)
+    else:
+        states = _summed(moves, states, states.n, states.n * (at.chunks + 1))
+    states = window(states, per_chunk * at.chunks)
+    leaving = exp(total)
+    if at.einsums:
+        read = einsum(c, states, filled, copy_b=several, copied_gradient=True)
+    else:
+        read = _summed(c, states, filled, wide, names)
+    outside = mul(read, leaving)
+    y = contiguous(add(inside, outside))
+    y = add(y, residual)
+    tape.store((4 if at.einsums else dt.e) * per_chunk)
+    del first, moves, ends, entering, read, names
+    return y if y.n == at.rows * at.inner else window(y, at.rows * at.inner)
+
+
+def _summed(a: Tensor, b: Tensor, n: int, products: int, names: list[Tensor] | None = None) -> Tensor:
+    """A sum to `n` elements over a * b of `products` elements, which stay alive with `names`."""
+    whole = spread_mul(a, b, products)
+    if names is not None:
+        names.append(whole)
+    return summed(whole, n)
+
+
+def segments(x: Tensor, n: int, cells: int) -> Tensor:
+    """`segment_sum`: x spread to `n` elements and masked, summed up, masked again."""
+    tape = x.storage.tape
+    mask = tape.new(cells, 1)
+    y = masked(x, n)
+    y = summed_up(y)
+    y = scale(y)
+    del mask
+    return y
+
+
+def masked(x: Tensor, n: int) -> Tensor:
+    """x expanded to `n` elements with some put to zero; backward masks its gradient, then sums it."""
+    tape, e, was = x.storage.tape, x.e, x.n
+    if n <= was:
+        return scale(x)
+    y = tape.new(n, e)
+
+    def back(_: Tensor) -> tuple[Tensor]:
+        whole = tape.new(n, e)
+        result = tape.new(was, e)
+        del whole
+        return (result,)
+
+    y.node = tape.node((x,), back, saves=0, makes=was * e)
+    return y
+
+
+def summed_up(x: Tensor) -> Tensor:
+    """torch.cumsum; backward flips, sums up and flips again."""
+    tape, n, e = x.storage.tape, x.n, x.e
+    y = tape.new(n, e)
+
+    def back(_: Tensor) -> tuple[Tensor]:
+        flipped = tape.new(n, e)
+        total = tape.new(n, e)
+        del flipped
+        result = tape.new(n, e)
+        del total
+        return (result,)
+
+    y.node = tape.node((x,), back, saves=0, makes=n * e)
+    return y
+
+
+def relaid(x: Tensor) -> Tensor:
+    """Chunks of x: a view whose gradient, a sum of einsums' own layouts, is laid out anew."""
+    tape, n, e = x.storage.tape, x.n, x.e
+    y = view(x)
+    y.node = tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e)
+    y.slot = 0
+    return y
+
+
+def _gated(y: Tensor, gate: Tensor, norm: Linear | None, s: Setting, at: Sizes) -> Tensor:
+    """The gate's silu and a norm over groups of the output, in float32; Falcon-H1 has the gate alone by default."""
+    if norm is None:
+        return mul(y, unary(gate))
+    y = to(y, 4)
+    y = mul(y, unary(to(gate, 4)))
+    rows = s.rows * at.groups
+    variance = mean(power(y), rows)
+    y = mul(y, rsqrt(shift(variance)))
+    return mul(y, norm.weight)
+
+
+def fused(projected: Tensor, at: Sizes) -> Tensor:
+    """mamba-ssm's `mamba_split_conv1d_scan_combined`: saves its input, the scan's output and a norm statistic.
+
+    Backward makes the convolved input, the float32 states of the chunks and the gradient of the input.
+    """
+    tape, e, n = projected.storage.tape, projected.e, projected.n
+    states = 4 * at.batch * at.chunks * at.inner * at.state
+    mixed = at.rows * (at.inner + 2 * at.groups * at.state)
+    tape.scratch(states + mixed * e + 4 * at.tokens * at.groups * at.chunk)
+    out = tape.new(at.rows * at.inner, e)
+    y = tape.new(at.rows * at.inner, e)
+    kept = (projected.storage, out.storage, tape.new(at.rows * at.groups, 4))
+
+    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
+        again = tape.new(mixed, e), _states(tape, states), tape.new(at.rows * at.inner, e)
+        result = tape.new(n, e)
+        del again
+        return (result,)
+
+    y.node = tape.node((projected,), back)
+    return y
+
+
+def _states(tape: Tape, size: int) -> tuple[Tensor, Tensor]:
+    return tape.new(size, 1), tape.new(size, 1)

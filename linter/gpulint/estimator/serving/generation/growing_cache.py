@@ -1,0 +1,110 @@
+"""The cache of plain generation, which grows by a token a step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from copy import copy
+from typing import TYPE_CHECKING
+
+from ....versions import older
+from ...explain.product import Product
+from ...frameworks.modeling import still
+from ...states.tensor_parallel import fullest_stage, stages
+from ..kv_cache import layer_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ....job.job import Job
+    from ....models.model import Model
+    from ..kv_cache import LayerCache
+
+
+class GrowingCache:
+    """The dynamic cache of one rank: bytes for a batch of sequences."""
+
+    def __init__(
+        self,
+        caches: Sequence[LayerCache],
+        element: float,
+        tensor: int,
+        pipeline: int,
+        expanded_elements: int,
+        state: float,
+    ) -> None:
+        if expanded_elements:
+            caches = [
+                cache._replace(latent=0, heads=1, head_elements=expanded_elements) if cache.latent else cache
+                for cache in caches
+            ]
+        self.caches = [cache._replace(window=cache.window - 1 if cache.window else None) for cache in caches]
+        self.element, self.tensor, self.pipeline, self.state = element, tensor, pipeline, state
+
+    def size(self, batch: int, tokens: int) -> int:
+        """Bytes after `tokens` tokens; a sliding layer keeps its window less one (cache_utils.py)."""
+        return fullest_stage([self.layer(cache, batch, tokens) for cache in self.caches], self.pipeline)
+
+    def unwindowed(self, job: Job) -> GrowingCache:
+        """The cache behind the prompt's pass.
+
+        From transformers 5 a sliding layer's window is a view of all the prompt's keys and values until its next
+        token (cache_utils.py DynamicSlidingWindowLayer.update).
+        """
+        if older(job.versions.get("transformers"), "5.0"):
+            return self
+        whole = copy(self)
+        whole.caches = [cache._replace(window=None) for cache in self.caches]
+        return whole
+
+    def products(self, batch: int, tokens: int) -> tuple[Product, ...]:
+        """`size` as products, one for each kind of layer; of a pipeline's stage where all layers are alike."""
+        found = []
+        for cache, number in Counter(self.caches).items():
+            layers, rows = (-(-number // self.pipeline), "layers"), (batch, "rows")
+            kept = (cache.kept(tokens), "tokens")
+            once = -(-cache.cross // self.tensor) + -(-cache.conv // self.tensor) + cache.fixed
+            states = -(-cache.recurrent // self.tensor)
+            elements = cache.token_elements(self.tensor)
+            found.append(Product("keys and values", self.element, (layers, rows, kept, elements)))
+            found.append(Product("what a layer keeps whatever the length", self.element, (layers, rows, once)))
+            found.append(Product("recurrent states", self.state, (layers, rows, states)))
+        return tuple(found)
+
+    def grown_products(self, batch: int, tokens: int) -> tuple[Product, ...]:
+        """`growing` as a product."""
+        cache = max(self.caches, key=lambda cache: self._grown(cache, batch, tokens), default=None)
+        if cache is None:
+            return ()
+        label, elements = "keys of a layer, made anew with the new token", cache.token_elements(self.tensor)
+        counts = (batch, "rows"), (cache.kept(tokens), "tokens"), elements if cache.window else elements // 2
+        return (Product(label, self.element, counts),)
+
+    def first(self, batch: int, tokens: int) -> int:
+        """Bytes that the first layer makes anew for the first token behind the prompt."""
+        return next((self._grown(cache, batch, tokens) for cache in self.caches), 0)
+
+    def _grown(self, cache: LayerCache, batch: int, tokens: int) -> int:
+        return self.layer(cache._replace(conv=0, recurrent=0, cross=0), batch, tokens) // (1 if cache.window else 2)
+
+    def layer(self, cache: LayerCache, batch: int, tokens: int) -> int:
+        """Bytes of one layer."""
+        return batch * layer_bytes(cache, tokens, self.element, self.tensor, self.state)
+
+    def growing(self, batch: int, tokens: int) -> int:
+        """Bytes that exist twice while the largest layer gets a token: its keys; a sliding layer's keys and values."""
+        return max((self._grown(cache, batch, tokens) for cache in self.caches), default=0)
+
+
+def views(job: Job, model: Model, batch: int, prompt: int, element: float) -> Product:
+    """What a prompt's cache holds beyond keys and values, as views of one fused projection; nothing elsewhere.
+
+    e b prompt q a layer where keys and values are views of it (`fused_keys` of modeling.json), e b prompt (q + k)
+    where the values are and the keys are rotated (`fused_values`).
+    """
+    label, shape = "queries beside them, in one tensor", model.shape
+    keys, values = still("fused_keys", job, model), still("fused_values", job, model)
+    if not (keys or values) or job.parallelism.tensor > 1:
+        return Product(label, 0.0)
+    heads = shape.heads + (0 if keys else shape.kv_heads), "heads"
+    layers, tokens = (shape.layers, "layers"), (prompt, "tokens")
+    return Product(label, element, (layers, (batch, "rows"), tokens, heads, shape.head_dim), stages(job))

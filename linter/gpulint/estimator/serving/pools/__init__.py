@@ -1,0 +1,1 @@
+"""Engines that hold a pool of cache."""

@@ -1,0 +1,1 @@
+"""SGLang: its static share, weights, cache and graphs."""

@@ -1,0 +1,172 @@
+"""How SGLang fills a GPU: a static share for weights and KV cache, the rest for activations and CUDA graphs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....units import GIB, MIB, bytes_text
+from ...allocator.fragmentation import policy
+from ...allocator.runtime import neighbours
+from ...estimate import Estimate, Term
+from ...explain.product import Product, terms, total
+from ..inference_assumptions import inference_assumptions
+from ..pools.pool import ROOM, pooled, rank, room_terms
+from ..vllm.blocks import OFFLOAD_SOURCE, offloaded, segment_rounding
+from ..vllm.blocks import SOURCE as BLOCKS_SOURCE
+from ..vllm.memory_budget import BEYOND, serving_dtype
+from ..vllm.rotary import rotary_products
+from ..vllm.settings import graphs
+from .cache import token_bytes
+from .settings import profile, share
+from .states import caches_no_token, hybrid, ratio, request_bytes, set_aside
+from .static_share import captured_sizes
+from .weights import SOURCE, added
+
+if TYPE_CHECKING:
+    from ....hardware.gpu import Gpu
+    from ....job.job import Job
+    from ....models.model import Model
+    from ...allocator.runtime import Overhead
+    from ..pools.pool import Rank
+
+_REFUSES = "Not enough memory. Please try to increase --mem-fraction-static."
+"""What it stops with, in all versions from 0.4.6 to 0.5.23."""
+
+_FEWEST_REQUESTS, _MOST_REQUESTS = 2048, 4096
+"""Requests whose tokens the pool finds, where nobody says how many may run (model_runner.py `init_memory_pool`)."""
+
+_ROTARY_ELEMENT = 4
+"""Bytes of a cosine or sine: SGLang's kernel takes float32 (srt/layers/rotary_embedding.py since 0.4.3)."""
+
+_COMPUTED = "gemma3"
+"""Model types whose cosines are computed in each step (srt/models/gemma3_causal.py `Gemma3RotaryEmbedding`)."""
+
+
+def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
+    """The Estimate of one SGLang rank.
+
+    cache = memory free before loading x mem_fraction_static - what loading took (weights in whole segments, rotary
+    tables); the rest is for the activations of one chunk and CUDA graphs. A hybrid model's pool is divided, 0.9 to
+    1, between states and tokens, or the states of a stated number of requests come first (sglang_states.py). `refusal`
+    is that what is left holds no token (0.5.23 srt/model_executor/pool_configurator.py `MemoryPoolConfig`): the verdict
+    is `exceeds` where even the most free memory leaves none, `tight` where only the least does. Requests longer than
+    the pool are no reason to refuse. Graphs take for each layer and size what vLLM's do. `max_total_tokens` makes the
+    pool smaller. The table that finds a request's tokens lies beside the share. `low` and `high` of the cache are by
+    what a context and NCCL may take before the weights (NCCL nothing at the least: it connects with its first use), and
+    by what a card of that name may have, and by what vLLM's starts were found to differ (`BEYOND`).
+    Source: sglang 0.5.23 srt/mem_cache/kv_cache_configurator.py `_profile_available_bytes`, the same in 0.4.6
+    srt/model_executor/model_runner.py `profile_max_num_token`.
+    """
+    given = job.inference
+    assert given is not None
+    version = given.version or job.versions.get("sglang") or "0.5.23"
+    job = job if job.weights.dtype else job.with_changes({"weights.dtype": serving_dtype(job, model)})
+    chosen = share(job, model, gpu)
+    held = rank(job, model, gpu, chosen.chunk, given.max_num_seqs or 1)
+    limit = round(given.cpu_offload_gb * GIB)
+    computed = model.model_type.startswith(_COMPUTED)
+    more = added(model, held.found, gpu)
+    made = (
+        *(() if computed else rotary_products(model, _ROTARY_ELEMENT, multimodal=1)),
+        Product("projections made wider than they are stored", more.sure, source=SOURCE),
+        Product("float32 scales of the experts", more.scales, source=SOURCE),
+        Product(
+            "torch's segments above the weights' bytes",
+            segment_rounding(held.found, policy(job), limit),
+            source=BLOCKS_SOURCE,
+        ),
+    )
+    loaded = held.weights + total(made)
+    held = held._replace(token=token_bytes(job, model, gpu, profile(version)), weights=loaded)
+    told = inference_assumptions(job, model, chosen.defaulted, f"SGLang {version}")
+    gone = Product("moved to main memory", -offloaded(held.found, limit), source=OFFLOAD_SOURCE)
+    loads = tuple(terms("weights", (*made, gone)))
+    if gpu is None:
+        return pooled(job, model, gpu, held, None, terms=loads, assumptions=told)
+    free = _free(gpu, held.overhead)
+    drift = neighbours(gpu).drift
+    moves = (drift[1], sum(drift) // 2, drift[0])
+    least, pool, most = (
+        round(size * chosen.fraction) - held.weights - taken for size, taken in zip(free, moves, strict=True)
+    )
+    beyond = round(BEYOND * gpu.total)
+    states = set_aside(job, model, version) or 0
+    least, pool, most = least - beyond - states, pool - states, most + more.scales + beyond - states
+    needed = max(1, held.token)
+    refusal = None
+    if caches_no_token(job, model, gpu, version):
+        held = held._replace(token=0, each=(), request=0)
+        pool = least = most = needed = 0
+    elif pool < needed:
+        refusal = (
+            f"nothing is left for the KV cache: of the static {bytes_text(free[1] * chosen.fraction)} the weights take"
+            f' {bytes_text(held.weights)} ("{_REFUSES}")'
+        )
+    elif hybrid(model) and not states:
+        held = held._replace(token=round(held.token * (1 + ratio(job))))
+    elif states:
+        held = held._replace(request=held.token * held.length)
+    requested = pool
+    if given.max_total_tokens is not None:
+        pool = min(pool, given.max_total_tokens * held.token)
+        least, most = min(least, pool), min(most, pool)
+    table = request_table(given.max_num_seqs, held.length, pool // max(1, needed))
+    held = held._replace(workspace=held.workspace + table + states)
+    room = _room(gpu, held, chosen.fraction, moves[1], states, requested - pool) if held.token else []
+    positions = held.length + _BEYOND, "positions"
+    listed = Product("tokens of each request", 4, (positions, (table // (4 * positions[0]), "requests")))
+    found = terms("buffers", (listed,), "sglang mem_cache/memory_pool.py", table)
+    if states:
+        each = request_bytes(job, model)
+        kept = Product("states of each request", each, ((states // each, "requests"),))
+        found += terms("buffers", (kept,), "sglang configs/mamba_utils.py", states)
+    sizes = captured_sizes(profile(version), job, model, gpu.total / MIB, chosen.chunk)
+    captured = graphs(model, sizes)
+    counted = Product("CUDA graphs", captured.each, ((model.shape.layers, "layers"), (sizes, "batch sizes")))
+    found += terms("buffers", (counted,), captured.source, captured.expected)
+    return pooled(
+        job, model, gpu, held, pool, refusal=refusal, cannot=most < needed, doubtful=least < needed, least=needed,
+        between=(least, most), captured=captured, terms=(*loads, *room, *found), assumptions=told,
+    )  # fmt: skip
+
+
+def _room(gpu: Gpu, held: Rank, fraction: float, moved: int, states: int, unasked: int) -> list[Term]:
+    """The static share of what is free before the weights, less what is loaded; `unasked` by `max_total_tokens`."""
+    free = _free(gpu, held.overhead)[1]
+    first = Term(
+        ROOM, f"{fraction:g} x {free:,} B", round(free * fraction), PROFILED, "static share of what is free before"
+    )
+    parts = (
+        (held.weights, "weights"),
+        (moved, "what others take of the memory meanwhile, its middle"),
+        (states, "states of the requests that may run"),
+        (unasked, "more than max_total_tokens asks for"),
+    )
+    return room_terms(parts, PROFILED, first)
+
+
+PROFILED = "sglang kv_cache_configurator.py _profile_available_bytes"
+
+
+def _free(gpu: Gpu, overhead: Overhead) -> tuple[int, int, int]:
+    """What is free before loading: at the least, expected, at the most."""
+    least, most = neighbours(gpu).held
+    if gpu.unified:
+        return gpu.usable - most, gpu.usable - (least + most) // 2, gpu.total - least
+    expected = gpu.usable - overhead.context - overhead.nccl
+    others = max(0, most - overhead.context_range[1])
+    return expected - (overhead.high - overhead.total) - others, expected, gpu.total - overhead.context_range[0]
+
+
+_BEYOND = 4
+"""Positions that the table has beyond a request's length."""
+
+
+def request_table(requests: int | None, length: int, tokens: int) -> int:
+    """Bytes of `ReqToTokenPool`: an int32 for each of length + 4 positions of each request that may run.
+
+    Unstated requests are 512 x tokens / length, within 2,048 and 4,096; the same limits the stated ones since 0.5.12.
+    Source: sglang 0.4.9 srt/model_executor/model_runner.py, srt/mem_cache/memory_pool.py.
+    """
+    possible = min(max(512 * tokens // max(1, length), _FEWEST_REQUESTS), _MOST_REQUESTS)
+    return 4 * (length + _BEYOND) * (possible if requests is None else min(requests, possible))

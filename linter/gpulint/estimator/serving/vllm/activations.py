@@ -1,0 +1,266 @@
+"""The peak of vLLM's profile run: a full batch through the layers, then the sampler over a full set of requests.
+
+T tokens of a batch (max_num_batched_tokens), R requests (max_num_seqs, or fewer), e bytes of an element, h hidden size,
+q and k widths of queries and keys, f MLP width, K experts a token, V vocabulary, t tensor-parallel ranks.
+
+    layers    e T (3 h + max((2 q + 2 k) / t, 3 f / t)), plain MLP 2 f
+    experts   e (T 4 h + min(d T, 32768) K (max(2 f / x, w) + f / x)), w the experts' input width (h, or a latent one),
+              x the ranks that share an expert, d data-parallel ones, whose tokens are gathered: e T (2 + d) h then;
+              from 0.15 on e T 4 h beside the workspace (vllm_workspace.py). With DeepGEMM, which widens the interval,
+              both buffers are of the larger width, an 8-bit copy of the rows and the output lie beside them
+    sampler   e T h + 2 e R h + V R (2 to 38 B by version)
+    pooler    e T h + 8 R h, or of every token e T h + 8 T h, which widens the interval
+    V4        e T ((s + 1) h + 2 p D + n D + 2 (D + L) + I) + 8 T c (D + i): s hidden streams, n heads of the rank and
+              p as FlashMLA wants them (64 or 128), D their width, L the query latent, I the indexer's queries, i its
+              key, c 2 (DeepSeek V4: 0.22 models/deepseek_v4/attention.py)
+
+What the workspace keeps is there beside the layers and beside the sampler.
+
+vLLM's kernels write the residual in place and fuse the activation, so a layer holds its residual, its input and its
+output (3 h) and the MLP its doubled projection and their product (3 f). Before all this the largest item goes through
+a vision tower, and stays with what it became (vllm_encoder.py); other towers, and audio, only widen the interval.
+Source: vllm/v1/worker/gpu_model_runner.py `profile_run`, `_dummy_sampler_run`, `_dummy_pooler_run` (0.12);
+model_executor/models/llama.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...explain.product import Product, largest, total
+from ..pools.compressed_cache import compresses
+from .encoder import encoder
+from .items import items, requests_profiled
+from .workspace import NONE, ROWS, expert_bytes, expert_width, streams, workspace
+
+if TYPE_CHECKING:
+    from ....models.model import Model
+    from ...explain.product import Count
+    from .settings import Settings
+
+_VOCABULARY_PADDING = 64
+"""model_executor/layers/vocab_parallel_embedding.py DEFAULT_VOCAB_PADDING_SIZE"""
+
+_EXPERT_CHUNK = 32768
+"""Tokens that the fused kernels route at once (vllm/envs.py VLLM_FUSED_MOE_CHUNK_SIZE)."""
+
+_FLOAT32 = 4.0
+"""Bytes of an element that is pooled (config/pooler.py `head_dtype`)."""
+
+_MERGED_PATCHES = 4
+"""Patches that a vision encoder reads for each token it gives the decoder (2 x 2 merging)."""
+
+
+class ProfileRun(NamedTuple):
+    """Bytes on top of the weights at the peak of the profile run, and the interval around their sum.
+
+    `workspace` of the activations stay after it; `encoder` are the vision tower's, all of them where its peak is the
+    run's but for the workspace. `passing`, `kept` and `seen` are the same as products: what passes through the text
+    model, the workspace and the tower's.
+    """
+
+    activations: int
+    logits: int
+    low: int
+    high: int
+    workspace: int = 0
+    encoder: int = 0
+    passing: tuple[Product, ...] = ()
+    kept: tuple[Product, ...] = ()
+    seen: tuple[Product, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """Activations and logits together."""
+        return self.activations + self.logits
+
+
+def profile_run(
+    model: Model,
+    settings: Settings,
+    element: float,
+    tensor: int,
+    experts: int | None = None,
+    data: int = 1,
+    copied: int = 0,
+) -> ProfileRun:
+    """The larger of the text model's peak and the vision tower's on one rank.
+
+    `experts` ranks share an expert's features, and the tokens of `data` ranks pass through the experts of each
+    (layers/fused_moe/layer.py `forward_impl`). `copied` bytes of weights are there while a layer runs. At the least no
+    item counts: a checkpoint's own preprocessor may cut them to any size.
+    """
+    text = _text_run(model, settings, element, tensor, experts, data, copied)
+    seen = encoder(model, settings, element, tensor)
+    if seen is None:
+        return text
+    high = max(text.high + seen.kept, seen.high)
+    if seen.peak > text.total + seen.kept:
+        alone = text._replace(activations=seen.peak, logits=0, high=high, encoder=seen.peak - text.workspace)
+        return alone._replace(passing=(), seen=seen.running)
+    found = text._replace(activations=text.activations + seen.kept, high=high, encoder=seen.kept)
+    return found._replace(seen=seen.staying)
+
+
+def _text_run(
+    model: Model, settings: Settings, element: float, tensor: int, experts: int | None, data: int, copied: int
+) -> ProfileRun:
+    """The larger of the layers' and the sampler's peak, with the bound of a tower that is not derived."""
+    tokens, shared = settings.max_num_batched_tokens, experts or tensor
+    requests = requests_profiled(model, settings)
+    kept = workspace(model, tokens, settings.max_model_len, element, shared) if settings.moe_workspace else NONE
+    gathered = 1 if settings.moe_workspace else data
+    widest = layer_products(model, tokens, element, tensor, 0 if settings.moe_workspace else shared, gathered)
+    passing = (*widest, Product("weights of a layer from main memory", copied))
+    layers, stream = total(passing), model.shape.hidden
+    width, last = (_FLOAT32, "pooled") if settings.pools else (element, "last token")
+    sampled = (
+        Product("hidden states of all tokens", element, ((tokens, "tokens"), stream)),
+        Product(f"hidden states of each request's {last}, twice", width, (2, (requests, "requests"), stream)),
+    )
+    hidden = total(sampled)
+    logits = 0 if settings.pools else requests * padded_vocabulary(model) * settings.sampler_bytes
+    sampler = hidden + logits
+    least = hidden + logits * min(settings.sampler_least, settings.sampler_bytes) // settings.sampler_bytes
+    most = hidden + logits * settings.sampler_most // settings.sampler_bytes
+    if settings.pools:
+        most += round(2 * _FLOAT32 * tokens * stream)
+    bound = _bound(model, settings, element)
+    padded = _padded(model, tokens, element, shared, gathered) if gathered > 1 else 0
+    high = max(layers + round(2 * element * tokens * stream), padded, most) + bound + kept.high
+    stays, lines = kept.expected, kept.products
+    if layers >= sampler:
+        compiled = layers - round(element * tokens * stream)
+        low = max(compiled, least) + kept.low
+        return ProfileRun(layers + stays, 0, low, high, stays, passing=passing, kept=lines)
+    low = max(least, min(layers, sampler)) + kept.low
+    return ProfileRun(hidden + stays, logits, low, high, stays, passing=sampled, kept=lines)
+
+
+def _bound(model: Model, settings: Settings, element: float) -> int:
+    """Bytes that a tower may take which is not derived."""
+    if not settings.sees or items(model, settings) is not None:
+        return 0
+    tokens = settings.max_num_batched_tokens
+    requests = min(settings.max_num_seqs, tokens)
+    return max(encoder_bytes(model, tokens, element), cross_encoder_bytes(model, requests, element))
+
+
+def layer_products(
+    model: Model, tokens: int, element: float, tensor: int, experts: int | None = None, data: int = 1
+) -> tuple[Product, ...]:
+    """What is alive in the widest layer. `experts` ranks share an expert's features; 0: its buffers are not counted.
+
+    The experts get the tokens of `data` ranks.
+    """
+    shape, batch = model.shape, (tokens, "tokens")
+    stream = Product("residual, input and output of the layer", element, (batch, 3, shape.hidden))
+    candidates = [(stream, *_attention(model, batch, element, tensor))]
+    if len(shape.sparse_layers) < shape.layers:
+        label, copies = ("gate, up and their product", 3) if shape.mlp == "gated" else ("the MLP's inner states", 2)
+        candidates.append((stream, Product(label, element, (batch, copies, shape.intermediate), tensor)))
+    if shape.experts:
+        passing = 2 + data if data > 1 else 4
+        around = Product("input and output of the experts and around them", element, (batch, passing, shape.hidden))
+        candidates.append((around, *_routed(model, tokens, element, tensor if experts is None else experts, data)))
+    if compresses(shape):
+        candidates.append(_compressed(model, batch, element, tensor))
+    return tuple(largest(*candidates))
+
+
+def layer_bytes(
+    model: Model, tokens: int, element: float, tensor: int, experts: int | None = None, data: int = 1
+) -> int:
+    """The bytes of `layer_products`."""
+    return total(layer_products(model, tokens, element, tensor, experts, data))
+
+
+def _attention(model: Model, batch: Count, element: float, tensor: int) -> tuple[Product, ...]:
+    shape = model.shape
+    if not shape.kv_lora_rank:
+        heads = (shape.heads + shape.kv_heads, "heads")
+        label = "queries with the output, keys and values"
+        return (Product(label, element, (batch, 2, heads, shape.head_dim), tensor),)
+    key = shape.qk_nope_head_dim + shape.qk_rope_head_dim
+    per_head = 2 * key + shape.qk_nope_head_dim + 2 * shape.v_head_dim
+    return (
+        Product("queries, keys, values and output", element, (batch, (shape.heads, "heads"), per_head), tensor),
+        Product("latent and rotary key", element, (batch, shape.kv_lora_rank + shape.qk_rope_head_dim)),
+    )
+
+
+def _routed(model: Model, tokens: int, element: float, experts: int, data: int) -> tuple[Product, ...]:
+    """The fused experts' buffers; none where they are the workspace's."""
+    if not experts:
+        return ()
+    routed = (min(data * tokens, _EXPERT_CHUNK), "tokens"), (model.shape.experts_per_token, "experts")
+    shape, width = model.shape, expert_width(model)
+    copies = 2 if shape.mlp == "gated" else 1
+    inner = Product("experts' projections", element, (*routed, copies, shape.moe_intermediate), experts)
+    outer = Product("experts' rows", element, (*routed, width))
+    first = inner if copies * shape.moe_intermediate / experts > width else outer
+    return first, Product("experts' inner states", element, (*routed, shape.moe_intermediate), experts)
+
+
+def _padded(model: Model, tokens: int, element: float, experts: int, data: int) -> int:
+    """Bytes of a layer whose experts DeepGEMM computes: workspaces, 8-bit rows, gathered tokens and their output."""
+    shape = model.shape
+    if not shape.experts:
+        return 0
+    rows = min(data * tokens, _EXPERT_CHUNK) * shape.experts_per_token + shape.experts // data * (ROWS - 1)
+    passing = element * tokens * (2 + 2 * data) * shape.hidden
+    return round(expert_bytes(model, rows, element, experts) + rows * expert_width(model) + passing)
+
+
+def _compressed(model: Model, batch: Count, element: float, tensor: int) -> tuple[Product, ...]:
+    """DeepSeek V4's attention: streams, padded queries and output, compressors' scores."""
+    shape, config = model.shape, model.config
+    heads = -(-shape.heads // tensor)
+    padded = next(size for size in (64, 128, heads) if size >= heads)
+    latent = shape.head_dim + (config.get("q_lora_rank") or 0)
+    index = shape.index_head_dim or 0
+    scores = Product("compressors' scores", 4, (batch, 2 * _OVERLAP, shape.head_dim + index))
+    return (
+        Product("hidden streams", element, (batch, streams(model) + 1, shape.hidden)),
+        Product("padded queries and output", element, (batch, 2, (padded, "heads"), shape.head_dim)),
+        Product("queries", element, (batch, (heads if padded > heads else 0, "heads"), shape.head_dim)),
+        Product("latents", element, (batch, 2, latent)),
+        Product("the indexer's queries", element, (batch, (config.get("index_n_heads") or 0, "heads"), index)),
+        scores,
+    )
+
+
+_OVERLAP = 2
+"""Neighbouring entries of the layers that compress by 4 overlap, so that each score is there twice."""
+
+
+def padded_vocabulary(model: Model) -> int:
+    """The vocabulary as vLLM pads it, to a multiple of 64."""
+    return -(-model.shape.vocabulary // _VOCABULARY_PADDING) * _VOCABULARY_PADDING
+
+
+def encoder_bytes(model: Model, tokens: int, element: float) -> int:
+    """Bytes that a vision encoder may take while it reads the patches behind `tokens` tokens; 0 without one."""
+    config = model.config.get("vision_config")
+    if not isinstance(config, dict) or not any(tensor.role == "vision" for tensor in model.tensors):
+        return 0
+    hidden = config.get("hidden_size") or config.get("embed_dim") or 0
+    inner = config.get("intermediate_size") or 4 * hidden
+    return round(element * tokens * _MERGED_PATCHES * (4 * hidden + 3 * inner))
+
+
+def cross_encoder_bytes(model: Model, requests: int, element: float) -> int:
+    """Bytes that an encoder behind cross-attention may take when every request brings its image (Mllama); 0 without.
+
+    P positions of all tiles, padded to a multiple of 8 in each, h and f the encoder's widths, n layers whose outputs it
+    returns: e P (2 n h + 3 h + 2 f) and, for each request, a mask of the square of its positions.
+    Source: vllm 0.6.6 model_executor/models/mllama.py MllamaVisionModel, worker/enc_dec_model_runner.py `profile_run`.
+    """
+    config = model.config.get("vision_config")
+    if not model.shape.cross_layers or not isinstance(config, dict):
+        return 0
+    tiles = int(config.get("max_num_tiles") or 1)
+    own = tiles * (-(-(model.shape.cross_tokens // tiles) // 8) * 8)
+    hidden, inner = config.get("hidden_size") or 0, config.get("intermediate_size") or 0
+    kept = len(config.get("intermediate_layers_indices") or ())
+    return round(element * requests * (own * ((2 * kept + 3) * hidden + 2 * inner) + own * own))

@@ -1,0 +1,56 @@
+"""What lies on the GPU while vLLM compiles a model that it finds no compiled form of.
+
+vLLM hands each piece of a model to Inductor's `standalone_compile`, which runs every kernel on random tensors as large
+as all that it reads and writes (`autotune_at_compile_time`: torch/_inductor/standalone_compile.py, codegen/wrapper.py
+`generate_example_value`; torch 2.9 to 2.14). The first kernel of the first piece reads the embedding. All this is
+inside the profile run, whose peak vLLM takes off the cache, so that a first start gets a smaller cache than later ones,
+which find the compiled model (vllm issues 54122 and 54383).
+
+    one GPU     e (V h + 2 T h)     e bytes of an element, V padded vocabulary, h hidden size, T tokens of a batch:
+                                    the embedding, hidden states and their norm, which one kernel makes
+    t ranks     e (V h / t + T h)   the norm comes after the ranks' sum
+
+A model that is given embeddings, as vLLM's multimodal ones are, compiles none. The tensors of other kernels are smaller
+than what the profile run has of its own.
+Source: VLLM_USE_STANDALONE_COMPILE (`tries_kernels` in vllm.json), v1/worker/gpu_worker.py
+`determine_available_memory`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....versions import older
+from ...allocator.allocator import segments
+from ...explain.product import Product
+from .activations import padded_vocabulary
+from .encoders import takes_items
+
+if TYPE_CHECKING:
+    from ....models.model import Model
+    from .settings import Settings
+
+
+def compiling(model: Model, settings: Settings, element: float, tensor: int) -> tuple[Product, ...]:
+    """The tensors of the kernel that reads the embedding; none where nothing or no embedding is compiled."""
+    if settings.eager or not settings.tries_kernels or takes_items(model, settings.modalities_off):
+        return ()
+    vocabulary, hidden = padded_vocabulary(model), model.shape.hidden
+    batch, made = (settings.max_num_batched_tokens, "tokens"), 2 if tensor == 1 else 1
+    return (
+        Product("a random copy of the embedding, to try a kernel on", element, (vocabulary, hidden), tensor),
+        Product("what that kernel makes of it", element, (batch, made, hidden)),
+    )
+
+
+_CONSUMED, _UNSPLIT = "0.27", "0.31"
+"""From the first release on, segments that torch cannot give back count (utils/mem_utils.py `total_consumed`; not in
+0.26.0); from the second on, no large free block is split while memory is measured (`_scoped_allocator_max_split`; not
+in 0.30.0)."""
+
+
+def held_open(products: tuple[Product, ...], version: str | None) -> int:
+    """The most that counts once more: the copy's segment, where something that stays was cut from it meanwhile."""
+    if not products or older(version, _CONSUMED) or not older(version, _UNSPLIT):
+        return 0
+    return segments(round(products[0].size))

@@ -1,0 +1,351 @@
+"""What vLLM does with the arguments nobody gave: its defaults by version and card."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ....models.positions import usual_positions
+from ....units import GIB, KIB
+from ....versions import older
+from ...states.quantization import effective_quantization
+from .encoders import sees
+
+if TYPE_CHECKING:
+    from ....hardware.gpu import Gpu
+    from ....job.job import Inference, Job
+    from ....models.model import Model
+
+
+FLASHINFER = "flashinfer-python"
+"""The package that a job states in `versions` where FlashInfer is installed."""
+
+
+class Settings(NamedTuple):
+    """The arguments that decide vLLM's memory, each stated or defaulted. Lengths and batches in tokens.
+
+    `in_flight` tokens may be scheduled and not yet settled, which windows keep beside what they show. Where neither the
+    job nor the checkpoint's config says it, `max_model_len` is not the checkpoint's (`length_known`), and requests may
+    be `longest` tokens. `sampler_least` and `sampler_most` are the bytes per logit of another sampler that an
+    installation may have, or that a feature or VLLM_USE_V2_MODEL_RUNNER may switch to. `state_bytes` stay for each
+    request and token of the vocabulary. `whole_graphs` of the `graph_sizes` are captured once more. `sees`: whether a
+    model's vision encoder runs, and `profiles_items`: whether it does before the cache is sized, on no item of
+    `modalities_off`, on no more `images` of a request and none of more `image_pixels`, where these are stated.
+    `version`: the release whose engine runs. `eager`: nothing is compiled. `tries_kernels`: compiling is part of the
+    profile run and tries kernels on copies (vllm_compile.py). `pools`: hidden states are the answer;
+    no sampler runs.
+    """
+
+    utilization: float
+    max_model_len: int
+    length_known: bool
+    longest: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    in_flight: int
+    block_size: int
+    graph_sizes: int
+    whole_graphs: int
+    context_in_budget: bool
+    nccl_in_budget: bool
+    checks_free: bool
+    graphs_tried: bool
+    graphs_in_budget: bool
+    hybrid_cache: bool
+    group_ratio: float
+    tokens_of_requests: bool
+    moe_workspace: bool
+    sampler_bytes: int
+    sampler_least: int
+    sampler_most: int
+    state_bytes: float
+    by_driver: bool
+    sums_held: bool
+    sees: bool
+    profiles_items: bool
+    modalities_off: tuple[str, ...]
+    images: int | None
+    image_pixels: int | None
+    version: str | None
+    eager: bool
+    tries_kernels: bool
+    pools: bool
+    defaulted: tuple[tuple[str, str], ...]
+
+
+class Graphs(NamedTuple):
+    """Bytes of captured CUDA graphs, `each` expected of a layer and batch size."""
+
+    expected: int
+    low: int
+    high: int
+    source: str
+    each: int = 0
+
+
+def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
+    """The settings of a vLLM job; None when neither the job nor the model says how long a request may be.
+
+    Defaults of `EngineArgs` and `get_batch_defaults` (vllm/engine/arg_utils.py): batches by device memory, cut to
+    what `max_num_seqs` requests can fill; without chunked prefill a batch holds at least `max_model_len` tokens. In the
+    mode `throughput` both defaults are twice as large (`performance_mode`, 0.22).
+    """
+    given = job.inference
+    assert given is not None
+    row = profile(given.version or job.versions.get("vllm"), gpu)
+    defaulted = []
+    max_model_len = given.max_model_len
+    stated = max_model_len is not None and max_model_len >= 1
+    if max_model_len is None or max_model_len < 1:
+        max_model_len = derived_length(model)
+        if max_model_len is None:
+            return None
+        defaulted.append(("inference.max_model_len", str(max_model_len)))
+    twice = 2 if given.performance_mode == "throughput" else 1
+    tier_seqs, tier_tokens = (twice * size for size in _tier(row, gpu))
+    max_num_seqs = given.max_num_seqs
+    if max_num_seqs is None:
+        max_num_seqs = tier_seqs
+        defaulted.append(("inference.max_num_seqs", str(max_num_seqs)))
+    batched = given.max_num_batched_tokens
+    if batched is None:
+        batched = tier_tokens
+        if not _chunks(given, row, max_model_len, given.version or job.versions.get("vllm")):
+            batched = max(batched, max_model_len)
+        elif row["chunk"] is not None:
+            batched = row["chunk"]
+        batched = min(batched, max_num_seqs * max_model_len)
+        defaulted.append(("inference.max_num_batched_tokens", str(batched)))
+    if given.max_num_seqs is None:
+        max_num_seqs = min(max_num_seqs, batched)
+    utilization = given.gpu_memory_utilization
+    if utilization is None:
+        utilization = row["utilization"]
+        defaulted.append(("inference.gpu_memory_utilization", str(utilization)))
+    known = given.flashinfer_sampler is not None or FLASHINFER in job.versions
+    logit, usual, second = _table()["sampler_bytes"], _sampler(job, row), _second_runner(job, model, row)
+    length_known = stated or model.shape.positions_stated
+    return Settings(
+        utilization=utilization,
+        max_model_len=max_model_len,
+        length_known=length_known,
+        longest=max_model_len if length_known else max(max_model_len, usual_positions(model.model_type)),
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=batched,
+        in_flight=batched
+        * (max(row["batches_in_flight"], job.parallelism.pipeline) if row["batches_in_flight"] else 1),
+        block_size=given.block_size or 16,
+        graph_sizes=captured_sizes(given, row, max_num_seqs),
+        whole_graphs=_whole_graphs(given, row, max_num_seqs),
+        context_in_budget=row["context_in_budget"],
+        nccl_in_budget=row["nccl_in_budget"],
+        checks_free=row["checks_free"],
+        graphs_tried=row["graphs_tried"],
+        graphs_in_budget=row["graphs_in_budget"] and (second is None or second["graphs"]),
+        hybrid_cache=row["hybrid_cache"] and not _keeps_chunks_whole(model, given.version or job.versions.get("vllm")),
+        group_ratio=row["group_ratio"],
+        tokens_of_requests=row["tokens_of_requests"],
+        moe_workspace=row["moe_workspace"],
+        sampler_bytes=logit[second["sampler"] if second else usual]["bytes"],
+        sampler_least=logit[second["sampler"] if second else usual if known else row["sampler_may_be"]]["bytes"],
+        sampler_most=logit[usual]["bytes"],
+        state_bytes=second["states"] if second and not pools(job, model) else 0.0,
+        by_driver=row["by_driver"],
+        sums_held=row["sums_held"],
+        sees=sees(job, model),
+        profiles_items=not given.skip_mm_profiling,
+        modalities_off=tuple(given.modalities_off or ()),
+        images=job.images or None,
+        image_pixels=job.image_pixels,
+        version=engine(given.version or job.versions.get("vllm"), gpu),
+        eager=given.enforce_eager,
+        tries_kernels=row["tries_kernels"] and given.compiles is not False,
+        pools=pools(job, model),
+        defaulted=tuple(defaulted),
+    )
+
+
+def pools(job: Job, model: Model) -> bool:
+    """Whether vLLM serves a pooling model: as it is told to, or a checkpoint without a head.
+
+    vLLM finds those by sentence-transformers' files in the repository (0.12 config/model.py
+    `_get_default_runner_type`).
+    """
+    asked = job.inference.pooling if job.inference is not None else None
+    return model.headless if asked is None else asked
+
+
+def profile(version: str | None, gpu: Gpu | None = None) -> dict[str, Any]:
+    """The row of `vllm.json` for a version; the newest for an unstated one."""
+    rows: list[dict[str, Any]] = _table()["profiles"]
+    version = engine(version, gpu)
+    return rows[-1] if version is None else [row for row in rows if not older(version, row["since"])][-1]
+
+
+def engine(version: str | None, gpu: Gpu | None = None) -> str | None:
+    """The release whose engine a release runs on a card.
+
+    Cards below compute capability 8.0 stayed with the engine of 0.7 until 0.10 (vllm/engine/arg_utils.py
+    `_is_v1_supported_oracle`).
+    """
+    capability = gpu.compute_capability if gpu is not None else None
+    if version is None or capability is None or capability >= 8.0:
+        return version
+    return "0.7.3" if older(version, "0.10.0") and not older(version, "0.8.0") else version
+
+
+def derived_length(model: Model) -> int | None:
+    """The longest request the model is made for: its positions times the factor of a rope scaling that stretches them.
+
+    Source: vllm/config/model.py `_get_and_verify_max_len`.
+    """
+    length = model.shape.max_positions
+    if length is None:
+        return None
+    scaling = model.config.get("rope_scaling") or model.config.get("rope_parameters") or {}
+    kind = scaling.get("rope_type", scaling.get("type")) if isinstance(scaling, dict) else None
+    factor = scaling.get("factor") if isinstance(scaling, dict) else None
+    if kind in ("linear", "dynamic", "yarn") and isinstance(factor, (int, float)) and factor > 1:
+        original = scaling.get("original_max_position_embeddings") if kind == "yarn" else None
+        return int((original or length) * factor)
+    return length
+
+
+_EVERY = 32
+"""Batch size up to which the mode `interactivity` captures every one."""
+
+
+def captured_sizes(given: Inference, row: dict[str, Any], max_num_seqs: int) -> int:
+    """How many batch sizes are captured: 1, 2, 4, every 8th, and every 16th from 256 on in newer versions.
+
+    In the mode `interactivity` all up to 32 are. Source: vllm/config/vllm.py `_set_cudagraph_sizes` (0.22, 0.33).
+    """
+    if given.enforce_eager:
+        return 0
+    if given.cudagraph_capture_sizes is not None:
+        return len(given.cudagraph_capture_sizes)
+    largest: int = row["graph_sizes"][0]
+    coarse: int | None = row["graph_sizes"][1]
+    if coarse is not None or largest <= 256:
+        largest = min(largest, 2 * max_num_seqs if coarse is not None else max_num_seqs)
+    fine = min(largest, coarse if coarse is not None else largest)
+    small = min(largest, _EVERY) if given.performance_mode == "interactivity" else 0
+    first = small - small // 8 if small else sum(size <= largest for size in (1, 2, 4))
+    return first + fine // 8 + max(0, largest - fine) // 16
+
+
+def _whole_graphs(given: Inference, row: dict[str, Any], max_num_seqs: int) -> int:
+    """How many of the captured sizes are captured whole too: those that no more requests than may run fill."""
+    if not row["both_graphs"] or given.enforce_eager:
+        return 0
+    if given.cudagraph_capture_sizes is not None:
+        return sum(size <= max_num_seqs for size in given.cudagraph_capture_sizes)
+    largest, coarse = row["graph_sizes"]
+    return captured_sizes(given, {**row, "graph_sizes": [min(largest, max_num_seqs), coarse]}, max_num_seqs)
+
+
+_LINKED = (7.0, 8.0, 9.0, 10.0, 10.3)
+"""Compute capabilities of the cards that are sold with NVLink between all of a machine's (NVIDIA's data sheets of V100,
+A100, H100, H200, B200 and B300; a catalogue row for both forms of a card is taken for SXM)."""
+
+_BRIDGED = ("a30", "h100-80gb-pcie", "h100-nvl", "h200-nvl")
+"""Cards of those capabilities that NVLink bridges join in twos, or fours (data sheets of A30, H100 PCIe and NVL)."""
+
+
+def captures_nccl(job: Job, gpu: Gpu | None) -> bool:
+    """Whether graphs hold NCCL's collectives: more than two cards without NVLink between all of them.
+
+    Others reduce with vLLM's own kernel (distributed/device_communicators/custom_all_reduce.py).
+    """
+    return job.parallelism.tensor > 2 and unlinked(gpu)
+
+
+def unlinked(gpu: Gpu | None) -> bool:
+    """Whether the card is known to be sold without NVLink between all of a machine's; AMD's have links of their own."""
+    if gpu is None or gpu.compute_capability is None or gpu.unified:
+        return False
+    return gpu.name in _BRIDGED or gpu.compute_capability not in _LINKED
+
+
+def graphs(model: Model, sizes: int, *, nccl: bool = False) -> Graphs:
+    """Bytes that captured graphs take: measured KiB for each layer and captured batch size."""
+    row = _table()["graphs"]
+    pieces = model.shape.layers * sizes * KIB
+    most = row["nccl_high_kib" if nccl else "high_kib"]
+    each = row["expected_kib"] * KIB
+    return Graphs(row["expected_kib"] * pieces, row["low_kib"] * pieces, most * pieces, row["source"], each)
+
+
+def sampler_source(job: Job, model: Model, gpu: Gpu | None) -> str:
+    """Where the sampler's bytes per logit come from."""
+    given = job.inference
+    row = profile((given.version if given else None) or job.versions.get("vllm"), gpu)
+    second = _second_runner(job, model, row)
+    source: str = _table()["sampler_bytes"][second["sampler"] if second else _sampler(job, row)]["source"]
+    return source
+
+
+def _keeps_chunks_whole(model: Model, version: str | None) -> bool:
+    """Whether layers that attend in chunks (Llama 4) keep all tokens: before 0.10.0, and from 0.10.1 to 0.13.
+
+    `VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE` (vllm/envs.py) is off in 0.10.1 and 0.13.0 and on in 0.14.0;
+    0.9.2 v1/kv_cache_interface.py knows no such layers, 0.10.0 has them and no switch.
+    """
+    if "chunked_attention" not in model.shape.layer_types:
+        return False
+    return older(version, "0.10.0") or (not older(version, "0.10.1") and older(version, "0.14.0"))
+
+
+def _second_runner(job: Job, model: Model, row: dict[str, Any]) -> dict[str, Any] | None:
+    """What the row says of Model Runner V2 where it runs the model; None where the first one does.
+
+    Most ways of drafting tokens are the first one's.
+    """
+    found: dict[str, Any] | None = row["second_runner"]
+    given = job.inference
+    if found is None or given is None or given.speculative_algorithm or given.speculative_model:
+        return None
+    if not found["packed"] and effective_quantization(job, model) is not None:
+        return None
+    dense = not model.shape.experts and not any(model.shape.recurrent_states)
+    rest = {"none": False, "dense": dense, "all": True}
+    return found if model.model_type in found["types"] or rest[found["rest"]] else None
+
+
+def _sampler(job: Job, row: dict[str, Any]) -> str:
+    """FlashInfer's sampler where the job asks for it, or where it is stated to be installed and then used unasked."""
+    asked = job.inference.flashinfer_sampler if job.inference else None
+    if asked is not None:
+        return "pivot" if asked or row["sampler"] == "pivot" else "sort"
+    name: str = row["sampler_may_be" if FLASHINFER in job.versions else "sampler"]
+    return name
+
+
+def _tier(row: dict[str, Any], gpu: Gpu | None) -> tuple[int, int]:
+    """Sequences and tokens of a batch by the card's memory; the smallest tier for an unknown card.
+
+    NVML reports no total of memory that the processor shares, which vLLM takes for none (0.24 engine/arg_utils.py
+    `get_batch_defaults`).
+    """
+    tiers: list[list[int]] = row["tiers"]
+    small = gpu is None or gpu.unified or (row["a100_small"] and gpu.name.startswith("a100"))
+    if gpu is None or small or (row["large"] and not gpu.name.startswith(tuple(row["large"]))):
+        return tiers[-1][1], tiers[-1][2]
+    return next((seqs, tokens) for least, seqs, tokens in tiers if gpu.total >= least * GIB)
+
+
+def _chunks(given: Inference, row: dict[str, Any], max_model_len: int, version: str | None) -> bool:
+    """Whether prompts are cut into batches: since 0.5.4 for contexts over 32k without being asked (vLLM PR 6666)."""
+    if given.chunked_prefill is not None:
+        return given.chunked_prefill
+    long = max_model_len > 32768 and not (version is not None and older(version, "0.5.4"))
+    return bool(row["chunked_prefill"]) or long
+
+
+@cache
+def _table() -> dict[str, Any]:
+    with open(os.path.join(os.path.dirname(__file__), "vllm.json"), encoding="utf-8") as stream:
+        table: dict[str, Any] = json.load(stream)
+    return table

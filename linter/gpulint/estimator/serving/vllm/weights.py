@@ -1,0 +1,201 @@
+"""What vLLM holds beside the checkpoint's weights: absorbed latent projections, and experts padded for their kernel."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from ....versions import older
+from ...explain.product import Product
+from ...states.quantization import effective_quantization
+from ...states.storage import packed_pieces
+from ...states.tensor_parallel import expert_tensor, fullest_stage
+from ..kv_cache import SHARING, lenders
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ....hardware.gpu import Gpu
+    from ....job.job import Job
+    from ....models.model import Model
+    from ...explain.product import Count
+    from ...states.parameters import Parameter
+
+LATENT_SOURCE = "vllm/model_executor/layers/attention/mla_attention.py process_weights_after_loading"
+PADDING_SOURCE = (
+    "vllm fused_moe/oracle/mxfp4.py mxfp4_round_up_hidden_size_and_intermediate_size; "
+    "triton_kernels/tensor_details/layout_details/hopper_value.py"
+)
+WIDER_SOURCE = "vllm/model_executor/models/deepseek_v4/compressor.py, models/gemma4.py qkv_proj"
+
+_HOPPER_VALUES = (256, 128)
+"""Rows, and columns of 4 bits, to multiples of which Triton's layout of Hopper pads values (`_padded_shape`)."""
+
+_CACHE_ALIGNMENT = 256
+"""Bytes to which 0.7.2 and 0.7.3 align the latent of one token (worker/cache_engine.py `_align_cache`)."""
+
+_INDEX_SCALE = 4
+"""Bytes of the scale beside each 128 fp8 elements of an indexer's key (models/deepseek_v2.py)."""
+
+_SPARSE_FP8 = 656
+"""Bytes of a token's fp8 latent under sparse attention: 512 fp8, 4 scales, 64 of 16 bits (`fp8_ds_mla`)."""
+
+_PACKED_LATENTS = {"fp8_ds_mla": _SPARSE_FP8, "nvfp4_ds_mla": 352}
+"""Bytes of a token's latent where the dtype packs it (0.33 mla_attention.py); nvfp4: 512 fp4, 64 fp8, 32 scales."""
+
+
+def latent_copies(
+    job: Job, model: Model, version: str | None, element: float, elsewhere: int = 0
+) -> tuple[Product, ...]:
+    """What latent attention multiplies with on one rank instead of the up-projections, for the whole stage.
+
+    Before 0.8 the products of weights that `cpu_offload_gb` moved, those of the `elsewhere` first layers, are made and
+    stay in main memory (0.7.2 model_loader/loader.py `load_model`).
+
+    H heads of the rank, L latent, N and R the two parts of a query's head, V of a value's, Q the query latent or h:
+    before 0.8 the products W_Q W_UK (Q H L), W_UV W_O (H L h) and W_QR (Q H R), in the weights' fp8 or 16 bits
+    (0.7.2 attention/backends/mla/utils.py); since then W_UK and W_UV, H L (N + V) in 16 bits, views of weights that
+    are not quantised.
+    """
+    shape = model.shape
+    if not shape.kv_lora_rank or expanded_head(model, version):
+        return ()
+    plan, quantization, latent = job.parallelism, effective_quantization(job, model), shape.kv_lora_rank
+    heads = (-(-shape.heads // plan.tensor), "heads")
+    first = older(version, "0.8.0")
+    here = fullest_stage([1] * shape.layers, plan.pipeline)
+    layers = max(0, here - elsewhere) if first else here, "layers"
+    found = []
+    if quantization is not None:
+        up = shape.qk_nope_head_dim + shape.v_head_dim
+        found.append(_absorbed("latent up-projections, in 16 bits", element, (layers, heads, latent, up)))
+    if first:
+        queries = _query_width(model)
+        width = 1.0 if quantization is not None and quantization.method == "fp8" else element
+        rotary = layers, queries, heads, shape.qk_rope_head_dim
+        found.append(_absorbed("absorbed latent projections", width, (layers, heads, latent, queries + shape.hidden)))
+        found.append(_absorbed("queries' rotary projections", element, rotary))
+    return tuple(found)
+
+
+def _absorbed(label: str, each: float, counts: tuple[Count, ...]) -> Product:
+    return Product(label, each, counts, source=LATENT_SOURCE)
+
+
+def _query_width(model: Model) -> int:
+    """Input features of the queries' up-projection: the query latent's, or the hidden size without one."""
+    found = (tensor.shape[1] for tensor in model.tensors if tensor.leaf == "q_b_proj" and len(tensor.shape) == 2)
+    return next(found, model.shape.hidden)
+
+
+def expanded_head(model: Model, version: str | None) -> int:
+    """Elements of one head's key, and of its value padded to it, which vLLM caches for the latent; 0: it caches that.
+
+    Before 0.7.0 heads of DeepSeek-V2 are padded to 256 (config.py `get_head_size`, vllm-project/vllm#12067); 0.7.1 is
+    the first with latent attention. A log before it: 35.42 GiB in 5,373 blocks of 16 tokens for 27 layers of 16 heads
+    (vllm-project/vllm#10927). models/minicpm3.py has never cached the latent.
+    """
+    head = model.shape.qk_nope_head_dim + model.shape.qk_rope_head_dim
+    if model.model_type == "minicpm3":
+        return head
+    if not older(version, "0.7.1"):
+        return 0
+    return _PADDED_HEAD if older(version, "0.7.0") else head
+
+
+_PADDED_HEAD = 256
+"""Elements to which the heads of DeepSeek-V2, of 192, were padded: the next that FlashAttention supported."""
+
+
+def cached_latent(
+    model: Model, latent: int, index: int, element: float, version: str | None, dtype: str | None = None
+) -> float:
+    """Bytes of one layer and token for `latent` cached elements and, beside them, `index` of a sparse indexer's key.
+
+    An indexer's key is fp8 with its scales, whatever the cache's dtype.
+    """
+    size = latent * element
+    if not older(version, "0.7.2") and older(version, "0.8.0"):
+        size = -(-size // _CACHE_ALIGNMENT) * _CACHE_ALIGNMENT
+    if model.shape.index_head_dim and element == 1 and model.shape.kv_lora_rank == 512:
+        size = _SPARSE_FP8
+    size = _PACKED_LATENTS.get((dtype or "").lower(), size)
+    return size + index + index // 128 * _INDEX_SCALE
+
+
+def made_wider(model: Model, found: Iterable[Parameter]) -> int:
+    """Bytes on one rank that DeepSeek V4 takes above its checkpoint's dtypes, or `fused_keys`.
+
+    The compressor's projections and the indexer's scores are made without a quantisation, the hyper-connections and
+    the compressor's biases in float32 (models/deepseek_v4/compressor.py, nvidia/model.py `hc_attn_fn`).
+    """
+    if model.model_type != "deepseek_v4":
+        return fused_keys(model, found)
+    packed = (item for item in found if item.packed and any(name in item.name for name in SIXTEEN_BIT))
+    plain = (item for item in found if not item.packed and any(name in item.name for name in _FLOAT32_PARTS))
+    return sum(item.elements * 2 - item.raw for item in packed) + sum(item.elements * 4 - item.raw for item in plain)
+
+
+def fused_keys(model: Model, found: Iterable[Parameter]) -> int:
+    """Bytes on one rank of keys and values that Gemma 3n and 4 have no use for: `qkv_proj` is made of all three.
+
+    So layers that read another's cache have both, as large as that one's, and layers whose values are their keys
+    (`attention_k_eq_v`) have these twice.
+    Source: vllm models/gemma4.py `Gemma4Attention`, gemma3n.py; sglang srt/models/gemma4_causal.py, gemma3n_causal.py.
+    """
+    if not model.model_type.startswith(SHARING):
+        return 0
+    kept: dict[int, dict[str, int]] = {}
+    for item in found:
+        if item.role in ("k", "v") and item.copies and not item.name.startswith("draft."):
+            for layer in item.layers or ():
+                kept.setdefault(layer, {})[item.role] = item.raw // item.copies
+    own = {layer: sizes["k"] + sizes.get("v", sizes["k"]) for layer, sizes in kept.items() if "k" in sizes}
+    twice = sum(size - sum(kept[layer].values()) for layer, size in own.items())
+    return twice + sum(own.get(lender, 0) for layer, lender in lenders(model).items() if layer not in own)
+
+
+SIXTEEN_BIT = (
+    ".compressor.kv_proj.",
+    ".compressor.gate_proj.",
+    ".indexer.kv_proj.",
+    ".indexer.gate_proj.",
+    ".scorer.",
+)
+"""DeepSeek-V4's modules that are made without a quantisation (sglang dsv4/compressor.py `wkv_gate`, indexer.py)."""
+_FLOAT32_PARTS = ("attn_hc.", "ffn_hc.", "hc_head.", ".position_bias")
+
+
+def padded_experts(found: Iterable[Parameter], job: Job, model: Model, gpu: Gpu | None) -> list[Parameter]:
+    """The parameters of one rank with MXFP4 experts as large as their kernel wants them.
+
+    Rows of (intermediate, hidden) multiples: Marlin 128 and 256 (every NVIDIA card but those below), TensorRT-LLM's
+    kernels 128 and 256 (compute capability 10), Triton's 64 and none (9.0), whose layout pads the values once more and
+    not the scales. Other methods and unknown cards pad none.
+    """
+    quantization = effective_quantization(job, model)
+    if quantization is None or quantization.method != "mxfp4" or gpu is None or gpu.compute_capability is None:
+        return list(found)
+    hopper = gpu.compute_capability == 9.0
+    inner_step, hidden_step = (64, 1) if hopper else (128, 256)
+    shape = model.shape
+    inner = _up(-(-shape.moe_intermediate // expert_tensor(job)), inner_step)
+    hidden = _up(shape.hidden, hidden_step)
+    made: list[Parameter] = []
+    for item in found:
+        if item.packed and len(item.shape) == 3:
+            matrices = 2 if item.role == "expert_gate_up" and shape.mlp == "gated" else 1
+            whole = tuple(packed_pieces((item.shape[0], matrices * inner, hidden), quantization))
+            if hopper:
+                up = item.role == "expert_gate_up"
+                rows, columns = (matrices * inner, hidden) if up else (hidden, inner)
+                laid_out = (item.shape[0], _up(rows, _HOPPER_VALUES[0]), _up(columns, _HOPPER_VALUES[1]))
+                whole = (packed_pieces(laid_out, quantization)[0], *whole[1:])
+            made.append(item._replace(pieces=whole) if sum(whole) > sum(item.pieces) else item)
+        else:
+            made.append(item)
+    return made
+
+
+def _up(size: int, multiple: int) -> int:
+    return math.ceil(size / multiple) * multiple

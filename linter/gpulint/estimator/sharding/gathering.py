@@ -1,0 +1,142 @@
+"""Which parameters ZeRO-3 holds gathered at an instant: its prefetcher and its reuse distance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..estimate import Term
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...job.job import Job, Zero
+    from ...models.model import Model
+    from ..peak_candidate import Instant
+    from ..states.parameter import Parameter
+
+
+class Window(NamedTuple):
+    """Elements by layer, and what the coordinator keeps of them.
+
+    layers      elements of each decoder layer;  head, embedding  of what comes after and before them
+    largest     elements of the largest module's own parameters, which are fetched together (fused experts are one)
+    prefetch    stage3_prefetch_bucket_size;  live  stage3_max_live_parameters;  reuse  stage3_max_reuse_distance
+    passes      how often the parameters after a layer are used between its forward and its backward, for each of
+                them: 2, with activation checkpointing 3 (the recomputation)
+    width       bytes of a gathered element
+    """
+
+    layers: tuple[int, ...]
+    head: int
+    embedding: int
+    largest: int
+    prefetch: int
+    live: int
+    reuse: int
+    passes: int
+    width: float
+
+    def size(self, instant: Instant) -> int:
+        """Bytes gathered at an instant of forward, loss or backward.
+
+        A prefetched bucket arrives flat and is copied out to its parameters: twice (`AllGatherCoalescedHandle`).
+        """
+        held = self.held(instant)
+        return int(self.width * (held + 2 * self._ahead(held)))
+
+    def held(self, instant: Instant) -> int:
+        """Elements of the parameters that are gathered at an instant, without what is prefetched."""
+        backward = instant.phase == "backward"
+        turn = instant.phase == "loss" or instant.layer is None
+        if instant.layer is None and backward and instant.gradient_elements and self._finished(instant):
+            return (self.embedding if self.embedding < self.reuse else 0) + self.largest
+        first = self.first_kept()
+        if turn:
+            return self.head + sum(self.layers[first:])
+        layer = min(instant.layer or 0, len(self.layers) - 1) if self.layers else 0
+        if not self.layers:
+            return self.largest
+        current = self.layers[layer] if backward and self.passes == 3 else min(self.largest, self.layers[layer])
+        return sum(self.layers[first:layer]) + current
+
+    def first_kept(self) -> int:
+        """The first layer that stays gathered from its forward to its backward pass.
+
+        A module's parameters are not released when they come up again before `reuse` more elements are traversed
+        (`__params_to_release`): passes x (elements after the layer) < max_reuse_distance.
+        """
+        after, first = self.head, len(self.layers)
+        for index in range(len(self.layers) - 1, -1, -1):
+            if self.passes * after >= self.reuse:
+                break
+            first = index
+            after += self.layers[index]
+        return first
+
+    def told(self, instant: Instant) -> list[Term]:
+        """The lines of what is gathered at an instant."""
+        held, source = self.held(instant), "deepspeed partitioned_param_coordinator.py"
+        ahead = self._ahead(held)
+        formula, label = f"{self.width:g} B x {held:,} elements", f"gathered, within max_reuse_distance {self.reuse:,}"
+        lines = [Term("buffers", formula, int(self.width * held), source, label)]
+        if ahead:
+            label = "prefetched, in one tensor and copied out of it"
+            lines.append(
+                Term(
+                    "buffers", f"2 x {self.width:g} B x {ahead:,} elements", int(2 * self.width * ahead), source, label
+                )
+            )
+        return lines
+
+    def _finished(self, instant: Instant) -> bool:
+        return instant.gradient_elements > self.head + sum(self.layers)
+
+    def _ahead(self, held: int) -> int:
+        """Elements prefetched: the bucket, cut by max_live_parameters, and never more than there is."""
+        total = self.head + self.embedding + sum(self.layers)
+        return max(0, min(self.prefetch, self.live - held, total - held))
+
+
+def window(job: Job, model: Model, zero: Zero, loose: Sequence[Parameter], width: float) -> Window:
+    """The Window of a stage 3 job over its partitioned parameters; persistent ones are counted elsewhere."""
+    gatherable = [item for item in loose if _stored(item, width) > zero.param_persistence_threshold]
+    counts = [0] * max(1, model.shape.layers)
+    head = embedding = 0
+    for item in gatherable:
+        if item.layers is None:
+            if item.role in ("embedding", "position"):
+                embedding += _stored(item, width)
+            else:
+                head += _stored(item, width)
+            continue
+        for layer in item.layers:
+            if layer < len(counts):
+                counts[layer] += _stored(item, width)
+    if model.shape.tied:
+        head += embedding
+        embedding = 0
+    return Window(
+        tuple(counts),
+        head,
+        embedding,
+        _largest_module(gatherable, width),
+        zero.prefetch_bucket_size,
+        zero.max_live_parameters,
+        zero.max_reuse_distance,
+        3 if job.activation_checkpointing in ("full", "offload") else 2,
+        width,
+    )
+
+
+def _largest_module(items: Sequence[Parameter], width: float) -> int:
+    """`fetch_sub_module` gathers what `module.parameters(recurse=False)` yields (partitioned_param_coordinator.py)."""
+    modules: dict[str, int] = {}
+    for item in items:
+        module = item.name.rpartition(".")[0]
+        modules[module] = modules.get(module, 0) + _stored(item, width)
+    return max(modules.values(), default=0)
+
+
+def _stored(item: Parameter, width: float) -> int:
+    """Elements that DeepSpeed sees in one copy: a packed weight is its codes in the storage dtype."""
+    return int(item.pieces[0] // width) if item.packed else item.size

@@ -1,0 +1,206 @@
+"""FSDP around the replayed computation: what it asks of the computation's blocks, and of other streams'.
+
+A block belongs to the stream that asked for it, and serves no other (aten c10/cuda/CUDACachingAllocator.cpp). The
+streams are those of torch 2.13 distributed/fsdp/_runtime_utils.py (version 1) and _fully_shard/_fsdp_collectives.py
+(version 2).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...versions import older
+from .. import budget
+from ..allocator.allocator import SMALL_REQUEST, segments
+from ..states.parameters import gathered_dtype
+from ..states.ranks import ranks
+from ..states.storage import dtype_bytes
+from .fsdp import ShardedLayout, group
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ...job.job import Job
+    from ..allocator.allocator import Allocator
+    from ..states.parameter import Parameter
+    from .fsdp_units import Unit, Units
+
+COPIES_IN_FROM = "2.5"
+"""The torch whose version 2 makes the input of the reduce-scatter among the computation's blocks
+(pytorch/pytorch#129721, June 2024); before, it belongs to the reduction's stream."""
+
+IN_FLIGHT = 2
+"""Units whose end the host does not wait for: `_FreeEventQueue._max_num_inflight_all_gathers` of version 1."""
+
+
+LAUNCHES_HERE_FROM = "2.8"
+"""The torch whose NCCL group launches a collective that nobody waits for later on the stream that asks for it
+(pytorch/pytorch#148590, March 2025); before, it had a stream of its own, and `record_stream` held the input, which
+version 1 drops at once, until the reduction was done."""
+
+
+class Sharding(NamedTuple):
+    """What the replay needs of an FSDP run.
+
+    plan       the units;  version  1 or 2
+    root, layer    bytes of the gathered tensors of the root and of the largest layer;  each  of every layer, where
+                   they stay
+    stays      gathered layers stay from forward to backward;  last  only the last one does
+    copies     the reduction's input is among the computation's blocks (version 2)
+    other      bytes reserved by the other streams
+    later      bytes that they may have besides, where the computation ends a unit later than is counted
+    """
+
+    plan: Units
+    version: int
+    root: list[int]
+    layer: list[int]
+    stays: bool
+    copies: bool
+    other: int
+    later: int = 0
+    last: bool = False
+    each: Sequence[list[int]] = ()
+
+
+def sharding(job: Job, layout: ShardedLayout, found: Sequence[Parameter]) -> Sharding | None:
+    """The Sharding of a run whose layers are units of their own and are reduced in every micro step, else None.
+
+    None too for version 2 with offload, whose copies from main memory are not followed, and where layers are one and
+    the same, whose unit is not taken anew for each.
+
+    Other streams, version 1: the all-gather's, which has the root, the unit in use, the one before, whose end the
+    computation has not reached yet, and in backward the prefetched one, since `record_stream` holds what it frees until
+    then; the one before it, which has shards that come from main memory or are made narrower to be gathered
+    (`pre_unshard`); the reduction's, which has a copy of a whole gradient in the reduced dtype where that is another,
+    and before LAUNCHES_HERE_FROM those of the units by which the host is ahead.
+    Version 2: flat all-gather buffers, of which one waits for the next (`AllGatherState`), and the reduction's input
+    before COPIES_IN_FROM.
+    """
+    fsdp, plan = job.parallelism.fsdp, layout.plan
+    if fsdp is None or plan is None or not plan.blocks or layout.deferred or 0 < layout.resident < 1:
+        return None
+    if layout.reused or (fsdp.version == 2 and fsdp.offload):
+        return None
+    root, layer, stays = plan.root, plan.block, layout.resident == 1
+    if fsdp.version == 2:
+        copies = not older(job.versions.get("torch"), COPIES_IN_FROM)
+        other = max(root.gathered, plan.first.gathered, plan.last.gathered, layer.gathered) + layer.gathered
+        other += 0 if copies else _in_turn(layer.reduced, root.reduced)
+        last = layout.keeps_last and not stays
+        outside, layers = _tensors(job, found)
+        largest = max(layers, key=sum, default=[])
+        return Sharding(plan, 2, outside, largest, stays, copies, other, last=last, each=layers if stays else ())
+    units = IN_FLIGHT + 1 if layout.prefetches else IN_FLIGHT
+    first, then = (unit.reduced if unit.reduced != unit.gradients else 0 for unit in (layer, root))
+    gathered = sum(map(segments, plan.sizes)) if stays else units * segments(layer.gathered)
+    other = segments(root.gathered) + gathered + _in_turn(first, then)
+    if older(job.versions.get("torch"), LAUNCHES_HERE_FROM):
+        other += IN_FLIGHT * segments(first)
+    if fsdp.offload or gathered_dtype(job) not in (None, job.weights.dtype):
+        over = ranks(job, group(job, fsdp)).dense
+        other += max(segments(root.gathered // over), IN_FLIGHT * segments(layer.gathered // over))
+    later = segments(layer.gathered) if units == IN_FLIGHT and not stays else 0
+    return Sharding(plan, 1, [], [], stays, False, other, later)
+
+
+def _in_turn(first: int, then: int) -> int:
+    """Bytes reserved for a block and, once it is free, for another."""
+    return segments(first) + (segments(then) if then > first else 0)
+
+
+def _tensors(job: Job, found: Sequence[Parameter]) -> tuple[list[int], list[list[int]]]:
+    """Bytes of each gathered tensor: of what lies outside the layers, and of each layer."""
+    width = dtype_bytes(name) if (name := gathered_dtype(job)) else None
+    layers: dict[int | None, list[int]] = {}
+    for item in found:
+        if item.part == "buffer":
+            continue
+        size = item.pieces[0] if item.packed else int(item.size * (width or dtype_bytes(item.dtype)))
+        for layer in item.layers or (None,):
+            layers.setdefault(layer, []).append(size)
+    outside = layers.pop(None, [])
+    return outside, [layers[layer] for layer in sorted(layers, key=lambda layer: layer or 0)]
+
+
+class Gathering:
+    """One micro step's units in the blocks of the computation."""
+
+    def __init__(self, memory: Allocator, how: Sharding) -> None:
+        self.memory, self.how = memory, how
+        self.unit: list[int] = []
+        self.kept: list[list[int]] = []
+        self.last: list[int] = []
+        self.ahead = how.plan.blocks
+        self.graded: list[int] = []
+        self.outside: list[int] = []
+        self.pending: list[list[int]] = []
+        self.inside = self.backward = False
+        self.root = self._take(how.root)
+
+    def before(self, *, backward: bool) -> None:
+        """A layer is gathered, unless it stayed."""
+        self.inside, self.backward = True, backward
+        if backward and self.last:
+            self.unit, self.last = self.last, []
+        elif not (backward and self.how.stays):
+            here = self.how.plan.blocks - self.ahead
+            self.unit = self._take(self.how.each[here] if here < len(self.how.each) else self.how.layer)
+
+    def after(self) -> None:
+        """A layer is freed; in backward its gradients are handed to the reduction."""
+        self.inside = False
+        self.ahead -= 1
+        if self.how.stays and not self.backward:
+            self.kept.append(self.unit)
+        elif self.how.last and self.ahead == 0:
+            self.last = self.unit
+        else:
+            self._give(self.unit if not self.how.stays else self.kept.pop() if self.kept else [])
+        self.unit = []
+        if self.backward:
+            self._reduce(self.how.plan.block, self.graded)
+            self.graded = []
+
+    def handed(self, block: int) -> None:
+        """A gradient is complete: it waits for the others of its unit."""
+        (self.graded if self.inside else self.outside).append(block)
+
+    def close(self) -> None:
+        """The end of the pass: the root is reduced and freed, and the host waits for all streams."""
+        self._reduce(self.how.plan.root, self.outside)
+        self.outside = []
+        for blocks in [self.root, self.graded, *self.kept, *self.pending]:
+            self._give(blocks)
+        self.pending = []
+
+    def _reduce(self, unit: Unit, gradients: list[int]) -> None:
+        """Version 1: SplitBackward makes one gradient of them all, and `record_stream` holds it until it is reduced.
+
+        By then the host is IN_FLIGHT units ahead. Version 2: the input of the reduce-scatter, in place of the one
+        before.
+        """
+        if not unit.graded:
+            self._give(gradients)
+            return
+        if self.how.version == 1:
+            flat = self._take([unit.gradients])
+            self._give(gradients)
+            self.pending.append(flat)
+            while len(self.pending) > IN_FLIGHT:
+                self._give(self.pending.pop(0))
+            return
+        while self.pending:
+            self._give(self.pending.pop(0))
+        if self.how.copies:
+            self.pending.append(self._take([unit.reduced]))
+        self._give(gradients)
+
+    def _take(self, sizes: Iterable[int]) -> list[int]:
+        blocks = [self.memory.take(size) for size in sizes if size > SMALL_REQUEST]
+        budget.spend(2 * len(blocks))
+        return blocks
+
+    def _give(self, blocks: Iterable[int]) -> None:
+        for block in blocks:
+            self.memory.give(block)

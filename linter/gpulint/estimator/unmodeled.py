@@ -1,0 +1,149 @@
+"""What of a model's step is not read from its modelling code, and how far that widens an estimate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..models.model import text_config
+from .adapters import fused_lora
+from .bounds import divergence, tower
+from .encoders.image_inputs import reader
+from .estimate import Assumption
+from .layers.activation import XIELU
+from .layers.arch_spec import known, traits
+from .layers.attention.implementation import FUSED_LAYERS
+from .layers.mixers import gated_delta_net, ssm
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..job.job import Job
+    from ..models.model import Model
+    from .estimate import Phase
+
+LAYERS, OTHERS = "model.layers", "model.towers"
+"""What an assumption is about: the decoder's own layers, or other towers."""
+
+TOWERS = ("vision", "audio", "projector")
+MIXING = ("ssm", "conv")
+KERNELS = {
+    "delta": gated_delta_net.KERNELS,
+    "kimi_delta": gated_delta_net.KERNELS,
+    "mamba": ssm.KERNELS,
+    "mamba2": ssm.KERNELS,
+    "mamba2_scaled": ssm.KERNELS,
+}
+"""The packages whose kernels replace a mixer's composite path."""
+
+ACTIVATIONS = {"xielu": XIELU}
+"""The same for activation functions."""
+
+LEAST, MOST = 0.5, 3.0
+"""Activations that are not derived may be half or three times what is counted: a bound, not a measurement."""
+
+AGAIN = 1.0
+"""What other towers may keep, as a share of the text decoder's activations: a bound, not a measurement."""
+
+
+def gaps(job: Job, model: Model, activations: int, phases: Sequence[Phase] = ()) -> list[Assumption]:
+    """What a training estimate of the model takes for granted: layers, towers and kernels.
+
+    `activations` at the peak that are not derived move the bounds by LEAST, MOST times `passes` and AGAIN, and another
+    of the `phases` may be the peak then; a kernel in the place of a composite path leaves LEAST of them.
+    """
+    found: list[Assumption] = []
+    less, more = int(activations * (1 - LEAST)), int(activations * (MOST - 1))
+    if not derived(model):
+        further = MOST * passes(model) - 1
+        peak = max((phase.allocated for phase in phases), default=0)
+        grown = (phase.allocated - peak + further * phase.components.get("activations", 0) for phase in phases)
+        more = int(max((further * activations, *grown)))
+        note = f"how {model.model_type} computes is not read; its layers are taken to be llama's with its own modules"
+        found.append(Assumption(LAYERS, model.model_type, note, less, more))
+    elif _unread(job, model):
+        note = "activations of vision, audio and projector modules are not counted, only the text decoder's"
+        more = max(int(activations * AGAIN), tower(job, model))
+        found.append(Assumption(OTHERS, model.model_type, note, 0, more))
+    if job.rl.teacher is not None:
+        note = "the divergence from the teacher's distribution is not replayed, only bounded by its tensors"
+        found.append(Assumption("rl.teacher", job.rl.teacher, note, 0, divergence(job, model)))
+    if job.loss.kernel in FUSED_LAYERS and job.activation_checkpointing == "none" and not fused_lora.parts(job):
+        note = "the library that this loss is of has layers of its own, which keep less than those of transformers"
+        found.append(Assumption("loss.kernel", job.loss.kernel, note, less))
+    package = kernels(model)
+    if package is not None and package not in job.versions:
+        found.append(Assumption(f"versions.{package}", "absent", UNKERNELLED, less if derived(model) else 0))
+    return found
+
+
+UNKERNELLED = "its kernels are not stated to be installed: the composite path of transformers runs, which keeps more"
+
+
+def with_kernels(job: Job, model: Model) -> Job | None:
+    """The job with the package of the model's kernels, where it has one that the job does not state."""
+    package = kernels(model)
+    if package is None or package in job.versions:
+        return None
+    return replace(job, versions={**job.versions, package: ""})
+
+
+def with_required(job: Job, model: Model) -> Job:
+    """The job with the package without which Megatron's mixers raise (ssm/gated_delta_net.py, mamba_mixer.py)."""
+    return (with_kernels(job, model) if job.framework == "megatron" else None) or job
+
+
+def kernels_perhaps(model: Model, phases: Sequence[Phase], fused: Phase | None) -> list[Assumption]:
+    """How much less generation takes where the prompt's phase is the `fused` one; nothing where that is None."""
+    if fused is None:
+        return []
+    less = max(p.allocated for p in phases) - max((fused if p.name == fused.name else p).allocated for p in phases)
+    return [Assumption(f"versions.{kernels(model)}", "absent", UNKERNELLED, less)]
+
+
+def passes(model: Model) -> int:
+    """How many times as much as a plain layer's one of the model's may keep, by what its config says of it.
+
+    `hc_mult` residual streams beside each other (transformers 5.23 models/deepseek_v4, hy_v4); a stack that runs
+    `L_cycles` times and once more in each of `H_cycles` (models/hrm_text).
+    """
+    config = {**model.defaults, **text_config(model.config)}
+    streams, outer, inner = (_whole(config.get(name)) for name in ("hc_mult", "H_cycles", "L_cycles"))
+    if model.model_type == "hrm_text":
+        outer, inner = outer or H_CYCLES, inner or L_CYCLES
+    return max(1, streams) * max(1, outer * (inner + 1))
+
+
+H_CYCLES, L_CYCLES = 2, 3
+"""HrmTextConfig's defaults (transformers 5.23 models/hrm_text/configuration_hrm_text.py)."""
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _unread(job: Job, model: Model) -> bool:
+    """Whether the model has towers that run and are not replayed."""
+    if reader(model) is not None and job.framework is None:
+        return any(tensor.role == "audio" for tensor in model.tensors)
+    return job.images != 0 and any(tensor.role in TOWERS for tensor in model.tensors)
+
+
+def derived(model: Model) -> bool:
+    """Whether the model type's layers are written down in `traits.json`, mixers without attention included."""
+    config = text_config(model.config)
+    if not known(model.model_type, config):
+        return False
+    found = traits(model.model_type, config, model.shape.norm)
+    return bool(found.mixer) or not any(tensor.role in MIXING and tensor.layers for tensor in model.tensors)
+
+
+def mixing(model: Model) -> str:
+    """The mixer of the model's layers that do not attend."""
+    return traits(model.model_type, text_config(model.config), model.shape.norm).mixer
+
+
+def kernels(model: Model) -> str | None:
+    """The package whose kernels the model's mixers or its activation function would use."""
+    found = traits(model.model_type, text_config(model.config), model.shape.norm)
+    return KERNELS.get(found.mixer) or ACTIVATIONS.get(found.activation)

@@ -1,0 +1,1 @@
+"""Config formats: values -> a Job, and a Job change -> edits."""

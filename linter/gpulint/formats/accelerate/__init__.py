@@ -1,0 +1,1 @@
+"""Accelerate's config files, and what `accelerate launch` makes of a run."""

@@ -1,0 +1,155 @@
+"""A Job change as keys of a flat config: said for people, and written as edits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...versions import older
+from ..deepspeed.zero import spelled
+
+if TYPE_CHECKING:
+    from ...source.document import Document
+    from ...source.edit.replacement import Edit
+    from ...source.node import Node
+
+Keys = dict[str, Any]
+"""Dotted keys to write; None takes a key out."""
+
+ZERO = "parallelism.zero."
+OFFLOADS = {
+    f"{ZERO}offload_optimizer.device": "offload_optimizer",
+    f"{ZERO}offload_parameters.device": "offload_param",
+}
+"""Job field -> the section of a DeepSpeed config."""
+STAGE = f"{ZERO}stage"
+
+_OLD_OFFLOADS = {"offload_optimizer": "cpu_offload", "offload_param": "cpu_offload_param"}
+"""Section -> the old switch that DeepSpeed refuses beside it."""
+
+
+_REST = "…"
+"""The key that stands for the rest of a mapping."""
+
+
+def spoken(wanted: Keys | None) -> str | None:
+    """The keys for people: `use_peft: true, lora_r: 16, no deepspeed`; of a mapping, what it decides."""
+    if not wanted:
+        return None
+    written = [f"{key}: {value_text(_decided(value))}" for key, value in wanted.items() if value is not None]
+    return ", ".join(written + [f"no {key}" for key, value in wanted.items() if value is None])
+
+
+def as_written(document: Document, wanted: Keys | None) -> Keys | None:
+    """The keys under the names that a manifest gives to options of what it starts (`max_total_tokens`)."""
+    return {_name(document, key): value for key, value in wanted.items()} if wanted else None
+
+
+def _name(document: Document, key: str) -> str:
+    entry = document.root.find(key)
+    raw = entry.key.raw.strip("'\"-") if entry is not None else ""
+    same = raw.replace("_", "-") == key.rpartition(".")[2].replace("_", "-")
+    return key if same or not raw.replace("_", "").isalnum() else raw
+
+
+def edits_of(document: Document, wanted: Keys | None) -> list[Edit] | None:
+    """The edits that write and take out keys; None when there is nothing to do or it cannot be done safely."""
+    if not wanted:
+        return None
+    from ...source.edit.edit import EditError, change
+
+    written = {key: value for key, value in wanted.items() if value is not None}
+    try:
+        return change(document, written, remove=[key for key, value in wanted.items() if value is None])
+    except EditError:
+        return None
+
+
+def present(document: Document, wanted: Keys) -> Keys:
+    """`wanted` without the removals of keys that are not there."""
+    root = document.root
+    return {key: value for key, value in wanted.items() if value is not None or root.find(key) is not None}
+
+
+def trainer_offload(root: Node, release: str, value: bool) -> Keys | None:
+    """FSDP's offload as TrainingArguments take it: `fsdp_config.cpu_offload`, or a word of `fsdp`; None without FSDP.
+
+    Before transformers 5.10 (`release`) it is a word alone. `fsdp_config` as a path belongs to another file.
+    """
+    fsdp, config = root.get("fsdp"), root.get("fsdp_config")
+    if fsdp is None or not fsdp.is_scalar or not fsdp.value or not value:
+        return None
+    if config is not None and config.is_mapping and not older(release, "5.10"):
+        spelled = any(str(key).startswith("fsdp_") for key in config.keys())  # noqa: SIM118  (a Node)
+        return {f"fsdp_config.{'fsdp_' if spelled else ''}cpu_offload": True}
+    if isinstance(fsdp.value, str) and fsdp.value.lower() not in ("true", "1"):
+        return {"fsdp": f"{fsdp.value} offload"}
+    return {"fsdp_config": {"cpu_offload": True}} if config is None and not older(release, "5.10") else None
+
+
+def _decided(value: Any) -> Any:
+    """A mapping without what it leaves to the Trainer (`auto`), which an ellipsis stands for."""
+    if not isinstance(value, dict):
+        return value
+    kept = {key: _decided(item) for key, item in value.items() if item not in ("auto", {"enabled": "auto"})}
+    return kept if len(kept) == len(value) else {**kept, _REST: ""}
+
+
+def value_text(value: object) -> str:
+    """A value as YAML spells it on one line."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return (
+            "{" + ", ".join(key if key == _REST else f"{key}: {value_text(item)}" for key, item in value.items()) + "}"
+        )
+    if isinstance(value, list):
+        return "[" + ", ".join(value_text(item) for item in value) + "]"
+    return str(value)
+
+
+def zero_keys(root: Node, prefix: str, changes: Keys) -> Keys | None:
+    """The ZeRO part of a change as keys of a DeepSpeed mapping that a file holds at `prefix`, "" for all of it."""
+    base = f"{prefix}.zero_optimization" if prefix else "zero_optimization"
+    section = root.find(base)
+    if section is None or not section.value.is_mapping:
+        return None
+    wanted: Keys = {}
+    for path, value in changes.items():
+        name = OFFLOADS.get(path)
+        key = spelled(section.value, path.removeprefix(ZERO))
+        if path == STAGE:
+            wanted[f"{base}.stage"] = value
+        elif name is not None and section.value.get(_OLD_OFFLOADS[name]) is None:
+            present, key = section.value.get(name), f"{base}.{name}"
+            held = present is not None and present.is_mapping
+            wanted |= {f"{key}.device": value} if held else {key: {"device": value, "pin_memory": True}}
+        elif name is None and key is not None and path.startswith(ZERO):
+            wanted[f"{base}.{key}"] = value
+        else:
+            return None
+    return wanted
+
+
+def chooses_file(changes: Keys) -> bool:
+    """Whether the ZeRO part of a change is what a DeepSpeed file is chosen by: the stage and the offloads."""
+    return all(path == STAGE or path in OFFLOADS for path in changes if path.startswith(ZERO))
+
+
+def inline_deepspeed(stage: int, offloads: dict[str, str]) -> Keys:
+    """A DeepSpeed config that leaves all it can to the Trainer ("auto"). `offloads` is section -> device."""
+    zero: Keys = {"stage": stage}
+    for section, device in offloads.items():
+        if device != "none":
+            zero[section] = {"device": device, "pin_memory": True}
+    zero |= {"overlap_comm": True, "contiguous_gradients": True, "reduce_bucket_size": "auto"}
+    if stage == 3:
+        zero |= {"stage3_prefetch_bucket_size": "auto", "stage3_param_persistence_threshold": "auto"}
+    return {
+        "zero_optimization": zero,
+        "bf16": {"enabled": "auto"},
+        "fp16": {"enabled": "auto"},
+        "gradient_clipping": "auto",
+        "train_batch_size": "auto",
+        "train_micro_batch_size_per_gpu": "auto",
+        "gradient_accumulation_steps": "auto",
+    }

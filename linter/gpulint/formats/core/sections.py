@@ -1,0 +1,104 @@
+"""Values of a nested config at dotted keys, and the Job fields that they fill."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .arguments import Arguments, Given
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...source.node import Node
+    from .format import JobBuilder
+
+DTYPES = {
+    "bfloat16": "bfloat16", "bf16": "bfloat16", "float16": "float16", "fp16": "float16", "half": "float16",
+    "float32": "float32", "fp32": "float32", "float": "float32", "float64": "float64", "fp64": "float64",
+}  # fmt: skip
+"""What people and tools call a dtype -> the Job's name."""
+
+
+class Sections(Arguments):
+    """Typed values at dotted keys (`policy.generation.max_new_tokens`), the last of equal keys counting.
+
+    `skip` are strings that the tool reads as no value (`none`).
+    """
+
+    __slots__ = ("root", "skip")
+
+    def __init__(self, root: Node, prefix: str = "", skip: frozenset[str] = frozenset()) -> None:
+        super().__init__(root, prefix)
+        self.root = root
+        self.skip = skip
+
+    def __contains__(self, name: str) -> bool:
+        return self.root.find(name) is not None
+
+    def raw(self, *names: str) -> Given | None:
+        """The first of the dotted `names` that the file has, whatever its value (null included)."""
+        for name in names:
+            entry = self.root.find(name)
+            if entry is not None:
+                value = entry.value.plain()
+                if isinstance(value, str) and value.lower() in self.skip:
+                    value = None
+                return Given(value, entry, f"{self.prefix}.{name}" if self.prefix else name)
+        return None
+
+    def is_mapping(self, name: str) -> bool:
+        """Whether a mapping stands at a dotted key."""
+        entry = self.root.find(name)
+        return entry is not None and entry.value.is_mapping
+
+
+class Renamed(Sections):
+    """The same under other names: what one tool passes on to another is asked for by the other's names.
+
+    `names` says which dotted keys of the file stand for an argument of the other tool, best first; what it does not
+    name is not there.
+    """
+
+    __slots__ = ("names",)
+
+    def __init__(self, root: Node, names: Mapping[str, tuple[str, ...]]) -> None:
+        super().__init__(root)
+        self.names = names
+
+    def __contains__(self, name: str) -> bool:
+        return any(self.root.find(key) is not None for key in self.names.get(name, ()))
+
+    def raw(self, *names: str) -> Given | None:
+        """The first of the other tool's `names` that the file says something for."""
+        return super().raw(*(key for name in names for key in self.names.get(name, ())))
+
+
+class Filling:
+    """Fills Job fields from what a file gives, else from a default. `given` is the file's value or None."""
+
+    __slots__ = ("builder",)
+
+    def __init__(self, builder: JobBuilder) -> None:
+        self.builder = builder
+
+    def put(self, path: str, given: Given, value: Any = None, note: str = "") -> None:
+        """Set a field from the file; to `value` where that differs from what is written."""
+        self.builder.from_entry(path, given.value if value is None else value, given.entry, given.key, note)
+
+    def fill(self, path: str, given: Given | None, default: Any, note: str = "") -> None:
+        """Set a field from the file, or to upstream's default; `note` is for the default."""
+        if given is None:
+            self.builder.default(path, default, note)
+        else:
+            self.put(path, given)
+
+    def nothing(self, path: str, given: Given, note: str) -> None:
+        """Set a field to None because of what the file says."""
+        self.builder.from_entry(path, None, given.entry, given.key, note)
+
+
+def dtype_of(given: Given | None) -> str | None:
+    """The Job's name of a dtype that a file gives as `bf16`, `torch.bfloat16` or the like; None for any other."""
+    if given is None or not isinstance(given.value, str):
+        return None
+    return DTYPES.get(given.value.removeprefix("torch.").lower())

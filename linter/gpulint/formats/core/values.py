@@ -1,0 +1,87 @@
+"""The words that a key takes: those of its schema, and those of `values.json`, which upstream checks elsewhere.
+
+Where plugins and forks add words of their own, only a word that is nearly a known one is told, as `misspelt`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .coercion import LISTED, one_of
+from .spelling import nearest_word
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...source.node import Node
+
+FOLDED = "accelerate"
+"""The tool that takes its words in capitals or not (`PrecisionType(str(value).lower())`, `from_str`)."""
+
+
+class Words(NamedTuple):
+    """The words of a key; `closed` where no other can be right."""
+
+    known: tuple[str, ...]
+    closed: bool
+
+
+def wrong_value(
+    schema: str, dotted: str, shapes: Sequence[dict[str, Any]], node: Node, *, extended: bool
+) -> dict[str, str] | None:
+    """What is wrong with a text that is not among the words of its key; None where nothing is known to be.
+
+    `dotted` is the place of the key in the schema; `extended` says that the config loads plugins that may add words.
+    The values are `expected`, `found`, `suggestion` (the word that was probably meant) and `treatment`: `refused`, or
+    `misspelt` where other words may be right.
+    """
+    if not isinstance(node.value, str):
+        return None
+    key = dotted.replace("-", "_")
+    words = _words(schema, key, shapes)
+    text = node.value
+    if words is None or text in words.known:
+        return None
+    folded = {word.lower(): word for word in words.known}
+    if text.lower() in folded and (schema == FOLDED or key not in _table()["keys"].get(schema, {})):
+        return None
+    suggestion = folded.get(text.lower()) or nearest_word(text, words.known)
+    if not suggestion and (extended or not words.closed):
+        return None
+    closed = words.closed and not extended
+    first = [suggestion] if suggestion else []
+    listed = [*first, *(word for word in words.known if word != suggestion)]
+    return {
+        "expected": _expected(listed),
+        "found": node.raw or text,
+        "suggestion": suggestion,
+        "treatment": "refused" if closed else "misspelt",
+    }
+
+
+def _expected(words: list[str]) -> str:
+    if len(words) <= LISTED:
+        return one_of(words)
+    return f"one of {len(words)} words ({', '.join(words[:LISTED])}, ...)"
+
+
+def _words(schema: str, key: str, shapes: Sequence[dict[str, Any]]) -> Words | None:
+    table = _table()
+    sets = table["keys"].get(schema, {}).get(key)
+    if sets:
+        known = tuple(dict.fromkeys(word for name in sets for word in table["sets"][name]))
+        return Words(known, key not in table["open"].get(schema, ()))
+    listed = [item for shape in shapes for item in shape.get("enum", ()) if item is not None]
+    if not listed or not all(isinstance(item, str) for item in listed):
+        return None
+    return Words(tuple(dict.fromkeys(listed)), all("enum" in shape or shape.get("type") == "null" for shape in shapes))
+
+
+@cache
+def _table() -> dict[str, Any]:
+    with open(os.path.join(os.path.dirname(__file__), "values.json"), encoding="utf-8") as file:
+        table: dict[str, Any] = json.load(file)
+    return table

@@ -1,0 +1,1 @@
+"""TrainingArguments, TRL and PEFT: scripts around `transformers.Trainer`."""

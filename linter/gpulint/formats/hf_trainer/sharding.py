@@ -1,0 +1,282 @@
+"""DeepSpeed and FSDP as `transformers.TrainingArguments` configures them (transformers 5.23.0, accelerate 1.15.0)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...source.node import Entry, Node
+from ...versions import older
+from ..core import references
+from ..core.format import JobBuilder, Problem
+from ..core.keys import unknown_key
+from ..core.model_facts import hidden_size
+from ..core.releases import default_of
+from ..core.world_size import Stated, set_hardware
+from ..deepspeed.config import apply
+from ..deepspeed.reference import apply_reference
+from ..deepspeed.values import AutoValues, Reference
+from .fsdp import FsdpDefaults, Section, apply_fsdp
+from .trainer_profiles import program_of
+from .training_arguments import mixed_precision
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...source.document import Document
+    from ..accelerate.launch import AccelerateLaunch
+    from ..core.arguments import Given
+    from .training_arguments import Run
+    from .usual_launch import UsualLaunch
+
+
+WORDS = {"bfloat16": "bf16", "float16": "fp16", None: "no"}
+"""Job dtype -> accelerate's word for that mixed precision."""
+
+
+def set_sharding(run: Run, launch: AccelerateLaunch | UsualLaunch | None = None) -> None:
+    """`hardware` and `parallelism`: DeepSpeed from a file or inline, FSDP, the launcher's, else plain data parallelism.
+
+    Call it last: DeepSpeed overrides the dtypes and fills "auto" from what has been read before.
+    """
+    stated = launch.stated if launch else _workers(run)
+    deepspeed = run.arguments.raw("deepspeed")
+    fsdp = _fsdp_options(run)
+    launched = launch.kind if launch else ""
+    sharded = bool(deepspeed and deepspeed.value) or fsdp is not None or launched in ("DEEPSPEED", "FSDP")
+    unknown = launch is not None and launch.unknown and not sharded
+    set_hardware(run.builder, run.project, stated, sharded=sharded, unknown=unknown)
+    run.builder.default("parallelism.tensor", 1)
+    run.builder.default("parallelism.pipeline", 1)
+    run.builder.default("parallelism.context", 1)
+    if deepspeed and deepspeed.value:
+        run.builder.default("parallelism.fsdp", None)
+        set_deepspeed(run, deepspeed)
+    elif fsdp is not None:
+        run.builder.default("parallelism.zero", None)
+        _set_fsdp(run, *fsdp)
+    else:
+        run.builder.default("parallelism.zero", None)
+        run.builder.default("parallelism.fsdp", None)
+        if launch:
+            dtype, _ = mixed_precision(run)
+            launch.apply(run.builder, auto_values(run), WORDS[dtype])
+        else:
+            _set_one_process(run)
+
+
+REFUSED_FROM = {"llamafactory": "0.8.2", "trl": "1.10"}
+"""Releases that refuse several GPUs in one process: hparams/parser.py, `ParallelMode.NOT_DISTRIBUTED`; trl 1.16's
+trainers, `args.n_gpu > 1`, where 1.9's have no such check.
+"""
+
+
+def _set_one_process(run: Run) -> None:
+    """Several GPUs for a script that is started as one process: torch.nn.DataParallel (trainer.py `_wrap_model`).
+
+    Not for a quantised model, without the Trainer, off the GPU, nor where the launch asks for one GPU. A script that no
+    table names may spread the model itself, by a device map: `unstated`.
+    """
+    job, project = run.builder.job, run.project
+    if not project.alone or (job.hardware.gpus or 1) < 2 or (job.hardware.nodes or 1) > 1:
+        return
+    if run.arguments.is_on("use_cpu") or run.arguments.is_on("no_cuda") or job.hardware.asked_gpus == 1:
+        return
+    script = program_of(project.program)
+    if script is not None and script.own_loop:
+        return
+    name = "trl" if script is not None and script.trl else run.reading.format
+    if name in REFUSED_FROM and not older(job.versions.get(name, ""), REFUSED_FROM[name]):
+        run.builder.derived("parallelism.one_process", False, f"{name} refuses several GPUs in one process", "versions")
+        return
+    if job.weights.quantization is not None:
+        return
+    if script is None and name not in REFUSED_FROM:
+        job.unstated.append("parallelism.one_process")
+        return
+    note = f"{project.program} is one process, in which the Trainer takes DataParallel for all GPUs"
+    run.builder.derived("parallelism.one_process", True, note, "hardware.gpus")
+
+
+def _workers(run: Run) -> Stated | None:
+    """LLaMA-Factory's Ray workers, of one GPU each (llamafactory 0.9.5 `RayArguments.ray_num_workers`)."""
+    given = run.arguments.integer("ray_num_workers", least=1)
+    return Stated(given.value, given.entry, given.key, "Ray workers of one GPU each") if given else None
+
+
+def set_deepspeed(run: Run, given: Given) -> None:
+    """A DeepSpeed config: a path, or a mapping (or JSON text) in its place."""
+    text = given.value if isinstance(given.value, str) else ""
+    if not text.lstrip().startswith("{"):
+        apply_reference(run.reading, run.builder, given.entry, given.key, run.project, auto_values(run))
+        return
+    document = _inline(given, run.builder.document.path)
+    if document is not None:
+        reference = Reference(given.entry, given.key, "the JSON text")
+        run.reading.problems += apply(run.builder, document, auto_values(run), reference=reference)
+
+
+def auto_values(run: Run) -> AutoValues:
+    """What the Trainer puts for "auto" (`trainer_config_process`)."""
+    dtype, _ = mixed_precision(run)
+    job = run.builder.job
+    steps = job.origins["gradient_accumulation_steps"]
+    rate = run.arguments.number("learning_rate")
+    decay = run.arguments.number("weight_decay")
+    clip = run.arguments.number("max_grad_norm")
+    return AutoValues(
+        client=run.defaults.get("client", "transformers"),
+        micro_batch_size=job.micro_batch_size,
+        gradient_accumulation_steps=None if steps.kind == "assumed" else job.gradient_accumulation_steps,
+        world_size=run.project.gpus,
+        bf16=None if run.arguments.blank("bf16") else dtype == "bfloat16",
+        fp16=None if run.arguments.blank("fp16") else dtype == "float16",
+        hidden_size=hidden_size(job.model, run.builder.document.path, run.project.root),
+        learning_rate=rate.value if rate else None,
+        weight_decay=decay.value if decay else None,
+        max_grad_norm=clip.value if clip else None,
+    )
+
+
+def _inline(given: Given, path: str) -> Document | None:
+    from ...source.document import SourceError
+    from ...source.read import parse
+
+    try:
+        return parse(given.value, path, "json")
+    except SourceError:
+        return None
+
+
+def _fsdp_options(run: Run) -> tuple[Given, list[str]] | None:
+    """The `fsdp` argument and its words; None when FSDP is off. `true`, words in a string, or a list of words."""
+    given = run.arguments.raw("fsdp")
+    if given is None or not given.value:
+        return None
+    if isinstance(given.value, str):
+        words = given.value.lower().replace(",", " ").split()
+        return None if words in ([], ["false"], ["none"], ["no"]) else (given, words)
+    if isinstance(given.value, list):
+        return given, [str(word).lower() for word in given.value]
+    return given, []
+
+
+_SHARDING = ("full_shard", "shard_grad_op", "hybrid_shard", "hybrid_shard_zero2", "no_shard")
+
+
+def _set_fsdp(run: Run, given: Given, words: list[str]) -> None:
+    """`parallelism.fsdp` from `fsdp_config`, and from the words of `fsdp` where that is silent
+    (`_apply_legacy_fsdp_to_config`).
+    """
+    builder = run.builder
+    node, prefix, document = _fsdp_config(run)
+    writer = builder
+    if document is not None:
+        writer = JobBuilder(document, builder.upstream)
+        writer.job = builder.job
+    dtype, _ = mixed_precision(run)
+    release = builder.job.versions.get("transformers", "")
+    section = Section(node, prefix, _fsdp_keys(release))
+    word = WORDS[dtype]
+    defaults = _fsdp_defaults(release, words)
+    run.reading.problems += _unread(section, f"transformers {release}".strip(), document)
+    apply_fsdp(writer, section, defaults, word)
+    strategy = next((word for word in words if word in _SHARDING), None)
+    if strategy and section.find("reshard_after_forward", "sharding_strategy")[0] is None:
+        first = builder.job.get("parallelism.fsdp.version") == 1
+        if first:
+            run.put("parallelism.fsdp.sharding", given, strategy)
+        if first or defaults.reshards:  # before 5.4 FSDP 2 took no strategy from `fsdp`
+            run.put(
+                "parallelism.fsdp.reshard_after_forward", given, strategy in ("full_shard", "hybrid_shard"), strategy
+            )
+    if "offload" in words and section.find("cpu_offload")[0] is None:
+        run.put("parallelism.fsdp.offload", given, value=True)
+
+
+def _fsdp_keys(version: str) -> frozenset[str]:
+    """What the Trainer of a release reads of `fsdp_config`: the plugin of accelerate gets nothing else."""
+    since = [keys for release, keys in _FSDP_KEYS if not older(version, release)]
+    return frozenset(key for keys in since for key in keys)
+
+
+_FSDP_KEYS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (
+        "0",
+        (
+            "min_num_params", "transformer_layer_cls_to_wrap", "forward_prefetch", "backward_prefetch",
+            "sync_module_states", "cpu_ram_efficient_loading", "use_orig_params", "limit_all_gathers",
+            "activation_checkpointing", "xla", "xla_fsdp_v2", "xla_fsdp_grad_ckpt", "xla_fsdp_settings",
+        ),
+    ),
+    ("5.0", ("version", "reshard_after_forward")),
+    ("5.10", ("cpu_offload", "auto_wrap_policy", "state_dict_type")),
+)  # fmt: skip
+"""Keys and the release that began to read them (training_args.py and trainer.py of the wheels 4.46.0 to 5.23.0)."""
+
+_ACCELERATE_KEYS = {
+    "offload_params": "cpu_offload", "cpu_offload": "", "sharding_strategy": "", "reshard_after_forward": "",
+    "version": "", "auto_wrap_policy": "", "state_dict_type": "", "mixed_precision_policy": "",
+    "backward_prefetch_policy": "backward_prefetch", "transformer_cls_names_to_wrap": "transformer_layer_cls_to_wrap",
+}  # fmt: skip
+"""Keys of accelerate's own FSDP section -> the Trainer's key of the same meaning; "" where it has none."""
+
+
+def _unread(section: Section, upstream: str, document: Document | None) -> Iterator[Problem]:
+    """Keys of accelerate's that the Trainer drops."""
+    assert section.known is not None
+    for entry in section.node.entries() if section.node is not None else ():
+        key = str(entry.key.value)
+        name = key.removeprefix("fsdp_")
+        if name in section.known or name not in _ACCELERATE_KEYS or not entry.value.value:
+            continue
+        meant = _ACCELERATE_KEYS[name]
+        dotted = f"{section.prefix}.{key}" if section.prefix else key
+        place = dotted.removesuffix(name) + meant if meant in section.known else ""
+        path = document.path if document is not None else None
+        yield unknown_key(entry, dotted, place, "ignored", upstream, path)
+
+
+def _fsdp_defaults(version: str, words: list[str]) -> FsdpDefaults:
+    """What the Trainer of a release takes where `fsdp_config` is silent; `auto_wrap` is a word of `fsdp`."""
+    upstream = f"transformers {version}".strip()
+    wrap = "transformer" if "auto_wrap" in words else default_of("transformers", version, "fsdp_wrap", "transformer")
+    return FsdpDefaults(
+        upstream,
+        default_of("transformers", version, "fsdp_version", 2),
+        wrap,
+        use_orig_params=True,
+        state_dict_type="FULL_STATE_DICT",
+        reshards=default_of("transformers", version, "fsdp_reshard_after_forward", True),
+    )
+
+
+def _fsdp_config(run: Run) -> tuple[Node | None, str, Document | None]:
+    """`fsdp_config` as a mapping, its dotted place, and the file it came from when it is a path."""
+    given = run.arguments.raw("fsdp_config")
+    if given is None or given.value is None:
+        return None, "", None
+    if given.entry.value.is_mapping:
+        return given.entry.value, given.key, None
+    if not isinstance(given.value, str):
+        return None, "", None
+    if given.value.lstrip().startswith("{"):
+        document = _inline(given, run.builder.document.path)
+        return (anchored(document.root, given.entry), given.key, None) if document else (None, "", None)
+    found = references.find(given.value, run.builder.document.path, run.project)
+    if found.document is None or not found.document.roots:
+        run.reading.problems.append(
+            references.unresolved(given.entry, given.key, given.value, found, "the defaults of FSDP")
+        )
+        return None, "", None
+    run.reading.references[given.key] = found.document
+    return found.document.root, "", found.document
+
+
+def anchored(node: Node, entry: Entry) -> Node:
+    """The mapping with every entry standing where `entry` does: for JSON that is written inside a string."""
+    entries = [Entry(Node("scalar", e.key.value, entry.key.span), _moved(e.value, entry)) for e in node.entries()]
+    return Node("mapping", entries, entry.value.span)
+
+
+def _moved(node: Node, entry: Entry) -> Node:
+    return Node(node.kind, node.value, entry.value.span, node.raw)

@@ -1,0 +1,54 @@
+"""Models that Unsloth loads and wraps in Transformers' place: `use_unsloth` of LLaMA-Factory and Firefly, AutoTrain's
+`unsloth`.
+
+Facts from unsloth 2026.8.19 (`models/llama.py`, `models/_utils.py`), LLaMA-Factory 0.9.5
+(`model/model_utils/unsloth.py`) and Firefly's train.py (`load_unsloth_model`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...versions import older
+
+if TYPE_CHECKING:
+    from ..core.arguments import Given
+    from .training_arguments import Run
+
+CUT, FUSED = "2024.11.8", "2025.8.5"
+"""The releases whose loss is cut cross entropy (17 November 2024) and Unsloth's own fused one (13 August 2025)."""
+
+PARTS = ["qkv", "o", "mlp"]
+
+LAYER = ["norm", "rope"]
+"""What Unsloth's Triton kernels replace besides, which save and allocate as Liger's do (kernels/rms_layernorm.py,
+rope_embedding.py: both gradients in place)."""
+
+
+def set_unsloth(run: Run, given: Given, release: str, checkpointing: str) -> None:
+    """What Unsloth decides, over what was read before: checkpointing, kernels, attention, the loss of plain training.
+
+    `release` is the one that the tool is of, unless another is stated.
+    Adapters are float32 over a base that stays as it was loaded. Layers with LoRA run in Unsloth's functions where
+    `lora_dropout` is 0 (fused_lora.py). Its loss needs labels, which smoothing keeps from the model.
+    """
+    builder, job = run.builder, run.builder.job
+    if "unsloth" not in job.versions:
+        builder.versions({"unsloth": release}, {}, "what loads the model")
+    run.put("activation_checkpointing", given, checkpointing, "Unsloth's checkpointing")
+    if job.attention == "eager":
+        run.put("attention", given, "sdpa", "Unsloth's attention")
+    run.put("liger_kernels", given, True, "Unsloth's norms and rotary embedding, which allocate as Liger's do")
+    run.put("liger_parts", given, LAYER, "Unsloth's norms and rotary embedding")
+    if job.adapter is not None:
+        run.put("adapter.prepare_kbit", given, False, "Unsloth leaves the base as it was loaded")
+        if job.adapter.type == "lora":
+            run.put("adapter.kernels", given, [] if job.adapter.dropout else PARTS, "Unsloth's functions")
+    if job.objective in ("sft", "pretrain") and job.loss.kernel != "smoothed":
+        run.put("loss.kernel", given, _loss(job.versions["unsloth"]), "Unsloth's loss")
+
+
+def _loss(release: str) -> str:
+    if older(release, CUT):
+        return "unsloth_cross_entropy"
+    return "cut_cross_entropy" if older(release, FUSED) else "unsloth"

@@ -1,0 +1,1 @@
+"""`gpulint: job/v1` files."""

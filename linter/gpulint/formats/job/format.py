@@ -1,0 +1,178 @@
+"""`gpulint: job/v1` files: a Job written down as YAML, JSON or TOML.
+
+`Job.validate` (pydantic, imported when a job file is read) decides what is valid; the first thing it refuses becomes a
+SourceError at its key. What the file leaves out is the Job's own default.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...job.job import Job, field_paths
+from ...job.origin import Origin
+from ...models.adapter_types import OPTIONS, kind_of
+from ...source.document import SourceError
+from ..core.format import Format, JobBuilder, Reading, written_by
+from ..core.keys import unknown_keys
+from ..core.world_size import Stated, set_hardware
+
+if TYPE_CHECKING:
+    from ...source.document import Document
+    from ...source.node import Entry, Node
+    from ..core.format import Project
+
+NAME = "job"
+UPSTREAM = "job/v1"
+
+SHORTHANDS = {
+    "loss.kernel": "loss",
+    "adapter.type": "adapter",
+    "parallelism.zero.offload_optimizer.device": "parallelism.zero.offload_optimizer",
+    "parallelism.zero.offload_parameters.device": "parallelism.zero.offload_parameters",
+    "parallelism.fsdp.mixed_precision.param_dtype": "parallelism.fsdp.mixed_precision",
+    "parallelism.fsdp.mixed_precision.reduce_dtype": "parallelism.fsdp.mixed_precision",
+}
+"""Field -> the key that may hold it alone (`loss: liger`), as `job_schema` reads it."""
+
+_POSITIVE = (
+    "micro_batch_size", "gradient_accumulation_steps", "sequence_length", "adapter.r", "hardware.gpus",
+    "hardware.nodes", "parallelism.data", "parallelism.tensor", "parallelism.pipeline", "parallelism.context",
+    "parallelism.expert", "evaluation.micro_batch_size", "inference.batch_size", "inference.max_model_len",
+    "inference.max_num_seqs", "inference.max_num_batched_tokens", "inference.block_size", "rl.generations",
+)  # fmt: skip
+"""Counts of which there is at least one."""
+
+
+_KINDS = {
+    "int": "a whole number", "float": "a number", "finite": "a number", "bool": "true or false", "string": "a string",
+    "list": "a list", "dict": "a mapping", "dataclass": "a mapping",
+}  # fmt: skip
+"""First word of a pydantic error type -> what was expected."""
+
+
+def recognise(document: Document) -> bool:
+    """The top-level key `gpulint` with a job version."""
+    node = document.root.get("gpulint")
+    return node is not None and isinstance(node.value, str) and node.value.startswith("job/")
+
+
+def read(document: Document, project: Project) -> Reading:
+    """The Job of a job file. Raises SourceError at the key that is wrong."""
+    root = document.root
+    version = root.entry("gpulint")
+    if version is not None and version.value.value != UPSTREAM:
+        raise _error(document, version.value, f"unknown job version {version.value.value}; known is {UPSTREAM}")
+    builder = JobBuilder(document, UPSTREAM)
+    builder.job = _validated(document)
+    _refuse_negative(document, builder.job)
+    _set_origins(builder, root)
+    _set_rank(builder, root)
+    _set_hardware(builder, root, project)
+    problems = unknown_keys(document, NAME)
+    return Reading(NAME, UPSTREAM, document, builder.job, {}, problems)
+
+
+def _set_rank(builder: JobBuilder, root: Node) -> None:
+    """The rank of an adapter that states none: PEFT's default for its type."""
+    adapter, stated = builder.job.adapter, root.get("adapter")
+    if adapter is None or (stated is not None and stated.is_mapping and stated.get("r") is not None):
+        return
+    usual = OPTIONS.get(kind_of(adapter), {}).get("r")
+    if usual:
+        builder.derived("adapter.r", usual, "PEFT's default for the type", "adapter.type")
+
+
+def _validated(document: Document) -> Job:
+    from pydantic import ValidationError
+
+    plain = {key: value for key, value in document.root.plain().items() if key != "gpulint"}
+    try:
+        return Job.validate(plain)
+    except ValidationError as error:
+        errors: list[dict[str, Any]] = [dict(item) for item in error.errors(include_url=False)]
+        place, key = _find(document.root, errors[0]["loc"])
+        raise _error(document, place, _reason(errors[0], place, key)) from None
+    except (RecursionError, TypeError, AttributeError):
+        raise _error(document, document.root, "the job cannot be read") from None
+
+
+def _reason(error: dict[str, Any], place: Node, key: str) -> str:
+    """A pydantic error for people: `kind must be 'training' or 'inference', not trainin`."""
+    kind: str = error["type"]
+    if kind == "missing":
+        return f"{key or 'the job'} needs the key {error['loc'][-1]}"
+    expected = error.get("ctx", {}).get("expected") if kind == "literal_error" else None
+    if expected is None:
+        expected = _KINDS.get(kind.partition("_")[0], "something else")
+    found = {"mapping": "a mapping", "sequence": "a list"}.get(place.kind) or place.raw or str(place.value)
+    return f"{key or 'the job'} must be {expected}, not {found}"
+
+
+def _find(root: Node, location: tuple[int | str, ...]) -> tuple[Node, str]:
+    """The node that pydantic blames and its dotted key; parts of `location` that name a union's branch are passed."""
+    node, keys = root, []
+    for part in location:
+        child: Node | None = None
+        if isinstance(part, str):
+            child = node.get(part)
+        elif node.is_sequence and 0 <= part < len(node.items()):
+            child = node.items()[part]
+        if child is not None:
+            node = child
+            keys.append(str(part))
+    return node, ".".join(keys)
+
+
+def _error(document: Document, node: Node, reason: str) -> SourceError:
+    return SourceError(document.path, reason, node.span.line, node.span.column)
+
+
+def _refuse_negative(document: Document, job: Job) -> None:
+    for path in field_paths():
+        value = job.get(path)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            least = 1 if path in _POSITIVE else 0
+            entry = document.root.find(path)
+            if value < least and entry is not None:
+                raise _error(document, entry.value, f"{path} must be {least} or more, not {value}")
+
+
+def _set_origins(builder: JobBuilder, root: Node) -> None:
+    """The key of each field that the file states, "default of job/v1" for every other one."""
+    job, path_of = builder.job, builder.document.path
+    for path in field_paths():
+        parent, _, _ = path.rpartition(".")
+        if parent and job.get(parent) is None:
+            continue
+        key, entry = path, _stated(root, path)
+        if entry is None and path in SHORTHANDS:
+            key = SHORTHANDS[path]
+            entry = _stated(root, key)
+            entry = entry if entry is not None and entry.value.is_scalar else None
+        if entry is not None:
+            job.origins[path] = Origin("file", "", path_of, key, entry.value.span, entry.key.span)
+        else:
+            job.origins[path] = Origin("default", f"default of {UPSTREAM}")
+
+
+def _stated(root: Node, path: str) -> Entry | None:
+    entry = root.find(path)
+    return entry if entry is not None and not (entry.value.is_scalar and entry.value.value is None) else None
+
+
+def _set_hardware(builder: JobBuilder, root: Node, project: Project) -> None:
+    """What the project was given wins over the file; no count anywhere is the product of the degrees, or assumed."""
+    job = builder.job
+    parallel = job.parallelism
+    product = parallel.tensor * parallel.pipeline * parallel.context * (parallel.data or 1)
+    entry = _stated(root, "hardware.gpus")
+    stated = Stated(job.hardware.gpus, entry, "hardware.gpus") if entry is not None and job.hardware.gpus else None
+    set_hardware(builder, project, stated, sharded=parallel.zero is not None or parallel.fsdp is not None)
+    if stated is None and project.gpus is None and product > 1:
+        builder.derived("hardware.gpus", product, "the product of the parallel degrees", "parallelism.tensor")
+
+
+describe, edits = written_by("job.edits")
+
+
+FORMAT = Format(NAME, "gpulint job file", UPSTREAM, recognise, read, describe, edits, "`hardware`")

@@ -1,0 +1,1 @@
+"""Megatron-LM, Megatron-Bridge and GPT-NeoX."""

@@ -1,0 +1,1 @@
+"""ms-swift and Megatron-SWIFT."""

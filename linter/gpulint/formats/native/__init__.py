@@ -1,0 +1,1 @@
+"""Tools with a trainer of their own."""

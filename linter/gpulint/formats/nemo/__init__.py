@@ -1,0 +1,1 @@
+"""NeMo, NeMo AutoModel and NeMo RL."""

@@ -1,0 +1,1 @@
+"""Reinforcement learning: AReaL, OpenRLHF, prime-rl, SkyRL, slime, trlX."""

@@ -1,0 +1,1 @@
+"""Inference engines: vLLM, SGLang, TGI, LMDeploy, TensorRT-LLM, llama.cpp."""

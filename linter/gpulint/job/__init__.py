@@ -1,0 +1,1 @@
+"""The normalised plan of a job."""

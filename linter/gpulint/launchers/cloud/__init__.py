@@ -1,0 +1,1 @@
+"""Slurm, SkyPilot, Compose, dstack, Truss and other task files."""

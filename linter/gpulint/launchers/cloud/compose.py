@@ -1,0 +1,175 @@
+"""Docker Compose (compose-spec: `services`, `deploy.resources.reservations.devices`, `shm_size`)."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ...formats.core.coercion import as_integer
+from ...job.origin import Origin
+from ..commands.environment_facts import CONTAINER_SHARED_MEMORY
+from ..commands.images import elsewhere, entrypoint, why_alone
+from ..commands.images import versions as image_versions
+from ..commands.jobs import jobs_of_commands
+from ..kubernetes.container import (
+    Container,
+    called,
+    foreign,
+    jobs_of_container,
+    listed_environment,
+    split_command,
+)
+from ..kubernetes.pod_settings import SHARED
+from ..launch import Launch, Launcher, Resources, Started
+from ..quantities import size
+from ..shell.shell import Command, Word
+
+if TYPE_CHECKING:
+    from ...formats.core.format import Problem, Project
+    from ...source.document import Document
+    from ...source.node import Node
+
+NAME = "docker_compose"
+_DEFAULT = re.compile(r"\$\{([A-Za-z_]\w*)(?::?-([^}]*))?\}|\$([A-Za-z_]\w*)")
+
+
+def recognise(document: Document) -> bool:
+    """`services`, each a mapping with an image or a build."""
+    services = document.root.get("services")
+    if services is None or not services.is_mapping:
+        return False
+    return any(
+        entry.value.is_mapping and set(entry.value.keys()) & {"image", "build", "extends", "command"}
+        for entry in services.entries()
+    )
+
+
+def launches(document: Document, project: Project) -> Started:
+    """The jobs of every service."""
+    found: list[Launch] = []
+    problems: list[Problem] = []
+    devices: list[str] = []
+    alone = ""
+    services = document.root.get("services")
+    for entry in services.entries() if services is not None else ():
+        service = entry.value
+        if not service.is_mapping:
+            continue
+        resources = Resources()
+        resources.beside = None if "profiles" in service.keys() else services  # noqa: SIM118
+        _read_resources(service, document, resources)
+        device = elsewhere(_image(service))
+        if device and not {"build"} & set(service.keys()):
+            devices.append(device)
+            continue
+        started = _jobs(service, document, project, resources, f"service {entry.key.value}")
+        found += started.launches
+        problems += started.problems
+        alone = alone or why_alone(_image(service))
+    return Started(found, problems, "" if found else alone or _why(services, devices))
+
+
+def _why(services: Node | None, devices: list[str]) -> str:
+    """Why no service is a job."""
+    mappings = [entry.value for entry in services.entries() if entry.value.is_mapping] if services is not None else []
+    device = next((name for name in devices if name != "CPUs"), devices[0] if devices else "")
+    if mappings and all("build" in service.keys() and "command" not in service.keys() for service in mappings):  # noqa: SIM118
+        return "builds images, starts no server"
+    if device:
+        return f"its servers run on {device}, which gpulint does not estimate"
+    return "starts no program that gpulint knows"
+
+
+def _image(service: Node) -> str:
+    image = service.get("image")
+    return _filled(str(image.value)) if image is not None and image.is_scalar else ""
+
+
+def _jobs(service: Node, document: Document, project: Project, resources: Resources, part: str) -> Started:
+    name = _image(service)
+    if "build" in service.keys() and "command" not in service.keys():  # noqa: SIM118
+        return Started([], [], "builds an image")
+    stated = listed_environment(document, service.get("environment"))
+    variables = {key: _with_default(value) for key, value in stated.items()}
+    first = split_command(document, service.get("entrypoint"))
+    command = split_command(document, service.get("command")) or []
+    words = [*(_entry_words(name, command) if first is None else first), *command]
+    if not words:
+        return jobs_of_container(Container(name, None, (), variables), document, project, resources, part)
+    filled = tuple(_with_default(word) for word in words)
+    started = jobs_of_commands([Command(filled, variables)], document, project, resources, part, image_versions(name))
+    return foreign(started, name)
+
+
+def _entry_words(image: str, command: list[Word]) -> list[Word]:
+    """The program of an image, or the one that its arguments tell."""
+    at = command[0].at[:1] if command and command[0].at else (0,)
+    return [Word(text, at * len(text)) for text in entrypoint(image) or (called(command) if command else ())]
+
+
+def _filled(text: str) -> str:
+    """A text with the defaults of its variables: `${TAG:-latest}`."""
+    return _DEFAULT.sub(lambda match: match[2] if match[2] is not None else match[0], text)
+
+
+def _with_default(word: Word) -> Word:
+    text = _filled(word.text)
+    if text == word.text:
+        return word
+    at = (word.at + word.at[-1:] * len(text))[: len(text)]
+    return word._replace(text=text, at=at, known="$" not in text)
+
+
+def _read_resources(service: Node, document: Document, resources: Resources) -> None:
+    devices = service.find("deploy.resources.reservations.devices")
+    for device in devices.value.items() if devices else ():
+        if not device.is_mapping:
+            continue
+        count, ids = device.entry("count"), device.get("device_ids")
+        if count is not None:
+            number = as_integer(count.value.value)
+            resources.state("gpus_per_node", number or None, document.path, "devices.count", count.value.span)
+        elif ids is not None and ids.items():
+            resources.state("gpus_per_node", len(ids.items()), document.path, "devices.device_ids", ids.span)
+            listed = ",".join(str(item.value) for item in ids.items())
+            resources.tell("devices", listed, document.path, "devices.device_ids", ids.span)
+    image = service.entry("image")
+    if image is not None and image.value.is_scalar:
+        resources.tell("container.image", _filled(str(image.value.value)), document.path, "image", image.value.span)
+    ports = service.entry("ports")
+    if ports is not None:
+        published = [_published(item) for item in ports.value.items()]
+        listed = ",".join(port for port in published if port)
+        resources.tell("container.ports", listed, document.path, "ports", ports.value.span)
+    privileged = service.entry("privileged")
+    if privileged is not None:
+        value, span = privileged.value.value, privileged.value.span
+        resources.tell("container.privileged", value, document.path, "privileged", span)
+    _shared_memory(service, document, resources)
+
+
+def _published(item: Node) -> str:
+    """The host's port of an entry of `ports`: `8000:8000`, `127.0.0.1:8000:80/tcp`, `{target: 80, published: 8000}`."""
+    if item.is_mapping:
+        given = item.get("published")
+        return str(given.value) if given is not None else ""
+    parts = _filled(str(item.value)).split(":")
+    return parts[-2] if len(parts) > 1 else ""
+
+
+def _shared_memory(service: Node, document: Document, resources: Resources) -> None:
+    """`shm_size`, else Docker's 64 MiB unless the service has the host's or mounts another."""
+    shared = service.entry("shm_size")
+    if shared is not None:
+        resources.state("shared_memory", size(shared.value.value), document.path, "shm_size", shared.value.span)
+        return
+    mounts = [node for key in ("volumes", "tmpfs") if (node := service.get(key)) is not None]
+    mounted = any(SHARED in document.text[node.span.start : node.span.end] for node in mounts)
+    if service.get("ipc") is None and service.get("extends") is None and not mounted:
+        resources.shared_memory = CONTAINER_SHARED_MEMORY
+        resources.origins["shared_memory"] = Origin("default", "64 MiB, what Docker gives a container")
+
+
+LAUNCHER = Launcher(
+    NAME, "Docker Compose file", "compose-spec 2025", recognise, launches, "`deploy.resources.reservations.devices`"
+)

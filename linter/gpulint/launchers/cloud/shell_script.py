@@ -1,0 +1,38 @@
+"""Shell scripts, with or without Slurm's `#SBATCH` lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..commands.jobs import jobs_of
+from ..launch import Launcher, Resources, Started
+from ..shell.script import whole
+from . import slurm
+
+if TYPE_CHECKING:
+    from ...formats.core.format import Project
+    from ...source.document import Document
+
+NAME = "shell"
+
+
+def recognise(document: Document) -> bool:
+    """A file that a shell reads."""
+    return document.syntax == "shell"
+
+
+def launches(document: Document, project: Project) -> Started:
+    """The jobs that the script's commands start, on what its `#SBATCH` lines ask for."""
+    resources = Resources()
+    variables = slurm.read(document, resources)
+    return jobs_of(whole(document), document, project, resources, variables)
+
+
+LAUNCHER = Launcher(
+    NAME,
+    "shell or Slurm script",
+    "POSIX sh, Slurm 25.05",
+    recognise,
+    launches,
+    "`#SBATCH` lines, `torchrun`, `CUDA_VISIBLE_DEVICES`",
+)

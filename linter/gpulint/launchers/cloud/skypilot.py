@@ -1,0 +1,184 @@
+"""SkyPilot tasks and services (SkyPilot 0.14.1: `sky/utils/schemas.py`, docs `reference/yaml-spec`)."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import TYPE_CHECKING
+
+from ...formats.core.coercion import as_integer
+from ...formats.core.placeholders import is_blank
+from ..commands import images
+from ..commands.jobs import jobs_of, pinned
+from ..kubernetes.container import listed_environment
+from ..kubernetes.pod import mappings
+from ..launch import Launch, Launcher, Resources, Started
+from ..quantities import size
+from ..shell.script import of_scalar
+
+if TYPE_CHECKING:
+    from ...formats.core.format import Problem, Project
+    from ...source.document import Document
+    from ...source.node import Node
+    from ..shell.shell import Word
+
+NAME = "skypilot"
+
+_KEYS = frozenset(
+    {"resources", "run", "setup", "num_nodes", "envs", "file_mounts", "workdir", "service", "secrets", "volumes",
+     "pool"}
+)  # fmt: skip
+_ACCELERATOR = re.compile(r"([A-Za-z0-9_.-]+?)(?::(\d+(?:\.\d+)?))?(?::[a-z]+)?")
+_RANKS = {"SKYPILOT_NODE_RANK": "0"}
+
+
+def recognise(document: Document) -> bool:
+    """A task: `resources` or `run` among SkyPilot's keys, and nothing that other tools say with them."""
+    for root in document.roots:
+        keys = set(root.keys())
+        resources = root.get("resources")
+        others = keys & {
+            "apiVersion",
+            "kind",
+            "type",
+            "model_name",
+            "model",
+            "base_model",
+            "services",
+            "trainer",
+            "nodes",
+        }
+        known = keys & _KEYS
+        if others or len(known) * 2 < len(keys):
+            continue
+        run = root.get("run")
+        script = run is not None and run.is_scalar and isinstance(run.value, str)
+        cloud = resources is not None and resources.is_mapping and bool(set(resources.keys()) & _RESOURCES)
+        if (script and len(known) >= 2) or cloud:
+            return True
+    return False
+
+
+_RESOURCES = frozenset(
+    {"accelerators", "gpus", "cloud", "infra", "cpus", "memory", "instance_type", "use_spot", "disk_size", "ports",
+     "any_of", "ordered", "image_id", "region", "disk_tier", "autostop", "job_recovery"}
+)  # fmt: skip
+
+
+def launches(document: Document, project: Project) -> Started:
+    """The jobs of the `run` script of each task, on the accelerators it asks for (of several, the first)."""
+    found: list[Launch] = []
+    problems: list[Problem] = []
+    reason = ""
+    for root in document.roots:
+        run = root.get("run")
+        if run is None or not isinstance(run.value, str):
+            reason = reason or "has no `run` script"
+            continue
+        resources = Resources()
+        _read_resources(root, document, resources)
+        variables = _variables(root, resources, document)
+        setup = root.get("setup")
+        versions: dict[str, str] = {}
+        if setup is not None and isinstance(setup.value, str):
+            versions = pinned(of_scalar(document, setup), document)
+        image = root.find("resources.image_id")
+        if image is not None and isinstance(image.value.value, str):
+            versions = {**images.versions(image.value.value.removeprefix("docker:")), **versions}
+        name = root.get("name")
+        part = f"task {name.value}" if name is not None and isinstance(name.value, str) else "run"
+        there = _from_workdir(project, root.get("workdir"))
+        started = jobs_of(of_scalar(document, run), document, there, resources, variables, part, versions)
+        found += started.launches
+        problems += started.problems
+        reason = started.reason or reason
+    return Started(found, problems, "" if found else reason or "has no `run` script")
+
+
+def _from_workdir(project: Project, workdir: Node | None) -> Project:
+    """A project whose files are first looked for in the folder that the task copies and starts in."""
+    folder = workdir.value if workdir is not None else None
+    if not isinstance(folder, str) or folder in ("", "."):
+        return project
+    return project._replace(
+        open=lambda name, beside: project.open(posixpath.join(folder, name), beside) or project.open(name, beside)
+    )
+
+
+def _read_resources(root: Node, document: Document, resources: Resources) -> None:
+    nodes = root.entry("num_nodes")
+    if nodes is not None:
+        resources.state("nodes", as_integer(nodes.value.value), document.path, "num_nodes", nodes.value.span)
+    section = root.get("resources")
+    if section is None or not section.is_mapping:
+        return
+    chosen = [section, *(item for key in ("any_of", "ordered") for item in mappings(section.get(key)))]
+    for part in chosen:
+        _accelerators(part, document, resources)
+        memory = part.entry("memory")
+        if memory is not None and resources.host_memory is None:
+            number = size(str(memory.value.value).rstrip("+"), unit="G")
+            resources.state("host_memory", number, document.path, "resources.memory", memory.value.span)
+        disk = part.entry("disk_size")
+        number = size(str(disk.value.value), unit="G") if disk is not None else None
+        if disk is not None and number:
+            resources.tell("disk", number, document.path, "resources.disk_size", disk.value.span)
+        machine = part.entry("instance_type")
+        if machine is not None and resources.gpu is None and isinstance(machine.value.value, str):
+            _instance(machine.value, document, resources)
+
+
+_NO_GPUS = ("tpu", "inferentia", "trainium", "gaudi")
+
+
+def _accelerators(section: Node, document: Document, resources: Resources) -> None:
+    """`A100-80GB:8`, `{A100-80GB: 8}`, or a list or mapping of choices, of which the first counts."""
+    entry = section.entry("accelerators") or section.entry("gpus")
+    if entry is None or resources.gpus_per_node is not None:
+        return
+    node = entry.value
+    if node.is_mapping and node.entries():
+        first = node.entries()[0]
+        text, span = f"{first.key.value}:{first.value.value or 1}", first.key.span
+        if first.value.value is None:
+            text = str(first.key.value)
+    elif node.is_sequence and node.items():
+        text, span = str(node.items()[0].value), node.items()[0].span
+    else:
+        text, span = str(node.value), node.span
+    match = _ACCELERATOR.fullmatch(text.strip())
+    if match is None or is_blank(text) or text.lower().startswith(_NO_GPUS):
+        return
+    choices = (node.is_mapping or node.is_sequence) and len(node.value) > 1
+    note = "the first of several choices" if choices else ""
+    if choices:
+        resources.tell("choices", len(node.value), document.path, "resources.accelerators", span)
+    resources.state("gpu", match[1], document.path, "resources.accelerators", span, note)
+    number = int(float(match[2] or 1))
+    resources.state("gpus_per_node", max(1, number), document.path, "resources.accelerators", span, note)
+
+
+def _instance(node: Node, document: Document, resources: Resources) -> None:
+    from ...hardware.catalogue import instance
+
+    machine = instance(node.value)
+    if machine is not None:
+        note = f"GPUs of {node.value}"
+        resources.state("gpu", machine.gpu.name, document.path, "resources.instance_type", node.span, note)
+        resources.state("gpus_per_node", machine.gpus, document.path, "resources.instance_type", node.span, note)
+
+
+def _variables(root: Node, resources: Resources, document: Document) -> dict[str, str | Word]:
+    """`envs` with stated values, and what SkyPilot sets in every task."""
+    variables: dict[str, str | Word] = dict(_RANKS)
+    variables["SKYPILOT_NUM_NODES"] = str(resources.nodes or 1)
+    if resources.gpus_per_node:
+        variables["SKYPILOT_NUM_GPUS_PER_NODE"] = str(resources.gpus_per_node)
+    stated = listed_environment(document, root.get("envs"))
+    variables.update({name: word for name, word in stated.items() if not is_blank(word.text)})
+    return variables
+
+
+LAUNCHER = Launcher(
+    NAME, "SkyPilot task", "SkyPilot 0.14.1", recognise, launches, "`resources.accelerators` x `num_nodes`"
+)

@@ -1,0 +1,1 @@
+"""A command line, and the programs that it starts."""

@@ -1,0 +1,289 @@
+"""From the commands of a launcher to the jobs that they start."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from ...formats.core.coercion import as_integer
+from ...job.origin import Origin
+from ...source.places import places_of
+from ..launch import Launch, Resources, Started
+from ..shell.script import place, whole
+from ..shell.shell import commands
+from .accelerate_file import state_processes
+from .environment import allocator, sampler, spread, torchrun
+from .environment_facts import tell
+from .generated_files import with_written
+from .images import elsewhere, upstream
+from .images import versions as versions_of
+from .own_launcher import with_launcher
+from .programs import begin, named
+from .skip_reasons import NOTHING
+from .skip_reasons import reason as why
+from .sourced_scripts import Trail, follow, sourced
+from .wrappers import unwrap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ...formats.core.format import Problem, Project
+    from ...source.document import Document
+    from ..shell.script import Script
+    from ..shell.shell import Command, Word
+    from .wrappers import Unwrapped
+
+MAX_PROCESSES = 10_000
+"""Processes of a node, and nodes, that a variable may ask for."""
+
+MAX_JOBS = 50
+"""Jobs of one launcher file."""
+
+
+def jobs_of(
+    script: Script,
+    file: Document,
+    project: Project,
+    resources: Resources,
+    variables: Mapping[str, str | Word] | None = None,
+    part: str = "",
+    versions: Mapping[str, str] | None = None,
+    arguments: list[Word] | None = None,
+    trail: Trail | None = None,
+) -> Started:
+    """The jobs that a script starts on `resources`.
+
+    `variables` are those that the launcher sets before the script runs, `arguments` what it is started with, `trail`
+    the scripts that led to it. A command that names a config file which is not there is a problem and no job, unless
+    its flags say enough on their own.
+    """
+    trail = trail or Trail()
+    listed = commands(script, variables, arguments, sourced(file, project, Trail(trail.paths)))
+    return jobs_of_commands(listed, file, project, resources, part, versions, trail)
+
+
+def jobs_of_commands(
+    listed: Iterable[Command],
+    file: Document,
+    project: Project,
+    resources: Resources,
+    part: str = "",
+    versions: Mapping[str, str] | None = None,
+    trail: Trail | None = None,
+) -> Started:
+    """The jobs that commands start; see `jobs_of`. `versions` of packages are those that the image states."""
+    known = dict(versions or {})
+    trail = trail or Trail()
+    reasons: list[str] = []
+    scripts: dict[str, Document] = {}
+
+    def start(
+        script: Document, own: Resources, set_: Mapping[str, str | Word], arguments: list[Word], way: Trail
+    ) -> Started:
+        return jobs_of(whole(script), script, project, own, set_, "", known, arguments, way)
+
+    places = places_of(file.text)
+    launches: list[Launch] = []
+    problems: list[Problem] = []
+    unknown: list[Unwrapped] = []
+    away = False
+    over: list[object] = []
+    for command in listed:
+        project = with_written(command, file, project)
+        for inner, unwrapped in unwrap(command, file):
+            program = with_launcher(unwrapped, file)
+            known.update(_pinned(program))
+            known.update(versions_of(program.image))
+            away = away or _leaves(program, file, project)
+            started = follow(program, inner, file, project, resources, trail, start)
+            if started is not None:
+                launches += [_below(launch, file, part) for launch in started.launches[: MAX_JOBS - len(launches)]]
+                problems += started.problems
+                scripts |= started.files
+                reasons.append(started.reason)
+                continue
+            begun = begin(program, file, project, inner.variables) if not elsewhere(program.image) else None
+            if begun is None or len(launches) >= MAX_JOBS:
+                unknown.append(program)
+                continue
+            own = resources.copy()
+            tell(own, program, inner.variables, file)
+            own.told["program"] = (named(program), Origin("derived", "the command line"))
+            if command.stretch is not None:
+                own.beside = (
+                    command.stretch if command.words[0].text != "srun" and command.stretch not in over else None
+                )
+                over += [] if command.background else [command.stretch]
+            _processes(own, program, file, project)
+            if own.processes is None and not _spans_nodes(begun.config):
+                _visible(own, inner.variables)
+            if program.name.text.endswith("llamafactory-cli") and not program.launchers:
+                torchrun(own, inner.variables, file)
+            line = place(places, program.name.at).line
+            launcher = next((options for _, options in program.launchers), None)
+            files = {"launcher": file} if begun.config.path != file.path else {}
+            missing = begun.problems and begun.file is None
+            if missing and not _says_enough(begun.config):
+                if away:
+                    unknown.append(program)
+                else:
+                    problems += begun.problems
+                continue
+            where = f"{part}, line {line}" if part else f"line {line}"
+            launches.append(
+                Launch(
+                    where,
+                    begun.format,
+                    begun.config,
+                    own,
+                    launcher,
+                    files,
+                    () if missing and away else begun.problems,
+                    dict(known),
+                    decided=allocator(inner.variables, file)
+                    | sampler(begun.format, inner.variables, file)
+                    | spread(begun.format, own, inner.variables),
+                    file=begun.file,
+                    program=named(program),
+                    own_build=begun.foreign or (bool(program.image) and not upstream(program.image)),
+                    alone=_alone(program, inner.variables),
+                )
+            )
+    reasons.append(why(unknown))
+    reason = next((text for text in reasons if text and text != NOTHING), NOTHING)
+    for launch in launches:
+        launch.resources.told["commands"] = (len(launches), Origin("derived", "jobs of one script"))
+    return Started(launches, problems, "" if launches else reason, scripts)
+
+
+def _below(launch: Launch, file: Document, part: str) -> Launch:
+    """A launch of a script that `file` starts."""
+    where = f"{part}, {launch.part}" if part else launch.part
+    return launch._replace(part=where, files={f"script {file.path}": file, **launch.files, "launcher": file})
+
+
+def _leaves(program: Unwrapped, file: Document, project: Project) -> bool:
+    """Whether `cd` leaves the project: what is named from there on stands in the container, on the node, or in a clone
+    of a tool's repository."""
+    if program.head != "cd" or not program.words or program.words[0].text == "-":
+        return False
+    path, known = program.words[0].text, program.words[0].known
+    beside = os.path.dirname(file.path)
+    folders = [os.path.join(start, path) for start in (beside, project.root)]
+    return not known or path.startswith("/") or not any(map(os.path.isdir, folders))
+
+
+_PIN = re.compile(r"([A-Za-z][\w-]*)(?:\[[\w,-]*\])?==(\d+(?:\.\d+)*(?:\.post\d+)?)")
+
+
+def pinned(script: Script, file: Document) -> dict[str, str]:
+    """Versions of packages that a script installs."""
+    found: dict[str, str] = {}
+    for command in commands(script):
+        for _, program in unwrap(command, file):
+            found |= _pinned(program)
+    return found
+
+
+def _pinned(program: Unwrapped) -> dict[str, str]:
+    """Versions that `pip install name==1.2.3` or `uv pip install` pins."""
+    words = [program.head, *(word.text for word in program.words)]
+    if words[:2] != ["pip", "install"] and words[:3] != ["uv", "pip", "install"]:
+        return {}
+    found = (_PIN.match(word) for word in words[2:])
+    return {match[1].lower(): match[2] for match in found if match}
+
+
+_ENOUGH = frozenset({"model", "model_name_or_path", "model-path", "model_path", "base_model", "model_id"})
+
+
+def _says_enough(config: Document) -> bool:
+    return not _ENOUGH.isdisjoint(config.root.keys())
+
+
+_SPREAD = frozenset({"srun", "mpirun", "mpiexec", "ray job submit", "oumi distributed accelerate"})
+"""Wrappers that may start a process a GPU, or run it elsewhere."""
+
+_RANKS = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE", "FORCE_TORCHRUN", "NPROC_PER_NODE"})
+"""Variables that say that other processes are started."""
+
+
+def _alone(program: Unwrapped, variables: Mapping[str, object]) -> bool:
+    """Whether a command starts a Python script as one process, on GPUs that are all there are or are listed."""
+    if not program.head.endswith(".py") or program.module or program.launchers:
+        return False
+    if any(len(_listed(variables.get(name))) == 1 for name in _VISIBLE):
+        return False
+    return _SPREAD.isdisjoint(name for name, _ in program.options) and _RANKS.isdisjoint(variables)
+
+
+_DEVICE = re.compile(r"\d+|(?:GPU|MIG)-[0-9a-fA-F-]+")
+"""A GPU by its number or its UUID (CUDA programming guide, CUDA_VISIBLE_DEVICES)."""
+
+_VISIBLE = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+
+
+def _listed(word: object) -> list[str]:
+    """The devices that a variable names; one where another program fills it in."""
+    return [part for part in getattr(word, "text", "").split(",") if part.strip()]
+
+
+def _visible(resources: Resources, variables: Mapping[str, object]) -> None:
+    """`CUDA_VISIBLE_DEVICES=0,1` is a count of GPUs where nothing else says one; `NPROC_PER_NODE` is how ms-swift,
+    LLaMA-Factory and torchrun's wrappers are told how many processes to start.
+    """
+    processes = getattr(variables.get("NPROC_PER_NODE"), "text", "")
+    if processes.isdigit() and 0 < int(processes) <= MAX_PROCESSES:
+        nodes = getattr(variables.get("NNODES"), "text", "")
+        count = int(nodes) if nodes.isdigit() and 0 < int(nodes) <= MAX_PROCESSES else 1
+        resources.processes = int(processes) * count
+        if count > 1 and resources.nodes is None:
+            resources.nodes = count
+    named = next((variables[name] for name in _VISIBLE if name in variables), None)
+    listed = _listed(named)
+    if resources.gpus_per_node is None and listed and all(_DEVICE.fullmatch(part.strip()) for part in listed):
+        resources.gpus_per_node = len(listed)
+
+
+def _spans_nodes(config: Document) -> bool:
+    """Whether the config itself states several nodes, so that the devices of the one it is started on are not all."""
+    nodes = config.root.find("trainer.nnodes")
+    return nodes is not None and (as_integer(nodes.value.value) or 1) > 1
+
+
+_PER_NODE = ("nproc_per_node", "nproc-per-node", "num_gpus")
+_NODES = ("nnodes", "num_nodes", "num_machines", "num-machines")
+
+
+def _processes(resources: Resources, program: Unwrapped, file: Document, project: Project) -> None:
+    """The processes that `torchrun`, `deepspeed` or `accelerate launch` start, over all nodes."""
+    for name, options in program.launchers:
+        root = options.root
+        nodes = next((entry for key in _NODES if (entry := root.entry(key))), None)
+        count = as_integer(nodes.value.value) if nodes else None
+        if nodes and count and resources.nodes is None:
+            resources.state("nodes", count, file.path, str(nodes.key.value), nodes.value.span)
+        if name == "accelerate":
+            total = root.entry("num_processes") or root.entry("num-processes")
+            number = as_integer(total.value.value) if total else None
+            if total and number:
+                resources.state("processes", number, file.path, str(total.key.value), total.value.span)
+            state_processes(resources, root, file, project)
+            continue
+        each = next((entry for key in _PER_NODE if (entry := root.entry(key))), None)
+        if each is None and (include := root.entry("include")) is not None:
+            devices = str(include.value.value).rpartition(":")[2].split(",")
+            if all(device.strip().isdigit() for device in devices):
+                resources.state("processes", len(devices), file.path, "include", include.value.span)
+            continue
+        per_node = as_integer(each.value.value) if each else None
+        if per_node is None and (each is None or str(each.value.value) in ("gpu", "auto")):
+            per_node = resources.gpus_per_node
+        if per_node:
+            whole = per_node * (count or resources.nodes or 1)
+            at = each or nodes
+            if at is not None:
+                resources.state("processes", whole, file.path, str(at.key.value), at.value.span, "processes x nodes")
+            else:
+                resources.processes = whole

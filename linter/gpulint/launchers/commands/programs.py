@@ -1,0 +1,299 @@
+"""The programs that a command line may start, and the format that their flags or their config file are of."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...formats.core.format import Problem
+from ...formats.core.registry import find, recognise
+from ...source.document import SourceError
+from ...source.read import parse
+from .flags import Manner, overlaid, read_flags
+from .generated_files import CONFIG_SUFFIXES, MadeError
+from .program_table import PROGRAMS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ...formats.core.format import Project
+    from ...source.document import Document
+    from ...source.node import Span
+    from ..shell.shell import Word
+    from .program_table import Program
+    from .wrappers import Unwrapped
+
+
+class Begun(NamedTuple):
+    """What a program was given: the format and document of its config, the file it came from, and what was odd.
+
+    `foreign` where a script that no table names takes options of its own beside the format's.
+    """
+
+    format: str
+    config: Document
+    file: Document | None = None
+    problems: tuple[Problem, ...] = ()
+    foreign: bool = False
+
+
+_CONFIG_FLAGS = ("config", "config_file", "cfg", "config_path", "c", "yaml", "Y")
+"""Flags that scripts of their own name a config file by; `-Y` is that of H2O LLM Studio's train.py."""
+
+_PLACEHOLDER = re.compile(r"[$<{]")
+
+
+def begin(
+    program: Unwrapped, file: Document, project: Project, variables: Mapping[str, Word] | None = None
+) -> Begun | None:
+    """The config that a program runs with; None where gpulint knows neither the program nor its flags.
+
+    `variables` are those of its environment.
+    """
+    found = known(program) or _by_flag(program, file)
+    if found is None:
+        return _unknown(program, file, project)
+    row, words = found
+    flags = read_flags(words, file, _with_options(row))
+    if row.variables and variables:
+        flags = flags._replace(document=_with_variables(row.format, flags.document, variables))
+    if row.more:
+        flags = flags._replace(document=_own_options(row.format, flags.document))
+    reference = _reference(row, flags.document, flags.rest)
+    if reference is None:
+        if row.file:
+            return None
+        return Begun(row.format, flags.document)
+    return _with_file(row.format, reference, flags.document, file, project, under=row.under)
+
+
+def _own_options(format_: str, flags: Document) -> Document:
+    """The flags that the format knows."""
+    from ...formats.core.keys import load
+    from ...source.node import Node
+
+    known = load(format_)["properties"]
+    entries = [item for item in flags.root.entries() if str(item.key.value).replace("_", "-") in known]
+    return flags._replace(roots=[Node("mapping", entries, flags.root.span, flags.root.raw)])
+
+
+def flags_of(format_: str, words: list[Word], file: Document) -> Document:
+    """The flags of the program that `format_` is of, as its command line is read."""
+    row = next(row for row in PROGRAMS if row.format == format_)
+    return read_flags(words, file, _with_options(row)).document
+
+
+def _with_variables(format_: str, flags: Document, variables: Mapping[str, Word]) -> Document:
+    """The flags over the options that variables set; the keys of those belong to no file, so nothing edits them."""
+    from ...formats.core.keys import load
+    from ...source.node import Entry, Node
+    from ...source.places import places_of
+    from .flags import scalar
+
+    places = places_of(flags.text)
+    set_: list[Entry] = []
+    for option, schema in load(format_)["properties"].items():
+        word = variables.get(str(schema.get("x-variable", "")))
+        if word is not None and word.text and flags.root.entry(option) is None:
+            value = scalar(word, places, flags.path)
+            set_.append(Entry(Node("scalar", option, value.span, option), value))
+    root = Node("mapping", [*set_, *flags.root.entries()], flags.root.span, flags.root.raw)
+    return flags._replace(roots=[root])
+
+
+def known(program: Unwrapped) -> tuple[Program, tuple[Word, ...]] | None:
+    """The row of a program, and the words behind its name; None for one that is in no table."""
+    called = ("-m " if program.module else "") + program.head
+    for row, more in _heads().get(called, ()):
+        size = len(more)
+        if [word.text for word in program.words[:size]] == more:
+            return row, program.words[size:]
+    path = "/" + program.name.text.replace("\\", "/")
+    for row, more in _heads().get(path.rpartition("/")[2], ()) if path.endswith(".py") else ():
+        if more and path.endswith("/" + more[0]):
+            return row, program.words
+    return None
+
+
+def _by_flag(program: Unwrapped, file: Document) -> tuple[Program, tuple[Word, ...]] | None:
+    """The row of a script by the section and name of its flag for a config file, which no other program has.
+
+    torchtitan's launcher ran `train.py --job.config_file` until February 2025 (run_llama_train.sh, run_train.sh).
+    """
+    if not program.head.endswith(".py"):
+        return None
+    given = read_flags(program.words, file).document.root
+    rows = (row for row in PROGRAMS if any("." in flag and given.entry(flag) is not None for flag in row.config))
+    row = next(rows, None)
+    return None if row is None else (row, program.words)
+
+
+@cache
+def _heads() -> dict[str, list[tuple[Program, list[str]]]]:
+    """The rows of the table by the first word that calls them, with the words that must follow; those that a script is
+    of by its file name, with the end of its path."""
+    found: dict[str, list[tuple[Program, list[str]]]] = {}
+    for row in PROGRAMS:
+        for head in row.heads:
+            first, *more = head.split(" ")
+            if head.endswith(".py"):
+                first, more = head.rpartition("/")[2], [head]
+            elif first == "-m":
+                first, more = f"-m {more[0]}", more[1:]
+            found.setdefault(first, []).append((row, more))
+    return found
+
+
+def named(program: Unwrapped) -> str:
+    """What a program is called: a command with its subcommand, the path of a script, or a module."""
+    if program.module or program.head.endswith(".py"):
+        return program.name.text
+    return " ".join((program.head, *(word.text for word in program.words[:1] if not word.text.startswith("-"))))
+
+
+def _with_options(row: Program) -> Manner:
+    """The manner, with what the format's schema says of its options where the table says nothing."""
+    whole = _schema(row.format)
+    properties: Mapping[str, dict[str, object]] = whole.get("properties", {})
+    manner = row.manner._replace(short={**whole.get("x-short", {}), **row.manner.short})
+    if manner.switches is None:
+        names = {_plain(key) for key, schema in properties.items() if schema.get("type") == "boolean"}
+        manner = manner._replace(switches=names.__contains__)
+    if not manner.options and not row.file and not row.exact:
+        former = frozenset(_plain(key) for key, schema in properties.items() if "x-removed" in schema)
+        current = frozenset(map(_plain, properties)) - former
+        manner = manner._replace(options=current.union(map(_plain, row.config)), former=former)
+    return manner
+
+
+def _schema(format_: str) -> dict[str, Any]:
+    from ...formats.core.keys import load
+
+    try:
+        return load(format_)
+    except FileNotFoundError:
+        return {}
+
+
+def _plain(key: str) -> str:
+    return key.replace("-", "_")
+
+
+def _reference(row: Program, flags: Document, rest: list[Word]) -> tuple[str, object] | None:
+    """The config file that the command names, and the node or word that does."""
+    for name in row.config:
+        entry = flags.root.find(name) or flags.root.find(name.replace("_", "-"))
+        if entry is not None and isinstance(entry.value.value, str):
+            return entry.value.value, entry.value.span
+    if rest and (row.file or rest[0].text.lower().endswith(CONFIG_SUFFIXES)):
+        return rest[0].text, rest[0]
+    return None
+
+
+def _with_file(
+    format_: str,
+    reference: tuple[str, object],
+    flags: Document,
+    file: Document,
+    project: Project,
+    *,
+    under: bool = False,
+) -> Begun | None:
+    from ...source.node import Span
+    from ...source.places import places_of
+    from ..shell.script import place
+
+    path, where = reference
+    span = where if isinstance(where, Span) else place(places_of(file.text), where.at)  # type: ignore[attr-defined]
+    if _PLACEHOLDER.search(path):
+        return None
+    reason = "not found"
+    try:
+        document = project.open(path, file.path)
+    except MadeError:
+        return None
+    except SourceError as error:
+        document, reason = None, str(error)
+    if document is None and (os.path.isabs(path) or _shipped(path, format_)):
+        return None
+    if document is None:
+        values = {"reference": path, "path": path, "reason": reason, "assumption": "nothing in its place"}
+        problem = Problem("unresolved-reference", "config", span, values, file.path)
+        return Begun(format_, flags, None, (problem,))
+    flags = _without(flags, span)
+    laid = _unsaid(format_, flags, document) if under else flags
+    config = overlaid(document, laid)._replace(reread=_again(document, format_, flags, under=under))
+    return Begun(format_, config, document)
+
+
+def _again(file: Document, format_: str, flags: Document, *, under: bool) -> Callable[[str], Document]:
+    """Reads a config file from another text, with the same flags."""
+
+    def reread(text: str) -> Document:
+        again = parse(text, file.path, file.syntax)
+        return overlaid(again, _unsaid(format_, flags, again) if under else flags)
+
+    return reread
+
+
+def _unsaid(format_: str, flags: Document, file: Document) -> Document:
+    """The flags whose option the file does not set, under whatever name."""
+    from ...source.node import Node
+
+    known = _schema(format_).get("properties", {})
+
+    def option(name: str) -> object:
+        return known.get(name, {}).get("x-option", name)
+
+    told = {option(str(key)) for key in list(file.root.keys())}
+    entries = [item for item in flags.root.entries() if option(str(item.key.value)) not in told]
+    return flags._replace(roots=[Node("mapping", entries, flags.root.span, flags.root.raw)])
+
+
+def _without(flags: Document, named: Span) -> Document:
+    """The flags without the one whose value stands at `named`: it names the config, and is no key of it."""
+    from ...source.node import Node
+
+    entries = [entry for entry in flags.root.entries() if entry.value.span != named]
+    return flags._replace(roots=[Node("mapping", entries, flags.root.span, flags.root.raw)])
+
+
+def _shipped(path: str, format_: str) -> bool:
+    """Whether it is the name of a config that the program brings along: `tune run ... --config llama3_2/1B_full`."""
+    return path.startswith("oumi://") or (format_ == "torchtune" and not path.lower().endswith(CONFIG_SUFFIXES))
+
+
+_GENERATES = re.compile(r"generat|infer|server|serve|evaluat|convert|checkpoint|preprocess")
+"""What the scripts of Megatron-LM that train nothing are called (its `tools` and `examples/inference`)."""
+
+
+def _unknown(program: Unwrapped, file: Document, project: Project) -> Begun | None:
+    """A script that no table names: judged by the config file that it is given, or by its flags."""
+    if not (program.module or program.head.endswith(".py")):
+        return None
+    flags = read_flags(program.words, file)
+    candidates = [
+        (str(entry.value.value), entry.value.span)
+        for name in _CONFIG_FLAGS
+        for entry in (flags.document.root.entry(name),)
+        if entry is not None
+    ]
+    candidates += [(word.text, word) for word in flags.rest]  # type: ignore[misc]
+    for text, where in candidates:
+        if not text.lower().endswith(CONFIG_SUFFIXES) or _PLACEHOLDER.search(text):
+            continue
+        try:
+            document = project.open(text, file.path)
+        except SourceError:
+            continue
+        form = recognise(document) if document is not None else None
+        if form is not None and form.name not in ("accelerate", "deepspeed"):
+            return _with_file(form.name, (text, where), flags.document, file, project)
+    if find("slime").recognise(flags.document):
+        return Begun("slime", flags.document)
+    if find("megatron").recognise(flags.document) and not _GENERATES.search(program.name.text):
+        return Begun("megatron", flags.document, foreign=True)
+    arguments = read_flags(program.words, file, Manner(underscored=True)).document
+    return Begun("hf_trainer", arguments) if find("hf_trainer").recognise(arguments) else None

@@ -1,0 +1,218 @@
+"""Commands that start another command: `srun`, `torchrun`, `accelerate launch`, `docker run`, `bash -c` ...
+
+`wrappers.json` says how the options of each end and whether they tell how many processes start.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..shell.script import Script
+from ..shell.shell import MAX_NESTING, Command, Word, commands
+from .flags import Manner, read_flags
+from .images import entrypoint
+
+if TYPE_CHECKING:
+    from ...source.document import Document
+
+_SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
+_PYTHON_VALUES = frozenset({"-W", "-X", "--check-hash-based-pycs"})
+
+
+class Wrapper(NamedTuple):
+    """A row of `wrappers.json`: the words that it begins with, and how its options end."""
+
+    heads: tuple[tuple[str, ...], ...]
+    switches: frozenset[str]
+    module: frozenset[str]
+    skip: int = 0
+    processes: bool = False
+    image: bool = False
+    pairs: frozenset[str] = frozenset()
+
+
+class Unwrapped(NamedTuple):
+    """A program without what wraps it.
+
+    head      the name of the command, the Python module or the script: `vllm`, `axolotl.cli.train`, `train.py`
+    module    whether it is a module
+    name      the word that names it
+    words     the words behind that
+    launchers the wrappers that start processes, outermost first, with their options as flags
+    options   options of the other wrappers as flags, by the wrapper's name
+    image     the container image that it runs in; "" where no wrapper names one
+    script    whether it is a script that a shell is given
+    """
+
+    head: str
+    module: bool
+    name: Word
+    words: tuple[Word, ...]
+    launchers: tuple[tuple[str, Document], ...] = ()
+    options: tuple[tuple[str, Document], ...] = ()
+    image: str = ""
+    script: bool = False
+
+
+def unwrap(command: Command, file: Document) -> list[tuple[Command, Unwrapped]]:
+    """The programs that a command ends up running, each with the command whose words it is; several for `bash -c`."""
+    return _unwrap(command, file, 0)
+
+
+def _unwrap(command: Command, file: Document, depth: int) -> list[tuple[Command, Unwrapped]]:
+    words = command.words
+    launchers: list[tuple[str, Document]] = []
+    options: list[tuple[str, Document]] = []
+    module, image = False, ""
+    for _ in range(MAX_NESTING):
+        while words and "=" in words[0].text and not words[0].text.startswith("-"):
+            words = words[1:]
+        if not words:
+            return []
+        name = os.path.basename(words[0].text)
+        if module:
+            name = words[0].text
+        if not module and name in _SHELLS:
+            script = next((here for here, word in enumerate(words) if here and not word.text.startswith("-")), None)
+            if script is None or any(_is_command(word.text) for word in words[1:script]):
+                return _shell(command, words, file, depth)
+            name, rest = os.path.basename(words[script].text), words[script + 1 :]
+            started = Unwrapped(name, False, words[script], rest, tuple(launchers), tuple(options), image, script=True)
+            return [(command, started)]
+        if not module and _is_python(name):
+            words, module = _python(words)
+            continue
+        wrapper, size = _find(words, module=module)
+        if wrapper is None:
+            program = Unwrapped(name, module, words[0], words[1:], tuple(launchers), tuple(options), image)
+            return [(command, program)]
+        own, skipped, words, module = _options(words[size:], wrapper)
+        if wrapper.image and skipped:
+            image = skipped[0].text
+            command = command._replace(variables={**command.variables, **_container_variables(own)})
+            if not words or words[0].text.startswith("-"):
+                first = skipped[0].at[:1]
+                words = (*(Word(text, first * len(text)) for text in entrypoint(image)), *words)
+        manner = Manner(switches=wrapper.switches.__contains__)
+        document = read_flags(own, file, manner).document
+        (launchers if wrapper.processes else options).append((wrapper.heads[0][0], document))
+    return []
+
+
+def manner_of(head: str) -> Manner:
+    """How the options of a wrapper are read. Raises KeyError for one that is in no row."""
+    words = tuple(head.split(" "))
+    for wrapper in _wrappers():
+        if words in wrapper.heads:
+            return Manner(switches=wrapper.switches.__contains__)
+    raise KeyError(head)
+
+
+def _is_python(name: str) -> bool:
+    return (name.startswith("python") and name[6:].replace(".", "").isdigit()) or name in ("python", "pypy")
+
+
+def _python(words: tuple[Word, ...]) -> tuple[tuple[Word, ...], bool]:
+    """What follows the interpreter's options, and whether it is a module."""
+    here = 1
+    while here < len(words):
+        text = words[here].text
+        if text == "-m":
+            return words[here + 1 :], True
+        if text == "-c":
+            return (), False
+        if not text.startswith("-"):
+            break
+        here += 2 if text in _PYTHON_VALUES else 1
+    return words[here:], False
+
+
+def _shell(command: Command, words: tuple[Word, ...], file: Document, depth: int) -> list[tuple[Command, Unwrapped]]:
+    """The commands of `bash -c "..."`."""
+    for number, word in enumerate(words[1:], 1):
+        if _is_command(word.text):
+            if number + 1 >= len(words) or depth >= MAX_NESTING:
+                return []
+            text = words[number + 1]
+            known = {name: value for name, value in command.variables.items() if value.known}
+            inner = commands(Script(text.text, text.at), known)
+            return [found for each in inner for found in _unwrap(each, file, depth + 1)]
+        if not word.text.startswith("-"):
+            return []
+    return []
+
+
+def _is_command(text: str) -> bool:
+    """Whether an option of a shell is `-c`, alone or with others (`-lc`)."""
+    return text.startswith("-") and text.endswith("c") and not text.startswith("--")
+
+
+def _find(words: tuple[Word, ...], *, module: bool) -> tuple[Wrapper | None, int]:
+    called = ("-m", *(word.text for word in words[:3])) if module else (
+        os.path.basename(words[0].text), *(word.text for word in words[1:3])
+    )  # fmt: skip
+    for wrapper in _wrappers():
+        for head in wrapper.heads:
+            if called[: len(head)] == head:
+                return wrapper, len(head) - (1 if module else 0)
+    return None, 0
+
+
+def _options(words: tuple[Word, ...], wrapper: Wrapper) -> tuple[list[Word], tuple[Word, ...], tuple[Word, ...], bool]:
+    """The wrapper's own options, the words to skip, the wrapped command, and whether that is a Python module."""
+    own: list[Word] = []
+    module = False
+    here = 0
+    while here < len(words):
+        text = words[here].text
+        if text == "--":
+            here += 1
+            break
+        if not text.startswith("-") or text == "-":
+            break
+        flag = text.lstrip("-").partition("=")[0].replace("-", "_")
+        module = module or flag in wrapper.module
+        own.append(words[here])
+        here += 1
+        if "=" not in text and flag not in wrapper.switches and here < len(words):
+            own.append(words[here])
+            here += 1
+            if flag in wrapper.pairs and here < len(words):
+                here += 1
+    return own, words[here : here + wrapper.skip], words[here + wrapper.skip :], module
+
+
+def _container_variables(options: list[Word]) -> dict[str, Word]:
+    """The variables that `docker run -e NAME=value` sets."""
+    found: dict[str, Word] = {}
+    for number, option in enumerate(options):
+        flag, equals, rest = option.text.partition("=")
+        if flag not in ("-e", "--env"):
+            continue
+        start = len(flag) + 1
+        word = option._replace(text=rest, at=option.at[start:]) if equals else next(iter(options[number + 1 :]), None)
+        name, assigned, value = word.text.partition("=") if word is not None else ("", "", "")
+        if word is not None and assigned:
+            found[name] = word._replace(text=value, at=word.at[len(name) + 1 :])
+    return found
+
+
+@cache
+def _wrappers() -> tuple[Wrapper, ...]:
+    with open(os.path.join(os.path.dirname(__file__), "wrappers.json"), encoding="utf-8") as file:
+        rows = json.load(file)["wrappers"]
+    return tuple(
+        Wrapper(
+            tuple(tuple(head.split(" ")) for head in row["heads"]),
+            frozenset(row.get("switches", ())),
+            frozenset(row.get("module", ())),
+            row.get("skip", 0),
+            row.get("processes", False),
+            row.get("image", False),
+            frozenset(row.get("pairs", ())),
+        )
+        for row in rows
+    )

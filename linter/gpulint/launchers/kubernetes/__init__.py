@@ -1,0 +1,1 @@
+"""Kubernetes manifests and the charts that make them."""

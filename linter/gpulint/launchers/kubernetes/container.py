@@ -1,0 +1,143 @@
+"""A container: its image, command, arguments and environment, in Kubernetes, Docker Compose and their kin."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..commands.images import entrypoint, upstream, versions, why_alone
+from ..commands.jobs import jobs_of_commands
+from ..launch import Started
+from ..shell.script import of_scalar
+from ..shell.shell import Command, Word, commands
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ...formats.core.format import Project
+    from ...source.document import Document
+    from ...source.node import Node
+    from ..launch import Resources
+
+_VARIABLE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
+
+
+class Container(NamedTuple):
+    """What a manifest says of a container.
+
+    command      replaces the image's entrypoint; None where the manifest leaves that
+    arguments    follow the entrypoint
+    environment  its variables, as far as the manifest states their values
+    """
+
+    image: str
+    command: Sequence[Node] | None
+    arguments: Sequence[Node]
+    environment: Mapping[str, Word]
+
+
+def jobs_of_container(
+    container: Container, file: Document, project: Project, resources: Resources, part: str
+) -> Started:
+    """The jobs that a container starts: its entrypoint with its arguments, or the script that a shell is given."""
+    words: list[Word] = []
+    if container.command:
+        words += [written(file, node, container.environment) for node in container.command]
+    else:
+        words += [Word(text, ()) for text in entrypoint(container.image)]
+    words += [written(file, node, container.environment) for node in container.arguments]
+    words = [item for item in words if item.text or item.at]
+    if not words or why_alone(container.image):
+        return Started([], [], why_alone(container.image) or "its command is the image's own")
+    asks = resources.gpus_per_node is not None or words[0].text == "serve"
+    if not container.command and words[0].at and container.image and asks:
+        words = [*(Word(text, words[0].at[:1] * len(text)) for text in called(words)), *words]
+    anchor = next((item.at for item in words if item.at), (0,))
+    placed = [item if item.at else item._replace(at=anchor[:1] * len(item.text)) for item in words]
+    command = Command(tuple(placed), container.environment)
+    started = jobs_of_commands([command], file, project, resources, part, versions(container.image))
+    return foreign(started, container.image)
+
+
+def foreign(started: Started, image: str) -> Started:
+    """The jobs, marked as run by somebody's own build where the image is none that a program publishes."""
+    if not image or upstream(image):
+        return started
+    return started._replace(launches=[launch._replace(own_build=True) for launch in started.launches])
+
+
+_VLLM_FLAGS = frozenset(
+    {
+        "tensor-parallel-size", "max-model-len", "gpu-memory-utilization", "max-num-seqs", "max-num-batched-tokens",
+        "kv-cache-dtype", "enable-prefix-caching", "enforce-eager", "enable-lora", "served-model-name", "swap-space",
+    }
+)  # fmt: skip
+_TGI_FLAGS = frozenset(
+    {"num-shard", "sharded", "max-total-tokens", "max-input-length", "max-input-tokens", "max-batch-prefill-tokens"}
+)
+
+
+def called(words: Sequence[Word]) -> tuple[str, ...]:
+    """The server whose flags stand alone as the arguments of an image that nobody knows; empty where they tell none."""
+    flags = {word.text[2:].partition("=")[0].replace("_", "-") for word in words if word.text.startswith("--")}
+    if words[0].text == "serve" and not flags.isdisjoint(_VLLM_FLAGS):
+        return ("vllm",)
+    if not words[0].text.startswith("--"):
+        return ()
+    if "model" in flags and not flags.isdisjoint(_VLLM_FLAGS):
+        return ("vllm", "serve")
+    return ("text-generation-launcher",) if "model-id" in flags and not flags.isdisjoint(_TGI_FLAGS) else ()
+
+
+def split_command(file: Document, node: Node | None) -> list[Word] | None:
+    """A command that is a list of words, or one string that is split as a shell would; None for none."""
+    if node is None or (node.is_scalar and node.value is None):
+        return None
+    if node.is_sequence:
+        return [written(file, item, {}) for item in node.items()]
+    found = commands(of_scalar(file, node))
+    return [item for command in found for item in command.words]
+
+
+def environment(entries: Sequence[tuple[str, Document, Node]]) -> dict[str, Word]:
+    """Variables with stated values, each with the places of its characters."""
+    found: dict[str, Word] = {}
+    for name, file, node in entries:
+        if node.is_scalar and node.value is not None:
+            found[name] = written(file, node, found)
+    return found
+
+
+def listed_environment(file: Document, node: Node | None) -> dict[str, Word]:
+    """Variables written as a mapping, or as a list of NAME=value; those without a value are left out."""
+    if node is None:
+        return {}
+    if node.is_mapping:
+        return environment([(str(entry.key.value), file, entry.value) for entry in node.entries()])
+    found: dict[str, Word] = {}
+    for item in node.items():
+        whole = written(file, item, {}) if isinstance(item.value, str) else None
+        name, equals, value = whole.text.partition("=") if whole is not None else ("", "", "")
+        if whole is not None and equals:
+            start = len(name) + 1
+            found[name] = Word(value, whole.at[start:], "$" not in value)
+    return found
+
+
+def written(file: Document, node: Node, variables: Mapping[str, Word]) -> Word:
+    """A scalar of a manifest with `$(NAME)` filled in, as Kubernetes does."""
+    script = of_scalar(file, node) if node.is_scalar and isinstance(node.value, str) else None
+    if script is None:
+        text = node.raw if node.is_scalar else ""
+        start, last = node.span.start, max(node.span.start, node.span.end - 1)
+        return Word(text, tuple(min(start + index, last) for index in range(len(text))))
+    text, at, known = script.text, list(script.at), True
+    for match in reversed(list(_VARIABLE.finditer(text))):
+        value = variables.get(match[1])
+        if value is None:
+            known = False
+            continue
+        text = text[: match.start()] + value.text + text[match.end() :]
+        at[match.start() : match.end()] = value.at
+        known = known and value.known
+    return Word(text, tuple(at), known)

@@ -1,0 +1,65 @@
+"""Pods of several templates that work on one job: a leader and its workers, a launcher and its workers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..launch import Resources, Started
+from .pod import gpu_container, jobs_of_pod
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ...formats.core.format import Project
+    from ...source.document import Document
+    from ...source.node import Node
+    from ..shell.shell import Word
+
+
+class Member(NamedTuple):
+    """A pod spec and how many pods of it there are; None where the file does not say."""
+
+    role: str
+    spec: Node
+    pods: int | None
+
+
+def resources_of(members: Sequence[Member], file: Document) -> Resources:
+    """What the pods with GPUs run on, and how many of those there are."""
+    found, nodes, known = Resources(), 0, True
+    for member in members:
+        _, own = gpu_container(member.spec, file)
+        if own.gpus_per_node is None:
+            continue
+        if found.gpus_per_node is None:
+            found = own
+        known = known and member.pods is not None
+        nodes += member.pods or 0
+    if found.gpus_per_node is not None and known:
+        found.nodes = nodes or None
+    return found
+
+
+def jobs_of_group(
+    members: Sequence[Member],
+    file: Document,
+    project: Project,
+    part: str,
+    variables: Mapping[str, Word] | None = None,
+) -> Started:
+    """The jobs of the first member that starts any: a leader starts the job, its workers only join.
+
+    A member without GPUs of its own starts the job on those of the others.
+    """
+    whole = resources_of(members, file)
+    problems, reason = [], ""
+    for member in members:
+        _, own = gpu_container(member.spec, file)
+        shared = whole if own.gpus_per_node is None else Resources(nodes=whole.nodes)
+        label = f"{part}, {member.role}" if member.role else part
+        started = jobs_of_pod(member.spec, file, project, label, None, shared, variables)
+        problems += started.problems
+        if started.launches:
+            return Started(started.launches, problems)
+        reason = reason or started.reason
+    return Started([], problems, reason or "holds no pod")

@@ -1,0 +1,84 @@
+"""Parts of a manifest as configs: a mapping inside it, a list of flags, keys under other names."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ...formats.core.placeholders import is_blank
+from ...hardware.catalogue import UnknownGpu
+from ...hardware.catalogue import parse as parse_gpu
+from ...source.document import Document
+from ...source.node import Entry, Node
+from ..commands.programs import flags_of
+from .container import written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ..launch import Resources
+
+
+def inside(document: Document, entries: Iterable[Entry], like: Node) -> Document:
+    """A config whose keys stand somewhere inside a file; `like` is the mapping that holds most of them."""
+    root = Node("mapping", list(entries), like.span, like.raw)
+    return document._replace(roots=[root])
+
+
+def flags_in(document: Document, node: Node | None, format_: str) -> Document:
+    """The flags of a program that a list of words holds, or one string."""
+    items = node.items() if node is not None and node.is_sequence else [node] if node is not None else []
+    words = [written(document, item, {}) for item in items if item.is_scalar and item.value is not None]
+    return flags_of(format_, words, document)
+
+
+def renamed(document: Document, key: str, entry: Entry) -> Entry:
+    """An entry under the name that the started program gives it; it keeps its place and its spelling in the file."""
+    node = key_node(document, key, entry.key)
+    node.raw = entry.key.raw
+    return Entry(node, entry.value)
+
+
+def stated(document: Document, key: str, value: Node) -> Entry:
+    """A value as the entry of a key that the file does not spell out."""
+    return Entry(key_node(document, key, value), value)
+
+
+def key_node(document: Document, key: str, like: Node) -> Node:
+    """A key at the place of another node."""
+    node = Node("scalar", key, like.span, key)
+    node.path = document.path
+    return node
+
+
+def scalar_at(document: Document, value: object, like: Node) -> Node:
+    """A value at the place of another node."""
+    node = Node("scalar", value, like.span, str(value))
+    node.path = document.path
+    return node
+
+
+def dashed(camel: str) -> str:
+    """`maxModelLen` as `max-model-len`."""
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"-\1", camel).lower()
+
+
+def text(node: Node | None, key: str) -> str:
+    """A string below a dotted key; "" where there is none."""
+    entry = node.find(key) if node is not None and node.is_mapping else None
+    return entry.value.value if entry is not None and isinstance(entry.value.value, str) else ""
+
+
+def accelerator(entry: Entry | None, document: Document, resources: Resources, names: Mapping[str, str]) -> None:
+    """`H100:8`, `A100-80GB`: the kind and the number of GPUs of one node; `names` are a platform's own."""
+    if entry is None or not isinstance(entry.value.value, str) or is_blank(entry.value.value):
+        return
+    kind, _, count = entry.value.value.partition(":")
+    kind = names.get(kind, kind)
+    where = (document.path, str(entry.key.value), entry.value.span)
+    try:
+        parse_gpu(kind)
+    except UnknownGpu:
+        return
+    resources.state("gpu", kind, *where)
+    resources.state("gpus_per_node", int(count) if count.isdigit() and int(count) else 1, *where)

@@ -1,0 +1,1 @@
+"""Custom resources, a module an operator."""

@@ -1,0 +1,86 @@
+"""KAITO's tuning: SFTTrainer with the parameters of a ConfigMap (`presets/workspace/tuning`, KAITO 0.12)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...commands.jobs import jobs_of_commands
+from ...embedded import embedded
+from ...launch import Resources, Started
+from ..command import Assembly
+from .kaito_preset import preset
+from .presets import table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ....source.node import Node
+    from ..manifests import Manifests, Object
+
+_SECTIONS = {
+    "ModelConfig": {"torch_dtype": "dtype"},
+    "QuantizationConfig": {
+        "load_in_4bit": "load_in_4bit", "load_in_8bit": "load_in_8bit",
+        "bnb_4bit_quant_type": "bnb_4bit_quant_type", "bnb_4bit_use_double_quant": "use_bnb_nested_quant",
+    },
+    "LoraConfig": {
+        "r": "lora_r", "lora_alpha": "lora_alpha", "lora_dropout": "lora_dropout",
+        "target_modules": "lora_target_modules", "use_dora": "use_dora", "use_rslora": "use_rslora",
+        "modules_to_save": "lora_modules_to_save",
+    },
+}  # fmt: skip
+"""Section of the ConfigMap -> its keys and the arguments of TRL that mean the same; TrainingArguments are arguments."""
+
+_TEMPLATE = (
+    ("dtype", "bfloat16"), ("lora_r", 8), ("lora_alpha", 8), ("lora_dropout", 0.0),
+    ("per_device_train_batch_size", 1),
+)  # fmt: skip
+_QUANTIZED = (("load_in_4bit", "true"), ("bnb_4bit_quant_type", "nf4"), ("use_bnb_nested_quant", "true"))
+"""charts/kaito/workspace/templates/lora-params.yaml and qlora-params.yaml: where the file has no ConfigMap."""
+
+_PHI_3 = ("k_proj", "q_proj", "v_proj", "o_proj", "gate_proj", "down_proj", "up_proj")
+"""DEFAULT_TARGET_MODULES of pkg/workspace/tuning/preset_tuning.go."""
+
+
+def tune(tuning: Node, item: Object, manifests: Manifests, resources: Resources) -> Started:
+    """The job of `tuning`: method `lora` or `qlora` on a preset's model, with TRL's SFTTrainer."""
+    name = tuning.find("preset.name")
+    row = preset(str(name.value.value)) if name is not None else None
+    if name is None or row is None:
+        shown = f"the preset {name.value.value} is not one of KAITO's" if name is not None else "names no preset"
+        return Started([], [], shown)
+    method = tuning.get("method")
+    release = table("kaito")["release"]
+    line = Assembly(manifests.file, name.value, "trl sft")
+    line.add("model_name_or_path", row["model"], f"the preset {name.value.value} of KAITO {release}", "derived")
+    line.add("use_peft", "true", "KAITO tunes adapters")
+    if str(name.value.value).strip().lower().startswith("phi-3"):
+        line.add("lora_target_modules", _PHI_3, f"what KAITO {release} sets for phi-3 presets")
+    config = tuning.get("config")
+    text = manifests.config_map(config.value, "training_config.yaml") if config is not None else None
+    stated = embedded(manifests.file, text) if text is not None else None
+    if stated is not None:
+        for flag, node in _stated(stated.root):
+            line.say(flag, node)
+    else:
+        note = f"the parameters that KAITO {release} ships" if config is None else f"as shipped: no {config.value} here"
+        quantized = method is not None and str(method.value).lower() == "qlora"
+        for flag, value in (*_TEMPLATE, *(_QUANTIZED if quantized else ())):
+            line.add(flag, value, note, "default" if config is None else "assumed")
+    versions = table("kaito")["tuning"]
+    started = jobs_of_commands([line.command()], manifests.file, manifests.project, resources, item.part, versions)
+    implied = {flag.replace("_", "-"): origin for flag, origin in line.implied.items()}
+    return started._replace(launches=[launch._replace(implied=implied) for launch in started.launches])
+
+
+def _stated(root: Node) -> Iterator[tuple[str, Node]]:
+    """The arguments that a `training_config` gives, those with one value."""
+    sections = root.get("training_config")
+    for entry in sections.entries() if sections is not None else ():
+        section = str(entry.key.value)
+        names = _SECTIONS.get(section)
+        for inner in entry.value.entries():
+            key = str(inner.key.value)
+            flag = key if section == "TrainingArguments" else (names or {}).get(key)
+            if flag is not None and inner.value.is_scalar:
+                yield flag, inner.value

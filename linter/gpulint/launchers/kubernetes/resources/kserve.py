@@ -1,0 +1,208 @@
+"""KServe 0.20: InferenceService and its runtimes (`serving.kserve.io`); LLMInferenceService is in `kserve_llm`.
+
+The storage initializer puts the files of `storageUri` at /mnt/models; that is the model of whatever is given the path.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...commands.images import versions
+from ...commands.jobs import jobs_of_commands
+from ...launch import Launcher, Resources, Started
+from ...shell.shell import Command, Word
+from ..container import written
+from ..manifests import launches, recogniser
+from ..pod import container_of, jobs_of_pod, listed, mappings, read_resources, variables_of
+from .kserve_llm import read_llm
+from .kserve_model import MOUNT, stored, with_model
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ....source.document import Document
+    from ....source.node import Node
+    from ..manifests import Manifests, Object
+
+NAME = "kserve"
+_RUNTIMES = ("ServingRuntime", "ClusterServingRuntime")
+_FORMATS = {
+    "huggingface": ("python3", "-m", "huggingfaceserver"),
+    "vllm": ("python3", "-m", "vllm.entrypoints.openai.api_server", f"--model={MOUNT}"),
+}
+"""Model format -> what the runtime that KServe ships for it starts (config/runtimes)."""
+
+_OWN = frozenset(
+    {
+        "model_name", "model_dir", "model_revision", "tokenizer_revision", "max_length", "disable_lower_case",
+        "disable_special_tokens", "tensor_input_names", "backend", "return_token_type_ids", "return_offsets_mapping",
+        "return_probabilities", "return_raw_logits", "task", "disable_log_requests", "max_log_len", "http_port",
+        "grpc_port", "workers", "max_threads", "max_asyncio_workers", "enable_grpc", "enable_docs_url",
+        "enable_latency_logging", "configure_logging", "log_config_file", "access_log_format", "predictor_host",
+        "predictor_protocol", "predictor_use_ssl", "predictor_request_timeout_seconds",
+    }
+)  # fmt: skip
+"""Flags of huggingfaceserver and of KServe's model server; all others are vLLM's (python/huggingfaceserver, 0.20)."""
+
+_SWITCHES = frozenset(
+    {
+        "disable_lower_case", "disable_special_tokens", "return_token_type_ids", "return_offsets_mapping",
+        "return_probabilities", "return_raw_logits", "disable_log_requests",
+    }
+)  # fmt: skip
+
+
+class _Server(NamedTuple):
+    """What a predictor starts: a service's own words behind those of its runtime."""
+
+    command: Sequence[Word]
+    image: str
+    variables: dict[str, Word]
+    resources: Resources
+
+
+def read(item: Object, manifests: Manifests) -> Started:
+    """The server of a service; a runtime by itself names no model."""
+    if item.kind.startswith("LLM"):
+        return read_llm(item, manifests)
+    if item.kind in _RUNTIMES:
+        return _runtime(item, manifests)
+    predictor = item.root.find("spec.predictor")
+    if predictor is None or not predictor.value.is_mapping:
+        return Started([], [], "a service without a predictor")
+    model = next((node for key in ("model", *_FORMATS) if (node := predictor.value.get(key)) is not None), None)
+    if model is not None and model.is_mapping:
+        return _service(item, predictor.value, model, manifests)
+    if not mappings(predictor.value.get("containers")):
+        kinds = [str(key) for key in predictor.value.keys() if predictor.value.find(f"{key}.storageUri")]  # noqa: SIM118
+        return Started([], [], f"serves a {kinds[0]} model" if kinds else "a predictor without a model")
+    started = jobs_of_pod(predictor.value, manifests.file, manifests.project, item.part)
+    return started._replace(launches=[with_model(launch, None, manifests.file) for launch in started.launches])
+
+
+def _runtime(item: Object, manifests: Manifests) -> Started:
+    services = (other.root for other in manifests.objects if other.kind == "InferenceService")
+    if any(
+        (entry := root.find("spec.predictor.model.runtime")) and entry.value.value == item.name for root in services
+    ):
+        return Started([], [])
+    spec = item.root.get("spec")
+    if spec is None or not spec.is_mapping:
+        return Started([], [], "a runtime without containers")
+    started = jobs_of_pod(spec, manifests.file, manifests.project, item.part)
+    return started._replace(launches=[with_model(launch, None, manifests.file) for launch in started.launches])
+
+
+def _service(item: Object, predictor: Node, model: Node, manifests: Manifests) -> Started:
+    file = manifests.file
+    kind = model.find("modelFormat.name")
+    name = str(kind.value.value).lower() if kind is not None else "huggingface"
+    given = model.get("runtime")
+    runtime = manifests.named(_RUNTIMES, given.value) if given is not None else None
+    if runtime is None and name not in _FORMATS:
+        return Started([], [], f"serves a {name} model")
+    server = _server(predictor, model, runtime, name, file)
+    if server.resources.gpus_per_node is None and model.find("resources.limits") is not None:
+        return Started([], [], "asks for no GPU")
+    storage = stored(file, model.get("storageUri") or _at(model, "storage.storageUri"))
+    _workers(predictor, server.resources, file)
+    words = list(server.command)
+    if [word.text for word in words[:3]] == list(_FORMATS["huggingface"]):
+        backend = _value(words, "backend")
+        if backend == "huggingface":
+            return Started([], [], "serves with Transformers (--backend huggingface)")
+        words = _as_vllm(words)
+    words += _worker_flags(predictor, file)
+    command = Command(tuple(words), server.variables)
+    known = versions(server.image)
+    started = jobs_of_commands([command], file, manifests.project, server.resources, item.part, known)
+    return started._replace(launches=[with_model(launch, storage, file) for launch in started.launches])
+
+
+def _server(predictor: Node, model: Node, runtime: Object | None, name: str, file: Document) -> _Server:
+    """The runtime's container with the service's command over it and its arguments behind."""
+    resources = Resources()
+    read_resources(predictor, model, file, resources)
+    start = model.span.start
+    image, variables = "", dict[str, Word]()
+    command = [Word(text, (start,) * len(text)) for text in _FORMATS.get(name, ())]
+    spec = runtime.root.get("spec") if runtime is not None else None
+    base = next(iter(mappings(spec.get("containers"))), None) if spec is not None else None
+    if spec is not None and base is not None:
+        container = container_of(base, file)
+        image, variables = container.image, dict(container.environment)
+        program = [written(file, node, variables) for node in container.command or ()]
+        arguments = [written(file, node, variables) for node in container.arguments]
+        command = [*(program or command), *arguments]
+        read_resources(spec, base, file, resources)
+    variables.update(variables_of(model, file))
+    own = model.get("image")
+    image = str(own.value) if own is not None else image
+    replaced = listed(model.get("command"))
+    if replaced:
+        command = [written(file, node, variables) for node in replaced]
+    command += [written(file, node, variables) for node in listed(model.get("args"))]
+    return _Server(command, image, variables, resources)
+
+
+def _as_vllm(words: list[Word]) -> list[Word]:
+    """The flags of huggingfaceserver that are vLLM's, for the model of `--model_id`, else of its folder."""
+    rest, here = list[Word](), 3
+    model = False
+    while here < len(words):
+        word = words[here]
+        here += 1
+        name = word.text[2:].partition("=")[0].replace("-", "_") if word.text.startswith("--") else ""
+        if name == "model_id":
+            model = True
+            size = 2 + len(name)
+            rest.append(word._replace(text="--model" + word.text[size:], at=word.at[:7] + word.at[size:]))
+        elif name in _OWN:
+            valued = "=" not in word.text and name not in _SWITCHES
+            here += 1 if valued and here < len(words) and not words[here].text.startswith("--") else 0
+        else:
+            rest.append(word)
+    at = words[0].at[:1]
+    head = [Word(text, at * len(text)) for text in ("vllm", "serve", *(() if model else (f"--model={MOUNT}",)))]
+    return head + rest
+
+
+def _value(words: Sequence[Word], flag: str) -> str:
+    for word, after in zip(words, [*words[1:], None], strict=True):
+        name, equals, value = word.text.partition("=")
+        if name.replace("-", "_") == f"__{flag}":
+            return value if equals else after.text if after is not None else ""
+    return ""
+
+
+def _workers(predictor: Node, resources: Resources, file: Document) -> None:
+    """`workerSpec`: as many nodes as pipeline stages, `tensorParallelSize` GPUs in each."""
+    from ....formats.core.coercion import as_integer
+
+    section = predictor.get("workerSpec")
+    for name, key in (("nodes", "pipelineParallelSize"), ("gpus_per_node", "tensorParallelSize")):
+        entry = section.entry(key) if section is not None else None
+        if entry is not None:
+            number = as_integer(entry.value.value)
+            resources.state(name, number, file.path, f"workerSpec.{key}", entry.value.span)
+
+
+def _worker_flags(predictor: Node, file: Document) -> list[Word]:
+    section = predictor.get("workerSpec")
+    found = list[Word]()
+    for key, flag in (("tensorParallelSize", "tensor"), ("pipelineParallelSize", "pipeline")):
+        node = section.get(key) if section is not None else None
+        if node is not None and node.is_scalar:
+            name = f"--{flag}-parallel-size"
+            found += [Word(name, (node.span.start,) * len(name)), written(file, node, {})]
+    return found
+
+
+def _at(root: Node, path: str) -> Node | None:
+    entry = root.find(path)
+    return entry.value if entry is not None else None
+
+
+LAUNCHER = Launcher(
+    NAME, "KServe service", "KServe 0.20", recogniser(NAME), launches, "limits of the predictor, `workerSpec`"
+)

@@ -1,0 +1,390 @@
+"""From a path to Readings: open, recognise, decide the hardware, let the format fill the Job.
+
+A config is one job. A launcher may start several, each with a config of its own: flags on a command line, a mapping
+inside the launcher, or another file.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..formats.core.placeholders import is_blank
+from ..formats.core.unknown_keys_policy import settled
+from ..job.origin import Origin
+from ..settings.directives import Directives, read_directives
+from ..source.document import Document, SourceError
+from ..source.node import Span
+from ..source.read import parse, read
+from ..source.referenced import open_referenced
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..formats.core.format import Format, Problem, Project, Reading
+    from ..hardware.gpu import Gpu
+    from ..job.job import Job
+    from ..settings.settings import Settings
+    from .launch import Launch, Launcher, Resources
+
+
+class Opened(NamedTuple):
+    """A job, read; `gpu` is None where nobody named one. `part` says which of its file's jobs it is."""
+
+    reading: Reading
+    project: Project
+    gpu: Gpu | None
+    directives: Directives
+    part: str = ""
+
+
+class Jobs(NamedTuple):
+    """What one file was found to be: its format or kind of launcher, and its jobs; `reason` says why there is none."""
+
+    kind: str
+    opened: list[Opened]
+    reason: str = ""
+
+
+class UnrecognisedError(Exception):
+    """A readable file of no known format."""
+
+
+class Recognised(NamedTuple):
+    """A readable file and what it is: a config of `form`, or a launcher."""
+
+    document: Document
+    form: Format | None
+    launcher: Launcher | None
+
+    @property
+    def kind(self) -> str:
+        """The name of the format or of the kind of launcher."""
+        named = self.form or self.launcher
+        return named.name if named is not None else ""
+
+
+def recognise_file(path: str) -> Recognised:
+    """Read the file at `path` and say what it is. Raises SourceError and UnrecognisedError."""
+    from ..formats.core.registry import recognise
+
+    document = read(path)
+    form = recognise(document)
+    if form is not None:
+        return Recognised(document, form, None)
+    from .registry import recognise as recognise_launcher
+
+    launcher = recognise_launcher(document)
+    if launcher is None:
+        raise UnrecognisedError(path)
+    return Recognised(document, None, launcher)
+
+
+def open_jobs(found: Recognised, settings: Settings) -> Jobs:
+    """Every job of a file, read against the hardware that counts for it.
+
+    The first that names a GPU, GPUs or nodes wins: the command line, a `# gpulint:` comment, the launcher that starts
+    the config, the config itself, the settings file. Raises SourceError, also for an unknown GPU, with the place.
+    """
+    if found.form is not None:
+        opened = open_document(found.document, found.form, settings)
+        launch = _launch_nearby(found.document, found.form, opened)
+        if launch is not None:
+            opened = open_document(found.document, found.form, settings, launch)
+        return Jobs(found.kind, [opened])
+    return _open_launches(found.document, found.launcher, settings)  # type: ignore[arg-type]
+
+
+def open_config(path: str, settings: Settings) -> Opened:
+    """The first job of the file at `path`. Raises SourceError, and UnrecognisedError where there is none."""
+    jobs = open_jobs(recognise_file(path), settings)
+    if not jobs.opened:
+        raise UnrecognisedError(jobs.reason)
+    return jobs.opened[0]
+
+
+def open_document(
+    document: Document,
+    form: Format,
+    settings: Settings,
+    launch: Launch | None = None,
+    directives: Directives | None = None,
+) -> Opened:
+    """The job of a config already read and recognised; `launch` is what starts it."""
+    directives = directives or read_directives(document)
+    given = [
+        _Source(_Hardware(settings.gpu, settings.gpus, settings.nodes), _from_command_line),
+        _Source(_Hardware(directives.gpu, directives.gpus, directives.nodes), _from_comment(directives, document.path)),
+    ]
+    asked = _Hardware(None, None, None)
+    if launch is not None:
+        asked = _Hardware(_known_gpu(launch.resources), _counted(launch), launch.resources.nodes)
+        given.append(_Source(asked, _from_launch(launch)))
+    stated = _Hardware(None, None, None)
+    for source in given:
+        stated = stated.or_else(source.hardware)
+    configured = _Hardware(settings.configured_gpu, settings.configured_gpus, settings.configured_nodes)
+    line = directives.lines.get("gpu", 0) if not settings.gpu else 0
+    project = _project(document, settings, stated, line, launch)
+    reading = form.read(document, project)
+    said = _said(reading)
+    hardware = stated.or_else(said).or_else(configured)
+    if hardware != stated.or_else(said):
+        project = _project(document, settings, hardware, 0, launch)
+        reading = form.read(document, project)
+    elif hardware.gpu != stated.gpu:
+        stated_at = reading.job.origins["hardware.gpu"].span
+        project = project._replace(gpu=_find_gpu(hardware.gpu, document, stated_at, settings.headroom))
+    if launch is not None and asked.gpus not in (None, stated.gpus):
+        # what contradicts the count of the script itself: the one that was given to gpulint only moves the memory
+        own = _project(document, settings, stated._replace(gpus=asked.gpus, nodes=asked.nodes), line, launch)
+        reading.problems = form.read(document, own).problems
+    job = reading.job
+    if is_blank(job.model):
+        job.model = None
+    _say_where(job, hardware, [*given, _Source(said, None), _Source(configured, _from_settings)])
+    if project.gpu is not None:
+        job.hardware.gpu = project.gpu.name
+    if launch is not None:
+        _apply(launch, reading)
+    reading.problems[:] = settled(reading.problems, document, settings.root)
+    return Opened(reading, project, project.gpu, directives, launch.part if launch is not None else "")
+
+
+def _launch_nearby(document: Document, form: Format, opened: Opened) -> Launch | None:
+    """The launcher beside a training config that starts it, where neither it nor a comment says on how many GPUs."""
+    job = opened.reading.job
+    if form.name in _NO_TRAINING or job.kind != "training" or opened.directives.gpus is not None:
+        return None
+    if _said(opened.reading).gpus is not None:
+        return None
+    from .sibling_launchers import starting
+
+    launch = starting(document, form.name, opened.project._replace(gpu=None, gpus=None, nodes=None))
+    return launch._replace(part="", problems=()) if launch is not None else None
+
+
+_NO_TRAINING = frozenset({"accelerate", "deepspeed", "job"})
+"""Formats that no command of a training run names as its config."""
+
+
+class _Source(NamedTuple):
+    """Hardware that somebody states, and the origin of each part; without one the reading has it already."""
+
+    hardware: _Hardware
+    origin: Callable[[str, object], Origin] | None
+
+
+def _say_where(job: Job, hardware: _Hardware, sources: list[_Source]) -> None:
+    """Set the hardware of a job with the origin of the first source that states each part."""
+    for name, value in hardware._asdict().items():
+        source = next((source for source in sources if getattr(source.hardware, name) is not None), None)
+        if value is not None and source is not None and source.origin is not None:
+            setattr(job.hardware, name, value)
+            job.origins[f"hardware.{name}"] = source.origin(name, value)
+
+
+def _from_command_line(name: str, value: object) -> Origin:
+    return Origin("command line", f"--{name} {value}")
+
+
+def _from_settings(name: str, value: object) -> Origin:  # noqa: ARG001
+    return Origin("settings", f"{name} of the settings file")
+
+
+def _from_comment(directives: Directives, path: str) -> Callable[[str, object], Origin]:
+    return lambda name, value: Origin(  # noqa: ARG005
+        "comment", f"gpulint comment on line {directives.lines[name]}", path, name
+    )
+
+
+def _from_launch(launch: Launch) -> Callable[[str, object], Origin]:
+    origins = launch.resources.origins
+
+    def origin(name: str, value: object) -> Origin:  # noqa: ARG001
+        found = next((origins[key] for key in _ORIGINS[name] if key in origins), None)
+        return found or Origin("derived", f"what {launch.part} is started on")
+
+    return origin
+
+
+_ORIGINS = {"gpu": ("gpu", "gpu"), "gpus": ("processes", "gpus_per_node"), "nodes": ("nodes", "nodes")}
+"""The resources that say each part of the hardware, best first."""
+
+
+def _open_launches(document: Document, launcher: Launcher, settings: Settings) -> Jobs:
+    from ..formats.core.format import NoJobError, Reading
+    from ..formats.core.registry import find
+    from ..job.job import Job
+    from .gpu_sharing import tell_shares
+
+    directives = read_directives(document)
+    asked = _Hardware(settings.gpu or directives.gpu or settings.configured_gpu, None, None)
+    line = directives.lines.get("gpu", 0) if not settings.gpu else 0
+    started = launcher.launches(document, _project(document, settings, asked, line))
+    opened: list[Opened] = []
+    together: list[tuple[Launch, Reading]] = []
+    reason = started.reason
+    for number, launch in enumerate(started.launches):
+        config = launch.config
+        launch.resources.told["kind"] = (launcher.name, Origin("derived", launcher.title))
+        if config.path == document.path:
+            config = config._replace(reread=_rereader(document, launcher, settings, number))
+        try:
+            opened.append(open_document(config, find(launch.format), settings, launch, directives))
+            together.append((launch, opened[-1].reading))
+        except NoJobError as error:
+            reason = reason or error.reason
+    if len(together) > 1:
+        tell_shares(together)
+    if started.problems:
+        reading = Reading(
+            launcher.name, launcher.upstream, document, Job(), dict(started.files), list(started.problems)
+        )
+        project = _project(document, settings, _Hardware(None, None, None), 0)
+        opened.append(Opened(reading, project, None, directives))
+    return Jobs(launcher.name, opened, reason)
+
+
+def _rereader(
+    document: Document, launcher: Launcher, settings: Settings, number: int
+) -> Callable[[str], Document | None]:
+    """Reads the config of the launcher's job again from another text of the file."""
+
+    def reread(text: str) -> Document | None:
+        changed = parse(text, document.path, document.syntax)
+        project = _project(changed, settings, _Hardware(None, None, None), 0)
+        launches = launcher.launches(changed, project).launches
+        return launches[number].config if number < len(launches) else None
+
+    return reread
+
+
+def _apply(launch: Launch, reading: Reading) -> None:
+    """What the launch adds to the reading: files, problems, and the memory of the host."""
+    reading.references.update(launch.files)
+    reading.problems[:] = [
+        *launch.problems, *(item for item in reading.problems if item.key.replace("_", "-") not in launch.implied)
+    ]  # fmt: skip
+    if launch.own_build:
+        reading.problems[:] = [item for item in reading.problems if item.kind not in _OF_A_VERSION or _misspelt(item)]
+    resources, job = launch.resources, reading.job
+    reading.launch = resources.told
+    for path, decided in launch.decided.items():
+        job.assign(path, decided.value)
+        job.origins[path] = decided.origin
+    for name, value in (
+        ("host_memory", resources.host_memory),
+        ("shared_memory", resources.shared_memory),
+        ("asked_gpus", resources.gpus),
+    ):
+        if value is not None:
+            setattr(job.hardware, name, value)
+            origin = resources.origins.get(name if name != "asked_gpus" else "gpus_per_node")
+            job.origins[f"hardware.{name}"] = origin or Origin("derived", f"what {launch.part} is started on")
+    for path, stated in job.origins.items():
+        said = launch.implied.get((stated.key or "").replace("_", "-")) if stated.kind == "file" else None
+        if said is not None and stated.file == launch.config.path:
+            note = "; ".join(part for part in (said.note, stated.note) if part)
+            job.origins[path] = stated._replace(kind=said.kind, note=note)
+
+
+_OF_A_VERSION = frozenset({"unknown-key", "deprecated-key"})
+"""Problems that hold for the program as it is published."""
+
+
+def _misspelt(problem: Problem) -> bool:
+    """Whether an unknown option is surely a known one misspelt, as a fork's own options are unlikely to be."""
+    return problem.values.get("slip") == "yes"
+
+
+def _known_gpu(resources: Resources) -> str | None:
+    """The GPU that the launcher asks for, if it is one of the catalogue; clusters have names of their own, too."""
+    if resources.gpu is None:
+        return None
+    from ..hardware.catalogue import UnknownGpu, find
+
+    try:
+        return find(resources.gpu).name
+    except UnknownGpu:
+        return None
+
+
+def _counted(launch: Launch) -> int | None:
+    """The GPUs that the job uses: one a process; all that were asked for where training starts its own processes. A
+    server uses what its parallel degrees say."""
+    from ..formats.core.registry import find
+
+    resources = launch.resources
+    if find(launch.format).serves:
+        return None
+    return resources.processes or resources.gpus
+
+
+class _Hardware(NamedTuple):
+    gpu: str | None
+    gpus: int | None
+    nodes: int | None
+
+    def or_else(self, other: _Hardware) -> _Hardware:
+        """What is missing here, from `other`."""
+        return _Hardware(self.gpu or other.gpu, self.gpus or other.gpus, self.nodes or other.nodes)
+
+
+def _said(reading: Reading) -> _Hardware:
+    """The hardware that the config itself states; not what its format assumed."""
+    job = reading.job
+    stated = {
+        name: value
+        for name, value in (("gpu", job.hardware.gpu), ("gpus", job.hardware.gpus), ("nodes", job.hardware.nodes))
+        if f"hardware.{name}" in job.origins and job.origins[f"hardware.{name}"].kind in ("file", "derived")
+    }
+    return _Hardware(stated.get("gpu"), stated.get("gpus"), stated.get("nodes"))  # type: ignore[arg-type]
+
+
+def _project(
+    document: Document, settings: Settings, hardware: _Hardware, line: int, launch: Launch | None = None
+) -> Project:
+    from ..formats.core.format import Project
+    from ..models.resolve import declare
+
+    root = settings.root or os.path.dirname(os.path.abspath(document.path))
+    gpu = _find_gpu(hardware.gpu, document, Span(line, 1, line, 1, 0, 0) if line else None, settings.headroom)
+    declare(root, settings.models)
+
+    def open_reference(reference: str, from_path: str) -> Document | None:
+        return open_referenced(reference, from_path, root)
+
+    versions = {**settings.versions, **(launch.versions if launch is not None else {}), **settings.given_versions}
+    own = Project(root, gpu, hardware.gpus, hardware.nodes, open_reference, versions=versions)
+    if launch is None:
+        return own
+    return own._replace(
+        launcher=launch.launcher,
+        program=launch.program,
+        asked=launch.resources.gpus,
+        alone=launch.alone,
+    )
+
+
+def _find_gpu(name: str | None, document: Document, span: Span | None, headroom: str) -> Gpu | None:
+    """The catalogue's GPU less the headroom; an unknown name becomes a SourceError at `span`, which named it."""
+    if name is None:
+        return None
+    from ..hardware.catalogue import UnknownGpu, find
+
+    try:
+        return _left(find(name), headroom)
+    except UnknownGpu as error:
+        line, column = (span.line, span.column) if span else (0, 0)
+        raise SourceError(document.path, str(error), line, column) from None
+
+
+def _left(gpu: Gpu, headroom: str) -> Gpu:
+    """A GPU of which some memory, `2 GiB` or `5%`, is to stay free."""
+    if not headroom:
+        return gpu
+    from ..units import bytes_of
+
+    free = bytes_of(headroom, gpu.usable)
+    return gpu._replace(usable=max(0, gpu.usable - free))

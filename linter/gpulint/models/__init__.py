@@ -1,0 +1,1 @@
+"""config.json fields -> a tensor inventory; the catalogue of hub ids."""

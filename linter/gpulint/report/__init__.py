@@ -1,0 +1,1 @@
+"""Findings -> what people and programs read."""

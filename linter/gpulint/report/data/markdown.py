@@ -1,0 +1,92 @@
+"""Markdown for a comment on a pull request."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ...units import GIB, bytes_text
+from ..advice import effect
+from ..printable import printable, without_secrets
+from ..summary import summary
+
+if TYPE_CHECKING:
+    from ...finding import Finding, Report
+
+MAX_LENGTH = 60_000
+"""GitHub takes comments of up to 65,536 characters."""
+
+_MARKS = {"error": "❌", "warning": "⚠️", "info": "ℹ️"}
+_ACTIVE = re.compile(r"([\\`*_{}\[\]<>()#+!|@~&])")
+
+
+def render(report: Report) -> str:
+    """A heading with the totals, a table of the findings, and for each what lies behind it, folded."""
+    head = f"### gpulint: {_plain(summary(report))}"
+    if not report.findings:
+        return head
+    rows = ["| | where | rule | what |", "|---|---|---|---|"]
+    rows += [
+        f"| {_MARKS[item.severity]} | {_code(f'{item.location.path}:{item.location.span.line}')} "
+        f"| {item.rule} {item.name} | {_plain(item.message)} |"
+        for item in report.findings
+    ]
+    parts = [head, "\n".join(rows), *(_details(item, report.texts) for item in report.findings)]
+    return _shortened(parts, len(report.findings))
+
+
+def _shortened(parts: list[str], findings: int) -> str:
+    """As many of the parts as a comment takes."""
+    kept: list[str] = []
+    for part in parts:
+        if sum(map(len, kept)) + len(part) > MAX_LENGTH:
+            kept.append(f"_Cut here; {findings} findings are more than one comment takes._")
+            break
+        kept.append(part)
+    return "\n\n".join(kept)
+
+
+def _details(finding: Finding, texts: dict[str, str]) -> str:
+    span = finding.location.span
+    lines = texts.get(finding.location.path, "").split("\n")
+    source = lines[span.line - 1].rstrip("\r") if span.line <= len(lines) else ""
+    where = f"{_html(finding.location.path)}, line {span.line}"
+    head = f"<details><summary>{_html(finding.rule)} {_html(finding.name)} in {where}</summary>"
+    body = [head, "", *_fenced(printable(without_secrets(source)))]
+    estimate = finding.estimate
+    if estimate is not None:
+        parts = [f"{name} {size / GIB:.1f}" for name, size in estimate.components.items() if size >= GIB // 20]
+        usable = f" of {bytes_text(estimate.capacity.usable)} usable" if estimate.capacity else ""
+        body.append(f"Peak {bytes_text(estimate.needed)}{usable}: {_plain(' | '.join(parts))} (GiB)")
+    body += [f"\n{_plain(note)}" for note in finding.notes]
+    if finding.suggestions:
+        body.append("")
+    for suggestion in finding.suggestions:
+        after = f": {effect(suggestion)}" if effect(suggestion) else ""
+        body.append(f"- {_code(suggestion.text)}{after}")
+    return "\n".join([*body, "", "</details>"])
+
+
+def _fenced(source: str) -> list[str]:
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", source)), default=0))
+    return [f"{fence}yaml", source, fence, ""]
+
+
+def _code(text: str) -> str:
+    """A code span that its text cannot end; a bar would end the table's cell."""
+    text = printable(text).replace("|", "\\|")
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    space = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{space}{text}{space}{fence}"
+
+
+def _plain(text: str) -> str:
+    """Text without meaning to Markdown or HTML, and that mentions nobody."""
+    return _ACTIVE.sub(r"\\\1", printable(text).replace("`", "'")).replace("\\@", "@\u200b").replace("\n", " ")
+
+
+def _html(text: str) -> str:
+    """Text within HTML tags, where Markdown may still read marks and mentions."""
+    from html import escape
+
+    return escape(printable(text).replace("`", "'").replace("@", "@\u200b"))

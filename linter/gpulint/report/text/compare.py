@@ -1,0 +1,91 @@
+"""Two estimates side by side, for people and as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...estimator.estimate import COMPONENTS
+from ...units import MIB, bytes_text
+from ...words import word
+from ..data.json_estimate import as_object
+from ..listing import table
+from ..printable import printable
+from ..style import Style
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...run.comparison import Difference
+    from ...run.estimated import Estimated
+
+_SCHEMA = "gpulint-comparison/1"
+
+WIDTH = 60
+"""Characters of a value that are shown to people."""
+
+Named = tuple[str, "Estimated"]
+"""What people call a job, and its estimate."""
+
+
+def render(one: Named, two: Named, found: Sequence[Difference], *, colour: bool = False) -> str:
+    """Components, tiers and verdict of both, then the settings that differ."""
+    style = Style(colour)
+    before, after = one[1].estimate, two[1].estimate
+    rows = [
+        (name.replace("_", " "), *_sizes(before.components.get(name, 0), after.components.get(name, 0)))
+        for name in COMPONENTS
+        if before.components.get(name, 0) or after.components.get(name, 0)
+    ]
+    rows += [
+        (tier, *_sizes(getattr(before.per_gpu, tier), getattr(after.per_gpu, tier)))
+        for tier in ("allocated", "reserved", "process")
+    ]
+    rows.append(("peak", before.peak_phase.replace("_", " "), after.peak_phase.replace("_", " "), ""))
+    rows.append(("verdict", before.verdict, after.verdict, ""))
+    lines = [
+        style.bold(f"{printable(one[0])} -> {printable(two[0])}"),
+        table(("", "BEFORE", "AFTER", "DIFFERENCE"), rows),
+        "",
+    ]
+    if not found:
+        return "\n".join([*lines, "no setting that counts for memory differs"])
+    told = [
+        (item.path, word(item.before)[:WIDTH], word(item.after)[:WIDTH], _alone(item), item.origin) for item in found
+    ]
+    return "\n".join([*lines, table(("SETTING", "BEFORE", "AFTER", "ALONE", "FROM"), told)])
+
+
+def as_json(one: Named, two: Named, found: Sequence[Difference]) -> str:
+    """The same for programs."""
+    sides = {"before": as_object(one[0], one[1].estimate), "after": as_object(two[0], two[1].estimate)}
+    changes = [
+        {
+            "field": item.path,
+            "before": _plain(item.before),
+            "after": _plain(item.after),
+            "from": item.origin,
+            "alone": item.alone,
+        }
+        for item in found
+    ]
+    return json.dumps({"schema": _SCHEMA, **sides, "differences": changes}, indent=2)
+
+
+def _sizes(before: int, after: int) -> tuple[str, str, str]:
+    return bytes_text(before), bytes_text(after), _signed(after - before)
+
+
+def _signed(size: int) -> str:
+    return f"{size / abs(size):+.0f}"[0] + bytes_text(abs(size)) if abs(size) >= MIB else ""
+
+
+def _alone(item: Difference) -> str:
+    return "?" if item.alone is None else _signed(item.alone) or "none"
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {item.name: _plain(getattr(value, item.name)) for item in fields(value)}
+    return value if isinstance(value, str | int | float | bool | list | dict | None) else str(value)

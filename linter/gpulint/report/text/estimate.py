@@ -1,0 +1,182 @@
+"""An estimate for people: a bar a component, the peak instant, the assumptions and where they come from."""
+
+from __future__ import annotations
+
+from itertools import groupby, zip_longest
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+from ...units import GIB, KIB, MIB, bytes_text, count_text
+from ..printable import printable
+from ..style import Style
+from .full import UNCACHED, phase_text
+
+if TYPE_CHECKING:
+    from ...estimator.estimate import Assumption, Estimate, Term
+
+BAR = 40
+"""Characters of the longest bar."""
+WIDTH, FORMULA, LABEL = 100, 48, 24
+"""Columns of the derivation, of its formulas where what they count is told beside them, and of that at least."""
+UNITS = (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")
+INDENT = " " * 18
+"""Up to where formulas begin."""
+
+_VERDICTS = {
+    "fits": "fits",
+    "tight": "tight: it may or may not fit",
+    "exceeds": "does not fit",
+    "unknown": "no verdict",
+}
+_REFUSED = {"tight": "tight: it may or may not start", "exceeds": "does not start"}
+"""Of an engine that looks before it takes memory; what it needs may be less than the card has."""
+
+
+def render(file: str, estimate: Estimate, *, colour: bool = False, explain: bool = False, fitting: str = "") -> str:
+    """The estimate of one file; `explain` adds the derivation, `fitting` names GPUs that fit where none is given."""
+    style = Style(colour)
+    lines = [*_head(file, estimate, style), "", *_bars(estimate, style), "", *_totals(estimate, style)]
+    if estimate.refusal:
+        lines.append(f"  {style.error('refuses to start')}: {printable(estimate.refusal)}")
+    if fitting:
+        lines.append(f"  fits on      {printable(fitting)}")
+    if len(estimate.phases) > 1:
+        lines += ["", "instants (allocated)", *_phases(estimate, style)]
+    if estimate.assumptions:
+        lines += ["", "assumed or defaulted"]
+        width = max(len(item.field) for item in estimate.assumptions)
+        lines.extend(
+            f"  {printable(item.field):<{width}}  {printable(item.value)}  {style.dim(printable(f'({_origin(item)})'))}"
+            for item in estimate.assumptions
+        )
+    if explain:
+        lines += ["", "derivation", *_terms(estimate, style)]
+    return "\n".join(lines)
+
+
+def _head(file: str, estimate: Estimate, style: Style) -> list[str]:
+    trainable = ""
+    if estimate.kind == "training":
+        share = estimate.trainable_parameters / max(1, estimate.parameters)
+        trainable = f", {count_text(estimate.trainable_parameters)} trainable"
+        trainable += f" ({share:.2%})" if estimate.trainable_parameters < estimate.parameters else ""
+    parameters = f"{count_text(estimate.parameters)} parameters ({estimate.parameters:,})"
+    return [
+        f"{style.bold(printable(file))}: {estimate.kind}",
+        f"  {printable(estimate.model_id)}: {parameters}{trainable}",
+    ]
+
+
+def _bars(estimate: Estimate, style: Style) -> list[str]:
+    components = {name: size for name, size in estimate.components.items() if size}
+    largest = max(components.values(), default=1)
+    width = max((len(name) for name in components), default=0)
+    rank = f", {estimate.fullest}," if estimate.fullest else ""
+    lines = [f"memory of the fullest GPU{rank} {phase_text(estimate.peak_phase)}"]
+    for name, size in components.items():
+        bar = "█" * max(1, round(BAR * size / largest)) if size >= largest / (2 * BAR) else "▏"
+        lines.append(f"  {name.replace('_', ' '):<{width}}  {bytes_text(size):>10}  {style.note(bar)}")
+    return lines
+
+
+def _origin(item: Assumption) -> str:
+    sizes = [f"{bytes_text(size)} {word}" for size, word in ((item.low, "less"), (item.high, "more")) if size]
+    return f"{item.origin}; may need {' or '.join(sizes)}" if sizes else item.origin
+
+
+def _totals(estimate: Estimate, style: Style) -> list[str]:
+    tiers = estimate.per_gpu
+    interval = f"nvidia-smi, {bytes_text(tiers.low)} to {bytes_text(tiers.high)}"
+    lines = [
+        f"  allocated    {bytes_text(tiers.allocated):>10}  torch.cuda.max_memory_allocated()",
+        f"  reserved     {bytes_text(tiers.reserved):>10}  torch.cuda.max_memory_reserved()",
+        f"  process      {bytes_text(tiers.process):>10}  {interval}",
+    ]
+    main = estimate.host_memory
+    if main is not None and main.peak:
+        pinned = f", {bytes_text(main.pinned)} of it page-locked" if main.pinned else ""
+        saved = f", {bytes_text(main.save)} saving" if main.save else ""
+        split = f"{bytes_text(main.load)} loading, {bytes_text(main.train)} training{pinned}{saved}"
+        lines.append(f"  host memory  {bytes_text(main.peak):>10}  per node: {split}")
+    elif estimate.host:
+        lines.append(f"  host memory  {bytes_text(estimate.host):>10}  per node, for what is offloaded")
+    cache = estimate.kv_cache
+    if cache:
+        lines.append(
+            f"  KV cache     {cache.tokens:>10,}  tokens of {cache.bytes_per_token:,} B;"
+            f" {cache.max_concurrency:.2f} requests of the longest length at once"
+        )
+    elif estimate.uncached:
+        lines.append(f"  KV cache     {'none':>10}  {UNCACHED}")
+    words = {**_VERDICTS, **_REFUSED} if estimate.refusal else _VERDICTS
+    verdict = style.severity(estimate.verdict, words[estimate.verdict])
+    if estimate.capacity:
+        share = tiers.process / estimate.capacity.usable
+        lines.append(
+            f"  verdict      {verdict} on {estimate.capacity.gpu}"
+            f" ({bytes_text(estimate.capacity.usable)} usable, {share:.0%} of it needed)"
+        )
+    else:
+        lines.append(f"  verdict      {verdict}: no GPU is named; --gpu NAME sets one")
+    return lines
+
+
+def _phases(estimate: Estimate, style: Style) -> list[str]:
+    width = max(len(phase.name) for phase in estimate.phases)
+    return [
+        f"  {phase.name.replace('_', ' '):<{width}}  {bytes_text(phase.allocated):>10}"
+        + (style.bold("  <- peak") if phase.name == estimate.peak_phase else "")
+        for phase in estimate.phases
+    ]
+
+
+NAMES = {
+    "low": "process at least",
+    "high": "process at most",
+    "kv_token": "kv cache of a token",
+    "kv_request": "kv cache of the longest request",
+    "kv_room": "room for the kv cache",
+}
+"""Titles of what is no component."""
+
+
+def _terms(estimate: Estimate, style: Style) -> list[str]:
+    """The terms by component, with the source of each run of them, or the component's only one under its name."""
+    lines = []
+    for component, terms in groupby(estimate.terms, key=lambda term: term.component):
+        found = list(terms)
+        sources = {term.source for term in found}
+        name = NAMES.get(component, component.replace("_", " "))
+        lines.append(f"  {name}, {_exact(sum(term.size for term in found))}")
+        if len(sources) == 1:
+            lines += _source(sources.pop(), "    ", style)
+        width = min(FORMULA, max((len(term.formula) for term in found if term.label), default=0))
+        for term, after in zip_longest(found, found[1:]):
+            lines += _term(term, width)
+            if sources and (after is None or after.source != term.source):
+                lines += _source(term.source, INDENT, style)
+    return lines
+
+
+def _term(term: Term, width: int) -> list[str]:
+    """The arithmetic, and beside it, in a column of its own, what it counts."""
+    head = f"    {_exact(term.size):>11} = "
+    if not term.label:
+        return wrap(printable(term.formula), WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
+    head += f"{printable(term.formula):<{width}}  "
+    room = WIDTH - len(head)
+    if room < LABEL:
+        return [head.rstrip(), *wrap(printable(term.label), WIDTH, initial_indent=INDENT, subsequent_indent=INDENT)]
+    first, *others = wrap(printable(term.label), room)
+    return [head + first, *(" " * len(head) + line for line in others)]
+
+
+def _exact(size: int) -> str:
+    """Two decimals, so that lines add up to the eye."""
+    unit, name = next((pair for pair in UNITS if abs(size) >= pair[0]), (1, "B"))
+    return f"{size / unit:.2f} {name}" if unit > 1 else f"{size:,} B"
+
+
+def _source(source: str, indent: str, style: Style) -> list[str]:
+    lines = wrap(f"[{printable(source)}]", WIDTH, initial_indent=indent, subsequent_indent=indent) if source else []
+    return [style.dim(line) for line in lines]

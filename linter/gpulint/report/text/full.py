@@ -1,0 +1,105 @@
+"""Findings for people: a frame, a caret, the memory at the peak, and suggestions that were checked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...units import GIB, bytes_text
+from ..printable import printable
+from ..style import Style
+from ..summary import summary
+from .frame import frame
+
+if TYPE_CHECKING:
+    from ...estimator.estimate import Estimate
+    from ...finding import Finding, Report, Suggestion
+
+_PHASES = {
+    "load": "while loading",
+    "forward": "in the forward pass",
+    "loss": "at the loss",
+    "backward": "in the backward pass",
+    "gather": "when the first GPU has gathered the outputs of all",
+    "optimizer_step": "at the optimizer step",
+    "save": "while saving",
+    "compile": "while the engine compiles the model",
+    "profile_run": "in the engine's profile run",
+    "prefill": "at prefill",
+    "decode": "while decoding",
+    "serve": "while serving",
+}
+
+UNCACHED = "an encoder answers in one pass and keeps nothing of a request"
+"""Why an engine that serves a pooling model has no KV cache."""
+
+
+def render(report: Report, *, colour: bool = False, totals: bool = True, width: int = 0, links: bool = False) -> str:
+    """The whole report as text; `totals` ends it with a line of them; messages break at `width`, 0 for never."""
+    style = Style(colour, width, links)
+    blocks = ["\n".join(_finding(finding, report, style)) for finding in report.findings]
+    if totals:
+        blocks.append(summary(report, colour=colour))
+    return "\n\n".join(blocks)
+
+
+def phase_text(phase: str) -> str:
+    """A phase as the end of "peak ...": "at the optimizer step"."""
+    return _PHASES.get(phase, f"in phase {phase.replace('_', ' ')}")
+
+
+def _finding(finding: Finding, report: Report, style: Style) -> list[str]:
+    span = finding.location.span
+    path = printable(finding.location.path)
+    head = (
+        f"{style.place(f'{path}:{span.line}:{span.column}', finding.location.path)}: "
+        f"{style.severity(finding.severity, f'{finding.severity} {finding.rule}')} {finding.name}"
+    )
+    text = report.texts.get(finding.location.path, "")
+    related = [place for place in finding.related if place.path == finding.location.path]
+    lines = [head, *frame(text, [finding.location, *related], style, finding.message)]
+    elsewhere = [
+        f"  = see {printable(place.path)}:{place.span.line}:{place.span.column} {printable(place.label)}".rstrip()
+        for place in finding.related
+        if place.path != finding.location.path
+    ]
+    if finding.estimate is not None:
+        lines += _peak(finding.estimate)
+    lines += [f"  = {printable(note)}" for note in finding.notes]
+    lines += elsewhere
+    lines += _suggestions(finding, style)
+    return lines
+
+
+def _peak(estimate: Estimate) -> list[str]:
+    capacity = f" of {bytes_text(estimate.capacity.usable)} usable" if estimate.capacity else ""
+    split = " | ".join(
+        f"{name.replace('_', ' ')} {size / GIB:.1f}" for name, size in estimate.components.items() if size >= 0.05 * GIB
+    )
+    return [
+        f"  = peak {bytes_text(estimate.needed)}{capacity}, {phase_text(estimate.peak_phase)}",
+        f"    {split or 'less than 0.1'} (GiB)",
+    ]
+
+
+SUGGESTION = 120
+"""Characters of a suggestion that are shown; `--diff` and JSON have the rest."""
+
+
+def _suggestions(finding: Finding, style: Style) -> list[str]:
+    if not finding.suggestions:
+        return []
+    measured = [suggestion for suggestion in finding.suggestions if suggestion.per_gpu is not None]
+    lines = ["  = help, each estimated again:" if measured else "  = help:"]
+    width = max(len(printable(suggestion.text)) for suggestion in finding.suggestions)
+    lines.extend(f"    {_suggestion(suggestion, min(width, 64), style)}" for suggestion in finding.suggestions)
+    return lines
+
+
+def _suggestion(suggestion: Suggestion, width: int, style: Style) -> str:
+    text = printable(suggestion.text)
+    if len(text) > SUGGESTION:
+        text = text[: SUGGESTION - 1] + "…"
+    if suggestion.per_gpu is None:
+        return text
+    cost = style.dim(f"  ({printable(suggestion.cost)})") if suggestion.cost else ""
+    return f"{text:<{width}}  -> {style.good(f'{bytes_text(suggestion.per_gpu):>9}')}{cost}"

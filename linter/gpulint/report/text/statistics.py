@@ -1,0 +1,34 @@
+"""How often each rule fired."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ..listing import table
+from ..summary import summary
+
+if TYPE_CHECKING:
+    from ...finding import Report
+
+
+def render(report: Report) -> str:
+    """A line a rule, the most frequent first, then the totals."""
+    rows = [(str(count), severity, rule, name, str(files)) for count, severity, rule, name, files in _rows(report)]
+    lines = [table(("FINDINGS", "SEVERITY", "RULE", "NAME", "FILES"), rows)] if rows else []
+    return "\n".join([*lines, summary(report)])
+
+
+def as_json(report: Report) -> str:
+    """The same for programs."""
+    names = ("findings", "severity", "rule", "name", "files")
+    return json.dumps([dict(zip(names, row, strict=True)) for row in _rows(report)], indent=2)
+
+
+def _rows(report: Report) -> list[tuple[int, str, str, str, int]]:
+    counts = Counter((finding.severity, finding.rule, finding.name) for finding in report.findings)
+    files = Counter(
+        rule for rule, _ in {(finding.rule, finding.location.path) for finding in report.findings}
+    )  # fmt: skip
+    return [(count, severity, rule, name, files[rule]) for (severity, rule, name), count in counts.most_common()]

@@ -1,0 +1,142 @@
+"""The page of facts: everything that a condition or a placeholder can name, with type, unit and meaning."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..syntax import ARITY
+from .facts import FACTS
+from .job_types import job_types, type_text
+from .vocabulary import ITEM_VALUES, PROBLEM_KINDS, unit_of_fact
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+FAMILIES = {
+    "config.<key>": ("any", "The value of a key of the checked file; null where it is not written."),
+    "deepspeed.<key>": ("any", "The value of a key of the DeepSpeed config in force, whichever file it stands in."),
+    "origin.<field>": (
+        "text",
+        "Where a Job field comes from: `file`, `default`, `assumed`, `derived`, `comment`, `command line` ...",
+    ),
+    "launch.<name>": (
+        "any",
+        "What the launcher of the job says (`launch.kind`, `launch.environment.NCCL_DEBUG`); unknown without one.",
+    ),
+    "versions.<package>": ("text", "The version of a package that a launcher or the settings state."),
+    "item.<value>": ("text", "In rules with `each`: a value of the problem; see below."),
+}
+"""Names that stand for many, with the type of their values."""
+
+FUNCTIONS = {
+    "min": "the least of some numbers, or of a list",
+    "max": "the greatest of some numbers, or of a list",
+    "ceil": "the next whole number up",
+    "floor": "the next whole number down",
+    "len": "the length of a text or list",
+    "any_of": "whether a value, or one of a list, is among the second list",
+    "number": 'a number, also from a text such as `"2e-4"`',
+    "lower": "a text in lower case",
+    "starts_with": "whether a text begins with another",
+    "divisors": "the whole numbers that divide one of at most 4,096, in order",
+    "ends_with": "whether a text ends with another",
+    "known": "whether a fact is known and not null",
+    "default": "a fact, or the second value where it is unknown or null",
+    "has": "whether a key is written in the file, null included: `has(config.lora_r)`",
+    "peak_if": 'bytes that one GPU would need with Job fields changed: `peak_if("packing", false)`',
+}
+
+
+_HEAD = """\
+# Facts
+
+What conditions (`when`, `needs`) and placeholders (`{...}` in messages) can name; `gpulint rules facts` prints it.
+They are Python expressions over these names: comparisons, `and or not in`, `+ - * / // %`, `x if y else z`, lists, and
+the functions below. A fact that cannot be derived makes a rule silent. Sizes are written as `80 * GiB` (`KiB`, `MiB`,
+`GiB`, `TiB`); bytes do not meet plain numbers."""
+
+_JOB = """\
+## Fields of the Job
+
+What the config says, whatever its format. A part (`adapter`) is true where the job has it, null where not; a field may
+be null where nobody states it and the tool has no default."""
+
+_PROBLEMS = """\
+## Problems
+
+A rule with `each: problems.<kind>` runs once for every such problem of the file, and points at it with `at: [item]`."""
+
+
+class Row(NamedTuple):
+    """A line of the page."""
+
+    name: str
+    type: str
+    unit: str
+    meaning: str
+
+
+@cache
+def job_meanings() -> dict[str, str]:
+    """What every Job field means, from `job_fields.json`."""
+    with open(os.path.join(os.path.dirname(__file__), "job_fields.json"), encoding="utf-8") as file:
+        meanings: dict[str, str] = json.load(file)
+    return meanings
+
+
+def fact_rows() -> list[Row]:
+    """The named facts, sorted."""
+    return [Row(path, item.type, item.unit, item.meaning) for path, item in sorted(FACTS.items())]
+
+
+def job_rows() -> list[Row]:
+    """The fields of the Job, in its order."""
+    meanings = job_meanings()
+    return [
+        Row(path, type_text(kind), unit_of_fact(path), meanings.get(path, "")) for path, kind in job_types().items()
+    ]
+
+
+def page() -> str:
+    """The page in Markdown."""
+    functions = (Row(name, _arity(*ARITY[name]), "", meaning) for name, meaning in sorted(FUNCTIONS.items()))
+    families = (Row(name, kind, "", meaning) for name, (kind, meaning) in FAMILIES.items())
+    named = ("type", "unit", "meaning")
+    blocks = [
+        _HEAD,
+        "## Facts about the job, its model, its memory and its GPU",
+        _table(("fact", *named), fact_rows()),
+        _JOB,
+        _table(("field", *named), job_rows()),
+        "## Keys, origins, versions",
+        _table(("name", *named), families),
+        _PROBLEMS,
+        _pairs("kind", "what it is", PROBLEM_KINDS.items()),
+        _pairs(
+            "value",
+            "what it is, where the problem has it",
+            ((f"item.{name}", text) for name, text in ITEM_VALUES.items()),
+        ),
+        "## Functions",
+        _table(("function", "arguments", "result"), functions, unit=False),
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _pairs(name: str, meaning: str, rows: Iterable[tuple[str, str]]) -> str:
+    return "\n".join([f"| {name} | {meaning} |", "|---|---|", *(f"| `{key}` | {text} |" for key, text in rows)])
+
+
+def _table(head: tuple[str, ...], rows: Iterable[Row], *, unit: bool = True) -> str:
+    lines = []
+    for row in rows:
+        cells = (f"`{row.name}`", row.type, *((row.unit or "-",) if unit else ()), row.meaning)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([f"| {' | '.join(head)} |", "|" + "---|" * len(head), *lines])
+
+
+def _arity(low: int, high: int) -> str:
+    return str(low) if low == high else f"{low} to {high}"

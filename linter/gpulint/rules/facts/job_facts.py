@@ -1,0 +1,285 @@
+"""Facts that follow from the Job, the model and the GPU without an estimate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..expression import UNKNOWN
+from .facts import Facts, fact, filled_at_launch
+
+
+@fact("format")
+def _format(facts: Facts) -> Any:
+    """The config format of the checked file."""
+    return facts.reading.format
+
+
+@fact("upstream")
+def _upstream(facts: Facts) -> Any:
+    """The tool and version whose defaults count."""
+    return facts.reading.upstream
+
+
+@fact("gpus", type="whole number")
+def _gpus(facts: Facts) -> Any:
+    """GPUs of the whole job."""
+    return facts.job.world_size
+
+
+@fact("gpus.assumed")
+def _gpus_assumed(facts: Facts) -> Any:
+    """Whether nobody stated how many GPUs the job has."""
+    origin = facts.job.origins.get("hardware.gpus")
+    return facts.job.hardware.gpus is None or (origin is not None and origin.kind == "assumed")
+
+
+@fact("data_parallel", type="whole number")
+def _data_parallel(facts: Facts) -> Any:
+    """Ranks over which ZeRO or FSDP can shard."""
+    return facts.job.data_parallel
+
+
+@fact("weights.quantized")
+def _quantized(facts: Facts) -> Any:
+    """Whether the base weights are stored in fewer bits than their dtype."""
+    return facts.job.weights.quantization is not None
+
+
+@fact("zero.stage", type="whole number")
+def _zero_stage(facts: Facts) -> Any:
+    """The DeepSpeed ZeRO stage, 0 without DeepSpeed."""
+    zero = facts.job.parallelism.zero
+    return zero.stage if zero is not None else 0
+
+
+@fact("zero.offloads")
+def _zero_offloads(facts: Facts) -> Any:
+    """Whether ZeRO keeps optimizer states or parameters outside the GPU."""
+    zero = facts.job.parallelism.zero
+    return zero is not None and (zero.offload_optimizer.device != "none" or zero.offload_parameters.device != "none")
+
+
+@fact("fsdp.version", type="whole number")
+def _fsdp_version(facts: Facts) -> Any:
+    """1 or 2; 0 without FSDP."""
+    fsdp = facts.job.parallelism.fsdp
+    return fsdp.version if fsdp is not None else 0
+
+
+@fact("shards.weights")
+def _shards_weights(facts: Facts) -> Any:
+    """Whether each GPU holds only its part of the weights (ZeRO-3, FSDP full or hybrid shard)."""
+    parallelism = facts.job.parallelism
+    zero = parallelism.zero is not None and parallelism.zero.stage >= 3
+    fsdp = parallelism.fsdp is not None and parallelism.fsdp.sharding in ("full_shard", "hybrid_shard")
+    return zero or fsdp
+
+
+@fact("shards.states")
+def _shards_states(facts: Facts) -> Any:
+    """Whether each GPU holds only its part of the optimizer states (ZeRO 1 to 3, sharding FSDP)."""
+    parallelism = facts.job.parallelism
+    zero = parallelism.zero is not None and parallelism.zero.stage >= 1
+    fsdp = parallelism.fsdp is not None and parallelism.fsdp.sharding not in ("no_shard", "")
+    return zero or fsdp
+
+
+@fact("rows.tokens", "tokens")
+def _row_tokens(facts: Facts) -> Any:
+    """Tokens of one micro batch: micro batch size x sequence length."""
+    job = facts.job
+    if job.micro_batch_size is None or job.sequence_length is None:
+        return UNKNOWN
+    return job.micro_batch_size * job.sequence_length
+
+
+@fact("effective_batch_size", type="whole number")
+def _effective_batch(facts: Facts) -> Any:
+    """Micro batch size x gradient accumulation x data-parallel ranks, of which those of a context group share rows."""
+    job = facts.job
+    if job.micro_batch_size is None:
+        return UNKNOWN
+    replicas = max(1, job.data_parallel // max(1, job.parallelism.context))
+    return job.micro_batch_size * job.gradient_accumulation_steps * replicas
+
+
+@fact("model.known")
+def _model_known(facts: Facts) -> Any:
+    """Whether the model's tensors are known."""
+    return facts.model is not None
+
+
+@fact("model.named")
+def _model_named(facts: Facts) -> Any:
+    """Whether the config names a model; a placeholder, or the words of a template (`path to your model`), name none."""
+    name = facts.job.model
+    if isinstance(name, str) and (len(name.split()) > 1 or "path/to" in name.lower().replace("_", "/")):
+        return False
+    return name is not None and not filled_at_launch(name)
+
+
+@fact("model.reason")
+def _model_reason(facts: Facts) -> Any:
+    """Why the model is unknown."""
+    return facts.model_reason if facts.model is None else UNKNOWN
+
+
+@fact("model.id")
+def _model_id(facts: Facts) -> Any:
+    """The model as the config names it."""
+    if facts.model is not None:
+        return facts.model.id
+    return facts.job.model if isinstance(facts.job.model, str) else UNKNOWN
+
+
+@fact("model.hub_id")
+def _hub_id(facts: Facts) -> Any:
+    """The model as the config names it, where that has the form `ORG/NAME`."""
+    from ...models.resolve import may_be_on_hub
+
+    name = facts.job.model
+    return name if isinstance(name, str) and "/" in name and may_be_on_hub(name) else UNKNOWN
+
+
+@fact("model.exact")
+def _model_exact(facts: Facts) -> Any:
+    """Whether the architecture is known, not stood in for by a similar one."""
+    return facts.model.exact if facts.model is not None else UNKNOWN
+
+
+@fact("model.parameters", "parameters")
+def _model_parameters(facts: Facts) -> Any:
+    """Exact number of parameters."""
+    return facts.model.parameters if facts.model is not None else UNKNOWN
+
+
+@fact("model.type")
+def _model_type(facts: Facts) -> Any:
+    """`model_type` of the model's config.json."""
+    return facts.model.model_type if facts.model is not None else UNKNOWN
+
+
+@fact("model.max_positions", "tokens")
+def _max_positions(facts: Facts) -> Any:
+    """Longest sequence that the model's config.json states; a default of the architecture's class does not count."""
+    shape = facts.model.shape if facts.model is not None else None
+    known = shape is not None and shape.positions_stated and shape.max_positions is not None
+    return shape.max_positions if shape is not None and known else UNKNOWN
+
+
+@fact("model.rope_scaling")
+def _rope_scaling(facts: Facts) -> Any:
+    """How the model's config.json stretches rotary positions (`yarn`, `llama3` ...); null where it does not."""
+    if facts.model is None:
+        return UNKNOWN
+    for key in ("rope_scaling", "rope_parameters"):
+        scaling = facts.model.config.get(key)
+        if isinstance(scaling, dict):
+            kind = scaling.get("rope_type", scaling.get("type", "default"))
+            return None if kind == "default" else kind
+    return None
+
+
+@fact("model.checkpoint_quantization")
+def _checkpoint_quantization(facts: Facts) -> Any:
+    """`quantization_config.quant_method` of the model's own config.json, else what its id says (`-GPTQ`, `-AWQ`,
+    `-bnb-4bit`, `-NVFP4`); null without either."""
+    config = facts.model.config.get("quantization_config") if facts.model is not None else None
+    if isinstance(config, dict):
+        return config.get("quant_method")
+    name = facts.job.model.lower() if isinstance(facts.job.model, str) else ""
+    named = next((method for mark, method in _QUANTIZED_NAMES if mark in name), None)
+    return UNKNOWN if facts.model is None and named is None else named
+
+
+_QUANTIZED_NAMES = (("-gptq", "gptq"), ("-awq", "awq"), ("bnb-4bit", "bitsandbytes"), ("-nvfp4", "nvfp4"))
+"""Parts of hub ids -> the method that quantized their weights, as the publishers name them."""
+
+
+def _shape_fact(path: str, name: str, meaning: str, unit: str = "", type: str = "") -> None:  # noqa: A002
+    def derive(facts: Facts) -> Any:
+        if facts.model is None:
+            return UNKNOWN
+        value = getattr(facts.model.shape, name)
+        return UNKNOWN if value is None else value
+
+    derive.__doc__ = meaning
+    fact(path, unit, type)(derive)
+
+
+for _path, _name, _meaning, _unit in (
+    ("model.hidden", "hidden", "Hidden size.", ""),
+    ("model.layers", "layers", "Decoder layers.", ""),
+    ("model.heads", "heads", "Attention heads.", ""),
+    ("model.kv_heads", "kv_heads", "Key/value heads.", ""),
+    ("model.vocabulary", "vocabulary", "Vocabulary size.", ""),
+    ("model.experts", "experts", "Experts of a mixture layer, 0 without.", ""),
+    ("model.tied", "tied", "Whether the head shares the embedding's weights.", ""),
+):
+    _shape_fact(_path, _name, _meaning, _unit, "" if _name == "tied" else "whole number")
+
+
+@fact("trainable.parameters", "parameters")
+def _trainable(facts: Facts) -> Any:
+    """Parameters that the optimizer updates."""
+    if facts.model is None:
+        return UNKNOWN
+    from ...estimator.adapters.parameters import expert_targets
+    from ...models.lora import NotAdaptable, trainable_parameters
+
+    try:
+        return trainable_parameters(facts.model, facts.job, expert_targets(facts.job, facts.model))
+    except NotAdaptable:
+        return UNKNOWN
+
+
+@fact("adapter.refusal")
+def _adapter_refusal(facts: Facts) -> Any:
+    """Why PEFT refuses the adapter's targets on this model; null where it does not.
+
+    Unknown for patterns and dotted names: they depend on the class that the model is loaded with. Unknown too for types
+    of adapters that are not modelled, which need not have targets (PEFT's adaption prompt).
+    """
+    from ...models.adapter_types import MODELLED, kind_of
+
+    if facts.model is None or facts.job.adapter is None or kind_of(facts.job.adapter) not in MODELLED:
+        return UNKNOWN
+    targets = facts.job.adapter.targets
+    if not isinstance(targets, list) or any("." in str(name) for name in targets):
+        return UNKNOWN
+    from ...estimator.adapters.parameters import expert_targets
+    from ...models.lora import NotAdaptable, NotModelled, adapted
+
+    try:
+        adapted(facts.model, facts.job.adapter, expert_targets(facts.job, facts.model))
+    except NotModelled:
+        return UNKNOWN
+    except NotAdaptable as error:
+        return str(error)
+    return None
+
+
+def _gpu_fact(path: str, name: str, meaning: str, unit: str = "", type: str = "") -> None:  # noqa: A002
+    def derive(facts: Facts) -> Any:
+        if facts.gpu is None:
+            return UNKNOWN
+        value = getattr(facts.gpu, name)
+        return UNKNOWN if value is None else value
+
+    derive.__doc__ = meaning
+    fact(path, unit, type)(derive)
+
+
+for _path, _name, _meaning, _unit in (
+    ("gpu.name", "name", "Catalogue name of the GPU (`h100-80gb`).", ""),
+    ("gpu.title", "title", "The GPU for people (`H100 80GB`).", ""),
+    ("gpu.vendor", "vendor", "Who makes the GPU.", ""),
+    ("gpu.usable", "usable", "Bytes that torch reports as the GPU's total.", "bytes"),
+    ("gpu.total", "total", "Bytes that nvidia-smi reports as the GPU's total.", "bytes"),
+    ("gpu.compute_capability", "compute_capability", "CUDA compute capability (`8.0`).", "capability"),
+    ("gpu.bf16", "bf16", "Whether the GPU computes in bfloat16.", ""),
+    ("gpu.fp8", "fp8", "Whether the GPU computes in float8.", ""),
+    ("gpu.flash_attention_2", "flash_attention_2", "Whether FlashAttention 2 runs on the GPU.", ""),
+    ("gpu.flash_attention_3", "flash_attention_3", "Whether FlashAttention 3 runs on the GPU.", ""),
+):
+    _gpu_fact(_path, _name, _meaning, _unit, "number" if _name == "compute_capability" else "")

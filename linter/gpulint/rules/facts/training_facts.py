@@ -1,0 +1,168 @@
+"""Facts about a training job that need the model: its classes, its attention, its adapter, main memory."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from typing import Any
+
+from ...estimator.frameworks.frameworks import of_transformers
+from ..expression import UNKNOWN
+from .facts import Facts, fact
+
+_FAMILIES = {
+    "sdpa": "sdpa", "flash_attention_2": "flash_attention", "flash_attention_3": "flash_attention",
+}  # fmt: skip
+"""The Job's attention -> the family that a Transformers class says it supports."""
+
+_NARROW_ROLES = ("router", "other")
+"""Roles of matrices that are narrow by nature: one output an expert, one gate for a shared expert."""
+
+MAX_PATTERNS, MAX_PATTERN = 200, 1000
+"""Targets that are tried as patterns, and their letters."""
+
+_ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+
+@cache
+def _modeling() -> dict[str, dict[str, list[str]]]:
+    """`linter/models/modeling_classes.json`: layer classes and refused attention of each model type."""
+    path = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), "models", "modeling_classes.json")
+    with open(path, encoding="utf-8") as file:
+        types: dict[str, dict[str, list[str]]] = json.load(file)["types"]
+    return types
+
+
+@cache
+def _owners() -> dict[str, frozenset[str]]:
+    """Layer class -> the model types whose modeling files define it."""
+    owners: dict[str, set[str]] = {}
+    for name, row in _modeling().items():
+        for layer in row["layers"]:
+            owners.setdefault(layer, set()).add(name)
+    return {layer: frozenset(types) for layer, types in owners.items()}
+
+
+@fact("attention.refused")
+def _refused_attention(facts: Facts) -> Any:
+    """Whether Transformers' classes of the model refuse the attention kernel that the job names."""
+    family = _FAMILIES.get(facts.job.attention)
+    row = _modeling().get(facts.model.model_type) if facts.model is not None else None
+    if row is None or not of_transformers(facts.job):
+        return UNKNOWN
+    return family is not None and family in row["refuses"]
+
+
+@fact("model.refused_attention", type="list of text")
+def _refusals(facts: Facts) -> Any:
+    """Attention kernels that Transformers' classes of the model refuse: `sdpa`, `flash_attention`."""
+    row = _modeling().get(facts.model.model_type) if facts.model is not None else None
+    return UNKNOWN if row is None else row["refuses"]
+
+
+@fact("fsdp.foreign_layers", type="list of text")
+def _foreign_layers(facts: Facts) -> Any:
+    """Layer classes that FSDP is to wrap and that belong to other model types; unknown for models of several parts."""
+    fsdp, model = facts.job.parallelism.fsdp, facts.model
+    if fsdp is None or model is None or model.model_type not in _modeling():
+        return UNKNOWN
+    if any(isinstance(model.config.get(key), dict) for key in ("text_config", "vision_config")):
+        return UNKNOWN
+    own = _modeling()[model.model_type]["layers"]
+    return [name for name in fsdp.layer_classes if name not in own and name in _owners()]
+
+
+@fact("model.layer_classes", type="list of text")
+def _layer_classes(facts: Facts) -> Any:
+    """Layer and block classes of the model in Transformers."""
+    row = _modeling().get(facts.model.model_type) if facts.model is not None else None
+    return UNKNOWN if row is None else row["layers"]
+
+
+@fact("model.head_size", type="whole number")
+def _head_size(facts: Facts) -> Any:
+    """The widest attention head of the model."""
+    shape = facts.model.shape if facts.model is not None else None
+    if shape is None or not shape.head_dim:
+        return UNKNOWN
+    return max((shape.head_dim, *(size for size in shape.layer_head_dims if size)))
+
+
+@fact("model.stored_dtype")
+def _stored_dtype(facts: Facts) -> Any:
+    """`dtype` (`torch_dtype`) of the model's config.json."""
+    if facts.model is None:
+        return UNKNOWN
+    config = facts.model.config
+    nested = config.get("text_config")
+    for source in (config, nested if isinstance(nested, dict) else {}):
+        value = source.get("dtype") or source.get("torch_dtype")
+        if isinstance(value, str):
+            return value.removeprefix("torch.")
+    return UNKNOWN
+
+
+@fact("attention.scores", "bytes")
+def _scores(facts: Facts) -> Any:
+    """Bytes of one layer's attention scores as eager attention writes them: rows x heads x length^2 values."""
+    job = facts.job
+    if facts.model is None or not job.micro_batch_size or not job.sequence_length or not facts.model.shape.heads:
+        return UNKNOWN
+    width = _ITEM_BYTES.get(job.precision.autocast or job.weights.dtype or "bfloat16", 2)
+    return job.micro_batch_size * facts.model.shape.heads * job.sequence_length**2 * width
+
+
+@fact("adapter.narrowest", type="whole number")
+def _narrowest(facts: Facts) -> Any:
+    """The smaller side of the smallest matrix that the adapter is added to, but for routers and gates of one output:
+    no update of it has a higher rank. Of low-rank pairs alone.
+    """
+    if facts.model is None or facts.job.adapter is None:
+        return UNKNOWN
+    from ...estimator.adapters.parameters import expert_targets
+    from ...models.adapter_types import LOW_RANK, kind_of
+    from ...models.lora import NotAdaptable, adapted
+
+    if kind_of(facts.job.adapter) not in LOW_RANK:
+        return UNKNOWN
+
+    try:
+        modules = adapted(facts.model, facts.job.adapter, expert_targets(facts.job, facts.model))
+    except NotAdaptable:
+        return UNKNOWN
+    sides = [min(module.in_features, module.out_features) for module in modules if module.role not in _NARROW_ROLES]
+    return min(sides, default=UNKNOWN)
+
+
+@fact("adapter.bad_patterns", type="list of text")
+def _bad_patterns(facts: Facts) -> Any:
+    """Listed targets of the adapter that are no regular expressions."""
+    adapter = facts.job.adapter
+    if adapter is None or not isinstance(adapter.targets, list):
+        return UNKNOWN
+    return [str(name) for name in adapter.targets[:MAX_PATTERNS] if not _compiles(str(name)[:MAX_PATTERN])]
+
+
+def _compiles(pattern: str) -> bool:
+    import re
+
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError):
+        return False
+    return True
+
+
+@fact("versions.stated")
+def _stated(facts: Facts) -> Any:
+    """Whether the launcher or the settings say a release of some package that the job runs on."""
+    return bool(facts.project.versions)
+
+
+@fact("gpus.per_node", type="whole number")
+def _per_node(facts: Facts) -> Any:
+    """GPUs of one machine: all GPUs over the nodes, by default at most 8 to a node."""
+    from ...estimator.states.ranks import per_node
+
+    return per_node(facts.job)

@@ -1,0 +1,127 @@
+"""The names that rule files may use, checked when a rule is loaded."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from ...job.job import field_paths
+from ..quantity import CONSTANTS
+from . import fact_modules  # noqa: F401  (they register their facts)
+from .facts import CONFIG, DEEPSPEED, FACTS, ITEM, LAUNCH, ORIGIN
+
+PROBLEM_KINDS = {
+    "unknown-key": "a key that the tool does not know",
+    "deprecated-key": "a key that the tool has renamed or removed",
+    "wrong-type": "a value that the tool cannot take for its key",
+    "wrong-value": "a word that is not among those that the tool takes for its key",
+    "duplicate-key": "a key that stands twice in one mapping",
+    "unresolved-reference": "a file that the config names and that cannot be read",
+    "contradiction": "two places that must agree and do not",
+    "auto-unfilled": "an `auto` that nothing fills in",
+    "overruled": "a setting of the launcher that the config decides otherwise",
+    "secret": "a text that looks like a key, a token or a password",
+    "unused-suppression": "a comment that silences nothing",
+    "suppression-without-reason": "a comment that silences and does not say why",
+}
+"""What a rule with `each: problems.<kind>` runs once for."""
+
+ITEM_VALUES = {
+    "key": "the dotted key that the problem is about",
+    "suggestion": "the known key, or the known word, that was probably meant",
+    "slip": "`yes` where the key differs from the one meant by a letter or two, else `no`",
+    "spelling": "the name to give the key in its place, where it need not move",
+    "instead": "what to write instead of a removed key",
+    "treatment": "what the tool does about it: `ignored`, `refused`, `accepted`, or `misspelt` where a plugin might",
+    "upstream": "the tool and version that reads the key",
+    "more": "further keys of the file that the tool does not know either",
+    "plugin": "the plugin that would understand the key",
+    "replacement": "the key's new name",
+    "reason": "why, in the tool's words",
+    "expected": "the type that the tool takes",
+    "found": "what stands there instead",
+    "path": "the file that the key names",
+    "assumption": "what is assumed in its place",
+    "other": "the other place, as `key: value`",
+    "value": "the value at the key",
+    "line": "the line that counts instead",
+    "message": "the tool's own message",
+}
+"""What `item` may carry in rules with `each`; what is there depends on the kind of problem."""
+
+
+@cache
+def format_names() -> tuple[str, ...]:
+    """The names of config formats, and of the kinds of launchers, whose own problems rules can be about."""
+    from ...formats.core.registry import FORMAT_NAMES
+    from ...launchers.registry import LAUNCHER_NAMES, find
+
+    return (*FORMAT_NAMES, *(find(name).name for name in LAUNCHER_NAMES))
+
+
+@cache
+def job_paths() -> frozenset[str]:
+    """Every dotted Job field."""
+    return frozenset(field_paths())
+
+
+def is_known(path: str) -> bool:
+    """Whether a fact of that name exists."""
+    if path.startswith(ITEM):
+        return path[len(ITEM) :] in ITEM_VALUES
+    if path.startswith(ORIGIN):
+        return path[len(ORIGIN) :] in job_paths()
+    if path.startswith((CONFIG, DEEPSPEED, LAUNCH)):
+        return not path.endswith(".")
+    return _is_version(path) or path in FACTS or path in CONSTANTS or path in job_paths()
+
+
+def is_place(path: str) -> bool:
+    """Whether a finding may point at it: a Job field or a key."""
+    return path.startswith((CONFIG, DEEPSPEED, LAUNCH)) or path in job_paths() or _is_version(path)
+
+
+def _is_version(path: str) -> bool:
+    head, _, package = path.partition(".")
+    return head == "versions" and package.replace("-", "_").isidentifier() and not package.startswith("_")
+
+
+def unit_of_fact(path: str) -> str:
+    """The unit of a fact, "" for plain numbers, text and truth values."""
+    known = FACTS.get(path)
+    return known.unit if known is not None else _JOB_UNITS.get(path, "")
+
+
+def nearest(path: str) -> str:
+    """The fact that a wrong name probably meant, or ""."""
+    from difflib import get_close_matches
+
+    names = [*FACTS, *CONSTANTS, *job_paths()]
+    found = get_close_matches(path[:80], names, 1, 0.75)
+    return found[0] if found else ""
+
+
+_JOB_UNITS = {
+    "rl.prompt_length": "tokens",
+    "rl.completion_length": "tokens",
+    "sequence_length": "tokens",
+    "loss.chunk": "tokens",
+    "parallelism.zero.reduce_bucket_size": "elements",
+    "parallelism.zero.allgather_bucket_size": "elements",
+    "parallelism.zero.prefetch_bucket_size": "elements",
+    "parallelism.zero.max_live_parameters": "elements",
+    "parallelism.zero.max_reuse_distance": "elements",
+    "parallelism.zero.param_persistence_threshold": "elements",
+    "parallelism.zero.sub_group_size": "elements",
+    "parallelism.fsdp.min_num_params": "parameters",
+    "inference.prompt_length": "tokens",
+    "inference.new_tokens": "tokens",
+    "inference.max_model_len": "tokens",
+    "inference.max_num_batched_tokens": "tokens",
+    "inference.kv_cache_memory_bytes": "bytes",
+    "inference.max_total_tokens": "tokens",
+    "inference.block_size": "tokens",
+    "hardware.host_memory": "bytes",
+    "hardware.shared_memory": "bytes",
+    "launch.disk": "bytes",
+    "launch.container.ephemeral_storage": "bytes",
+}

@@ -1,0 +1,1 @@
+"""Changes of the job that are estimated again before they are shown."""

@@ -1,0 +1,1 @@
+"""The pipeline: walking, checking, fixing, comparing."""

@@ -1,0 +1,57 @@
+"""The files that a run checks."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..settings.globs import anchored, matches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ..settings.layers import Layers
+    from ..settings.settings import Settings
+
+SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".sh", ".bash", ".slurm", ".sbatch")
+
+_OWN = ("gpulint.toml", ".gpulint.toml")
+_SKIPPED_FOLDERS = {"node_modules", "__pycache__", "venv", "site-packages"}
+
+
+class Found(NamedTuple):
+    """A path to check: named by the user, or met while walking a folder."""
+
+    path: str
+    named: bool
+
+
+def find_files(paths: Iterable[str], settings: Settings | Layers) -> Iterator[Found]:
+    """The files to check, each once: named ones as they are, folders walked in sorted order."""
+    from ..settings.layers import Layers
+
+    seen: set[str] = set()
+    paths = [os.fspath(path) for path in paths]
+    if isinstance(settings, Layers):
+        settings.within(path for path in paths if os.path.isdir(path))
+    for path in paths:
+        named = not os.path.isdir(path)
+        for file in [path] if named else _walk(path):
+            real = os.path.realpath(file)
+            if real not in seen and not _excluded(file, settings.of(file)):
+                seen.add(real)
+                yield Found(file, named)
+
+
+def _walk(folder: str) -> Iterator[str]:
+    for parent, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED_FOLDERS)
+        for name in sorted(files):
+            path = os.path.join(parent, name)
+            if name.lower().endswith(SUFFIXES) and name not in _OWN and os.path.isfile(path):
+                yield os.path.normpath(path)
+
+
+def _excluded(path: str, settings: Settings) -> bool:
+    full, folder = os.path.abspath(path), settings.root or os.getcwd()
+    return any(matches(full, glob if os.path.isabs(glob) else anchored(glob, folder)) for glob in settings.exclude)

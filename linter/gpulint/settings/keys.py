@@ -1,0 +1,59 @@
+"""The keys of a settings file, as data: `schemas/settings.json`, the settings page and every check are made of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .severity import SEVERITIES
+
+FAIL_ON = (*reversed(SEVERITIES), "never")
+
+
+class Key(NamedTuple):
+    """One key: what it takes and means.
+
+    kind      `string`, `size` ("2 GiB" or "5%"), `count` (a whole number from 1), `flag`, `strings`, `versions`
+              (package -> version), `globs` (glob -> rules) or `severities` (rule -> severity)
+    field     the field of Settings that it sets
+    layered   whether `[[overrides]]` may set it for some paths only
+    adds      whether its strings add to those of the field that an earlier layer set, instead of replacing them
+    paths     whether its strings are paths or globs, relative to the folder of the settings file
+    """
+
+    name: str
+    kind: str
+    field: str
+    meaning: str
+    choices: tuple[str, ...] = ()
+    layered: bool = False
+    adds: bool = False
+    paths: bool = False
+
+
+_ALL = (
+    Key("gpu", "string", "configured_gpu", "GPU to check against, such as h100-80gb.", layered=True),
+    Key("gpus", "count", "configured_gpus", "GPUs of the whole job, over all nodes.", layered=True),
+    Key("nodes", "count", "configured_nodes", "Nodes that the GPUs are spread over.", layered=True),
+    Key("headroom", "size", "headroom", 'Memory to leave free on each GPU: "2 GiB" or "5%".', layered=True),
+    Key("versions", "versions", "versions", "Versions of packages, where no launcher states them.", layered=True),
+    Key("select", "strings", "select", "The only rules to run: ids, id prefixes or names.", layered=True),
+    Key("extend-select", "strings", "extend_select", "Rules to run besides; also of preview.", layered=True, adds=True),
+    Key("ignore", "strings", "ignore", "Rules to leave out.", layered=True),
+    Key("extend-ignore", "strings", "ignore", "Rules to leave out besides those.", layered=True, adds=True),
+    Key("per-file-ignores", "globs", "per_file_ignores", "Rules to leave out in the files of a glob.", paths=True),
+    Key("severity", "severities", "severity", "Severity of rules, by id or name, in place of their own.", layered=True),
+    Key("extend-safe-fixes", "strings", "safe_fixes", "Rules whose every fix is safe.", layered=True, adds=True),
+    Key(
+        "extend-unsafe-fixes", "strings", "unsafe_fixes", "Rules none of whose fixes is safe.", layered=True, adds=True
+    ),
+    Key("preview", "flag", "preview", "Whether rules in preview run, too.", layered=True),
+    Key("fail-on", "string", "fail_on", "Least severity that makes the exit code 1.", choices=FAIL_ON),
+    Key("exclude", "strings", "exclude", "Globs of paths that are not checked.", paths=True),
+    Key("extend-exclude", "strings", "exclude", "Globs of paths besides those.", adds=True, paths=True),
+    Key("rules", "strings", "rules", "Folders with rule files of your own.", paths=True),
+    Key("models", "strings", "models", "Folders with `ORG/NAME/config.json` of models of your own.", paths=True),
+    Key("baseline", "string", "baseline", "File of known findings, which are not reported.", paths=True),
+    Key("require-reasons", "flag", "require_reasons", "Whether every suppression must say why."),
+    Key("skip-unknown", "flag", "skip_unknown", "Whether named files of no known format are skipped, not refused."),
+)
+KEYS = {key.name: key for key in _ALL}

@@ -1,0 +1,1 @@
+"""Text -> values that know where they stand."""

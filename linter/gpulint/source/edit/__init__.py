@@ -1,0 +1,1 @@
+"""Changes of a file that keep every other byte."""

@@ -1,0 +1,111 @@
+"""Reads a file into a Document. Nothing but SourceError leaves this module."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+
+from .document import Document, SourceError
+from .limits import MAX_BYTES
+from .overlay import text_of
+from .places import Places
+
+_SHELL = re.compile(rb"#![^\n]*\b(?:ba|da|z)?sh\b")
+
+SUFFIXES = {
+    ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".toml": "toml",
+    ".sh": "shell", ".bash": "shell", ".slurm": "shell", ".sbatch": "shell",
+}  # fmt: skip
+"""The syntax of a file by its suffix."""
+
+
+class UnknownKindError(SourceError):
+    """A file whose name and first line do not say what it is."""
+
+
+def read(path: str) -> Document:
+    """Read a regular file of UTF-8 text with a known suffix or a shell's `#!`. Raises SourceError with one reason."""
+    syntax = SUFFIXES.get(os.path.splitext(path)[1].lower())
+    text = text_of(path)
+    if text is not None and syntax is not None:
+        return parse(text, path, syntax)
+    data = _content(path) if text is None else text.encode("utf-8")
+    if syntax is None and data.startswith(b"#!") and _SHELL.match(data):
+        syntax = "shell"
+    if syntax is None:
+        raise UnknownKindError(path, "unknown kind of file: the name must end in " + ", ".join(SUFFIXES))
+    return parse(_decode(data, path), path, syntax)
+
+
+def parse(text: str, path: str, syntax: str) -> Document:
+    """Read text that is already in memory. `syntax` is yaml, json, toml or shell. Raises SourceError."""
+    if len(text) > MAX_BYTES:
+        raise SourceError(path, f"larger than {MAX_BYTES >> 20} MiB")
+    if syntax == "yaml":
+        from .yaml.reader import read_yaml
+
+        return read_yaml(text, path)
+    if syntax == "json":
+        from .json_reader import read_json
+
+        return read_json(text, path)
+    if syntax == "toml":
+        from .toml_reader import read_toml
+
+        return read_toml(text, path)
+    if syntax == "shell":
+        from .shell_reader import read_shell
+
+        return read_shell(text, path)
+    raise SourceError(path, f"unknown syntax {syntax}: known are yaml, json, toml, shell")
+
+
+def _content(path: str) -> bytes:
+    """The bytes of a regular file. Opening a FIFO or a device could block or act, so the kind comes first."""
+    try:
+        _refuse_special(path, os.stat(path))
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        with open(os.open(path, flags), "rb") as file:
+            _refuse_special(path, os.fstat(file.fileno()))
+            data = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise SourceError(path, "no such file") from None
+    except PermissionError:
+        raise SourceError(path, "permission denied") from None
+    except OSError as error:
+        raise SourceError(path, f"cannot be read: {(error.strerror or 'input/output error').lower()}") from None
+    except ValueError:
+        raise SourceError(path, "not a valid file name") from None
+    if len(data) > MAX_BYTES:
+        raise SourceError(path, f"larger than {MAX_BYTES >> 20} MiB")
+    return data
+
+
+def _refuse_special(path: str, status: os.stat_result) -> None:
+    mode = status.st_mode
+    if stat.S_ISREG(mode):
+        if status.st_size > MAX_BYTES:
+            raise SourceError(path, f"larger than {MAX_BYTES >> 20} MiB")
+        return
+    kinds = (
+        (stat.S_ISDIR, "a directory"),
+        (stat.S_ISFIFO, "a FIFO"),
+        (stat.S_ISSOCK, "a socket"),
+        (stat.S_ISCHR, "a device"),
+        (stat.S_ISBLK, "a device"),
+    )
+    kind = next((name for test, name in kinds if test(mode)), "something else")
+    raise SourceError(path, f"not a regular file but {kind}")
+
+
+def _decode(data: bytes, path: str) -> str:
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise SourceError(path, "not UTF-8: starts with a UTF-16 byte order mark", 1, 1)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8")
+        line, column = Places(before).at(len(before))
+        reason = f"not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}"
+        raise SourceError(path, reason, line, column) from None

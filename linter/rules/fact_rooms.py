@@ -1,7 +1,0 @@
-"""Every module that registers facts."""
-
-from __future__ import annotations
-
-from . import job_facts, launcher_facts, memory_facts, parallel_facts, serving_facts, training_facts
-
-__all__ = ["job_facts", "launcher_facts", "memory_facts", "parallel_facts", "serving_facts", "training_facts"]

@@ -1,0 +1,84 @@
+"""Imports point one way: packages stand in the order of CONTRIBUTING.md, and folders stay such as one can look over."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from graphlib import TopologicalSorter
+
+import pytest
+
+WIDEST = 24
+"""Modules of one folder, beyond which nobody finds anything in it."""
+
+LOOSE = 7
+"""Modules beside the packages."""
+
+
+@pytest.fixture(scope="module")
+def modules(root):
+    """Module -> its file, of the package, the benchmarks and the scripts."""
+    folders = ("linter", "benchmarks", "scripts")
+    files = [file for folder in folders for file in root.glob(f"{folder}/**/*.py")]
+    return {file.relative_to(root).with_suffix("").parts: file for file in files}
+
+
+@pytest.fixture(scope="module")
+def imports(modules):
+    """Module -> {module of its own package that it imports anywhere in it: whether for types alone}."""
+    return {module: _imported(module, ast.parse(file.read_text()), modules) for module, file in modules.items()}
+
+
+def test_no_module_imports_one_that_imports_it(imports):
+    graph = {module: {other for other, typing in found.items() if not typing} for module, found in imports.items()}
+    assert len(tuple(TopologicalSorter(graph).static_order())) == len(graph)
+
+
+def test_packages_import_only_packages_above_them(imports, root):
+    text = (root / "CONTRIBUTING.md").read_text()
+    lines = [line for line in text.splitlines() if re.match(r"      \w", line)]
+    listed = [name.removesuffix("/").removesuffix(".py") for line in lines for name in _names(line)]
+    packages = {module[2] for module in imports if module[:2] == ("linter", "gpulint") and len(module) > 3}
+    assert set(listed) >= packages
+    wrong = [
+        f"{'.'.join(module[2:])} imports {'.'.join(other[2:])}"
+        for module, found in imports.items()
+        for other in found
+        if module[:2] == ("linter", "gpulint")
+        and {module[2], other[2]} <= {*listed}
+        and listed.index(other[2]) > listed.index(module[2])
+    ]
+    assert wrong == []
+
+
+def test_folders_can_be_looked_over(modules):
+    widths = Counter(module[:-1] for module in modules if module[0] == "linter" and module[-1] != "__init__")
+    assert {"/".join(folder): width for folder, width in widths.items() if width > WIDEST} == {}
+    assert widths["linter", "gpulint"] <= LOOSE
+
+
+def test_every_folder_is_shown_to_who_contributes(modules, root):
+    text = (root / "CONTRIBUTING.md").read_text()
+    folders = {module[-2] for module in modules if module[0] == "linter" and module[-1] == "__init__"} - {"gpulint"}
+    assert [folder for folder in sorted(folders) if f"{folder}/" not in text] == []
+
+
+def _names(line):
+    return re.match(r" +((?:[\w.]+/? )*(?:[\w.]+/?))(?: {2}|$)", line).group(1).split()
+
+
+def _imported(module, tree, modules):
+    typing = {node for block in ast.walk(tree) if _for_types(block) for node in ast.walk(block)}
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = (*module[: -node.level], *(node.module.split(".") if node.module else ()))
+            for path in (base, *((*base, alias.name) for alias in node.names)):
+                if path in modules and path != module:
+                    found[path] = found.get(path, True) and node in typing
+    return found
+
+
+def _for_types(node):
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
