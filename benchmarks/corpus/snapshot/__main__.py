@@ -30,7 +30,7 @@ from .differences import compare, report
 from .items import KINDS, Part, written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from .plain import Item
 
@@ -73,7 +73,7 @@ def _write(options: argparse.Namespace) -> int:
     return 0
 
 
-def _all(kinds: list[str], options: argparse.Namespace) -> Iterator[Item]:
+def _all(kinds: Sequence[str], options: argparse.Namespace) -> Iterator[Item]:
     for kind in kinds:
         begun, count = time.monotonic(), 0
         for item in written(kind, options.folder, options.part, options.jobs):

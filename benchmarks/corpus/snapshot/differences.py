@@ -169,9 +169,16 @@ def _leaves(tree: Tree, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
 
 
 def _differing(old: Any, new: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
-    """Path and both values of each difference; what one side lacks as a whole is one."""
+    """Path and both values of each difference; what one side lacks as a whole is one, of several items one each."""
+    if (old is None and _several(new)) or (new is None and _several(old)):
+        old, new = old or {}, new or {}
     if isinstance(old, dict) and isinstance(new, dict):
         for name in sorted(old.keys() | new):
             yield from _differing(old.get(name), new.get(name), (*path, name))
     elif old != new or type(old) is not type(new):
         yield path, old, new
+
+
+def _several(value: Any) -> bool:
+    """Whether it is a mapping of numbered items."""
+    return isinstance(value, dict) and all(re.search(r"#\d+$", name) for name in value)

@@ -12,7 +12,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from benchmarks.accuracy.case import SHARED
+from benchmarks.accuracy.case import SHARED, Excluded
 from benchmarks.accuracy.sources import everything
 from benchmarks.corpus.stated import StatedLayers
 
@@ -66,7 +66,9 @@ class Source:
             return told.corpus_file(thing, self.layers)
         if self.kind == "examples":
             return told.example(*thing)
-        return told.case(thing) if self.kind == "cases" else told.model(thing)
+        if self.kind == "catalogue":
+            return told.model(thing)
+        return told.excluded(thing) if isinstance(thing, Excluded) else told.case(thing)
 
     def _corpus(self) -> Iterator[tuple[str, Any]]:
         index = json.loads((self.folder / "INDEX.json").read_text(encoding="utf-8"))
@@ -79,8 +81,8 @@ class Source:
 
     def _cases(self) -> Iterator[tuple[str, Any]]:
         scored, excluded = everything()
-        found = [(f"{case.group} {case.id} {case.figure}", case) for case in scored]
-        yield from numbered([*found, *((f"{case.group} {case.id} excluded", case) for case in excluded)]).items()
+        yield from numbered((f"{case.group} {case.id} {case.figure}", case) for case in scored).items()
+        yield from numbered((f"{row.group} {row.id} excluded", row) for row in excluded).items()
 
     def _catalogue(self) -> Iterator[tuple[str, Any]]:
         rows = sorted(search(""), key=lambda row: (row.key, row.id))  # those of one config one after another

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.accuracy import figures
+from benchmarks.accuracy.case import gpu
 
 from .package import (
     Job,
@@ -103,15 +105,18 @@ def example(rule: Any, number: int) -> dict[str, Any]:
     }
 
 
-def case(given: Case | Excluded) -> dict[str, Any]:
-    """An accuracy case: its job, the estimate, the figure that is scored; or why it is not scored."""
-    if not hasattr(given, "job"):
-        return {"excluded": True, "reason": Words(given.reason)}
+def excluded(row: Excluded) -> dict[str, Any]:
+    """A row that is not scored, and why."""
+    return {"excluded": True, "reason": Words(row.reason)}
+
+
+def case(given: Case) -> dict[str, Any]:
+    """An accuracy case: its job, the estimate, the figure that is scored."""
     job = given.job
 
     def run() -> dict[str, Any]:
         found = figures.run(job)
-        explain = _tried(lambda: explained(found, job, resolve(job.model), figures.gpu(job)), _estimate)
+        explain = _tried(lambda: explained(found, job, resolve(job.model), gpu(job)), _estimate)
         told: dict[str, Any] = explain if "error" not in explain else {**_estimate(found), "explained": explain}
         return {
             "estimate": told,
@@ -124,7 +129,7 @@ def case(given: Case | Excluded) -> dict[str, Any]:
 
 def model(name: str) -> dict[str, Any]:
     """A model of the catalogue as it is resolved, and its estimates under the seven jobs."""
-    return {"model": _tried(lambda: _model(name)), **{plan: _tried(lambda p=plan: _planned(name, p)) for plan in PLANS}}
+    return {"model": _tried(partial(_model, name)), **{plan: _tried(partial(_planned, name, plan)) for plan in PLANS}}
 
 
 def _planned(name: str, plan: str) -> dict[str, Any]:
