@@ -72,13 +72,14 @@ def commands_page() -> Iterator[Generated]:
 
 
 def accuracy_pages() -> Iterator[Generated]:
-    """The tables of `docs/accuracy.md`, and `docs/accuracy-tables.md`: what the benchmark last recorded."""
+    """`docs/accuracy.md`'s tables, `docs/accuracy-tables.md` and a part of `CHANGELOG.md`: the last record."""
     sys.path.insert(0, str(ROOT))
     from benchmarks.accuracy import pages, record
 
     recorded = record.read()
     yield "docs/accuracy.md", pages.summary((ROOT / "docs/accuracy.md").read_text(encoding="utf-8"), recorded)
     yield "docs/accuracy-tables.md", pages.tables(recorded)
+    yield "CHANGELOG.md", pages.changelog((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), recorded)
 
 
 def gitlab_template() -> Iterator[Generated]:

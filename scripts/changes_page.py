@@ -28,9 +28,9 @@ def section() -> Iterator[str]:
     """The lines of the section: a row a format, with the changes that it writes and those that it only says."""
     edits, words, tried = _tried()
     changes = _changes()
-    yield "Changes that make a job fit, as `gpulint plan` shows them: those that gpulint can write in the format's keys, and"
-    yield "those that it only describes, because they need a command or another file. The lists come from the examples of"
-    yield "the rules: a format without examples has no row, and a change that applies to no example is missing."
+    yield "Changes that make a job fit, as `gpulint plan` shows them: those that gpulint can write in the format's"
+    yield "keys, and those that it only describes, because they need a command or another file. The lists come from the"
+    yield "examples of the rules: a format without examples has no row, and a change that applies to no example is missing."
     yield ""
     yield "| format | edits | described |"
     yield "| --- | --- | --- |"

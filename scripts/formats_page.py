@@ -17,10 +17,10 @@ _HEAD = """# Config formats
 
 <!-- Made by scripts/build.py from linter/formats and linter/launchers. -->
 
-A format is a kind of file that configures one job. A launcher is a kind of file that starts jobs on hardware: the command
-lines and configs inside it are checked as the formats below, and the config files that it names are checked on the hardware
-that it requests. Keys are checked at every depth against the named upstream version; an unknown key is a finding. Where a
-tool forwards unknown keys, only likely typos are reported.
+A format is a kind of file that configures one job. A launcher is a kind of file that starts jobs on hardware: the
+command lines and configs inside it are checked as the formats below, and the config files that it names are checked on
+the hardware that it requests. Keys are checked at every depth against the named upstream version; an unknown key is a
+finding. Where a tool forwards unknown keys, only likely typos are reported.
 
 """
 
@@ -72,9 +72,7 @@ def _by_hand() -> Iterator[str]:
     rows = [
         f"{row['name']} {row['version']} (commit {row['revision']})" for row in listed.values() if row.get("listed")
     ]
-    yield (
-        "Scripts extract keys, types and defaults from upstream's source, except for " + ", ".join(rows) + ","
-    )
+    yield ("Scripts extract keys, types and defaults from upstream's source, except for " + ", ".join(rows) + ",")
     yield "which were entered and compared by hand."
 
 
@@ -107,8 +105,8 @@ def _versions() -> Iterator[str]:
     from gpulint.estimator.serving import vllm_settings
     from gpulint.formats import releases
 
-    yield "Defaults that affect memory and changed between releases. The newest release is assumed unless one is stated by"
-    yield "`[versions]` in the settings, `--set-version NAME=VERSION`, an image's tag or `pip install NAME==VERSION`."
+    yield "Defaults that affect memory and changed between releases. The newest is assumed unless one is stated"
+    yield "by `[versions]` in the settings, `--set-version NAME=VERSION`, an image's tag or `pip install NAME==VERSION`."
     yield ""
     yield "| package | release | defaults |"
     yield "| --- | --- | --- |"

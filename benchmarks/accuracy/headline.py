@@ -82,13 +82,15 @@ CLOSE = 0.1
 
 
 def totals(scored: Sequence[Scored], rows: Iterable[Row] | None = None) -> list[Line]:
-    """All published rows, those whose source tells what decides, the first answers, and the traced runs."""
+    """All published rows, those whose source tells what decides, first answers, those to the newest, traced runs."""
+    found = fresh_rows.rows() if rows is None else list(rows)
     published = [item for item in scored if item.case.group != "oracle"]
     traced = [item for item in scored if item.case.group == "oracle"]
     return [
         line("all published rows", map(_answer, published)),
         line("rows whose source states what decides the memory", map(_answer, filter(_told, published))),
-        line("rows of our own search, as first answered", first_answers(rows)),
+        line("rows of our own search, as first answered", first_answers(found)),
+        line("rows of the newest search, as first answered", first_answers(newest(found))),
         line("runs traced with real Transformers code", map(_answer, traced)),
     ]
 
@@ -107,10 +109,16 @@ def kind(case: Case) -> str:
     return next(name for name, holds in KINDS if holds(case))
 
 
-def first_answers(given: Iterable[Row] | None = None) -> list[Answer]:
+def newest(rows: Sequence[Row]) -> list[Row]:
+    """The rows of the search with the highest number, which is the end of their groups' names."""
+    numbers = [int(row["group"].rpartition(", set ")[2]) if ", set " in row["group"] else 1 for row in rows]
+    return [row for row, number in zip(rows, numbers, strict=True) if number == max(numbers)]
+
+
+def first_answers(given: Iterable[Row]) -> list[Answer]:
     """What was answered of each row of the search on the day it was found."""
     found = []
-    for row in fresh_rows.rows() if given is None else given:
+    for row in given:
         first, measured = row["blind"], row["measured"]
         error = first["value"] / measured - 1 if measured is not None and "value" in first and _whole(row) else None
         covered = first["low"] <= measured <= first["high"] if error is not None and "low" in first else None
@@ -127,8 +135,8 @@ def cells(lines: Iterable[Line]) -> list[tuple[str, ...]]:
             f"{given.median:.1%}" if given.n else "",
             _share(given.close, given.n),
             _share(given.inside, given.held),
-            f"{given.missed} of {given.oom}" if given.oom else "",
-            f"{given.alarms} of {given.fits}" if given.fits else "",
+            f"{given.missed:,} of {given.oom:,}" if given.oom else "",
+            f"{given.alarms:,} of {given.fits:,}" if given.fits else "",
         )
         for given in lines
     ]

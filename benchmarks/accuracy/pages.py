@@ -23,12 +23,26 @@ The numbers behind [Accuracy](accuracy.md). Errors are (estimate - measured) / m
 def summary(text: str, recorded: dict[str, Any]) -> str:
     """`docs/accuracy.md` with the recorded lines between `<!-- totals -->` or `<!-- kinds -->` and `<!-- end -->`."""
     for part in PARTS:
-        table = listing.markdown(headline.HEAD, headline.cells(record.lines(recorded, part)))
-        begin = f"<!-- {part} -->"
-        text, count = re.subn(
-            rf"{begin}.*?<!-- end -->", lambda _, new=f"{begin}\n{table}\n<!-- end -->": new, text, flags=re.DOTALL
-        )
-        assert count == 1, f"one block {begin}"
+        text = _filled(text, part, listing.markdown(headline.HEAD, headline.cells(record.lines(recorded, part))))
+    return text
+
+
+def changelog(text: str, recorded: dict[str, Any]) -> str:
+    """`CHANGELOG.md` with the first lines of the headline as a list."""
+    lines = headline.cells(record.lines(recorded, "totals"))
+    words = [
+        f"- {name}: {n} figures, median error {median}, {inside} inside the interval; missed out-of-memory {missed}, false"
+        f" alarms {alarms}"
+        for name, n, median, _, inside, missed, alarms in lines
+        if missed
+    ]
+    return _filled(text, "accuracy", "\n".join(words))
+
+
+def _filled(text: str, name: str, new: str) -> str:
+    begin = f"<!-- {name} -->"
+    text, count = re.subn(rf"{begin}.*?<!-- end -->", lambda _: f"{begin}\n{new}\n<!-- end -->", text, flags=re.DOTALL)
+    assert count == 1, f"one block {begin}"
     return text
 
 

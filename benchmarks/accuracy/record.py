@@ -49,8 +49,14 @@ def read() -> dict[str, Any]:
 
 
 def write(now: dict[str, Any], tables: dict[str, Sequence[Sequence[str]]]) -> None:
-    """Record what `build` made, and tables whose cells are shown as they are."""
-    PATH.write_text(json.dumps({**now, "tables": tables}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    """Record what `build` made, and tables whose cells are shown as they are: a row a line."""
+    parts = (f"  {json.dumps(name)}: [\n{_rows(rows)}\n  ]" for name, rows in tables.items())
+    text = json.dumps(now, indent=1).removesuffix("\n}") + ',\n "tables": {\n' + ",\n".join(parts) + "\n }\n}\n"
+    PATH.write_text(text, encoding="utf-8")
+
+
+def _rows(rows: Sequence[Sequence[str]]) -> str:
+    return ",\n".join(f"   {json.dumps(row, ensure_ascii=False)}" for row in rows)
 
 
 def lines(recorded: dict[str, Any], part: str) -> list[Line]:

@@ -254,11 +254,20 @@ def test_first_answers_count_what_was_answered_first():
     )
 
 
+def test_the_newest_search_has_the_highest_number():
+    rows = [{"group": name} for name in ("fresh a", "fresh b, set 9", "fresh c, set 10", "fresh d, set 10")]
+    assert headline.newest(rows) == rows[2:]
+    assert headline.newest(rows[:1]) == rows[:1]
+    assert headline.newest([]) == []
+
+
 def test_the_pages_of_accuracy_are_those_of_the_record(root):
     recorded = record.read()
     page = (root / "docs/accuracy.md").read_text(encoding="utf-8")
     assert pages.summary(page, recorded) == page
     assert pages.tables(recorded) == (root / "docs/accuracy-tables.md").read_text(encoding="utf-8")
+    changes = (root / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert pages.changelog(changes, recorded) == changes
     first, last = recorded["totals"][0], recorded["kinds"][-1]
     first["median"], last["missed"] = 0.777, 654
     changed = pages.summary(page, recorded)
