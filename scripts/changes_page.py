@@ -30,7 +30,7 @@ def section() -> Iterator[str]:
     changes = _changes()
     yield "Changes that make a job fit, as `gpulint plan` shows them: those that gpulint can write in the format's"
     yield "keys, and those that it only describes, because they need a command or another file. The lists come from the"
-    yield "examples of the rules: a format without examples has no row, and a change that applies to no example is missing."
+    yield "examples of the rules: a format without examples has no row, and a change that fits no example is missing."
     yield ""
     yield "| format | edits | described |"
     yield "| --- | --- | --- |"

@@ -31,8 +31,8 @@ def changelog(text: str, recorded: dict[str, Any]) -> str:
     """`CHANGELOG.md` with the first lines of the headline as a list."""
     lines = headline.cells(record.lines(recorded, "totals"))
     words = [
-        f"- {name}: {n} figures, median error {median}, {inside} inside the interval; missed out-of-memory {missed}, false"
-        f" alarms {alarms}"
+        f"- {name}: {n} figures, median error {median}, {inside} inside the interval;\n"
+        f"  missed out-of-memory {missed}, false alarms {alarms}"
         for name, n, median, _, inside, missed, alarms in lines
         if missed
     ]
