@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gpulint import Job, Settings, check, estimate
-from gpulint.estimated import estimated
-from gpulint.estimator.explain import explained
+from gpulint.run.estimated import estimated
+from gpulint.estimator.explain.explain import explained
 from gpulint.models.catalogue import search
 from gpulint.models.resolve import resolve
-from gpulint.reading import open_jobs, recognise_file
+from gpulint.launchers.reading import open_jobs, recognise_file
 from gpulint.rules.examples import open_example, run_example, selection_with
 from gpulint.rules.load import all_rules
 
