@@ -105,7 +105,7 @@ def _versions() -> Iterator[str]:
     from gpulint.estimator.serving import vllm_settings
     from gpulint.formats import releases
 
-    yield "Defaults that affect memory and changed between releases. Without a stated version, the newest is assumed; state one by"
+    yield "Defaults that affect memory and changed between releases. The newest is assumed if no version is stated by"
     yield "`[versions]` in the settings, `--set-version NAME=VERSION`, an image's tag or `pip install NAME==VERSION`."
     yield ""
     yield "| package | release | defaults |"
