@@ -106,9 +106,8 @@ def _versions() -> Iterator[str]:
     from gpulint.estimator.serving.vllm import settings as vllm_settings
     from gpulint.formats.core import releases
 
-    yield "Defaults that affect memory and changed between releases. Without a stated version, the newest is assumed;"
-    yield "state one by `[versions]` in the settings, `--set-version NAME=VERSION`, an image's tag or"
-    yield "`pip install NAME==VERSION`."
+    yield "Defaults that affect memory and changed between releases. The newest is assumed if no version is stated by"
+    yield "`[versions]` in the settings, `--set-version NAME=VERSION`, an image's tag or `pip install NAME==VERSION`."
     yield ""
     yield "| package | release | defaults |"
     yield "| --- | --- | --- |"
