@@ -312,8 +312,8 @@ def test_a_vision_tower_is_told_from_what_else_is_before_the_layers(root, family
 
 
 def test_words_are_those_of_functions_that_exist(root):
-    words = json.loads((root / "linter" / "estimator" / "tape" / "recording.json").read_text())
-    folder = root / "linter" / "estimator"
+    words = json.loads((root / "linter" / "gpulint" / "estimator" / "tape" / "recording.json").read_text())
+    folder = root / "linter" / "gpulint" / "estimator"
     made = {}
     for path in folder.rglob("*.py"):
         tree = ast.parse(path.read_text())
