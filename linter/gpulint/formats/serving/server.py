@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...versions import older
+from ...upstream.behaviour import earlier
 from ..core.arguments import Arguments
 from ..core.format import JobBuilder, Problem, Reading
 from ..core.keys import key_problems, load
@@ -86,7 +86,7 @@ class Server:
         found, given = engine.version, None
         for written, option in self.options.items():
             last = last_known(known.get(option, {}))
-            if last and older(last, found):
+            if last and earlier(last, found) != found:
                 found, given = last, self.arguments.raw(written)
         self.version = found
         for path in ("inference.version", f"versions.{engine.name}"):

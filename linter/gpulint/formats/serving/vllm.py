@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...versions import older
+from ...upstream.behaviour import still_in
 from ..core.arguments import Arguments
 from ..core.format import Format, JobBuilder, Problem, Reading, written_by
 from ..core.keys import key_problems, load, meant, old_key
@@ -99,7 +99,7 @@ def _known_to(version: str, key: str) -> bool:
     """Whether a version still knew an option that was removed later."""
     removed = load(NAME)["properties"].get(option(key), {}).get("x-removed", "")
     last = removed.partition(";")[0].rpartition(" ")[2]
-    return bool(last) and not older(last, version)
+    return bool(last) and still_in(version, last)
 
 
 def _key_problems(document: Document) -> list[Problem]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ...versions import older
+from ...upstream.behaviour import earlier
 from ..core.coercion import as_integer
 from ..core.keys import load
 from ..core.world_size import set_hardware
@@ -85,7 +85,7 @@ def set_version(builder: JobBuilder, arguments: Arguments, project: Project) -> 
         removed = known.get(option(name), {}).get("x-removed")
         if removed:
             last = removed.partition(";")[0].rpartition(" ")[2]
-            if older(last, version):
+            if earlier(last, version) != version:
                 version, given = last, arguments.raw(name)
     if given:
         builder.from_entry("versions.vllm", version, given.entry, given.key, f"{given.key} was last known to it")
