@@ -16,7 +16,7 @@ from ..core.arguments import Arguments
 from ..core.format import Format, JobBuilder, NoJobError, Problem, Reading, written_by
 from ..core.keys import key_problems, load
 from ..core.releases import released
-from ..core.spelling import slip
+from ..core.typos import slip
 from .frozen_parts import set_trainable
 from .peft_arguments import set_adapter, set_dtype, set_method, set_quantization
 from .placeholder_keys import settle
