@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...versions import older
+from ...upstream.behaviour import earlier
 from ..core.arguments import Arguments
 from ..core.bindings.kinds import POSITIVE, TEXT, WORD, Kind
 from ..core.bindings.reader import Reader
@@ -145,7 +145,7 @@ def _version(reader: Server) -> tuple[Source, Given | None]:
     for written in map(str, reader.document.root.keys()):
         name = written.partition(".")[0]
         last = last_known(known.get(reader.options.get(name, name.replace("_", "-")), {}))
-        if last and older(last, found):
+        if last and earlier(last, found) != found:
             found, given = last, reader.keys.raw(written)
     return (Written(found, f"{given.key} was last known to it"), given) if given else (Default(found), None)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ...versions import older
+from ...upstream.behaviour import still_in
 from ..core.bindings.kinds import ANYTHING, FLAG, NUMBER, POSITIVE, TEXT, Kind, Unsaid
 from ..core.bindings.rows import NEVER, Assumed, Default, Derived, Fixed, Key, Table, Written
 from ..core.bindings.spelling import AMP, FLOAT8, GGML, PREFIXED, SHORT, dtype
@@ -313,7 +313,7 @@ def _known_to(version: str, key: str) -> bool:
     """Whether a version still knew an option that was removed later."""
     removed = load(NAME)["properties"].get(option(key), {}).get("x-removed", "")
     last = removed.partition(";")[0].rpartition(" ")[2]
-    return bool(last) and not older(last, version)
+    return bool(last) and still_in(version, last)
 
 
 def _key_problems(document: Document) -> list[Problem]:
