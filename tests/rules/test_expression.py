@@ -44,6 +44,7 @@ def value(text, **values):
         ("ceil(1.2) + floor(1.8) + len('abc')", 6),
         ("number('2e-4') == 0.0002", True),
         ("divisors(14) == [1, 2, 7, 14] and not known(divisors(0)) and not known(divisors(1000000))", True),
+        ("next_of([8, 16, 32], 9) == 16 and next_of([32, 8], 8) == 8 and not known(next_of([8, 16], 17))", True),
         ("lower('ABC') == 'abc' and starts_with('abc', 'ab') and ends_with('abc', 'bc')", True),
         ("any_of(['q_proj', 'lm_head'], ['lm_head'])", True),
         ("any_of('lm_head', ['lm_head']) and not any_of(null, ['a'])", True),

@@ -30,7 +30,7 @@ UNUSED = "unused-suppression"
 REASONLESS = "suppression-without-reason"
 """Problems that only this module reports, under the names of their rules."""
 
-_HARDWARE = ("gpu", "gpus", "estimate", "most")
+_HARDWARE = ("gpu", "gpus", "estimate", "peak")
 """The first names of facts that need a GPU."""
 
 
