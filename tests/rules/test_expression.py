@@ -124,7 +124,7 @@ def test_dotted_facts_and_keys_with_dashes():
         ("(a := 1)", "assignment"),
         ("~a", "not allowed"),
         ("a" + " + a" * 400, "at most 1000"),
-        ("not " * 40 + "a", "nests at most"),
+        ("not " * 40 + "a", "may nest at most"),
         ("(" * 400 + "a" + ")" * 400, "not an expression"),
         ("a\0", "not an expression"),
     ],

@@ -87,14 +87,14 @@ def test_own_rules_stand_beside_the_bundled_ones(folder):
         ("sequence_length > 4096", "sequence_length >", "not an expression", 7),
         ("{sequence_length} is", "{sequence} is", "unknown fact sequence", 9),
         ("{sequence_length} is", "{sequence_length is", "without its }", 9),
-        ("at: [sequence_length]", "at: [sequence]", "not a place", 8),
+        ("at: [sequence_length]", "at: [sequence]", "not a location", 8),
         ("message:", "mesage:", "unknown key mesage; did you mean message?", 9),
         ("severity: error", "severity: fatal", "one of error, warning, info, not fatal", 5),
         ("why: Our policy.\n", "", "lacks why", 1),
-        ("id: TEAM001", "id: team1", "id is written like TEAM001, not team1", 1),
+        ("id: TEAM001", "id: team1", "id must look like TEAM001, not team1", 1),
         ("at: [sequence_length]", "at: sequence_length", "at is a list", 8),
-        ("why: Our", "severity: info\nwhy: Our", "severity stands twice", 5),
-        ("examples: []", "examples: []\nsuggest: [{set: {packing_: true}}]", "set changes Job fields", 12),
+        ("why: Our", "severity: info\nwhy: Our", "duplicate key severity", 5),
+        ("examples: []", "examples: []\nsuggest: [{set: {packing_: true}}]", "set needs a Job field", 12),
     ],
 )  # fmt: skip
 def test_a_wrong_rule_file_is_refused_at_its_line(tmp_path, old, new, reason, line):
@@ -112,8 +112,8 @@ def test_a_file_that_is_no_yaml_is_refused(tmp_path):
     ("old", "new", "reason"),
     [
         ("TEAM001", "GPU999", "gpulint's own"),
-        ("too-long-for-us", "duplicate-key", "already a rule"),
-        ("examples: []", "examples: []\nsuggest: [smaler-batch]", "no recipe is called smaler-batch"),
+        ("too-long-for-us", "duplicate-key", "already defined in"),
+        ("examples: []", "examples: []\nsuggest: [smaler-batch]", "unknown recipe smaler-batch"),
     ],
 )
 def test_own_rules_may_not_take_the_place_of_bundled_ones(folder, old, new, reason):
@@ -123,7 +123,7 @@ def test_own_rules_may_not_take_the_place_of_bundled_ones(folder, old, new, reas
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(RuleError, match="no such folder"):
+    with pytest.raises(RuleError, match="no such directory"):
         load_rules(settings(rules=(str(tmp_path / "none"),)))
 
 

@@ -61,11 +61,11 @@ class _Compiler:
         applies = get("applies")
         each = get("each")
         if each is not None and each.value.partition(".")[2] not in PROBLEM_KINDS:
-            raise self.error(each, f"{each.value} is no kind of problem; known are {', '.join(PROBLEM_KINDS)}")
+            raise self.error(each, f"{each.value} is not a kind of problem; known kinds: {', '.join(PROBLEM_KINDS)}")
         formats = applies.get("formats") if applies else None
         for name in formats.items() if formats else ():
             if name.value not in format_names():
-                raise self.error(name, f"no format is called {name.value}{_did_you_mean(name.value)}")
+                raise self.error(name, f"unknown format {name.value}{_did_you_mean(name.value)}")
         return Rule(
             id=_value(get("id")),
             name=_value(get("name")),
@@ -142,7 +142,7 @@ class _Compiler:
         hint = nearest(path)
         raise self.error(
             node,
-            f"{path} is not a place: name a Job field, config.<key>, deepspeed.<key>, launch.<name> or item"
+            f"{path} is not a location: use a Job field, config.<key>, deepspeed.<key>, launch.<name> or item"
             + (f"; did you mean {hint}?" if hint in job_paths() else ""),
         )
 
@@ -156,7 +156,7 @@ class _Compiler:
             self.check_change(entry)
         for factor in factors.items() if factors else ():
             if not 2 <= factor.value <= MAX_FACTOR:
-                raise self.error(factor, f"a factor is a number from 2 to {MAX_FACTOR}")
+                raise self.error(factor, f"a factor must be a number from 2 to {MAX_FACTOR}")
         return Advice(
             set=changes,
             config=self.mapping(get("config")),
@@ -182,10 +182,10 @@ class _Compiler:
         if kind is None:
             hint = nearest(path)
             near = f"; did you mean {hint}?" if hint in job_paths() else ""
-            raise self.error(entry.key, f"set changes Job fields, and {path} is none{near}")
+            raise self.error(entry.key, f"set needs a Job field, and {path} is not one{near}")
         computed = isinstance(value.value, str) and value.value.startswith("= ")
         if not computed and not accepts(kind, value.plain()):
-            raise self.error(value, f"{path} takes {type_text(kind).replace('`', '')}")
+            raise self.error(value, f"{path} must be {type_text(kind).replace('`', '')}")
 
     def mapping(self, node: Node | None) -> dict[str, Any] | None:
         """Plain values; text that begins with `= ` becomes `{"=": tree}`."""
@@ -226,16 +226,16 @@ def _fault(part: Tree, *, local: bool) -> str:
     if part[0] == "peak_if":
         unknown = next((path for path in part[1::2] if path not in job_types()), None)
         if unknown is not None:
-            return f"peak_if changes Job fields, and {unknown} is none"
+            return f"peak_if needs Job fields, and {unknown} is not one"
         wrong = next((i for i in range(1, len(part), 2) if not accepts(job_types()[part[i]], part[i + 1])), None)
-        return "" if wrong is None else f"{part[wrong]} takes {type_text(job_types()[part[wrong]]).replace('`', '')}"
+        return "" if wrong is None else f"{part[wrong]} must be {type_text(job_types()[part[wrong]]).replace('`', '')}"
     if part[0] not in ("fact", "has"):
         return ""
     name = part[1]
     if is_known(name) or (name == "factor" and local):
         return ""
     if name == "factor":
-        return "factor is known in set and needs of a suggestion with factors only"
+        return "factor can be used only in `set` and `needs` of a suggestion with `factors`"
     hint = nearest(name)
     return f"unknown fact {name}" + (f"; did you mean {hint}?" if hint else "")
 

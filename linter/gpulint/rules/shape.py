@@ -40,20 +40,20 @@ def check_shape(node: Node, schema: dict[str, Any], path: str, key: str = "a rul
     if "anyOf" in schema:
         fitting = [branch for branch in schema["anyOf"] if _is(node, branch)]
         if not fitting:
-            raise _error(path, node, f"{key} is {_wanted(schema)}")
+            raise _error(path, node, f"{key} must be {_wanted(schema)}")
         schema = fitting[0]
     if not _is(node, schema):
-        colon = "; text that holds `: ` is quoted" if schema.get("type") == "string" and node.is_mapping else ""
-        raise _error(path, node, f"{key} is {_wanted(schema)}{colon}")
+        colon = "; quote text that contains `: `" if schema.get("type") == "string" and node.is_mapping else ""
+        raise _error(path, node, f"{key} must be {_wanted(schema)}{colon}")
     if "enum" in schema and node.value not in schema["enum"]:
-        raise _error(path, node, f"{key} is {_wanted(schema)}, not {node.raw}")
+        raise _error(path, node, f"{key} must be {_wanted(schema)}, not {node.raw}")
     if "pattern" in schema and not re.fullmatch(schema["pattern"], node.value):
         like = ", ".join(schema.get("examples", ())) or schema["pattern"]
-        raise _error(path, node, f"{key} is written like {like}, not {node.raw}")
+        raise _error(path, node, f"{key} must look like {like}, not {node.raw}")
     if node.is_scalar and len(str(node.value)) > schema.get("maxLength", MAX_TEXT):
-        raise _error(path, node, f"{key} has at most {schema.get('maxLength', MAX_TEXT)} characters")
+        raise _error(path, node, f"{key} may have at most {schema.get('maxLength', MAX_TEXT)} characters")
     if len(node.items()) > schema.get("maxItems", MAX_ITEMS):
-        raise _error(path, node, f"{key} has at most {schema.get('maxItems', MAX_ITEMS)} items")
+        raise _error(path, node, f"{key} may have at most {schema.get('maxItems', MAX_ITEMS)} items")
     for item in node.items():
         check_shape(item, schema.get("items", {}), path, f"an item of {key}")
     if node.is_mapping:
@@ -66,7 +66,7 @@ def _check_keys(node: Node, schema: dict[str, Any], path: str, key: str) -> None
     for entry in node.entries():
         name = entry.key.value
         if not isinstance(name, str):
-            raise _error(path, entry.key, "a key is text")
+            raise _error(path, entry.key, "a key must be text")
         if name in known:
             check_shape(entry.value, known[name], path, name)
         elif others is False:
@@ -75,7 +75,7 @@ def _check_keys(node: Node, schema: dict[str, Any], path: str, key: str) -> None
             check_shape(entry.value, others, path, name)
     missing = [name for name in schema.get("required", ()) if node.get(name) is None]
     if missing:
-        raise _error(path, node, f"{key} lacks {', '.join(missing)}")
+        raise _error(path, node, f"{key} needs {', '.join(missing)}")
 
 
 def _is(node: Node, schema: dict[str, Any]) -> bool:
@@ -101,7 +101,7 @@ def _did_you_mean(name: str, known: dict[str, Any]) -> str:
     from difflib import get_close_matches
 
     found = get_close_matches(name[:80], list(known), 1, 0.6)
-    return f"; did you mean {found[0]}?" if found else f"; known are {', '.join(known)}"
+    return f"; did you mean {found[0]}?" if found else f"; known keys: {', '.join(known)}"
 
 
 def _error(path: str, node: Node, reason: str) -> RuleError:

@@ -109,11 +109,11 @@ def _extended(reader: _Reader, entry: Entry, above: tuple[str, ...]) -> Settings
     name = reader.string(entry)
     path = os.path.join(reader.folder, os.path.expanduser(name))
     if not os.path.isfile(path):
-        raise reader.error(entry, f"extend names {name}, which is not there")
+        raise reader.error(entry, f"extend refers to {name}, which does not exist")
     if os.path.realpath(path) in above:
-        raise reader.error(entry, f"extend names {name}, which extends this file")
+        raise reader.error(entry, f"extend refers to {name}, which itself extends this file")
     if len(above) > MAX_EXTENDS:
-        raise reader.error(entry, f"more than {MAX_EXTENDS} files extend one another")
+        raise reader.error(entry, f"more than {MAX_EXTENDS} nested extends")
     return read_settings(path, above=above)
 
 
@@ -140,7 +140,7 @@ class _Reader:
             from difflib import get_close_matches
 
             near = get_close_matches(name, known, 1, 0.6) or get_close_matches(name.replace("_", "-"), known, 1, 0.6)
-            advice = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
+            advice = f"; did you mean {near[0]}?" if near else f"; known settings: {', '.join(known)}"
             raise self.error(entry, f"unknown setting {name!r}{advice}")
         return KEYS[name]
 
@@ -148,13 +148,13 @@ class _Reader:
         """What an entry sets, checked and with paths made absolute."""
         plain = entry.value.plain()
         if not _FITS[key.kind](plain):
-            raise self.error(entry, f"{key.name} takes {_TAKES[key.kind]}")
+            raise self.error(entry, f"{key.name} must be {_TAKES[key.kind]}")
         if key.choices and plain not in key.choices:
             from difflib import get_close_matches
 
             near = get_close_matches(str(plain), key.choices, 1, 0.6)
             advice = f"; did you mean {near[0]}?" if near else ""
-            raise self.error(entry, f"{key.name} takes one of {', '.join(key.choices)}, not {plain!r}{advice}")
+            raise self.error(entry, f"{key.name} must be one of {', '.join(key.choices)}, not {plain!r}{advice}")
         return Value(self._placed(plain, key), self.place(entry).rsplit(":", 1)[0])
 
     def _placed(self, plain: Any, key: Key) -> Any:
@@ -171,20 +171,20 @@ class _Reader:
     def string(self, entry: Entry) -> str:
         """A string."""
         if not isinstance(entry.value.value, str):
-            raise self.error(entry, f"{entry.key.value} takes a string")
+            raise self.error(entry, f"{entry.key.value} must be a string")
         return entry.value.value
 
     def strings(self, entry: Entry) -> tuple[str, ...]:
         """A list of strings."""
         plain = entry.value.plain()
         if not _FITS["strings"](plain) or not plain:
-            raise self.error(entry, f"{entry.key.value} takes a list of strings")
+            raise self.error(entry, f"{entry.key.value} must be a list of strings")
         return tuple(plain)
 
     def tables(self, entry: Entry) -> Iterator[tuple[Entry, dict[str, Entry]]]:
         """The tables of `[[name]]`, each by key."""
         if not entry.value.is_sequence or not all(item.is_mapping for item in entry.value.items()):
-            raise self.error(entry, f"{entry.key.value} is a list of tables: [[{entry.key.value}]]")
+            raise self.error(entry, f"{entry.key.value} must be a list of tables: [[{entry.key.value}]]")
         for item in entry.value.items():
             yield entry, {str(each.key.value): each for each in item.entries()}
 
@@ -204,7 +204,7 @@ class _Reader:
         for place, table in self.tables(entry):
             unknown = next((each for name, each in table.items() if name not in _SUPPRESSION), None)
             if unknown is not None:
-                raise self.error(unknown, f"[[suppressions]] takes {', '.join(_SUPPRESSION)}")
+                raise self.error(unknown, f"[[suppressions]] accepts only {', '.join(_SUPPRESSION)}")
             if "file" not in table or "rules" not in table:
                 raise self.error(place, "each of [[suppressions]] needs file and rules")
             key, reason = (self.string(table[name]) if name in table else "" for name in ("key", "reason"))
