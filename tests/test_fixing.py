@@ -374,7 +374,7 @@ def test_a_file_that_cannot_be_written_is_an_error_and_stops_no_other(project, m
 def test_a_file_that_changed_meanwhile_is_left(project):
     from gpulint.source.edit.write import WriteError, replace_text
 
-    with pytest.raises(WriteError, match="changed meanwhile"):
+    with pytest.raises(WriteError, match="has changed in the meantime"):
         replace_text(str(project / "axolotl.yaml"), "something else", "new")
     assert texts(project) == FILES
 

@@ -50,7 +50,7 @@ def test_the_model_shows_the_estimate(helped):
 
 def test_a_first_line_without_keys_shows_the_estimate(helped):
     text, at = helped("run.sh", SCRIPT, "bin/bash")
-    assert "(profile run)" in text or "while serving" in text
+    assert "(profile run)" in text or "(serving)" in text
     assert at == "#!/bin/bash"
 
 

@@ -90,9 +90,9 @@ def test_own_rules_stand_beside_the_bundled_ones(folder):
         ("at: [sequence_length]", "at: [sequence]", "not a location", 8),
         ("message:", "mesage:", "unknown key mesage; did you mean message?", 9),
         ("severity: error", "severity: fatal", "one of error, warning, info, not fatal", 5),
-        ("why: Our policy.\n", "", "lacks why", 1),
+        ("why: Our policy.\n", "", "needs why", 1),
         ("id: TEAM001", "id: team1", "id must look like TEAM001, not team1", 1),
-        ("at: [sequence_length]", "at: sequence_length", "at is a list", 8),
+        ("at: [sequence_length]", "at: sequence_length", "at must be a list", 8),
         ("why: Our", "severity: info\nwhy: Our", "duplicate key severity", 5),
         ("examples: []", "examples: []\nsuggest: [{set: {packing_: true}}]", "set needs a Job field", 12),
     ],
@@ -111,7 +111,7 @@ def test_a_file_that_is_no_yaml_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("TEAM001", "GPU999", "gpulint's own"),
+        ("TEAM001", "GPU999", "reserved for gpulint"),
         ("too-long-for-us", "duplicate-key", "already defined in"),
         ("examples: []", "examples: []\nsuggest: [smaler-batch]", "unknown recipe smaler-batch"),
     ],
