@@ -25,7 +25,7 @@ _SHORTHANDS = {
 
 def validate_job(of: type[Job], value: JsonObject) -> Job:
     """A Job from plain data; see `Job.validate`."""
-    job: Job = _adapter(of).validate_python(_normalised(value))  # type: ignore[arg-type]
+    job: Job = _adapter(of).validate_python(long_spelling(value))  # type: ignore[arg-type]
     return job
 
 
@@ -43,7 +43,7 @@ def _adapter(of: type[Job]) -> TypeAdapter[Any]:
     return TypeAdapter(of)
 
 
-def _normalised(value: JsonObject) -> JsonObject:
+def long_spelling(value: JsonObject) -> JsonObject:
     """The long spelling of what people write short: `loss: liger`, `offload_optimizer: cpu`, `dtype: bf16`."""
     out: JsonObject = {}
     for key, item in value.items():
@@ -63,7 +63,7 @@ def _normalised(value: JsonObject) -> JsonObject:
         elif key in _DTYPE_KEYS and isinstance(item, str):
             out[key] = _DTYPE_ALIASES.get(item, item)
         elif isinstance(item, dict):
-            out[key] = _normalised(item)
+            out[key] = long_spelling(item)
         else:
             out[key] = item
     return out
