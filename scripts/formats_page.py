@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import json
+import pkgutil
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,8 @@ from changes_page import section  # type: ignore[import-not-found]
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from gpulint.upstream.behaviour import Default
 
 _HEAD = """# Config formats
 
@@ -101,38 +105,50 @@ def _programs() -> Iterator[str]:
 
 
 def _versions() -> Iterator[str]:
-    """What `releases.json` and the engine profiles of vLLM say of older releases."""
+    """What `upstream` and the engine profiles say of older releases."""
     from gpulint.estimator.serving.sglang import settings as sglang_settings
     from gpulint.estimator.serving.vllm import settings as vllm_settings
-    from gpulint.formats.core import releases
 
-    yield "Defaults that affect memory and changed between releases. Without a stated version, the newest is assumed;"
-    yield "state one by `[versions]` in the settings, `--set-version NAME=VERSION`, an image's tag or"
-    yield "`pip install NAME==VERSION`."
+    yield "Defaults that affect memory and changed between releases. The newest is assumed if no version is stated by"
+    yield "`[versions]` in the settings, `--set-version NAME=VERSION`, an image's tag or `pip install NAME==VERSION`."
     yield ""
     yield "| package | release | defaults |"
     yield "| --- | --- | --- |"
-    rows = json.loads((Path(releases.__file__).parent / "releases.json").read_text(encoding="utf-8"))
-    for package in (name for name, listed in rows.items() if isinstance(listed, list) and name != "beside"):
-        for row in rows[package]:
-            told = ", ".join(f"{key} {_value(value)}" for key, value in row["defaults"].items())
-            yield _row(package, f"before {row['before']}", told)
+    told: dict[tuple[str, str], list[str]] = {}
+    for row in _defaults():
+        releases = f"before {row.until}" if not row.since else f"from {row.since}, before {row.until}"
+        told.setdefault((row.package, releases), []).append(f"{row.name} {_value(row.value)}")
+    for (package, releases), values in told.items():
+        yield _row(package, releases, ", ".join(values))
     yield _row("peft", "from 0.7 to 0.11", "adapters over unquantized 16-bit weights have their dtype, not float32")
     sglang = json.loads((Path(sglang_settings.__file__).parent / "sglang.json").read_text(encoding="utf-8"))["profiles"]
-    told = "of mem_fraction_static, chunked_prefill_size, captured batches and pools of sliding layers"
+    shares = "of mem_fraction_static, chunked_prefill_size, captured batches and pools of sliding layers"
     yield _row(
         "sglang",
         "from 0.3.0 to 0.5.23",
-        f"{len(sglang)} sets {told} (`linter/gpulint/estimator/serving/sglang/sglang.json`)",
+        f"{len(sglang)} sets {shares} (`linter/gpulint/estimator/serving/sglang/sglang.json`)",
     )
     engines = json.loads((Path(vllm_settings.__file__).parent / "vllm.json").read_text(encoding="utf-8"))
-    told = ""
-    for row in engines["profiles"]:
-        tiers = "; ".join(f"{seqs} requests, {tokens} tokens from {gib} GiB on" for gib, seqs, tokens in row["tiers"])
-        now = f"gpu_memory_utilization {row['utilization']}; {tiers}"
-        if now != told:
-            yield _row("vllm", "from the first on" if row["since"] == "0" else f"from {row['since']} on", now)
-            told = now
+    before = ""
+    for profile in engines["profiles"]:
+        tiers = "; ".join(
+            f"{seqs} requests, {tokens} tokens from {gib} GiB on" for gib, seqs, tokens in profile["tiers"]
+        )
+        now = f"gpu_memory_utilization {profile['utilization']}; {tiers}"
+        if now != before:
+            yield _row("vllm", "from the first on" if profile["since"] == "0" else f"from {profile['since']} on", now)
+            before = now
+
+
+def _defaults() -> Iterator[Default]:
+    """The defaults that moved, in the order of their modules, and of their first releases."""
+    from gpulint import upstream
+    from gpulint.upstream.behaviour import Default
+
+    for module in pkgutil.walk_packages(upstream.__path__, f"{upstream.__name__}."):
+        for value in vars(import_module(module.name)).values():
+            rows = [row for row in value if isinstance(row, Default)] if isinstance(value, tuple) else []
+            yield from sorted(rows, key=lambda row: [int(part) for part in row.until.split(".")])
 
 
 def _value(value: Any) -> str:

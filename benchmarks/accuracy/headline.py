@@ -23,6 +23,9 @@ WHOLE = frozenset(
 )  # fmt: skip
 """Figures of a whole run or of an engine's cache; the others are parts of one (weights, a profile run)."""
 
+CLOSE = 0.1
+"""The error up to which a figure counts as `within 10%`."""
+
 HEAD = ("", "figures", "median error", "within 10%", "inside the interval", "missed out-of-memory", "false alarms")
 
 
@@ -76,9 +79,6 @@ def line(name: str, answers: Iterable[Answer]) -> Line:
         fits.count("exceeds"),
         len(fits),
     )
-
-
-CLOSE = 0.1
 
 
 def totals(scored: Sequence[Scored], rows: Iterable[Row] | None = None) -> list[Line]:
@@ -169,7 +169,7 @@ def _adapter(case: Case) -> bool:
 
 def _divided(case: Case) -> bool:
     plan = case.job.parallelism
-    return plan.tensor > 1 or plan.pipeline > 1 or plan.context > 1 or plan.expert > 1
+    return any(degree > 1 for degree in (plan.tensor, plan.pipeline, plan.context, plan.expert))
 
 
 KINDS: tuple[tuple[str, Callable[[Case], bool]], ...] = (

@@ -16,7 +16,8 @@ TABLES = """# Accuracy: all tables
 
 <!-- Made by scripts/build.py from benchmarks/accuracy/recorded.json. -->
 
-The numbers behind [Accuracy](accuracy.md). Errors are (estimate - measured) / measured.
+The numbers behind [Accuracy](accuracy.md). Errors are (estimate - measured) / measured. Groups called
+`fresh ..., set N` hold the rows of our own search number N.
 """
 
 

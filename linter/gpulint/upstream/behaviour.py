@@ -113,6 +113,11 @@ def earlier(version: str, other: str) -> str:
     return version if older(version, other) else other
 
 
+def still_in(version: str | None, last: str) -> bool:
+    """Whether a release has what `last` was the last one to have; the newest has not."""
+    return bool(version) and not older(last, version or "")
+
+
 def is_release(version: str | None) -> bool:
     """Whether a version has numbers, so that it can be told from the newest."""
     return bool(numbers(version or ""))

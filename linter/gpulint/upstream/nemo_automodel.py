@@ -17,6 +17,11 @@ CHECKPOINT_WRAPPER = Behaviour(
     "checkpoints layers by PyTorch's wrapper, whatever the model's class calls",
     "components/distributed/parallelizer.py `checkpoint_wrapper`",
 )
+DEQUANTIZES = Behaviour(
+    NAME,
+    "makes a checkpoint of FP8 weights 16 bits as it loads it",
+    "components/models/deepseek_v3/state_dict_adapter.py",
+)
 
 _CHUNKED = "components/loss/chunked_ce.py of the wheels 0.2.0 to 0.7.0; None: whole logits in autograd"
 

@@ -12,3 +12,8 @@ FLASH_OFF = Behaviour(
     "olmo/model.py of v0.2.5 and v0.3.0 (`enable_flash_sdp`, `enable_mem_efficient_sdp`)",
     until="0.3",
 )
+EFFICIENT_OFF = Behaviour(
+    NAME,
+    "turns torch's memory-efficient attention kernel off",
+    "olmo/model.py of v0.2.5 and v0.3.0 (`enable_mem_efficient_sdp`)",
+)

@@ -1,22 +1,16 @@
-"""Which packages take part in a job, at which release, and how that release is known.
-
-A package takes part because the job says so (`framework`, `inference.engine`, `parallelism`, `adapter`, `weights`). A
-release that is pinned says which release runs where the package does, and never that it does. Kernels are the
-exception: Transformers takes those of `KERNELS` wherever they can be imported, so one that is stated is one that runs.
-"""
+"""Which packages take part in a job, at which release, and how that release is known."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from . import axolotl, litgpt, megatron, nemo_automodel, openrlhf, prime_rl, torchtitan, torchtune, unsloth
+from . import axolotl, litgpt, megatron, nemo_automodel, olmo, openrlhf, prime_rl, torchtitan, torchtune, unsloth
 from .behaviour import BehaviourByType, is_release
+from .serving import sglang, vllm
 
 if TYPE_CHECKING:
     from ..job.job import Job
     from .behaviour import Behaviour
-
-Known = Literal["stated", "pinned", "newest"]
 
 QWEN = "qwen"
 """The first Qwen's finetune.py, with its modeling_qwen.py: code of no package."""
@@ -31,34 +25,31 @@ NATIVE = {
 }
 """Frameworks with model code or a training loop of their own, and the package that has it."""
 
-AROUND = {
-    "axolotl": axolotl.NAME,
-    "nemo-automodel": nemo_automodel.NAME,
-    "prime-rl": prime_rl.NAME,
-    "unsloth": unsloth.NAME,
-}
-"""Frameworks around Transformers' models: with a Trainer, kernels, a loader or some models of their own."""
+AROUND = frozenset({axolotl.NAME, nemo_automodel.NAME, olmo.NAME, prime_rl.NAME, unsloth.NAME})
+"""Packages around Transformers' models: a Trainer, kernels, a loader, or some models of their own."""
 
-FRAMEWORKS = {**NATIVE, **AROUND}
+KERNELS = frozenset({"flash-linear-attention", "mamba-ssm", "flashinfer-python", "xielu"})
+"""Packages that others take wherever they can be imported."""
 
-KERNELS = ("flash-linear-attention", "mamba-ssm", "flashinfer-python", "xielu")
-"""Packages that run wherever they are installed."""
+ENGINES = frozenset({vllm.NAME, sglang.NAME})
+
+_FRAMEWORKS = frozenset(NATIVE.values())
 
 
 class Release(NamedTuple):
     """A package's release in a job.
 
-    version  None where nobody states it: the newest
-    known    `stated` by a file, a launcher or the settings; `pinned` by the tool that runs the job; or the `newest`
+    version  None where nobody states it
+    known    `stated` by a file, a launcher or the settings; `pinned` by the tool that runs the job; else the `newest`
     """
 
     package: str
     version: str | None
-    known: Known
+    known: Literal["stated", "pinned", "newest"]
 
 
 class Stack:
-    """The packages that take part in a job."""
+    """The packages that take part in a job, which says so by `framework`, `inference.engine` and what it states."""
 
     __slots__ = ("job",)
 
@@ -66,43 +57,37 @@ class Stack:
         self.job = job
 
     @property
-    def framework(self) -> str | None:
-        """The package whose model code, training loop or kernels run in the place of Transformers' or beside them."""
-        return FRAMEWORKS.get(self.job.framework or "")
-
-    @property
     def native(self) -> bool:
-        """Whether model code or training loop are a framework's own, and not Transformers'."""
+        """Whether model code or training loop are a framework's own in the place of Transformers'."""
         return self.job.framework in NATIVE
 
     def release(self, package: str) -> Release:
-        """The release of a package that a job runs with, whether it takes part or not."""
-        job = self.job
-        version = job.versions.get(package)
-        if job.inference is not None and job.inference.engine == package:
-            version = job.inference.version or version
-        origin = job.origins.get(f"versions.{package}")
+        """The release that a package has where it takes part."""
+        version, origin = self.version(package), self.job.origins.get(f"versions.{package}")
         if not is_release(version):
             return Release(package, version, "newest")
         return Release(package, version, "pinned" if origin is not None and origin.kind == "default" else "stated")
 
+    def version(self, package: str) -> str | None:
+        """The version of that release; None where nobody states it."""
+        inference = self.job.inference
+        if inference is not None and inference.engine == package and inference.version:
+            return inference.version
+        return self.job.versions.get(package)
+
     def runs(self, package: str) -> bool:
-        """Whether a package takes part."""
-        job = self.job
-        if package in KERNELS:
-            return package in job.versions
-        if package in FRAMEWORKS.values():
-            return package == self.framework
-        if package in _ENGINES:
-            return job.inference is not None and job.inference.engine == package
+        """Whether a package takes part; libraries that every job of their kind has always do."""
+        if package in _FRAMEWORKS:
+            return NATIVE.get(self.job.framework or "") == package
+        if package in AROUND or package in KERNELS:
+            return package in self.job.versions
+        if package in ENGINES:
+            return self.job.inference is not None and self.job.inference.engine == package
         return True
 
     def does(self, row: Behaviour | BehaviourByType, type_: str = "") -> bool:
         """Whether the row's package takes part and does that in its release; `type_` where it goes by types."""
         if not self.runs(row.package):
             return False
-        version = self.release(row.package).version
+        version = self.version(row.package)
         return row.at(version, type_) if isinstance(row, BehaviourByType) else row.at(version)
-
-
-_ENGINES = ("vllm", "sglang")

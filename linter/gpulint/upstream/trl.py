@@ -69,12 +69,8 @@ REFUSES_DATA_PARALLEL = Behaviour(
     "the trainers' test of `args.n_gpu > 1` in 1.16, where those of 1.9 have none",
     since="1.10",
 )
-BRINGS_TRANSFORMERS_4 = Behaviour(
-    NAME,
-    "never ran on Transformers 5",
-    "setup.cfg and pyproject.toml of the wheels 0.8.6 to 1.16.0",
-    until="0.27",
-)
+AS_TRANSFORMERS = "transformers"
+"""A default that is what Transformers takes."""
 
 _CONFIGS = "trainer/*_config.py of the wheels 0.8.6 to 1.16.0"
 _TRAINERS = "sft_trainer.py and dpo_trainer.py of the wheels 0.8.6 to 1.16.0"
@@ -89,9 +85,14 @@ DEFAULTS = (
     Default(NAME, "grpo_beta", 0.04, _CONFIGS, until="0.19"),
     Default(NAME, "gradient_checkpointing", False, _CONFIGS, until="0.22"),
     Default(NAME, "prepare_kbit", "8bit", _TRAINERS, until="0.22"),
-    Default(NAME, "dtype", "transformers", f"{_TRAINERS}: what Transformers takes", until="0.27"),
+    Default(NAME, "dtype", AS_TRANSFORMERS, _TRAINERS, until="0.27"),
     Default(NAME, "vllm_mode", "server", _CONFIGS, until="1.0"),
     Default(NAME, "max_completion_length", 256, _CONFIGS, until="1.10"),
     Default(NAME, "loss", "torch", _CONFIGS, until="1.15"),
 )
 """A length by objective has an empty name for those not named."""
+
+PINS = (
+    Default(NAME, "transformers", "4.57.1", "the last 4: these never ran on 5 (wheels 0.8.6 to 1.16.0)", until="0.27"),
+)
+"""Packages that a release brings in a release of their own, where nothing states that."""

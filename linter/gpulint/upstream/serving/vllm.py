@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..behaviour import Behaviour
+from ..behaviour import Behaviour, Default
 
 NAME = "vllm"
 
@@ -63,6 +63,9 @@ OLD_CARDS_ON_V0 = Behaviour(
     since="0.8.0",
     until="0.10.0",
 )
+LAST_V0 = "0.7.3"
+"""The last release with that engine alone."""
+
 ROTATES_BY_TURNS = Behaviour(
     NAME,
     "rotates one of a vision block's queries and keys at a time in float32; before, both by torch operations",
@@ -143,15 +146,15 @@ COUNTS_TIMES = Behaviour(
     "qwen3_vl.py `get_max_video_tokens` up to 0.12",
     until="0.13",
 )
-NEMOTRON_FLOAT16 = Behaviour(
+NEMOTRON_OWN_DTYPE = Behaviour(
     NAME,
-    "keeps Nemotron-H's states in float16 where its config does not say; before, in the model's dtype",
+    "keeps Nemotron-H's states in the dtype that its config says, float16 where it does not; before, in the model's",
     "model_executor/models/config.py `NemotronHForCausalLMConfig`: float16 in 0.13.0 and 0.15.1; 0.11.2 has none",
     since="0.13",
 )
 NEMOTRON_FLOAT32 = Behaviour(
     NAME,
-    "keeps them in float32",
+    "keeps them in float32 where the config does not say",
     "model_executor/models/config.py `NemotronHForCausalLMConfig` of 0.20.0",
     since="0.20",
 )
@@ -223,6 +226,12 @@ LARGEST_GROUP = Behaviour(
     "v1/core/kv_cache_utils.py",
     since="0.31.0",
 )
+LOGS_CONSUMED = Behaviour(
+    NAME,
+    "logs what stays of the profile run as consumed, and the graphs that it takes off the cache as activations",
+    "v1/worker/gpu_worker.py `peak_activation_memory`, utils/mem_utils.py",
+    since="0.27.0",
+)
 COUNTS_SEGMENTS = Behaviour(
     NAME,
     "counts segments that torch cannot give back",
@@ -235,3 +244,18 @@ SPLITS_NO_LARGE_BLOCK = Behaviour(
     "`_scoped_allocator_max_split`, not in 0.30.0",
     since="0.31",
 )
+
+PINS = (
+    Default(
+        NAME, "torch", "2.4.0", "the wheels' requirements until vllm-project/vllm#9588 (October 2024)", until="0.6.4"
+    ),
+    Default(
+        NAME,
+        "torch",
+        "2.6.0",
+        "the wheels' requirements: 0.8.5 pins 2.6.0, the main branch after it 2.7.0 (LMCache/LMCache#561)",
+        since="0.6.4",
+        until="0.9.0",
+    ),
+)
+"""Packages that a release brings in a release of their own."""
