@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..source.places import places_of
+from ..source.schema import did_you_mean, first_fault, load_schema
 from ..source.within import offsets
 from .facts.job_types import accepts, job_types, type_text
 from .facts.vocabulary import (
@@ -22,7 +23,6 @@ from .facts.vocabulary import (
 from .message import TemplateError, parts_of
 from .quantity import UnitError, unit_of
 from .rule import Advice, Place, Rule, RuleError
-from .shape import check_shape, rule_schema
 from .syntax import ExpressionError, flattened, parse, walk
 
 if TYPE_CHECKING:
@@ -42,10 +42,10 @@ def compile_rule(document: Document) -> Rule:
 def compile_recipes(document: Document) -> dict[str, Advice]:
     """The recipes of `rules/recipes.yaml`: a mapping of name to advice."""
     compiler = _Compiler(document)
-    schema = rule_schema()["properties"]["suggest"]["items"]["anyOf"][1]
+    schema = load_schema("rule")["properties"]["suggest"]["items"]["anyOf"][1]
     recipes: dict[str, Advice] = {}
     for entry in document.root.entries():
-        check_shape(entry.value, schema, document.path, str(entry.key.value))
+        compiler.held(entry.value, schema, str(entry.key.value))
         recipes[str(entry.key.value)] = compiler.advice(entry.value)
     return recipes
 
@@ -56,7 +56,7 @@ class _Compiler:
         self.text = document.text
 
     def rule(self, root: Node) -> Rule:
-        check_shape(root, rule_schema(), self.path)
+        self.held(root, load_schema("rule"), "a rule")
         get = root.get
         applies = get("applies")
         each = get("each")
@@ -65,7 +65,7 @@ class _Compiler:
         formats = applies.get("formats") if applies else None
         for name in formats.items() if formats else ():
             if name.value not in format_names():
-                raise self.error(name, f"unknown format {name.value}{_did_you_mean(name.value)}")
+                raise self.error(name, f"no format is called {name.value}{did_you_mean(name.value, format_names())}")
         return Rule(
             id=_value(get("id")),
             name=_value(get("name")),
@@ -85,6 +85,12 @@ class _Compiler:
             suggest=tuple(self.advice(item) for item in _items(get("suggest"))),
             file=self.path,
         )
+
+    def held(self, node: Node, schema: dict[str, Any], whole: str) -> None:
+        """Refuse what the schema does not allow."""
+        fault = first_fault(node, schema, whole)
+        if fault is not None:
+            raise self.error(fault.node, fault.reason)
 
     def condition(self, node: Node | None) -> Tree:
         if node is None or isinstance(node.value, bool):
@@ -238,13 +244,6 @@ def _fault(part: Tree, *, local: bool) -> str:
         return "factor can be used only in `set` and `needs` of a suggestion with `factors`"
     hint = nearest(name)
     return f"unknown fact {name}" + (f"; did you mean {hint}?" if hint else "")
-
-
-def _did_you_mean(name: str) -> str:
-    from difflib import get_close_matches
-
-    found = get_close_matches(name[:80], format_names(), 1, 0.5)
-    return f"; did you mean {found[0]}?" if found else ""
 
 
 def _value(node: Node | None) -> Any:

@@ -7,6 +7,8 @@ from typing import NamedTuple
 from .severity import SEVERITIES
 
 FAIL_ON = (*reversed(SEVERITIES), "never")
+SIZE = r"[0-9]+(\.[0-9]+)?\s*(%|[KMGT]i?B)"
+"""A size of memory: a number with its unit, or the share of a GPU."""
 
 
 class Key(NamedTuple):
