@@ -102,7 +102,8 @@ def gitlab_template() -> Iterator[Generated]:
 
 
 GENERATORS: tuple[Callable[[], Iterator[Generated]], ...] = (
-    rules_index, rules_pages, rules_tables, formats_page, job_schema, settings, commands_page, accuracy_pages, gitlab_template,
+    rules_index, rules_pages, rules_tables, formats_page, job_schema, settings, commands_page, accuracy_pages,
+    gitlab_template,
 )  # fmt: skip
 """In order: what a later one reads, an earlier one has written."""
 

@@ -101,8 +101,8 @@ def test_own_rules_stand_beside_the_bundled_ones(folder):
         ("examples: []", "examples: []\ngroup: " + 81 * "x", "group must be text of at most 80 characters", 12),
         ("examples: []", "examples: []\n1: 2", "unknown key 1", 12),
         ("why: Our policy.", "why: {Our: policy}", "text that holds `: ` is quoted", 10),
-        ("why: Our", "severity: info\nwhy: Our", "severity stands twice", 5),
-        ("examples: []", "examples: []\nsuggest: [{set: {packing_: true}}]", "set changes Job fields", 12),
+        ("why: Our", "severity: info\nwhy: Our", "duplicate key severity", 5),
+        ("examples: []", "examples: []\nsuggest: [{set: {packing_: true}}]", "set needs a Job field", 12),
     ],
 )  # fmt: skip
 def test_a_wrong_rule_file_is_refused_at_its_line(tmp_path, old, new, reason, line):

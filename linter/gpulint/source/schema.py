@@ -90,11 +90,11 @@ def plainly_fits(value: Any, schema: Schema) -> bool:
 
 def faults(root: Node, value: Any, schema: Schema, whole: str, table: str = "mapping") -> Iterable[Fault]:
     """All places of `root` at which `value`, what it amounts to, is not what a schema says; lacking keys come last."""
-    from jsonschema import Draft202012Validator
-    from jsonschema.validators import extend
+    from jsonschema import Draft202012Validator, validators
 
     checker = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, item: _is(item, "integer"))
-    validator = extend(Draft202012Validator, type_checker=checker)(schema)
+    validator: Any = validators
+    validator = validator.extend(Draft202012Validator, type_checker=checker)(schema)
     found = [fault for error in validator.iter_errors(value) for fault in _told(root, error, whole, table)]
     return sorted(found, key=lambda fault: (fault.lacks, fault.node.span.start))
 
@@ -157,7 +157,8 @@ def _told(root: Node, error: ValidationError, whole: str, table: str) -> Iterato
                 word = str(entry.key.value)
                 yield Fault(entry.key, f"unknown key {word[:MAX_SHOWN]}{did_you_mean(word, known)}")
     elif error.validator == "required":
-        lacking = [each for each in schema["required"] if each not in (error.instance or ())]
+        given: Any = error.instance or ()
+        lacking = [each for each in schema["required"] if each not in given]
         yield Fault(node, f"{name} needs {', '.join(lacking)}", lacks=True)
     else:
         told = _expected(schema, str(error.validator))
