@@ -32,6 +32,7 @@ from .memoize import recalled
 from .states.reference import wants_gradients
 from .states.stage import pipeline
 from .states.trained_layers import first_trained
+from .tape.labels import labelled
 from .tape.ledger import END
 from .tape.ops import gathered
 from .unmodeled import derived
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from .peak_candidate import Instant
     from .tape.tape import Tape
     from .tape.tensor import Tensor
+
+PART = "inputs"
 
 
 def instants(job: Job, model: Model) -> tuple[Instant, ...]:
@@ -135,6 +138,7 @@ def layer_kinds(s: Setting) -> tuple[list[int], list[int]]:
     return kinds, assigned
 
 
+@labelled("token ids and labels")
 def replay(s: Setting, kinds: list[int], tape: Tape | None = None) -> Tape:
     """One forward and backward pass of a model that has one layer of each kind.
 
@@ -182,6 +186,7 @@ def _replay(s: Setting, kinds: list[int], tape: Tape) -> Tape:
     return tape
 
 
+@labelled(part="final norm")
 def modelled(
     tape: Tape,
     s: Setting,
@@ -232,6 +237,7 @@ def modelled(
     return h
 
 
+@labelled("token ids and labels")
 def _reference(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tensor) -> None:
     """A forward pass without gradients, while what the policy saved is alive; of an adapted policy without its adapter.
 

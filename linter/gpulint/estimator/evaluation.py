@@ -23,6 +23,7 @@ from .losses.logits import loss_of
 from .losses.losses import WHOLE_LOGITS
 from .memoize import recalled
 from .sharding.one_process import TUPLES_BEFORE
+from .tape.labels import labelled
 from .tape.ledger import END
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from .peak_candidate import Instant
     from .tape.tape import Tape
     from .tape.tensor import Tensor
+
+PART = "inputs"
 
 HEADLESS = frozenset({"classification", "token_classification", "question_answering", "reward"})
 """Objectives whose models score tokens or rows without the vocabulary (`models/heads.json`)."""
@@ -112,6 +115,7 @@ class Kept(NamedTuple):
     widened: tuple[int, ...] = ()
 
 
+@labelled("token ids and labels")
 def scored(
     s: Setting, kinds: list[int], tape: Tape, *, caches: bool = False, requests: bool = False
 ) -> dict[int, Kept]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..tape.labels import labelled
 from ..tape.matmuls import linear_wide
 from ..tape.ops import add, copied, dropout, leaf, mul, scale, sub, to
 from ..tape.tensor import Parameter, Tensor
@@ -135,6 +136,7 @@ def _added(x: Tensor, result: Tensor, delta: Tensor, rows: int) -> Tensor:
     return to(add(result, branch), result.e)
 
 
+@labelled("weight put together")
 def combined(
     tape: Tape,
     inputs: tuple[Operand, ...],

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...versions import older
+from ..tape.labels import labelled
 from ..tape.ops import dropout
 from ..tape.tensor import Tensor
 from .unadapted import unpacked
@@ -167,6 +168,7 @@ def mlp(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     return y
 
 
+@labelled("input after dropout")
 def _dropped(x: Tensor, layers: Sequence[Linear], how: Style) -> list[Tensor]:
     """x after dropout: once before the function, with a mask that autograd saves, or within it for each projection."""
     p = layers[0].dropout
@@ -182,6 +184,7 @@ def _dropped(x: Tensor, layers: Sequence[Linear], how: Style) -> list[Tensor]:
     return found
 
 
+@labelled("fused LoRA output")
 def _projected(x: Tensor, layer: Linear, rows: int, e: int, how: Style) -> Tensor:
     """x W + s (x A) B: the weight unpacked, the output, then the low-rank product."""
     tape = x.storage.tape
@@ -205,6 +208,7 @@ def _low_rank(layer: Linear, tape: Tape, e: int) -> list[Tensor]:
     return list(_narrowed(layer, tape, e))
 
 
+@labelled("low-rank weight in 16 bits")
 def _narrowed(layer: Linear, tape: Tape, e: int) -> Iterator[Tensor]:
     for part in (layer.a, layer.b):
         if part is not None and part.e != e:
@@ -221,6 +225,7 @@ def _weight(layer: Linear, tape: Tape) -> Tensor | None:
     return unpacked(tape, layer.weight.n) if layer.packed else None
 
 
+@labelled("gradient of the input")
 def _gradient(tape: Tape, n: int, e: int, saved: Storage, how: Style) -> Tensor:
     """The gradient of x: new, or in the bytes of x; a view of a matrix either way."""
     gx = Tensor(saved, n, e, view=True) if how.in_place else tape.new(n, e)

@@ -15,6 +15,7 @@ from ..layers.attention.kernels import Heads, attend
 from ..layers.attention.rope import Table, turned
 from ..layers.norms import NORMS
 from ..tape.indexing import cat, gather, split
+from ..tape.labels import labelled
 from ..tape.matmuls import product
 from ..tape.ops import add, made, masked, mul, scale, shift, to
 from ..tape.tensor import Tensor
@@ -23,6 +24,8 @@ from .vision_encoder import Features, Layers
 if TYPE_CHECKING:
     from ..layers.modules import Linear
     from ..tape.tape import Tape
+
+PART = "vision tower"
 
 HEAD = 64
 """Width of a head: Gemma4VisionConfig's default (configuration_gemma4.py `head_dim`)."""
@@ -33,6 +36,7 @@ norm = NORMS["rms_float"]
 class SoftTokens(Layers):
     """The tower over the patches of all images, those that only pad among them."""
 
+    @labelled("masks and rotary tables")
     def run(self, tape: Tape) -> Features:
         """One row for each soft token."""
         embeds = self._placed(tape)
@@ -60,6 +64,7 @@ class SoftTokens(Layers):
         pooled = to(pooled, e)
         return Features(pooled, (pooled,))
 
+    @labelled("pixels")
     def _placed(self, tape: Tape) -> Tensor:
         """Pixels scaled in float32 and projected, and both coordinates looked up, without those of padding."""
         s, seen, rows = self.s, self.seen, self.rows
@@ -75,6 +80,7 @@ class SoftTokens(Layers):
         places = masked(places, rows)
         return add(h, places)
 
+    @labelled("weights of the pooling")
     def _pooled(self, x: Tensor) -> Tensor:
         """Patches averaged to tokens by a product with their weights, one-hot in int64 before they are float32."""
         tape, seen = x.storage.tape, self.seen
@@ -152,6 +158,7 @@ def axial(x: Tensor, table: Table) -> Tensor:
     return cat([turned(part, table) for part in split(x, (x.n // 2, x.n // 2))])
 
 
+@labelled("values cut off")
 def clipped(x: Tensor) -> Tensor:
     """clamp between two tensors: saves x; backward is a where over two comparisons of one byte an element."""
     tape, n, e = x.storage.tape, x.n, x.e

@@ -11,6 +11,7 @@ from ..adapters.linear import project
 from ..layers.activation import activation
 from ..layers.norms import NORMS
 from ..tape.indexing import assigned, resized, split, window
+from ..tape.labels import labelled
 from ..tape.ops import add, copied, leaf, to
 from .vision_encoder import PATCHES, Features, Layers, one_of, wanted
 
@@ -18,10 +19,13 @@ if TYPE_CHECKING:
     from ..tape.tape import Tape
     from ..tape.tensor import Tensor
 
+PART = "vision tower"
+
 
 class Naflex(Layers):
     """The tower over padded patches; where there is padding every tile has a mask of its own."""
 
+    @labelled("pixels and positions")
     def embedded(self, tape: Tape) -> Tensor:
         """Patches as the processor cuts them, projected, and positions scaled to each tile's own size."""
         seen = self.seen
@@ -37,6 +41,7 @@ class Naflex(Layers):
             places = assigned(places, window(scaled, width))
         return add(h, places)
 
+    @labelled("mask")
     def mask(self, tape: Tape, e: int) -> Tensor | None:
         """One byte for every two patches of a tile, or a number to add to their score."""
         seen = self.seen

@@ -12,6 +12,7 @@ from ..adapters.linear import project
 from ..layers.activation import activation
 from ..layers.norms import NORMS
 from ..tape.indexing import cat, expand, gather, resized, split, window
+from ..tape.labels import labelled
 from ..tape.matmuls import linear
 from ..tape.ops import contiguous, copied, leaf, made, mul, relayout, to
 from ..tape.tensor import Tensor
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from .anyres import Cut
     from .vision_encoder import Features
 
+PART = "image projector"
+
 
 class Seen:
     """What the model's forward function holds of its images while the decoder runs, and what layers are handed."""
@@ -37,6 +40,7 @@ class Seen:
         self.deep = deep
 
 
+@labelled("places of images", part="before the layers")
 def see(tape: Tape, s: Setting, embeds: Tensor) -> Seen:
     """The embeddings with the images' features in the places of their tokens."""
     assert s.reader is not None
@@ -55,6 +59,7 @@ def see(tape: Tape, s: Setting, embeds: Tensor) -> Seen:
     return Seen(scattered_into(embeds, features, mask), (*found.held, *parts, features, mask), deep)
 
 
+@labelled("words and images together", part="before the layers")
 def scattered_into(x: Tensor, part: Tensor, mask: Tensor) -> Tensor:
     """masked_scatter: saves the mask; backward fills a copy of the gradient and takes the part's out of it."""
     tape, n, e, size = x.storage.tape, x.n, x.e, part.n

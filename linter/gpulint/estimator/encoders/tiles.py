@@ -16,6 +16,7 @@ from ..frameworks.release import reentrant
 from ..layers.attention.attention import head_norm, head_norms
 from ..layers.attention.kernels import attend
 from ..tape.indexing import cat, embedding, expand, padded, stack, window
+from ..tape.labels import labelled
 from ..tape.ops import add, leaf, mul, relayout, scale, unary
 from .vision_encoder import Block, Layers, pixels_in, tanh_gated
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from ..layers.setting import Setting
     from ..tape.tape import Tape
     from ..tape.tensor import Tensor
+
+PART = "vision tower"
 
 BETWEEN = (3, 7, 15, 23, 30)
 """MllamaVisionConfig's default (configuration_mllama.py `intermediate_layers_indices`)."""
@@ -57,6 +60,7 @@ def remembered(tape: Tape, s: Setting) -> tuple[Memory, Tensor]:
     return Memory(states, rows, mask, seeing), made
 
 
+@labelled("masks of images", part="before the layers")
 def _masks(tape: Tape, s: Setting, keys: int) -> tuple[Tensor, Tensor]:
     """`_prepare_cross_attention_mask`: int64 of all patches, turned around in float32 and the weights' width."""
     e, n = s.towers().require("class_embedding").weight.e, s.rows * keys
@@ -71,6 +75,7 @@ def _masks(tape: Tape, s: Setting, keys: int) -> tuple[Tensor, Tensor]:
     return mask, seeing
 
 
+@labelled("masks of images", part="before the layers")
 def _forbidden(tape: Tape, n: int, e: int) -> Tensor:
     condition = tape.new(n, 1)
     y = tape.new(n, e)
@@ -81,6 +86,7 @@ def _forbidden(tape: Tape, n: int, e: int) -> Tensor:
 class Tiles(Layers):
     """The tower over all tiles of each image, which attend to each other."""
 
+    @labelled("masks of tiles")
     def run_tiles(self, tape: Tape) -> Tensor:
         """The last hidden states beside those of some layers in between, for every patch of every tile."""
         seen, outside = self.seen, self.outside
@@ -106,6 +112,7 @@ class Tiles(Layers):
         between = window(between, between.n // self.rows * (real // width)) if real < self.rows * width else between
         return cat((h, between))
 
+    @labelled("pixels")
     def _placed(self, x: Tensor, name: str) -> Tensor:
         """Each tile's embedding, by the image's aspect ratio, times a gate's tanh, added to all its patches."""
         tape, images = x.storage.tape, self.seen.images
@@ -155,6 +162,7 @@ def _tanh(tape: Tape, gate: Linear) -> Tensor:
     return unary(leaf(tape, gate.weight), save_input=False, save_output=True)
 
 
+@labelled(part="residual stream")
 def crossed_layer(layer: Layer, x: Tensor) -> Tensor:
     """A layer that attends to images: both branches times a gate's tanh, the MLP's also zero where nothing is seen."""
     memory, modules = layer.memory, layer.modules
@@ -170,6 +178,7 @@ def crossed_layer(layer: Layer, x: Tensor) -> Tensor:
     return add(residual, tanh_gated(h, modules.require("cross_attn_mlp_gate")))
 
 
+@labelled(part="attention to images")
 def cross_attention(layer: Layer, x: Tensor, memory: Memory) -> Tensor:
     """Queries of the tokens, keys and values of the images, each of both normed behind its projection."""
     s, modules, at = layer.s, layer.modules, layer.at

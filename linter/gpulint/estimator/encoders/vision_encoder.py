@@ -18,6 +18,7 @@ from ..layers.attention.kernels import Heads, attend
 from ..layers.attention.rope import ROPES, Table, half_wide
 from ..layers.norms import NORMS
 from ..tape.indexing import cat, embedding, expand, gather, split, window
+from ..tape.labels import labelled
 from ..tape.matmuls import linear
 from ..tape.ops import add, contiguous, leaf, made, mul, relayout, summed, to, unary
 from .image_inputs import MERGERS, deep_layers, stacks, tower, vision
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from ..tape.tape import Tape
     from ..tape.tensor import Tensor
     from .image_inputs import Pictures, Reader, Tower
+
+PART = "vision tower"
 
 
 PATCHES = (
@@ -84,6 +87,7 @@ class Layers:
         self.activation = str(fields.get("hidden_act") or kind.activation)
         self.window = _windows(kind, seen, fields)
 
+    @labelled("masks and rotary tables")
     def run(self, tape: Tape) -> Features:
         """The tower's hidden states."""
         h = self.embedded(tape)
@@ -117,6 +121,7 @@ class Layers:
             return Features(read if self.layer else h, (h, read, pooled))
         return Features(read, (h, read)) if self.layer else Features(h, (h,), tuple(deep))
 
+    @labelled("mask")
     def mask(self, tape: Tape, e: int) -> Tensor | None:
         """One over all images where they are in one row."""
         return tape.new(self.rows**2, e) if self.kind.block == "packed" and self.s.attention in MASKED else None
@@ -134,6 +139,7 @@ class Layers:
         y = activation("gelu")(y)
         return project(y, one_of(modules, "merger.mlp.2", "merger.linear_fc2", "linear_fc2"), rows)
 
+    @labelled("pixels and positions")
     def embedded(self, tape: Tape) -> Tensor:
         """Patches, the class's own embedding before them where there is one, and positions."""
         seen = self.seen
@@ -177,6 +183,7 @@ class Layers:
         y = made(tape.new(n, 4), tape.node((wide,), lambda _, _kept=kept: (tape.new(size, 4),)))
         return to(y, where.weight.e)
 
+    @labelled("cosines and sines")
     def _table(self, tape: Tape, h: Tensor) -> Table:
         """cos and sin of both directions, in float32 where they turn float32 copies."""
         part, e = h.n // self.rows // self.heads, h.e if self.kind.turned == "half" else 4
@@ -272,6 +279,7 @@ class Block:
         return project(h, one_of(self.modules, "mlp.fc2", "mlp.linear_fc2"), self.rows)
 
 
+@labelled("pixels")
 def pixels_in(layers: Layers, tape: Tape) -> Tensor:
     """Pixels, in the width of the weights, through the convolution that cuts them into patches."""
     s, seen = layers.s, layers.seen
@@ -303,6 +311,7 @@ def wanted(layers: Layers, x: Tensor) -> None:
         x.storage.tape.source(x)
 
 
+@labelled("pixels and masks of what is no padding")
 def _shown(layers: Layers, given: Tensor, e: int) -> tuple[Tensor, Tensor]:
     """Idefics 3: the images that are no padding, by an index, in the width of the weights, and the int64 masks of each.
 

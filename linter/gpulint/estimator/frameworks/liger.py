@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..tape.indexing import split
+from ..tape.labels import labelled
 from ..tape.ops import contiguous
 from ..tape.tensor import Parameter, Tensor
 
@@ -20,6 +21,7 @@ MULTIPROCESSORS = 108
 """Rows of float32 partial sums in RMSNorm's backward, one a multiprocessor: an A100 has 108, an H100 132."""
 
 
+@labelled("output and statistics")
 def norm(x: Tensor, module: Linear | None, rows: int, in_place: bool) -> Tensor:
     """RMSNorm: saves x itself and 4 bytes a row; the gradient of x overwrites that of the output (ops/rms_norm.py)."""
     tape, n, e = x.storage.tape, x.n, x.e
@@ -76,6 +78,7 @@ def rope(q: Tensor, k: Tensor, table: Table, copies: bool) -> tuple[Tensor, Tens
     return turned
 
 
+@labelled("log-probabilities and labels")
 def cross_entropy(logits: Tensor, tape: Tape) -> Tensor:
     """Cross entropy in place: the gradient takes the bytes of the logits (ops/cross_entropy.py)."""
     kept, n, e = logits.storage, logits.n, logits.e
@@ -88,6 +91,7 @@ def cross_entropy(logits: Tensor, tape: Tape) -> Tensor:
     return loss
 
 
+@labelled(part="Liger head and loss")
 def head_and_loss(h: Tensor, weight: Parameter, rows: int, tape: Tape, budget: int) -> Tensor:
     """Fused linear cross entropy: the gradients of h and of the head are made in the forward pass, chunk by chunk.
 

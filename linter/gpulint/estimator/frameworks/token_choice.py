@@ -14,6 +14,7 @@ from ...versions import older
 from ..layers.activation import activation
 from ..layers.compiled import gated
 from ..tape.indexing import gather
+from ..tape.labels import labelled
 from ..tape.matmuls import grouped_linear
 from ..tape.ops import add, leaf, made, mul, scale, to
 from ..tape.tensor import Parameter, Tensor
@@ -31,6 +32,7 @@ def applies(s: Setting) -> bool:
     return gated and (s.job.framework == "torchtitan" or prime_rl.own(s.job, s.model.model_type))
 
 
+@labelled("order of the rows")
 def grouped(x: Tensor, weights: Tensor, chosen: Tensor, modules: Modules, s: Setting) -> Tensor:
     """Every row through its experts, weighted and added up.
 
@@ -101,6 +103,7 @@ def _gated(x: Tensor, modules: Modules, s: Setting, count: int) -> Tensor:
     return _adapted(h, down, grouped_linear(h, down.weight, count), count)
 
 
+@labelled("low-rank product")
 def _pair(x: Tensor, both: Linear, count: int) -> tuple[Tensor, Tensor]:
     """The products with w1 and w3, which are parameters of their own: two gradients of x that are added up."""
     tape, e, n, weight = x.storage.tape, both.weight.e, x.n, both.weight

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...units import GIB
 from ...versions import older
+from ..tape.labels import labelled
 
 if TYPE_CHECKING:
     from ...job.job import Job
@@ -93,6 +94,7 @@ def _card(job: Job) -> int | None:
     return find(job.hardware.gpu).usable if job.hardware.gpu and measures_card(job) else None
 
 
+@labelled(part="Unsloth head and loss")
 def head_and_loss(h: Tensor, module: Linear, rows: int, tape: Tape, job: Job) -> Tensor:
     """Saved: the gradient of h, and a trained head's, both of which backward multiplies by the loss's.
 

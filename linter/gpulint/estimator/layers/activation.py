@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..tape.labels import labelled
 from ..tape.ops import add, bounded, leaf, mul, power, scale, shift, sub, to, unary
 from ..tape.tensor import wider
 
@@ -91,6 +92,7 @@ def xielu(modules: Modules) -> Callable[[Tensor], Tensor]:
     return both
 
 
+@labelled("choice")
 def where(chosen: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """torch.where: saves the mask; each operand gets a masked copy of the gradient."""
     tape, n, e = a.storage.tape, a.n, wider(a.e, b.e)

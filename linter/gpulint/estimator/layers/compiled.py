@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ...versions import older
 from ..frameworks import prime_rl
 from ..frameworks.frameworks import of_transformers
+from ..tape.labels import labelled
 from .attention.implementation import on_blackwell
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def remade_attention(job: Job) -> bool:
     return not older(version, "0.2") or on_blackwell(job)
 
 
+@labelled("output and statistics")
 def norm(x: Tensor, module: Linear | None, rows: int) -> Tensor:
     """A norm with the casts around it: saves x itself and 4 bytes a row; its result has the width of the next product.
 

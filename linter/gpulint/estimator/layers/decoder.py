@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..tape.labels import labelled
 from ..tape.ops import add, add_to, dropout, gathered, scale, scattered, to
 from .attention.attention import attention
 from .experts import feed_forward
@@ -23,10 +24,20 @@ if TYPE_CHECKING:
     from .modules import Modules
     from .setting import Setting
 
+PART = "residual stream"
+
 
 MIXING = ("o", "ssm", "conv")
 FEEDING = ("down", "expert_down", "shared_down")
 """The roles of the last projections of the two branches."""
+
+SLOTS = {
+    "0": "norm before attention",
+    "1": "norm after attention",
+    "2": "norm before MLP",
+    "3": "norm after MLP",
+}
+"""What a derivation calls the norms of a layer."""
 
 
 class Layer:
@@ -84,6 +95,7 @@ class Layer:
         """Whether the layer attends to images and there are none: it is left out."""
         return self.memory is None and self.number in self.s.crossing
 
+    @labelled(by=("slot", SLOTS))
     def norm(self, x: Tensor, slot: int) -> Tensor:
         """The norm of a slot: before attention, after it, before the MLP, after it; an encoder's may lack one."""
         name = self.s.traits.norms[slot]

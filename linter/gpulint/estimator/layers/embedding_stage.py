@@ -12,6 +12,7 @@ from ..estimate import NotEstimable
 from ..frameworks.stable_embedding import NORM as STABLE
 from ..serving.generation.prefill import attends
 from ..tape.indexing import embedding
+from ..tape.labels import labelled
 from ..tape.ops import add, contiguous, dropout, scale, scattered
 from .altup import spread
 from .attention.disentangled import distances
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from ..tape.tensor import Tensor
     from .modules import Modules
     from .setting import Setting
+
+PART = "before the layers"
 
 
 class Stem(NamedTuple):
@@ -60,6 +63,7 @@ class Stem(NamedTuple):
         return [*masks, *(x for pair in tables for x in pair)]
 
 
+@labelled("positions")
 def stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor) -> Stem:
     """Embeddings and what else every layer reads. The embedding output stays alive through the forward pass.
 
@@ -176,6 +180,7 @@ def _laid_out(
     return Stem(h, held, table, other, full, sliding, positions, extra, {})
 
 
+@labelled("cosines and sines", part="rotary tables")
 def _table(tape: Tape, s: Setting, head_dim: int, wide: int, kind: str) -> Table:
     part = rotary(s, head_dim, kind)
     cell = 4 if s.traits.wide_table else wide
@@ -210,6 +215,7 @@ def rotary(s: Setting, head_dim: int, kind: str = "") -> int:
     return turned // 2 if s.traits.rope == "chunks" else turned
 
 
+@labelled("mask", part="attention mask")
 def mask(tape: Tape, s: Setting, window: int | None, e: int) -> Tensor | None:
     """The 4-D mask, where one must exist: always for eager, for sdpa with padding or a window that cuts.
 

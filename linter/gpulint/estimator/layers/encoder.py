@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .modules import Modules
     from .setting import Setting
 
+PART = "layers and embeddings"
+
 
 def encoder_stem(tape: Tape, s: Setting, outside: Modules, ids: Tensor, positions: Tensor) -> Tensor:
     """BERT's embeddings: each look-up is as wide as the table, the sums as the words.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ..adapters.linear import merged, project
 from ..frameworks import token_choice
 from ..tape.indexing import gather, repeat, split, topk, total, window
+from ..tape.labels import labelled
 from ..tape.matmuls import expert_matmul, grouped_linear, linear_wide
 from ..tape.ops import add, add_to, clamp, divide, leaf, mul, scale, shift, softmax, to, unary
 from ..tape.tensor import Parameter, Tensor
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from ..tape.tape import Tape
     from .modules import Linear, Modules
     from .setting import Setting
+
+PART = "experts"
 
 
 def feed_forward(x: Tensor, modules: Modules, s: Setting) -> Tensor:
@@ -146,6 +149,7 @@ def _every_expert(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     return add_to(other, summed)
 
 
+@labelled("order of the rows")
 def grouped(x: Tensor, weights: Tensor, chosen: Tensor, modules: Modules, s: Setting) -> Tensor:
     """Every row through its experts, weighted and summed."""
     tape = x.storage.tape

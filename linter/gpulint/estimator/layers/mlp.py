@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .modules import Modules
     from .setting import Setting
 
+PART = "MLP"
+
 
 def dense(x: Tensor, modules: Modules, s: Setting, prefix: str) -> Tensor:
     """down(act(gate(x)) * up(x)), or down(act(up(x))); `prefix` selects the roles of shared experts."""

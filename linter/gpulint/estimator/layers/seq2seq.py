@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from ..tape.tensor import Tensor
     from .modules import Modules
 
+PART = "around the stacks"
+
 
 class Pair(Setting):
     """The decoder's setting, with the encoder's beside it; `layers` counts those of both."""

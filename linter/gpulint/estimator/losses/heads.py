@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ..layers.setting import Setting
     from ..tape.tape import Tape
 
+PART = "task head"
+
 
 def task_loss(h: Tensor, outside: Modules, s: Setting, tape: Tape, segment: int) -> Tensor:
     """Head and loss of the job's task; `segment` begins where the loss function does.

@@ -8,6 +8,7 @@ from ..frameworks import liger, prime_rl, unsloth
 from ..frameworks.native import LOSSES
 from ..layers.objectives import PAIRED, TASKS, UNPAIRED
 from ..tape.indexing import shortened, window
+from ..tape.labels import labelled
 from ..tape.ops import contiguous, to
 from ..tape.tensor import mark
 from . import losses
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from ..layers.setting import Setting
     from ..tape.tape import Tape
     from ..tape.tensor import Parameter, Tensor
+
+PART = "loss"
 
 IN_PLACE = frozenset({"liger_cross_entropy", "unsloth_cross_entropy"})
 """Kernels that stand in for torch's in the loss of transformers: Liger's, and Unsloth's as fms-acceleration puts it."""
@@ -116,6 +119,7 @@ def _own_probabilities(s: Setting) -> bool:
     return s.framework.loss == "megatron" and offline and s.objective.loss == "log_probabilities"
 
 
+@labelled("logits of the step before")
 def last_logits(outside: Modules, s: Setting, tape: Tape) -> Tensor:
     """The logits of the step before, which a training loop names until this step's are there."""
     weight = (outside.role("head") or outside.need("embedding")).weight
@@ -147,6 +151,7 @@ def shifted_labels(s: Setting, tape: Tape) -> tuple[Tensor, Tensor]:
     return tape.new(s.rows + s.batch, 8), tape.new(s.rows, 8)
 
 
+@labelled("labels")
 def causal(logits: Tensor, s: Setting, tape: Tape) -> Tensor:
     """The causal loss of transformers: float32 logits, shifted by a copy of them or by their labels, then the kernel.
 
@@ -176,6 +181,7 @@ def _unused(h: Tensor, outside: Modules, s: Setting) -> None:
         to(head(h, outside.role("head") or outside.need("embedding"), outside, s.rows, s), 4)
 
 
+@labelled("scores")
 def score(h: Tensor, s: Setting, tape: Tape) -> Tensor:
     """A reward head: one number a token, of which the last is taken."""
     n, e = h.n, h.e

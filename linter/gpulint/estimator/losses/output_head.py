@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from ..layers.setting import Setting
     from ..tape.tensor import Parameter, Tensor
 
+PART = "head"
+
 
 def head(h: Tensor, module: Linear, outside: Modules, rows: int, s: Setting) -> Tensor:
     """Logits of every scored token: lm_head, then scaling and soft cap where the model has them.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from .. import budget
 from ..adapters.linear import project
 from ..tape.indexing import split
+from ..tape.labels import labelled
 from ..tape.ops import add, to
 from ..tape.tensor import Tensor
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ..tape.tape import Tape
 
 
+@labelled("log-probabilities and labels")
 def cross_entropy(logits: Tensor, labels: Tensor | None, tape: Tape) -> Tensor:
     """`torch.nn.functional.cross_entropy`: log_softmax in the logits' own width, then nll_loss.
 
@@ -37,6 +39,7 @@ def cross_entropy(logits: Tensor, labels: Tensor | None, tape: Tape) -> Tensor:
     read = logits.storage if tape.inputs_of_softmax else None
     kept = probabilities.storage
 
+    @labelled(backward="gradient of log_softmax")
     def log_softmax_back(_: Tensor, _kept: object = (kept, read)) -> tuple[Tensor]:
         return (tape.new(n, e, logits=True),)
 
@@ -44,6 +47,7 @@ def cross_entropy(logits: Tensor, labels: Tensor | None, tape: Tape) -> Tensor:
     probabilities = to(probabilities, wide)
     kept = probabilities.storage
 
+    @labelled(backward="gradient of nll_loss")
     def nll_back(_: Tensor, _kept: object = (kept, labels)) -> tuple[Tensor]:
         return (tape.new(n, wide, logits=True),)
 
@@ -52,6 +56,7 @@ def cross_entropy(logits: Tensor, labels: Tensor | None, tape: Tape) -> Tensor:
     return loss
 
 
+@labelled("probabilities")
 def _divided(wide: Tensor, labels: Tensor | None, tape: Tape) -> Tensor:
     """The same over a rank's part of the vocabulary (torch/distributed/tensor/parallel/loss.py 2.13).
 
@@ -82,6 +87,7 @@ def _divided(wide: Tensor, labels: Tensor | None, tape: Tape) -> Tensor:
     return loss
 
 
+@labelled("logits")
 def compiled(logits: Tensor, rows: int, tape: Tape) -> Tensor:
     """The same in one graph of torch.compile: the logits are saved, and the largest and the log-sum of each row.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..tape.labels import labelled
 from .answers import read, reads
 
 if TYPE_CHECKING:
@@ -45,5 +46,6 @@ def narrow(s: Setting) -> list[Tensor]:
     return [x for x in s.returned if x.e < 4] if s.autocast else []
 
 
+@labelled("float32 copy", part="end of forward")
 def _in_float32(tape: Tape, n: int, logits: bool) -> Tensor:
     return tape.new(n, 4, logits)

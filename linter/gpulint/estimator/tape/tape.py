@@ -15,6 +15,7 @@ from weakref import ref
 
 from ..frameworks.release import Packed
 from .autograd import Engine
+from .labels import labelled
 from .tensor import Edge, Node, Parameter, Storage, Tensor, saved_by
 from .trailing import trailing
 
@@ -334,6 +335,7 @@ class Tape(Engine):
         if self._kept is not None:
             self._kept.append(storage)
 
+    @labelled("weight cast by autocast")
     def cast(self, weight: Parameter, e: int) -> Tensor | Parameter:
         """The weight as autocast hands it to a matmul: itself, or a copy that is kept until autocast ends.
 

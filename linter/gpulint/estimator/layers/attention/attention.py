@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from .kernels import Heads
     from .rope import Table
 
+PART = "attention"
+
 
 def attention(
     x: Tensor, modules: Modules, s: Setting, table: Table, mask: Tensor | None, at: Heads, turn: str

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...adapters.linear import project
 from ...tape.indexing import embedding
+from ...tape.labels import labelled
 from ...tape.matmuls import product
 from ...tape.ops import (
     add,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from ..modules import Linear
     from ..seq2seq import Pair
     from .kernels import Heads
+
+PART = "layers of both stacks"
 
 SELF, CROSS = ("SelfAttention.", "self_attn."), ("EncDecAttention.", "encoder_attn.")
 
@@ -79,6 +82,7 @@ class Block:
         """A norm of the layer by name."""
         return NORMS[self.side.traits.norm](x, self.modules.named[name], self.side.rows)
 
+    @labelled("distances of positions")
     def distances(self, tape: Tape) -> None:
         """T5's biases, heads x queries x keys: looked up by the first layer, zeros for the encoder's output.
 
@@ -224,6 +228,7 @@ def _heads(x: Tensor) -> Tensor:
     return y
 
 
+@labelled("mask and scores")
 def by_distance(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, at: Heads, causal: bool) -> Tensor:
     """T5's eager attention: scores times one, plus the bias, plus the mask, softmax in the width that this gives."""
     tape, moved = q.storage.tape, at.batch > 1
@@ -240,6 +245,7 @@ def by_distance(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, at: Heads, causal
     return copied(y) if moved else contiguous(y)
 
 
+@labelled("output and statistics")
 def efficient(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, at: Heads, causal: bool) -> Tensor:
     """The memory-efficient kernel with a bias that wants a gradient, one for every sequence before they are summed."""
     tape = q.storage.tape

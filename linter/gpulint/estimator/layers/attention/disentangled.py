@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...adapters.linear import project
 from ...tape.indexing import repeat
+from ...tape.labels import labelled
 from ...tape.matmuls import product
 from ...tape.ops import add, add_to, copied, dropout, leaf, scale, softmax
 from ...tape.tensor import Tensor
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
     from ..modules import Linear, Modules
     from ..setting import Setting
 
+PART = "attention"
 
+
+@labelled("distances of positions")
 def distances(tape: Tape, s: Setting, outside: Modules) -> dict[str, tuple[Tensor, Tensor]]:
     """The vectors of distances, normed once for all layers, the matrix of distances, a float32 mask of all pairs."""
     pairs = tape.new(s.batch * s.length * s.length, 4)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ..setting import Setting
     from .rope import Table
 
+PART = "indexer"
+
 TOP_K = 2048
 """DeepseekV32Config.index_topk"""
 

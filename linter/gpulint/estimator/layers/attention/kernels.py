@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...tape.indexing import cat, expand, maximum, pad, repeat, window
+from ...tape.labels import labelled
 from ...tape.matmuls import matmul
 from ...tape.ops import (
     add,
@@ -28,6 +29,8 @@ from ...tape.tensor import Tensor
 if TYPE_CHECKING:
     from ...tape.tape import Tape
     from ...tape.tensor import Parameter
+
+PART = "attention kernel"
 
 
 class Heads(NamedTuple):
@@ -159,6 +162,7 @@ def _values(q: Tensor, at: Heads) -> int:
     return q.n // at.head_dim * at.value_dim
 
 
+@labelled("output and statistics")
 def flash(q: Tensor, k: Tensor, v: Tensor, at: Heads) -> Tensor:
     """Saves q, k, v, the output and a float32 log-sum-exp; grouped keys are not repeated.
 
@@ -184,6 +188,7 @@ def flash(q: Tensor, k: Tensor, v: Tensor, at: Heads) -> Tensor:
     return y
 
 
+@labelled("output and statistics")
 def efficient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Tensor:
     """The memory-efficient kernel: saves q, k, v, output, log-sum-exp over s32, and a float mask made for this call.
 
@@ -214,6 +219,7 @@ def _float_mask(tape: Tape, mask: Tensor | None, e: int, at: Heads) -> Tensor | 
     return tape.new(bias.n // keys * up_to(keys, 8), e) if keys % 8 else bias
 
 
+@labelled("causal mask")
 def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Tensor:
     """torch's composite attention: scaled copies of q and k, keys repeated, score matrices in full.
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .kernels import Heads
     from .rope import Table
 
+PART = "latent attention"
+
 
 def latent_attention(
     x: Tensor, modules: Modules, s: Setting, table: Table, mask: Tensor | None, at: Heads, first: bool = True

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     Rope = Callable[[Tensor, Tensor, "Table"], tuple[Tensor, Tensor]]
     Named = tuple[Tensor, Tensor, tuple[Tensor, ...]]
 
+PART = "rotary embedding"
+
 
 class Table(NamedTuple):
     """cos and sin of all positions; `part` of `whole` features of a head are turned; `rows` tokens of the batch."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...adapters.linear import project
 from ...tape.indexing import split, window
+from ...tape.labels import labelled
 from ...tape.ops import leaf, made, mul, needs_gradient, to, unpadded
 from ..activation import activation
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from ...tape.tensor import Parameter, Tensor
     from ..modules import Linear, Modules
     from ..setting import Setting
+
+PART = "convolution"
 
 
 def short_convolution(x: Tensor, modules: Modules, s: Setting) -> Tensor:
@@ -46,6 +49,7 @@ def convolve(x: Tensor, module: Linear, n: int) -> Tensor:
     return convolved(x, leaf(x.storage.tape, module.weight), module.bias, n)
 
 
+@labelled("output")
 def convolved(x: Tensor, weight: Tensor, added: Parameter | None, n: int) -> Tensor:
     """conv1d of `n` output elements: saves x and the filter, whichever of them wants a gradient."""
     tape = x.storage.tape

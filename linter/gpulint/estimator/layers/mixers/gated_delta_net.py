@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from ..modules import Linear, Modules
     from ..setting import Setting
 
+PART = "delta rule"
+
 CHUNK = 64
 """`chunk_size` of the composite path and of the kernels."""
 

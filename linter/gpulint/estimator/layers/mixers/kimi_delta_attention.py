@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from ..modules import Linear, Modules
     from ..setting import Setting
 
+PART = "Kimi delta rule"
+
 
 class Sizes(NamedTuple):
     """Heads and their width, that of keys and values alike, of one call."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ..modules import Modules
     from ..setting import Setting
 
+PART = "lightning attention"
+
 BLOCK = 256
 """MiniMaxConfig.block_size"""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...adapters.linear import project
 from ...tape.indexing import split, window
+from ...tape.labels import labelled
 from ...tape.matmuls import linear, matmul
 from ...tape.ops import add, contiguous, leaf, mul, scale, to, unary, unpadded
 from ...tape.tensor import wider
@@ -61,6 +62,7 @@ def selective(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     return project(_laid_out(to(y, e), s), last, rows)
 
 
+@labelled("states")
 def scan(
     h: Tensor, dt: Tensor, factor: Tensor, b: Tensor, c: Tensor, gate: Tensor, steps: Linear, skip: Linear, s: Setting
 ) -> Tensor:
@@ -135,6 +137,7 @@ def _product(a: Tensor, b: Tensor, n: int) -> Tensor:
     return y
 
 
+@labelled("outputs of all tokens")
 def _stacked(parts: list[Tensor], n: int) -> Tensor:
     """torch.stack along the last dimension; the gradients are strided views of one."""
     tape, sizes = parts[0].storage.tape, [(part.n, part.e) for part in parts]

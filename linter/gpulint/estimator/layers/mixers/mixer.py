@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...adapters.linear import project
+from ...tape.labels import labelled
 from ...tape.ops import mul, unary
 from .convolution import short_convolution
 from .gated_delta_net import gated_delta
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from ...tape.tensor import Tensor
     from ..modules import Modules
     from ..setting import Setting
+
+PART = "mixer"
 
 MIXERS: dict[str, Callable[[Tensor, Modules, Setting], Tensor]] = {
     "delta": gated_delta,
@@ -56,6 +59,7 @@ def mixer(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     return project(y, last, s.rows)
 
 
+@labelled("low-rank weight in 16 bits")
 def _narrowed(x: Tensor, n: int) -> Tensor:
     tape, was, e = x.storage.tape, x.n, x.e
     y = tape.new(n, e)

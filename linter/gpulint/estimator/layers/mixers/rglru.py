@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ..modules import Linear, Modules
     from ..setting import Setting
 
+PART = "recurrent unit"
+
 
 def recurrent_unit(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     """act(one projection) times the recurrence over another, convolved one; the last projection."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ....versions import older
 from ...adapters.linear import project
 from ...tape.indexing import cat, padded, repeat, split, window
+from ...tape.labels import labelled
 from ...tape.matmuls import einsum
 from ...tape.ops import (
     add,
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from ...tape.tensor import Tensor
     from ..modules import Linear, Modules
     from ..setting import Setting
+
+PART = "state-space mixer"
 
 KERNELS = "mamba-ssm"
 """The package whose kernels replace the composite path where a job's versions name it."""
@@ -119,6 +122,7 @@ def _sizes(s: Setting, generates: bool, heads: int, inner: int, mixed: int) -> S
     return Sizes(s.rows, s.batch, s.length, heads, inner, groups, shared // groups, chunk, *forms)
 
 
+@labelled("states")
 def scan(h: Tensor, dt: Tensor, factor: Tensor, b: Tensor, c: Tensor, modules: Modules, at: Sizes) -> Tensor:
     """`mamba2_chunk_scan`: Y = (C B' * L) X inside a chunk, plus what the states at the chunks' starts give.
 
@@ -194,6 +198,7 @@ def _summed(a: Tensor, b: Tensor, n: int, products: int, names: list[Tensor] | N
     return summed(whole, n)
 
 
+@labelled("decays between tokens")
 def segments(x: Tensor, n: int, cells: int) -> Tensor:
     """`segment_sum`: x spread to `n` elements and masked, summed up, masked again."""
     tape = x.storage.tape
@@ -205,6 +210,7 @@ def segments(x: Tensor, n: int, cells: int) -> Tensor:
     return y
 
 
+@labelled("masked copy")
 def masked(x: Tensor, n: int) -> Tensor:
     """x expanded to `n` elements with some put to zero; backward masks its gradient, then sums it."""
     tape, e, was = x.storage.tape, x.e, x.n
@@ -222,6 +228,7 @@ def masked(x: Tensor, n: int) -> Tensor:
     return y
 
 
+@labelled("running sum")
 def summed_up(x: Tensor) -> Tensor:
     """torch.cumsum; backward flips, sums up and flips again."""
     tape, n, e = x.storage.tape, x.n, x.e
@@ -239,6 +246,7 @@ def summed_up(x: Tensor) -> Tensor:
     return y
 
 
+@labelled("chunks")
 def relaid(x: Tensor) -> Tensor:
     """Chunks of x: a view whose gradient, a sum of einsums' own layouts, is laid out anew."""
     tape, n, e = x.storage.tape, x.n, x.e

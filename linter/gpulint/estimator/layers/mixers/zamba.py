@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ..modules import Modules
     from ..setting import Setting
 
+PART = "shared block"
+
 BLOCK = "shared_transformer"
 
 
