@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..models.arch_spec import arch_spec, known
 from ..models.model import text_config
 from .adapters import fused_lora
 from .bounds import divergence, tower
 from .encoders.image_inputs import reader
 from .estimate import Assumption
 from .layers.activation import XIELU
-from .layers.arch_spec import known, traits
 from .layers.attention.implementation import FUSED_LAYERS
 from .layers.mixers import gated_delta_net, ssm
 
@@ -130,20 +130,20 @@ def _unread(job: Job, model: Model) -> bool:
 
 
 def derived(model: Model) -> bool:
-    """Whether the model type's layers are written down in `traits.json`, mixers without attention included."""
+    """Whether the model type's layers are written down in `arch_spec.json`, mixers without attention included."""
     config = text_config(model.config)
     if not known(model.model_type, config):
         return False
-    found = traits(model.model_type, config, model.shape.norm)
+    found = arch_spec(model.model_type, config, model.shape.norm)
     return bool(found.mixer) or not any(tensor.role in MIXING and tensor.layers for tensor in model.tensors)
 
 
 def mixing(model: Model) -> str:
     """The mixer of the model's layers that do not attend."""
-    return traits(model.model_type, text_config(model.config), model.shape.norm).mixer
+    return arch_spec(model.model_type, text_config(model.config), model.shape.norm).mixer
 
 
 def kernels(model: Model) -> str | None:
     """The package whose kernels the model's mixers or its activation function would use."""
-    found = traits(model.model_type, text_config(model.config), model.shape.norm)
+    found = arch_spec(model.model_type, text_config(model.config), model.shape.norm)
     return KERNELS.get(found.mixer) or ACTIVATIONS.get(found.activation)

@@ -45,7 +45,7 @@ class Tower(NamedTuple):
     window      pixels along each side of what a layer attends to, but for `fullatt_block_indexes`; 0 for all
     resampled   whether positions are mixed from four rows of a table for each patch
     conv        whether a convolution joins the patches of each token; positions are sampled from a table of any size
-    scores      eager attention's softmax, as in `traits.Traits`
+    scores      eager attention's softmax, as in `arch_spec.ArchSpec`
     each        whether positions are looked up for every image
     leaves      what checkpointing of an adapter's base makes want a gradient (`_input_embed_layer`): `patches`, those
                 with their positions (`placed`), or nothing

@@ -1,6 +1,6 @@
 """Liger's fused kernels (liger-kernel 0.8.5): what they save and allocate.
 
-Which modules of a model type `apply_liger_kernel_to_*` replaces is in `traits.json` under `liger`.
+Which modules of a model type `apply_liger_kernel_to_*` replaces is in `arch_spec.json` under `liger`.
 """
 
 from __future__ import annotations

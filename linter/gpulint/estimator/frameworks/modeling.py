@@ -7,14 +7,14 @@ import os
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ...models.arch_spec import arch_spec
 from ...models.model import text_config
 from ...versions import older
-from ..layers.arch_spec import traits
 
 if TYPE_CHECKING:
     from ...job.job import Job
+    from ...models.arch_spec import ArchSpec
     from ...models.model import Model
-    from ..layers.arch_spec import Traits
 
 
 def still(habit: str, job: Job, model: Model) -> bool:
@@ -26,9 +26,9 @@ def still(habit: str, job: Job, model: Model) -> bool:
     return older(job.versions.get("transformers"), row["later"].get(model.model_type, row["until"]))
 
 
-def traits_at(job: Job, model: Model) -> Traits:
-    """The traits of the model's class in the job's release: those of the newest, but for what `modeling.json` says."""
-    found = traits(model.model_type, {**model.defaults, **text_config(model.config)}, model.shape.norm)
+def arch_at(job: Job, model: Model) -> ArchSpec:
+    """The ArchSpec of the model's class in the job's release: those of the newest, but for what `modeling.json` says."""
+    found = arch_spec(model.model_type, {**model.defaults, **text_config(model.config)}, model.shape.norm)
     native = "native_scores" if "float16" in (job.precision.autocast, job.weights.dtype) else "wide_native_scores"
     scores = "native" if still("native_scores", job, model) or still(native, job, model) else found.scores
     return found._replace(scores=scores, bounded=still("bounded_scores", job, model))

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...models.arch_spec import arch_spec
 from ...models.model import text_config
 from ..estimate import NotEstimable
-from .arch_spec import traits
 
 if TYPE_CHECKING:
     from ...models.model import Model
@@ -61,7 +61,7 @@ def shared_modules(s: Setting, layer: int) -> Modules:
 
 def reused(model: Model) -> bool:
     """Whether layers of a group are one and the same."""
-    return traits(model.model_type, text_config(model.config), model.shape.norm).reused
+    return arch_spec(model.model_type, text_config(model.config), model.shape.norm).reused
 
 
 def _of(s: Setting, layer: int) -> int:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...models.arch_spec import arch_spec
 from ...models.model import text_config
 from ..adapters.virtual_tokens import lengthened
 from ..encoders.speech_frames import frames
 from ..frameworks.release import release
 from ..states.parameters import base_dtype
 from ..states.storage import dtype_bytes
-from .arch_spec import traits
 
 if TYPE_CHECKING:
     from ...job.job import Job
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def scored_positions(job: Job, model: Model) -> int:
     """The tokens of a sequence with virtual ones before them, or the frames that its samples of sound become."""
     config = {**model.defaults, **text_config(model.config)}
-    if traits(model.model_type, config, model.shape.norm).waves:
+    if arch_spec(model.model_type, config, model.shape.norm).waves:
         return frames(config, job.sequence_length or 0)[-1]
     return lengthened(job).sequence_length or 0
 

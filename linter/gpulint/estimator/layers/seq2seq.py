@@ -74,10 +74,10 @@ def setting(job: Job, model: Model) -> Setting:
 
 def paired(model: Model) -> bool:
     """Whether a model has an encoder with a stack of its own and layers that are written down here."""
+    from ...models.arch_spec import arch_spec
     from ...models.model import text_config
-    from .arch_spec import traits
 
-    order = traits(model.model_type, text_config(model.config), model.shape.norm).order
+    order = arch_spec(model.model_type, text_config(model.config), model.shape.norm).order
     return bool(model.shape.encoder_layers) and order in ("t5", "bart", "mbart")
 
 

@@ -14,7 +14,7 @@ from ..encoders.image_inputs import deep_layers, pictures, reader
 from ..encoders.speech_frames import frames, spoken
 from ..estimate import NotEstimable
 from ..frameworks.frameworks import framework, of_transformers
-from ..frameworks.modeling import still, traits_at
+from ..frameworks.modeling import still, arch_at
 from ..frameworks.release import REMOTE, checkpoints, packed, release
 from ..frameworks.unsloth import takes_xformers
 from ..states.gradients import accumulating, units_reduce
@@ -72,7 +72,7 @@ class Setting:
         self.job = job
         self.model = model
         self.config = {**model.defaults, **text_config(model.config)}
-        self.traits = traits_at(job, model)
+        self.traits = arch_at(job, model)
         self.framework = framework(job)
         if self.framework.norm and self.traits.norm in ("rms", "gemma"):
             self.traits = self.traits._replace(norm=self.framework.norm)

@@ -11,8 +11,8 @@ from ...frameworks.unsloth import compiles_scores, takes_xformers
 
 if TYPE_CHECKING:
     from ....job.job import Job
+    from ....models.arch_spec import ArchSpec
     from ....models.model import Model
-    from ..arch_spec import Traits
 
 AMPERE, HOPPER, BLACKWELL = 8.0, 9.0, 10.0
 """The compute capability of their first GPUs."""
@@ -22,7 +22,7 @@ FUSED_LAYERS = ("unsloth", "unsloth_cross_entropy")
 kernels/fast_lora.py `LoRA_MLP`, rms_layernorm.py)."""
 
 
-def attention_implementation(job: Job, model: Model, found: Traits, config: dict[str, Any]) -> str:
+def attention_implementation(job: Job, model: Model, found: ArchSpec, config: dict[str, Any]) -> str:
     """The kernel family that runs. With soft-capped scores Transformers refuses sdpa and falls back to eager, the
     classes of GPT-J and GPT-Neo have none (`GPTJ_ATTENTION_CLASSES`), and those of older releases had none yet or
     wanted torch 2.1.1 (utils/import_utils.py `is_torch_sdpa_available`). Unsloth has classes of its own. Before Ampere
@@ -124,14 +124,14 @@ def _capability(job: Job) -> float | None:
     return find(job.hardware.gpu).compute_capability if job.hardware.gpu else None
 
 
-def loss_kernel(kernel: str, found: Traits) -> str:
+def loss_kernel(kernel: str, found: ArchSpec) -> str:
     """The loss kernel that runs: Liger leaves a model type that it does not know as it is."""
     if kernel != "liger" or "loss" in found.liger:
         return kernel
     return "liger_cross_entropy" if "cross_entropy" in found.liger else "torch"
 
 
-def fused_operations(job: Job, found: Traits) -> frozenset[str]:
+def fused_operations(job: Job, found: ArchSpec) -> frozenset[str]:
     """The operations of a layer that Liger's kernels replace, norms of heads with the other norms."""
     if not job.liger_kernels:
         return frozenset()

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ....models.arch_spec import arch_spec
 from ....models.model import text_config
 from ....versions import older
 from ...frameworks.modeling import still
 from ...frameworks.release import release
-from ...layers.arch_spec import traits
 from ...layers.attention.implementation import attention_implementation, composite
 from ...layers.mixers import gated_delta_net, ssm
 from ...unmodeled import mixing
@@ -42,7 +42,7 @@ def attended(job: Job, model: Model, batch: int, tokens: int, element: float) ->
     """
     shape = model.shape
     config = {**model.defaults, **text_config(model.config)}
-    found = traits(model.model_type, config, shape.norm)
+    found = arch_spec(model.model_type, config, shape.norm)
     kind = attention_implementation(job, model, found, config)
     opened = opened_latent(job, model, batch, tokens, element, laid=kind == "eager" and batch > 1)
     repeats = _repeats(job, model, kind)
@@ -120,7 +120,7 @@ def image_caches(caches: Sequence[LayerCache], job: Job, model: Model) -> list[L
     if not crossed(model):
         return list(caches)
     config = {**model.defaults, **text_config(model.config)}
-    found = traits(model.model_type, config, model.shape.norm)
+    found = arch_spec(model.model_type, config, model.shape.norm)
     eager = attention_implementation(job, model, found, config) == "eager"
     repeated = eager and older(job.versions.get("transformers"), REPEATED_BEFORE)
     each = (job.images or 0) * (model.shape.heads // model.shape.kv_heads if repeated else 1)
@@ -143,7 +143,7 @@ def cached_heads(model: Model) -> int:
 
     Source: transformers modeling_falcon.py `_split_heads` of the new decoder architecture.
     """
-    found = traits(model.model_type, {**model.defaults, **text_config(model.config)}, model.shape.norm)
+    found = arch_spec(model.model_type, {**model.defaults, **text_config(model.config)}, model.shape.norm)
     return model.shape.heads if found.qkv == "grouped" else 0
 
 

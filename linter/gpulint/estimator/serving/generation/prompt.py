@@ -33,7 +33,7 @@ def widest(job: Job, model: Model, batch: int, length: int, cache: int) -> int:
 
     What comes before the layers, towers among it, runs while the `cache` of so many bytes is empty still.
     Each distinct kind of layer runs once, the last one again where the model's loop holds something of the layer before
-    (`held` of the traits). From where attention has its keys and values they are the cache's; before,
+    (`held` of the ArchSpec). From where attention has its keys and values they are the cache's; before,
     what the layer will put there is taken off, since the cache counts as full.
     """
     return _passed(job, model, batch, length, cache, Tape())

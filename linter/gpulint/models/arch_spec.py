@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 
-class Traits(NamedTuple):
+class ArchSpec(NamedTuple):
     """What the modelling code of a model type does.
 
     order         a name of `decoder.ORDERS`
@@ -162,8 +162,8 @@ def known(model_type: str, config: dict[str, Any]) -> bool:
     return any(name in _table() or name.removesuffix("_text") in _table() for name in names)
 
 
-def traits(model_type: str, config: dict[str, Any], norm: str) -> Traits:
-    """The traits of a model type; `norm` (`rms` or `layer`) is what the inventory says where the table is silent.
+def arch_spec(model_type: str, config: dict[str, Any], norm: str) -> ArchSpec:
+    """The ArchSpec of a model type; `norm` (`rms` or `layer`) is what the inventory says where the table is silent.
 
     `when` entries of the table apply where a config field has a value: `{"parallel_attn=false": {...}}`.
     """
@@ -175,4 +175,4 @@ def traits(model_type: str, config: dict[str, Any], norm: str) -> Traits:
     if not found and norm == "layer":
         found["norm"] = "layer"
     values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in found.items()}
-    return Traits(**values)
+    return ArchSpec(**values)
