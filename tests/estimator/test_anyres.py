@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpulint import estimate
-from gpulint.estimator.encoders import anyres
-from gpulint.estimator.encoders.image_inputs import pictures, reader, resolutions_of
+from gpulint.estimator.inputs import anyres
+from gpulint.estimator.inputs.image_inputs import pictures, reader, resolutions_of
 from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 

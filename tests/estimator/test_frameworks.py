@@ -9,10 +9,11 @@ import pytest
 from gpulint.estimator import activations, training
 from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.frameworks.frameworks import TRANSFORMERS, framework, known
-from gpulint.estimator.frameworks.native import BLOCKS, LOSSES
 from gpulint.estimator.layers.attention.rope import ROPES
+from gpulint.estimator.layers.litgpt import BLOCKS
 from gpulint.estimator.layers.norms import NORMS
 from gpulint.estimator.layers.setting import Setting
+from gpulint.estimator.losses.native import LOSSES
 from gpulint.estimator.states.parameters import parameters
 from gpulint.job.job import Adapter, Fsdp, FsdpMixedPrecision, Job, Quantization
 from gpulint.models.model import Model

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.accuracy.oracle_rows import job_of
 from gpulint import estimate
 from gpulint.estimator.adapters.fused_lora import AXOLOTL, EARLIER, FMS, UNSLOTH, style
-from gpulint.estimator.layers.attention.implementation import fused_operations
+from gpulint.estimator.frameworks.attention import fused_operations
 from gpulint.job.job import Adapter, Job
 from gpulint.models.arch_spec import arch_spec
 

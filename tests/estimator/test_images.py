@@ -13,7 +13,7 @@ import pytest
 
 from gpulint import estimate
 from gpulint.estimator.activations import instants
-from gpulint.estimator.encoders.image_inputs import pictures, reader
+from gpulint.estimator.inputs.image_inputs import pictures, reader
 from gpulint.estimator.serving.generation.decoding import attended, image_caches
 from gpulint.estimator.serving.kv_cache import layer_caches
 from gpulint.estimator.states.parameters import allocated, parameters

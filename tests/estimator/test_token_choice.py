@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.activations import instants
-from gpulint.estimator.frameworks.token_choice import applies, grouped
 from gpulint.estimator.layers.setting import Setting
+from gpulint.estimator.layers.token_choice import applies, grouped
 from gpulint.job.job import Job, Loss, Parallelism, Weights
 
 T, H, F, K = 1024, 256, 512, 2

@@ -12,17 +12,17 @@ from ..job.job import CachingAllocator, Evaluation, Hardware, Optimizer
 from . import budget
 from .encoders.projector import deepened
 from .estimate import NotEstimable
+from .frameworks.attention import sdpa_kernels
+from .frameworks.compiling import remade_attention
 from .frameworks.frameworks import framework
 from .frameworks.release import reentrant
 from .frameworks.unsloth import measures_card
+from .inputs.objectives import UNPAIRED
 from .layer_expansion import Stack, placed
 from .layers.altup import joined
-from .layers.attention.implementation import sdpa_kernels
-from .layers.compiled import remade_attention
 from .layers.decoder import Layer
 from .layers.embedding_stage import stem
 from .layers.norms import normed
-from .layers.objectives import UNPAIRED
 from .layers.seq2seq import Pair, both, setting
 from .layers.sharing import slice_of
 from .losses import returned
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from ..job.job import Job
     from ..models.model import Model
-    from .layers.modules import Linear, Modules
+    from .adapters.modules import Linear, Modules
     from .layers.setting import Setting
     from .peak_candidate import Instant
     from .tape.tape import Tape

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..versions import older
 from . import budget
 from .activations import computing, layer_kinds, modelled, unread
+from .inputs.logit_positions import logits_width, scored_positions
 from .layer_expansion import placed
-from .layers.logit_positions import logits_width, scored_positions
 from .layers.seq2seq import setting
 from .losses import returned
 from .losses.logits import loss_of

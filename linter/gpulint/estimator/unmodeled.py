@@ -9,10 +9,10 @@ from ..models.arch_spec import arch_spec, known
 from ..models.model import text_config
 from .adapters import fused_lora
 from .bounds import divergence, tower
-from .encoders.image_inputs import reader
 from .estimate import Assumption
+from .frameworks.attention import FUSED_LAYERS
+from .inputs.image_inputs import reader
 from .layers.activation import XIELU
-from .layers.attention.implementation import FUSED_LAYERS
 from .layers.mixers import gated_delta_net, ssm
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from ..tape.tensor import Parameter, Tensor
 from .unadapted import product
 
 if TYPE_CHECKING:
-    from ..layers.modules import Linear
     from ..tape.tape import Tape
     from ..tape.tensor import Operand
+    from .modules import Linear
 
 
 def loha(x: Tensor, layer: Linear, rows: int) -> Tensor:

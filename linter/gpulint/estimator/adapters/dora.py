@@ -15,7 +15,7 @@ from ..tape.tensor import Tensor
 from .unadapted import unpacked
 
 if TYPE_CHECKING:
-    from ..layers.modules import Linear
+    from .modules import Linear
 
 
 @labelled("weight with its low-rank product")

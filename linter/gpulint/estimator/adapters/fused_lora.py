@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ...job.job import Job
-    from ..layers.modules import Linear, Modules
     from ..layers.setting import Setting
     from ..tape.tape import Tape
     from ..tape.tensor import Storage
+    from .modules import Linear, Modules
 
 PARTS = ("qkv", "o", "mlp")
 

@@ -15,9 +15,9 @@ from .unadapted import product
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..layers.modules import Linear
     from ..tape.tape import Tape
     from ..tape.tensor import Parameter, Tensor
+    from .modules import Linear
 
 ROLES = {
     "q": "query projection",

@@ -16,9 +16,9 @@ from .unadapted import product
 
 if TYPE_CHECKING:
     from ...job.job import Adapter
-    from ..layers.modules import Linear
     from ..tape.tape import Tape
     from ..tape.tensor import Parameter
+    from .modules import Linear
 
 
 def oft(x: Tensor, layer: Linear, rows: int) -> Tensor:

@@ -30,8 +30,8 @@ from ..tape.tensor import Parameter, Tensor
 from .unadapted import product
 
 if TYPE_CHECKING:
-    from ..layers.modules import Linear
     from ..tape.tape import Tape
+    from .modules import Linear
 
 
 def adalora(x: Tensor, layer: Linear, rows: int) -> Tensor:

@@ -9,9 +9,9 @@ from ..tape.matmuls import linear
 from ..tape.ops import add, to
 
 if TYPE_CHECKING:
-    from ..layers.modules import Linear
     from ..tape.tape import Tape
     from ..tape.tensor import Tensor
+    from .modules import Linear
 
 GEMM_ROWS = 1536
 """Above this many rows bitsandbytes unpacks the whole 4-bit weight and calls a matmul (backends/cuda/ops.py)."""

@@ -6,7 +6,6 @@ tuners/prefix_tuning/model.py.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...models.adapter_types import PROMPTS, kind_of, option, prefix_tokens, virtual_tokens
@@ -18,22 +17,13 @@ from ..tape.tensor import Parameter, Tensor
 from .linear import project
 
 if TYPE_CHECKING:
-    from ...job.job import Job
-    from ..layers.modules import Modules
     from ..layers.setting import Setting
     from ..tape.tape import Tape
+    from .modules import Modules
 
 
 ENCODERS = ("prompt_encoder.mlp_head.", "prompt_encoder.transform.")
 """The linear layers behind the look-up, with an activation between them that saves its result."""
-
-
-def lengthened(job: Job) -> Job:
-    """A job whose sequences have the virtual tokens too."""
-    tokens = virtual_tokens(job.adapter)
-    if not tokens or not job.sequence_length:
-        return job
-    return replace(job, sequence_length=job.sequence_length + tokens)
 
 
 def refuse_prompts(s: Setting, *, recurrent: bool) -> None:

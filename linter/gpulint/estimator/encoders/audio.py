@@ -10,7 +10,7 @@ from ..tape.ops import add, dropout
 from ..tape.tensor import Tensor
 
 if TYPE_CHECKING:
-    from ..layers.modules import Modules
+    from ..adapters.modules import Modules
     from ..layers.setting import Setting
     from ..tape.tape import Tape
 

@@ -22,7 +22,7 @@ from ..tape.tensor import Tensor
 from .vision_encoder import Features, Layers
 
 if TYPE_CHECKING:
-    from ..layers.modules import Linear
+    from ..adapters.modules import Linear
     from ..tape.tape import Tape
 
 PART = "vision tower"

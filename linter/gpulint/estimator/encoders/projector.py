@@ -23,9 +23,9 @@ from .vision_encoder import Layers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..inputs.anyres import Cut
     from ..layers.setting import Setting
     from ..tape.tape import Tape
-    from .anyres import Cut
     from .vision_encoder import Features
 
 PART = "image projector"

@@ -8,11 +8,11 @@ SpecAugment writes over some frames in place; it and layerdrop, which skips laye
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..adapters.linear import project
-from ..estimate import NotEstimable
 from ..frameworks.release import reentrant
+from ..inputs.speech import frames
 from ..layers.activation import activation
 from ..layers.mixers.convolution import convolve, convolved
 from ..layers.norms import NORMS
@@ -21,16 +21,11 @@ from ..tape.ops import add, dropout, leaf, made, needs_gradient, softmax
 from ..tape.tensor import mark
 
 if TYPE_CHECKING:
-    from ...models.model import Model
+    from ..adapters.modules import Linear, Modules
     from ..layers.decoder import Layer
-    from ..layers.modules import Linear, Modules
-    from ..layers.objectives import Objective
     from ..layers.setting import Setting
     from ..tape.tape import Tape
     from ..tape.tensor import Tensor
-
-KERNELS, STRIDES = (10, 3, 3, 3, 3, 2, 2), (5, 2, 2, 2, 2, 2, 2)
-"""The classes' defaults of `conv_kernel` and `conv_stride`."""
 
 
 class Begun(NamedTuple):
@@ -38,26 +33,6 @@ class Begun(NamedTuple):
 
     hidden: Tensor
     held: tuple[Tensor, ...]
-
-
-def frames(config: dict[str, Any], samples: int) -> list[int]:
-    """Positions behind each convolution: (n - kernel) / stride + 1, one after the other, at least one."""
-    found: list[int] = []
-    kernels, strides = config.get("conv_kernel") or KERNELS, config.get("conv_stride") or STRIDES
-    for kernel, stride in zip(kernels, strides, strict=False):
-        samples = max(1, (samples - int(kernel)) // int(stride) + 1)
-        found.append(samples)
-    return found
-
-
-def spoken(found: Objective, model: Model) -> Objective:
-    """The objective of a model that reads samples: its alignment with a text, whatever is trained on words.
-
-    Raises NotEstimable where something else stands behind the layers.
-    """
-    if found.loss not in ("cross_entropy", "ctc"):
-        raise NotEstimable(f"what {model.model_type} has behind its layers is read for the ctc objective alone")
-    return found._replace(loss="ctc")
 
 
 def listened(tape: Tape, s: Setting, outside: Modules) -> Begun:

@@ -21,8 +21,8 @@ from ..tape.ops import add, leaf, mul, relayout, scale, unary
 from .vision_encoder import Block, Layers, pixels_in, tanh_gated
 
 if TYPE_CHECKING:
+    from ..adapters.modules import Linear
     from ..layers.decoder import Layer
-    from ..layers.modules import Linear
     from ..layers.setting import Setting
     from ..tape.tape import Tape
     from ..tape.tensor import Tensor

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...versions import older
 from ..adapters.linear import project
 from ..frameworks.release import reentrant
+from ..inputs.image_inputs import MERGERS, deep_layers, stacks, tower, vision
 from ..layers.activation import activation
 from ..layers.attention.kernels import Heads, attend
 from ..layers.attention.rope import ROPES, Table, half_wide
@@ -21,17 +22,16 @@ from ..tape.indexing import cat, embedding, expand, gather, split, window
 from ..tape.labels import labelled
 from ..tape.matmuls import linear
 from ..tape.ops import add, contiguous, leaf, made, mul, relayout, summed, to, unary
-from .image_inputs import MERGERS, deep_layers, stacks, tower, vision
 
 if TYPE_CHECKING:
     from typing import Any
 
     from ...models.model import Model
-    from ..layers.modules import Linear, Modules
+    from ..adapters.modules import Linear, Modules
+    from ..inputs.image_inputs import Pictures, Reader, Tower
     from ..layers.setting import Setting
     from ..tape.tape import Tape
     from ..tape.tensor import Tensor
-    from .image_inputs import Pictures, Reader, Tower
 
 PART = "vision tower"
 

@@ -27,7 +27,7 @@ def still(habit: str, job: Job, model: Model) -> bool:
 
 
 def arch_at(job: Job, model: Model) -> ArchSpec:
-    """The ArchSpec of the model's class in the job's release: those of the newest, but for what `modeling.json` says."""
+    """The ArchSpec of the model's class in the job's release: the newest, but for what `modeling.json` says."""
     found = arch_spec(model.model_type, {**model.defaults, **text_config(model.config)}, model.shape.norm)
     native = "native_scores" if "float16" in (job.precision.autocast, job.weights.dtype) else "wide_native_scores"
     scores = "native" if still("native_scores", job, model) or still(native, job, model) else found.scores

@@ -11,8 +11,8 @@ from ..tape.tensor import wider
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..adapters.modules import Modules
     from ..tape.tensor import Tensor
-    from .modules import Modules
 
 
 def fused(x: Tensor) -> Tensor:

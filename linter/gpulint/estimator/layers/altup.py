@@ -31,9 +31,9 @@ from .norms import normed
 from .sharing import shared_attention
 
 if TYPE_CHECKING:
+    from ..adapters.modules import Linear, Modules
     from ..tape.tensor import Tensor
     from .decoder import Layer
-    from .modules import Linear, Modules
     from .setting import Setting
 
 

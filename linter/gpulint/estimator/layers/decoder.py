@@ -18,10 +18,10 @@ from .setting import RECURRENT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..adapters.modules import Modules
     from ..tape.tensor import Tensor
     from .attention.kernels import Heads
     from .embedding_stage import Stem
-    from .modules import Modules
     from .setting import Setting
 
 PART = "residual stream"
@@ -84,7 +84,7 @@ class Layer:
             if self.s.residual_float:
                 return add(to(x, 4), branch(self.norm(to(x, self.modules.named["norm"].weight.e), 0)))
             return add(x, branch(self.norm(x, 0)))
-        from ..frameworks.native import BLOCKS
+        from .litgpt import BLOCKS
 
         if self.s.framework.block and self.modules.role("down") is not None and not self.s.latent:
             return BLOCKS[self.s.framework.block](self, x)

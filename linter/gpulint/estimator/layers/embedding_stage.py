@@ -9,8 +9,8 @@ from ..adapters.embedding import adapted_embeds
 from ..adapters.linear import project
 from ..adapters.virtual_tokens import joined, prefix
 from ..estimate import NotEstimable
-from ..frameworks.stable_embedding import NORM as STABLE
 from ..serving.generation.prefill import attends
+from ..states.buffers.stable_embedding import NORM as STABLE
 from ..tape.indexing import embedding
 from ..tape.labels import labelled
 from ..tape.ops import add, contiguous, dropout, scale, scattered
@@ -23,11 +23,11 @@ from .norms import NORMS
 from .sharing import layer_inputs, layer_tokens
 
 if TYPE_CHECKING:
+    from ..adapters.modules import Modules
     from ..encoders.projector import Seen
     from ..encoders.tiles import Memory
     from ..tape.tape import Tape
     from ..tape.tensor import Tensor
-    from .modules import Modules
     from .setting import Setting
 
 PART = "before the layers"

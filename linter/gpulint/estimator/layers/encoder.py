@@ -12,10 +12,10 @@ from .experts import feed_forward
 from .norms import NORMS
 
 if TYPE_CHECKING:
+    from ..adapters.modules import Modules
     from ..tape.tape import Tape
     from ..tape.tensor import Tensor
     from .decoder import Layer
-    from .modules import Modules
     from .setting import Setting
 
 PART = "layers and embeddings"

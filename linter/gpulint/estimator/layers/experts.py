@@ -10,18 +10,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..adapters.linear import merged, project
-from ..frameworks import token_choice
 from ..tape.indexing import gather, repeat, split, topk, total, window
 from ..tape.labels import labelled
 from ..tape.matmuls import expert_matmul, grouped_linear, linear_wide
 from ..tape.ops import add, add_to, clamp, divide, leaf, mul, scale, shift, softmax, to, unary
 from ..tape.tensor import Parameter, Tensor
+from . import token_choice
 from .activation import activation
 from .mlp import dense
 
 if TYPE_CHECKING:
+    from ..adapters.modules import Linear, Modules
     from ..tape.tape import Tape
-    from .modules import Linear, Modules
     from .setting import Setting
 
 PART = "experts"

@@ -13,8 +13,8 @@ from ..estimate import NotEstimable
 
 if TYPE_CHECKING:
     from ...models.model import Model
+    from ..adapters.modules import Modules
     from ..states.parameters import Parameter
-    from .modules import Modules
     from .setting import Setting
 
 

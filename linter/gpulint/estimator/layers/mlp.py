@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING
 
 from ..adapters import fused_lora
 from ..adapters.linear import project
-from ..frameworks import liger
 from ..tape.indexing import split
 from ..tape.ops import dropout, mul
-from . import compiled
+from . import compiled, liger
 from .activation import XIELU, activation, xielu
 from .norms import inner_norm
 
 if TYPE_CHECKING:
+    from ..adapters.modules import Modules
     from ..tape.tensor import Tensor
-    from .modules import Modules
     from .setting import Setting
 
 PART = "MLP"

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..frameworks import liger
 from ..tape.indexing import cat, split
 from ..tape.ops import layer_norm, leaf, mean, mul, power, rsqrt, shift, sub, to, widened
 from ..tape.tensor import Parameter
-from . import compiled
+from . import compiled, liger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..adapters.modules import Linear, Modules
     from ..tape.tensor import Tensor
-    from .modules import Linear, Modules
     from .setting import Setting
 
     Norm = Callable[[Tensor, Linear | None, int], Tensor]

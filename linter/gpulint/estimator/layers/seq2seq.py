@@ -23,9 +23,9 @@ from .setting import Setting
 if TYPE_CHECKING:
     from ...job.job import Job
     from ...models.model import Model
+    from ..adapters.modules import Modules
     from ..tape.tape import Tape
     from ..tape.tensor import Tensor
-    from .modules import Modules
 
 PART = "around the stacks"
 

@@ -9,32 +9,27 @@ from ...models.model import text_config
 from ...models.remote import normed_head
 from ...versions import older
 from ..adapters import fused_lora
-from ..adapters.virtual_tokens import lengthened, refuse_prompts
-from ..encoders.image_inputs import deep_layers, pictures, reader
-from ..encoders.speech_frames import frames, spoken
+from ..adapters.modules import Modules, Packing
+from ..adapters.virtual_tokens import refuse_prompts
 from ..estimate import NotEstimable
+from ..frameworks.attention import attention_implementation, fused_operations, loss_kernel, sdpa_kernels, sequence_first
+from ..frameworks.compiling import remade_attention, traced
 from ..frameworks.frameworks import framework, of_transformers
-from ..frameworks.modeling import still, arch_at
+from ..frameworks.modeling import arch_at, still
 from ..frameworks.release import REMOTE, checkpoints, packed, release
 from ..frameworks.unsloth import takes_xformers
+from ..inputs.image_inputs import deep_layers, pictures, reader
+from ..inputs.objectives import objective
+from ..inputs.speech import frames, spoken
+from ..inputs.virtual_tokens import lengthened
+from ..states import low_precision
 from ..states.gradients import accumulating, units_reduce
 from ..states.parameters import parameters
 from ..states.quantization import effective_quantization
 from ..states.trained_layers import signatures
 from ..tape.tape import Tape
-from . import low_precision
-from .attention.implementation import (
-    attention_implementation,
-    fused_operations,
-    loss_kernel,
-    sdpa_kernels,
-    sequence_first,
-)
 from .attention.kernels import Heads
-from .compiled import remade_attention, traced
 from .groups import around, block, shared_modules
-from .modules import Modules, Packing
-from .objectives import objective
 
 if TYPE_CHECKING:
     from collections.abc import Collection

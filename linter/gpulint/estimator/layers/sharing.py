@@ -20,9 +20,9 @@ from .norms import NORMS, normed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..adapters.modules import Linear, Modules
     from ..tape.tape import Tape
     from .decoder import Layer
-    from .modules import Linear, Modules
     from .setting import Setting
 
 

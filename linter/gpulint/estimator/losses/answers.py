@@ -12,7 +12,7 @@ from . import losses
 from .pieces import cross_entropy
 
 if TYPE_CHECKING:
-    from ..layers.modules import Modules
+    from ..adapters.modules import Modules
     from ..layers.setting import Setting
     from ..tape.tape import Tape
     from ..tape.tensor import Tensor

@@ -13,7 +13,7 @@ from ..tape.tensor import Tensor, mark
 from .pieces import cross_entropy
 
 if TYPE_CHECKING:
-    from ..layers.modules import Linear, Modules
+    from ..adapters.modules import Linear, Modules
     from ..layers.setting import Setting
     from ..tape.tape import Tape
 

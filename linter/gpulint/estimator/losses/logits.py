@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..frameworks import liger, prime_rl, unsloth
-from ..frameworks.native import LOSSES
-from ..layers.objectives import PAIRED, TASKS, UNPAIRED
+from ..inputs.objectives import PAIRED, TASKS, UNPAIRED
 from ..tape.indexing import shortened, window
 from ..tape.labels import labelled
 from ..tape.ops import contiguous, to
 from ..tape.tensor import mark
-from . import losses
+from . import liger, losses, prime_rl, unsloth
 from .answers import of_answers
 from .heads import task_loss
+from .native import LOSSES
 from .output_head import head
 from .pieces import compiled, cross_entropy, heads, in_passes, of_list, of_whole
 
 if TYPE_CHECKING:
-    from ..layers.modules import Linear, Modules
+    from ..adapters.modules import Linear, Modules
     from ..layers.setting import Setting
     from ..tape.tape import Tape
     from ..tape.tensor import Parameter, Tensor

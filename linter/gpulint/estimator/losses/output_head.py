@@ -10,7 +10,7 @@ from ..tape.ops import divided, leaf, made, scale, to, unary
 from ..tape.tensor import mark
 
 if TYPE_CHECKING:
-    from ..layers.modules import Linear, Modules
+    from ..adapters.modules import Linear, Modules
     from ..layers.setting import Setting
     from ..tape.tensor import Parameter, Tensor
 

@@ -17,7 +17,7 @@ from ..tape.ops import add, to
 from ..tape.tensor import Tensor
 
 if TYPE_CHECKING:
-    from ..layers.modules import Linear
+    from ..adapters.modules import Linear
     from ..layers.setting import Setting
     from ..tape.tape import Tape
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...versions import older
-from ..adapters.virtual_tokens import lengthened
 from ..frameworks.release import reentrant
+from ..inputs.virtual_tokens import lengthened
 from ..states.parameters import base_dtype, gathered_dtype
 from ..states.storage import dtype_bytes
 

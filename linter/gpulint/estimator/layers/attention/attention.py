@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING
 from ...adapters import fused_lora
 from ...adapters.linear import project
 from ...adapters.virtual_tokens import behind
-from ...frameworks import liger
+from ...frameworks.attention import remakes_scores
 from ...tape.indexing import repeat, select, split, window
 from ...tape.ops import clamped, contiguous, mul, relayout, scale, to, unary
 from ...tape.tensor import Tensor
-from .. import compiled
+from .. import compiled, liger
 from ..mixers.zamba import own_pair
 from ..norms import NORMS, inner_norm
-from .implementation import remakes_scores
 from .kernels import attend
 from .rope import NAMED, ROPES
 
 if TYPE_CHECKING:
-    from ..modules import Linear, Modules
+    from ...adapters.modules import Linear, Modules
     from ..norms import Norm
     from ..setting import Setting
     from .kernels import Heads

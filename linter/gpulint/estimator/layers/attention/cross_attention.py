@@ -27,8 +27,8 @@ from ..norms import NORMS
 from .kernels import attend, up_to
 
 if TYPE_CHECKING:
+    from ...adapters.modules import Linear
     from ...tape.tape import Tape
-    from ..modules import Linear
     from ..seq2seq import Pair
     from .kernels import Heads
 

@@ -17,8 +17,8 @@ from ...tape.tensor import Tensor
 from ..norms import NORMS
 
 if TYPE_CHECKING:
+    from ...adapters.modules import Linear, Modules
     from ...tape.tape import Tape
-    from ..modules import Linear, Modules
     from ..setting import Setting
 
 PART = "attention"

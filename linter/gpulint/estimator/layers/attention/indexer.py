@@ -18,8 +18,8 @@ from ..norms import layer
 from .rope import ROPES
 
 if TYPE_CHECKING:
+    from ...adapters.modules import Modules
     from ...tape.tensor import Tensor
-    from ..modules import Modules
     from ..setting import Setting
     from .rope import Table
 

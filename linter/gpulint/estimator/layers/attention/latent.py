@@ -14,8 +14,8 @@ from .kernels import attend
 from .rope import ROPES
 
 if TYPE_CHECKING:
+    from ...adapters.modules import Modules
     from ...tape.tensor import Tensor
-    from ..modules import Modules
     from ..setting import Setting
     from .kernels import Heads
     from .rope import Table

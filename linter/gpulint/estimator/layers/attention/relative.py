@@ -13,9 +13,9 @@ from ...tape.ops import add, add_to, contiguous, copied, dropout, scale, softmax
 from .kernels import heads_product
 
 if TYPE_CHECKING:
+    from ...adapters.modules import Modules
     from ...tape.tape import Tape
     from ...tape.tensor import Tensor
-    from ..modules import Modules
     from ..setting import Setting
 
 

@@ -11,8 +11,8 @@ from ...tape.ops import leaf, made, mul, needs_gradient, to, unpadded
 from ..activation import activation
 
 if TYPE_CHECKING:
+    from ...adapters.modules import Linear, Modules
     from ...tape.tensor import Parameter, Tensor
-    from ..modules import Linear, Modules
     from ..setting import Setting
 
 PART = "convolution"

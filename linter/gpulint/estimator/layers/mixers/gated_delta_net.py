@@ -34,8 +34,8 @@ from ...tape.tensor import Tensor
 from .convolution import causal_convolution
 
 if TYPE_CHECKING:
+    from ...adapters.modules import Linear, Modules
     from ...tape.tape import Tape
-    from ..modules import Linear, Modules
     from ..setting import Setting
 
 PART = "delta rule"

@@ -38,8 +38,8 @@ from .gated_delta_net import CHUNK, KERNELS
 from .ssm import masked, summed_up
 
 if TYPE_CHECKING:
+    from ...adapters.modules import Linear, Modules
     from ...tape.tensor import Tensor
-    from ..modules import Linear, Modules
     from ..setting import Setting
 
 PART = "Kimi delta rule"

@@ -17,7 +17,7 @@ from ..attention.kernels import heads_product
 from ..norms import NORMS
 
 if TYPE_CHECKING:
-    from ..modules import Modules
+    from ...adapters.modules import Modules
     from ..setting import Setting
 
 PART = "lightning attention"

@@ -19,8 +19,8 @@ from .convolution import causal_convolution
 from .ssm import KERNELS
 
 if TYPE_CHECKING:
+    from ...adapters.modules import Linear, Modules
     from ...tape.tensor import Tensor
-    from ..modules import Linear, Modules
     from ..setting import Setting
 
 TURNS = 4096

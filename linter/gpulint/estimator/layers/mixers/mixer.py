@@ -18,8 +18,8 @@ from .ssm import mamba2
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ...adapters.modules import Modules
     from ...tape.tensor import Tensor
-    from ..modules import Modules
     from ..setting import Setting
 
 PART = "mixer"

@@ -16,8 +16,8 @@ from .convolution import causal_convolution
 from .mamba_scan import turns_of
 
 if TYPE_CHECKING:
+    from ...adapters.modules import Linear, Modules
     from ...tape.tensor import Tensor
-    from ..modules import Linear, Modules
     from ..setting import Setting
 
 PART = "recurrent unit"

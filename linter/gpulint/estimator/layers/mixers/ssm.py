@@ -38,9 +38,9 @@ from ...tape.ops import (
 from .convolution import causal_convolution
 
 if TYPE_CHECKING:
+    from ...adapters.modules import Linear, Modules
     from ...tape.tape import Tape
     from ...tape.tensor import Tensor
-    from ..modules import Linear, Modules
     from ..setting import Setting
 
 PART = "state-space mixer"

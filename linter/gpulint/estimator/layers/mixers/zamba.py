@@ -17,9 +17,9 @@ from ..norms import normed
 from .ssm import mamba2
 
 if TYPE_CHECKING:
+    from ...adapters.modules import Modules
     from ...tape.tensor import Tensor
     from ..decoder import Layer
-    from ..modules import Modules
     from ..setting import Setting
 
 PART = "shared block"

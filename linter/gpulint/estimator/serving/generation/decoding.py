@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from ....models.arch_spec import arch_spec
 from ....models.model import text_config
 from ....versions import older
+from ...frameworks.attention import attention_implementation, composite
 from ...frameworks.modeling import still
 from ...frameworks.release import release
-from ...layers.attention.implementation import attention_implementation, composite
 from ...layers.mixers import gated_delta_net, ssm
 from ...unmodeled import mixing
 from .prefill import score_bytes

@@ -14,9 +14,9 @@ from ....models.arch_spec import arch_spec
 from ....models.model import text_config
 from ....versions import older
 from ...explain.product import Product, largest
-from ...frameworks.modeling import still, arch_at
+from ...frameworks.attention import composite
+from ...frameworks.modeling import arch_at, still
 from ...frameworks.release import release
-from ...layers.attention.implementation import composite
 from ...states.parameters import base_dtype
 from ...states.storage import dtype_bytes
 

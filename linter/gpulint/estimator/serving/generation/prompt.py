@@ -9,9 +9,9 @@ from ....job.job import Parallelism
 from ....versions import older
 from ...activations import layer_kinds
 from ...bounds import tower, tower_outputs
-from ...encoders.image_inputs import pictures
 from ...estimate import Assumption, Phase, Term
 from ...explain.activation_terms import SOURCE, instant_terms
+from ...inputs.image_inputs import pictures
 from ...layers.decoder import Layer
 from ...layers.embedding_stage import stem
 from ...layers.seq2seq import Pair, encoded

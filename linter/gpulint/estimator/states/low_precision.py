@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..estimate import NotEstimable
-from ..states.parameters import parameters
+from .parameters import parameters
 
 if TYPE_CHECKING:
     from ...job.job import Job

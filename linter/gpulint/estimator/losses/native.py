@@ -1,4 +1,4 @@
-"""The decoder layers and losses of frameworks with their own model code, by the names of `frameworks.json`."""
+"""The losses of frameworks with a training loop of their own, by the names of `frameworks.json`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,12 @@ from . import litgpt, megatron, openrlhf, qwen
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..layers.decoder import Layer
-    from ..layers.modules import Linear
+    from ..adapters.modules import Linear
     from ..layers.setting import Setting
     from ..tape.tape import Tape
     from ..tape.tensor import Tensor
 
-    Block = Callable[[Layer, Tensor], Tensor]
     Loss = Callable[[Tensor, Linear, Setting, Tape, int], Tensor]
-
-BLOCKS: dict[str, Block] = {"litgpt": litgpt.block}
 
 LOSSES: dict[tuple[str, str], Loss] = {
     ("litgpt", "torch"): litgpt.loss,

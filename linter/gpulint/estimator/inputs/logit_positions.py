@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from ...models.arch_spec import arch_spec
 from ...models.model import text_config
-from ..adapters.virtual_tokens import lengthened
-from ..encoders.speech_frames import frames
 from ..frameworks.release import release
 from ..states.parameters import base_dtype
 from ..states.storage import dtype_bytes
+from .speech import frames
+from .virtual_tokens import lengthened
 
 if TYPE_CHECKING:
     from ...job.job import Job

@@ -11,19 +11,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...versions import older
-from ..layers.activation import activation
-from ..layers.compiled import gated
+from ..frameworks import prime_rl
 from ..tape.indexing import gather
 from ..tape.labels import labelled
 from ..tape.matmuls import grouped_linear
 from ..tape.ops import add, leaf, made, mul, scale, to
 from ..tape.tensor import Parameter, Tensor
-from . import prime_rl
+from .activation import activation
+from .compiled import gated
 
 if TYPE_CHECKING:
-    from ..layers.modules import Linear, Modules
-    from ..layers.setting import Setting
+    from ..adapters.modules import Linear, Modules
     from ..tape.tape import Tape
+    from .setting import Setting
 
 
 def applies(s: Setting) -> bool:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..losses.output_head import head
-from ..losses.pieces import cross_entropy
 from ..tape.indexing import shortened
 from ..tape.tensor import mark
+from .output_head import head
+from .pieces import cross_entropy
 
 if TYPE_CHECKING:
-    from ..layers.modules import Linear
+    from ..adapters.modules import Linear
     from ..layers.setting import Setting
     from ..tape.tape import Tape
     from ..tape.tensor import Tensor

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..activations import replayed
-from ..estimate import Assumption
-from ..sharding.layouts import layout
-from .image_inputs import IMAGES, PIXELS, pictures, reader, resolutions_of
+from .activations import replayed
+from .estimate import Assumption
+from .inputs.image_inputs import IMAGES, PIXELS, pictures, reader, resolutions_of
+from .sharding.layouts import layout
 
 if TYPE_CHECKING:
-    from ...job.job import Job
-    from ...models.model import Model
-    from .image_inputs import Pictures
+    from ..job.job import Job
+    from ..models.model import Model
+    from .inputs.image_inputs import Pictures
 
 
 def images(job: Job, model: Model, *, most: bool) -> list[Assumption]:

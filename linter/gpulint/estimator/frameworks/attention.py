@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ....versions import older
-from ...frameworks.frameworks import framework, of_transformers
-from ...frameworks.modeling import still
-from ...frameworks.unsloth import compiles_scores, takes_xformers
+from ...versions import older
+from .frameworks import framework, of_transformers
+from .modeling import still
+from .unsloth import compiles_scores, takes_xformers
 
 if TYPE_CHECKING:
-    from ....job.job import Job
-    from ....models.arch_spec import ArchSpec
-    from ....models.model import Model
+    from ...job.job import Job
+    from ...models.arch_spec import ArchSpec
+    from ...models.model import Model
 
 AMPERE, HOPPER, BLACKWELL = 8.0, 9.0, 10.0
 """The compute capability of their first GPUs."""
@@ -119,7 +119,7 @@ def on_blackwell(job: Job) -> bool:
 
 
 def _capability(job: Job) -> float | None:
-    from ....hardware.catalogue import find
+    from ...hardware.catalogue import find
 
     return find(job.hardware.gpu).compute_capability if job.hardware.gpu else None
 

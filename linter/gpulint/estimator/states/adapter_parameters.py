@@ -10,9 +10,9 @@ from ...models.llama_adapter import PROMPT, TYPES, added
 from ...models.lora_targets import NotAdaptable
 from ...versions import older
 from ..estimate import NotEstimable
-from ..states.parameter import Parameter, pieces_of
-from ..states.quantization import FUSED_BEFORE_5
-from ..states.tensor_parallel import divided_adapter
+from .parameter import Parameter, pieces_of
+from .quantization import FUSED_BEFORE_5
+from .tensor_parallel import divided_adapter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

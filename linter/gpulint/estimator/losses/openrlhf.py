@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..layers.objectives import PAIRED, UNPAIRED
-from ..losses.output_head import head
+from ..inputs.objectives import PAIRED, UNPAIRED
 from ..tape.ops import to
+from .output_head import head
 
 if TYPE_CHECKING:
-    from ..layers.modules import Linear
+    from ..adapters.modules import Linear
     from ..layers.setting import Setting
     from ..tape.tape import Tape
     from ..tape.tensor import Tensor

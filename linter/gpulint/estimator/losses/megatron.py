@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..losses.output_head import head
 from ..tape.ops import made, to
 from ..tape.tensor import Tensor
+from .output_head import head
 
 if TYPE_CHECKING:
-    from ..layers.modules import Linear
+    from ..adapters.modules import Linear
     from ..layers.setting import Setting
     from ..tape.tape import Tape
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...models.model import text_config
-from ...versions import older
-from ..states.parameter import Parameter, pieces_of
+from ....models.model import text_config
+from ....versions import older
+from ..parameter import Parameter, pieces_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...job.job import Job
-    from ...models.model import Model
+    from ....job.job import Job
+    from ....models.model import Model
 
 SCALED_SHARED_FROM, SHARED_FROM = "0.3", "0.6"
 """Since when layers are built one by one around one rotary module: Llama 3.1 and 3.2, and the others."""

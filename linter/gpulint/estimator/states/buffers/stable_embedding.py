@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...versions import older
-from ..states.parameter import pieces_of
+from ....versions import older
+from ..parameter import pieces_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...job.job import Job, Quantization
-    from ..states.parameter import Parameter
+    from ....job.job import Job, Quantization
+    from ..parameter import Parameter
 
 NORM = "stable_norm"
 """The layer normalisation behind it, in the weights' dtype."""

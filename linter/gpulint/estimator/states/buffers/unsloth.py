@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...models.model import text_config
-from ...units import DTYPE_BYTES
-from ...versions import older
-from ..states.parameter import Parameter, pieces_of
-from .unsloth import ATTENTIONS, compiles_scores
+from ....models.model import text_config
+from ....units import DTYPE_BYTES
+from ....versions import older
+from ...frameworks.unsloth import ATTENTIONS, compiles_scores
+from ..parameter import Parameter, pieces_of
 
 if TYPE_CHECKING:
-    from ...job.job import Job
-    from ...models.model import Model
+    from ....job.job import Job
+    from ....models.model import Model
 
 FAMILIES = ATTENTIONS | {"gemma2"}
 """Model types to which Unsloth gives a rotary module of its own (`pre_patch` of models/llama.py, mistral.py, qwen2.py,

@@ -1,8 +1,7 @@
-"""LitGPT's decoder layer, LoRA and loss.
+"""LitGPT's decoder layer and LoRA.
 
 One projection for q, k and v; rotary embedding in float32; keys and values repeated for every query head; heads first
-in memory. Source: Lightning-AI/litgpt 0.5, litgpt/model.py, litgpt/lora.py, litgpt/utils.py `chunked_cross_entropy`,
-litgpt/finetune/lora.py; Lightning fabric HalfPrecision.convert_output (logits in float32 under `bf16-true`).
+in memory. Source: Lightning-AI/litgpt 0.5, litgpt/model.py, litgpt/lora.py.
 """
 
 from __future__ import annotations
@@ -14,26 +13,21 @@ from ...models.llama_adapter import PROMPT
 from ..adapters.linear import project, rescaled
 from ..adapters.unadapted import packed
 from ..estimate import NotEstimable
-from ..layers.activation import activation
-from ..layers.attention.kernels import attend, efficient
-from ..layers.attention.rope import turned
-from ..layers.mlp import dense
-from ..losses.pieces import cross_entropy
-from ..tape.indexing import cat, repeat, split, total, window
+from ..tape.indexing import cat, repeat, split, window
 from ..tape.matmuls import linear
 from ..tape.ops import add, dropout, made, mul, scale, to
-from ..tape.tensor import Parameter, Tensor, mark
+from ..tape.tensor import Parameter, Tensor
+from .activation import activation
+from .attention.kernels import attend, efficient
+from .attention.rope import turned
+from .mlp import dense
 
 if TYPE_CHECKING:
-    from ..layers.attention.kernels import Heads
-    from ..layers.attention.rope import Table
-    from ..layers.decoder import Layer
-    from ..layers.modules import Linear, Modules
-    from ..layers.setting import Setting
-    from ..tape.tape import Tape
-
-CHUNK = 128
-"""Tokens of every sequence that the head, and rows that the cross entropy, takes at a time."""
+    from ..adapters.modules import Linear, Modules
+    from .attention.kernels import Heads
+    from .attention.rope import Table
+    from .decoder import Layer
+    from .setting import Setting
 
 PARALLEL = frozenset({"parallel", "parallel_residual", "parallel_norms", "falcon"})
 """Orders of Transformers that LitGPT's Block runs with `parallel_residual`."""
@@ -194,29 +188,5 @@ def _padded(x: Tensor, n: int, columns: int) -> Tensor:
     return made(y, tape.node((x,), back))
 
 
-def loss(h: Tensor, module: Linear, s: Setting, tape: Tape, segment: int) -> Tensor:
-    """Logits in chunks of the sequence, all float32, and their cross entropies; `logits` lives through backward.
-
-    Full fine-tuning makes the logits whole and takes the cross entropy in chunks of rows.
-    Forward: e + 4 bytes x tokens x vocabulary, then 8. Backward: 8, each chunk's gradient in its log-softmax's place.
-    """
-    chunk = CHUNK * s.batch if s.job.adapter is not None else s.rows
-    sizes = [min(chunk, s.rows - start) for start in range(0, s.rows, chunk)]
-    width = h.n // s.rows
-    pieces = split(h, [size * width for size in sizes]) if len(sizes) > 1 else [h]
-    narrow = [project(piece, module, size) for piece, size in zip(pieces, sizes, strict=True)]
-    for logits in narrow:
-        mark(logits)
-    tape.enter(segment)
-    wide = [to(logits, 4) for logits in narrow]
-    del narrow
-    s.outputs[:] = [logits.storage for logits in wide]
-    if s.job.adapter is None:
-        vocabulary = wide[0].n // s.rows
-        wide = split(wide[0], [size * vocabulary for size in _rows(s.rows)])
-    losses = [cross_entropy(logits, None, tape) for logits in wide]
-    return total(cat(losses), 1)
-
-
-def _rows(rows: int) -> list[int]:
-    return [min(CHUNK, rows - start) for start in range(0, rows, CHUNK)]
+BLOCKS = {"litgpt": block}
+"""The decoder layers of frameworks with model code of their own, by the names of `frameworks.json`."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...units import KIB, MIB
-from ..layers.attention.implementation import HOPPER
-from ..states.parameters import base_dtype
-from ..states.storage import dtype_bytes
-from .frameworks import framework
+from ....units import KIB, MIB
+from ...frameworks.attention import HOPPER
+from ...frameworks.frameworks import framework
+from ..parameters import base_dtype
+from ..storage import dtype_bytes
 
 if TYPE_CHECKING:
-    from ...hardware.gpu import Gpu
-    from ...job.job import Job
-    from ...models.model import Model
+    from ....hardware.gpu import Gpu
+    from ....job.job import Job
+    from ....models.model import Model
 
 _WORKSPACE, _WORKSPACE_OF_HOPPER = 4 * MIB, 32 * MIB + KIB
 
