@@ -11,13 +11,13 @@ from dataclasses import replace
 
 import pytest
 
-from gpulint.estimator.activations import layer_kinds, replay
+from gpulint.estimator.activations import replay
 from gpulint.estimator.estimate_job import estimate_job
 from gpulint.estimator.explain import activation_terms
 from gpulint.estimator.explain.explain import REST, explained
 from gpulint.estimator.explain.tier_terms import FULL, MANAGED, tiers
+from gpulint.estimator.forward.network import network
 from gpulint.estimator.layer_expansion import placed
-from gpulint.estimator.layers.setting import Setting
 from gpulint.estimator.tape import recording
 from gpulint.estimator.tape.labels import labelled
 from gpulint.estimator.tape.recording import Recording
@@ -257,13 +257,12 @@ def test_arithmetic_of_the_test_itself():
 def test_recording_changes_nothing():
     for model, method, checkpointing in itertools.product(MODELS, METHODS, ("none", "full", "selective")):
         made = job(model, method, checkpointing)
-        s = Setting(made, resolve(made.model))
-        kinds, assigned = layer_kinds(s)
+        whole = network(made, resolve(made.model))
+        kinds, assigned = whole.kinds()
         named = Recording()
-        named.autocast, named.accumulated = s.autocast, made.gradient_accumulation_steps > 1
-        plain = replay(s, kinds)
-        replay(s, kinds, named)
-        assert largest(placed(s, named, kinds, assigned)) == largest(placed(s, plain, kinds, assigned))
+        plain = replay(whole, kinds)
+        replay(whole, kinds, named)
+        assert largest(placed(whole, named, kinds, assigned)) == largest(placed(whole, plain, kinds, assigned))
         assert [sum(alive.values()) for alive in named.at_events] == [event.live for event in named.events]
         for key, bound in named.begins.items():
             assert sum(named.at_begins[key].values()) == bound.live

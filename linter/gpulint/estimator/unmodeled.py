@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from ..models.arch_spec import arch_spec, known
 from ..models.model import text_config
-from .adapters import fused_lora
+from .adapters.lora_kernels import parts
 from .bounds import divergence, tower
 from .estimate import Assumption
+from .frameworks import kernels as kernel_packages
 from .frameworks.attention import FUSED_LAYERS
-from .inputs.image_inputs import reader
-from .layers.activation import XIELU
-from .layers.mixers import gated_delta_net, ssm
+from .inputs.image_inputs import vision_spec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,18 +26,6 @@ LAYERS, OTHERS = "model.layers", "model.towers"
 
 TOWERS = ("vision", "audio", "projector")
 MIXING = ("ssm", "conv")
-KERNELS = {
-    "delta": gated_delta_net.KERNELS,
-    "kimi_delta": gated_delta_net.KERNELS,
-    "mamba": ssm.KERNELS,
-    "mamba2": ssm.KERNELS,
-    "mamba2_scaled": ssm.KERNELS,
-}
-"""The packages whose kernels replace a mixer's composite path."""
-
-ACTIVATIONS = {"xielu": XIELU}
-"""The same for activation functions."""
-
 LEAST, MOST = 0.5, 3.0
 """Activations that are not derived may be half or three times what is counted: a bound, not a measurement."""
 
@@ -68,7 +55,7 @@ def gaps(job: Job, model: Model, activations: int, phases: Sequence[Phase] = ())
     if job.rl.teacher is not None:
         note = "the divergence from the teacher's distribution is not replayed, only bounded by its tensors"
         found.append(Assumption("rl.teacher", job.rl.teacher, note, 0, divergence(job, model)))
-    if job.loss.kernel in FUSED_LAYERS and job.activation_checkpointing == "none" and not fused_lora.parts(job):
+    if job.loss.kernel in FUSED_LAYERS and job.activation_checkpointing == "none" and not parts(job):
         note = "the library that this loss is of has layers of its own, which keep less than those of transformers"
         found.append(Assumption("loss.kernel", job.loss.kernel, note, less))
     package = kernels(model)
@@ -124,7 +111,7 @@ def _whole(value: object) -> int:
 
 def _unread(job: Job, model: Model) -> bool:
     """Whether the model has towers that run and are not replayed."""
-    if reader(model) is not None and job.framework is None:
+    if vision_spec(model) is not None and job.framework is None:
         return any(tensor.role == "audio" for tensor in model.tensors)
     return job.images != 0 and any(tensor.role in TOWERS for tensor in model.tensors)
 
@@ -146,4 +133,4 @@ def mixing(model: Model) -> str:
 def kernels(model: Model) -> str | None:
     """The package whose kernels the model's mixers or its activation function would use."""
     found = arch_spec(model.model_type, text_config(model.config), model.shape.norm)
-    return KERNELS.get(found.mixer) or ACTIVATIONS.get(found.activation)
+    return kernel_packages.MIXERS.get(found.mixer) or kernel_packages.ACTIVATIONS.get(found.activation)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from .activations import replayed
 from .estimate import Assumption
-from .inputs.image_inputs import IMAGES, PIXELS, pictures, reader, resolutions_of
+from .inputs.image_inputs import IMAGES, PIXELS, image_inputs, resolutions_of, vision_spec
 from .sharding.layouts import layout
 
 if TYPE_CHECKING:
     from ..job.job import Job
     from ..models.model import Model
-    from .inputs.image_inputs import Pictures
+    from .inputs.image_inputs import ImageInputs
 
 
 def images(job: Job, model: Model, *, most: bool) -> list[Assumption]:
@@ -21,7 +21,7 @@ def images(job: Job, model: Model, *, most: bool) -> list[Assumption]:
     Without a stated number a sequence has one, or none, or as many as fill it. Without a stated size an image that a
     tower reads at any size has PIXELS, and as many as fill the sequence at most.
     """
-    counted = pictures(job, model, 1)
+    counted = image_inputs(job, model, 1)
     if counted is None or (job.images is not None and (counted.fixed or job.image_pixels is not None)):
         return []
     now = _kept(job, model)
@@ -38,7 +38,7 @@ def images(job: Job, model: Model, *, most: bool) -> list[Assumption]:
 
 def states(job: Job, model: Model, own: Model) -> list[Assumption]:
     """What a trained tower holds beside its weights: of text alone it gets neither gradients nor states."""
-    if job.images is not None or pictures(job, model, 1) is None:
+    if job.images is not None or image_inputs(job, model, 1) is None:
         return []
     less = _states(job, own) - _states(job.with_changes({"images": 0}), own)
     note = "of text alone the tower gets neither gradients nor states"
@@ -53,20 +53,20 @@ def _states(job: Job, model: Model) -> int:
 
 def _most_patches(job: Job, model: Model, places: int) -> Job:
     """As many images that are cut up as fill the sequence, of the size at which they have most patches."""
-    how = reader(model)
+    how = vision_spec(model)
     sizes = {height * width for height, width in resolutions_of(model, how) if height == width} if how else set()
     found: dict[int, Job] = {}
     for size in {PIXELS, *sizes}:
         one = job.with_changes({"images": 1, "image_pixels": size})
-        seen = pictures(one, model, 1)
+        seen = image_inputs(one, model, 1)
         if seen is not None and seen.places <= places:
             number = job.images or max(1, places // seen.places)
             filled = one.with_changes({"images": number})
-            found[(pictures(filled, model, 1) or seen).rows] = filled
+            found[(image_inputs(filled, model, 1) or seen).rows] = filled
     return found[max(found)] if found else job
 
 
-def _filled(job: Job, model: Model, counted: Pictures) -> Job:
+def _filled(job: Job, model: Model, counted: ImageInputs) -> Job:
     """The job with as many image tokens as its sequences have places."""
     places = job.sequence_length or 0
     if counted.fixed or job.image_pixels is not None:

@@ -10,20 +10,25 @@ from __future__ import annotations
 import json
 import os
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .model import text_config
+
+if TYPE_CHECKING:
+    from .model import Model
 
 
 class ArchSpec(NamedTuple):
     """What the modelling code of a model type does.
 
-    order         a name of `decoder.ORDERS`
+    order         a name of `blocks.BLOCKS`
     norm          a name of `norms.NORMS`;  head_norm that of queries and keys
     norm_at       where queries and keys are normed: `heads` (after all projections), `first` (each before the next
                   projection), `whole` (the same, over whole rows), `rope` (behind the rotary embedding)
     norms         last names of the modules: before attention, after it, before the MLP, after it
     qkv           how one projection is taken apart: split, chunk, slices, heads, multi_query, grouped
-    rope          a name of `rope.ROPES`;  unturned `full`: none in full-attention layers beside sliding ones, `list`:
-                  none in the layers that `no_rope_layers` names
+    rope          a name of `rope.ROPES`;  nope_layers  layers without one: `full`, those of full attention beside
+                  sliding ones, or `list`, those that `no_rope_layers` names
     wide_table    whether cos and sin stay in float32;  tables  whether sliding layers have tables of their own
     each_row      whether every sequence has a table of its own (positions of images in three directions)
     rotary        the class's default for the part of a head that is turned;  local_rotary  that of sliding layers where
@@ -83,7 +88,7 @@ class ArchSpec(NamedTuple):
     norms: tuple[str, str, str, str] = ("input_layernorm", "", "post_attention_layernorm", "")
     qkv: str = "split"
     rope: str = "half"
-    unturned: str = ""
+    nope_layers: str = ""
     wide_table: bool = False
     tables: bool = False
     each_row: bool = False
@@ -176,3 +181,8 @@ def arch_spec(model_type: str, config: dict[str, Any], norm: str) -> ArchSpec:
         found["norm"] = "layer"
     values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in found.items()}
     return ArchSpec(**values)
+
+
+def reuses_layers(model: Model) -> bool:
+    """Whether layers of a group are one and the same (ALBERT)."""
+    return arch_spec(model.model_type, text_config(model.config), model.shape.norm).reused

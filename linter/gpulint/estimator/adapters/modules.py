@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...models.adapter_types import INSIDE, kind_of
 from ..states.storage import dtype_bytes
 from ..tape.tensor import FOREIGN, Parameter
+from .lora_kernels import LoraKernels
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -33,6 +34,21 @@ class Packing(NamedTuple):
     apart: bool = False
 
 
+class ModuleOptions(NamedTuple):
+    """What all modules of a model have in common.
+
+    width    the most bytes that an element of a parameter has when a layer gets it, None for its own
+    foreign  the 16-bit dtype that autocast does not compute in
+    kernels  the fused functions that LoRA runs in
+    """
+
+    width: int | None = None
+    adapter: Adapter | None = None
+    packing: Packing = Packing()
+    foreign: str = ""
+    kernels: LoraKernels = LoraKernels()
+
+
 class Linear:
     """A module with a weight, perhaps a bias, perhaps packed, perhaps adapted.
 
@@ -41,12 +57,14 @@ class Linear:
     """
 
     __slots__ = (
-        "a", "adapter", "apart", "b", "bias", "copies", "dora", "dropout", "out", "packed", "parts", "role", "scale",
-        "shift", "weight",
+        "a", "adapter", "apart", "b", "bias", "copies", "dora", "dropout", "kernels", "out", "packed", "parts", "role",
+        "scale", "shift", "weight",
     )  # fmt: skip
 
-    def __init__(self, weight: Parameter, item: Item, packing: Packing) -> None:
+    def __init__(self, weight: Parameter, item: Item, options: ModuleOptions) -> None:
+        packing = options.packing
         self.weight = weight
+        self.kernels = options.kernels
         self.out = item.shape[0] if item.shape else 1
         self.packed = packing.kind if item.packed else ""
         self.copies = packing.copies
@@ -76,26 +94,16 @@ class Linear:
 class Modules:
     """The modules of one layer, or those outside the stack, by dotted name, by role and by last name."""
 
-    def __init__(
-        self,
-        items: Iterable[Item],
-        width: int | None,
-        adapter: Adapter | None,
-        packing: Packing,
-        summed: Collection[Item] = (),
-        foreign: str = "",
-    ) -> None:
-        """`summed` are those whose gradients are added to what another layer's backward has made.
-
-        `foreign` is the 16-bit dtype that autocast does not compute in.
-        """
-        self._packing = packing
+    def __init__(self, items: Iterable[Item], options: ModuleOptions, summed: Collection[Item] = ()) -> None:
+        """`summed` are those whose gradients are added to what another layer's backward has made."""
+        width, adapter = options.width, options.adapter
+        self._options = options
         self._adapter = adapter if adapter is not None and kind_of(adapter) in INSIDE else None
         self.named: dict[str, Linear] = {}
         for item in sorted(items, key=_order):
             name = item.name.partition("{0}.")[2] if item.layers is not None else item.name
             module, _, kind = name.rpartition(".")
-            e = FOREIGN if item.dtype == foreign else int(dtype_bytes(item.dtype))
+            e = FOREIGN if item.dtype == options.foreign else int(dtype_bytes(item.dtype))
             groups = item.shape[0] if len(item.shape) == 3 else 1
             leaf = Parameter(item.size, min(width, e) if width else e, item.graded or item.idle, groups)
             leaf.summed = item in summed
@@ -144,9 +152,9 @@ class Modules:
         elif found is not None and kind == "bias":
             found.bias = leaf
         elif kind == "weight":
-            self.named[module] = Linear(leaf, item, self._packing)
+            self.named[module] = Linear(leaf, item, self._options)
         else:
-            self.named[f"{module}.{kind}"] = Linear(leaf, item, self._packing)
+            self.named[f"{module}.{kind}"] = Linear(leaf, item, self._options)
 
     def role(self, role: str) -> Linear | None:
         """The first module of a role."""

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
 VERSION = "prime-rl"
 
+SCALES_IN_PLACE, SKIPS_UNNEEDED = "0.4", "0.7.1"
+"""Releases that first have a temperature a token (4fc312b0b), and leave out what needs no gradient (b7b1f874b)."""
+
 _OWN = {
     **dict.fromkeys(("llama", "afmoe", "glm4_moe", "qwen3_moe"), ""),
     **dict.fromkeys(("qwen3", "glm_moe_dsa", "laguna", "minimax_m2", "nemotron_h", "gpt_oss"), "0.5.1"),

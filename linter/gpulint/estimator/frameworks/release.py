@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...versions import older
+from ..tape.options import Packed
 from .frameworks import of_transformers
 
 if TYPE_CHECKING:
@@ -36,21 +37,6 @@ class Release(NamedTuple):
     copied_experts: bool
 
 
-class Packed(NamedTuple):
-    """What differs between releases of bitsandbytes (autograd/_functions.py); a job that states none has 0.50.
-
-    keeps_input     `MatMul4Bit` holds its input on its context (up to 0.42)
-    always_unpacks  its forward pass unpacks the weight for any number of rows (before 0.50)
-    transposed      `MatMul8bitLt` holds the transposed int8 copy of its input too (before 0.45)
-    halved          16-bit inputs of `MatMul8bitLt` are bfloat16, which it takes to float16 and back
-    """
-
-    keeps_input: bool = False
-    always_unpacks: bool = False
-    transposed: bool = False
-    halved: bool = False
-
-
 NARROW = frozenset(
     {
         "bloom",
@@ -68,6 +54,9 @@ NARROW = frozenset(
     }
 )
 """Families whose own loss took the logits in the width they had, before they called the shared one (4.48.3)."""
+
+TUPLES_BEFORE = "4.46"
+"""The release from which on keys and values are returned as a cache object and not as tuples."""
 
 REMOTE = "qwen"
 """The first Qwen's own code (modeling_qwen.py), which every release runs: shifted logits in the width they have."""

@@ -50,9 +50,6 @@ TARGET = 4 * GIB
 """B (`_get_chunk_multiplier`). A card with less than twice as much to spare is given half of that, which nothing here
 knows: more and smaller chunks than are counted."""
 
-STEP = 4
-"""More than one chunk are a multiple of so many (`get_chunk_size`)."""
-
 CAPPED = "2026.7.1"
 """The release with B (unsloth_zoo#857, which unsloth 2026.7.1 asks for and 2026.6.9 does not)."""
 
@@ -67,8 +64,17 @@ def measures_card(job: Job) -> bool:
     return job.loss.kernel == "unsloth" and older(release, CAPPED) and not older(release, MEASURED)
 
 
-def card(job: Job) -> int | None:
-    """Bytes of the card where the chunks depend on them and it is known."""
+def chunk_bytes(job: Job) -> tuple[int | None, bool]:
+    """B, and whether chunks are rounded to the nearest multiple; what a card has to spare is at most half of it.
+
+    Where no card is known there is a single chunk, None.
+    """
     from ...hardware.catalogue import find
 
-    return find(job.hardware.gpu).usable if job.hardware.gpu and measures_card(job) else None
+    release = job.versions.get("unsloth")
+    if not older(release, CAPPED):
+        return TARGET, False
+    if older(release, MEASURED):
+        return FIRST_TARGET, True
+    known = job.hardware.gpu if measures_card(job) else None
+    return find(known).usable // 2 if known else None, True

@@ -33,7 +33,7 @@ MATRIX, PATCH = 2, 14
 """Dimensions of a patch embedding that is no convolution; pixels along each side of its patches (Llama 4's default)."""
 
 
-class Tower(NamedTuple):
+class EncoderSpec(NamedTuple):
     """How a vision tower is written.
 
     block       `clip`: a norm before each of two branches;  `qwen`: the same over all images' patches in one row;
@@ -41,7 +41,7 @@ class Tower(NamedTuple):
     heads, activation   the class's defaults
     norm        a name of `norms.NORMS`
     before, after   last names of the norms around the layers;  pooled the norm of the first token of each image
-    turned      a name of `rope.ROPES` for the rotary embedding of queries and keys
+    rope        a name of `rope.ROPES` for the rotary embedding of queries and keys
     window      pixels along each side of what a layer attends to, but for `fullatt_block_indexes`; 0 for all
     resampled   whether positions are mixed from four rows of a table for each patch
     conv        whether a convolution joins the patches of each token; positions are sampled from a table of any size
@@ -58,7 +58,7 @@ class Tower(NamedTuple):
     before: str = ""
     after: str = ""
     pooled: str = ""
-    turned: str = ""
+    rope: str = ""
     window: int = 0
     resampled: bool = False
     scores: str = "float32"
@@ -67,7 +67,7 @@ class Tower(NamedTuple):
     conv: bool = False
 
 
-class Reader(NamedTuple):
+class VisionSpec(NamedTuple):
     """How a model reads what its tower makes.
 
     projector   a name of `projector.PROJECTORS`
@@ -103,7 +103,7 @@ class Reader(NamedTuple):
     padded: int = 0
 
 
-class Pictures(NamedTuple):
+class ImageInputs(NamedTuple):
     """The images of a micro batch.
 
     images      of all sequences;  patches of each;  tokens of each in the decoder
@@ -151,21 +151,21 @@ def _tables() -> dict[str, dict[str, Any]]:
     return tables
 
 
-def reader(model: Model) -> Reader | None:
+def vision_spec(model: Model) -> VisionSpec | None:
     """How the model reads images; None where it reads none or that is not written down here."""
     row = _tables()["models"].get(model.model_type)
-    found = Reader(**row) if row is not None else None
-    return found if found is not None and tower(model, found) is not None else None
+    found = VisionSpec(**row) if row is not None else None
+    return found if found is not None and encoder_spec(model, found) is not None else None
 
 
-def tower(model: Model, found: Reader) -> Tower | None:
+def encoder_spec(model: Model, found: VisionSpec) -> EncoderSpec | None:
     """The tower of a model; None where it is not written down here.
 
     Its own type is that of a tower of its own name, the whole model's, or either with `_vision` behind it.
     """
     stated, rows = str(vision(model).get("model_type") or found.tower), _tables()["towers"]
     row = rows.get(stated) or (rows.get(found.tower) if stated.startswith((found.tower, model.model_type)) else None)
-    return None if row is None or not _patches(model) or not stacks(model) else Tower(**row)
+    return None if row is None or not _patches(model) or not stacks(model) else EncoderSpec(**row)
 
 
 MERGERS = "deepstack_merger_list."
@@ -187,12 +187,12 @@ def vision(model: Model) -> dict[str, Any]:
     return nested if isinstance(nested, dict) else {}
 
 
-def pictures(job: Job, model: Model, batch: int) -> Pictures | None:
+def image_inputs(job: Job, model: Model, batch: int) -> ImageInputs | None:
     """The images of `batch` sequences; None for text alone, and where a tower or a framework is not written down.
 
     Images that nobody counts are no larger than a sequence has places for, and none where one of fixed size is.
     """
-    how = reader(model)
+    how = vision_spec(model)
     count = IMAGES if job.images is None else job.images
     if how is None or not count or not of_transformers(job):
         return None
@@ -207,7 +207,7 @@ def pictures(job: Job, model: Model, batch: int) -> Pictures | None:
     patch = shape[-1] if len(shape) > MATRIX else int(vision(model).get("patch_size") or PATCH)
     names = ("position_embedding.weight", "position_embeddings", "positional_embedding_vlm")
     table = next((found for name in names if (found := _named(model, name))), [])
-    kind = tower(model, how)
+    kind = encoder_spec(model, how)
     table = [] if kind is not None and kind.conv else table
     first = 1 if _named(model, "class_embedding") or _named(model, "cls_token") else 0
     cut = None
@@ -232,10 +232,12 @@ def pictures(job: Job, model: Model, batch: int) -> Pictures | None:
         return None
     fixed = bool(table) and not how.resolutions
     masked = (side * patch) ** 2 if how.split else 0
-    return Pictures(batch * count * tiles, patches + first, tokens, side, pixels, patch, fixed, merged, 1, cut, masked)
+    return ImageInputs(
+        batch * count * tiles, patches + first, tokens, side, pixels, patch, fixed, merged, 1, cut, masked
+    )
 
 
-def _budgeted(model: Model, how: Reader, images: int) -> Pictures:
+def _budgeted(model: Model, how: VisionSpec, images: int) -> ImageInputs:
     """Gemma 4's images: square ones, as large as the budget of patches lets them be, and padded to it.
 
     Source: transformers 5.23 image_processing_gemma4.py `get_aspect_ratio_preserving_size`, `pad_along_first_dim`.
@@ -246,14 +248,14 @@ def _budgeted(model: Model, how: Reader, images: int) -> Pictures:
     side = isqrt(patches) // merge * merge
     pixels = patches * (weight.elements // weight.shape[0])
     patch = int(config.get("patch_size") or SOFT_PATCH)
-    return Pictures(images, patches, (side // merge) ** 2, side, pixels, patch, True, merge)
+    return ImageInputs(images, patches, (side // merge) ** 2, side, pixels, patch, True, merge)
 
 
 POOLED, SOFT_PATCH = 3, 16
 """Patches along each side of a soft token, pixels along each side of a patch: Gemma4VisionConfig's defaults."""
 
 
-def _padded(job: Job, model: Model, how: Reader, images: int) -> Pictures | None:
+def _padded(job: Job, model: Model, how: VisionSpec, images: int) -> ImageInputs | None:
     """LFM2-VL's images: a large one is cut into tiles, each of which is padded to one number of patches."""
     config = vision(model)
     patch = int(config.get("patch_size") or SOFT_PATCH)
@@ -266,10 +268,10 @@ def _padded(job: Job, model: Model, how: Reader, images: int) -> Pictures | None
     weight = _patches(model)[0]
     pixels = how.padded * weight.elements // weight.shape[0]
     side = isqrt(tokens) * factor
-    return Pictures(images * cut.tiles, how.padded, tokens, side, pixels, patch, False, factor, 1, cut)
+    return ImageInputs(images * cut.tiles, how.padded, tokens, side, pixels, patch, False, factor, 1, cut)
 
 
-def _cut_up(job: Job, model: Model, how: Reader, patch: int, side: int) -> Cut | None:
+def _cut_up(job: Job, model: Model, how: VisionSpec, patch: int, side: int) -> Cut | None:
     """How an image is cut up; None where nobody counts images and the smallest has more tokens than its sequence."""
     if how.alone and (job.images or 0) > 1:
         return anyres.whole(side)
@@ -282,7 +284,7 @@ def _cut_up(job: Job, model: Model, how: Reader, patch: int, side: int) -> Cut |
     return anyres.cut(pixels, resolutions, tile, side, most)
 
 
-def resolutions_of(model: Model, how: Reader) -> list[tuple[int, int]]:
+def resolutions_of(model: Model, how: VisionSpec) -> list[tuple[int, int]]:
     """The (height, width) that images are fitted into, as the config has them or else the class.
 
     Of padded tiles, which images of any size are cut into, those that fill them.
@@ -293,7 +295,7 @@ def resolutions_of(model: Model, how: Reader) -> list[tuple[int, int]]:
     return [(int(height), int(width)) for height, width in (stated if isinstance(stated, list) else how.resolutions)]
 
 
-def _tiled(model: Model, images: int) -> Pictures:
+def _tiled(model: Model, images: int) -> ImageInputs:
     """Mllama's images: each is padded to all tiles, and each tile to eight patches.
 
     Source: transformers 5.23 image_processing_mllama.py `pad_batches_and_tiles`, MllamaVisionModel.forward.
@@ -303,7 +305,7 @@ def _tiled(model: Model, images: int) -> Pictures:
     tiles = _named(model, "pre_tile_positional_embedding.embedding.weight")[0].shape[1] // patch.shape[0]
     side, padded = isqrt(rows - 1), -(-rows // EIGHT) * EIGHT
     pixels = tiles * side * side * patch.elements // patch.shape[0]
-    return Pictures(images, tiles * padded, tiles * rows, side, pixels, patch.shape[-1], True, 1, tiles)
+    return ImageInputs(images, tiles * padded, tiles * rows, side, pixels, patch.shape[-1], True, 1, tiles)
 
 
 def deep_layers(model: Model) -> tuple[int, ...]:
@@ -314,7 +316,7 @@ def deep_layers(model: Model) -> tuple[int, ...]:
     return tuple(stated) if isinstance(stated, list) else (8, 16, 24)
 
 
-def _pooled(model: Model, found: Reader, side: int) -> int:
+def _pooled(model: Model, found: VisionSpec, side: int) -> int:
     """Patches along each side of what makes one token: averaged (Gemma 3), side by side (InternVL, Llama 4), or one."""
     for ratio in (model.config.get("downsample_ratio"), vision(model).get("pixel_shuffle_ratio")):
         if isinstance(ratio, float):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...versions import older
 from ..frameworks.frameworks import of_transformers
-from .image_inputs import pictures
+from .image_inputs import image_inputs
 
 if TYPE_CHECKING:
     from ...job.job import Job
@@ -34,7 +34,7 @@ def waiting(job: Job, model: Model, sequences: int) -> tuple[int, int]:
 
     4 b images pixels, and 8 bytes for every pixel of a mask; the optimizer steps beside all of them.
     """
-    found = pictures(job, model, sequences) if sequences else None
+    found = image_inputs(job, model, sequences) if sequences else None
     if found is None or not of_trainer(job):
         return 0, 0
     size = found.images * (4 * found.pixels + 8 * found.masked)

@@ -11,7 +11,7 @@ from ..tape.tensor import wider
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..adapters.modules import Modules
+    from ..adapters.modules import Linear, Modules
     from ..tape.tensor import Tensor
 
 
@@ -67,7 +67,7 @@ def gelu_bloom(x: Tensor) -> Tensor:
 
 
 XIELU = "xielu"
-"""The package whose kernel takes the place of xIELU in Python (transformers 5.23 activations.py XIELUActivation)."""
+"""Its name in a config."""
 
 
 def xielu(modules: Modules) -> Callable[[Tensor], Tensor]:
@@ -103,6 +103,12 @@ def where(chosen: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
     y.node = tape.node((a, b), back)
     return y
+
+
+@labelled(part="vision tower")
+def tanh_gated(x: Tensor, gate: Linear) -> Tensor:
+    """gate.tanh() * x, the gate a parameter of one number with a dimension: float32 gates widen x."""
+    return mul(unary(leaf(x.storage.tape, gate.weight), save_input=False, save_output=True), x)
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...versions import older
-from ..frameworks import prime_rl
 from ..tape.indexing import gather
 from ..tape.labels import labelled
 from ..tape.matmuls import grouped_linear
@@ -23,38 +21,27 @@ from .compiled import gated
 if TYPE_CHECKING:
     from ..adapters.modules import Linear, Modules
     from ..tape.tape import Tape
-    from .setting import Setting
-
-
-def applies(s: Setting) -> bool:
-    """Whether the experts are those of this code, weighted behind their products (`score_before_experts` false)."""
-    gated = s.traits.gate not in ("dense", "clamped", "plain")
-    return gated and (s.job.framework == "torchtitan" or prime_rl.own(s.job, s.model.model_type))
+    from .dims import LayerDims
 
 
 @labelled("order of the rows")
-def grouped(x: Tensor, weights: Tensor, chosen: Tensor, modules: Modules, s: Setting) -> Tensor:
+def grouped(x: Tensor, weights: Tensor, chosen: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """Every row through its experts, weighted and added up.
 
     Kept for backward: the padded rows (2 R h), both products, silu's output and the product of both (2 R f each), and
     the float32 copy of the experts' output (4 R h).
     """
-    tape, count = x.storage.tape, s.rows * s.top_k
+    tape, count = x.storage.tape, dims.rows * dims.experts.top_k
     order = tape.new(count, 8)
     scores = gather(weights, count, tape.new(count, 8))
-    rows = gather(x, count * s.hidden, order)
-    y = _experts(rows, modules, s, tape)
-    y = _weighted(y, scores) if _whole_graph(s) else to(mul(to(y, 4), scores), x.e)
+    rows = gather(x, count * dims.hidden, order)
+    y = _experts(rows, modules, dims, tape)
+    y = _weighted(y, scores) if dims.experts.weighted_in_graph else to(mul(to(y, 4), scores), x.e)
     summed = tape.new(x.n, x.e)
     n, e = y.n, y.e
     result = made(summed, tape.node((y,), lambda _, _kept=order: (tape.new(n, e),)))
     del chosen, rows
     return result
-
-
-def _whole_graph(s: Setting) -> bool:
-    """Whether the weighting is part of a compiled graph: torchtitan compiled whole blocks before 0.2.1 (#1895)."""
-    return bool(s.compiled) and older(s.job.versions.get("torchtitan"), "0.2.1")
 
 
 def _weighted(y: Tensor, scores: Tensor) -> Tensor:
@@ -68,18 +55,18 @@ def _weighted(y: Tensor, scores: Tensor) -> Tensor:
     return made(result, tape.node((y, scores), back))
 
 
-def _experts(rows: Tensor, modules: Modules, s: Setting, tape: Tape) -> Tensor:
+def _experts(rows: Tensor, modules: Modules, dims: LayerDims, tape: Tape) -> Tensor:
     """Dispatch, padding, three grouped products, and all of it back: an all-to-all each way where ranks divide experts.
 
     Padding by index copies the rows with one of zeros behind them, then takes them in the kernel's order.
     """
-    count, divided = s.rows * s.top_k, s.job.parallelism.expert > 1
+    count, divided = dims.rows * dims.experts.top_k, dims.experts.divided
     moved = _copy(rows) if divided else rows
-    padded = moved if _whole_graph(s) else _copy(moved)
+    padded = moved if dims.experts.weighted_in_graph else _copy(moved)
     del moved
     sorted_rows = gather(padded, padded.n, tape.new(count, 8))
     del padded
-    y = _gated(sorted_rows, modules, s, count)
+    y = _gated(sorted_rows, modules, dims, count)
     del sorted_rows
     back = gather(y, y.n, tape.new(count, 8))
     del y
@@ -94,10 +81,10 @@ def _copy(x: Tensor, kept: bool = True) -> Tensor:
     return made(y, tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e))
 
 
-def _gated(x: Tensor, modules: Modules, s: Setting, count: int) -> Tensor:
+def _gated(x: Tensor, modules: Modules, dims: LayerDims, count: int) -> Tensor:
     """silu(x w1) * (x w3), then w2; adapters of experts are products of their own beside those."""
     first, second = _pair(x, modules.need("expert_gate_up"), count)
-    h = gated(first, second) if s.compiled else mul(activation(s.activation)(first), second)
+    h = gated(first, second) if dims.compiled else mul(activation(dims.activation)(first), second)
     del first, second
     down = modules.need("expert_down")
     return _adapted(h, down, grouped_linear(h, down.weight, count), count)

@@ -18,11 +18,11 @@ from .output_head import head
 
 if TYPE_CHECKING:
     from ..adapters.modules import Linear
-    from ..layers.setting import Setting
     from ..tape.tape import Tape
+    from .context import LossContext
 
 
-def loss(h: Tensor, module: Linear, s: Setting, tape: Tape, segment: int) -> Tensor:
+def loss(h: Tensor, module: Linear, context: LossContext) -> Tensor:
     """e + 4 bytes x tokens x vocabulary / t: float32 logits become their softmax, and that the gradient, in place.
 
     Before 0.8 (June 2024) the softmax was a tensor beside them, e + 8 bytes while both were there.
@@ -31,13 +31,14 @@ def loss(h: Tensor, module: Linear, s: Setting, tape: Tape, segment: int) -> Ten
     `vocab_parallel_logits = vocab_parallel_logits - logits_max` before commit 9634c0e4a3. `cross_entropy_loss_fusion`
     runs the same under torch.compile (`fused`).
     """
-    logits = head(h, module, s.modules(None), s.rows, s)
-    tape.enter(segment)
-    if s.compiled_loss:
+    dims, tape = context.dims, context.tape
+    logits = head(h, module, context.outside, dims.rows, dims)
+    context.enter()
+    if dims.loss.compiled:
         return fused(logits, tape)
     wide = to(logits, 4)
     kept, n = wide.storage, wide.n
-    if s.framework.copies_logits:
+    if dims.loss.copies_logits:
         kept = tape.new(n, 4, logits=True).storage
 
     def back(_: Tensor) -> tuple[Tensor]:
@@ -46,16 +47,17 @@ def loss(h: Tensor, module: Linear, s: Setting, tape: Tape, segment: int) -> Ten
     return made(tape.new(1, 4), tape.node((wide,), back))
 
 
-def in_place(h: Tensor, module: Linear, s: Setting, tape: Tape, segment: int) -> Tensor:
+def in_place(h: Tensor, module: Linear, context: LossContext) -> Tensor:
     """Transformer Engine's kernel: three numbers a token, and a gradient that takes the logits' bytes.
 
     Source: transformer_engine/pytorch/triton/cross_entropy.py `cross_entropy_forward`, `cross_entropy_backward`
     (megatron/core/extensions/transformer_engine.py `te_parallel_cross_entropy`).
     """
-    logits = head(h, module, s.modules(None), s.rows, s)
-    tape.enter(segment)
+    dims, tape = context.dims, context.tape
+    logits = head(h, module, context.outside, dims.rows, dims)
+    context.enter()
     kept, n, e = logits.storage, logits.n, logits.e
-    numbers = tape.new(3 * s.rows, 4).storage
+    numbers = tape.new(3 * dims.rows, 4).storage
 
     def back(_: Tensor, _numbers: object = numbers) -> tuple[Tensor]:
         return (Tensor(kept, n, e, view=True),)

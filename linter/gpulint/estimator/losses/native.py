@@ -10,11 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..adapters.modules import Linear
-    from ..layers.setting import Setting
-    from ..tape.tape import Tape
     from ..tape.tensor import Tensor
+    from .context import LossContext
 
-    Loss = Callable[[Tensor, Linear, Setting, Tape, int], Tensor]
+    Loss = Callable[[Tensor, Linear, LossContext], Tensor]
 
 LOSSES: dict[tuple[str, str], Loss] = {
     ("litgpt", "torch"): litgpt.loss,
@@ -24,7 +23,4 @@ LOSSES: dict[tuple[str, str], Loss] = {
     ("openrlhf", "torch"): openrlhf.loss,
     ("qwen", "torch"): qwen.loss,
 }
-"""Head and loss by the framework's name of it and the job's kernel.
-
-Arguments: hidden states, head, setting, tape, segment of the loss.
-"""
+"""Head and loss of hidden states by the framework's name of it and the job's kernel."""

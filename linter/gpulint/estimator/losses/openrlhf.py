@@ -16,25 +16,25 @@ from .output_head import head
 
 if TYPE_CHECKING:
     from ..adapters.modules import Linear
-    from ..layers.setting import Setting
-    from ..tape.tape import Tape
     from ..tape.tensor import Tensor
+    from .context import LossContext
 
 
-def loss(h: Tensor, module: Linear, s: Setting, tape: Tape, segment: int) -> Tensor:
+def loss(h: Tensor, module: Linear, context: LossContext) -> Tensor:
     """6 bytes x tokens x vocabulary as the logits are widened, 8 in backward, 10 where the output is named."""
-    logits = head(h, module, s.modules(None), s.rows, s)
+    _, dims, state, tape, _ = context
+    logits = head(h, module, context.outside, dims.rows, dims)
     wide = to(logits, 4)
     del logits
-    s.outputs.clear()
-    if s.job.objective not in PAIRED | UNPAIRED:
-        s.outputs.append(wide.storage)
-    tape.enter(segment)
+    state.saved_for_next_step.clear()
+    if dims.loss.objective not in PAIRED | UNPAIRED:
+        state.saved_for_next_step.append(wide.storage)
+    context.enter()
     n, kept = wide.n, wide.storage
 
     def back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
         return (tape.new(n, 4, logits=True),)
 
-    result = tape.new(s.rows, 4)
+    result = tape.new(dims.rows, 4)
     result.node = tape.node((wide,), back)
     return result

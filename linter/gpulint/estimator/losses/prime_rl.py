@@ -10,22 +10,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...versions import older
-from ..frameworks.prime_rl import VERSION
 from ..tape.tensor import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..layers.setting import Setting
+    from ..layers.dims import LayerDims
     from ..tape.tape import Tape
     from ..tape.tensor import Parameter
 
 COLUMNS = 8192
 """`vocab_chunk_size` of a piece of tokens."""
-
-_SCALES_IN_PLACE, _SKIPS_UNNEEDED = "0.4", "0.7.1"
-"""Releases that first have a temperature a token (4fc312b0b), and leave out what needs no gradient (b7b1f874b)."""
 
 
 class _Names(NamedTuple):
@@ -68,7 +63,7 @@ class _Names(NamedTuple):
             self.held["gradient"] = self.wide()
 
 
-def head(h: Tensor, weight: Parameter, rows: int, s: Setting, tape: Tape) -> Tensor:
+def head(h: Tensor, weight: Parameter, rows: int, dims: LayerDims, tape: Tape) -> Tensor:
     """Log-probabilities and entropies of `rows` tokens, float32.
 
     Saved: hidden states, head, labels, inverse temperatures and the log-sum of each row. Backward makes the logits of
@@ -78,10 +73,9 @@ def head(h: Tensor, weight: Parameter, rows: int, s: Setting, tape: Tape) -> Ten
     probabilities (4) and the gradient (4) of the piece before.
     """
     n, e, inner = h.n, h.e, h.n // rows
-    version = s.job.versions.get(VERSION)
-    in_place, wasteful = older(version, _SCALES_IN_PLACE), older(version, _SKIPS_UNNEEDED)
+    in_place, wasteful = dims.loss.scales_in_place, dims.loss.needless_gradients
     needed, trained = h.node is not None or wasteful, weight.trainable or wasteful
-    pieces = list(_pieces(rows, weight.n // inner, s))
+    pieces = list(_pieces(rows, weight.n // inner, dims))
     kept = (h.storage, tape.new(rows, 8), tape.new(2 * rows, 4))
     results = tape.new(2 * rows, 4)
     held: dict[str, Tensor] = {}
@@ -114,10 +108,10 @@ def head(h: Tensor, weight: Parameter, rows: int, s: Setting, tape: Tape) -> Ten
     return loss
 
 
-def _pieces(rows: int, vocabulary: int, s: Setting) -> Iterator[tuple[int, int]]:
+def _pieces(rows: int, vocabulary: int, dims: LayerDims) -> Iterator[tuple[int, int]]:
     """Tokens and columns of the pieces: two whole ones of each kind and what is left, since those between are alike."""
-    chunk = max(1, s.job.loss.chunk or COLUMNS)
-    by_columns = s.job.loss.logits == "columns"
+    chunk = max(1, dims.loss.chunk or COLUMNS)
+    by_columns = dims.loss.logits == "columns"
     for tokens in [rows] if by_columns else _two(rows, chunk):
         for columns in _two(vocabulary, chunk if by_columns else COLUMNS):
             yield tokens, columns

@@ -14,16 +14,16 @@ from .pieces import cross_entropy
 
 if TYPE_CHECKING:
     from ..adapters.modules import Linear
-    from ..layers.setting import Setting
-    from ..tape.tape import Tape
     from ..tape.tensor import Tensor
+    from .context import LossContext
 
 
-def loss(h: Tensor, module: Linear, s: Setting, tape: Tape, segment: int) -> Tensor:
+def loss(h: Tensor, module: Linear, context: LossContext) -> Tensor:
     """3 e bytes x tokens x vocabulary in the loss, 4 more under autocast, and 4 at once behind it."""
-    logits = head(h, module, s.modules(None), s.rows, s)
-    tape.enter(segment)
-    s.returned.append(logits)
-    shifted = shortened(logits, logits.n - s.batch * (logits.n // s.rows), s.batch)
+    dims = context.dims
+    logits = head(h, module, context.outside, dims.rows, dims)
+    context.enter()
+    context.state.module_outputs.append(logits)
+    shifted = shortened(logits, logits.n - dims.batch * (logits.n // dims.rows), dims.batch)
     mark(shifted)
-    return cross_entropy(shifted, None, tape)
+    return cross_entropy(shifted, None, context.tape)

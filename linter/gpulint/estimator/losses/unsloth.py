@@ -8,46 +8,44 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...versions import older
-from ..frameworks.unsloth import CAPPED, FIRST_TARGET, MEASURED, STEP, TARGET, card
 from ..tape.labels import labelled
 
 if TYPE_CHECKING:
-    from ...job.job import Job
     from ..adapters.modules import Linear
-    from ..tape.tape import Tape
+    from ..layers.dims import LayerDims
     from ..tape.tensor import Tensor
 
+STEP = 4
+"""More than one chunk are a multiple of so many (`get_chunk_size`)."""
 
-def chunk(rows: int, vocabulary: int, version: str | None = None, card: int | None = None) -> int:
+
+def chunk(rows: int, vocabulary: int, size: int | None, nearest: bool) -> int:
     """Tokens of the first chunk, ceil(T/n): n = 1 where 4 T V <= B, else ceil(4 T V / B) rounded up to STEP.
 
-    Before CAPPED n is 4 T V / B rounded to the nearest multiple of STEP, at least 1. What a card of `card` bytes has to
-    spare is at most that; where no card is known there is a single chunk.
+    `nearest`: n is 4 T V / B rounded to the nearest multiple of STEP, at least 1. Without B, of `size` bytes, there is
+    a single chunk.
     """
     exact = 4 * rows * vocabulary
-    if older(version, CAPPED):
-        fixed = older(version, MEASURED)
-        target = FIRST_TARGET if fixed else card // 2 if card else exact
-        return -(-rows // max(1, STEP * round(exact / (target * STEP))))
-    if exact <= TARGET:
+    if nearest:
+        return rows if size is None else -(-rows // max(1, STEP * round(exact / (size * STEP))))
+    if size is None or exact <= size:
         return rows
-    count = -(-exact // (TARGET * STEP)) * STEP
+    count = -(-exact // (size * STEP)) * STEP
     return -(-rows // count)
 
 
 @labelled(part="Unsloth head and loss")
-def head_and_loss(h: Tensor, module: Linear, rows: int, tape: Tape, job: Job) -> Tensor:
+def head_and_loss(h: Tensor, module: Linear, rows: int, dims: LayerDims) -> Tensor:
     """Saved: the gradient of h, and a trained head's, both of which backward multiplies by the loss's.
 
     Alive for a chunk: its logits and their gradient in autocast's width or the head's (what is float32 between them
     stays in the graph's kernels), head and hidden states in that width where theirs is another, its part of the
     gradient of h and a head's gradient before it is added up.
     """
-    n, e, weight = h.n, h.e, module.weight
+    tape, n, e, weight = h.storage.tape, h.n, h.e, module.weight
     inner = n // rows
     vocabulary = weight.n // inner
-    part = chunk(rows, vocabulary, job.versions.get("unsloth"), card(job))
+    part = chunk(rows, vocabulary, dims.loss.unsloth_bytes, dims.loss.unsloth_nearest)
     needed = h.node is not None
     gradient = tape.new(n, e)
     summed = tape.new(weight.n, weight.e) if weight.trainable else None

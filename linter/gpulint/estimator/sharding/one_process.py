@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...versions import older
 from ..estimate import Assumption, Phase
+from ..frameworks.release import TUPLES_BEFORE
 from ..inputs.logit_positions import logits_width, scored_positions
 from ..losses.losses import WHOLE_LOGITS
 from ..serving.kv_cache import layer_caches, sequence_bytes
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 WHOLE = frozenset({"sft", "pretrain"})
 """Objectives whose one forward pass hands back the logits of all rows; those of others are not counted."""
 
-TUPLES_BEFORE, OFF_FROM = "4.46", "5.0"
+OFF_FROM = "5.0"
 """Outputs of a training step hold every layer's keys and values as a tuple up to transformers 4.45 (modeling_llama.py:
 `return_legacy_cache`). Then they are a cache object, which some releases make anew of what was gathered (cache_utils.py
 4.57, not 4.48), and from 5.0 on the Trainer turns `use_cache` off (trainer.py)."""

@@ -5,7 +5,7 @@ b sequences of s tokens, nh query heads of dimension d, e bytes per element.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ...tape.indexing import cat, expand, maximum, pad, repeat, window
 from ...tape.labels import labelled
@@ -28,44 +28,9 @@ from ...tape.tensor import Tensor
 
 if TYPE_CHECKING:
     from ...tape.tape import Tape
-    from ...tape.tensor import Parameter
+    from .heads import Heads
 
 PART = "attention kernel"
-
-
-class Heads(NamedTuple):
-    """The sizes of one attention call on one rank.
-
-    `held` where the model's loop keeps a name for its probabilities, `bounded` where masked scores are bounded from
-    below, `sequence_first` where the output is laid out as [s, b, nh, d]. `sdpa` is the best that torch has on the GPU
-    for 16-bit operands (implementation.py `sdpa_kernels`).
-    """
-
-    batch: int
-    length: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    value_dim: int
-    dropout: float = 0.0
-    softcap: bool = False
-    kind: str = "float32"
-    direct: bool = False
-    sinks: Parameter | None = None
-    grouped: bool = True
-    laid_out: bool = False
-    fp16: bool = False
-    keys: int = 0
-    repeats: bool = False
-    held: bool = False
-    bounded: bool = False
-    sequence_first: bool = False
-    sdpa: str = "flash"
-
-    @property
-    def scores(self) -> int:
-        """Elements of a matrix of attention scores; `keys` is the length of what is attended to, 0 for their own."""
-        return self.batch * self.heads * self.length * (self.keys or self.length)
 
 
 def up_to(n: int, step: int) -> int:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from ....models.arch_spec import arch_spec
 from ....models.model import text_config
 from ....versions import older
+from ...frameworks import kernels
 from ...frameworks.attention import attention_implementation, composite
 from ...frameworks.modeling import still
 from ...frameworks.release import release
-from ...layers.mixers import gated_delta_net, ssm
 from ...unmodeled import mixing
 from .prefill import score_bytes
 
@@ -162,7 +162,7 @@ def stepped(job: Job, model: Model, batch: int, element: float) -> int:
              `recurrent_kimi_delta_attention`)
     """
     mixer = mixing(model)
-    if (gated_delta_net.KERNELS if mixer in DELTAS else ssm.KERNELS) in job.versions:
+    if kernels.MIXERS.get(mixer) in job.versions:
         return 0
     each = {"mamba2": 12 + 2 * element, "mamba2_scaled": 12 + 2 * element, "mamba": 20.0}.get(mixer, 0.0)
     each = 12.0 if mixer in DELTAS else each

@@ -13,53 +13,47 @@ from ...adapters.linear import project
 from ...tape.indexing import cat, split
 from ...tape.ops import add, mul
 from ..activation import activation
+from ..mixers.ssm import mamba2
 from ..norms import normed
-from .ssm import mamba2
+from ..shared_block import BLOCK, own_pair
 
 if TYPE_CHECKING:
     from ...adapters.modules import Modules
     from ...tape.tensor import Tensor
-    from ..decoder import Layer
-    from ..setting import Setting
+    from ..dims import LayerDims
+    from ..layer import Block, Layer
 
 PART = "shared block"
 
-BLOCK = "shared_transformer"
 
-
-def hybrid_layer(layer: Layer, x: Tensor) -> Tensor:
+def zamba(layer: Layer, x: Tensor) -> Tensor:
     """x + mamba(norm(x + linear(block(x, embeddings)))).
 
     The state space's layer is a checkpoint of its own inside the layer's, which so keeps the block's output too. The
     probabilities of eager attention go with the block (`Zamba2AttentionDecoderLayer.forward`).
     """
-    s, modules = layer.s, layer.modules
+    dims, modules = layer.dims, layer.modules
     assert layer.extra is not None
     h = cat((x, layer.extra))
-    h = normed(h, modules.require(f"{BLOCK}.input_layernorm"), s.rows, s)
+    h = normed(h, modules.require(f"{BLOCK}.input_layernorm"), dims.rows, dims)
     h = layer.attention(h)
-    h = normed(h, modules.require(f"{BLOCK}.pre_ff_layernorm"), s.rows, s)
-    h = _feed_forward(h, modules, s)
+    h = normed(h, modules.require(f"{BLOCK}.pre_ff_layernorm"), dims.rows, dims)
+    h = _feed_forward(h, modules, dims)
     h.storage.tape.returned = None
-    h = project(h, modules.require("linear"), s.rows)
+    h = project(h, modules.require("linear"), dims.rows)
     h.storage.tape.carry(h.storage)
     mixed = add(x, h)
-    mixed = normed(mixed, modules.require("mamba_decoder.input_layernorm"), s.rows, s)
-    mixed = mamba2(mixed, modules, s)
+    mixed = normed(mixed, modules.require("mamba_decoder.input_layernorm"), dims.rows, dims)
+    mixed = mamba2(mixed, modules, dims)
     return add(x, mixed)
 
 
-def _feed_forward(x: Tensor, modules: Modules, s: Setting) -> Tensor:
-    both = own_pair(project(x, modules.need("gate_up"), s.rows), x, modules, "gate_up_proj", s.rows)
+def _feed_forward(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
+    both = own_pair(project(x, modules.need("gate_up"), dims.rows), x, modules, "gate_up_proj", dims.rows)
     first, second = split(both, (both.n // 2, both.n // 2))
     del both
-    product = mul(activation(s.activation)(first), second)
-    return project(product, modules.need("down"), s.rows)
+    product = mul(activation(dims.activation)(first), second)
+    return project(product, modules.need("down"), dims.rows)
 
 
-def own_pair(y: Tensor, x: Tensor, modules: Modules, name: str, rows: int) -> Tensor:
-    """y and what the layer's own low-rank pair makes of x; y itself where there is none."""
-    first, second = modules.leaf(f"{name}_adapter_list.0"), modules.leaf(f"{name}_adapter_list.1")
-    if first is None or second is None:
-        return y
-    return add(y, project(project(x, first, rows), second, rows))
+BLOCKS: dict[str, Block] = {"zamba": zamba}

@@ -9,25 +9,25 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING
 
-from ...models.llama_adapter import PROMPT
-from ..adapters.linear import project, rescaled
-from ..adapters.unadapted import packed
-from ..estimate import NotEstimable
-from ..tape.indexing import cat, repeat, split, window
-from ..tape.matmuls import linear
-from ..tape.ops import add, dropout, made, mul, scale, to
-from ..tape.tensor import Parameter, Tensor
-from .activation import activation
-from .attention.kernels import attend, efficient
-from .attention.rope import turned
-from .mlp import dense
+from ....models.llama_adapter import PROMPT
+from ...adapters.linear import project, rescaled
+from ...adapters.unadapted import packed
+from ...estimate import NotEstimable
+from ...tape.indexing import cat, repeat, split, window
+from ...tape.matmuls import linear
+from ...tape.ops import add, dropout, made, mul, scale, to
+from ...tape.tensor import Parameter, Tensor
+from ..activation import activation
+from ..attention.kernels import attend, efficient
+from ..attention.rope import rotated
+from ..mlp import dense
 
 if TYPE_CHECKING:
-    from ..adapters.modules import Linear, Modules
-    from .attention.kernels import Heads
-    from .attention.rope import Table
-    from .decoder import Layer
-    from .setting import Setting
+    from ...adapters.modules import Linear, Modules
+    from ..attention.heads import Heads
+    from ..attention.rope import Table
+    from ..dims import LayerDims
+    from ..layer import Block, Layer
 
 PARALLEL = frozenset({"parallel", "parallel_residual", "parallel_norms", "falcon"})
 """Orders of Transformers that LitGPT's Block runs with `parallel_residual`."""
@@ -37,16 +37,16 @@ def block(layer: Layer, x: Tensor) -> Tensor:
     """Block.forward: norms, attention's output and the residual keep their names to the end."""
     h = layer.norm(x, 0)
     branch = _attention(h, layer)
-    branch = layer.norm(branch, 1) if layer.s.traits.norms[1] else branch
-    if layer.s.order in PARALLEL:
-        two = layer.modules.leaf(layer.s.traits.norms[2]) if layer.s.traits.norms[2] else None
+    branch = layer.norm(branch, 1) if layer.dims.arch.norms[1] else branch
+    if layer.dims.arch.order in PARALLEL:
+        two = layer.modules.leaf(layer.dims.arch.norms[2]) if layer.dims.arch.norms[2] else None
         h = layer.norm(x, 2) if two is not None else h
         x = add(branch, x)
     else:
         x = add(branch, x)
         h = layer.norm(x, 2)
     other = _mlp(h, layer)
-    other = layer.norm(other, 3) if layer.s.traits.norms[3] else other
+    other = layer.norm(other, 3) if layer.dims.arch.norms[3] else other
     return add(other, x)
 
 
@@ -54,9 +54,9 @@ def _mlp(x: Tensor, layer: Layer) -> Tensor:
     """Gate and up are apart, also where the checkpoint has them in one."""
     fused = layer.modules.role("gate_up")
     if fused is None:
-        return dense(x, layer.modules, layer.s, "")
-    gate, up, rows = halved(fused), halved(fused), layer.s.rows
-    product = mul(activation(layer.s.activation)(project(x, gate, rows)), project(x, up, rows))
+        return dense(x, layer.modules, layer.dims, "")
+    gate, up, rows = halved(fused), halved(fused), layer.dims.rows
+    product = mul(activation(layer.dims.activation)(project(x, gate, rows)), project(x, up, rows))
     return project(product, layer.modules.need("down"), rows)
 
 
@@ -73,11 +73,11 @@ def halved(whole: Linear) -> Linear:
 
 
 def _attention(x: Tensor, layer: Layer) -> Tensor:
-    s, at, modules = layer.s, layer.at, layer.modules
-    qkv = _projected(x, modules, s, at)
-    q_size, k_size = s.rows * at.heads * at.head_dim, s.rows * at.kv_heads * at.head_dim
+    dims, at, modules = layer.dims, layer.heads, layer.modules
+    qkv = _projected(x, modules, dims, at)
+    q_size, k_size = dims.rows * at.heads * at.head_dim, dims.rows * at.kv_heads * at.head_dim
     q, k, v = split(qkv, (q_size, k_size, k_size))
-    if layer.turn != "none":
+    if layer.rope_type != "none":
         q, k = _roped(q, layer.table), _roped(k, layer.table)
     if at.heads != at.kv_heads:
         k, v = repeat(k, q.n), repeat(v, q.n)
@@ -87,7 +87,7 @@ def _attention(x: Tensor, layer: Layer) -> Tensor:
     gate = modules.leaf("gating_factor")
     if gate is not None:
         y = add(y, mul(_prompted(q, at), gate.weight))
-    return project(y, modules.need("o"), s.rows)
+    return project(y, modules.need("o"), dims.rows)
 
 
 def _prompted(q: Tensor, at: Heads) -> Tensor:
@@ -101,31 +101,31 @@ def _prompted(q: Tensor, at: Heads) -> Tensor:
 def _roped(x: Tensor, table: Table) -> Tensor:
     """Products with float32 cos and sin, back in x's width, joined with the rest of each head, heads first."""
     rest = x.n - x.n * table.part // table.whole
-    first = to(turned(window(x, x.n - rest), table), x.e)
+    first = to(rotated(window(x, x.n - rest), table), x.e)
     y = cat((first, window(x, rest)) if rest else (first,))
     y.heads_first = True
     return y
 
 
-def _projected(x: Tensor, modules: Modules, s: Setting, at: Heads) -> Tensor:
+def _projected(x: Tensor, modules: Modules, dims: LayerDims, at: Heads) -> Tensor:
     """The projection of q, k and v, and LoRAQKVLinear's update: low rank where enabled, zeros elsewhere."""
     parts = [found for name in ("qkv", "q", "k", "v") if (found := modules.role(name)) is not None]
     if not parts:
         raise NotEstimable("LitGPT has no layers without attention")
     base = _joined(parts)
-    pretrained = packed(x, base, s.rows) if base.packed else linear(x, base.weight, s.rows, base.bias)
+    pretrained = packed(x, base, dims.rows) if base.packed else linear(x, base.weight, dims.rows, base.bias)
     if base.scale is not None:
         return rescaled(pretrained, base)
-    enabled = _enabled(parts, s, at)
+    enabled = _enabled(parts, dims, at)
     if not enabled:
         return pretrained
     adapter = next(part for part in parts if part.a is not None)
     assert adapter.a is not None
-    width = x.n // s.rows
+    width = x.n // dims.rows
     rank = adapter.a.n // width
     a = Parameter(rank * len(enabled) * width, adapter.a.e, True)
-    low = linear(dropout(x, adapter.dropout), a, s.rows)
-    updates = _convolved(low, [rank * out for out in enabled], [s.rows * out for out in enabled], at)
+    low = linear(dropout(x, adapter.dropout), a, dims.rows)
+    updates = _convolved(low, [rank * out for out in enabled], [dims.rows * out for out in enabled], at)
     if len(enabled) < 3:
         updates = _padded(updates, pretrained.n, sum(enabled))
     return add(pretrained, scale(updates))
@@ -146,15 +146,14 @@ def _joined(parts: list[Linear]) -> Linear:
     return joined
 
 
-def _enabled(parts: list[Linear], s: Setting, at: Heads) -> list[int]:
+def _enabled(parts: list[Linear], dims: LayerDims, at: Heads) -> list[int]:
     """Rows of the parts of q, k, v that are adapted; of a fused projection those that the job's targets name."""
     sizes = (at.heads * at.head_dim, at.kv_heads * at.head_dim, at.kv_heads * at.head_dim)
     if len(parts) == 3:
         return [size for size, part in zip(sizes, parts, strict=True) if part.a is not None]
     if parts[0].a is None:
         return []
-    targets = s.job.adapter.targets if s.job.adapter is not None else None
-    named = [size for size, name in zip(sizes, ("q_proj", "k_proj", "v_proj"), strict=True) if name in (targets or ())]
+    named = [size for size, targeted in zip(sizes, dims.prompt.lora_parts, strict=True) if targeted]
     return named or list(sizes)
 
 
@@ -188,5 +187,4 @@ def _padded(x: Tensor, n: int, columns: int) -> Tensor:
     return made(y, tape.node((x,), back))
 
 
-BLOCKS = {"litgpt": block}
-"""The decoder layers of frameworks with model code of their own, by the names of `frameworks.json`."""
+BLOCKS: dict[str, Block] = {"litgpt": block}
