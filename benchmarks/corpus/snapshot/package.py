@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from gpulint import Job, Settings, check, estimate
-from gpulint.estimated import estimated
-from gpulint.estimator.explain import explained
+from gpulint.estimator.explain.explain import explained
+from gpulint.launchers.reading import open_jobs, recognise_file
 from gpulint.models.catalogue import search
 from gpulint.models.resolve import resolve
-from gpulint.reading import open_jobs, recognise_file
 from gpulint.rules.examples import open_example, run_example, selection_with
 from gpulint.rules.load import all_rules
+from gpulint.run.estimated import estimated
 
 __all__ = [
     "Job",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.accuracy import figures
 from benchmarks.accuracy.case import gpu
+from gpulint.settings.layers import Layers
 
 from .package import (
     Job,
@@ -64,10 +65,11 @@ PLANS: dict[str, dict[str, Any]] = {
 """The seven jobs that every model of the catalogue is given; lengths that are no multiple of what kernels round to."""
 
 
-class FixedLayers:
+class FixedLayers(Layers):
     """The hardware that is stated of each file of the corpus, else GPUS of GPU; all files as if met in a folder."""
 
     def __init__(self, layers: StatedLayers) -> None:
+        super().__init__()
         self.layers = layers
 
     def of(self, path: str) -> Settings:
@@ -116,7 +118,7 @@ def case(given: Case) -> dict[str, Any]:
 
     def run() -> dict[str, Any]:
         found = figures.run(job)
-        explain = _tried(lambda: explained(found, job, resolve(job.model), gpu(job)), _estimate)
+        explain = _tried(lambda: explained(found, job, resolve(job.model or ""), gpu(job)), _estimate)
         told: dict[str, Any] = explain if "error" not in explain else {**_estimate(found), "explained": explain}
         return {
             "estimate": told,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...versions import older
+from ...upstream.stack import Stack
+from ...upstream.transformers import TOWER_INPUTS_REQUIRE_GRAD
 from ..frameworks.modeling import still
 from ..inputs.image_inputs import deep_layers, encoder_spec, stacks, vision, vision_spec
 
@@ -107,7 +108,7 @@ def vision_dims(job: Job, model: Model, images: ImageInputs) -> VisionDims:
         projector_norm=bool(config.get("projector_use_layernorm", True)),
         clips=bool(fields.get("use_clipped_linears")),
         standardizes=bool(fields.get("standardize")),
-        patches_require_grad=not older(job.versions.get("transformers"), "5"),
+        patches_require_grad=Stack(job).does(TOWER_INPUTS_REQUIRE_GRAD),
         checkpointed=still("checkpointed_tower", job, model),
     )
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...versions import older
+from ...upstream import olmo, torch, unsloth
+from ...upstream.stack import Stack
+from ...upstream.transformers import SDPA_NEEDS_TORCH_2_1_1
 from .frameworks import framework, of_transformers
 from .modeling import still
 from .unsloth import compiles_scores, takes_xformers
@@ -37,7 +39,8 @@ def attention_implementation(job: Job, model: Model, found: ArchSpec, config: di
     if compiles_scores(job, model):
         return "softcapped"
     if stated == "sdpa" and of_transformers(job):
-        before = older(job.versions.get("torch"), "2.1.1") and older(job.versions.get("transformers"), "5")
+        stack = Stack(job)
+        before = stack.does(SDPA_NEEDS_TORCH_2_1_1) and not stack.does(torch.SDPA_OF_TRANSFORMERS)
         if before or still("no_sdpa", job, model):
             return "eager"
     written = found.sinks or found.scores in ("upcast", "relative")
@@ -51,23 +54,24 @@ def sdpa_kernels(job: Job) -> str:
 
     flash        from Ampere on (sdp_utils.cpp `check_flash_attention_hardware_support`: sm80)
     efficient    before it, of float16 (`less_than_sm80_mem_efficient_dtypes`: half and float)
-    math         before it, of bfloat16: no kernel but the composite one, in float32 since torch 2.5
-    narrow math  the same before 2.5, in bfloat16 (attention.cpp: `allowFP16BF16ReductionMathSDP` came with 2.5)
+    math         before it, of bfloat16: no kernel but the composite one, in float32
+    narrow math  the same in bfloat16, of older releases of torch
     xformers has the same two (ops/fmha/flash.py and cutlass.py, `CUDA_MINIMUM_COMPUTE_CAPABILITY`). A job that has
-    Unsloth's loss and names no release of it is taken to have flash-attn (fms-acceleration). OLMo turns the efficient
-    one off, and before 0.3.0 flash where `flash_attention` is false, what `sdpa` stands for (olmo/model.py of v0.2.5
-    and v0.3.0, `enable_flash_sdp`, `enable_mem_efficient_sdp`).
+    Unsloth's loss and names no release of it is taken to have flash-attn (fms-acceleration). For OLMo `sdpa`
+    stands for `flash_attention` false.
     """
-    other = job.loss.kernel in FUSED_LAYERS and "unsloth" not in job.versions
+    stack, of_torch = Stack(job), job.attention == "sdpa"
+    other = job.loss.kernel in FUSED_LAYERS and not stack.runs(unsloth.NAME)
     capability = _capability(job) if job.attention in ("sdpa", "xformers") and not other else None
-    olmo = job.versions.get("ai2-olmo") if job.attention == "sdpa" else None
-    if not older(olmo, "0.3") and (capability is None or capability >= AMPERE):
+    flash = not (of_torch and stack.does(olmo.FLASH_OFF))
+    if flash and (capability is None or capability >= AMPERE):
         return "flash"
     plan = job.parallelism.fsdp
     mixed = plan.mixed_precision.param_dtype if plan is not None else None
-    if (job.precision.autocast or mixed or job.weights.dtype) == "float16" and olmo is None:
+    half = (job.precision.autocast or mixed or job.weights.dtype) == "float16"
+    if half and not (of_torch and stack.does(olmo.EFFICIENT_OFF)):
         return "efficient"
-    return "narrow math" if older(job.versions.get("torch"), "2.5") else "math"
+    return "math" if stack.does(torch.WIDE_COMPOSITE_ATTENTION) else "narrow math"
 
 
 def composite(job: Job, grouped: bool, shared: bool, element: float) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...versions import older
+from ...upstream import torchtitan
+from ...upstream.stack import Stack
 from . import prime_rl
 from .attention import on_blackwell
 from .frameworks import of_transformers
@@ -28,8 +29,8 @@ def traced(job: Job, model: Model) -> bool:
     """
     if not job.compile:
         return False
-    version, divided = job.versions.get("torchtitan"), job.parallelism.expert > 1
-    if job.framework == "torchtitan" and model.shape.experts and divided and older(version, "0.2.1"):
+    divided = model.shape.experts and job.parallelism.expert > 1
+    if divided and Stack(job).does(torchtitan.WHOLE_BLOCKS):
         return job.activation_checkpointing == "none" or job.checkpoint_every > 1
     whole = job.activation_checkpointing in ("full", "offload") and job.checkpoint_every <= 1
     if not whole or not of_transformers(job):
@@ -42,12 +43,11 @@ def traced(job: Job, model: Model) -> bool:
 def remade_attention(job: Job) -> bool:
     """Whether torchtitan's policy by operator makes attention again: cuDNN comes first, and its operator is not listed.
 
-    In 0.2.0 everywhere, in 0.1 on Blackwell only (models/attention.py `ScaledDotProductAttention` of v0.1.0:
-    `has_cuda_capability(10, 0)`), and 0.2.1 lists it (models/*/infra/parallelize.py `_op_sac_save_list`, commit
-    b39377f9f).
+    In 0.2.0 everywhere, in 0.1 on Blackwell only.
     """
-    version = job.versions.get("torchtitan")
-    known = job.framework == "torchtitan" and job.attention == "sdpa" and bool(version)
-    if not known or older(version, "0.1") or not older(version, "0.2.1"):
+    stack = Stack(job)
+    if job.attention != "sdpa":
         return False
-    return not older(version, "0.2") or on_blackwell(job)
+    return stack.does(torchtitan.ATTENTION_AGAIN) or (
+        stack.does(torchtitan.ATTENTION_AGAIN_ON_BLACKWELL) and on_blackwell(job)
+    )

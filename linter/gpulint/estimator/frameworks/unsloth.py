@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...units import GIB
-from ...versions import older
+from ...upstream import unsloth
+from ...upstream.stack import Stack
+from ...upstream.torch import FLEX_ATTENTION
 
 if TYPE_CHECKING:
     from ...job.job import Job
@@ -26,42 +28,30 @@ def takes_xformers(job: Job, model: Model) -> bool:
     Source: unsloth 2024.8 to 2025.11 models/llama.py, mistral.py, qwen3.py (`if hidden_states.requires_grad: K =
     K.reshape(...)`), from 2025.12 on utils/attention_dispatch.py `run_attention`.
     """
-    own = "unsloth" in job.versions and model.model_type in ATTENTIONS
+    own = Stack(job).runs(unsloth.NAME) and model.model_type in ATTENTIONS
     return own and job.kind == "training" and job.attention in ("sdpa", "xformers")
-
-
-FLEX_FROM = "2.5"
-"""The torch with flex attention, which takes soft-capped scores and has masks of blocks (kernels/flex_attention.py)."""
-
-FLASH_FROM = "2024.8"
-"""The release that leaves soft-capped scores to flash-attn where it is installed (30 July 2024)."""
 
 
 def compiles_scores(job: Job, model: Model) -> bool:
     """Whether Gemma 2's soft-capped scores are torch.compile's (models/gemma2.py `Gemma2Attention_fast_forward`)."""
-    release = job.versions.get("unsloth")
-    if release is None or job.kind != "training" or model.model_type != "gemma2":
+    stack = Stack(job)
+    if not stack.runs(unsloth.NAME) or job.kind != "training" or model.model_type != "gemma2":
         return False
-    flash = job.attention == "flash_attention_2" and not older(release, FLASH_FROM)
-    return not flash and older(job.versions.get("torch"), FLEX_FROM)
+    flash = job.attention == "flash_attention_2" and stack.does(unsloth.FLASH_SOFTCAP)
+    return not flash and not stack.does(FLEX_ATTENTION)
 
 
 TARGET = 4 * GIB
 """B (`_get_chunk_multiplier`). A card with less than twice as much to spare is given half of that, which nothing here
 knows: more and smaller chunks than are counted."""
 
-CAPPED = "2026.7.1"
-"""The release with B (unsloth_zoo#857, which unsloth 2026.7.1 asks for and 2026.6.9 does not)."""
-
-MEASURED, FIRST_TARGET = "2025.9.1", 1 * GIB
-"""From MEASURED to CAPPED half of what the card has to spare is B (unsloth_zoo 2025.9.1, `mem_get_info`), before it
-FIRST_TARGET (2025.8.9)."""
+FIRST_TARGET = 1 * GIB
+"""B before half of what the card has to spare was it (unsloth_zoo 2025.8.9)."""
 
 
 def measures_card(job: Job) -> bool:
     """Whether the chunks of the loss depend on the card."""
-    release = job.versions.get("unsloth")
-    return job.loss.kernel == "unsloth" and older(release, CAPPED) and not older(release, MEASURED)
+    return job.loss.kernel == "unsloth" and unsloth.MEASURES_CARD.at(job.versions.get(unsloth.NAME))
 
 
 def chunk_bytes(job: Job) -> tuple[int | None, bool]:
@@ -71,10 +61,10 @@ def chunk_bytes(job: Job) -> tuple[int | None, bool]:
     """
     from ...hardware.catalogue import find
 
-    release = job.versions.get("unsloth")
-    if not older(release, CAPPED):
+    release = job.versions.get(unsloth.NAME)
+    if unsloth.CAPPED_CHUNKS.at(release):
         return TARGET, False
-    if older(release, MEASURED):
+    if not unsloth.MEASURES_CARD.at(release):
         return FIRST_TARGET, True
     known = job.hardware.gpu if measures_card(job) else None
     return find(known).usable // 2 if known else None, True

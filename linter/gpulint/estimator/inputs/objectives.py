@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...upstream import openrlhf
+from ...upstream.stack import Stack
 from ..states.reference import needs_reference
 
 if TYPE_CHECKING:
@@ -16,9 +18,6 @@ ONLINE = frozenset({"grpo", "rloo", "ppo", "online_dpo", "xpo", "nash_md", "gspo
 """Objectives that score completions they generated."""
 
 UNPAIRED = frozenset({"kto", "bco"})
-
-WHOLE = frozenset({"openrlhf"})
-"""Frameworks whose online objectives make the logits of the prompts too."""
 
 TASKS = frozenset({"classification", "token_classification", "question_answering", "masked_lm", "seq2seq", "ctc"})
 """Objectives with a head or a loss of their own (`models/heads.json`)."""
@@ -54,7 +53,8 @@ def objective(job: Job) -> Objective:
     if name in ONLINE:
         completion = job.rl.completion_length or length
         length = max(length, (job.rl.prompt_length or 0) + completion)
-        scored = length if job.framework in WHOLE else min(length, completion + 1)
+        # OpenRLHF makes the logits of the prompts too
+        scored = length if Stack(job).runs(openrlhf.NAME) else min(length, completion + 1)
         return Objective(1, length, scored, "log_probabilities", False)
     if name in TASKS:
         return Objective(1, length, length, name, False)

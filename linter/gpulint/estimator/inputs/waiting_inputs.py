@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...versions import older
+from ...upstream.stack import Stack
+from ...upstream.transformers import STEP_BATCHES_AT_ONCE
 from ..frameworks.frameworks import of_transformers
 from .image_inputs import image_inputs
 
 if TYPE_CHECKING:
     from ...job.job import Job
     from ...models.model import Model
-
-AT_ONCE_FROM = "4.46"
-"""The first transformers whose Trainer takes all micro batches of a step from the loader before it runs the first.
-
-Source: trainer.py `get_batch_samples`; accelerate's loader has put them on the GPU by then (data_loader.py `__iter__`).
-"""
-
 
 LOOPS = frozenset({"nemo-automodel", "verl"})
 """Packages whose loops take a micro batch of Transformers' models to the GPU when its turn comes (AutoModel:
@@ -38,5 +32,6 @@ def waiting(job: Job, model: Model, sequences: int) -> tuple[int, int]:
     if found is None or not of_trainer(job):
         return 0, 0
     size = found.images * (4 * found.pixels + 8 * found.masked)
-    others = 0 if older(job.versions.get("transformers"), AT_ONCE_FROM) else job.gradient_accumulation_steps - 1
+    # accelerate's loader has put them on the GPU by then (data_loader.py `__iter__`)
+    others = job.gradient_accumulation_steps - 1 if Stack(job).does(STEP_BATCHES_AT_ONCE) else 0
     return size, size * max(0, others)

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...models.adapter_types import PROMPTS, kind_of, option, prefix_tokens, virtual_tokens
 from ...models.model import text_config
 from ...models.remote import normed_head
-from ...versions import older
+from ...upstream import prime_rl as upstream_prime_rl
+from ...upstream import torch, torchtitan, transformers
+from ...upstream import unsloth as upstream_unsloth
+from ...upstream.stack import Stack
 from ..adapters.lora_kernels import lora_kernels
 from ..adapters.modules import ModuleOptions, Packing
 from ..estimate import NotEstimable
@@ -18,7 +21,7 @@ from ..frameworks import attention, kernels, prime_rl, unsloth
 from ..frameworks.compiling import remade_attention, traced
 from ..frameworks.frameworks import framework, of_transformers
 from ..frameworks.modeling import arch_at, still
-from ..frameworks.release import REMOTE, TUPLES_BEFORE, checkpoints, packed, reentrant, release
+from ..frameworks.release import REMOTE, checkpoints, packed, reentrant, release
 from ..frameworks.trl import trl
 from ..inputs.image_inputs import deep_layers, image_inputs, vision_spec
 from ..inputs.objectives import UNPAIRED, objective
@@ -54,13 +57,7 @@ if TYPE_CHECKING:
     from ..inputs.objectives import Objective
     from ..states.parameter import Parameter
 
-POLICIES = {"torchtitan": "every_second_matmul", "torchtune": "every_second_matmul", "megatron": "core_attention"}
-"""What selective checkpointing keeps by default (torchtitan activation_checkpoint.py, Megatron's recompute modules)."""
-
 LORA_PARTS = ("q_proj", "k_proj", "v_proj")
-EINSUMS_FROM, UNNAMED_FROM = "5.18", "5.15"
-"""The transformers whose state-space scan contracts by torch.einsum, and the one from which on the first of the
-products that it then sums has no name (models/mamba2/modeling_mamba2.py `G_intermediate`; `C_times_states` has)."""
 
 
 class Resolved(NamedTuple):
@@ -79,6 +76,7 @@ class Facts(NamedTuple):
     """What several dims follow from."""
 
     job: Job
+    stack: Stack
     model: Model
     config: dict[str, Any]
     arch: ArchSpec
@@ -133,7 +131,20 @@ def _facts(job: Job, model: Model) -> Facts:
     version = release(job, REMOTE if first_qwen else model.model_type)
     if own.repeats_keys:
         version = version._replace(grouped_keys=False, contiguous=False)
-    return Facts(job, model, config, arch, own, version, found, image_inputs(job, model, batch), batch, length, samples)
+    return Facts(
+        job,
+        Stack(job),
+        model,
+        config,
+        arch,
+        own,
+        version,
+        found,
+        image_inputs(job, model, batch),
+        batch,
+        length,
+        samples,
+    )
 
 
 def _refuse_prompts(facts: Facts) -> None:
@@ -210,13 +221,13 @@ def _dims(facts: Facts, weights: ModelWeights, implementation: str) -> LayerDims
         attends=not shape.layer_kv_heads or any(shape.layer_kv_heads),
         compiled=compiled,
         fused=attention.fused_operations(job, arch),
-        xielu_kernel=kernels.ACTIVATIONS["xielu"] in job.versions,
+        xielu_kernel=facts.stack.runs(kernels.ACTIVATIONS["xielu"]),
         float_residual=arch.residual_float and bool(config.get("residual_in_fp32", True)),
         float16_weights=job.weights.dtype == "float16",
         inputs_require_grad=_inputs_require_grad(facts),
         streams=int(config.get("altup_num_inputs") or 4) if arch.order == "altup" else 1,
         scales_output=bool(config.get("altup_correct_scale", True)),
-        caches_as_tuples=older(job.versions.get("transformers"), TUPLES_BEFORE),
+        caches_as_tuples=facts.stack.does(transformers.CACHE_TUPLES),
         attention=heads,
         dropout=config_dims.dropout(arch, config, facts.framework.dropout),
         experts=_experts(facts, compiled),
@@ -241,7 +252,7 @@ def _attention(facts: Facts, weights: ModelWeights, implementation: str) -> Atte
     head_dim = shape.qk_nope_head_dim + rope_dim if latent else shape.head_dim
     heads = -(-shape.heads // tensor)
     groups = config_dims.groups(weights, shape.layer_types, heads, head_dim) or -(-shape.kv_heads // tensor)
-    repeated = job.framework is None and still("repeated_keys", job, model)
+    repeated = not facts.stack.native and still("repeated_keys", job, model)
     return AttentionDims(
         implementation=implementation,
         sdpa=attention.sdpa_kernels(job),
@@ -277,23 +288,23 @@ def _experts(facts: Facts, compiled: bool) -> ExpertDims:
         grouped=version.grouped_experts,
         indexed=version.indexed_experts,
         copied=version.copied_experts,
-        token_choice=gated and (job.framework == "torchtitan" or prime_rl.own(job, model.model_type)),
+        token_choice=gated and (facts.stack.runs(torchtitan.NAME) or prime_rl.own(job, model.model_type)),
         # torchtitan compiled whole blocks before 0.2.1 (#1895)
-        weighted_in_graph=compiled and older(job.versions.get("torchtitan"), "0.2.1"),
+        weighted_in_graph=compiled and facts.stack.does(torchtitan.WHOLE_BLOCKS),
         divided=job.parallelism.expert > 1,
     )
 
 
 def _mixer(facts: Facts) -> MixerDims:
-    job, config, arch = facts.job, facts.config, facts.arch
-    version, scans = job.versions.get("transformers"), arch.mixer.startswith("mamba2")
+    config, arch, stack = facts.config, facts.arch, facts.stack
+    scans, package = arch.mixer.startswith("mamba2"), kernels.MIXERS.get(arch.mixer)
     return MixerDims(
-        kernels=kernels.MIXERS.get(arch.mixer) in job.versions,
+        kernels=package is not None and stack.runs(package),
         state=max(facts.model.shape.recurrent_states, default=0),
         groups=config_dims.first_of(config, config_dims.GROUP_FIELDS, arch.scan_groups) if scans else 0,
         chunk=config_dims.first_of(config, config_dims.CHUNK_FIELDS, arch.scan_chunk) if scans else 0,
-        sums_products=older(version, EINSUMS_FROM),
-        names_products=older(version, UNNAMED_FROM),
+        sums_products=not stack.does(transformers.EINSUM_SCAN),
+        names_products=stack.does(transformers.NAMED_PRODUCT),
         block=int(config.get("block_size") or config_dims.BLOCK) if arch.mixer == "lightning" else 0,
         negative=bool(config.get("linear_allow_neg_eigval", True)),
         bounded_decay=bool(config.get("kda_safe_gate", True)),
@@ -304,7 +315,7 @@ def _checkpoint(job: Job, model: Model) -> CheckpointDims:
     """Fused attention kernels make their inside again by themselves, so that recomputing it alone changes nothing."""
     mode = job.activation_checkpointing
     if mode == "selective":
-        policy = job.checkpoint_policy or POLICIES.get(job.framework or "", "attention")
+        policy = job.checkpoint_policy or framework(job).checkpoint_policy
         own = "none" if policy == "core_attention" else policy
     else:
         own = mode
@@ -316,10 +327,10 @@ def _checkpoint(job: Job, model: Model) -> CheckpointDims:
 
 def _loss(facts: Facts) -> LossDims:
     job, model, arch = facts.job, facts.model, facts.arch
-    own, release_of_trl, version = job.loss, trl(job), job.versions.get(prime_rl.VERSION)
+    own, release_of_trl, version = job.loss, trl(job), job.versions.get(upstream_prime_rl.NAME)
     kernel, never = attention.loss_kernel(own.kernel, arch), own.upcast == "never"
     # Unsloth's cross entropy caps what it reads (kernels/cross_entropy_loss.py, from Gemma 2's first day on)
-    caps = kernel == "unsloth_cross_entropy" and "unsloth" in job.versions
+    caps = kernel == "unsloth_cross_entropy" and facts.stack.runs(upstream_unsloth.NAME)
     again = own.log_softmax == "float32" and job.objective in UNPAIRED
     chunk_bytes, nearest = unsloth.chunk_bytes(job)
     return LossDims(
@@ -350,8 +361,8 @@ def _loss(facts: Facts) -> LossDims:
         target_length=job.target_length or 0,
         unsloth_bytes=chunk_bytes,
         unsloth_nearest=nearest,
-        scales_in_place=older(version, prime_rl.SCALES_IN_PLACE),
-        needless_gradients=older(version, prime_rl.SKIPS_UNNEEDED),
+        scales_in_place=not upstream_prime_rl.TEMPERATURE_A_TOKEN.at(version),
+        needless_gradients=not upstream_prime_rl.SKIPS_UNNEEDED.at(version),
     )
 
 
@@ -399,7 +410,7 @@ def _options(job: Job) -> Options:
         autocast=2 if job.precision.autocast else 0,
         operands=low_precision.saved(job),
         packed=packed(job),
-        inputs_of_softmax=older(job.versions.get("torch"), "1.11"),
+        inputs_of_softmax=Stack(job).does(torch.SAVES_SOFTMAX_INPUT),
         attention_again=remade_attention(job),
         loss_parallel=plan.tensor > 1 and job.loss.parallel,
         accumulated=accumulated and not job.longest_first and not plan.one_process,

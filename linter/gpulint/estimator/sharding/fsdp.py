@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ...models.arch_spec import reuses_layers
-from ...versions import older
+from ...upstream.accelerate import DEFERS_FSDP2
+from ...upstream.stack import Stack
 from ..explain import derivation
 from ..peak_candidate import Instant
 from ..states import optimizer, storage
@@ -46,10 +47,6 @@ if TYPE_CHECKING:
 
 KEEPS_WHOLE = frozenset({"shard_grad_op", "_hybrid_shard_zero2", "hybrid_shard_zero2"})
 """Strategies that do not free the gathered parameters between forward and backward."""
-
-DEFERS_FROM = "1.11"
-"""The first accelerate whose `no_sync` calls FSDP 2's `set_requires_gradient_sync`; before it looked for a method
-`no_sync`, which FSDP 2's modules do not have, and so reduced every micro step (accelerate/accelerator.py 1.10.1)."""
 
 
 @dataclass(slots=True)
@@ -322,11 +319,11 @@ def fsdp_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
 
 
 def defers(job: Job) -> bool:
-    """Whether micro steps before the last one leave their gradients unreduced, see `DEFERS_FROM`."""
+    """Whether micro steps before the last one leave their gradients unreduced."""
     fsdp = job.parallelism.fsdp
     if fsdp is None or fsdp.sync_each_batch:
         return False
-    return fsdp.version == 1 or not older(job.versions.get("accelerate"), DEFERS_FROM)
+    return fsdp.version == 1 or Stack(job).does(DEFERS_FSDP2)
 
 
 def _resident(fsdp: Fsdp) -> float:
@@ -395,7 +392,7 @@ def _load(found: Sequence[Parameter], fsdp: Fsdp, over: Ranks, job: Job, model: 
     packed = [item for item in found if item.packed]
     if packed and not fsdp.cpu_ram_efficient_loading:
         sharded = [item for item in packed if not whole_on_each(item, job)]
-        beside = fsdp.version == 2 and job.framework is None
+        beside = fsdp.version == 2 and not Stack(job).native
         return allocated(sharded) - (0 if beside else over.size(sharded)) + loading(found, job)
     if fsdp.version == 2 and fsdp.cpu_ram_efficient_loading:
         return max((int(item.size * item.element_bytes) for item in found if not item.packed), default=0)

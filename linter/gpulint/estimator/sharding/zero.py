@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...versions import older
+from ...upstream.deepspeed import BUCKETS_WITH_GRADIENT, TESTS_EVERY_DTYPE
+from ...upstream.stack import Stack
 from ..allocator.allocator import segments
 from ..estimate import Term
 from ..explain import derivation
@@ -34,11 +35,6 @@ if TYPE_CHECKING:
 _STAGE12 = "deepspeed 0.19.8 runtime/zero/stage_1_and_2.py"
 _STAGE3 = "deepspeed 0.19.8 runtime/zero/stage3.py"
 _COALESCED = "deepspeed runtime/comm/coalesced_collectives.py"
-_BUCKETS_WITH_GRADIENT = "0.18.3"
-"""Since when `process_gradients` calls `setup_buckets`; before, `backward` made the buckets ahead of the pass."""
-
-_TESTS_FLOAT16_ALONE = "0.12.3"
-"""Since when stage 3 tests gradients for overflow in float16 alone."""
 
 
 @dataclass(slots=True)
@@ -181,7 +177,7 @@ def _stage12(job: Job, zero: Zero, found: tuple[Parameter, ...]) -> Layout:
     )
     built.terms = derivation.weights(found)
     if zero.stage:
-        before = older(job.versions.get("deepspeed"), _BUCKETS_WITH_GRADIENT)
+        before = not Stack(job).does(BUCKETS_WITH_GRADIENT)
         built.at_once = zero.contiguous_gradients and before
         built.lines = _bucket_line(zero, each, trained), _in_hand(trained if zero.stage == 2 else (), each)
     alive = built.largest_gradient if built.in_backward else built.gradients
@@ -307,7 +303,7 @@ def _tested(job: Job, share: int, each: float) -> int:
 
     It is made in float16, and before 0.12.3 in every dtype (`_overflow_check_and_loss_scale_update`).
     """
-    tests = job.weights.dtype == "float16" or older(job.versions.get("deepspeed"), _TESTS_FLOAT16_ALONE)
+    tests = job.weights.dtype == "float16" or Stack(job).does(TESTS_EVERY_DTYPE)
     return int(share * (each + 1)) if tests else 0
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...upstream.stack import Stack
 from ..estimate import NotEstimable
 from .parameters import parameters
 
@@ -64,6 +65,6 @@ def foreign(job: Job) -> str:
     DeepSpeed's engine does that (deepspeed/runtime/engine.py `_configure_distributed_model`), and so do frameworks that
     load checkpoints into models of their own.
     """
-    if job.framework is not None or job.parallelism.zero is not None:
+    if Stack(job).native or job.parallelism.zero is not None:
         return ""
     return {"bfloat16": "float16", "float16": "bfloat16"}.get(job.precision.autocast or "", "")
