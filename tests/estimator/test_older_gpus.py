@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.explain.product import total
-from gpulint.estimator.layers.attention.implementation import composite, sdpa_kernels
+from gpulint.estimator.frameworks.attention import composite, sdpa_kernels
 from gpulint.estimator.serving.generation.decoding import attended
 from gpulint.estimator.serving.generation.prefill import attention_products
 from gpulint.estimator.training import estimate_training

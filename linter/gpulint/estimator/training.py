@@ -7,15 +7,11 @@ from typing import TYPE_CHECKING
 
 from ..job.job import Parallelism
 from ..models.model import text_config
-from . import assumptions, uncertainty
+from . import assumptions, uncertainty, unmodeled_vision
 from .allocator import memory_levels, runtime
-from .encoders import unmodeled_vision
-from .encoders.waiting_inputs import waiting
 from .estimate import Assumption, Estimate, NotEstimable, Phase, Term
-from .frameworks import megatron_buffers, unsloth_buffers
-from .frameworks.stable_embedding import unmade
-from .layers import low_precision
-from .layers.objectives import objective
+from .inputs.objectives import objective
+from .inputs.waiting_inputs import waiting
 from .micro_step import instants_of, left_by_forward
 from .phases import (
     MICRO_STEP,
@@ -34,7 +30,9 @@ from .sharding.layout import Layout
 from .sharding.layouts import layout
 from .sharding.one_process import gathered, replicated, unknown_caches
 from .sharding.saving import saving
-from .states import reference
+from .states import low_precision, reference
+from .states.buffers import megatron, unsloth
+from .states.buffers.stable_embedding import unmade
 from .states.imbalance import dropless, unbalanced
 from .states.loading import warmed
 from .states.parameters import base_dtype, elements, parameters
@@ -124,8 +122,8 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
     narrow = low_precision.workspace(job, model)
     fixed = standing(job, plan, extra, gpu)
     masks = causal_masks(stage.job, stage.own)
-    own_masks = unsloth_buffers.masks(stage.job, stage.own, base_dtype(stage.job, stage.own))
-    engine_buffers = megatron_buffers.held(stage.job, stage.own, gpu)
+    own_masks = unsloth.masks(stage.job, stage.own, base_dtype(stage.job, stage.own))
+    engine_buffers = megatron.held(stage.job, stage.own, gpu)
     fixed["buffers"] += narrow.size + engine_buffers + masks + own_masks
     loaded = dict(fixed)
     rows = (job.micro_batch_size or 0) * objective(job).sequences if stage.of == 1 else 0

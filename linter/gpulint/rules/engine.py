@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..estimator.layers.objectives import ONLINE
+from ..estimator.inputs.objectives import ONLINE
 from ..finding import Finding
 from ..settings.severity import SEVERITIES
 from .evaluate import evaluate_rules

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..estimate import Term
-from ..frameworks.stable_embedding import label
 from ..states import storage
+from ..states.buffers.stable_embedding import label
 from ..states.gradients import gradient_dtype
 from ..states.optimizer import step_temporaries
 

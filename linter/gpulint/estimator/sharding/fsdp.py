@@ -10,10 +10,10 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ...models.arch_spec import reuses_layers
 from ...upstream.accelerate import DEFERS_FSDP2
 from ...upstream.stack import Stack
 from ..explain import derivation
-from ..layers.groups import reused
 from ..peak_candidate import Instant
 from ..states import optimizer, storage
 from ..states.gradients import gradient_dtype
@@ -297,7 +297,7 @@ def fsdp_layout(job: Job, model: Model, found: tuple[Parameter, ...]) -> Layout:
         resident=_resident(fsdp),
         ahead=fsdp.forward_prefetch,
         keeps_last=fsdp.keeps_last,
-        reused=model.shape.layers if reused(model) else 0,
+        reused=model.shape.layers if reuses_layers(model) else 0,
         steps=1 if job.longest_first else job.gradient_accumulation_steps,
     )
     apart = fsdp.experts_apart and job.parallelism.expert > 1 and over.experts == 1

@@ -224,7 +224,7 @@ def _trainable(facts: Facts) -> Any:
     """Parameters that the optimizer updates."""
     if facts.model is None:
         return UNKNOWN
-    from ...estimator.adapters.parameters import expert_targets
+    from ...estimator.states.adapter_parameters import expert_targets
     from ...models.lora import NotAdaptable, trainable_parameters
 
     try:
@@ -247,7 +247,7 @@ def _adapter_refusal(facts: Facts) -> Any:
     targets = facts.job.adapter.targets
     if not isinstance(targets, list) or any("." in str(name) for name in targets):
         return UNKNOWN
-    from ...estimator.adapters.parameters import expert_targets
+    from ...estimator.states.adapter_parameters import expert_targets
     from ...models.lora import NotAdaptable, NotModelled, adapted
 
     try:

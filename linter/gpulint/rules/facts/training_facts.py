@@ -120,7 +120,7 @@ def _max_effective_rank(facts: Facts) -> Any:
     """
     if facts.model is None or facts.job.adapter is None:
         return UNKNOWN
-    from ...estimator.adapters.parameters import expert_targets
+    from ...estimator.states.adapter_parameters import expert_targets
     from ...models.adapter_types import LOW_RANK, kind_of
     from ...models.lora import NotAdaptable, adapted
 

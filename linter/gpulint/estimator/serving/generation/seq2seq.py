@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...estimate import Phase
 from ...explain.product import Product, terms, total
-from ...layers.seq2seq import hears, paired
+from ...inputs.encoder_decoder import has_audio, is_encoder_decoder
 from ...unmodeled import derived
 from .prefill import prefill_products
 
@@ -43,7 +43,7 @@ def encodes_prompt(model: Model) -> bool:
 
 def source_tokens(model: Model, prompt: int) -> int:
     """Positions that the encoder hands on: the prompt's, or those of a fixed window of sound."""
-    return model.shape.cross_tokens if hears(model) else prompt
+    return model.shape.cross_tokens if has_audio(model) else prompt
 
 
 def sizes(model: Model, batch: int, prompt: int, element: float, width: float) -> Sizes:
@@ -52,7 +52,7 @@ def sizes(model: Model, batch: int, prompt: int, element: float, width: float) -
     source = source_tokens(model, prompt)
     layers = len(shape.cross_layers)
     inner = shape.kv_heads * (shape.head_dim + shape.v_head_dim)
-    bins = int(model.config.get("num_mel_bins") or 0) if hears(model) else 0
+    bins = int(model.config.get("num_mel_bins") or 0) if has_audio(model) else 0
     layer = round(width * batch * source * inner)
     return Sizes(
         memory=round(element * batch * source * shape.hidden),
@@ -75,7 +75,7 @@ def phases(
              or, in the last step, the answer's keys and values + one layer's keys again, or the scores
     """
     found = sizes(model, batch, prompt, element, width)
-    if paired(model) and derived(model):
+    if is_encoder_decoder(model) and derived(model):
         from .prompt import widest_encoder
 
         activations = widest_encoder(job, model, batch, prompt)
@@ -114,7 +114,7 @@ def activation_products(
 ) -> tuple[Product, ...]:
     """What is alive beside weights and caches at the peak; none where the encoder's pass is replayed."""
     if peak.name == "prefill":
-        if paired(model) and derived(model):
+        if is_encoder_decoder(model) and derived(model):
             return ()
         return prefill_products(model, job, batch, source_tokens(model, prompt), element)
     found = sizes(model, batch, prompt, element, width)
