@@ -198,7 +198,7 @@ def test_layers_that_are_trained_do_not_wait():
 
 
 @pytest.mark.parametrize(("method", "unknown"), [("gptq", True), ("bnb-nf4", False)])
-def test_packed_weights_may_be_whole_on_each_gpu_before_they_are_sharded(method, unknown):
+def test_packed_weights_may_be_stays_replicated_gpu_before_they_are_sharded(method, unknown):
     def sharded(efficient):
         return job(
             method="lora",

@@ -43,29 +43,29 @@ if TYPE_CHECKING:
     from ..models.model import Model
     from .layers.modules import Linear, Modules
     from .layers.setting import Setting
-    from .peak_candidate import Instant
+    from .peak_candidate import PeakCandidate
     from .tape.tape import Tape
     from .tape.tensor import Tensor
 
 
-def instants(job: Job, model: Model) -> tuple[Instant, ...]:
+def instants(job: Job, model: Model) -> tuple[PeakCandidate, ...]:
     """The candidate peaks of forward, loss and backward of one micro step on one rank; of a pipeline, on its last."""
     last = pipeline(job, model)[-1]
     return replayed(last.job, last.whole)[0]
 
 
-def replayed(job: Job, model: Model) -> tuple[tuple[Instant, ...], Held]:
+def replayed(job: Job, model: Model) -> tuple[tuple[PeakCandidate, ...], Held]:
     """The candidate peaks, and what a finished forward pass leaves."""
     return _replayed(computing(job), model)
 
 
 @recalled(16)
-def _replayed(job: Job, model: Model) -> tuple[tuple[Instant, ...], Held]:
+def _replayed(job: Job, model: Model) -> tuple[tuple[PeakCandidate, ...], Held]:
     s = setting(job, model)
     kinds, assigned = layer_kinds(s)
     with unread(model):
         tape = replay(s, kinds)
-    return tuple(found.instant for found in placed(s, tape, kinds, assigned)), _held(tape, kinds, assigned)
+    return tuple(found.candidate for found in placed(s, tape, kinds, assigned)), _held(tape, kinds, assigned)
 
 
 @contextmanager

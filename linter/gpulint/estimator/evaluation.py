@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..job.job import Job, Loss
     from ..models.model import Model
     from .layers.setting import Setting
-    from .peak_candidate import Instant
+    from .peak_candidate import PeakCandidate
     from .tape.tape import Tape
     from .tape.tensor import Tensor
 
@@ -44,7 +44,7 @@ class Passes(NamedTuple):
     kept      bytes of the keys and values of all layers;  widened  of their float32 copies
     """
 
-    instants: tuple[tuple[Instant, int], ...] = ()
+    instants: tuple[tuple[PeakCandidate, int], ...] = ()
     kept: int = 0
     widened: int = 0
 
@@ -97,7 +97,7 @@ def _forward(job: Job, model: Model, caches: bool) -> Passes:
     budget.spend(budget.NODE * tape.nodes)
     layers = [kept.get(kind + 1, Kept()) for kind in assigned]
     until = [0, *accumulate(layer.size for layer in layers)]
-    candidates = (item.instant for item in placed(s, tape, kinds, assigned))
+    candidates = (item.candidate for item in placed(s, tape, kinds, assigned))
     return Passes(
         tuple((item, until[-1] if item.layer is None else until[item.layer]) for item in candidates),
         until[-1],

@@ -12,7 +12,8 @@ from ..style import Style
 from .full import UNCACHED, phase_text
 
 if TYPE_CHECKING:
-    from ...estimator.estimate import Assumption, Estimate, Term
+    from ...estimator.estimate import Assumption, Estimate
+    from ...estimator.terms import Term
 
 BAR = 40
 """Characters of the longest bar."""
@@ -135,7 +136,7 @@ NAMES = {
     "high": "process at most",
     "kv_token": "kv cache of a token",
     "kv_request": "kv cache of the longest request",
-    "kv_room": "room for the kv cache",
+    "available_kv_cache_memory": "memory left for the kv cache",
 }
 """Titles of what is no component."""
 

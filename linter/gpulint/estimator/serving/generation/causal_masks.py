@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from ....models.model import Model
 
 
+SOURCE = "estimator/serving/causal_masks.py"
+
+
 def causal_masks(job: Job, model: Model) -> int:
     """Bytes of the masks of all layers: positions^2 each, one byte a pair (`causal_masks` of modeling.json)."""
     if not of_transformers(job) or not still("causal_masks", job, model):

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from ....models.model import text_config
 from ....versions import older
-from ...explain.product import Product, largest
 from ...frameworks.modeling import still, traits_at
 from ...frameworks.release import release
 from ...layers.arch_spec import traits
 from ...layers.attention.implementation import composite
 from ...states.parameters import base_dtype
 from ...states.storage import dtype_bytes
+from ...terms import Product, largest
 
 if TYPE_CHECKING:
     from ....job.job import Job
@@ -212,12 +212,6 @@ def last_logits(model: Model, batch: int, element: float) -> Product:
     return Product(
         "logits of the last token and a float32 copy", element + 4, ((batch, "rows"), model.shape.vocabulary)
     )
-
-
-def prefill_logits(model: Model, job: Job, batch: int, length: int, element: float) -> tuple[int, int]:
-    """The bytes of `logit_products`."""
-    made, beside = logit_products(model, job, batch, length, element)
-    return round(made.size), round(beside.size)
 
 
 def _size(item: Product) -> float:

@@ -22,12 +22,15 @@ from typing import TYPE_CHECKING
 
 from ....versions import older
 from ...allocator.allocator import segments
-from ...explain.product import Product
+from ...terms import Product
 from .activations import padded_vocabulary
 from .encoders import takes_items
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ....models.model import Model
+    from ...terms import Term
     from .settings import Settings
 
 
@@ -49,8 +52,8 @@ _CONSUMED, _UNSPLIT = "0.27", "0.31"
 in 0.30.0)."""
 
 
-def held_open(products: tuple[Product, ...], version: str | None) -> int:
+def held_open(compiled: Sequence[Term], version: str | None) -> int:
     """The most that counts once more: the copy's segment, where something that stays was cut from it meanwhile."""
-    if not products or older(version, _CONSUMED) or not older(version, _UNSPLIT):
+    if not compiled or older(version, _CONSUMED) or not older(version, _UNSPLIT):
         return 0
-    return segments(round(products[0].size))
+    return segments(compiled[0].size)
