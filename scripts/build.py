@@ -72,17 +72,15 @@ def commands_page() -> Iterator[Generated]:
     yield "docs/commands.md", page()
 
 
-def accuracy_summary() -> Iterator[Generated]:
-    """The rows of `docs/accuracy.md` that sum it up, in `docs/estimate.md`."""
-    from re import DOTALL, sub
+def accuracy_pages() -> Iterator[Generated]:
+    """`docs/accuracy.md`'s tables, `docs/accuracy-tables.md` and a part of `CHANGELOG.md`: the last record."""
+    sys.path.insert(0, str(ROOT))
+    from benchmarks.accuracy import pages, record
 
-    first = (ROOT / "docs/accuracy.md").read_text(encoding="utf-8").partition("| group / figure |")
-    head, rule, *rows = (first[1] + first[2]).partition("\n\n")[0].splitlines(keepends=True)
-    sums = ("| all published /", "| high confidence /", "| oracle /", "| axolotl /")
-    table = "".join([head, rule, *(row if row.endswith("\n") else row + "\n" for row in rows if row.startswith(sums))])
-    page = (ROOT / "docs/estimate.md").read_text(encoding="utf-8")
-    block = "<!-- accuracy -->\n" + table + "<!-- end of accuracy -->"
-    yield "docs/estimate.md", sub(r"<!-- accuracy -->.*<!-- end of accuracy -->", lambda _: block, page, flags=DOTALL)
+    recorded = record.read()
+    yield "docs/accuracy.md", pages.summary((ROOT / "docs/accuracy.md").read_text(encoding="utf-8"), recorded)
+    yield "docs/accuracy-tables.md", pages.tables(recorded)
+    yield "CHANGELOG.md", pages.changelog((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), recorded)
 
 
 def gitlab_template() -> Iterator[Generated]:
@@ -93,7 +91,7 @@ def gitlab_template() -> Iterator[Generated]:
 
 
 GENERATORS: tuple[Callable[[], Iterator[Generated]], ...] = (
-    rules_index, rules_pages, rules_tables, formats_page, settings, commands_page, accuracy_summary, gitlab_template,
+    rules_index, rules_pages, rules_tables, formats_page, settings, commands_page, accuracy_pages, gitlab_template,
 )  # fmt: skip
 """In order: what a later one reads, an earlier one has written."""
 

@@ -28,11 +28,11 @@ def section() -> Iterator[str]:
     """The lines of the section: a row a format, with the changes that it writes and those that it only says."""
     edits, words, tried = _tried()
     changes = _changes()
-    yield "What makes a job fit is written in the format's own keys; `gpulint plan` shows each of these changes. Those"
-    yield "in words need a command or a file that is not the checked one. Tried on the examples of the rules: a format"
-    yield "without examples has no row, and a change that no example has room for is missing."
+    yield "Changes that make a job fit, as `gpulint plan` shows them: those that gpulint can write in the format's"
+    yield "keys, and those that it only describes, because they need a command or another file. The lists come from the"
+    yield "examples of the rules: a format without examples has no row, and a change that fits no example is missing."
     yield ""
-    yield "| format | written | in words |"
+    yield "| format | edits | described |"
     yield "| --- | --- | --- |"
     for name in sorted(tried.keys() - {"job"}):
         written = [change for change in changes[tried[name]] if edits[name][change]]

@@ -16,8 +16,8 @@ HEAD = """# Commands
 
 <!-- Made by scripts/build.py from linter/gpulint/commands. -->
 
-Every option can also stand in the environment, as the last column says; the command line wins. `-h` shows the same as
-this page.
+Every option can also be set by the environment variable in the last column; the command line wins. `-h` shows the same
+texts as this page.
 """
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import json
+import pkgutil
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +15,16 @@ from changes_page import section  # type: ignore[import-not-found]
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from gpulint.upstream.behaviour import Default
+
 _HEAD = """# Config formats
 
 <!-- Made by scripts/build.py from linter/gpulint/formats and linter/gpulint/launchers. -->
 
-A format is a file that says what one job computes. A launcher is a file that says what is started and on what: its
-command lines and inner mappings are read as the formats below, and the configs that they name are checked on the
-hardware that the launcher asks for. Keys are those of the named upstream version at every depth; a key that it does not
-know is a finding. Where a program hands on what it does not know, only slips of known keys are told.
+A format is a kind of file that configures one job. A launcher is a kind of file that starts jobs on hardware: the
+command lines and configs inside it are checked as the formats below, and the config files that it names are checked on
+the hardware that it requests. Keys are checked at every depth against the named upstream version; an unknown key is a
+finding. Where a tool forwards unknown keys, only likely typos are reported.
 
 """
 
@@ -56,14 +60,14 @@ def page() -> str:
 def _formats() -> Iterator[str]:
     from gpulint.formats.core.registry import FORMAT_NAMES, find
 
-    yield "| format | upstream | recognised by | keys known | where it says its GPUs |"
+    yield "| format | upstream | recognised by | known keys | where it states its GPUs |"
     yield "| --- | --- | --- | ---: | --- |"
     for name in FORMAT_NAMES:
         form = find(name)
         yield _row(form.title, form.upstream, _sentence(form.recognise), _keys(name), form.hardware)
     yield ""
     silent = [find(name).title for name in FORMAT_NAMES if not _writes(name)]
-    yield "Suggestions are written as edits in " + (f"all but {', '.join(silent)}." if silent else "all of them.")
+    yield "Suggestions can be applied as edits in " + (f"all but {', '.join(silent)}." if silent else "all of them.")
 
 
 def _by_hand() -> Iterator[str]:
@@ -72,16 +76,14 @@ def _by_hand() -> Iterator[str]:
     rows = [
         f"{row['name']} {row['version']} (commit {row['revision']})" for row in listed.values() if row.get("listed")
     ]
-    yield (
-        "Keys, types and defaults are read from upstream's source by scripts, but for those of " + ", ".join(rows) + ","
-    )
-    yield "which were listed and compared by hand."
+    yield ("Scripts extract keys, types and defaults from upstream's source, except for " + ", ".join(rows) + ",")
+    yield "which were entered and compared by hand."
 
 
 def _launchers() -> Iterator[str]:
     from gpulint.launchers.registry import LAUNCHER_NAMES, find
 
-    yield "| launcher | upstream | recognised by | where it says its GPUs |"
+    yield "| launcher | upstream | recognised by | where it states its GPUs |"
     yield "| --- | --- | --- | --- |"
     for name in LAUNCHER_NAMES:
         launcher = find(name)
@@ -91,7 +93,7 @@ def _launchers() -> Iterator[str]:
 def _programs() -> Iterator[str]:
     from gpulint.launchers.commands.program_table import PROGRAMS
 
-    yield "Commands whose flags, or config files, launchers read:"
+    yield "Commands that are recognised in launchers, with their flags and config files:"
     yield ""
     yield "| format | commands |"
     yield "| --- | --- |"
@@ -103,36 +105,50 @@ def _programs() -> Iterator[str]:
 
 
 def _versions() -> Iterator[str]:
-    """What `releases.json` and the engine profiles of vLLM say of older releases."""
+    """What `upstream` and the engine profiles say of older releases."""
+    from gpulint.estimator.serving.sglang import settings as sglang_settings
     from gpulint.estimator.serving.vllm import settings as vllm_settings
-    from gpulint.formats.core import releases
 
-    yield "Defaults that moved memory between releases. The newest release counts unless `[versions]` of the settings,"
-    yield "`--set-version NAME=VERSION`, an image's tag or a `pip install NAME==VERSION` beside the command states one."
+    yield "Defaults that affect memory and changed between releases. The newest is assumed if no version is stated by"
+    yield "`[versions]` in the settings, `--set-version NAME=VERSION`, an image's tag or `pip install NAME==VERSION`."
     yield ""
-    yield "| package | release | what its defaults are |"
+    yield "| package | release | defaults |"
     yield "| --- | --- | --- |"
-    rows = json.loads((Path(releases.__file__).parent / "releases.json").read_text(encoding="utf-8"))
-    for package in (name for name, listed in rows.items() if isinstance(listed, list) and name != "beside"):
-        for row in rows[package]:
-            told = ", ".join(f"{key} {_value(value)}" for key, value in row["defaults"].items())
-            yield _row(package, f"before {row['before']}", told)
-    yield _row("peft", "from 0.7 to 0.11", "adapters over unpacked 16-bit weights have their dtype, not float32")
-    sglang = json.loads((Path(vllm_settings.__file__).parent / "sglang.json").read_text(encoding="utf-8"))["profiles"]
-    told = "of mem_fraction_static, chunked_prefill_size, captured batches and pools of sliding layers"
+    told: dict[tuple[str, str], list[str]] = {}
+    for row in _defaults():
+        releases = f"before {row.until}" if not row.since else f"from {row.since}, before {row.until}"
+        told.setdefault((row.package, releases), []).append(f"{row.name} {_value(row.value)}")
+    for (package, releases), values in told.items():
+        yield _row(package, releases, ", ".join(values))
+    yield _row("peft", "from 0.7 to 0.11", "adapters over unquantized 16-bit weights have their dtype, not float32")
+    sglang = json.loads((Path(sglang_settings.__file__).parent / "sglang.json").read_text(encoding="utf-8"))["profiles"]
+    shares = "of mem_fraction_static, chunked_prefill_size, captured batches and pools of sliding layers"
     yield _row(
         "sglang",
         "from 0.3.0 to 0.5.23",
-        f"{len(sglang)} sets {told} (`linter/gpulint/estimator/serving/sglang/sglang.json`)",
+        f"{len(sglang)} sets {shares} (`linter/gpulint/estimator/serving/sglang/sglang.json`)",
     )
     engines = json.loads((Path(vllm_settings.__file__).parent / "vllm.json").read_text(encoding="utf-8"))
-    told = ""
-    for row in engines["profiles"]:
-        tiers = "; ".join(f"{seqs} requests, {tokens} tokens from {gib} GiB on" for gib, seqs, tokens in row["tiers"])
-        now = f"gpu_memory_utilization {row['utilization']}; {tiers}"
-        if now != told:
-            yield _row("vllm", "from the first on" if row["since"] == "0" else f"from {row['since']} on", now)
-            told = now
+    before = ""
+    for profile in engines["profiles"]:
+        tiers = "; ".join(
+            f"{seqs} requests, {tokens} tokens from {gib} GiB on" for gib, seqs, tokens in profile["tiers"]
+        )
+        now = f"gpu_memory_utilization {profile['utilization']}; {tiers}"
+        if now != before:
+            yield _row("vllm", "from the first on" if profile["since"] == "0" else f"from {profile['since']} on", now)
+            before = now
+
+
+def _defaults() -> Iterator[Default]:
+    """The defaults that moved, in the order of their modules, and of their first releases."""
+    from gpulint import upstream
+    from gpulint.upstream.behaviour import Default
+
+    for module in pkgutil.walk_packages(upstream.__path__, f"{upstream.__name__}."):
+        for value in vars(import_module(module.name)).values():
+            rows = [row for row in value if isinstance(row, Default)] if isinstance(value, tuple) else []
+            yield from sorted(rows, key=lambda row: [int(part) for part in row.until.split(".")])
 
 
 def _value(value: Any) -> str:
@@ -178,13 +194,14 @@ def _properties(part: Any) -> Iterator[dict[str, Any]]:
 
 
 def _writes(name: str) -> bool:
-    """Whether the format has edits of its own: a module `<name>_edits`, or edits beside the reader."""
+    """Whether the format has edits of its own: a module for them, or edits beside the reader."""
     from importlib import import_module
     from importlib.util import find_spec
 
-    module = import_module(f"gpulint.formats.{name}")
-    return (
-        hasattr(module, "VOCABULARY")
-        or hasattr(module, "_WORDS")
-        or find_spec(f"gpulint.formats.{name}_edits") is not None
-    )
+    from gpulint.formats.core.registry import find
+
+    path = find(name).read.__module__
+    module = import_module(path)
+    package, _, stem = path.rpartition(".")
+    edits = f"{package}.edits" if stem == "format" else f"{path}_edits"
+    return hasattr(module, "VOCABULARY") or hasattr(module, "_WORDS") or find_spec(edits) is not None

@@ -121,6 +121,17 @@ def test_files_that_a_page_links_are_there(page):
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
+READ = [
+    *EVERY,
+    *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "editors/vscode/README.md")),
+]
+
+
+@pytest.mark.parametrize("page", READ, ids=lambda path: path.stem)
+def test_a_page_names_no_folder_of_a_developer_s_machine(page):
+    assert re.findall(r"\.\./shared|/work/|/home/(?!me/)", page.read_text(encoding="utf-8")) == []
+
+
 def test_the_site_is_built(tmp_path):
     pytest.importorskip("material", reason="mkdocs-material is not installed")
     import subprocess

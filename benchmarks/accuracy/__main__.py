@@ -1,11 +1,10 @@
 """Estimates against published figures.
 
 python -m benchmarks.accuracy                              # all groups
-python -m benchmarks.accuracy --format markdown            # tables for the documentation
 python -m benchmarks.accuracy --group fms --worst 10       # the worst rows of a group and what they consist of
 python -m benchmarks.accuracy --excluded                   # the rows that no Job says, with reasons
 python -m benchmarks.accuracy --outside                    # the rows that their interval does not hold
-python -m benchmarks.accuracy --record                     # write recorded.json
+python -m benchmarks.accuracy --record                     # write recorded.json; then scripts/build.py, the pages
 python -m benchmarks.accuracy --peers                      # other estimators on the same rows
 python -m benchmarks.accuracy --peers --peers-venv DIR     # ask those that run again: fitcheck-llm, accelerate
 """
@@ -17,12 +16,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import fresh_rows, listing, megatron_rows, record
+from . import fresh_rows, headline, listing, megatron_rows, record
 from .scores import by_group, score_all, verdicts
 from .sources import everything
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from .scores import Scored
 
@@ -34,11 +33,10 @@ def main() -> int:
     )
     parser.add_argument("--group", default="", help="only groups and rows whose name contains this")
     parser.add_argument("--worst", type=int, default=0, metavar="N", help="list the N worst rows with their components")
-    parser.add_argument("--format", choices=("text", "markdown"), default="text")
     parser.add_argument("--excluded", action="store_true", help="list the rows that are not scored")
     parser.add_argument("--outside", action="store_true", help="list the rows that their interval does not hold")
     parser.add_argument("--verdicts", action="store_true", help="list the rows with a wrong verdict")
-    parser.add_argument("--record", action="store_true", help="write the scores to recorded.json")
+    parser.add_argument("--record", action="store_true", help="write recorded.json, from which docs/ are built")
     parser.add_argument("--peers", action="store_true", help="score other estimators beside ours")
     parser.add_argument(
         "--peers-venv",
@@ -54,15 +52,15 @@ def main() -> int:
     scored, refused = score_all(cases)
     scores, found = by_group(scored), verdicts(scored)
     first = [score for score in (*fresh_rows.blind(), *megatron_rows.blind()) if options.group in score.name]
-    table = listing.markdown if options.format == "markdown" else listing.text
-    print(table(listing.HEAD, listing.score_rows([*scores, *first])))
-    print()
-    print(table(listing.VERDICT_HEAD, listing.verdict_rows(found)))
+    totals = headline.totals(scored, None if not options.group else [])
+    kinds = headline.kinds(scored)
+    print(listing.text(listing.HEAD, listing.score_rows([*scores, *first])))
+    print("\n" + listing.text(listing.VERDICT_HEAD, listing.verdict_rows(found)))
+    print("\n" + listing.text(headline.HEAD, headline.cells([*totals, *kinds])))
     print(f"\n{len(scored)} figures scored; {len(excluded) + len(refused)} rows not expressible (--excluded)")
-    if options.peers:
-        _peers(scored, options.peers_venv, table)
+    compared = _peers(scored, options.peers_venv) if options.peers or options.record else {}
     if options.outside:
-        print("\n" + table(listing.OUTSIDE_HEAD, listing.outside_rows(scored)))
+        print("\n" + listing.text(listing.OUTSIDE_HEAD, listing.outside_rows(scored)))
     if options.excluded:
         for group, rows, reason in listing.excluded_rows([*excluded, *refused]):
             print(f"{rows:>4}  {group}: {reason}")
@@ -75,15 +73,17 @@ def main() -> int:
             if (item.case.outcome, item.estimate.verdict) in (("fits", "exceeds"), ("oom", "fits"), ("oom", "tight"))
         ]
         print("\n" + "\n\n".join(listing.details(item) for item in wrong))
+    now = record.build([*scores, *first], found, totals, kinds)
     if options.record:
-        record.write(scores, found)
+        counts = [["figures scored", str(len(scored))], ["rows left out", str(len(excluded) + len(refused))]]
+        record.write(now, {**compared, "outside": listing.outside_rows(scored), "counts": counts})
     elif not options.group and record.PATH.exists():
-        changes = record.worse(record.read(), record.build(scores, found))
+        changes = record.worse(record.read(), now)
         print("\nworse than recorded:\n  " + "\n  ".join(changes) if changes else "\nnothing is worse than recorded")
     return 0
 
 
-def _peers(scored: Sequence[Scored], venv: Path | None, table: Callable[..., str]) -> None:
+def _peers(scored: Sequence[Scored], venv: Path | None) -> dict[str, Sequence[Sequence[str]]]:
     from benchmarks.peers import asking
 
     from . import peers
@@ -91,10 +91,12 @@ def _peers(scored: Sequence[Scored], venv: Path | None, table: Callable[..., str
     if venv is not None:
         asking.record(venv, peers.questions(scored))
     said, unrecorded = peers.answers(scored)
-    print("\n" + table(peers.HEAD, peers.table(scored, said)))
-    print("\n" + table(peers.VERDICT_HEAD, peers.verdicts(said)))
+    tables = {"peers": peers.table(scored, said), "peer verdicts": peers.verdicts(said)}
+    print("\n" + listing.text(peers.HEAD, tables["peers"]))
+    print("\n" + listing.text(peers.VERDICT_HEAD, tables["peer verdicts"]))
     if unrecorded:
         print(f"\n{unrecorded} questions were never put to fitcheck-llm or accelerate (--peers-venv)")
+    return dict(tables)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from gpulint.estimator.states.parameters import parameters
 from gpulint.estimator.training import by_stage
 from gpulint.estimator.uncertainty import BATCH, varies
 from gpulint.models.resolve import resolve
-from gpulint.versions import older
+from gpulint.upstream.serving.vllm import LOGS_CONSUMED
 
 from .case import gpu
 
@@ -145,7 +145,7 @@ def _profile_run(job: Job, estimate: Estimate) -> float:
     compiled = phases["compile"]["activations"] if "compile" in phases else 0
     run = float(max(compiled, split["activations"] + split["logits"]))
     version = (job.inference.version if job.inference else None) or job.versions.get("vllm")
-    if older(version, "0.27.0"):
+    if not LOGS_CONSUMED.at(version):
         return run
     stays = sum(term.size for term in estimate.terms if term.source == WORKSPACE)
     counted = any(term.label == GRAPHS_BESIDE for term in estimate.terms)

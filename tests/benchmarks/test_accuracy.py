@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import is_dataclass, replace
 
@@ -11,9 +12,11 @@ from benchmarks.accuracy import (
     figures,
     fms_rows,
     fresh_rows,
+    headline,
     listing,
     litgpt_rows,
     megatron_rows,
+    pages,
     plain_rows,
     recipe_rows,
     record,
@@ -22,7 +25,7 @@ from benchmarks.accuracy import (
 )
 from benchmarks.accuracy.case import FAILED, GIB, Case, Inexpressible, gpu_of, read_rows, versions
 from benchmarks.accuracy.scores import Score, Verdicts
-from gpulint.job.job import Inference, Job
+from gpulint.job.job import Adapter, Inference, Job, Quantization
 
 
 @pytest.fixture(scope="module")
@@ -179,6 +182,104 @@ def test_a_worse_mean_a_smaller_group_and_a_missed_run_are_noticed():
     assert len(record.worse(before, fewer)) == 1
 
 
+def answers(*given):
+    return [headline.Answer(*answer) for answer in given]
+
+
+def test_a_line_counts_figures_intervals_and_verdicts_apart():
+    found = headline.line(
+        "x",
+        answers(
+            (0.02, True, "fits", "fits"),
+            (-0.1, False, "fits", "exceeds"),
+            (0.3, None, "oom", "tight"),
+            (None, None, "oom", "fits"),
+            (None, None, "oom", None),
+        ),
+    )
+    assert found == headline.Line("x", 3, 0.1, 2, 1, 2, 1, 2, 1, 2)
+    (cells,) = headline.cells([found])
+    assert cells == ("x", "3", "10.0%", "67% of 3", "50% of 2", "1 of 2", "1 of 2")
+
+
+def test_a_line_of_outcomes_alone_has_no_errors():
+    (cells,) = headline.cells([headline.line("x", answers((None, None, "oom", "exceeds")))])
+    assert cells == ("x", "0", "", "", "", "0 of 1", "")
+
+
+def test_what_got_worse_in_a_line_is_noticed():
+    before = headline.line("x", answers((0.1, True, None, None), (0.1, True, None, None)))
+
+    def worse(after):
+        return record.worse(record.build([], [], [before]), record.build([], [], [after]))
+
+    assert worse(before) == []
+    assert worse(before._replace(median=before.median + record.SLACK)) == []
+    assert worse(before._replace(median=0.1021)) == ["x: median error 10.00% -> 10.21%"]
+    assert worse(before._replace(inside=1)) == ["x: inside 2 of 2 -> 1 of 2"]
+    assert worse(before._replace(n=1)) == ["x: 2 figures, now 1"]
+    assert worse(before._replace(name="y")) == ["x: 2 figures, now 0"]
+
+
+def kind(gpus=1, engine=None, adapter=None, quantized=False, **fields):
+    made = Job(kind="inference" if engine else "training", inference=Inference(engine=engine) if engine else None)
+    made.hardware.gpus, made.adapter = gpus, adapter
+    made.weights.quantization = Quantization("bnb-nf4", 4.0) if quantized else None
+    for name, value in fields.items():
+        setattr(made.parallelism, name, value)
+    return headline.kind(Case("row", "group", made, "process", 1.0))
+
+
+def test_kinds_of_jobs():
+    lora = Adapter("lora", 8)
+    assert kind(engine="vllm", gpus=3) == "vLLM start"
+    assert kind(engine="sglang") == "SGLang start"
+    assert kind(engine="transformers") == "generation and other engines"
+    assert kind(adapter=lora, quantized=True, gpus=3) == "QLoRA"
+    assert kind(adapter=lora) == "LoRA and other adapters"
+    assert kind() == "full training, one GPU"
+    assert kind(gpus=3) == "full training, data parallel (DDP, ZeRO, FSDP)"
+    for degree in ("tensor", "pipeline", "context", "expert"):
+        assert kind(gpus=3, **{degree: 3}) == "full training, tensor, pipeline, context or expert parallel"
+
+
+def test_first_answers_count_what_was_answered_first():
+    row = {"id": "a", "group": "fresh x", "figure": "process", "measured": 100, "outcome": "oom"}
+    said = {**row, "blind": {"value": 90, "low": 80, "high": 95, "verdict": "fits"}}
+    part = {**row, "blind": {"value": 90, "figure": "weights", "verdict": "exceeds"}}
+    silent = {**row, "blind": {"reason": "no such model"}}
+    found = headline.first_answers([said, part, silent])
+    assert found == answers(
+        (pytest.approx(-0.1), False, "oom", "fits"), (None, None, "oom", "exceeds"), (None,) * 2 + ("oom", None)
+    )
+
+
+def test_the_newest_search_has_the_highest_number():
+    rows = [{"group": name} for name in ("fresh a", "fresh b, set 9", "fresh c, set 10", "fresh d, set 10")]
+    assert headline.newest(rows) == rows[2:]
+    assert headline.newest(rows[:1]) == rows[:1]
+    assert headline.newest([]) == []
+
+
+def test_the_pages_of_accuracy_are_those_of_the_record(root):
+    recorded = record.read()
+    page = (root / "docs/accuracy.md").read_text(encoding="utf-8")
+    assert pages.summary(page, recorded) == page
+    assert pages.tables(recorded) == (root / "docs/accuracy-tables.md").read_text(encoding="utf-8")
+    changes = (root / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert pages.changelog(changes, recorded) == changes
+    first, last = recorded["totals"][0], recorded["kinds"][-1]
+    first["median"], last["missed"] = 0.777, 654
+    changed = pages.summary(page, recorded)
+    assert ("77.7%" in changed, "654 of" in changed) == (True, True)
+
+
+def test_figures_in_the_words_of_the_page_are_in_its_tables_or_are_a_bound(root):
+    page = (root / "docs/accuracy.md").read_text(encoding="utf-8")
+    words = re.sub(r"<!-- (totals|kinds) -->.*?<!-- end -->", "", page, flags=re.DOTALL)
+    assert set(re.findall(r"[\d.]+ ?%", words)) == {f"{figures.CLOSE * 100:.0f} %"}
+
+
 def test_tables():
     rows = listing.score_rows([Score("a", 3, 0.1, -0.02, 0.2, 0.3, -0.4, 0.5)])
     assert rows == [("a", "3", "10.0%", "-2.0%", "20.0%", "+30.0%", "-40.0%", "50%")]
@@ -252,7 +353,8 @@ def test_accuracy_does_not_get_worse(scored):
     if not record.PATH.exists():
         pytest.skip("nothing is recorded yet")
     found, _ = scored
-    now = record.build(scores.by_group(found), scores.verdicts(found))
+    every = [*scores.by_group(found), *fresh_rows.blind(), *megatron_rows.blind()]
+    now = record.build(every, scores.verdicts(found), headline.totals(found), headline.kinds(found))
     assert not record.worse(record.read(), now)
 
 
@@ -289,7 +391,7 @@ def test_what_a_refused_start_had_left_is_scored_however_far_off():
     scored, _ = scores.score_all(fresh_rows.cases(given)[0])
     assert {item.case.id for item in scored if item.case.outcome == "oom" and item.error is not None} == refused
     (blind,) = fresh_rows.blind(given)
-    assert (blind.name, blind.n) == ("fresh vllm logs, fourth round / kv_bytes (blind)", 3)
+    assert (blind.name, blind.n) == ("fresh vllm logs, set 4 / kv_bytes (blind)", 3)
 
 
 def test_fresh_rows_are_read():

@@ -52,10 +52,3 @@ def test_an_encoder_of_images_alone_is_said_to_be_unread(kind):
     for objective in ("sft", "classification"):
         with pytest.raises(NotEstimable, match=f"a {kind} model reads images"):
             estimate(Job(model={"model_type": kind}, micro_batch_size=8, sequence_length=77, objective=objective))
-
-
-def test_the_function_is_not_hidden_by_the_module_of_that_name():
-    import gpulint.estimator
-    import gpulint.estimator.estimate
-
-    assert callable(gpulint.estimator.estimate)

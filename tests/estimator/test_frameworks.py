@@ -8,7 +8,7 @@ import pytest
 
 from gpulint.estimator import activations, training
 from gpulint.estimator.estimate import NotEstimable
-from gpulint.estimator.frameworks.frameworks import TRANSFORMERS, framework, known
+from gpulint.estimator.frameworks.frameworks import TRANSFORMERS, framework
 from gpulint.estimator.frameworks.native import BLOCKS, LOSSES
 from gpulint.estimator.layers.attention.rope import ROPES
 from gpulint.estimator.layers.norms import NORMS
@@ -17,6 +17,7 @@ from gpulint.estimator.states.parameters import parameters
 from gpulint.job.job import Adapter, Fsdp, FsdpMixedPrecision, Job, Quantization
 from gpulint.models.model import Model
 from gpulint.models.resolve import resolve
+from gpulint.upstream.stack import NATIVE
 
 LLAMA = {
     "model_type": "llama",
@@ -84,7 +85,7 @@ def peak(given: Job) -> dict[str, int]:
 
 
 def test_the_table_names_what_exists() -> None:
-    for name in known():
+    for name in NATIVE:
         found = framework(Job(framework=name))
         assert found != TRANSFORMERS
         assert found.block in ("", *BLOCKS)

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.accuracy.oracle_rows import job_of
 from gpulint import estimate
-from gpulint.estimator.adapters.fused_lora import AXOLOTL, EARLIER, FMS, UNSLOTH, style
+from gpulint.estimator.adapters.fused_lora import FMS, UNSLOTH, Style, style
 from gpulint.estimator.layers.arch_spec import traits
 from gpulint.estimator.layers.attention.implementation import fused_operations
 from gpulint.job.job import Adapter, Job
@@ -83,8 +83,8 @@ def test_projections_with_a_bias_were_left_to_peft_before_0_12(release, fused):
 @pytest.mark.parametrize(
     ("versions", "expected"),
     [
-        ({"axolotl": "0.19.0"}, AXOLOTL),
-        ({"axolotl": "0.17.0"}, EARLIER),
+        ({"axolotl": "0.19.0"}, Style()),
+        ({"axolotl": "0.17.0"}, Style(in_place=True, additions=True, scaled_input=True)),
         ({"unsloth": "2026.8.19"}, UNSLOTH),
         ({}, FMS),
     ],

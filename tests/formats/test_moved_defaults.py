@@ -7,7 +7,6 @@ import pytest
 
 from gpulint.estimator.estimate_job import estimate
 from gpulint.estimator.serving.sglang import settings as sglang_settings
-from gpulint.formats.core import releases
 from gpulint.formats.core.format import Project
 from gpulint.formats.core.registry import find
 from gpulint.job.job import Job
@@ -84,15 +83,9 @@ def test_lengths_of_trl_s_trainers(program, version, lengths):
     assert (found.sequence_length, found.rl.prompt_length) == lengths
 
 
-@pytest.mark.parametrize(
-    ("table", "key"), [(releases, "before"), (sglang_settings, "since")], ids=["releases.json", "sglang.json"]
-)
-def test_rows_stand_in_the_order_of_releases(table, key):
-    name = "releases.json" if key == "before" else "sglang.json"
-    rows = json.loads((Path(table.__file__).parent / name).read_text(encoding="utf-8"))
-    for package, listed in rows.items():
-        if isinstance(listed, list) and package != "beside":
-            assert [row[key] for row in listed] == sorted((row[key] for row in listed), key=numbers), package
+def test_rows_stand_in_the_order_of_releases():
+    rows = json.loads((Path(sglang_settings.__file__).parent / "sglang.json").read_text(encoding="utf-8"))["profiles"]
+    assert [row["since"] for row in rows] == sorted((row["since"] for row in rows), key=numbers)
 
 
 def test_a_stated_value_is_that_of_every_release():

@@ -57,7 +57,7 @@ def test_with_a_plugin_only_a_slip_is_told():
 
 
 def test_every_key_takes_words_of_sets_that_exist():
-    table = json.loads((resources.files("gpulint.formats") / "values.json").read_text(encoding="utf-8"))
+    table = json.loads((resources.files("gpulint.formats.core") / "values.json").read_text(encoding="utf-8"))
     named = {name for keys in table["keys"].values() for names in keys.values() for name in names}
     assert named <= set(table["sets"])
     assert all(key in table["keys"][schema] for schema, keys in table["open"].items() for key in keys)

@@ -1,7 +1,7 @@
 import pytest
 
 from gpulint.formats.core.registry import recognise
-from gpulint.formats.serving.vllm_engine import human_readable
+from gpulint.formats.serving.vllm import human_readable
 from gpulint.source.read import parse
 
 from .origins import ENGINE, INFERENCE, missing

@@ -6,13 +6,11 @@ import pytest
 
 import gpulint
 from gpulint.estimator.serving.vllm.settings import settings
-from gpulint.formats.core.releases import _rows, default_of
 from gpulint.hardware.catalogue import find
 from gpulint.job.job import Job
 from gpulint.launchers.reading import open_jobs, recognise_file
 from gpulint.models.resolve import resolve
 from gpulint.settings.settings import Settings
-from gpulint.versions import older
 
 VLLM = "vllm serve Qwen/Qwen2.5-7B-Instruct\n"
 SFT = "trl sft --model_name_or_path Qwen/Qwen2.5-0.5B --dataset_name a/b --output_dir o\n"
@@ -92,21 +90,6 @@ def test_the_trainer_of_a_release(job, more, version, field, before, since):
     assert newest.get(field) == since
     assert newest.versions["transformers"] == "5.23.0"
     assert field in newest.origins
-
-
-@pytest.mark.parametrize("package", ["trl", "transformers"])
-def test_each_row_of_the_table_holds_up_to_its_release(package):
-    for row in _rows()[package]:
-        number = row["before"].split(".")
-        last = (
-            ".".join([*number[:-1], str(int(number[-1]) - 1), "9"]) if int(number[-1]) else f"{int(number[0]) - 1}.99"
-        )
-        for name, value in row["defaults"].items():
-            earlier = [other for other in _rows()[package] if name in other["defaults"] and other is not row]
-            if not any(older(last, other["before"]) and older(other["before"], row["before"]) for other in earlier):
-                assert default_of(package, last, name, "newest") == value, (row, name)
-            later = [other for other in earlier if older(row["before"], other["before"])]
-            assert later or default_of(package, row["before"], name, "newest") == "newest", (row, name)
 
 
 ONE = {

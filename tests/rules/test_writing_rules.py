@@ -23,7 +23,7 @@ def test_the_outputs_of_the_page_are_real(request, root, tmp_path, monkeypatch):
         "broken": ("rows.tokens >", "row.tokens >"),
     }.items():
         (tmp_path / folder).mkdir()
-        (tmp_path / folder / "long-rows.yaml").write_text(rule.replace(old, new, 1) if old else rule)
+        (tmp_path / folder / "long-samples.yaml").write_text(rule.replace(old, new, 1) if old else rule)
     (tmp_path / "train.yaml").write_text(yaml.safe_load(rule)["examples"][0]["config"])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")

@@ -25,7 +25,7 @@ OWN = {"estimate", "job", "plan", "report", "rule", "settings"}
 def test_every_schema_and_table_has_a_generator():
     made = {output.path for output in OUTPUTS}
     schemas = {f"schemas/{path.name}" for path in (ROOT / "schemas").glob("*.json") if path.stem not in OWN}
-    tables = {path.relative_to(ROOT).as_posix() for path in (ROOT / "linter" / "launchers").glob("presets_*.json")}
+    tables = {path.relative_to(ROOT).as_posix() for path in (ROOT / "linter").rglob("presets_*.json")}
     assert schemas | tables <= made
     assert all((ROOT / path).is_file() for path in made)
 

@@ -150,12 +150,12 @@ def test_aliases_share_their_node(parser):
 
 
 MERGES = [
-    "a: &a {k: 1, l: 2}\nb: {<<: *a, k: 3}\n",
-    "a: &a {k: 1}\nb: &b {k: 2, m: 3}\nc: {<<: [*a, *b]}\nd:\n  <<: *a\n  <<: *b\n",
-    "a: &a {k: 1}\nb: &b {<<: *a, l: 2}\nc: {l: 5, <<: *b}\n",
+    "a: &a {rank: 1, alpha: 2}\nb: {<<: *a, rank: 3}\n",
+    "a: &a {rank: 1}\nb: &b {alpha: 2, bias: 3}\nc: {<<: [*a, *b]}\nd:\n  <<: *a\n  <<: *b\n",
+    "a: &a {rank: 1}\nb: &b {<<: *a, alpha: 2}\nc: {alpha: 5, <<: *b}\n",
     "a: {'<<': 1}\n",
     "a: {<<: {}}\n",
-    "- &a {k: 1}\n- !!map {<<: *a}\n",
+    "- &a {rank: 1}\n- !!map {<<: *a}\n",
     "a: {=: 1}\n",
 ]
 
@@ -163,6 +163,24 @@ MERGES = [
 @pytest.mark.parametrize("text", MERGES)
 def test_merges_resolve_as_in_pyyaml(parser, text):
     assert read(text).root.plain() == yaml.safe_load(text)
+
+
+# PyYAML is no measure of a key that is merged twice: since 6.0.4 (its pull request 937) `flatten_mapping` skips a key
+# whose text has the id() of an earlier one, which one-letter keys share and longer ones do not, and no longer turns a
+# list of mappings round, so that its last one wins for longer keys (its issue 953).
+@pytest.mark.parametrize(
+    ("merges", "merged"),
+    [
+        ("{<<: [*a, *b]}", {"rank": 1, "alpha": 3, "r": 1}),  # yaml.org/type/merge.html: the earlier mapping of a list
+        ("{<<: [*b, *a]}", {"rank": 2, "alpha": 3, "r": 2}),
+        ("{<<: [*b, *a], rank: 4}", {"rank": 4, "alpha": 3, "r": 2}),
+        ("{<<: *a, <<: *b}", {"rank": 2, "alpha": 3, "r": 2}),  # a repeated key: the last one counts, as for any key
+        ("{<<: *b, <<: *a}", {"rank": 1, "alpha": 3, "r": 1}),
+    ],
+)
+def test_a_key_that_is_merged_twice_is_the_first_of_a_list_and_the_last_of_repeats(parser, merges, merged):
+    text = f"- &a {{rank: 1, r: 1}}\n- &b {{rank: 2, alpha: 3, r: 2}}\n- {merges}\n"
+    assert read(text).root.items()[2].plain() == merged
 
 
 def test_merged_entries_are_counted_and_stand_where_they_are_written(parser):

@@ -12,7 +12,8 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..versions import older
+from ..upstream.stack import Stack
+from ..upstream.transformers import CACHE_TUPLES
 from . import budget
 from .activations import computing, layer_kinds, modelled, unread
 from .layer_expansion import placed
@@ -22,7 +23,6 @@ from .losses import returned
 from .losses.logits import loss_of
 from .losses.losses import WHOLE_LOGITS
 from .memoize import recalled
-from .sharding.one_process import TUPLES_BEFORE
 from .tape.ledger import END
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def scored(
 
 def _kept(s: Setting, found: list[Tensor]) -> Kept:
     """The keys and values of one layer, which may lie in one tensor."""
-    tuples = s.autocast and older(s.job.versions.get("transformers"), TUPLES_BEFORE)
+    tuples = s.autocast and Stack(s.job).does(CACHE_TUPLES)
     size = sum({id(x.storage): x.storage.size for x in found}.values())
     return Kept(size, tuple(4 * x.n for x in found if x.e < 4) if tuples else ())
 

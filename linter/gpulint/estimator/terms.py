@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 Count = int | tuple[int, str]
 """A factor: a number, or a number and what it counts."""
+
+
+class Arithmetic(Protocol):
+    """What a reader can redo, written out when it is printed."""
+
+    @property
+    def formula(self) -> str:
+        """`2 x 2 B x 201,510,912 elements`."""
 
 
 class Product(NamedTuple):
@@ -41,12 +49,12 @@ class Product(NamedTuple):
 class Term(NamedTuple):
     """Whole bytes of one thing, counted under a component or a tier.
 
-    `factors` are arithmetic that a reader can redo, as a Product or in words ("0.92 x 85,520,809,984 B"); `source` says
-    where the formula comes from, `label` what it counts where the factors do not say.
+    `factors` are arithmetic that a reader can redo, of a Product or written out ("0.92 x 85,520,809,984 B"); `source`
+    says where the formula comes from, `label` what it counts where the factors do not say.
     """
 
     component: str
-    factors: Product | str
+    factors: Arithmetic | str
     size: int
     source: str = ""
     label: str = ""
@@ -100,8 +108,10 @@ def of(component: str, found: Iterable[Term]) -> int:
     return sum(term.size for term in found if term.component == component)
 
 
-def _negative(factors: Product | str) -> Product | str:
-    return f"-{factors}" if isinstance(factors, str) else factors._replace(each=-factors.each)
+def _negative(factors: Arithmetic | str) -> Arithmetic | str:
+    if isinstance(factors, Product):
+        return factors._replace(each=-factors.each)
+    return f"-{factors if isinstance(factors, str) else factors.formula}"
 
 
 def _counted(noun: str, number: int) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..versions import older
+from ..upstream import megatron
+from ..upstream.stack import Stack
+from ..upstream.torch import INDUCTOR_AS_READ
 from .allocator.allocator import segments
 from .allocator.fragmentation import beyond
 from .estimate import Assumption
-from .frameworks.frameworks import framework
 from .states.loading import PACKED_ON_LOAD, read_ahead
 from .states.optimizer import of_job, specification
 from .states.quantization import effective_quantization
@@ -60,9 +61,6 @@ def further_heads(job: Job, layers: int, resident: int, phases: Sequence[Phase])
 MICRO = ("forward", "loss", "backward")
 
 
-STEP_READ = LOSS_READ = "2.13"
-"""The torch whose compiled optimizer steps (optimizers.json `compiled`) and losses (megatron.fused) were read."""
-
 STEP_KEEPS = 6
 """The most that such a step may keep at once, in float32 copies of a tensor: both moments, and the codes of both in
 int64. In one kernel it keeps none."""
@@ -71,7 +69,7 @@ int64. In one kernel it keeps none."""
 def compiled_step(job: Job, phases: Sequence[Phase], temporary: int) -> list[Assumption]:
     """What the Inductor of an older torch makes of a compiled step: from none of `temporary` bytes to STEP_KEEPS."""
     spec, stated = of_job(job), job.versions.get("torch")
-    if not spec.compiled or not temporary or not older(stated, STEP_READ):
+    if not spec.compiled or not temporary or INDUCTOR_AS_READ.at(stated):
         return []
     step = max(phase.allocated for phase in phases if phase.name == "optimizer_step")
     others = max(phase.allocated for phase in phases if phase.name != "optimizer_step")
@@ -90,7 +88,7 @@ def compiled_loss(job: Job, model: Model, phases: Sequence[Phase]) -> list[Assum
     kernels goes with the release, the shapes and the GPU's multiprocessors (megatron.fused).
     """
     stated = job.versions.get("torch")
-    if framework(job).loss != "megatron" or not job.loss.compiled or not older(stated, LOSS_READ):
+    if not Stack(job).runs(megatron.NAME) or not job.loss.compiled or INDUCTOR_AS_READ.at(stated):
         return []
     rows = (job.micro_batch_size or 0) * (job.sequence_length or 0) // max(1, job.parallelism.context)
     copy = 4 * rows * -(-model.shape.vocabulary // job.parallelism.tensor)
@@ -210,7 +208,7 @@ def varies(job: Job) -> bool:
     """
     origin = job.origins.get("padded")
     to_limit = job.padded and (origin is None or origin.kind != "derived")
-    filled = job.framework is not None and (origin is None or job.padded)
+    filled = Stack(job).native and (origin is None or job.padded)
     steady = job.packing or to_limit or job.longest_first or filled
     return job.kind == "training" and not steady and bool(job.sequence_length)
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..models.model import text_config
+from ..upstream import megatron
+from ..upstream.stack import Stack
 from .adapters import fused_lora
 from .bounds import divergence, tower
 from .encoders.image_inputs import reader
@@ -72,7 +74,7 @@ def gaps(job: Job, model: Model, activations: int, phases: Sequence[Phase] = ())
         note = "the library that this loss is of has layers of its own, which keep less than those of transformers"
         found.append(Assumption("loss.kernel", job.loss.kernel, note, less))
     package = kernels(model)
-    if package is not None and package not in job.versions:
+    if package is not None and not Stack(job).runs(package):
         found.append(Assumption(f"versions.{package}", "absent", UNKERNELLED, less if derived(model) else 0))
     return found
 
@@ -83,14 +85,14 @@ UNKERNELLED = "its kernels are not stated to be installed: the composite path of
 def with_kernels(job: Job, model: Model) -> Job | None:
     """The job with the package of the model's kernels, where it has one that the job does not state."""
     package = kernels(model)
-    if package is None or package in job.versions:
+    if package is None or Stack(job).runs(package):
         return None
     return replace(job, versions={**job.versions, package: ""})
 
 
 def with_required(job: Job, model: Model) -> Job:
     """The job with the package without which Megatron's mixers raise (ssm/gated_delta_net.py, mamba_mixer.py)."""
-    return (with_kernels(job, model) if job.framework == "megatron" else None) or job
+    return (with_kernels(job, model) if Stack(job).runs(megatron.NAME) else None) or job
 
 
 def kernels_perhaps(model: Model, phases: Sequence[Phase], fused: Phase | None) -> list[Assumption]:
@@ -124,7 +126,7 @@ def _whole(value: object) -> int:
 
 def _unread(job: Job, model: Model) -> bool:
     """Whether the model has towers that run and are not replayed."""
-    if reader(model) is not None and job.framework is None:
+    if reader(model) is not None and not Stack(job).native:
         return any(tensor.role == "audio" for tensor in model.tensors)
     return job.images != 0 and any(tensor.role in TOWERS for tensor in model.tensors)
 

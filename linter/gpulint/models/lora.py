@@ -16,6 +16,8 @@ import re
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..upstream import litgpt
+from ..upstream.stack import Stack
 from . import llama_adapter
 from .adapter_parts import Part, parts_of, prompt_parts, shared_parts
 from .adapter_types import COPIED, FROZEN_SIDE, INSIDE, LOW_RANK, PROMPTS, kind_of
@@ -117,7 +119,7 @@ def trainable_parameters(model: Model, job: Job, experts: Experts = "converted")
     found in. Raises NotAdaptable like `adapted`.
     """
     if job.adapter is not None and job.adapter.type in llama_adapter.TYPES:
-        if job.framework != "litgpt":
+        if not Stack(job).runs(litgpt.NAME):
             raise NotModelled(f"{job.adapter.type} is modelled as LitGPT has it")
         return llama_adapter.trainable(model, job.adapter.type)
     if job.adapter is not None:

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..versions import older
+from ..upstream.transformers import UNTIES_STORED_HEADS
 
 if TYPE_CHECKING:
     from .model import Model
-
-UNTIES_FROM, TIES_EQUAL_FROM = "5.0", "5.4"
-"""Releases of Transformers that first leave both apart, and first compare them."""
 
 HEADS_STORED = frozenset({"qwen/qwen3-0.6b", "qwen/qwen3-1.7b"})
 """Tied checkpoints whose files hold the head too: the hub counts 751,632,384 and 2,031,739,904 elements in their
@@ -23,8 +20,7 @@ safetensors, which is vocabulary times hidden size (151,936 x 1,024 and x 2,048)
 
 def as_loaded(model: Model, transformers: str | None) -> Model:
     """The model as `from_pretrained` of a release of Transformers makes it; None is the current one, which ties."""
-    apart = not older(transformers, UNTIES_FROM) and older(transformers, TIES_EQUAL_FROM)
-    if not apart or model.id.lower() not in HEADS_STORED:
+    if not UNTIES_STORED_HEADS.at(transformers) or model.id.lower() not in HEADS_STORED:
         return model
     from .build import build
 

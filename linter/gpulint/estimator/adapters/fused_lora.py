@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...versions import older
+from ...upstream import axolotl, unsloth
+from ...upstream.stack import Stack
 from ..tape.ops import dropout
 from ..tape.tensor import Tensor
 from .unadapted import unpacked
@@ -48,16 +49,6 @@ class Style(NamedTuple):
     with_dropout: bool = True
 
 
-AXOLOTL = Style()
-EARLIER = Style(in_place=True, additions=True, scaled_input=True)
-"""axolotl before 0.18 (its #3704 and #3800)."""
-
-UNDROPPED = EARLIER._replace(with_dropout=False)
-"""axolotl before 0.16 (its #3528): nothing is replaced where `lora_dropout` is not 0 (lora_kernels.py `can_patch`)."""
-
-FIRST = UNDROPPED._replace(biased=False)
-"""axolotl before 0.12 (its #3025)."""
-
 FMS = Style(in_place=True, additions=True, own_dropout=True)
 """fms-acceleration's, made of Unsloth's."""
 
@@ -74,14 +65,17 @@ def parts(job: Job) -> frozenset[str]:
 
 def style(job: Job) -> Style:
     """Whose functions a job's are: axolotl's at its release, Unsloth's, or fms-acceleration's."""
-    release = job.versions.get("axolotl")
-    if release is None:
-        return UNSLOTH if "unsloth" in job.versions else FMS
-    if older(release, "0.12"):
-        return FIRST
-    if older(release, "0.16"):
-        return UNDROPPED
-    return EARLIER if older(release, "0.18") else AXOLOTL
+    stack = Stack(job)
+    if not stack.runs(axolotl.NAME):
+        return UNSLOTH if stack.runs(unsloth.NAME) else FMS
+    lean = stack.does(axolotl.LEAN_KERNELS)
+    return Style(
+        in_place=not lean,
+        additions=not lean,
+        scaled_input=not lean,
+        biased=stack.does(axolotl.KERNELS_WITH_BIAS),
+        with_dropout=stack.does(axolotl.KERNELS_WITH_DROPOUT),
+    )
 
 
 def fits(s: Setting, part: str, *layers: Linear | None) -> bool:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from ...models.adapter_types import COPIED, FROZEN_SIDE, LOW_RANK, MODELLED, PROMPTS, WITH_TABLES, kind_of
 from ...models.llama_adapter import PROMPT, TYPES, added
 from ...models.lora_targets import NotAdaptable
-from ...versions import older
+from ...upstream import litgpt, megatron, peft
+from ...upstream.stack import Stack
+from ...upstream.transformers import GROUPED_EXPERTS
+from ...upstream.transformers_models import FUSED_EXPERTS
 from ..estimate import NotEstimable
 from ..states.parameter import Parameter, pieces_of
-from ..states.quantization import FUSED_BEFORE_5
 from ..states.tensor_parallel import divided_adapter
 
 if TYPE_CHECKING:
@@ -80,11 +82,13 @@ def adapter_parameters(job: Job, model: Model, dtype: str) -> list[Parameter]:
 
 def expert_targets(job: Job, model: Model) -> Experts:
     """How PEFT's targets meet experts at the job's releases (peft 0.19 tuners_utils.py inject_adapter)."""
-    if job.framework == "megatron":
+    stack = Stack(job)
+    if stack.runs(megatron.NAME):
         return "fused"
-    if older(job.versions.get("transformers"), "5.0"):
-        return "parameters" if model.model_type in FUSED_BEFORE_5 else "modules"
-    return "parameters" if older(job.versions.get("peft"), "0.19") else "converted"
+    if not stack.does(FUSED_EXPERTS, model.model_type):
+        return "modules"
+    converted = stack.does(GROUPED_EXPERTS) and stack.does(peft.CONVERTS_EXPERT_TARGETS)
+    return "converted" if converted else "parameters"
 
 
 def _llama_adapter(kind: str, job: Job, model: Model, dtype: str) -> list[Parameter]:
@@ -93,7 +97,7 @@ def _llama_adapter(kind: str, job: Job, model: Model, dtype: str) -> list[Parame
     The cache is kept from a forward pass without autograd on (litgpt/adapter.py `adapter_kv_cache`; litgpt/finetune/
     adapter.py `fit` validates first): one projection of the prompt, q's part of which is in the same storage.
     """
-    if job.framework != "litgpt":
+    if not Stack(job).runs(litgpt.NAME):
         raise NotEstimable(f"{kind} is modelled as LitGPT has it; PEFT's adaption prompt, which it is here, is not")
     found = []
     for tensor in added(model, kind):
@@ -118,7 +122,7 @@ def _rank_is_trained(job: Job, model: Model) -> bool:
     0.21 goes by the modules (tuners/tuners_utils.py `_mark_only_adapters_as_trainable`).
     """
     narrow = (job.weights.dtype or model.dtype) in ("bfloat16", "float16")
-    return (narrow or job.weights.quantization is not None) and not older(job.versions.get("peft"), "0.21")
+    return (narrow or job.weights.quantization is not None) and Stack(job).does(peft.TRAINS_RANK_COUNT)
 
 
 def _refuse_division(job: Job, adapter: Adapter) -> None:

@@ -17,7 +17,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...units import KIB, MIB
-from ...versions import older
+from ...upstream import megatron
+from ...upstream.behaviour import default_of
+from ...upstream.serving import vllm
+from ...upstream.stack import Stack
+from ...upstream.torch import CUDA_12_2, LAZY_LOADING, NCCL_2_22
 from ..terms import Term, line
 
 if TYPE_CHECKING:
@@ -106,7 +110,7 @@ def process_overhead(gpu: Gpu | None, job: Job) -> Overhead:
     low = context["low"] + libraries["low"]
     sources = [f"context: {context['source']}", f"libraries: {libraries['source']}"]
     eager, torch = _table()["context_without_lazy_loading"], _torch(job)
-    if older(torch, eager["before_torch"]):
+    if not CUDA_12_2.at(torch):
         high += max(0, eager["high"] - context["high"])
         sources.append(f"context: {eager['source']}")
     others = job.hardware.contexts - 1
@@ -134,11 +138,11 @@ def _nccl(job: Job, gpu: Gpu | None, first: dict[str, Any], torch: str | None) -
     table, sizes = _table(), groups(job)
     further, pairs = table["nccl_further"], table["nccl_all_to_all"]
     exchange = job.parallelism.expert > 1 and job.kind == "training"
-    if job.framework == "megatron" and job.kind == "training":
+    if Stack(job).runs(megatron.NAME) and job.kind == "training":
         row = _row("nccl_megatron", gpu)
         expected = sum(row["two" if size == 2 else "more"] for size in sizes)
         return expected, len(sizes) * row["high"] + (pairs["high"] if exchange else 0), [row["source"]]
-    each = first["high"] if older(torch, further["from_torch"]) else further["high"]
+    each = further["high"] if NCCL_2_22.at(torch) else first["high"]
     high = first["high"] + each * (len(sizes) - 1)
     named = [first["source"], further["source"]]
     if exchange:
@@ -156,7 +160,7 @@ def gathering(job: Job) -> tuple[int, int]:
     if job.inference is None or job.inference.engine != "vllm" or job.parallelism.tensor < 2:
         return 0, 0
     further, first = _table()["nccl_further"], _communicator(job)
-    if first is None or older(_torch(job), further["from_torch"]):
+    if first is None or not NCCL_2_22.at(_torch(job)):
         return 0, 0
     return first["expected"] * MIB, further["high"] * MIB
 
@@ -166,10 +170,9 @@ def unlinked(job: Job) -> int | None:
 
     None before the NCCL that was measured.
     """
-    table = _table()
-    if older(_torch(job), table["nccl_further"]["from_torch"]):
+    if not NCCL_2_22.at(_torch(job)):
         return None
-    expected: int = table["nccl_unlinked"]["expected"]
+    expected: int = _table()["nccl_unlinked"]["expected"]
     return expected * MIB
 
 
@@ -181,7 +184,7 @@ def reducing(job: Job) -> int:
     first = _communicator(job)
     if first is None:
         return 0
-    if older(_torch(job), _table()["nccl_further"]["from_torch"]):
+    if not NCCL_2_22.at(_torch(job)):
         return int(first["high"]) * MIB
     each: int = max(row["high"] for row in _table()["nccl_megatron"])
     return each * MIB
@@ -206,7 +209,7 @@ def groups(job: Job) -> list[int]:
         return []
     plan, data = job.parallelism, job.data_parallel
     sizes = [plan.tensor, plan.pipeline, plan.context, plan.expert]
-    if job.framework == "megatron" and job.kind == "training":
+    if Stack(job).runs(megatron.NAME) and job.kind == "training":
         inner, stage = plan.tensor if plan.expert_tensor is None else plan.expert_tensor, data * plan.tensor
         replicas = plan.zero.replicas if plan.zero is not None else 1
         sizes += [job.world_size, data, data // max(1, plan.context), plan.tensor * plan.pipeline]
@@ -252,10 +255,8 @@ def _communicator(job: Job) -> dict[str, Any] | None:
     sizes = groups(job)
     if not sizes:
         return None
-    rows: list[dict[str, Any]] = _table()["nccl"]
-    torch, ranks = _torch(job), min(3, max(sizes))
-    fitting = (row for row in rows if row["ranks"] == ranks)
-    return next(row for row in fitting if "before_torch" not in row or older(torch, row["before_torch"]))
+    rows: list[dict[str, Any]] = _table()["nccl" if NCCL_2_22.at(_torch(job)) else "nccl_before_2_22"]
+    return next(row for row in rows if row["ranks"] == min(3, max(sizes)))
 
 
 def _torch(job: Job) -> str | None:
@@ -264,14 +265,14 @@ def _torch(job: Job) -> str | None:
     engine = job.inference
     if stated or engine is None or engine.engine != "vllm":
         return stated
-    version = engine.version or job.versions.get("vllm")
-    return next((row["torch"] for row in _table()["torch_of_vllm"] if older(version, row["before"])), None)
+    version: str | None = default_of(vllm.PINS, Stack(job).version(vllm.NAME), "torch", None)
+    return version
 
 
 def _context(gpu: Gpu | None, torch: str | None) -> dict[str, Any]:
     """The context of a GPU's architecture, with every kernel loaded where torch is older than lazy loading."""
     context, before = _row("context", gpu), _table()["context_before_lazy_loading"]
-    if not older(torch, before["before_torch"]):
+    if LAZY_LOADING.at(torch):
         return context
     row = _of_architecture(before["rows"], gpu)
     return {**context, **row, "source": f"{row['source']}; {before['source']}"}

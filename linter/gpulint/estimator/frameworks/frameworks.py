@@ -1,7 +1,7 @@
 """How frameworks that bring their own model code and training loop differ from Transformers.
 
-`frameworks.json` holds one object per framework, read from its source. A job without a framework runs Transformers'
-modelling code.
+`frameworks.json` holds one object per framework, read from its source; what moved with a release stands in `upstream`.
+A job without a framework runs Transformers' modelling code.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...versions import older
+from ...upstream import megatron, torchtune
+from ...upstream.stack import NATIVE, Stack
 
 if TYPE_CHECKING:
     from ...job.job import Job
@@ -35,7 +36,6 @@ class Framework(NamedTuple):
     packs_head       bitsandbytes replaces the output head too
     unpacks_twice    4-bit weights are unpacked to float16, then cast to the compute dtype
     adapters_inside  FSDP 1 puts a layer's adapters into its own flat parameter, frozen weights included
-    package          whose version `before` looks at, where it has another name than the framework
     copies_logits    the loss makes a float32 copy of the float32 logits, beside them
     gates_apart      silu(gate) is a tensor of its own, also where layers are fused otherwise
     """
@@ -54,12 +54,11 @@ class Framework(NamedTuple):
     unpacks_twice: bool = False
     of_transformers: bool = False
     adapters_inside: bool = False
-    package: str = ""
     copies_logits: bool = False
     gates_apart: bool = False
 
 
-TRANSFORMERS = Framework()
+TRANSFORMERS = Framework(of_transformers=True)
 
 
 @cache
@@ -71,28 +70,23 @@ def _table() -> dict[str, dict[str, Any]]:
 
 
 def framework(job: Job) -> Framework:
-    """The traits of the job's framework; those of Transformers for None and for a name that the table lacks.
-
-    `before` entries of the table apply where the version of its package, or of the framework, is older.
-    """
-    found = dict(_table().get(job.framework or "") or {})
-    version = job.versions.get(found.get("package") or job.framework or "")
-    for limit, changes in (found.pop("before", None) or {}).items():
-        if older(version, limit):
-            found.update(changes)
-    return Framework(**found) if found else TRANSFORMERS
+    """The traits of the job's framework at its release; those of Transformers where none is native."""
+    stack = Stack(job)
+    if not stack.native:
+        return TRANSFORMERS
+    found = Framework(**_table()[job.framework or ""])
+    return found._replace(
+        copies_logits=stack.does(megatron.COPIES_LOGITS),
+        gates_apart=stack.does(megatron.GATES_APART),
+        norm="rms_wide" if stack.does(torchtune.WIDE_NORM) else found.norm,
+    )
 
 
 def of_transformers(job: Job) -> bool:
     """Whether the models are Transformers' own."""
-    return job.framework not in _table() or framework(job).of_transformers
+    return framework(job).of_transformers
 
 
 def without_unknown(job: Job) -> Job:
     """The job without a framework that the table lacks: what runs is Transformers' models and training loop."""
-    return job if job.framework is None or job.framework in _table() else replace(job, framework=None)
-
-
-def known() -> tuple[str, ...]:
-    """The names of the table."""
-    return tuple(_table())
+    return job if job.framework is None or job.framework in NATIVE else replace(job, framework=None)

@@ -1,14 +1,13 @@
-"""What Transformers' model classes did until some version (`modeling.json`)."""
+"""The traits of a model's class in the job's release of Transformers."""
 
 from __future__ import annotations
 
-import json
-import os
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...models.model import text_config
-from ...versions import older
+from ...upstream import transformers_models
+from ...upstream.stack import Stack
+from ...upstream.transformers_models import BOUNDED_SCORES, NATIVE_SCORES, WIDE_NATIVE_SCORES
 from ..layers.arch_spec import traits
 
 if TYPE_CHECKING:
@@ -17,25 +16,17 @@ if TYPE_CHECKING:
     from ..layers.arch_spec import Traits
 
 
-def still(habit: str, job: Job, model: Model) -> bool:
-    """Whether the job's transformers has a habit of `modeling.json` with the model's class; an unstated one is current.
-
-    Raises KeyError for a habit that is not in the table.
-    """
-    row = _table()[habit]
-    return older(job.versions.get("transformers"), row["later"].get(model.model_type, row["until"]))
-
-
 def traits_at(job: Job, model: Model) -> Traits:
-    """The traits of the model's class in the job's release: those of the newest, but for what `modeling.json` says."""
+    """The traits of the model's class: those of the newest release, but for how scores were made before."""
     found = traits(model.model_type, {**model.defaults, **text_config(model.config)}, model.shape.norm)
-    native = "native_scores" if "float16" in (job.precision.autocast, job.weights.dtype) else "wide_native_scores"
-    scores = "native" if still("native_scores", job, model) or still(native, job, model) else found.scores
-    return found._replace(scores=scores, bounded=still("bounded_scores", job, model))
+    stack, half = Stack(job), "float16" in (job.precision.autocast, job.weights.dtype)
+    native = stack.does(NATIVE_SCORES, model.model_type) or (
+        not half and stack.does(WIDE_NATIVE_SCORES, model.model_type)
+    )
+    bounded = stack.does(BOUNDED_SCORES, model.model_type)
+    return found._replace(scores="native" if native else found.scores, bounded=bounded)
 
 
-@cache
-def _table() -> dict[str, Any]:
-    with open(os.path.join(os.path.dirname(__file__), "modeling.json"), encoding="utf-8") as stream:
-        table: dict[str, Any] = json.load(stream)
-    return table
+def still(habit: str, job: Job, model: Model) -> bool:
+    """Whether a row of `transformers_models` holds for the model's class, by its name in lower case."""
+    return Stack(job).does(getattr(transformers_models, habit.upper()), model.model_type)

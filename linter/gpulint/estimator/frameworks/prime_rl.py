@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...versions import older
+from ...upstream.prime_rl import NAME, OWN_MODELS, SKIPS_UNNEEDED, TEMPERATURE_A_TOKEN
+from ...upstream.stack import Stack
 from ..tape.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -24,23 +25,10 @@ if TYPE_CHECKING:
 COLUMNS = 8192
 """`vocab_chunk_size` of a piece of tokens."""
 
-VERSION = "prime-rl"
-_SCALES_IN_PLACE, _SKIPS_UNNEEDED = "0.4", "0.7.1"
-"""Releases that first have a temperature a token (4fc312b0b), and leave out what needs no gradient (b7b1f874b)."""
-
-
-_OWN = {
-    **dict.fromkeys(("llama", "afmoe", "glm4_moe", "qwen3_moe"), ""),
-    **dict.fromkeys(("qwen3", "glm_moe_dsa", "laguna", "minimax_m2", "nemotron_h", "gpt_oss"), "0.5.1"),
-    **dict.fromkeys(("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), "0.5.1"),
-}
-"""Model types that prime-rl has code of its own for, and since which release (trainer/models/__init__.py)."""
-
 
 def own(job: Job, model_type: str) -> bool:
     """Whether prime-rl runs its own code of a model (`impl` auto) and not that of Transformers."""
-    version = job.versions.get(VERSION)
-    return version is not None and model_type in _OWN and not older(version, _OWN[model_type] or "0")
+    return Stack(job).does(OWN_MODELS, model_type)
 
 
 class _Names(NamedTuple):
@@ -93,8 +81,8 @@ def head(h: Tensor, weight: Parameter, rows: int, s: Setting, tape: Tape) -> Ten
     probabilities (4) and the gradient (4) of the piece before.
     """
     n, e, inner = h.n, h.e, h.n // rows
-    version = s.job.versions.get(VERSION)
-    in_place, wasteful = older(version, _SCALES_IN_PLACE), older(version, _SKIPS_UNNEEDED)
+    version = s.job.versions.get(NAME)
+    in_place, wasteful = not TEMPERATURE_A_TOKEN.at(version), not SKIPS_UNNEEDED.at(version)
     needed, trained = h.node is not None or wasteful, weight.trainable or wasteful
     pieces = list(_pieces(rows, weight.n // inner, s))
     kept = (h.storage, tape.new(rows, 8), tape.new(2 * rows, 4))

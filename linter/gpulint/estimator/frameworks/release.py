@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...versions import older
+from ...upstream import bitsandbytes, nemo_automodel, transformers, transformers_models, unsloth
+from ...upstream.stack import QWEN, Stack
 from .frameworks import of_transformers
 
 if TYPE_CHECKING:
@@ -51,40 +52,8 @@ class Packed(NamedTuple):
     halved: bool = False
 
 
-NARROW = frozenset(
-    {
-        "bloom",
-        "codegen",
-        "dbrx",
-        "falcon",
-        "gpt2",
-        "gpt_bigcode",
-        "gpt_neox",
-        "gptj",
-        "mpt",
-        "opt",
-        "persimmon",
-        "stablelm",
-    }
-)
-"""Families whose own loss took the logits in the width they had, before they called the shared one (4.48.3)."""
-
-REMOTE = "qwen"
-"""The first Qwen's own code (modeling_qwen.py), which every release runs: shifted logits in the width they have."""
-
-OWN = frozenset({"qwen2_audio"})
-"""Families whose class still shifts a copy of the logits and takes them in the width they have (5.23)."""
-
-SHARED_FROM = {
-    **dict.fromkeys(NARROW, "4.48.3"), "falcon_mamba": "5.0", "gpt_neo": "4.48.3", "gpt_neox": "4.49",
-    "granite": "4.48", "granitemoe": "4.48.3", "jetmoe": "4.49", "mamba": "5.0", "mistral": "4.48",
-    "recurrent_gemma": "4.48.3", "starcoder2": "4.47",
-}  # fmt: skip
-"""When a family came to call the shared loss, where that was after 4.46 (read in each release's modelling code)."""
-
-_NO_CHECKPOINTS = {"starcoder2": ("4.48", "4.52")}
-"""Families whose layers were not checkpointed, whatever was asked for, from one release to another: their model did
-not call `_gradient_checkpointing_func` (modeling_starcoder2.py)."""
+REMOTE = QWEN
+"""The model type of the first Qwen, whose own code (modeling_qwen.py) every release runs."""
 
 
 def release(job: Job, model_type: str = "") -> Release:
@@ -94,20 +63,25 @@ def release(job: Job, model_type: str = "") -> Release:
     the model made them float32 (`logits = logits.float()`), or its family never did. Models that Unsloth loads shift
     the labels and leave the logits as they are (unsloth models/llama.py `CausalLM_fast_forward`).
     """
-    version = job.versions.get("transformers")
-    always = model_type == REMOTE or model_type in OWN
-    narrow = model_type in NARROW or always
-    own = always or older(version, SHARED_FROM.get(model_type, "4.46"))
+    stack = Stack(job)
+    own = not stack.does(transformers_models.SHARED_LOSS, model_type)
+    narrow = stack.does(transformers_models.NARROW_LOSS, model_type)
     upcast = "loss" if not own else "never" if narrow else "model"
-    contiguous = older(version, "4.56") and not older(version, "4.48")
-    shifted = own or older(version, "4.49")
-    if job.loss.kernel == "unsloth_cross_entropy" and "unsloth" in job.versions:
+    shifted = own or not stack.does(transformers.PADDED_LABELS)
+    if job.loss.kernel == "unsloth_cross_entropy" and stack.does(unsloth.PADDED_LABELS):
         upcast, shifted = "never", False
-    caches = model_type == "gpt_bigcode" and older(version, "4.53")
-    grouped_keys, grouped_experts = not older(version, "4.54"), not older(version, "5.0")
+    grouped_experts = stack.does(transformers.GROUPED_EXPERTS)
     indexed = model_type == "gpt_oss" and not grouped_experts
-    copied = indexed and older(version, "4.56")
-    return Release(upcast, shifted, caches, grouped_keys, contiguous, grouped_experts, indexed, copied)
+    return Release(
+        upcast,
+        shifted,
+        caches=stack.does(transformers_models.KEEPS_CACHE, model_type),
+        grouped_keys=stack.does(transformers.GROUPED_KEYS),
+        contiguous=stack.does(transformers.CONTIGUOUS_OPERANDS),
+        grouped_experts=grouped_experts,
+        indexed_experts=indexed,
+        copied_experts=indexed and stack.does(transformers.INDEXES_BY_LIST),
+    )
 
 
 def checkpoints(job: Job, model_type: str) -> bool:
@@ -115,13 +89,11 @@ def checkpoints(job: Job, model_type: str) -> bool:
 
     PyTorch's wrapper does so whatever the class calls; FSDP's plugin and AutoModel use it.
     """
-    fsdp = job.parallelism.fsdp
-    wrapped = (fsdp is not None and fsdp.checkpoints_inside) or "nemo-automodel" in job.versions
+    fsdp, stack = job.parallelism.fsdp, Stack(job)
+    wrapped = (fsdp is not None and fsdp.checkpoints_inside) or stack.does(nemo_automodel.CHECKPOINT_WRAPPER)
     if wrapped or not of_transformers(job):
         return True
-    version = job.versions.get("transformers")
-    begin, end = _NO_CHECKPOINTS.get(model_type, ("0", "0"))
-    return older(version, begin) or not older(version, end)
+    return not stack.does(transformers_models.IGNORES_CHECKPOINTING, model_type)
 
 
 def packed(job: Job) -> Packed:
@@ -131,10 +103,14 @@ def packed(job: Job) -> Packed:
     (auto_gptq nn_modules/qlinear/qlinear_cuda_old.py, triton_utils/kernels.py): no input stays on a context.
     bitsandbytes' own product kept its input there up to 0.43.1 (autograd/_functions.py `MatMul4Bit`, `ctx.tensors`).
     """
-    version = job.versions.get("bitsandbytes")
-    quantization = job.weights.quantization
+    quantization, stack = job.weights.quantization, Stack(job)
     own = quantization is None or quantization.method.startswith("bnb")
-    return Packed(own and older(version, "0.43.2"), older(version, "0.50"), older(version, "0.45"), _bfloat16(job))
+    return Packed(
+        keeps_input=own and stack.does(bitsandbytes.KEEPS_INPUT),
+        always_unpacks=stack.does(bitsandbytes.ALWAYS_UNPACKS),
+        transposed=stack.does(bitsandbytes.KEEPS_TRANSPOSED),
+        halved=_bfloat16(job),
+    )
 
 
 def _bfloat16(job: Job) -> bool:
@@ -148,4 +124,5 @@ def reentrant(job: Job) -> bool:
     """
     if job.reentrant is not None:
         return job.reentrant
-    return job.framework in (None, REMOTE) and older(job.versions.get("transformers"), "5")
+    stack = Stack(job)
+    return (not stack.native or stack.runs(QWEN)) and stack.does(transformers.REENTRANT)

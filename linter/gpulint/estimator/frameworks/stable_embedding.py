@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...versions import older
+from ...upstream.litgpt import STABLE_EMBEDDING
+from ...upstream.stack import Stack
 from ..states.parameter import pieces_of
 
 if TYPE_CHECKING:
@@ -38,9 +39,9 @@ def unmade(items: Iterable[Parameter]) -> int:
 
 def stabilises(job: Job, quantization: Quantization | None) -> bool:
     """Whether a job's embedding is replaced. A job that states no release of LitGPT runs the newest."""
-    if job.framework != "litgpt" or job.kind != "training" or quantization is None:
+    if job.kind != "training" or quantization is None:
         return False
-    return quantization.method.startswith("bnb-") and not older(job.versions.get("litgpt"), "0.5")
+    return quantization.method.startswith("bnb-") and Stack(job).does(STABLE_EMBEDDING)
 
 
 def stabilised(items: Iterable[Parameter]) -> list[Parameter]:

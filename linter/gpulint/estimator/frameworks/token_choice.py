@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...versions import older
+from ...upstream import torchtitan
+from ...upstream.stack import Stack
 from ..layers.activation import activation
 from ..layers.compiled import gated
 from ..tape.indexing import gather
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 def applies(s: Setting) -> bool:
     """Whether the experts are those of this code, weighted behind their products (`score_before_experts` false)."""
     gated = s.traits.gate not in ("dense", "clamped", "plain")
-    return gated and (s.job.framework == "torchtitan" or prime_rl.own(s.job, s.model.model_type))
+    return gated and (Stack(s.job).runs(torchtitan.NAME) or prime_rl.own(s.job, s.model.model_type))
 
 
 def grouped(x: Tensor, weights: Tensor, chosen: Tensor, modules: Modules, s: Setting) -> Tensor:
@@ -52,7 +53,7 @@ def grouped(x: Tensor, weights: Tensor, chosen: Tensor, modules: Modules, s: Set
 
 def _whole_graph(s: Setting) -> bool:
     """Whether the weighting is part of a compiled graph: torchtitan compiled whole blocks before 0.2.1 (#1895)."""
-    return bool(s.compiled) and older(s.job.versions.get("torchtitan"), "0.2.1")
+    return bool(s.compiled) and torchtitan.WHOLE_BLOCKS.at(s.job.versions.get(torchtitan.NAME))
 
 
 def _weighted(y: Tensor, scores: Tensor) -> Tensor:

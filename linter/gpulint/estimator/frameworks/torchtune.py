@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...models.model import text_config
-from ...versions import older
+from ...upstream import torchtune
+from ...upstream.stack import Stack
 from ..states.parameter import Parameter, pieces_of
 
 if TYPE_CHECKING:
@@ -18,13 +19,10 @@ if TYPE_CHECKING:
     from ...job.job import Job
     from ...models.model import Model
 
-SCALED_SHARED_FROM, SHARED_FROM = "0.3", "0.6"
-"""Since when layers are built one by one around one rotary module: Llama 3.1 and 3.2, and the others."""
-
 
 def clones(job: Job, scaled: bool) -> bool:
     """Whether a builder made one layer and copied it, its rotary cache too; `scaled` for Llama 3.1's rotary module."""
-    return older(job.versions.get("torchtune"), SCALED_SHARED_FROM if scaled else SHARED_FROM)
+    return Stack(job).does(torchtune.COPIES_SCALED_LAYERS if scaled else torchtune.COPIES_LAYERS)
 
 
 def caches(job: Job, model: Model) -> list[Parameter]:
@@ -33,7 +31,7 @@ def caches(job: Job, model: Model) -> list[Parameter]:
     Layers with LoRA have modules of their own, but those of Llama 3.1 and 3.2.
     """
     shape, scaled = model.shape, _scaled(model)
-    if job.framework != "torchtune" or not shape.max_positions or not shape.head_dim:
+    if not Stack(job).runs(torchtune.NAME) or not shape.max_positions or not shape.head_dim:
         return []
     each = clones(job, scaled) or (job.method == "lora" and not scaled)
     size = (shape.max_positions, shape.head_dim)
@@ -46,7 +44,7 @@ def template(found: Sequence[Parameter], job: Job, model: Model) -> int:
 
     For one GPU: recipes that shard build the model without memory.
     """
-    if job.framework != "torchtune" or not clones(job, _scaled(model)):
+    if not clones(job, _scaled(model)):
         return 0
     layers = {layer for item in found for layer in item.layers or ()}
     inside = sum(item.allocated for item in found if item.layers)

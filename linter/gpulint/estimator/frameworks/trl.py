@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...versions import older
+from ...upstream import axolotl
+from ...upstream.stack import Stack
+from ...upstream.trl import DIVIDES_IN_PLACE, ENTROPIES, KERNEL, NAME, NAMES_LOGITS, TEMPERATURE, TILES
 
 if TYPE_CHECKING:
     from ...job.job import Job
@@ -25,33 +27,20 @@ class Trl(NamedTuple):
     means: bool = False
 
 
-KERNEL, TILES = "1.14", "1.15"
-"""Entropies come from the kernel that makes log-probabilities; logits are made in tiles (trl/kernels)."""
-
-ENTROPIES = {"sft": "0.22", "grpo": "0.20", "rloo": "0.22", "dpo": "0.29", "kto": "1.8"}
-"""The first release whose trainer logs entropies (`entropy_from_logits`)."""
-
-OWN = frozenset({"axolotl"})
-"""Programs whose supervised fine-tuning is a Trainer of their own, whatever TRL is beside it."""
-
-TEMPERATURE, IN_PLACE, BESIDE = "0.16", "1.0", "1.10"
-"""When grpo_trainer.py came to divide by the temperature, to do it by `div_`, and to leave that again."""
-
-
 def trl(job: Job) -> Trl:
     """The switches of the job's `versions.trl` for its objective."""
-    version, first = job.versions.get("trl"), ENTROPIES.get(job.objective)
-    if job.objective == "sft" and not OWN.isdisjoint(job.versions):
+    stack, version, objective = Stack(job), job.versions.get(NAME), job.objective
+    if objective == "sft" and stack.does(axolotl.OWN_SFT):
         return Trl()
     whole = job.loss.kernel == "torch" and job.loss.log_softmax != "float32"
-    if version is None or first is None or not whole or not older(version, TILES):
+    if version is None or objective not in ENTROPIES.types or not whole or TILES.at(version):
         return Trl()
-    logged = not older(version, first)
-    entropies = logged and older(version, KERNEL)
-    if job.objective in ("dpo", "kto"):
+    logged, kernel = ENTROPIES.at(version, objective), KERNEL.at(version)
+    entropies = logged and not kernel
+    if objective in ("dpo", "kto"):
         return Trl("", entropies, logged)
-    if job.objective == "sft" or older(version, TEMPERATURE) or not older(version, KERNEL):
+    if objective == "sft" or kernel or not TEMPERATURE.at(version):
         return Trl("", entropies)
-    if older(version, IN_PLACE):
-        return Trl("anew", entropies)
-    return Trl("in_place" if older(version, BESIDE) else "beside", entropies)
+    if DIVIDES_IN_PLACE.at(version):
+        return Trl("in_place", entropies)
+    return Trl("beside" if NAMES_LOGITS.at(version) else "anew", entropies)

@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...units import GIB
-from ...versions import older
+from ...upstream import unsloth
+from ...upstream.stack import Stack
+from ...upstream.torch import FLEX_ATTENTION
 
 if TYPE_CHECKING:
     from ...job.job import Job
@@ -29,24 +31,17 @@ def takes_xformers(job: Job, model: Model) -> bool:
     Source: unsloth 2024.8 to 2025.11 models/llama.py, mistral.py, qwen3.py (`if hidden_states.requires_grad: K =
     K.reshape(...)`), from 2025.12 on utils/attention_dispatch.py `run_attention`.
     """
-    own = "unsloth" in job.versions and model.model_type in ATTENTIONS
+    own = Stack(job).runs(unsloth.NAME) and model.model_type in ATTENTIONS
     return own and job.kind == "training" and job.attention in ("sdpa", "xformers")
-
-
-FLEX_FROM = "2.5"
-"""The torch with flex attention, which takes soft-capped scores and has masks of blocks (kernels/flex_attention.py)."""
-
-FLASH_FROM = "2024.8"
-"""The release that leaves soft-capped scores to flash-attn where it is installed (30 July 2024)."""
 
 
 def compiles_scores(job: Job, model: Model) -> bool:
     """Whether Gemma 2's soft-capped scores are torch.compile's (models/gemma2.py `Gemma2Attention_fast_forward`)."""
-    release = job.versions.get("unsloth")
-    if release is None or job.kind != "training" or model.model_type != "gemma2":
+    stack = Stack(job)
+    if not stack.runs(unsloth.NAME) or job.kind != "training" or model.model_type != "gemma2":
         return False
-    flash = job.attention == "flash_attention_2" and not older(release, FLASH_FROM)
-    return not flash and older(job.versions.get("torch"), FLEX_FROM)
+    flash = job.attention == "flash_attention_2" and stack.does(unsloth.FLASH_SOFTCAP)
+    return not flash and not stack.does(FLEX_ATTENTION)
 
 
 TARGET = 4 * GIB
@@ -56,24 +51,20 @@ knows: more and smaller chunks than are counted."""
 STEP = 4
 """More than one chunk are a multiple of so many (`get_chunk_size`)."""
 
-CAPPED = "2026.7.1"
-"""The release with B (unsloth_zoo#857, which unsloth 2026.7.1 asks for and 2026.6.9 does not)."""
-
-MEASURED, FIRST_TARGET = "2025.9.1", 1 * GIB
-"""From MEASURED to CAPPED half of what the card has to spare is B (unsloth_zoo 2025.9.1, `mem_get_info`), before it
-FIRST_TARGET (2025.8.9)."""
+FIRST_TARGET = 1 * GIB
+"""B before half of what the card has to spare was it (unsloth_zoo 2025.8.9)."""
 
 
 def chunk(rows: int, vocabulary: int, version: str | None = None, card: int | None = None) -> int:
     """Tokens of the first chunk, ceil(T/n): n = 1 where 4 T V <= B, else ceil(4 T V / B) rounded up to STEP.
 
-    Before CAPPED n is 4 T V / B rounded to the nearest multiple of STEP, at least 1. What a card of `card` bytes has to
-    spare is at most that; where no card is known there is a single chunk.
+    Before `CAPPED_CHUNKS` n is 4 T V / B rounded to the nearest multiple of STEP, at least 1. What a card of `card`
+    bytes has to spare is at most that; where no card is known there is a single chunk.
     """
     exact = 4 * rows * vocabulary
-    if older(version, CAPPED):
-        fixed = older(version, MEASURED)
-        target = FIRST_TARGET if fixed else card // 2 if card else exact
+    if not unsloth.CAPPED_CHUNKS.at(version):
+        half = card // 2 if card else exact
+        target = half if unsloth.MEASURES_CARD.at(version) else FIRST_TARGET
         return -(-rows // max(1, STEP * round(exact / (target * STEP))))
     if exact <= TARGET:
         return rows
@@ -83,8 +74,7 @@ def chunk(rows: int, vocabulary: int, version: str | None = None, card: int | No
 
 def measures_card(job: Job) -> bool:
     """Whether the chunks of the loss depend on the card."""
-    release = job.versions.get("unsloth")
-    return job.loss.kernel == "unsloth" and older(release, CAPPED) and not older(release, MEASURED)
+    return job.loss.kernel == "unsloth" and unsloth.MEASURES_CARD.at(job.versions.get(unsloth.NAME))
 
 
 def _card(job: Job) -> int | None:
@@ -103,7 +93,7 @@ def head_and_loss(h: Tensor, module: Linear, rows: int, tape: Tape, job: Job) ->
     n, e, weight = h.n, h.e, module.weight
     inner = n // rows
     vocabulary = weight.n // inner
-    part = chunk(rows, vocabulary, job.versions.get("unsloth"), _card(job))
+    part = chunk(rows, vocabulary, job.versions.get(unsloth.NAME), _card(job))
     needed = h.node is not None
     gradient = tape.new(n, e)
     summed = tape.new(weight.n, weight.e) if weight.trainable else None

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from ...models.model import text_config
 from ...units import DTYPE_BYTES
-from ...versions import older
+from ...upstream import unsloth
+from ...upstream.stack import Stack
 from ..states.parameter import Parameter, pieces_of
 from .unsloth import ATTENTIONS, compiles_scores
 
@@ -25,13 +26,8 @@ qwen3.py, gemma.py, gemma2.py)."""
 WIDE = frozenset({"gemma", "gemma2"})
 """Families whose tables stay float32 ("RoPE must be done in float32 for Gemma"); others get the head's dtype."""
 
-SHARED_FROM = "2025.1"
-"""The release that hands the model's rotary module to each layer (7 January 2025, `from_pretrained`); before it every
-attention module had its own tables."""
-
-GROWN_FROM, GROWN_BY = "2024.7", 8192
-"""The releases with tables of 4 x GROWN_BY positions at first, which grow in steps of GROWN_BY (18 July 2024); before
-them tables were of all positions."""
+GROWN_BY = 8192
+"""Positions of a step by which tables grow from 4 of them on (`GROWING_TABLES`)."""
 
 
 def tables(job: Job, model: Model, dtype: str) -> list[Parameter]:
@@ -40,9 +36,9 @@ def tables(job: Job, model: Model, dtype: str) -> list[Parameter]:
     Positions are the longer of the model's and the run's; with LongRoPE the table of short sequences has those that the
     model was made with.
     """
-    release, shape, positions = job.versions.get("unsloth"), model.shape, _positions(job, model)
-    shared = not older(release, SHARED_FROM)
-    own = release is not None and model.model_type in FAMILIES
+    stack, shape, positions = Stack(job), model.shape, _positions(job, model)
+    shared = stack.does(unsloth.SHARED_TABLES)
+    own = stack.runs(unsloth.NAME) and model.model_type in FAMILIES
     if job.kind != "training" or not own or not positions or not shape.head_dim:
         return []
     width = "float32" if model.model_type in WIDE else dtype
@@ -67,7 +63,7 @@ def _positions(job: Job, model: Model) -> int:
 
 def _rows(positions: int, job: Job, model: Model) -> int:
     """Positions of the tables that a run needs: those at first, or as many steps as its length takes."""
-    if older(job.versions.get("unsloth"), GROWN_FROM):
+    if not Stack(job).does(unsloth.GROWING_TABLES):
         return positions
     scaling = text_config(model.config).get("rope_scaling") or {}
     config = text_config(model.config)

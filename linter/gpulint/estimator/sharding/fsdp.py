@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ...versions import older
+from ...upstream.accelerate import DEFERS_FSDP2
+from ...upstream.stack import Stack
 from ..layers.groups import reused
 from ..states import optimizer, storage
 from ..states.gradients import gradient_dtype, gradient_shards
@@ -33,10 +34,6 @@ if TYPE_CHECKING:
 
 KEEPS_WHOLE = frozenset({"shard_grad_op", "_hybrid_shard_zero2", "hybrid_shard_zero2"})
 """Strategies that do not free the gathered parameters between forward and backward."""
-
-DEFERS_FROM = "1.11"
-"""The first accelerate whose `no_sync` calls FSDP 2's `set_requires_gradient_sync`; before it looked for a method
-`no_sync`, which FSDP 2's modules do not have, and so reduced every micro step (accelerate/accelerator.py 1.10.1)."""
 
 _LOADS = "torch 2.13 fsdp/_init_utils.py, _flat_param.py; accelerate 1.15 fsdp2_prepare_model"
 
@@ -129,11 +126,11 @@ def _in_flat_params(found: Sequence[Parameter]) -> list[Term]:
 
 
 def defers(job: Job) -> bool:
-    """Whether micro steps before the last one leave their gradients unreduced, see `DEFERS_FROM`."""
+    """Whether micro steps before the last one leave their gradients unreduced."""
     fsdp = job.parallelism.fsdp
     if fsdp is None or fsdp.sync_each_batch:
         return False
-    return fsdp.version == 1 or not older(job.versions.get("accelerate"), DEFERS_FROM)
+    return fsdp.version == 1 or Stack(job).does(DEFERS_FSDP2)
 
 
 def _gathered_share(fsdp: Fsdp) -> float:
@@ -202,7 +199,7 @@ def _load(found: Sequence[Parameter], fsdp: Fsdp, over: Ranks, job: Job, model: 
     packed = [item for item in found if item.packed]
     if packed and not fsdp.cpu_ram_efficient_loading:
         sharded = [item for item in packed if not stays_replicated(item, job)]
-        beside = fsdp.version == 2 and job.framework is None
+        beside = fsdp.version == 2 and not Stack(job).native
         return allocated(sharded) - (0 if beside else over.size(sharded)) + loading(found, job)
     if fsdp.version == 2 and fsdp.cpu_ram_efficient_loading:
         return max((int(item.size * item.element_bytes) for item in found if not item.packed), default=0)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...versions import older
+from ...upstream.stack import Stack
+from ...upstream.transformers import LAYERS_RETURN_CACHE
 from ..adapters.virtual_tokens import lengthened
 from ..frameworks.release import reentrant
 from ..states.parameters import base_dtype, gathered_dtype
@@ -31,18 +32,15 @@ def kept(job: Job, fsdp: Fsdp, model: Model) -> int:
     return int(2 * dtype_bytes(dtype) * _rows(job) * model.shape.hidden)
 
 
-CACHES_BEFORE = "4.36"
-"""The transformers from which on Llama's cache is an object, to which a layer that is run again would add once more."""
-
-
 def cached(job: Job, fsdp: Fsdp, model: Model) -> int:
     """2 x e T k: the keys and values that a layer returns in training, as `use_cache` stays on.
 
     Transformers' own checkpointing turns it off; torch's checkpoint wrapper, put into FSDP's units, does not
     (transformers 4.31 models/llama/modeling_llama.py `LlamaModel.forward`).
     """
-    wrapped = fsdp.checkpoints_inside and job.activation_checkpointing == "full" and job.framework is None
-    if not wrapped or not older(job.versions.get("transformers"), CACHES_BEFORE):
+    stack = Stack(job)
+    wrapped = fsdp.checkpoints_inside and job.activation_checkpointing == "full" and not stack.native
+    if not wrapped or not stack.does(LAYERS_RETURN_CACHE):
         return 0
     if model.config.get("use_cache") is False:
         return 0

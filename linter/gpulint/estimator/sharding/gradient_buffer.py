@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...versions import older
+from ...upstream.deepspeed import FREES_ADDED_GRADIENTS, FREES_IN_STEP
+from ...upstream.stack import Stack
 from ..states import optimizer
 from ..states.gradients import accumulating, gradient_shards
 from ..states.loading import loading_terms
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from ..peak_candidate import PeakCandidate
     from ..states.parameter import Parameter
 
-
-_RELEASED, _FREED_IN_STEP = "0.19.8", "0.16.5"
-"""DeepSpeed from which on `immediate_grad_update` frees a 16-bit gradient, and stage 1 frees them after a step."""
 
 _SOURCE = "Megatron-LM core/distributed/param_and_grad_buffer.py; deepspeed runtime/bf16_optimizer.py"
 _BESIDE = "16-bit gradients beside the buffer they are added to"
@@ -101,7 +99,7 @@ def grad_buffer_state(job: Job, found: tuple[Parameter, ...]) -> GradBufferState
     items = [optimizer.Item((share,), 1, "float32", flat=True)] if share else []
     states = optimizer.states(items, spec, job)
     away = zero.offload_optimizer.device != "none"
-    released = zero.immediate_gradients and not older(job.versions.get("deepspeed"), _RELEASED)
+    released = zero.immediate_gradients and Stack(job).does(FREES_ADDED_GRADIENTS)
     in_hand = max((item.size * int(item.element_bytes) for item in trained), default=0) if released and not fused else 0
     beside = 0 if released or fused else sum(item.elements * int(item.element_bytes) for item in trained)
     there = 1 - zero.offload_optimizer.ratio if away else 1.0
@@ -122,6 +120,6 @@ def grad_buffer_state(job: Job, found: tuple[Parameter, ...]) -> GradBufferState
         accumulating=True,
         persistent_grad_buffer=True,
         beside=beside,
-        kept=not zero.stage or accumulating(job) or older(job.versions.get("deepspeed"), _FREED_IN_STEP),
+        kept=not zero.stage or accumulating(job) or not Stack(job).does(FREES_IN_STEP),
         in_hand=in_hand,
     )

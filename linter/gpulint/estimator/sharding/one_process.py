@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...versions import older
+from ...upstream import transformers
+from ...upstream.stack import Stack
 from ..estimate import Assumption, Phase
 from ..layers.logit_positions import logits_width, scored_positions
 from ..losses.losses import WHOLE_LOGITS
@@ -28,11 +29,6 @@ if TYPE_CHECKING:
 
 WHOLE = frozenset({"sft", "pretrain"})
 """Objectives whose one forward pass hands back the logits of all rows; those of others are not counted."""
-
-TUPLES_BEFORE, OFF_FROM = "4.46", "5.0"
-"""Outputs of a training step hold every layer's keys and values as a tuple up to transformers 4.45 (modeling_llama.py:
-`return_legacy_cache`). Then they are a cache object, which some releases make anew of what was gathered (cache_utils.py
-4.57, not 4.48), and from 5.0 on the Trainer turns `use_cache` off (trainer.py)."""
 
 
 def replicated(job: Job) -> bool:
@@ -80,8 +76,9 @@ def evaluated(job: Job, model: Model, fixed: Iterable[Term]) -> list[Phase]:
 
 def unknown_caches(job: Job, model: Model) -> list[Assumption]:
     """Keys and values that releases between tuples and 5.0 gather with some models and not with others."""
-    version = job.versions.get("transformers")
-    between = not _tuples(job) and older(version, OFF_FROM)
+    stack = Stack(job)
+    version = stack.version(transformers.NAME)
+    between = not _tuples(job) and not stack.does(transformers.USE_CACHE_OFF)
     if not replicated(job) or not between or not _keeps(job) or not _logits(job, model, 1):
         return []
     more = job.data_parallel * _caches(job, model, job.micro_batch_size)
@@ -92,7 +89,7 @@ def unknown_caches(job: Job, model: Model) -> list[Assumption]:
 
 
 def _tuples(job: Job) -> bool:
-    return older(job.versions.get("transformers"), TUPLES_BEFORE)
+    return Stack(job).does(transformers.CACHE_TUPLES)
 
 
 def _keeps(job: Job) -> bool:
@@ -109,7 +106,7 @@ def _logits(job: Job, model: Model, rows: int | None) -> int:
 
 def _caches(job: Job, model: Model, rows: int | None) -> int:
     """Bytes of one GPU's keys and values."""
-    if not model.config.get("use_cache", True) or job.framework:
+    if not model.config.get("use_cache", True) or Stack(job).native:
         return 0
     width = dtype_bytes(job.precision.autocast or base_dtype(job, model))
     return (rows or 0) * sequence_bytes(layer_caches(model), scored_positions(job, model), width)

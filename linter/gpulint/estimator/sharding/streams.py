@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...versions import older
+from ...upstream.stack import Stack
+from ...upstream.torch import COPIES_IN, LAUNCHES_ON_CALLER
 from .. import budget
 from ..allocator.allocator import SMALL_REQUEST, segments
 from ..states.parameters import gathered_dtype
@@ -26,18 +27,8 @@ if TYPE_CHECKING:
     from .fsdp_state import FsdpState
     from .fsdp_units import Unit, Units
 
-COPIES_IN_FROM = "2.5"
-"""The torch whose version 2 makes the input of the reduce-scatter among the computation's blocks
-(pytorch/pytorch#129721, June 2024); before, it belongs to the reduction's stream."""
-
 IN_FLIGHT = 2
 """Units whose end the host does not wait for: `_FreeEventQueue._max_num_inflight_all_gathers` of version 1."""
-
-
-LAUNCHES_HERE_FROM = "2.8"
-"""The torch whose NCCL group launches a collective that nobody waits for later on the stream that asks for it
-(pytorch/pytorch#148590, March 2025); before, it had a stream of its own, and `record_stream` held the input, which
-version 1 drops at once, until the reduction was done."""
 
 
 class Sharding(NamedTuple):
@@ -74,9 +65,9 @@ def sharding(job: Job, state: FsdpState, found: Sequence[Parameter]) -> Sharding
     computation has not reached yet, and in backward the prefetched one, since `record_stream` holds what it frees until
     then; the one before it, which has shards that come from main memory or are made narrower to be gathered
     (`pre_unshard`); the reduction's, which has a copy of a whole gradient in the reduced dtype where that is another,
-    and before LAUNCHES_HERE_FROM those of the units by which the host is ahead.
+    and before `LAUNCHES_ON_CALLER` those of the units by which the host is ahead.
     Version 2: flat all-gather buffers, of which one waits for the next (`AllGatherState`), and the reduction's input
-    before COPIES_IN_FROM.
+    before `COPIES_IN`.
     """
     fsdp, plan = job.parallelism.fsdp, state.units
     if fsdp is None or plan is None or not plan.blocks or state.deferred or 0 < state.gathered_share < 1:
@@ -85,7 +76,7 @@ def sharding(job: Job, state: FsdpState, found: Sequence[Parameter]) -> Sharding
         return None
     root, layer, stays = plan.root, plan.block, state.gathered_share == 1
     if fsdp.version == 2:
-        copies = not older(job.versions.get("torch"), COPIES_IN_FROM)
+        copies = Stack(job).does(COPIES_IN)
         other = max(root.gathered, plan.first.gathered, plan.last.gathered, layer.gathered) + layer.gathered
         other += 0 if copies else _in_turn(layer.reduced, root.reduced)
         last = state.keeps_last and not stays
@@ -96,7 +87,7 @@ def sharding(job: Job, state: FsdpState, found: Sequence[Parameter]) -> Sharding
     first, then = (unit.reduced if unit.reduced != unit.gradients else 0 for unit in (layer, root))
     gathered = sum(map(segments, plan.sizes)) if stays else units * segments(layer.gathered)
     other = segments(root.gathered) + gathered + _in_turn(first, then)
-    if older(job.versions.get("torch"), LAUNCHES_HERE_FROM):
+    if not Stack(job).does(LAUNCHES_ON_CALLER):
         other += IN_FLIGHT * segments(first)
     if fsdp.offload or gathered_dtype(job) not in (None, job.weights.dtype):
         over = ranks(job, group(job, fsdp)).dense

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...units import MIB
+from ...upstream.stack import Stack
 from ..allocator.allocator import SMALL_REQUEST
 from ..states.ranks import ranks
 from ..states.storage import dtype_bytes
@@ -85,7 +86,7 @@ def _wrapped(job: Job, items: Sequence[Parameter]) -> Wrapped:
     widened = sum(item.pieces[0] for item in items)
     quantization = job.weights.quantization
     first = quantization is not None and any(item.packed for item in items) and not fsdp.cpu_ram_efficient_loading
-    synced = job.framework is None
+    synced = not Stack(job).native
     return Wrapped(
         tuple(sizes),
         not first,

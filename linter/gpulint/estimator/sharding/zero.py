@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...versions import older
+from ...upstream.deepspeed import BUCKETS_WITH_GRADIENT
+from ...upstream.stack import Stack
 from ..states import optimizer
 from ..states.gradients import flat_gradients, gradient_dtype, largest_gradient
 from ..states.loading import loading_terms
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from ..states.parameter import Parameter
 
 STAGE12 = "deepspeed 0.19.8 runtime/zero/stage_1_and_2.py"
-_BUCKETS_WITH_GRADIENT = "0.18.3"
-"""Since when `process_gradients` calls `setup_buckets`; before, `backward` made the buckets ahead of the pass."""
 
 
 @dataclass(slots=True)
@@ -155,7 +154,7 @@ def zero12_state(job: Job, found: tuple[Parameter, ...]) -> Zero12State:
         on_host=offload,
     )
     if zero.stage:
-        before = older(job.versions.get("deepspeed"), _BUCKETS_WITH_GRADIENT)
+        before = not Stack(job).does(BUCKETS_WITH_GRADIENT)
         state.at_once = zero.contiguous_gradients and before
         buckets = _bucket(zero, each, trained), in_hand(trained if zero.stage == 2 else (), each)
         state.buckets = tuple(term for term in buckets if term.size)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...versions import older
+from ...upstream.deepspeed import TESTS_EVERY_DTYPE
+from ...upstream.stack import Stack
 from ..allocator.allocator import segments
 from ..states import optimizer
 from ..states.gradients import flat_gradients, largest_gradient
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
 _STAGE3 = "deepspeed 0.19.8 runtime/zero/stage3.py"
 _COALESCED = "deepspeed runtime/comm/coalesced_collectives.py"
 _PARTITIONED = "deepspeed 0.19.8 runtime/zero/partition_parameters.py"
-
-_TESTS_FLOAT16_ALONE = "0.12.3"
-"""Since when stage 3 tests gradients for overflow in float16 alone."""
 
 
 @dataclass(slots=True)
@@ -130,7 +128,7 @@ def _tested(job: Job, share: int, each: float) -> int:
 
     It is made in float16, and before 0.12.3 in every dtype (`_overflow_check_and_loss_scale_update`).
     """
-    tests = job.weights.dtype == "float16" or older(job.versions.get("deepspeed"), _TESTS_FLOAT16_ALONE)
+    tests = job.weights.dtype == "float16" or Stack(job).does(TESTS_EVERY_DTYPE)
     return int(share * (each + 1)) if tests else 0
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...versions import older
+from ...upstream.stack import Stack
+from ...upstream.torch import ZEROED_GRADIENTS
 from ..allocator.allocator import block_size
 from ..terms import Term, line
 from .storage import dtype_bytes
@@ -28,7 +29,7 @@ def accumulating(job: Job) -> bool:
     """
     parallel = job.parallelism
     own = parallel.fsdp is not None or parallel.zero is not None
-    return job.gradient_accumulation_steps > 1 or (not own and older(job.versions.get("torch"), "2.0"))
+    return job.gradient_accumulation_steps > 1 or (not own and Stack(job).does(ZEROED_GRADIENTS))
 
 
 def units_reduce(job: Job) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...upstream import megatron, torchtitan
+from ...upstream.stack import Stack
 from ..estimate import Assumption
 from ..frameworks import prime_rl
 from .parameters import base_dtype
@@ -31,12 +33,13 @@ def unbalanced(job: Job, model: Model) -> int:
         return 0
     tokens = job.micro_batch_size * -(-job.sequence_length // max(1, plan.context)) * max(1, shape.experts_per_token)
     width = dtype_bytes(job.precision.autocast or base_dtype(job, model))
-    titan = job.framework == "torchtitan"
+    stack = Stack(job)
+    titan = stack.runs(torchtitan.NAME)
     again = job.activation_checkpointing in ("full", "offload") or (titan and job.activation_checkpointing != "none")
     layers = 1 if again else len(shape.sparse_layers)
     inner = -(-shape.moe_intermediate // (plan.expert_tensor or plan.tensor))
     chosen = titan or prime_rl.own(job, model.model_type)
-    wide = 3 if job.framework == "megatron" else 4 if chosen else 2
+    wide = 3 if stack.runs(megatron.NAME) else 4 if chosen else 2
     return int(width * tokens * (wide * shape.hidden + (4 if chosen else 3) * inner)) * layers
 
 
@@ -48,7 +51,7 @@ def dropless(job: Job, model: Model) -> list[Assumption]:
     gets. A share is `unbalanced`'s.
     """
     share, shape, ranks = unbalanced(job, model), model.shape, job.parallelism.expert
-    if not share or job.framework != "megatron":
+    if not share or not Stack(job).runs(megatron.NAME):
         return []
     chosen = max(1, shape.experts_per_token)
     most = ranks * min(chosen, -(-shape.experts // ranks)) / chosen

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...versions import older
+from ...upstream.stack import Stack
+from ...upstream.transformers import PACKS_LINEAR_ALONE
 from ..frameworks.frameworks import of_transformers
 
 if TYPE_CHECKING:
@@ -28,19 +29,13 @@ SUBCLASSED = {
 """Modules of classes that derive from nn.Linear (modeling_falcon.py `FalconLinear`, modeling_llama4.py `Llama4Router`,
 modeling_phimoe.py `PhimoeTopKRouter`)."""
 
-SUBCLASSED_UNTIL = "5.5"
-"""The first transformers whose bitsandbytes integration takes nn.Linear itself alone (`type(module) is nn.Linear` in
-`replace_with_bnb_linear`; 5.4.0 takes what derives from it)."""
-
 
 def unconverted(job: Job, model: Model) -> tuple[str, ...]:
     """The last names of the modules that bitsandbytes leaves as they are because of their class."""
     engine = job.inference.engine if job.kind == "inference" and job.inference else "transformers"
     if engine != "transformers" or not of_transformers(job):
         return ()
-    if older(job.versions.get("transformers"), SUBCLASSED_UNTIL):
-        return ()
-    return SUBCLASSED.get(model.model_type, ())
+    return SUBCLASSED.get(model.model_type, ()) if Stack(job).does(PACKS_LINEAR_ALONE) else ()
 
 
 def kept(job: Job, model: Model) -> tuple[str, ...]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...units import GIB
-from ...versions import older
+from ...upstream import transformers
+from ...upstream.stack import Stack
 from ..allocator.runtime import process_overhead
 from ..estimate import Assumption
 from ..frameworks.frameworks import of_transformers
@@ -22,11 +23,6 @@ if TYPE_CHECKING:
 
 PACKED_ON_LOAD = ("bnb", "torchao", "hqq", "quanto", "eetq", "int4", "int8")
 """Methods that pack 16-bit checkpoints as they are loaded; the others bring packed checkpoints."""
-
-
-ASYNC_FROM, ASYNC_BEFORE = "5.0", "5.4"
-"""The transformers that read weights in threads ahead of the packing: `core_model_loading.py` made its thread pool
-without asking for the quantizer until pull request 44576 (5.4: `has_on_the_fly_quantization`)."""
 
 
 def loading(found: Sequence[Parameter], job: Job) -> int:
@@ -82,17 +78,17 @@ def _widened(found: Sequence[Parameter], job: Job) -> int:
 def read_ahead(found: Sequence[Parameter], job: Job) -> int:
     """Bytes by which weights that are packed as they are loaded may lie on a GPU in 16 bits before that.
 
-    With `ASYNC_FROM` to `ASYNC_BEFORE` threads put tensors on the GPU as fast as the files are read, while one thread
+    Under `READS_AHEAD` threads put tensors on the GPU as fast as the files are read, while one thread
     packs them: from none ahead to all. Pull request 44576 measured 13.47 GB of reserved memory for Qwen2.5-7B, whose
     16-bit weights are 15.2 GB, with the files in the page cache.
     """
-    quantization, version = job.weights.quantization, job.versions.get("transformers")
+    quantization = job.weights.quantization
     if quantization is None or not quantization.method.startswith(PACKED_ON_LOAD):
         return 0
     plan = job.parallelism
     if not of_transformers(job) or plan.fsdp is not None or (plan.zero is not None and plan.zero.stage == 3):
         return 0
-    if not version or older(version, ASYNC_FROM) or not older(version, ASYNC_BEFORE):
+    if not Stack(job).does(transformers.READS_AHEAD):
         return 0
     return sum(2 * item.elements for item in found if item.packed)
 
@@ -109,7 +105,7 @@ def retyped(found: Sequence[Parameter], job: Job, load: int, peak: int) -> list[
     quantization = job.weights.quantization
     if quantization is None or quantization.method != "gptq" or not of_transformers(job):
         return []
-    if job.parallelism.pipeline > 1 or not older(job.versions.get("transformers"), "4.48"):
+    if job.parallelism.pipeline > 1 or not Stack(job).does(transformers.AUTO_GPTQ):
         return []
     more = load + sum(item.allocated for item in found if item.part == "base" and not item.packed) - peak
     if more <= 0:
@@ -118,34 +114,29 @@ def retyped(found: Sequence[Parameter], job: Job, load: int, peak: int) -> list[
     return [Assumption("weights.quantization.method", quantization.method, note, 0, more)]
 
 
-WARMED_FROM, WARMED_BEFORE, TIED_ONCE_FROM = "4.51", "5.0", "4.54"
-"""The transformers whose `caching_allocator_warmup` took one block for half the bytes that bitsandbytes' weights have
-before they are packed: it was not told the packed size (modeling_utils.py, `get_cuda_warm_up_factor` of
-quantizers/base.py). 4.50 left packed models out, 5.0 asks the quantizer (`param_element_size`)."""
-
-LEFT, LEFT_BEFORE_4_52 = 1.2 * GIB, 0.05
-"""What of the card's free memory the block leaves before it is halved: bytes, and in 4.51 a share of it."""
+LEFT, LEFT_SHARE = 1.2 * GIB, 0.05
+"""What of the card's free memory the block leaves before it is halved: bytes, and under `LEAVES_SHARE` a share."""
 
 
 def warmed(found: Sequence[Parameter], job: Job, gpu: Gpu | None) -> int:
     """Bytes of the block that is asked for and freed before the weights are read, from which they are then cut.
 
-    2 B / 2 an element of the base model, tied ones twice before `TIED_ONCE_FROM`; at most half of the card without its
+    2 B / 2 an element of the base model, tied ones twice before `TIED_ONCE`; at most half of the card without its
     context and `LEFT`, and nothing where no card is known: whatever the card, it is never what fails.
     """
-    quantization, version = job.weights.quantization, job.versions.get("transformers")
+    quantization, stack = job.weights.quantization, Stack(job)
     if quantization is None or not quantization.method.startswith("bnb") or not of_transformers(job) or gpu is None:
         return 0
     plan = job.parallelism
     if plan.fsdp is not None or (plan.zero is not None and plan.zero.stage == 3):
         return 0
-    if not version or older(version, WARMED_FROM) or not older(version, WARMED_BEFORE):
+    if not stack.does(transformers.HALF_BLOCK):
         return 0
-    twice = 2 if older(version, TIED_ONCE_FROM) and not any(item.role == "head" for item in found) else 1
+    twice = 2 if not stack.does(transformers.TIED_ONCE) and not any(item.role == "head" for item in found) else 1
     base = [item for item in found if item.part == "base"]
     size = sum(item.elements * (twice if item.role == "embedding" else 1) for item in base)
     free = gpu.usable - process_overhead(gpu, job).context
-    left = LEFT_BEFORE_4_52 * free if older(version, "4.52") else LEFT
+    left = LEFT_SHARE * free if stack.does(transformers.LEAVES_SHARE) else LEFT
     return max(0, min(size, int(free - left) // 2))
 
 

@@ -8,7 +8,8 @@ from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...versions import older
+from ...upstream.stack import Stack
+from ...upstream.torch import FOREACH, SPARING_FOREACH
 from ..allocator.allocator import block_size
 from ..terms import Term
 from .storage import dtype_bytes
@@ -21,13 +22,6 @@ if TYPE_CHECKING:
 
 FALLBACK = "adamw_torch"
 """What stands in for a name that the table lacks: two states in the parameter's dtype, the most common kind."""
-
-FOREACH_FROM = "2.0"
-"""The torch whose optimizers take their foreach path by default on CUDA (`_default_to_fused_or_foreach`); in 1.13 None
-means the loop over tensors (torch/optim/adamw.py)."""
-
-SPARING_FROM = "2.1"
-"""The torch whose foreach steps make as few copies as they can (pytorch #104780, #104898, #105193)."""
 
 PAGED_FROM = 100_000
 """Elements from which bitsandbytes pages a state (`get_state_buffer`, optim/optimizer.py 0.50.2)."""
@@ -55,7 +49,7 @@ class Spec(NamedTuple):
     known: bool = True
     exact: bool = True
     compiled: bool = False
-    foreach_2_0: int = 0
+    unsparing_foreach: int = 0
 
 
 class Item(NamedTuple):
@@ -142,17 +136,17 @@ def specification(name: str) -> Spec:
         known,
         given not in table["stand_ins"],
         row.get("compiled", False),
-        row.get("foreach_2_0", 0),
+        row.get("unsparing_foreach", 0),
     )
 
 
 def of_job(job: Job) -> Spec:
     """The job's optimizer with what the job overrides: `foreach` off, stepping in the backward pass, a rank."""
-    spec, release = specification(job.optimizer.name), job.versions.get("torch")
-    torch = spec.source.startswith("torch/optim") and older(release, FOREACH_FROM)
-    if spec.foreach_2_0 and older(release, SPARING_FROM):
-        spec = spec._replace(foreach=spec.foreach_2_0)
-    if (job.optimizer.foreach is False or (torch and job.optimizer.foreach is None)) and spec.foreach:
+    spec, stack = specification(job.optimizer.name), Stack(job)
+    loops = spec.source.startswith("torch/optim") and not stack.does(FOREACH)
+    if spec.unsparing_foreach and not stack.does(SPARING_FOREACH):
+        spec = spec._replace(foreach=spec.unsparing_foreach)
+    if (job.optimizer.foreach is False or (loops and job.optimizer.foreach is None)) and spec.foreach:
         spec = _one_by_one(spec)
     elif job.optimizer.foreach is True and spec.name == "adamw_torch_forloop":
         spec = spec._replace(foreach=1, largest=(0, 0), previous=False)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from ...job.job import Job, Loss
 from ...models.layers import OTHER_PARTS
 from ...units import DTYPE_BYTES
-from ...versions import older
+from ...upstream import unsloth
+from ...upstream.peft import FOLLOWS_BASE_DTYPE
+from ...upstream.stack import Stack
 from ..adapters.parameters import adapter_of, adapter_parameters, saved_copies
 from ..frameworks.frameworks import framework, of_transformers
 from ..frameworks.stable_embedding import stabilised, stabilises
@@ -53,7 +55,7 @@ def _storing(job: Job) -> Job:
     )  # fmt: skip
     if job.parallelism.device_map:
         stored.hardware = job.hardware
-    if "unsloth" in job.versions:
+    if Stack(job).runs(unsloth.NAME):
         stored.sequence_length = job.sequence_length
     return stored
 
@@ -263,8 +265,7 @@ def adapter_dtype(job: Job, dtype: str) -> str:
         return adapter.dtype
     if dtype == "float64":
         return dtype
-    peft = job.versions.get("peft")
-    follows = older(peft, "0.12") and not older(peft, "0.7") and job.weights.quantization is None
+    follows = Stack(job).does(FOLLOWS_BASE_DTYPE) and job.weights.quantization is None
     return dtype if follows else "float32"
 
 

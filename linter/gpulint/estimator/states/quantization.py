@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...versions import older
+from ...upstream import nemo_automodel, unsloth
+from ...upstream.stack import Stack
+from ...upstream.transformers_models import FUSED_EXPERTS
 from ..estimate import Assumption
 from ..frameworks.frameworks import framework, of_transformers
 from .checkpoint import compressed, named_quantization, stored_quantization
@@ -58,7 +60,7 @@ def _trained_wide(job: Job, found: Quantization) -> bool:
     """
     if job.kind != "training" or found.method not in FLOAT8:
         return False
-    return job.adapter is None or not of_transformers(job) or "nemo-automodel" in job.versions
+    return job.adapter is None or not of_transformers(job) or Stack(job).does(nemo_automodel.DEQUANTIZES)
 
 
 FLOAT8 = ("fp8", "finegrained-fp8")
@@ -120,15 +122,6 @@ def wider_perhaps(model: Model, found: Iterable[Parameter]) -> int:
     return round(sum(2 * item.elements - item.raw if item.role == "ssm" else scales * item.elements for item in packed))
 
 
-FUSED_BEFORE_5 = frozenset(
-    {
-        "llama4", "llama4_text", "gpt_oss", "granitemoe", "granitemoeshared", "granitemoehybrid", "dbrx", "jetmoe",
-        "qwen3_vl_moe", "qwen3_vl_moe_text", "aria", "aria_text",
-    }
-)  # fmt: skip
-"""Model types whose experts are fused tensors in transformers 4.57 too (their modeling files)."""
-
-
 def _packs_experts(job: Job, model: Model, quantization: Quantization, ready: bool) -> bool:
     """Whether a method packs expert weights.
 
@@ -140,9 +133,10 @@ def _packs_experts(job: Job, model: Model, quantization: Quantization, ready: bo
     engine = job.inference.engine if job.kind == "inference" and job.inference else "transformers"
     if engine == "vllm" or (not quantization.method.startswith("bnb") and (ready or job.kind == "inference")):
         return True
-    if model.model_type == "gpt_oss" and "unsloth" in job.versions:
+    stack = Stack(job)
+    if model.model_type == "gpt_oss" and stack.does(unsloth.LINEAR_EXPERTS):
         return True
-    return older(job.versions.get("transformers"), "5.0") and model.model_type not in FUSED_BEFORE_5
+    return not stack.does(FUSED_EXPERTS, model.model_type)
 
 
 def named_assumption(job: Job, model: Model) -> Assumption | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...versions import older
+from ...upstream.stack import Stack
+from ...upstream.torchtitan import KEEPS_STAGE_OUTPUTS
 from ..memoize import Recall
 from .schedule import in_flight
 from .tensor_parallel import stages
@@ -102,16 +103,10 @@ def _layers(sizes: list[int], index: int, layers: int) -> tuple[int, ...]:
     return tuple(range(start, start + sizes[index]))
 
 
-RETURNS_BEFORE = "0.2.1"
-"""The first torchtitan that asks schedules for no outputs (train.py `return_outputs=False`, pytorch/torchtitan#1922);
-before, the last stage kept those of every micro batch to the end of the step (pipelining/stage.py `output_chunks`)."""
-
-
 def kept_outputs(stage: Stage) -> int:
     """Elements of other micro batches' logits that the last stage of torch's schedules keeps."""
     job, shape = stage.job, stage.whole.shape
-    old = job.framework == "torchtitan" and older(job.versions.get("torchtitan"), RETURNS_BEFORE)
-    if not (stage.last and stage.of > 1 and old):
+    if not (stage.last and stage.of > 1 and Stack(job).does(KEEPS_STAGE_OUTPUTS)):
         return 0
     tokens = (job.micro_batch_size or 0) * (job.sequence_length or 0) // max(1, job.parallelism.context)
     return (_micro_batches(job) - 1) * tokens * -(-shape.vocabulary // job.parallelism.tensor)

@@ -11,8 +11,9 @@ import os
 import sys
 from collections import Counter
 from functools import cache
+from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 from .tape import Tape
 from .tensor import Storage
@@ -52,7 +53,7 @@ class Named(Storage):
     def __init__(self, tape: Recording, size: int, logits: bool) -> None:
         super().__init__(tape, size, logits)
         self.label = tape.label()
-        tape.storages.add(self)
+        tape.storages[next(tape.numbers)] = self
 
 
 class Recording(Tape):
@@ -61,7 +62,9 @@ class Recording(Tape):
     storage = Named  # type: ignore[assignment]
 
     def __init__(self) -> None:
-        self.storages: WeakSet[Named] = WeakSet()
+        # by number, as they are made: an order by address would leave to chance which of two equal tensors is told
+        self.storages: WeakValueDictionary[int, Named] = WeakValueDictionary()
+        self.numbers = count()
         self.at_events: list[Alive] = []
         self.at_begins: dict[tuple[int, bool], Alive] = {}
         self._size = (0, 1)
@@ -88,7 +91,7 @@ class Recording(Tape):
     def alive(self) -> Alive:
         """What is alive now."""
         found: Alive = Counter()
-        for storage in self.storages:
+        for storage in self.storages.values():
             if storage.size:
                 found[storage.label._replace(logits=storage.logits)] += storage.size
         return found

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...versions import older
+from ...upstream import accelerate, transformers
+from ...upstream.behaviour import default_of
 from ..core.coercion import as_integer
 from ..core.format import Problem
 from ..core.references import plain_document
-from ..core.releases import default_of
 from ..deepspeed.config import apply
 from ..deepspeed.reference import apply_reference
 from ..deepspeed.values import AutoValues, Reference
@@ -28,7 +28,7 @@ UPSTREAM = "accelerate 1.15.0"
 
 def fsdp_defaults(versions: Mapping[str, str]) -> FsdpDefaults:
     """What accelerate's FSDP plugin takes where a section is silent, in the release that is stated."""
-    whole = default_of("accelerate", versions.get("accelerate", ""), "fsdp_use_orig_params", True)
+    whole = default_of(accelerate.DEFAULTS, versions.get(accelerate.NAME), "fsdp_use_orig_params", True)
     return FsdpDefaults(UPSTREAM, use_orig_params=whole, cpu_ram_efficient_loading=True)
 
 
@@ -74,12 +74,6 @@ def set_own(builder: JobBuilder, keys: Arguments, section: Arguments, values: Au
         builder.from_entry("parallelism.zero.gather_16bit_weights_on_save", saving.value, saving.entry, saving.key)
 
 
-IGNORED_FROM, OF_ITS_TIME, NEEDS_IT = "1.0", "4.46", "5"
-"""The accelerate that tells Transformers of ZeRO-3 whatever `zero3_init_flag` says (pull request 3097:
-`set_deepspeed_weakref`, which `from_pretrained` asks); the transformers that came out with it, in October 2024; and the
-one that does not run with an older accelerate (setup.py: `accelerate>=1.1.0`)."""
-
-
 def set_init(builder: JobBuilder, section: Arguments, versions: Mapping[str, str]) -> None:
     """Whether stage 3 divides the weights as they are made, by `zero3_init_flag` and the releases that are stated.
 
@@ -89,12 +83,13 @@ def set_init(builder: JobBuilder, section: Arguments, versions: Mapping[str, str
     if zero is None or zero.stage != 3:
         return
     flag = section.flag("zero3_init_flag")
-    ours, theirs = versions.get("accelerate", ""), versions.get("transformers", "")
-    if flag.value if flag else default_of("accelerate", ours, "zero3_init_flag", newest=True):
+    ours, theirs = versions.get(accelerate.NAME), versions.get(transformers.NAME)
+    if flag.value if flag else default_of(accelerate.DEFAULTS, ours, "zero3_init_flag", newest=True):
         return
-    known = bool(ours) or not theirs or not older(theirs, NEEDS_IT)
-    whole = older(ours, IGNORED_FROM) if ours else older(theirs, OF_ITS_TIME)
-    note = f"before accelerate {IGNORED_FROM} each rank makes the whole model first; later ones ignore the flag"
+    known = bool(ours) or not theirs or transformers.NEEDS_ACCELERATE_1_1.at(theirs)
+    ignored = accelerate.ZERO3_INIT_ALWAYS
+    whole = not ignored.at(ours) if ours else transformers.BEFORE_ACCELERATE_1_0.at(theirs)
+    note = f"before accelerate {ignored.since} each rank makes the whole model first; later ones ignore the flag"
     if flag:
         builder.from_entry("parallelism.zero.init", not whole, flag.entry, flag.key, note)
     else:

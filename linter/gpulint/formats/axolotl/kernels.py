@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...versions import older
+from ...upstream import axolotl
 from .config import NAME
 
 if TYPE_CHECKING:
@@ -14,18 +14,6 @@ if TYPE_CHECKING:
 KERNELS = {"lora_qkv_kernel": "qkv", "lora_o_kernel": "o", "lora_mlp_kernel": "mlp"}
 OTHERS = ("lora_embedding_kernel",)
 """Keys that say nothing of a layer's projections, but that the user has chosen kernels."""
-
-FIRST = "0.9.1"
-"""The release that turns them on (`check_auto_enable_lora_kernels`)."""
-
-STATED_DROPOUT = "0.10"
-"""The release from which on only a stated `lora_dropout: 0` turned them on."""
-
-NO_REMOTE_CODE = "0.15"
-"""The release that leaves them off under `trust_remote_code` (#3378)."""
-
-WITH_DROPOUT = "0.16"
-"""The release whose kernels take dropout (#3528); those before left a model with dropout as it was."""
 
 
 def set_lora_kernels(config: AxolotlConfig) -> None:
@@ -40,7 +28,7 @@ def set_lora_kernels(config: AxolotlConfig) -> None:
         return
     stated = [(key, flag) for key in (*KERNELS, *OTHERS) if (flag := keys.flag(key))]
     chosen = [(KERNELS[key], flag) for key, flag in stated if key in KERNELS and flag.value]
-    if job.adapter.dropout and older(release, WITH_DROPOUT):
+    if job.adapter.dropout and not axolotl.KERNELS_WITH_DROPOUT.at(release):
         builder.default("adapter.kernels", [])
     elif chosen:
         config.put("adapter.kernels", chosen[0][1], [part for part, _ in chosen])
@@ -53,10 +41,16 @@ def set_lora_kernels(config: AxolotlConfig) -> None:
 def _by_itself(config: AxolotlConfig, job: Job) -> bool:
     keys, release = config.keys, job.versions.get("axolotl", "")
     method = job.weights.quantization.method if job.weights.quantization else ""
-    names = ["rl", "nvfp4_merge_aware", *([] if older(release, NO_REMOTE_CODE) else ["trust_remote_code"])]
+    names = ["rl", "nvfp4_merge_aware"]
+    if axolotl.OFF_UNDER_REMOTE_CODE.at(release):
+        names.append("trust_remote_code")
     in_the_way = any(given is not None and given.value for given in map(keys.raw, names))
     fsdp = job.parallelism.fsdp
-    if in_the_way or method == "bnb-int8" or (fsdp is not None and fsdp.version == 1) or older(release, FIRST):
+    if (
+        in_the_way
+        or method == "bnb-int8"
+        or (fsdp is not None and fsdp.version == 1)
+        or not axolotl.LORA_KERNELS.at(release)
+    ):
         return False
-    silent = keys.number("lora_dropout") is None
-    return not (silent and older(release, WITH_DROPOUT) and not older(release, STATED_DROPOUT))
+    return keys.number("lora_dropout") is not None or not axolotl.WANTS_STATED_DROPOUT.at(release)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...job.job import Fsdp
-from ...versions import older
+from ...upstream.axolotl import SHARDS_PACKED
 from ..accelerate.launch import launch_of
 from ..core.keys import load
 from ..core.model_facts import hidden_size
@@ -120,8 +120,7 @@ def _set_fsdp(config: AxolotlConfig) -> None:
     if job.parallelism.fsdp.version == 2 and job.parallelism.fsdp.upcast_trainable:
         note = "Axolotl's own fsdp2_prepare_model (monkeypatch/accelerate/fsdp2.py, from 0.12 on) leaves dtypes alone"
         builder.derived("parallelism.fsdp.upcast_trainable", False, note, "parallelism.fsdp.version")
-    release = job.versions.get("axolotl", "")
-    if job.parallelism.fsdp.version == 2 and not (release and older(release, "0.15")):
+    if job.parallelism.fsdp.version == 2 and SHARDS_PACKED.at(job.versions.get(NAME)):
         note = "Axolotl's FSDPParam shards Params4bit and Int8Params (monkeypatch/fsdp2_qlora.py, from 0.15 on)"
         builder.derived("parallelism.fsdp.shards_packed", True, note, "parallelism.fsdp.version")
     if legacy is not None and legacy.value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .keys import load, unknown_key
-from .spelling import nearest
+from .typos import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ...source.document import Document
     from ...source.edit.replacement import Edit
     from ...source.node import Entry, Node, Span
+    from .bindings.rows import Table
 
     Describe = Callable[["Reading", dict[str, Any]], str | None]
     Edits = Callable[["Reading", dict[str, Any]], list[Edit] | None]
@@ -99,6 +100,7 @@ class Format(NamedTuple):
     describe    the same change in the format's words for people: "adapter: qlora, load_in_4bit: true"
     hardware    where its files say the GPUs, for the docs
     serves      whether it starts a server, which uses as many GPUs as its parallel degrees say
+    table       its keys and the Job fields that they say
     """
 
     name: str
@@ -110,6 +112,32 @@ class Format(NamedTuple):
     edits: Edits
     hardware: str = "not in the file"
     serves: bool = False
+    table: Table | None = None
+
+    @classmethod
+    def of_table(
+        cls,
+        name: str,
+        title: str,
+        upstream: str,
+        recognise: Callable[[Document], bool],
+        read: Callable[[Document, Project], Reading],
+        table: Table,
+        hardware: str = "not in the file",
+        *,
+        serves: bool = False,
+    ) -> Format:
+        """A format whose table says how changes are written, too; what writes them is imported with the first one."""
+
+        def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
+            words: str | None = import_module(".bindings.changes", __package__).describe(table, reading, changes)
+            return words
+
+        def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
+            made: list[Edit] | None = import_module(".bindings.changes", __package__).edits(table, reading, changes)
+            return made
+
+        return cls(name, title, upstream, recognise, read, describe, edits, hardware, serves, table)
 
 
 class JobBuilder:

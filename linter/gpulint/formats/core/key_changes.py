@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...versions import older
+from ...upstream.transformers import FSDP_PLUGIN_KEYS
 from ..deepspeed.zero import spelled
 
 if TYPE_CHECKING:
@@ -78,12 +78,12 @@ def trainer_offload(root: Node, release: str, value: bool) -> Keys | None:
     fsdp, config = root.get("fsdp"), root.get("fsdp_config")
     if fsdp is None or not fsdp.is_scalar or not fsdp.value or not value:
         return None
-    if config is not None and config.is_mapping and not older(release, "5.10"):
+    if config is not None and config.is_mapping and FSDP_PLUGIN_KEYS.at(release):
         spelled = any(str(key).startswith("fsdp_") for key in config.keys())  # noqa: SIM118  (a Node)
         return {f"fsdp_config.{'fsdp_' if spelled else ''}cpu_offload": True}
     if isinstance(fsdp.value, str) and fsdp.value.lower() not in ("true", "1"):
         return {"fsdp": f"{fsdp.value} offload"}
-    return {"fsdp_config": {"cpu_offload": True}} if config is None and not older(release, "5.10") else None
+    return {"fsdp_config": {"cpu_offload": True}} if config is None and FSDP_PLUGIN_KEYS.at(release) else None
 
 
 def _decided(value: Any) -> Any:

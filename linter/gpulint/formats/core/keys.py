@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .coercion import accepts, type_text
 from .format import Problem
 from .placeholders import is_blank
-from .spelling import nearest, slip
+from .typos import nearest, slip
 from .values import wrong_value
 
 if TYPE_CHECKING:

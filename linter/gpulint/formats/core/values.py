@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .coercion import LISTED, one_of
-from .spelling import nearest_word
+from .typos import nearest_word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...job.job import Zero
+from ...upstream import deepspeed
+from ...upstream.behaviour import default_of
 from ..core.coercion import as_boolean, as_integer, as_number
 from ..core.placeholders import is_blank
-from ..core.releases import default_of
 from .values import AUTO, UPSTREAM, Writer, first, scalar
 
 if TYPE_CHECKING:
@@ -136,4 +137,4 @@ def _offload(writer: Writer, section: Node | None, key: str, field: str, legacy:
 def _pin_by_release(writer: Writer, path: str) -> None:
     release = writer.builder.job.versions.get("deepspeed", "")
     note = f"default of DeepSpeed {release}" if release else ""
-    writer.default(f"{path}.pin_memory", default_of("deepspeed", release, "pin_memory", True), note)
+    writer.default(f"{path}.pin_memory", default_of(deepspeed.DEFAULTS, release, "pin_memory", True), note)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...versions import older
+from ...upstream import transformers, trl
+from ...upstream.behaviour import default_of, earlier
 from ..accelerate.launch import AccelerateLaunch, launch_of
 from ..core.arguments import Arguments
 from ..core.format import Format, JobBuilder, NoJobError, Problem, Reading, written_by
 from ..core.keys import key_problems, load
-from ..core.releases import default_of, released
-from ..core.spelling import slip
+from ..core.releases import released
+from ..core.typos import slip
 from .frozen_parts import set_trainable
 from .peft_arguments import set_adapter, set_dtype, set_method, set_quantization
 from .placeholder_keys import settle
@@ -136,17 +137,13 @@ def read(document: Document, project: Project) -> Reading:
     return reading
 
 
-OFF_FROM = "5.0"
-"""The first transformers whose Trainer turns `use_cache` off unless asked (training_args.py `use_cache`)."""
-
-
 def _set_caches(run: Run, flavour: Flavour, objective: str) -> None:
     """Whether evaluation passes keep keys and values: models do before transformers 5, unless the program says no.
 
     run_clm.py says nothing; TRL turns them off beside checkpointing (sft_trainer.py); of other scripts nobody knows.
     """
     job = run.builder.job
-    old = older(flavour.versions["transformers"], OFF_FROM) and objective in ("sft", "pretrain")
+    old = not transformers.USE_CACHE_OFF.at(flavour.versions[transformers.NAME]) and objective in ("sft", "pretrain")
     if not old or not job.evaluation.micro_batch_size:
         return
     note = f"transformers {flavour.versions['transformers']} keeps keys and values in evaluation passes"
@@ -236,30 +233,19 @@ OWN_TRAINERS = ("transformers", "ms-swift")
 """Programs whose preference trainers are not TRL's: ms-swift has a `concatenated_forward` and a reference of its own
 (swift/rlhf_trainers/dpo_trainer.py, pipelines/train/rlhf.py 4.6)."""
 
-ROWS_FROM = "0.15"
-"""The first TRL whose preference trainers go row by row (`selective_log_softmax`, trainer/utils.py)."""
-
-KERNEL_FROM = "1.14"
-"""The first TRL with a Triton kernel for that (trl/kernels/logprob_entropy.py), which torch's CUDA wheels can run."""
-
-REWRITTEN_IN = "0.29"
-"""The first TRL whose DPO and KTO load the reference by `create_model_from_path` and name the policy's outputs while it
-runs (`_compute_loss`); before, `create_reference_model` froze a copy, and the logits were gone with
-`concatenated_forward`."""
-
 
 def _set_preference(run: Run, flavour: Flavour, objective: str) -> None:
     """How TRL's preference trainers take log-probabilities and hold their reference, by release."""
-    trl = run.builder.job.versions.get("trl")
-    if trl is None or flavour.name in OWN_TRAINERS:
+    version = run.builder.job.versions.get(trl.NAME)
+    if version is None or flavour.name in OWN_TRAINERS:
         return
-    if older(trl, ROWS_FROM) and objective in PREFERENCE:
-        note = f"trl {trl} takes the log-softmax of all logits at once"
+    if not trl.ROW_BY_ROW.at(version) and objective in PREFERENCE:
+        note = f"trl {version} takes the log-softmax of all logits at once"
         run.builder.derived("loss.log_softmax", "whole", note, "versions.trl")
-    elif run.builder.job.loss.kernel == "torch" and not older(trl, KERNEL_FROM) and objective in PREFERENCE | ONLINE:
-        note = f"trl {trl} has a kernel read the log-probabilities off the logits"
+    elif run.builder.job.loss.kernel == "torch" and trl.KERNEL.at(version) and objective in PREFERENCE | ONLINE:
+        note = f"trl {version} has a kernel read the log-probabilities off the logits"
         run.builder.derived("loss.log_softmax", "kernel", note, "versions.trl")
-    if not older(trl, REWRITTEN_IN) and objective in ("dpo", "kto"):
+    if trl.REFERENCE_APART.at(version) and objective in ("dpo", "kto"):
         note = "loaded as a model of its own, beside the policy's outputs"
         run.builder.derived("rl.reference_apart", True, note, "versions.trl")
 
@@ -270,8 +256,11 @@ def _online_defaults(run: Run, flavour: Flavour) -> dict[str, Any]:
     if former is None:
         return flavour.defaults
     last = _last_known(former).removeprefix("trl ")
-    version = flavour.versions["trl"] if older(flavour.versions["trl"], last) else last
-    return {**flavour.defaults, "vllm_mode": default_of("trl", version, "vllm_mode", flavour.defaults.get("vllm_mode"))}
+    version = earlier(flavour.versions[trl.NAME], last)
+    return {
+        **flavour.defaults,
+        "vllm_mode": default_of(trl.DEFAULTS, version, "vllm_mode", flavour.defaults.get("vllm_mode")),
+    }
 
 
 def _last_known(former: Given) -> str:

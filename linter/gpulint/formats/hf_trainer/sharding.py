@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...source.node import Entry, Node
-from ...versions import older
+from ...upstream import llamafactory, transformers, trl
+from ...upstream.behaviour import default_of
 from ..core import references
 from ..core.format import JobBuilder, Problem
 from ..core.keys import unknown_key
 from ..core.model_facts import hidden_size
-from ..core.releases import default_of
 from ..core.world_size import Stated, set_hardware
 from ..deepspeed.config import apply
 from ..deepspeed.reference import apply_reference
@@ -64,10 +64,7 @@ def set_sharding(run: Run, launch: AccelerateLaunch | UsualLaunch | None = None)
             _set_one_process(run)
 
 
-REFUSED_FROM = {"llamafactory": "0.8.2", "trl": "1.10"}
-"""Releases that refuse several GPUs in one process: hparams/parser.py, `ParallelMode.NOT_DISTRIBUTED`; trl 1.16's
-trainers, `args.n_gpu > 1`, where 1.9's have no such check.
-"""
+REFUSING = {row.package: row for row in (llamafactory.REFUSES_DATA_PARALLEL, trl.REFUSES_DATA_PARALLEL)}
 
 
 def _set_one_process(run: Run) -> None:
@@ -85,12 +82,12 @@ def _set_one_process(run: Run) -> None:
     if script is not None and script.own_loop:
         return
     name = "trl" if script is not None and script.trl else run.reading.format
-    if name in REFUSED_FROM and not older(job.versions.get(name, ""), REFUSED_FROM[name]):
+    if name in REFUSING and REFUSING[name].at(job.versions.get(name)):
         run.builder.derived("parallelism.one_process", False, f"{name} refuses several GPUs in one process", "versions")
         return
     if job.weights.quantization is not None:
         return
-    if script is None and name not in REFUSED_FROM:
+    if script is None and name not in REFUSING:
         job.unstated.append("parallelism.one_process")
         return
     note = f"{project.program} is one process, in which the Trainer takes DataParallel for all GPUs"
@@ -195,23 +192,22 @@ def _set_fsdp(run: Run, given: Given, words: list[str]) -> None:
 
 def _fsdp_keys(version: str) -> frozenset[str]:
     """What the Trainer of a release reads of `fsdp_config`: the plugin of accelerate gets nothing else."""
-    since = [keys for release, keys in _FSDP_KEYS if not older(version, release)]
-    return frozenset(key for keys in since for key in keys)
+    return frozenset(key for row, keys in _FSDP_KEYS if row is None or row.at(version) for key in keys)
 
 
-_FSDP_KEYS: tuple[tuple[str, tuple[str, ...]], ...] = (
+_FSDP_KEYS = (
     (
-        "0",
+        None,
         (
             "min_num_params", "transformer_layer_cls_to_wrap", "forward_prefetch", "backward_prefetch",
             "sync_module_states", "cpu_ram_efficient_loading", "use_orig_params", "limit_all_gathers",
             "activation_checkpointing", "xla", "xla_fsdp_v2", "xla_fsdp_grad_ckpt", "xla_fsdp_settings",
         ),
     ),
-    ("5.0", ("version", "reshard_after_forward")),
-    ("5.10", ("cpu_offload", "auto_wrap_policy", "state_dict_type")),
+    (transformers.FSDP_SHARDING_KEYS, ("version", "reshard_after_forward")),
+    (transformers.FSDP_PLUGIN_KEYS, ("cpu_offload", "auto_wrap_policy", "state_dict_type")),
 )  # fmt: skip
-"""Keys and the release that began to read them (training_args.py and trainer.py of the wheels 4.46.0 to 5.23.0)."""
+"""Keys, and since when they are read."""
 
 _ACCELERATE_KEYS = {
     "offload_params": "cpu_offload", "cpu_offload": "", "sharding_strategy": "", "reshard_after_forward": "",
@@ -239,14 +235,14 @@ def _unread(section: Section, upstream: str, document: Document | None) -> Itera
 def _fsdp_defaults(version: str, words: list[str]) -> FsdpDefaults:
     """What the Trainer of a release takes where `fsdp_config` is silent; `auto_wrap` is a word of `fsdp`."""
     upstream = f"transformers {version}".strip()
-    wrap = "transformer" if "auto_wrap" in words else default_of("transformers", version, "fsdp_wrap", "transformer")
+    wrap = default_of(transformers.DEFAULTS, version, "fsdp_wrap", "transformer")
     return FsdpDefaults(
         upstream,
-        default_of("transformers", version, "fsdp_version", 2),
-        wrap,
+        default_of(transformers.DEFAULTS, version, "fsdp_version", 2),
+        "transformer" if "auto_wrap" in words else wrap,
         use_orig_params=True,
         state_dict_type="FULL_STATE_DICT",
-        reshards=default_of("transformers", version, "fsdp_reshard_after_forward", True),
+        reshards=default_of(transformers.DEFAULTS, version, "fsdp_reshard_after_forward", True),
     )
 
 

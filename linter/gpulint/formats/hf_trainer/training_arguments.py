@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...versions import older
+from ...upstream import transformers, trl
 from ..core.arguments import Arguments
 from ..core.coercion import as_integer
 
@@ -143,10 +143,7 @@ def set_checkpointing(run: Run) -> None:
         run.builder.default("reentrant", run.defaults["reentrant"])
 
 
-FUSED_EVALUATION_FROM = {"transformers": "5.15", "trl": "0.29"}
-"""The first releases that ask Liger's models to skip the logits in an evaluation: of the Trainer (trainer.py
-`prediction_step`) and of TRL's SFTTrainer (`compute_loss`). Before, Liger's models make them whenever they do not train
-(liger_kernel/transformers/model/llama.py, `skip_logits`)."""
+FUSED_EVALUATION = {row.package: row for row in (transformers.FUSED_EVALUATION, trl.FUSED_EVALUATION)}
 
 
 def set_evaluation(run: Run, *, metrics: bool = False, trainers: Collection[str] = ("transformers",)) -> None:
@@ -199,12 +196,12 @@ def _own_metric(run: Run) -> Given | None:
 
 
 def _set_unfused(run: Run, trainers: Collection[str], *, metrics: bool) -> None:
-    """Whether an evaluation makes the logits that Liger's loss spares training (FUSED_EVALUATION_FROM)."""
+    """Whether an evaluation makes the logits that Liger's loss spares training."""
     builder = run.builder
     if builder.job.loss.kernel != "liger" or builder.job.objective not in ("sft", "pretrain"):
         return
     versions = builder.job.versions
-    fused = any(name in versions and not older(versions[name], FUSED_EVALUATION_FROM[name]) for name in trainers)
+    fused = any(name in versions and FUSED_EVALUATION[name].at(versions[name]) for name in trainers)
     if metrics or not fused:
         note = "metrics are taken of the logits" if metrics else "Liger's models make the logits outside of training"
         builder.derived("evaluation.unfused", True, note, "loss.kernel")

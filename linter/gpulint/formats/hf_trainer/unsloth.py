@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...versions import older
+from ...upstream.unsloth import CUT_CROSS_ENTROPY, FUSED_LOSS
 
 if TYPE_CHECKING:
     from ..core.arguments import Given
     from .training_arguments import Run
-
-CUT, FUSED = "2024.11.8", "2025.8.5"
-"""The releases whose loss is cut cross entropy (17 November 2024) and Unsloth's own fused one (13 August 2025)."""
 
 PARTS = ["qkv", "o", "mlp"]
 
@@ -49,6 +46,6 @@ def set_unsloth(run: Run, given: Given, release: str, checkpointing: str) -> Non
 
 
 def _loss(release: str) -> str:
-    if older(release, CUT):
-        return "unsloth_cross_entropy"
-    return "cut_cross_entropy" if older(release, FUSED) else "unsloth"
+    if FUSED_LOSS.at(release):
+        return "unsloth"
+    return "cut_cross_entropy" if CUT_CROSS_ENTROPY.at(release) else "unsloth_cross_entropy"

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...upstream import llamafactory, transformers
+from ...upstream.behaviour import default_of
 from ..accelerate.launch import launch_of
 from ..core.arguments import Arguments
 from ..core.format import Format, JobBuilder, Problem, Reading, written_by
 from ..core.keys import default, key_problems
-from ..core.releases import default_of, optimizer_at
 from ..hf_trainer import image_inputs
 from ..hf_trainer.placeholder_keys import settle
 from ..hf_trainer.sharding import set_sharding
@@ -87,8 +88,8 @@ def read(document: Document, project: Project) -> Reading:
     launch = launch_of(reading, project) if _trains(Arguments(document.root)) else None
     former = FORMER_PROGRAM in document.text[: document.root.span.start]
     versions = FORMER_VERSIONS if former else VERSIONS
-    transformers = project.versions.get("transformers", versions["transformers"])
-    defaults = {**DEFAULTS, "optim": optimizer_at(DEFAULTS["optim"], transformers)}
+    release = project.versions.get(transformers.NAME, versions[transformers.NAME])
+    defaults = {**DEFAULTS, "optim": default_of(transformers.DEFAULTS, release, "optim", DEFAULTS["optim"])}
     run = Run(builder, Arguments(document.root), project, reading, defaults, launch)
     set_versions(run, versions, f"src/{FORMER_PROGRAM}: up to 0.7.0" if former else f"what {UPSTREAM} allows")
     set_model(run)
@@ -203,7 +204,7 @@ def _set_attention(run: Run) -> None:
         run.put("attention", switch, "flash_attention_2" if switch.value else "eager", "a switch up to 0.6.3")
     else:
         version = _version(run)
-        kernel = default_of(NAME, version, "attention", run.defaults["attention"])
+        kernel = default_of(llamafactory.DEFAULTS, version, "attention", run.defaults["attention"])
         run.builder.default("attention", kernel, f"flash_attn: default of llamafactory {version}")
 
 
@@ -250,7 +251,7 @@ def _set_lengths(run: Run, objective: str) -> None:
         run.put("sequence_length", given)
     else:
         version = _version(run)
-        length = default_of(NAME, version, "cutoff_len", run.defaults["cutoff_len"])
+        length = default_of(llamafactory.DEFAULTS, version, "cutoff_len", run.defaults["cutoff_len"])
         run.builder.default("sequence_length", length, f"default of llamafactory {version}")
     run.builder.default("padded", False, "rows are padded to the longest of a batch")
 

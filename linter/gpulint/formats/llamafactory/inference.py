@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.releases import default_of
+from ...upstream import llamafactory
+from ...upstream.behaviour import default_of
 from ..hf_trainer.training_arguments import ATTENTION
 
 if TYPE_CHECKING:
@@ -87,13 +88,14 @@ def _set_engine(run: Run, engine: str) -> None:
         run.put("inference.max_model_len", length)
     else:
         version = run.project.versions.get("llamafactory", "") if engine == "vllm" else ""
-        builder.default("inference.max_model_len", default_of("llamafactory", version, "vllm_maxlen", 4096))
+        builder.default("inference.max_model_len", default_of(llamafactory.DEFAULTS, version, "vllm_maxlen", 4096))
     share = arguments.number("vllm_gpu_util" if engine == "vllm" else "sglang_mem_fraction")
     if share:
         run.put("inference.gpu_memory_utilization", share)
     else:
         version = run.project.versions.get("llamafactory", "") if engine == "vllm" else ""
-        builder.default("inference.gpu_memory_utilization", default_of("llamafactory", version, "vllm_gpu_util", 0.7))
+        usual = default_of(llamafactory.DEFAULTS, version, "vllm_gpu_util", 0.7)
+        builder.default("inference.gpu_memory_utilization", usual)
     eager = arguments.flag("vllm_enforce_eager")
     if eager:
         run.put("inference.enforce_eager", eager)

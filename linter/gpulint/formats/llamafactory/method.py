@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...versions import older
+from ...upstream.llamafactory import STORED_DTYPE
 from ..core.model_facts import find_model
 from ..hf_trainer.peft_types import FACTORY, set_tuner
 from ..hf_trainer.training_arguments import mixed_precision
@@ -174,10 +174,6 @@ def _layer_patterns(run: Run, layers: int | None, count: int) -> list[str]:
     return patterns + (extra.value if extra else [])
 
 
-_STORED_FROM = "0.9.4"
-"""The release that loads a model in its stored dtype (#9665); before, in that of the computation."""
-
-
 def set_base(run: Run) -> None:
     """`weights.dtype`: the checkpoint's own, except that trainable weights become float32.
 
@@ -190,7 +186,7 @@ def set_base(run: Run) -> None:
     job = builder.job
     zero3 = job.weights.quantization is None and _is_zero3(run)
     release = job.versions.get("llamafactory", "")
-    computed = bool(release) and older(release, _STORED_FROM) and not zero3
+    computed = not STORED_DTYPE.at(release) and not zero3
     if pure and pure.key == "pure_bf16" and computed:
         note = f"llamafactory {release} loads it so; nothing is upcast"
         builder.from_entry("weights.dtype", "bfloat16", pure.entry, pure.key, note)

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ...source.node import Entry, Node
-from ...versions import older
+from ...upstream.megatron import CORE_MODELS, TRANSFORMER_ENGINE
 from ..core.flat_keys import unknown_flat_keys
 from ..core.format import Format, NoJobError, Reading, written_by
 from ..core.model_facts import find_model
@@ -38,12 +38,6 @@ if TYPE_CHECKING:
 
 NAME = "megatron"
 UPSTREAM = "Megatron-LM core 0.20.0"
-
-TRANSFORMER_ENGINE_FROM = "0.6"
-"""The core from which on `transformer_impl` was Transformer Engine's where nothing said so."""
-
-CORE_MODELS_FROM = "0.8"
-"""The core from which on its models ran unless `use_legacy_models` said otherwise; before, `use_mcore_models` did."""
 
 FORKED_FROM = "0.2.0"
 """The release that Megatron-DeepSpeed has in its tree (megatron/core/package_info.py at 4efb479d)."""
@@ -233,8 +227,8 @@ def _set_attention(config: NativeConfig) -> None:
     backend, given = keys.text("attention_backend"), keys.text("transformer_impl")
     if given and given.value == "local":
         config.put("local_layers", given, True)
-    elif given is None and older(builder.job.versions.get(CORE, ""), TRANSFORMER_ENGINE_FROM):
-        builder.default("local_layers", True, f"transformer_impl local, before core {TRANSFORMER_ENGINE_FROM}")
+    elif given is None and not TRANSFORMER_ENGINE.at(builder.job.versions.get(CORE)):
+        builder.default("local_layers", True, f"transformer_impl local, before core {TRANSFORMER_ENGINE.since}")
     if builder.job.local_layers and not _is_fused(config):
         note = "Megatron's own attention, which is not fused"
         if given:
@@ -250,8 +244,8 @@ def _set_attention(config: NativeConfig) -> None:
 def _is_fused(config: NativeConfig) -> bool:
     """Whether a flag makes Megatron's own layers take flash attention: those from before the core, which has none."""
     keys = config.keys
-    old = older(config.builder.job.versions.get(CORE, ""), CORE_MODELS_FROM)
-    former = not keys.is_on("use_mcore_models") if old else keys.is_on("use_legacy_models")
+    newer = CORE_MODELS.at(config.builder.job.versions.get(CORE))
+    former = keys.is_on("use_legacy_models") if newer else not keys.is_on("use_mcore_models")
     return former and any(keys.is_on(name) for name in FLASH)
 
 

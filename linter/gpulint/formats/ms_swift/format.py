@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...upstream import transformers
+from ...upstream.behaviour import default_of
 from ..core.arguments import Arguments
 from ..core.format import Format, JobBuilder, NoJobError, Reading, written_by
 from ..core.keys import key_problems
-from ..core.releases import optimizer_at
 from ..hf_trainer import image_inputs, trl
 from ..hf_trainer.format import _set_loss as set_loss
 from ..hf_trainer.training_arguments import (
@@ -95,7 +96,7 @@ def read(document: Document, project: Project) -> Reading:
     command = arguments.text("command")
     if command and command.value not in TRAINING:
         raise NoJobError(document.path, f"swift {command.value} is not a training command")
-    optimizer = optimizer_at(DEFAULTS["optim"], project.versions.get("transformers"))
+    optimizer = default_of(transformers.DEFAULTS, project.versions.get(transformers.NAME), "optim", DEFAULTS["optim"])
     run = Run(builder, arguments, project, reading, {**DEFAULTS, "optim": optimizer})
     builder.derived("kind", "training", "a training command")
     set_versions(run, VERSIONS, f"what {UPSTREAM} runs on")

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...upstream.behaviour import default_of
+from ...upstream.ms_swift import DEFAULTS as FORMER
 from ..core.format import Format, NoJobError, Reading, written_by
 from ..core.keys import key_problems
 from ..core.native import NativeConfig
-from ..core.releases import default_of
 from ..hf_trainer import trl
 from ..hf_trainer.training_arguments import Run
 from ..megatron.model import MODULES
@@ -31,7 +32,8 @@ from .model import set_model_and_adapter
 
 if TYPE_CHECKING:
     from ...source.document import Document
-    from ..core.format import Project
+    from ...upstream.behaviour import default_of
+from ..core.format import Project
 
 NAME = "megatron_swift"
 UPSTREAM = ms_swift.UPSTREAM
@@ -85,9 +87,9 @@ def read(document: Document, project: Project) -> Reading:
     set_chunks(config, chunks, chunks.value if chunks else 1)
     _set_precision(config)
     _set_optimizer(config)
-    version = project.versions.get("ms-swift", "")
+    version = project.versions.get("ms-swift")
     usual, form = (
-        default_of("ms-swift", version, name, newest)
+        default_of(FORMER, version, name, newest)
         for name, newest in (("cross_entropy_loss_fusion", True), ("cross_entropy_fusion_impl", "native"))
     )
     set_fusion(config, config.keys, usual=usual, form=form)

@@ -6,7 +6,8 @@ import fnmatch
 import re
 from typing import TYPE_CHECKING
 
-from ..core.releases import default_of
+from ...upstream import nemo_automodel
+from ...upstream.behaviour import default_of
 from ..core.sections import dtype_of
 
 if TYPE_CHECKING:
@@ -230,11 +231,11 @@ def set_loss(filling: Filling, values: Sections) -> None:
     target = values.text("loss_fn._target_")
     name = target.value.rpartition(".")[2] if target else ""
     release = builder.job.versions.get("nemo-automodel", "")
-    logits = default_of("nemo-automodel", release, "chunked_loss_logits", "tiles")
+    logits = default_of(nemo_automodel.DEFAULTS, release, "chunked_loss_logits", "tiles")
     if target and name == "ChunkedCrossEntropy" and logits:
         filling.put("loss.kernel", target, "chunked")
         builder.derived("loss.logits", logits, f"nemo_automodel {release}", "loss.kernel")
-        usual = default_of("nemo-automodel", release, "chunk_len", _CHUNKS)
+        usual = default_of(nemo_automodel.DEFAULTS, release, "chunk_len", _CHUNKS)
         filling.fill("loss.chunk", values.integer("loss_fn.chunk_len"), usual)
     elif target and name == "ChunkedCrossEntropy":
         filling.put("loss.kernel", target, "torch")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...versions import older
+from ...upstream import nemo_automodel
 from ..core.sections import dtype_of
 from ..core.world_size import Stated, set_hardware
 
@@ -17,9 +17,6 @@ _SCHEDULES = {
     "1f1b": "1f1b", "interleaved1f1b": "1f1b", "gpipe": "gpipe", "loopedbfs": "gpipe", "zerobubble": "zero_bubble",
     "interleavedzerobubble": "zero_bubble", "zbvzerobubble": "zero_bubble", "dualpipev": "dualpipe",
 }  # fmt: skip
-
-FLOAT32_FROM = "0.5.0"
-"""The release from which on FSDP2Config reduces gradients in float32, before in bfloat16 (wheels 0.3.0 to 0.5.0)."""
 
 PER_NODE = 8
 """GPUs of a node where a recipe counts nodes only: its CI and guides run on nodes of eight."""
@@ -91,7 +88,7 @@ def _set_fsdp(filling: Filling, values: Sections) -> None:
     builder = filling.builder
     path = "parallelism.fsdp."
     experts = builder.job.parallelism.expert > 1
-    before = older(builder.job.versions.get("nemo-automodel"), FLOAT32_FROM) and not experts
+    wide = nemo_automodel.REDUCES_FLOAT32.at(builder.job.versions.get(nemo_automodel.NAME)) or experts
     builder.default(f"{path}experts_apart", experts)
     builder.default(f"{path}outer", "separate" if experts else "root")
     builder.default(f"{path}version", 2)
@@ -100,7 +97,7 @@ def _set_fsdp(filling: Filling, values: Sections) -> None:
     builder.default(f"{path}upcast_trainable", False, "parameters keep the dtype that they are loaded in")
     builder.default(f"{path}state_dict_type", "SHARDED_STATE_DICT")
     owner = "distributed.moe." if experts else "distributed."
-    for part, default in (("param_dtype", "bfloat16"), ("reduce_dtype", "bfloat16" if before else "float32")):
+    for part, default in (("param_dtype", "bfloat16"), ("reduce_dtype", "float32" if wide else "bfloat16")):
         given = values.text(f"{owner}mp_policy.{part}")
         if given and dtype_of(given):
             filling.put(f"{path}mixed_precision.{part}", given, dtype_of(given))

@@ -12,7 +12,7 @@ from ..core.format import Format, JobBuilder, NoJobError, Problem, Reading, writ
 from ..core.interpolation import interpolated
 from ..core.keys import key_problems
 from ..core.sections import Filling, Sections
-from ..core.spelling import slip
+from ..core.typos import slip
 from ..core.world_size import Stated, set_hardware
 from .areal_allocation import Allocation, training_part
 from .areal_batches import set_batches, set_rollout

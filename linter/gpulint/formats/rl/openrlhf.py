@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ...versions import older
+from ...upstream import openrlhf, transformers
 from ..core.format import Format, JobBuilder, Reading, written_by
 from ..core.keys import key_problems
 from ..core.sections import Filling, Renamed, dtype_of
@@ -155,17 +155,13 @@ def _set_weights(filling: Filling, values: Renamed, program: str, stated: Mappin
     builder.default("optimizer.name", "fused_adam", "DeepSpeed's FusedAdam")
 
 
-_ASKED_BEFORE, _PINNED_THEN = "0.8.10", "4.55"
-"""Up to 0.8.9, which pins transformers 4.54.1, flash attention was a switch (models/actor.py: else `eager`)."""
-
-
 def _attention(values: Renamed, stated: Mapping[str, str]) -> tuple[str, str]:
     """The attention that nobody names, and why: packed rows, and releases from 0.8.10 on, take flash attention."""
     packed = values.flag("packing")
-    release, transformers = stated.get(NAME, ""), stated.get("transformers", "")
-    asked = older(release, _ASKED_BEFORE) if release else older(transformers, _PINNED_THEN)
-    if asked and not (packed and packed.value):
-        return "eager", f"no --flash_attn, which releases before {_ASKED_BEFORE} ask for"
+    release, asked = stated.get(NAME), openrlhf.FLASH_ASKED_FOR
+    pinned = transformers.BEFORE_OPENRLHF_0_8_10.at(stated.get(transformers.NAME))
+    if (asked.at(release) if release else pinned) and not (packed and packed.value):
+        return "eager", f"no --flash_attn, which releases before {asked.until} ask for"
     return "flash_attention_2", ""
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.releases import default_of
+from ...upstream import openrlhf
+from ...upstream.behaviour import default_of
 from ..core.world_size import Stated, set_hardware
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def set_parallelism(filling: Filling, values: Renamed, project: Project, program
         filling.put("parallelism.zero.offload_optimizer.device", offload, "cpu")
         filling.put("parallelism.zero.offload_optimizer.pin_memory", offload, value=True)
     release = builder.job.versions["openrlhf"]
-    usual = default_of("openrlhf", release, f"{program}_micro_batch_size", _MICRO[program])
+    usual = default_of(openrlhf.DEFAULTS, release, f"{program}_micro_batch_size", _MICRO[program])
     filling.fill("micro_batch_size", values.integer("micro", least=1), usual)
     whole = values.integer("batch", least=1)
     plan = builder.job.parallelism
@@ -93,7 +94,7 @@ def set_rollout(filling: Filling, values: Renamed, program: str) -> None:
         return
     filling.put("rl.vllm", engines, "colocate" if shared else "server")
     if shared:
-        usual = default_of("openrlhf", builder.job.versions["openrlhf"], "vllm_gpu_memory_utilization", 0.95)
+        usual = default_of(openrlhf.DEFAULTS, builder.job.versions["openrlhf"], "vllm_gpu_memory_utilization", 0.95)
         filling.fill("rl.vllm_gpu_memory_utilization", values.number("share"), usual)
         filling.fill("rl.vllm_sleep", values.flag("vllm_sleep"), False)
         filling.fill("rl.policy_offload", sleeps, False)

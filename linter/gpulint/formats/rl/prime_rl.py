@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...upstream import prime_rl
+from ...upstream.behaviour import default_of
 from ..core.format import Format, NoJobError, Reading, written_by
 from ..core.keys import key_problems
 from ..core.model_facts import find_model
 from ..core.native import NativeConfig
-from ..core.releases import default_of
 from ..core.sections import Filling, Sections
 from ..core.world_size import Stated, set_hardware
 
@@ -69,7 +70,7 @@ def read(document: Document, project: Project) -> Reading:
     filling.fill("sequence_length", length, 2048 if online else 128)
     filling.fill("micro_batch_size", values.integer("data.micro_batch_size", least=1), 1)
     release = project.versions.get(_TOOL) or ""
-    on = bool(default_of(_TOOL, release, "saving", True))
+    on = bool(default_of(prime_rl.DEFAULTS, release, "saving", True))
     _set_sharding(filling, values, section, on=on)
     _set_adapter(filling, values, section)
     _set_checkpointing(filling, values, section, on=on)
@@ -92,11 +93,11 @@ def read(document: Document, project: Project) -> Reading:
 def _set_head(filling: Filling, values: Sections, section: str, release: str, *, online: bool) -> None:
     """The fused head (layers/lm_head.py): pieces of tokens, before 0.5 of columns; SFT has it from 0.7.1 on."""
     builder = filling.builder
-    columns = default_of(_TOOL, release, "head", "blocks") == "columns"
+    columns = default_of(prime_rl.DEFAULTS, release, "head", "blocks") == "columns"
     key = f"{section}.fused_lm_head_{'' if columns else 'token_'}chunk_size"
     stated = values.raw(key)
-    usual = default_of(_TOOL, release, "chunk", _CHUNK)
-    usual = usual if online or default_of(_TOOL, release, "sft_head", True) else None
+    usual = default_of(prime_rl.DEFAULTS, release, "chunk", _CHUNK)
+    usual = usual if online or default_of(prime_rl.DEFAULTS, release, "sft_head", True) else None
     if (stated is None and usual is None) or (stated is not None and stated.value == "disabled"):
         builder.derived("loss.upcast", "model", "logits are float32: `cast_float_and_contiguous`")
         return
@@ -145,7 +146,7 @@ def _set_experts(filling: Filling, values: Sections, project: Project) -> None:
     given: Given | None = values.integer("trainer.model.ep", "model.ep", least=1)
     code = values.text("trainer.model.impl", "model.impl")
     release = project.versions.get(_TOOL) or ""
-    if given or default_of(_TOOL, release, "ep", "auto") != "auto" or (code and code.value == "hf"):
+    if given or default_of(prime_rl.DEFAULTS, release, "ep", "auto") != "auto" or (code and code.value == "hf"):
         filling.fill("parallelism.expert", given, 1)
         return
     model = find_model(job.model, builder.document.path, project.root)

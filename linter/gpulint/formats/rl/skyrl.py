@@ -9,15 +9,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.format import Format, JobBuilder, NoJobError, Problem, Reading, written_by
+from ..core.backends.fsdp import fsdp2
+from ..core.backends.gpus import gpus_of_nodes, model_ranks
+from ..core.backends.lora import by_rank, lora
+from ..core.backends.megatron import degrees, is_megatron, megatron_optimizer, offloaded_optimizer, recompute
+from ..core.backends.plain import packages
+from ..core.bindings.kinds import FLAG, NUMBER, POSITIVE, TEXT
+from ..core.bindings.reader import Reader
+from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table, only, within
+from ..core.format import Format, NoJobError, Problem, Reading
 from ..core.interpolation import interpolated
 from ..core.keys import key_problems
-from ..core.sections import Filling, Sections, dtype_of
-from ..core.spelling import slip
-from ..core.world_size import Stated, set_hardware
-from .skyrl_rollout import set_batches, set_rollout
+from ..core.typos import slip
 
 if TYPE_CHECKING:
+    from ...job.job import Job
     from ...source.document import Document
     from ..core.format import Project
 
@@ -27,10 +33,10 @@ VERSIONS = {"transformers": "5.8.0", "vllm": "0.26.0", "torch": "2.11.0", "peft"
 """What its pyproject.toml pins, the newest where it gives a range."""
 
 POLICY = "trainer.policy"
-_MODEL = "Qwen/Qwen2.5-1.5B-Instruct"
+MEGATRON = f"{POLICY}.megatron_config"
 
-_ADVANTAGES = {"gae": "ppo", "rloo": "rloo"}
-"""`advantage_estimator` -> objective; every other one has no critic, as GRPO."""
+_MINI, _SAMPLES = 256, 5
+"""What upstream fills in: prompts per step of the optimizer, samples per prompt."""
 
 
 def recognise(document: Document) -> bool:
@@ -46,154 +52,183 @@ def recognise(document: Document) -> bool:
 
 def read(document: Document, project: Project) -> Reading:
     """The Job of the policy that is trained. Raises NoJobError for a strategy that is not known."""
-    filled = interpolated(document)
-    values = Sections(filled.root)
-    builder = JobBuilder(filled, UPSTREAM)
-    reading = Reading(NAME, UPSTREAM, document, builder.job)
-    filling = Filling(builder)
-    strategy = values.text("trainer.strategy")
-    if strategy and strategy.value not in ("fsdp", "fsdp2", "megatron"):
-        raise NoJobError(document.path, f"strategy {strategy.value}, which gpulint does not know of SkyRL")
-    megatron = bool(strategy and strategy.value == "megatron")
-    builder.derived("kind", "training", "a run of SkyRL's trainer")
-    builder.versions(VERSIONS, project.versions, f"what {UPSTREAM} runs on")
-    estimator = values.text("trainer.algorithm.advantage_estimator")
-    objective = _ADVANTAGES.get(estimator.value, "grpo") if estimator else "grpo"
-    filling.fill("objective", estimator._replace(value=objective) if estimator else None, "grpo")
-    filling.fill("model", values.text(f"{POLICY}.model.path"), _MODEL)
-    builder.default("weights.quantization", None)
-    builder.default("liger_kernels", False)
-    builder.default("compile", False)
-    builder.default("loss.kernel", "torch")
-    builder.default("allocator.expandable_segments", True, "trainer.use_expandable_segments")
-    segments = values.flag("trainer.use_expandable_segments")
-    if segments:
-        filling.put("allocator.expandable_segments", segments)
-    _set_sizes(filling, values, project, megatron=megatron)
-    if megatron:
-        _set_megatron(filling, values)
-    else:
-        _set_fsdp(filling, values)
-    _set_adapter(filling, values, megatron=megatron)
-    set_batches(filling, values)
-    set_rollout(filling, values)
-    reading.problems = _key_problems(document, own=not project.program or _BASE in project.program)
-    return reading
+    reader = Reader(interpolated(document), project, NAME, UPSTREAM, checked=document)
+    reader.bind(TABLE.rows)
+    reader.reading.problems = _key_problems(document, own=not project.program or _BASE in project.program)
+    return reader.reading
 
 
-def _set_sizes(filling: Filling, values: Sections, project: Project, *, megatron: bool) -> None:
-    """The GPUs of the policy, and Megatron's degrees or Ulysses' between them."""
-    builder, place = filling.builder, "trainer.placement.policy_num_"
-    each, nodes = values.integer(f"{place}gpus_per_node", least=1), values.integer(f"{place}nodes", least=1)
-    count = nodes.value if nodes else 1
-    stated = Stated(each.value * count, each.entry, each.key, f"GPUs x {count} nodes") if each else None
-    set_hardware(builder, project, stated, sharded=False)
-    if project.nodes is None:
-        filling.fill("hardware.nodes", nodes, 1)
-    section = f"{POLICY}.megatron_config."
-    for name, key in (
-        ("tensor", "tensor_model_parallel_size"),
-        ("pipeline", "pipeline_model_parallel_size"),
-        ("expert", "expert_model_parallel_size"),
-        ("expert_tensor", "expert_tensor_parallel_size"),
-    ):
-        default = None if name == "expert_tensor" else 1
-        filling.fill(f"parallelism.{name}", values.integer(section + key, least=1) if megatron else None, default)
-    context = f"{section}context_parallel_size" if megatron else f"{POLICY}.sequence_parallel_size"
-    filling.fill("parallelism.context", values.integer(context, least=1), 1)
-    spread = megatron and builder.job.parallelism.tensor > 1
-    builder.default("parallelism.sequence", spread, "on where tensor parallelism is" if spread else "")
+def _on_fsdp(job: Job) -> bool:
+    return not is_megatron(job)
 
 
-def _set_fsdp(filling: Filling, values: Sections) -> None:
-    """FSDP2 over float32 weights, gathered in bfloat16 and reduced in float32; AdamW of PyTorch."""
-    builder, path, section = filling.builder, "parallelism.fsdp.", f"{POLICY}.fsdp_config"
-    builder.derived("weights.dtype", "float32", "weights that are trained are loaded in float32")
-    builder.default("precision.autocast", None)
-    builder.default("precision.master_weights", False)
-    builder.derived("precision.gradients", None, "gradients have the dtype of their weight")
-    builder.default("parallelism.zero", None)
-    for name, value in (
-        ("version", 2),
-        ("wrap", "transformer"),
-        ("upcast_trainable", False),
-        ("sync_each_batch", True),
-    ):
-        builder.default(f"{path}{name}", value)
-    reshard = values.flag(f"{section}.reshard_after_forward")
-    filling.fill(f"{path}reshard_after_forward", reshard, True)
-    size = values.integer(f"{section}.fsdp_size", least=1)
-    part = bool(size and size.value < (builder.job.hardware.gpus or 1))
-    builder.default(f"{path}sharding", "hybrid_shard" if part else "full_shard")
-    if size and part:
-        filling.put(f"{path}shard_size", size)
-    for name, usual in (("param_dtype", "bfloat16"), ("reduce_dtype", "float32")):
-        given = values.text(f"{section}.mixed_precision.{name}")
-        dtype = dtype_of(given)
-        filling.fill(f"{path}mixed_precision.{name}", given._replace(value=dtype) if given and dtype else None, usual)
-    filling.fill(f"{path}offload", values.flag(f"{section}.cpu_offload"), False)
-    builder.default("optimizer.name", "adamw_torch", "fsdp_strategy.py")
-    on = values.flag("trainer.gradient_checkpointing")
-    mode = "none" if on and not on.value else "full"
-    filling.fill("activation_checkpointing", on._replace(value=mode) if on else None, mode)
-    filling.fill("reentrant", values.flag("trainer.gradient_checkpointing_use_reentrant"), False)
-    flash = values.flag("trainer.flash_attn")
-    kind = "sdpa" if flash and not flash.value else "flash_attention_2"
-    filling.fill("attention", flash._replace(value=kind) if flash else None, kind)
+def _set_strategy(reader: Reader) -> None:
+    strategy = reader.value(TEXT, "trainer.strategy", default="fsdp2")
+    if strategy not in ("fsdp", "fsdp2", "megatron"):
+        raise NoJobError(reader.document.path, f"strategy {strategy}, which gpulint does not know of SkyRL")
+    if strategy == "megatron":
+        reader.derived("framework", "megatron", "strategy megatron")
 
 
-def _set_megatron(filling: Filling, values: Sections) -> None:
-    """Megatron's model code over bfloat16 weights; float32 main weights and gradients, divided over the ranks."""
-    builder, section = filling.builder, f"{POLICY}.megatron_config"
-    builder.derived("framework", "megatron", "strategy megatron")
-    builder.default("weights.dtype", "bfloat16")
-    builder.default("precision.autocast", None)
-    builder.default("precision.master_weights", True, "Megatron's mixed-precision optimizer")
-    reduced = values.flag(f"{section}.ddp_config.grad_reduce_in_fp32")
-    kind = "bfloat16" if reduced and not reduced.value else "float32"
-    filling.fill("precision.gradients", reduced._replace(value=kind) if reduced else None, kind)
-    builder.default("parallelism.fsdp", None)
-    builder.default("parallelism.zero.library", "megatron")
-    builder.default("parallelism.zero.stage", 1, "use_distributed_optimizer")
-    own = f"{section}.optimizer_config_kwargs"
-    offload, share = values.flag(f"{own}.optimizer_cpu_offload"), values.number(f"{own}.optimizer_offload_fraction")
-    if offload and offload.value and share and share.value > 0:
-        filling.put("parallelism.zero.offload_optimizer.device", offload, "cpu")
-        filling.put("parallelism.zero.offload_optimizer.ratio", share, float(min(1, share.value)))
-    builder.default("optimizer.name", "fused_adam", "Megatron's FusedAdam")
-    recompute = values.raw(f"{section}.transformer_config_kwargs.recompute_granularity")
-    mode = (
-        recompute.value if recompute and recompute.value in ("full", "selective") else "none" if recompute else "full"
-    )
-    filling.fill("activation_checkpointing", recompute._replace(value=mode) if recompute else None, mode)
-    if mode == "selective":
-        builder.default("checkpoint_policy", "core_attention", "recompute_modules core_attn")
-    builder.default("reentrant", False)
-    builder.default("attention", "flash_attention_2", "TransformerEngine's")
+def _length(job: Job) -> int:
+    """Tokens of a row: prompt and answer. In several turns `max_input_length` bounds what the model reads."""
+    return (job.rl.prompt_length or 0) + (job.rl.completion_length or 0)
 
 
-def _set_adapter(filling: Filling, values: Sections, *, megatron: bool) -> None:
-    """LoRA where its rank is above zero."""
-    builder, lora = filling.builder, f"{POLICY}.model.lora"
-    rank = values.integer(f"{lora}.rank", least=1)
-    builder.default("trainable", None)
-    if rank is None:
-        builder.default("method", "full", "lora.rank 0")
-        builder.derived("adapter", None, "no adapter", "method")
-        return
-    filling.put("method", rank, "lora")
-    builder.derived("adapter.type", "lora", "LoRA", "method")
-    filling.put("adapter.r", rank)
-    filling.fill("adapter.alpha", values.number(f"{lora}.alpha"), 16)
-    filling.fill("adapter.dropout", values.number(f"{lora}.dropout"), 0.0)
-    targets = values.words(f"{lora}.target_modules")
-    if targets and targets.value != ["all-linear"] and not megatron:
-        filling.put("adapter.targets", targets)
-    else:
-        builder.default("adapter.targets", "all-linear")
-    builder.default("adapter.modules_to_save", [])
-    builder.default("adapter.prepare_kbit", False)
-    builder.derived("adapter.dtype", builder.job.weights.dtype, "the dtype of the weights", "weights.dtype")
+def _rows_of(tokens: int, job: Job) -> int:
+    return max(1, tokens // _length(job))
+
+
+def _set_accumulation(reader: Reader) -> None:
+    """Micro batches of a step; a mini batch counts prompts, each with its samples."""
+    mini, job, ranks = reader.given(POSITIVE, "trainer.policy_mini_batch_size"), reader.job, model_ranks(reader.job)
+    rows = (mini.value if mini else _MINI) * (job.rl.generations or _SAMPLES)
+    steps = max(1, rows // (ranks * (job.micro_batch_size or 1)))
+    reader.set("gradient_accumulation_steps", mini, steps, f"mini batch of {rows} rows over {ranks} ranks")
+
+
+_SIZES = (
+    *gpus_of_nodes("trainer.placement.policy_num_gpus_per_node", "trainer.placement.policy_num_nodes"),
+    *only(is_megatron, *degrees(MEGATRON, back=NEVER)),
+    Key("parallelism.context", f"{POLICY}.sequence_parallel_size", POSITIVE, default=1),
+    Fixed("parallelism.tensor", 1),
+    Fixed("parallelism.pipeline", 1),
+    Fixed("parallelism.expert", 1),
+    Fixed("parallelism.expert_tensor", None),
+    Fixed(
+        "parallelism.sequence",
+        Default(True, "on where tensor parallelism is"),
+        when=lambda job: is_megatron(job) and job.parallelism.tensor > 1,
+    ),
+    Fixed("parallelism.sequence", False),
+)  # fmt: skip
+"""The GPUs of the policy, and Megatron's degrees or Ulysses' between them."""
+
+_WITH_FSDP = only(
+    _on_fsdp,
+    Fixed("weights.dtype", Derived("float32", "weights that are trained are loaded in float32")),
+    Fixed("precision.autocast", None),
+    *within(
+        f"{POLICY}.fsdp_config",
+        *fsdp2(
+            reshard="reshard_after_forward", size="fsdp_size", offload="cpu_offload",
+            param_dtype="mixed_precision.param_dtype", reduce_dtype="mixed_precision.reduce_dtype",
+        ),
+    ),
+    Fixed("optimizer.name", Default("adamw_torch", "fsdp_strategy.py")),
+    Key(
+        "activation_checkpointing", "trainer.gradient_checkpointing", FLAG, "full", {True: "full", False: "none"},
+    ),
+    Key("reentrant", "trainer.gradient_checkpointing_use_reentrant", FLAG, default=False),
+    Key("attention", "trainer.flash_attn", FLAG, "flash_attention_2", {True: "flash_attention_2", False: "sdpa"}),
+)  # fmt: skip
+"""Float32 weights, gathered in bfloat16 and reduced in float32; AdamW of PyTorch."""
+
+_WITH_MEGATRON = only(
+    is_megatron,
+    Fixed("weights.dtype", "bfloat16"),
+    Key(
+        "precision.gradients", f"{MEGATRON}.ddp_config.grad_reduce_in_fp32", FLAG, "float32",
+        {True: "float32", False: "bfloat16"},
+    ),
+    *megatron_optimizer(),
+    offloaded_optimizer(
+        f"{MEGATRON}.optimizer_config_kwargs.optimizer_cpu_offload",
+        f"{MEGATRON}.optimizer_config_kwargs.optimizer_offload_fraction",
+        usual=0.0,
+    ),
+    Fixed("optimizer.name", Default("fused_adam", "Megatron's FusedAdam")),
+    *recompute(f"{MEGATRON}.transformer_config_kwargs.recompute_granularity", default="full", silent="none"),
+    Fixed("reentrant", False),
+    Fixed("attention", Default("flash_attention_2", "TransformerEngine's")),
+)  # fmt: skip
+
+_BATCHES = (
+    Key("rl.prompt_length", ("generator.max_input_length", "trainer.max_prompt_length"), POSITIVE, default=512),
+    Key("rl.completion_length", "generator.sampling_params.max_generate_length", POSITIVE, default=1024),
+    Key("rl.generations", "generator.n_samples_per_prompt", POSITIVE, default=_SAMPLES),
+    Key(
+        "sequence_length", "generator.sampling_params.max_generate_length", POSITIVE,
+        lambda reader: _length(reader.job), lambda _, job: _length(job), NEVER, note="prompt and answer",
+    ),
+    Key(
+        "micro_batch_size", "trainer.max_tokens_per_microbatch", POSITIVE, to=_rows_of,
+        back=lambda rows, job: rows * _length(job), note="rows of full length in its tokens", adds=False,
+    ),
+    Key("micro_batch_size", "trainer.micro_train_batch_size_per_gpu", POSITIVE, default=1),
+    Fixed(
+        "packing", Derived(False, "packing needs flash attention", "attention"),
+        when=lambda job: job.attention == "sdpa",
+    ),
+    Key("packing", ("trainer.remove_microbatch_padding", "trainer.use_sample_packing"), FLAG, default=True),
+    Fixed("padded", False),
+    _set_accumulation,
+    Fixed("evaluation.micro_batch_size", Default(None, "it generates, or scores without a backward pass")),
+)  # fmt: skip
+"""Rows of prompt and answer, or rows that fill the tokens of a micro batch."""
+
+
+def _shares(job: Job) -> bool:
+    return job.rl.vllm == "colocate"
+
+
+_ELSEWHERE = "in main memory, or on GPUs of its own, while the policy trains"
+
+_ROLLOUT = (
+    Key(
+        "rl.vllm", "trainer.placement.colocate_all", FLAG, Default("colocate", "colocate_all"),
+        {True: "colocate", False: "server"},
+    ),
+    *only(
+        _shares,
+        Key(
+            "rl.vllm_gpu_memory_utilization",
+            ("generator.inference_engine.gpu_memory_utilization", "generator.gpu_memory_utilization"),
+            NUMBER, default=0.8,
+        ),
+        Fixed("rl.vllm_sleep", Default(True, "colocated engines sleep while the policy trains")),
+        Fixed("rl.policy_offload", Default(True, "the policy waits in main memory while the engines generate")),
+    ),
+    Fixed("rl.reference_model", Default(False, _ELSEWHERE)),
+    *only(
+        lambda job: job.objective == "ppo",
+        Fixed("rl.value_model", Default("apart", _ELSEWHERE)),
+        Fixed("rl.reward_model", Default("none", "rewards come from environments")),
+    ),
+)  # fmt: skip
+"""WorkerDispatch brings one model of a colocated group to the GPU at a time; the engine sleeps meanwhile."""
+
+TABLE = Table(
+    (
+        Fixed("kind", Derived("training", "a run of SkyRL's trainer")),
+        _set_strategy,
+        packages(VERSIONS, UPSTREAM),
+        Key(
+            "objective", "trainer.algorithm.advantage_estimator", TEXT, "grpo", {"gae": "ppo", "rloo": "rloo"},
+            other="grpo",
+        ),
+        Key("model", f"{POLICY}.model.path", TEXT, default="Qwen/Qwen2.5-1.5B-Instruct"),
+        Fixed("weights.quantization", None),
+        Fixed("liger_kernels", False),
+        Fixed("compile", False),
+        Fixed("loss.kernel", "torch"),
+        Key(
+            "allocator.expandable_segments", "trainer.use_expandable_segments", FLAG,
+            Default(True, "trainer.use_expandable_segments"),
+        ),
+        *_SIZES,
+        *_WITH_FSDP,
+        *_WITH_MEGATRON,
+        Fixed("trainable", None),
+        by_rank(f"{POLICY}.model.lora.rank", "lora.rank 0"),
+        *within(
+            f"{POLICY}.model.lora", *lora(rank="rank", alpha="alpha", dropout="dropout", targets="target_modules")
+        ),
+        *_BATCHES,
+        *_ROLLOUT,
+    ),
+    ignored=frozenset({"gradient_accumulation_steps"}),
+)  # fmt: skip
 
 
 def _key_problems(document: Document, *, own: bool) -> list[Problem]:
@@ -213,11 +248,7 @@ def _key_problems(document: Document, *, own: bool) -> list[Problem]:
 _BASE = "entrypoints.main_base"
 _YAML = ("[", "{", "null")
 
-
-describe, edits = written_by("rl.skyrl_edits")
-
-
-FORMAT = Format(
-    NAME, "SkyRL config", UPSTREAM, recognise, read, describe, edits,
+FORMAT = Format.of_table(
+    NAME, "SkyRL config", UPSTREAM, recognise, read, TABLE,
     "`trainer.placement.policy_num_gpus_per_node`, `policy_num_nodes`",
 )  # fmt: skip

@@ -12,7 +12,7 @@ from ..core.flat_keys import unknown_flat_keys
 from ..core.format import Format, NoJobError, Reading, written_by
 from ..core.model_facts import find_model
 from ..core.native import NativeConfig
-from ..core.spelling import slip
+from ..core.typos import slip
 from ..core.world_size import Stated
 from ..megatron.format import set_model, set_optimizer, set_pipeline
 from ..megatron.plan import (

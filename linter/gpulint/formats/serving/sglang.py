@@ -8,14 +8,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..core.bindings.kinds import ANYTHING, FLAG, INTEGER, NUMBER, POSITIVE, Kind, Unsaid
+from ..core.bindings.rows import NEVER, Default, Fixed, Key, Table, Written
 from ..core.format import Format, NoJobError
 from ..core.keys import load
-from .engine_edits import Words
-from .server import Engine, Server
+from .server import (
+    WHOLE_TEXT,
+    Engine,
+    Server,
+    cache_dtype,
+    degrees,
+    gpus_of_degrees,
+    quantization,
+    served_model,
+    server,
+    spelled_as,
+    stored_dtype,
+)
 
 if TYPE_CHECKING:
     from ...source.document import Document
-    from ...source.edit.replacement import Edit
+    from ..core.bindings.reader import Reader
     from ..core.format import Project, Reading
 
 ENGINE = Engine("sglang", "sglang", "0.5.23", "sglang", prefixes=True)
@@ -38,26 +51,6 @@ QUANTIZATIONS: dict[str, tuple[str, float | None]] = {
     "quark_mxfp4": ("mxfp4", 4), "bitsandbytes": ("bnb-nf4", 4),
 }  # fmt: skip
 """`quantization` -> the Job's method and bits. Others (compressed-tensors, gguf ...) are what the checkpoint says."""
-
-_WORDS = Words(
-    {
-        "parallelism.tensor": "tp-size",
-        "parallelism.pipeline": "pp-size",
-        "parallelism.data": "dp-size",
-        "inference.max_model_len": "context-length",
-        "inference.max_num_seqs": "max-running-requests",
-        "inference.max_num_batched_tokens": "chunked-prefill-size",
-        "inference.gpu_memory_utilization": "mem-fraction-static",
-        "inference.kv_cache_dtype": "kv-cache-dtype",
-        "inference.enforce_eager": "disable-cuda-graph",
-        "inference.cpu_offload_gb": "cpu-offload-gb",
-        "inference.max_lora_rank": "max-lora-rank",
-        "inference.max_loras": "max-loras-per-batch",
-        "weights.dtype": "dtype",
-    },
-    {"fp8": "fp8"},
-    "quantization",
-)
 
 
 def recognise(document: Document) -> bool:
@@ -89,115 +82,107 @@ def read(document: Document, project: Project) -> Reading:
     kind = document.root.get("model-type")
     if names & _DIFFUSION or (kind is not None and kind.value == "diffusion"):
         raise NoJobError(document.path, "sglang serves a diffusion model here, whose memory is not derived")
-    server = Server(document, project, ENGINE)
-    reading = server.begin()
-    builder, arguments = server.builder, server.arguments
-    server.set_model("model_path", "model")
-    server.set_dtype(None, f"auto, the checkpoint's own: default of {ENGINE.upstream}", "dtype")
-    server.set_quantization(QUANTIZATIONS, "quantization")
-    _set_parallelism(server)
-    server.put("inference.max_model_len", "integer", ("context_length",), None, _MAXIMUM, least=1)
-    by_gpu = f"default of {ENGINE.title} {server.version}, by GPU"
-    server.put("inference.gpu_memory_utilization", "number", ("mem_fraction_static",), None, by_gpu)
-    server.put("inference.max_num_seqs", "integer", ("max_running_requests",), None, "as the cache allows", least=1)
-    _set_chunk(server, by_gpu)
-    limit = "as many as the memory holds"
-    server.put("inference.max_total_tokens", "integer", ("max_total_tokens",), None, limit, least=1)
-    server.set_cache_dtype("kv_cache_dtype")
-    server.put("inference.block_size", "integer", ("page_size",), None, "by attention kernel", least=1)
-    server.put("inference.enforce_eager", "flag", ("disable_cuda_graph",), False)
-    _set_graphs(server)
-    server.put("inference.cpu_offload_gb", "number", ("cpu_offload_gb",), 0.0)
-    adapters = arguments.raw("lora_paths")
-    if adapters:
-        builder.from_entry("inference.enable_lora", True, adapters.entry, adapters.key, "it has adapters")
-    else:
-        server.put("inference.enable_lora", "flag", ("enable_lora",), False)
-    server.put("inference.max_loras", "integer", ("max_loras_per_batch",), 8, least=1)
-    server.put("inference.max_lora_rank", "integer", ("max_lora_rank",), None, "that of the adapters", least=1)
-    server.put("inference.speculative_model", "text", ("speculative_draft_model_path",), None)
-    server.put("inference.speculative_algorithm", "text", ("speculative_algorithm",), None)
-    radix = arguments.flag("disable_radix_cache")
-    if radix is not None:
-        builder.from_entry("inference.prefix_caching", not radix.value, radix.entry, radix.key)
-    else:
-        builder.default("inference.prefix_caching", None, "a radix cache")
-    server.put("inference.max_states", "integer", ("max_mamba_cache_size",), None, "a share of the cache", least=1)
-    server.put("inference.state_ratio", "number", ("mamba_full_memory_ratio",), None, "0.9 to the tokens' 1")
-    server.put("inference.attention_backend", "text", ("attention_backend",), None, "by GPU and model")
-    server.put("inference.kv_cache_off", "flag", ("prefill_only_disable_kv_cache",), False)
-    builder.default("inference.chunked_prefill", None)
-    reading.problems = server.problems()
-    return reading
+    reader = Server(document, project, ENGINE)
+    reader.bind(TABLE.rows)
+    reader.reading.problems = reader.problems()
+    return reader.reading
 
 
-_MAXIMUM = f"the model's maximum: default of {ENGINE.upstream}"
-
-
-def _set_parallelism(server: Server) -> None:
-    """GPUs: tensor x pipeline x data parallel size; data parallel attention lies within the ranks of TP."""
-    shared = server.arguments.is_on("enable_dp_attention")
-    rows = [("parallelism.tensor", ("tp_size",)), ("parallelism.pipeline", ("pp_size",))]
-    if not shared:
-        rows.append(("parallelism.data", ("dp_size",)))
-    gpus = server.set_degrees(*rows)
-    builder = server.builder
-    groups = server.arguments.integer("dp_size", least=1)
-    if shared:
-        builder.derived(
-            "parallelism.data", 1, "attention is data parallel within the ranks of TP", "parallelism.tensor"
-        )
-    if shared and groups is not None:
-        ranks = max(1, builder.job.parallelism.tensor // groups.value)
+def _set_parallelism(reader: Reader) -> None:
+    """Data parallel attention lies within the ranks of tensor parallelism."""
+    if not reader.value(FLAG, "enable_dp_attention"):
+        return
+    groups = reader.given(POSITIVE, "dp_size")
+    reader.bind(degrees(*_MODEL_DEGREES))
+    note = "attention is data parallel within the ranks of TP"
+    reader.derived("parallelism.data", 1, note, "parallelism.tensor")
+    if groups:
+        ranks = max(1, reader.job.parallelism.tensor // groups.value)
         note = "ranks that share attention: tensor parallel size / data parallel size"
-        builder.from_entry("parallelism.attention_tensor", ranks, groups.entry, groups.key, note)
-    else:
-        builder.default("parallelism.attention_tensor", None)
-    server.put("parallelism.expert", "integer", ("ep_size",), 1, least=1)
-    server.set_gpus(gpus, "tensor x pipeline x data parallel size")
+        reader.set("parallelism.attention_tensor", groups, ranks, note)
 
 
-def _set_graphs(server: Server) -> None:
-    """The batches that decoding captures: a list, or the largest."""
-    builder, path = server.builder, "inference.cudagraph_capture_sizes"
-    listed = server.arguments.raw("cuda_graph_bs_decode", "cuda_graph_bs")
-    words = listed.value if listed is not None and isinstance(listed.value, list) else []
-    sizes = [int(word) for word in map(str, words) if word.isdigit()]
-    if listed is not None and isinstance(listed.value, int):
-        sizes = [listed.value]
-    largest = server.arguments.integer("cuda_graph_max_bs_decode", "cuda_graph_max_bs", least=1)
-    if listed is not None and sizes:
-        builder.from_entry(path, sizes, listed.entry, listed.key)
-    elif largest is not None:
-        builder.from_entry(path, [largest.value], largest.entry, largest.key, "the largest")
-    else:
-        builder.default(path, None, "by GPU")
-
-
-def _set_chunk(server: Server, note: str) -> None:
+def _set_chunk(reader: Reader) -> None:
     """Tokens of one prefill step; -1 turns chunks off, and `max_prefill_tokens` (16,384) counts."""
-    given = server.arguments.integer("chunked_prefill_size")
-    if given is not None and given.value <= 0:
-        whole = server.arguments.integer("max_prefill_tokens", least=1)
-        told = "prompts are not cut; max_prefill_tokens"
-        value = whole.value if whole else 16384
-        server.builder.from_entry("inference.max_num_batched_tokens", value, given.entry, given.key, told)
-    else:
-        server.put("inference.max_num_batched_tokens", "integer", ("chunked_prefill_size",), None, note, least=1)
+    given = reader.given(INTEGER, "chunked_prefill_size")
+    if given and given.value <= 0:
+        whole = reader.value(POSITIVE, "max_prefill_tokens", default=16384)
+        reader.set("inference.max_num_batched_tokens", given, whole, "prompts are not cut; max_prefill_tokens")
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change in this format's words."""
-    return _WORDS.describe(reading, changes, ENGINE)
+def _batches(value: Any) -> Any:
+    """The batches that decoding captures: a list, or one."""
+    words = value if isinstance(value, list) else []
+    return [int(word) for word in map(str, words) if word.isdigit()] or (
+        [value] if isinstance(value, int) else Unsaid.WRONG
+    )
 
 
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change."""
-    return _WORDS.edits(reading, changes, ENGINE)
+_BATCHES = Kind("a list of whole numbers", _batches, samples=([1], [3, 7, 130]))
 
 
-FORMAT = Format(
-    ENGINE.name, "SGLang server arguments", ENGINE.upstream, recognise, read, describe, edits,
+def _by_gpu(reader: Reader) -> Default:
+    assert isinstance(reader, Server)
+    return Default(None, f"default of {ENGINE.title} {reader.version}, by GPU")
+
+
+_MODEL_DEGREES = (
+    Key("parallelism.tensor", "tp_size", POSITIVE, 1),
+    Key("parallelism.pipeline", "pp_size", POSITIVE, 1),
+)
+
+TABLE = Table(
+    (
+        *server(ENGINE),
+        served_model("model_path", "model"),
+        stored_dtype("dtype", Default(None, f"auto, the checkpoint's own: default of {ENGINE.upstream}")),
+        *quantization(QUANTIZATIONS, "quantization", {"fp8": "fp8"}),
+        _set_parallelism,
+        *degrees(*_MODEL_DEGREES, Key("parallelism.data", "dp_size", POSITIVE, 1)),
+        Fixed("parallelism.attention_tensor", None),
+        Key("parallelism.expert", "ep_size", POSITIVE, 1),
+        gpus_of_degrees("tensor x pipeline x data parallel size"),
+        Key(
+            "inference.max_model_len", "context_length", POSITIVE,
+            Default(None, f"the model's maximum: default of {ENGINE.upstream}"),
+        ),
+        Key("inference.gpu_memory_utilization", "mem_fraction_static", NUMBER, _by_gpu),
+        Key("inference.max_num_seqs", "max_running_requests", POSITIVE, Default(None, "as the cache allows")),
+        _set_chunk,
+        Key("inference.max_num_batched_tokens", "chunked_prefill_size", POSITIVE, _by_gpu),
+        Key(
+            "inference.max_total_tokens", "max_total_tokens", POSITIVE, Default(None, "as many as the memory holds"),
+        ),
+        cache_dtype("kv_cache_dtype"),
+        Key("inference.block_size", "page_size", POSITIVE, Default(None, "by attention kernel")),
+        Key("inference.enforce_eager", "disable_cuda_graph", FLAG, default=False),
+        Key("inference.cudagraph_capture_sizes", ("cuda_graph_bs_decode", "cuda_graph_bs"), _BATCHES),
+        Key(
+            "inference.cudagraph_capture_sizes", ("cuda_graph_max_bs_decode", "cuda_graph_max_bs"), POSITIVE,
+            Default(None, "by GPU"), lambda size, _: Written([size], "the largest"), NEVER,
+        ),
+        Key("inference.cpu_offload_gb", "cpu_offload_gb", NUMBER, 0.0),
+        Key("inference.enable_lora", "lora_paths", ANYTHING, to=lambda *_: True, back=NEVER, note="it has adapters"),
+        Key("inference.enable_lora", "enable_lora", FLAG, default=False),
+        Key("inference.max_loras", "max_loras_per_batch", POSITIVE, 8),
+        Key("inference.max_lora_rank", "max_lora_rank", POSITIVE, Default(None, "that of the adapters")),
+        Key("inference.speculative_model", "speculative_draft_model_path", WHOLE_TEXT, None),
+        Key("inference.speculative_algorithm", "speculative_algorithm", WHOLE_TEXT, None),
+        Key(
+            "inference.prefix_caching", "disable_radix_cache", FLAG, Default(None, "a radix cache"),
+            {True: False, False: True},
+        ),
+        Key("inference.max_states", "max_mamba_cache_size", POSITIVE, Default(None, "a share of the cache")),
+        Key("inference.state_ratio", "mamba_full_memory_ratio", NUMBER, Default(None, "0.9 to the tokens' 1")),
+        Key("inference.attention_backend", "attention_backend", WHOLE_TEXT, Default(None, "by GPU and model")),
+        Key("inference.kv_cache_off", "prefill_only_disable_kv_cache", FLAG, default=False),
+        Fixed("inference.chunked_prefill", None),
+    ),
+    spelled=spelled_as(ENGINE),
+)  # fmt: skip
+
+FORMAT = Format.of_table(
+    ENGINE.name, "SGLang server arguments", ENGINE.upstream, recognise, read, TABLE,
     "tensor x pipeline x data parallel size",
     serves=True,
 )  # fmt: skip

@@ -8,16 +8,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..core.arguments import Arguments
+from ..core.bindings.kinds import FLAG, INTEGER, NUMBER, POSITIVE, TEXT
+from ..core.bindings.rows import LEAVE, NEVER, Default, Fixed, Key, Table
 from ..core.format import Format
 from ..core.keys import load
-from .engine_edits import Words
-from .server import CACHE_DTYPES, Engine, Server
+from .server import (
+    Engine,
+    Server,
+    cache_dtype,
+    degrees,
+    gpus_of_degrees,
+    quantization,
+    served_model,
+    server,
+    spelled_as,
+    stored_dtype,
+)
 
 if TYPE_CHECKING:
     from ...source.document import Document
-    from ...source.edit.replacement import Edit
+    from ..core.bindings.rows import Say
     from ..core.format import Project, Reading
+    from ..core.key_changes import Keys
 
 ENGINE = Engine("trtllm", "tensorrt-llm", "1.3", "TensorRT-LLM")
 
@@ -32,24 +44,6 @@ QUANTIZATIONS: dict[str, tuple[str, float | None]] = {
 }  # fmt: skip
 """`quant_algo` of TensorRT-LLM and `quantization_type` of Baseten's engine builder -> the Job's method and bits."""
 
-_WORDS = Words(
-    {
-        "parallelism.tensor": "tensor_parallel_size",
-        "parallelism.pipeline": "pipeline_parallel_size",
-        "inference.max_model_len": "max_seq_len",
-        "inference.max_num_seqs": "max_batch_size",
-        "inference.max_num_batched_tokens": "max_num_tokens",
-        "inference.gpu_memory_utilization": "free_gpu_memory_fraction",
-    }
-)
-_CACHE = {
-    "inference.gpu_memory_utilization": "kv_cache_config.free_gpu_memory_fraction",
-    "inference.kv_cache_dtype": "kv_cache_config.dtype",
-}
-"""What a file of the LLM API says in a section."""
-
-_FILE_WORDS = _WORDS._replace(options={**_WORDS.options, **_CACHE})
-
 
 def recognise(document: Document) -> bool:
     """A YAML or JSON file of the LLM API's arguments, with one of its sections (`kv_cache_config` ...)."""
@@ -62,42 +56,12 @@ def recognise(document: Document) -> bool:
 
 def read(document: Document, project: Project) -> Reading:
     """The Job of a TensorRT-LLM server."""
-    server = Server(document, project, ENGINE)
-    reading = server.begin()
-    builder, arguments = server.builder, server.arguments
-    server.set_model("model", "checkpoint_dir")
-    server.set_dtype(None, f"auto, the checkpoint's own: default of {ENGINE.upstream}", "dtype")
-    section = arguments.mapping("quant_config")
-    if "quant_algo" in section:
-        arguments.entries["quantization"] = section.entries["quant_algo"]
-    server.set_quantization(QUANTIZATIONS, "quantization", "quantization_type")
-    gpus = server.set_degrees(
-        ("parallelism.tensor", ("tensor_parallel_size", "tp_size", "tensor_parallel_count")),
-        ("parallelism.pipeline", ("pipeline_parallel_size", "pp_size")),
-        ("parallelism.context", ("context_parallel_size", "cp_size")),
-    )
-    builder.default("parallelism.data", 1)
-    server.put("parallelism.expert", "integer", ("moe_expert_parallel_size", "ep_size"), 1, least=1)
-    server.set_gpus(gpus, "tensor x pipeline x context parallel size")
-    names = ("max_seq_len", "max_decoder_seq_len")
-    server.put("inference.max_model_len", "integer", names, None, "the model's maximum", least=1)
-    server.put("inference.max_num_seqs", "integer", ("max_batch_size",), 2048, least=1)
-    server.put("inference.max_num_batched_tokens", "integer", ("max_num_tokens",), 8192, least=1)
-    _set_cache(server, arguments.mapping("kv_cache_config"))
-    builder.default("inference.enforce_eager", False)
-    builder.default("inference.enable_lora", False)
-    for path, unsaid in (
-        ("inference.cpu_offload_gb", 0.0),
-        ("inference.speculative_model", None),
-        ("inference.max_loras", None),
-        ("inference.max_lora_rank", None),
-    ):
-        builder.default(path, unsaid)
-    flags = ("enable_chunked_prefill", "enable_chunked_context")
-    server.put("inference.chunked_prefill", "flag", flags, None)
-    told = server.problems()
-    reading.problems = [item for item in told if item.kind != "unknown-key" or "." in item.key or _is_serve(document)]
-    return reading
+    reader = Server(document, project, ENGINE)
+    reader.bind(TABLE.rows)
+    told = reader.problems()
+    serve = _is_serve(document)
+    reader.reading.problems = [item for item in told if item.kind != "unknown-key" or "." in item.key or serve]
+    return reader.reading
 
 
 def _is_serve(document: Document) -> bool:
@@ -105,53 +69,70 @@ def _is_serve(document: Document) -> bool:
     return document.syntax == "flags" and document.root.entry("checkpoint_dir") is None
 
 
-def _set_cache(server: Server, section: Arguments) -> None:
-    """The share of the free memory, dtype and block of the cache: flags, else `kv_cache_config`."""
-    for path, kind, names, inner, default in (
-        ("inference.gpu_memory_utilization", "number", _FRACTIONS, "free_gpu_memory_fraction", 0.9),
-        ("inference.block_size", "integer", ("tokens_per_block",), "tokens_per_block", 32),
-    ):
-        given = getattr(section, kind)(inner)
-        if given is not None:
-            server.builder.from_entry(path, given.value, given.entry, given.key)
-        else:
-            server.put(path, kind, names, default)
-    most = section.integer("max_tokens", least=1)
-    if most is not None:
-        server.builder.from_entry("inference.max_total_tokens", most.value, most.entry, most.key)
-    else:
-        server.builder.default("inference.max_total_tokens", None, "as many as the memory holds")
-    dtype = section.text("dtype") or server.arguments.text("kv_cache_dtype")
-    kind_ = server.arguments.text("quantization_type")
-    if dtype is not None:
-        value = CACHE_DTYPES.get(dtype.value.lower(), "auto")
-        server.builder.from_entry("inference.kv_cache_dtype", value, dtype.entry, dtype.key)
-    elif kind_ is not None and kind_.value in ("fp8_kv", "fp4_kv"):
-        server.builder.from_entry("inference.kv_cache_dtype", "fp8", kind_.entry, kind_.key)
-    else:
-        server.builder.default("inference.kv_cache_dtype", "auto")
+_SHARE = ("free_gpu_memory_fraction", "kv_cache_free_gpu_memory_fraction", "kv_cache_free_gpu_mem_fraction")
+_CACHE = "kv_cache_config"
 
 
-_FRACTIONS = ("free_gpu_memory_fraction", "kv_cache_free_gpu_memory_fraction", "kv_cache_free_gpu_mem_fraction")
+def _cached(key: str, flag: str = "") -> Say:
+    """A key of the cache: of its section in a file of the LLM API, else a flag, which not each has."""
+
+    def say(reading: Reading, value: Any) -> Keys | None:
+        if reading.config.syntax != "flags" or reading.config.root.find(_CACHE) is not None:
+            return {f"{_CACHE}.{key}": value}
+        return {flag: value} if flag else None
+
+    return say
 
 
-def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-    """The change in this format's words."""
-    return _words(reading).describe(reading, changes, ENGINE)
+TABLE = Table(
+    (
+        *server(ENGINE),
+        served_model("model", "checkpoint_dir"),
+        stored_dtype("dtype", Default(None, f"auto, the checkpoint's own: default of {ENGINE.upstream}"), back=NEVER),
+        *quantization(QUANTIZATIONS, ("quant_config.quant_algo", "quantization", "quantization_type")),
+        *degrees(
+            Key("parallelism.tensor", ("tensor_parallel_size", "tp_size", "tensor_parallel_count"), POSITIVE, 1),
+            Key("parallelism.pipeline", ("pipeline_parallel_size", "pp_size"), POSITIVE, 1),
+            Key("parallelism.context", ("context_parallel_size", "cp_size"), POSITIVE, 1),
+        ),
+        Fixed("parallelism.data", 1),
+        Key("parallelism.expert", ("moe_expert_parallel_size", "ep_size"), POSITIVE, 1),
+        gpus_of_degrees("tensor x pipeline x context parallel size"),
+        Key(
+            "inference.max_model_len", ("max_seq_len", "max_decoder_seq_len"), POSITIVE,
+            Default(None, "the model's maximum"),
+        ),
+        Key("inference.max_num_seqs", "max_batch_size", POSITIVE, 2048),
+        Key("inference.max_num_batched_tokens", "max_num_tokens", POSITIVE, 8192),
+        # what the file says of the cache wins over the flags
+        Key("inference.gpu_memory_utilization", (f"{_CACHE}.free_gpu_memory_fraction", *_SHARE), NUMBER, 0.9),
+        Key("inference.block_size", (f"{_CACHE}.tokens_per_block", "tokens_per_block"), INTEGER, 32),
+        Key(
+            "inference.max_total_tokens", f"{_CACHE}.max_tokens", POSITIVE,
+            Default(None, "as many as the memory holds"), blank=Default(None, "as many as the memory holds"),
+        ),
+        cache_dtype((f"{_CACHE}.dtype", "kv_cache_dtype"), default=LEAVE),
+        Key(
+            "inference.kv_cache_dtype", "quantization_type", TEXT, "auto", {"fp8_kv": "fp8", "fp4_kv": "fp8"}, NEVER,
+            blank=Default("auto"),
+        ),
+        Fixed("inference.enforce_eager", False),
+        Fixed("inference.enable_lora", False),
+        Fixed("inference.cpu_offload_gb", 0.0),
+        Fixed("inference.speculative_model", None),
+        Fixed("inference.max_loras", None),
+        Fixed("inference.max_lora_rank", None),
+        Key("inference.chunked_prefill", ("enable_chunked_prefill", "enable_chunked_context"), FLAG, None),
+    ),
+    {
+        "inference.gpu_memory_utilization": _cached("free_gpu_memory_fraction", _SHARE[0]),
+        "inference.kv_cache_dtype": _cached("dtype"),
+    },
+    spelled=spelled_as(ENGINE),
+)  # fmt: skip
 
-
-def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change."""
-    return _words(reading).edits(reading, changes, ENGINE)
-
-
-def _words(reading: Reading) -> Words:
-    stated = reading.config.root.find("kv_cache_config") is not None
-    return _FILE_WORDS if stated or reading.config.syntax != "flags" else _WORDS
-
-
-FORMAT = Format(
-    ENGINE.name, "TensorRT-LLM server", ENGINE.upstream, recognise, read, describe, edits,
+FORMAT = Format.of_table(
+    ENGINE.name, "TensorRT-LLM server", ENGINE.upstream, recognise, read, TABLE,
     "tensor x pipeline x context parallel size",
     serves=True,
 )  # fmt: skip

@@ -12,7 +12,7 @@ from ..core.format import Format, NoJobError, Problem, Reading, written_by
 from ..core.interpolation import interpolated
 from ..core.keys import load, unknown_key, unknown_keys
 from ..core.native import DTYPES, NativeConfig, optimizer_of
-from ..core.spelling import nearest
+from ..core.typos import nearest
 from .launch import Recipe, recipe_of, set_gpus
 from .model import set_model
 

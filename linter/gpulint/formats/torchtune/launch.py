@@ -7,9 +7,10 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...source.node import Entry, Node, Span
+from ...upstream import torchtune
+from ...upstream.behaviour import default_of
 from ..core.arguments import Given
 from ..core.coercion import as_integer
-from ..core.releases import default_of
 from ..core.world_size import Stated, set_hardware
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _set_sharding(config: NativeConfig, *, single: bool) -> None:
     replicate = keys.integer("data_parallel_replicate_dim", least=1)
     fsdp = "parallelism.fsdp."
     note = "distributed recipes call fully_shard on every layer (training/_distributed.py)"
-    version = default_of("torchtune", config.project.versions.get("torchtune", ""), "fsdp_version", 2)
+    version = default_of(torchtune.DEFAULTS, config.project.versions.get(torchtune.NAME), "fsdp_version", 2)
     values = {"version": version, "wrap": "transformer", "cpu_ram_efficient_loading": True, "sync_each_batch": True}
     for name, value in values.items():
         builder.default(fsdp + name, value, note)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...upstream import verl
+from ...upstream.behaviour import former_defaults
 from ..core.format import Format, JobBuilder, NoJobError, Reading, written_by
 from ..core.inheritance import based_on
 from ..core.interpolation import interpolated
-from ..core.releases import moved_from
 from ..core.rollout import RolloutKeys, set_rollout_job
 from ..core.sections import Filling, Sections
 from .actor import set_actor
@@ -51,7 +52,8 @@ def read(document: Document, project: Project) -> Reading:
         return _generation(document, project)
     if document.root.get("actor_rollout_ref") is None and document.syntax != "flags":
         raise NoJobError(document.path, "a part of verl's config, which ppo_trainer.yaml puts together")
-    base = based_on(document, NAME, _base_name(document), moved_from("verl", project.versions.get("verl", "")))
+    former = former_defaults(verl.DEFAULTS, project.versions.get(verl.NAME))
+    base = based_on(document, NAME, _base_name(document), former)
     filled = interpolated(base.document._replace(text=base.document.text + "${"))
     builder = JobBuilder(filled, UPSTREAM)
     reading = Reading(NAME, UPSTREAM, document, builder.job)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...upstream.behaviour import default_of
+from ...upstream.verl import SFT_DEFAULTS
 from ..core.format import Format, Reading, written_by
 from ..core.interpolation import interpolated
 from ..core.native import NativeConfig
 from ..core.placeholders import is_blank
-from ..core.releases import default_of
 from ..core.sections import DTYPES, Filling, Sections
 from ..core.world_size import Stated, set_hardware
 from .keys import verl_problems
@@ -62,7 +63,7 @@ def read(document: Document, project: Project) -> Reading:
     checkpointing = values.flag("model.enable_gradient_checkpointing")
     offload = values.is_on("model.enable_activation_offload")
     release = project.versions.get("verl", "")
-    usual = default_of("verl SFT", release, "enable_gradient_checkpointing", True)
+    usual = default_of(SFT_DEFAULTS, release, "enable_gradient_checkpointing", True)
     on = checkpointing.value if checkpointing else usual
     mode = ("offload" if offload else "full") if on else "none"
     if checkpointing:
@@ -97,7 +98,7 @@ def _set_sharding(filling: Filling, values: Sections, release: str, *, newer: bo
     strategy = values.text("engine.strategy", "model.strategy")
     fsdp = "parallelism.fsdp."
     stated = strategy._replace(value=2 if "2" in strategy.value else 1) if strategy else None
-    filling.fill(f"{fsdp}version", stated, 1 if newer else default_of("verl SFT", release, "fsdp_version", 2))
+    filling.fill(f"{fsdp}version", stated, 1 if newer else default_of(SFT_DEFAULTS, release, "fsdp_version", 2))
     for name, value in (("sharding", "full_shard"), ("wrap", "transformer")):
         builder.default(f"{fsdp}{name}", value)
     builder.default(f"{fsdp}sync_each_batch", not newer, "the engine defers since July 2026 (#7095), the trainer never")

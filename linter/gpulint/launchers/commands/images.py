@@ -8,7 +8,7 @@ import re
 from functools import cache
 from typing import Any
 
-from ...versions import older
+from ...upstream.behaviour import at_release
 
 
 def entrypoint(image: str) -> list[str]:
@@ -64,12 +64,8 @@ def versions(image: str) -> dict[str, str]:
 
 
 def _carried(name: str, program: str, version: str) -> dict[str, str]:
-    rows = (row for row in _rows("carries") if row["program"] == program and re.search(row["image"], name))
-    return {
-        row["package"]: row["version"]
-        for row in rows
-        if older(version, row["before"]) and not older(version, row["from"])
-    }
+    rows = [row for row in _rows("carries") if row["program"] == program and re.search(row["image"], name)]
+    return {row["package"]: row["version"] for row in at_release(rows, version)}
 
 
 def elsewhere(image: str) -> str:

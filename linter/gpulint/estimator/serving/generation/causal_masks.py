@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ....upstream.stack import Stack
+from ....upstream.transformers_models import CAUSAL_MASKS
 from ...frameworks.frameworks import of_transformers
-from ...frameworks.modeling import still
 
 if TYPE_CHECKING:
     from ....job.job import Job
@@ -16,7 +17,7 @@ SOURCE = "estimator/serving/causal_masks.py"
 
 
 def causal_masks(job: Job, model: Model) -> int:
-    """Bytes of the masks of all layers: positions^2 each, one byte a pair (`causal_masks` of modeling.json)."""
-    if not of_transformers(job) or not still("causal_masks", job, model):
+    """Bytes of the masks of all layers: positions^2 each, one byte a pair (`CAUSAL_MASKS`)."""
+    if not of_transformers(job) or not Stack(job).does(CAUSAL_MASKS, model.model_type):
         return 0
     return model.shape.layers * (model.shape.max_positions or 0) ** 2

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....models.model import text_config
-from ....versions import older
-from ...frameworks.modeling import still
+from ....upstream import transformers
+from ....upstream.stack import Stack
+from ....upstream.transformers_models import REPEATED_KEYS
 from ...frameworks.release import release
 from ...layers.arch_spec import traits
 from ...layers.attention.implementation import attention_implementation, composite
@@ -32,7 +33,7 @@ def attended(job: Job, model: Model, batch: int, tokens: int, element: float) ->
     """The widest layer's attention to `tokens` tokens: keys and values made anew, and scores.
 
     Eager attention, sdpa with a mask (padding, or a window that is full) or before 4.54, and flash attention in the
-    classes of `modeling.json` that `repeated_keys` names repeat grouped keys and values: e b t nh (dk + dv); a
+    classes that `REPEATED_KEYS` names repeat grouped keys and values: e b t nh (dk + dv); a
     single key head is expanded within each product, e b t nh d, where there are several sequences (`repeat_kv`).
     Eager scores take `score_bytes` each, and GPT-J and GPT-Neo take float32 keys for them, 4 b t nh d. torch's
     composite attention, which sdpa takes for keys that nobody repeats under a mask (Falcon), has float32 copies of
@@ -51,7 +52,7 @@ def attended(job: Job, model: Model, batch: int, tokens: int, element: float) ->
     repeats = _repeats(job, model, kind)
     if not repeats and kind != "sdpa":
         return opened
-    packs = not older(job.versions.get("transformers"), PACKED_FROM)
+    packs = Stack(job).does(transformers.PACKED_QUERIES)
     widest: Sequence[Product] = opened
     for layer, window in enumerate(shape.windows):
         heads, keys = _heads(model, layer)
@@ -101,16 +102,6 @@ def _scores(
     return scores
 
 
-PACKED_FROM = "5.23"
-"""The first transformers that repeats no keys under a mask for one new token: the queries of a group become rows
-(integrations/sdpa_attention.py `pack_gqa`, which 5.22.0 has not)."""
-
-REPEATED_BEFORE = "4.53"
-"""The first transformers whose Mllama has one class for all attention: before, that of eager attention repeated keys
-and values before it cached them, and that of sdpa in every step, where it normed the repeated keys
-(modeling_mllama.py MllamaTextCrossAttention, MllamaTextCrossSdpaAttention; wheels 4.45.2 to 4.53.3)."""
-
-
 def crossed(model: Model) -> frozenset[int]:
     """The layers that attend to images alone, whose keys and values no token adds to."""
     return frozenset(() if model.shape.encoder_layers else model.shape.cross_layers)
@@ -119,10 +110,10 @@ def crossed(model: Model) -> frozenset[int]:
 def crossing(job: Job, model: Model, kind: str, batch: int, element: float) -> list[Product]:
     """A layer's attention to the t positions of a prompt's images, for one new token.
 
-    They are under a mask, so that sdpa and eager repeat grouped keys: 2 e b t nh d, and eager has its scores. Before
-    REPEATED_BEFORE eager's are repeated in the cache, and sdpa norms the repeated keys in float32, 8 b t nh d more.
+    They are under a mask, so that sdpa and eager repeat grouped keys: 2 e b t nh d, and eager has its scores. Under
+    `REPEATED_CROSS_KEYS` eager's are repeated in the cache, and sdpa norms them in float32, 8 b t nh d more.
     """
-    shape, old = model.shape, older(job.versions.get("transformers"), REPEATED_BEFORE)
+    shape, old = model.shape, Stack(job).does(transformers.REPEATED_CROSS_KEYS)
     positions, tensor = (shape.cross_tokens, "positions"), job.parallelism.tensor
     seen = (batch, "rows"), (job.images or 0, "images"), positions, (shape.heads, "heads")
     grouped = shape.heads != shape.kv_heads
@@ -144,7 +135,7 @@ def image_caches(caches: Sequence[LayerCache], job: Job, model: Model) -> list[L
     config = {**model.defaults, **text_config(model.config)}
     found = traits(model.model_type, config, model.shape.norm)
     eager = attention_implementation(job, model, found, config) == "eager"
-    repeated = eager and older(job.versions.get("transformers"), REPEATED_BEFORE)
+    repeated = eager and Stack(job).does(transformers.REPEATED_CROSS_KEYS)
     each = (job.images or 0) * (model.shape.heads // model.shape.kv_heads if repeated else 1)
     return [
         cache._replace(heads=0, cross=cache.cross * each) if layer in crossed(model) else cache
@@ -155,8 +146,8 @@ def image_caches(caches: Sequence[LayerCache], job: Job, model: Model) -> list[L
 def _repeats(job: Job, model: Model, kind: str) -> bool:
     """Whether attention copies grouped keys and values for every query head; flash attention in some classes did."""
     if kind == "flash_attention_2":
-        return still("repeated_keys", job, model)
-    masked = bool(job.padded) and older(job.versions.get("transformers"), PACKED_FROM)
+        return Stack(job).does(REPEATED_KEYS, model.model_type)
+    masked = bool(job.padded) and not Stack(job).does(transformers.PACKED_QUERIES)
     return kind == "eager" or (kind == "sdpa" and (masked or not release(job, model.model_type).grouped_keys))
 
 
@@ -184,7 +175,7 @@ def stepped(job: Job, model: Model, batch: int, element: float) -> tuple[Product
              `recurrent_kimi_delta_attention`)
     """
     mixer = mixing(model)
-    if (gated_delta_net.KERNELS if mixer in DELTAS else ssm.KERNELS) in job.versions:
+    if Stack(job).runs(gated_delta_net.KERNELS if mixer in DELTAS else ssm.KERNELS):
         return ()
     each = {"mamba2": 12 + 2 * element, "mamba2_scaled": 12 + 2 * element, "mamba": 20.0}.get(mixer, 0.0)
     each = 12.0 if mixer in DELTAS else each
@@ -203,7 +194,7 @@ def opened_latent(
     product of several sequences, v more.
     """
     shape = model.shape
-    if not shape.kv_lora_rank or older(job.versions.get("transformers"), "5.0"):
+    if not shape.kv_lora_rank or not Stack(job).does(transformers.CACHED_LATENT):
         return ()
     width = 2 * shape.qk_nope_head_dim + shape.qk_rope_head_dim + shape.v_head_dim * (2 if laid else 1)
     counts = (batch, "rows"), (tokens, "tokens"), (shape.heads, "heads"), width

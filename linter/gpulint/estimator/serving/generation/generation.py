@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....units import MIB
-from ....versions import older
+from ....upstream import transformers
+from ....upstream.stack import Stack
+from ....upstream.transformers_models import FLOAT32_STATES, TUPLES
 from ... import uncertainty
 from ...allocator import allocator, runtime
 from ...estimate import Assumption, Estimate, Phase
-from ...frameworks.modeling import still
 from ...peak_candidate import PeakCandidate
 from ...states.loading import PACKED_ON_LOAD, retyped
 from ...states.parameters import base_dtype, parameters
@@ -139,23 +140,14 @@ def expanded(job: Job, model: Model) -> int:
     transformers 4 caches them: heads * (qk_nope + qk_rope + v head dims); 5 caches the latent. 0 otherwise.
     """
     shape = model.shape
-    if not shape.kv_lora_rank or not older(job.versions.get("transformers"), "5.0"):
+    if not shape.kv_lora_rank or Stack(job).does(transformers.CACHED_LATENT):
         return 0
     return shape.heads * (shape.qk_nope_head_dim + shape.qk_rope_head_dim + shape.v_head_dim)
 
 
-FLOAT_STATES = {"delta": "0", "kimi_delta": "0", "rglru": "0", "mlstm": "0", "mamba2": "5.0", "mamba2_scaled": "5.0"}
-"""Mixers whose scan returns a float32 state that the cache keeps as it is, and since which transformers it does."""
-
-
 def state_bytes(job: Job, model: Model, element: float) -> float:
-    """Bytes of an element of a recurrent state; `element` where it has the width of the other caches.
-
-    Source: transformers 5.23 cache_utils.py `LinearAttentionLayer.update_recurrent_state`; before 5.0 the caches of
-    Mamba 2 hybrids copied it into tensors of the model's dtype.
-    """
-    since = FLOAT_STATES.get(mixing(model))
-    return element if since is None or older(job.versions.get("transformers"), since) else 4.0
+    """Bytes of an element of a recurrent state; `element` where it has the width of the other caches."""
+    return 4.0 if Stack(job).does(FLOAT32_STATES, mixing(model)) else element
 
 
 def unsplit_tails(job: Job, model: Model, found: Sequence[Parameter]) -> int:
@@ -167,7 +159,7 @@ def unsplit_tails(job: Job, model: Model, found: Sequence[Parameter]) -> int:
     of what it packed before: 0.
     """
     quantization = effective_quantization(job, model)
-    if not older(job.versions.get("transformers"), "4.50"):
+    if Stack(job).does(transformers.LOADING_BLOCK):
         return 0
     if quantization is not None and quantization.method.startswith("bnb"):
         return 0
@@ -233,7 +225,7 @@ def _decode(
     logits = terms("logits", (last_logits(model, batch, element),), _PREFILL)
     making = unpacking(job, model).at(batch).making
     unpacked = (Product("the largest packed weight, unpacked", making, ((largest_packed(found), "elements"),)),)
-    if still("tuples", job, model):
+    if Stack(job).does(TUPLES, model.model_type):
         held = held_product(model, job, batch, prompt, element)
         first = [*split.terms(batch, prompt), *_views(job, model, asked), *split.terms(batch, prompt + 1)]
         cache, length = [*split.terms(batch, last - 1), *split.terms(batch, last)], last

@@ -6,8 +6,9 @@ from collections import Counter
 from copy import copy
 from typing import TYPE_CHECKING
 
-from ....versions import older
-from ...frameworks.modeling import still
+from ....upstream.stack import Stack
+from ....upstream.transformers import WINDOW_VIEWS_PROMPT
+from ....upstream.transformers_models import FUSED_KEYS, FUSED_VALUES
 from ...states.tensor_parallel import fullest_layers, stages
 from ...terms import Product, terms, total
 from ..kv_cache import layer_bytes
@@ -72,7 +73,7 @@ class GrowingCache:
         From transformers 5 a sliding layer's window is a view of all the prompt's keys and values until its next
         token (cache_utils.py DynamicSlidingWindowLayer.update).
         """
-        if older(job.versions.get("transformers"), "5.0"):
+        if not Stack(job).does(WINDOW_VIEWS_PROMPT):
             return self
         whole = copy(self)
         whole.caches = [cache._replace(window=None) for cache in self.caches]
@@ -105,11 +106,12 @@ _ANEW = Product("keys of a layer, made anew with the new token", 0.0)
 def views(job: Job, model: Model, batch: int, prompt: int, element: float) -> Product:
     """What a prompt's cache holds beyond keys and values, as views of one fused projection; nothing elsewhere.
 
-    e b prompt q a layer where keys and values are views of it (`fused_keys` of modeling.json), e b prompt (q + k)
+    e b prompt q a layer where keys and values are views of it (`FUSED_KEYS`), e b prompt (q + k)
     where the values are and the keys are rotated (`fused_values`).
     """
     label, shape = "queries beside them, in one tensor", model.shape
-    keys, values = still("fused_keys", job, model), still("fused_values", job, model)
+    stack = Stack(job)
+    keys, values = stack.does(FUSED_KEYS, model.model_type), stack.does(FUSED_VALUES, model.model_type)
     if not (keys or values) or job.parallelism.tensor > 1:
         return Product(label, 0.0)
     heads = shape.heads + (0 if keys else shape.kv_heads), "heads"

@@ -11,8 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....models.model import text_config
-from ....versions import older
-from ...frameworks.modeling import still, traits_at
+from ....upstream import transformers
+from ....upstream.stack import Stack
+from ....upstream.transformers_models import FLOAT_LOGITS, REMOTE_CODE, ROTARY_TABLES, WHOLE_LOGITS
+from ...frameworks.modeling import traits_at
 from ...frameworks.release import release
 from ...layers.arch_spec import traits
 from ...layers.attention.implementation import composite
@@ -93,7 +95,7 @@ def mlp_products(
         return list(largest(*candidates))
     rows = tokens * max(1, shape.experts_per_token)
     wide = shape.moe_intermediate
-    if older(job.versions.get("transformers"), "5.0"):
+    if not Stack(job).does(transformers.GROUPED_EXPERTS):
         here = (-(-rows // shape.experts), "rows of an expert")
         sparse = [
             Product("an expert's inner states and its input", element, (here, 3 * wide + hidden)),
@@ -189,7 +191,7 @@ def score_bytes(job: Job, model: Model) -> float:
 def logit_products(model: Model, job: Job, batch: int, length: int, element: float) -> tuple[Product, Product]:
     """The logits at the end of prefill, and what else is then alive.
 
-    Since 4.45 (later in some models, `modeling.json`) `generate` asks for the last token's logits only, e b V, and
+    Since 4.45 (later in some models, `WHOLE_LOGITS`) `generate` asks for the last token's logits only, e b V, and
     takes a float32 copy of them, 4 b V. Where the whole prompt's are made (older versions, or a forward of one's own)
     they are e T V, and before 4.46 in most models also their float32 copy, 4 T V, beside the last hidden state, e T h,
     or behind it the last token's copy where that is more.
@@ -201,7 +203,7 @@ def logit_products(model: Model, job: Job, batch: int, length: int, element: flo
     width = element + (4 if _floats(job, model) else element if _changed(model) else 0)
     copy = Product("the last token's logits in float32", 4, (rows, shape.vocabulary))
     state = Product("last hidden states", element, (tokens, shape.hidden))
-    recent = not older(job.versions.get("transformers"), "4.45")
+    recent = Stack(job).does(transformers.LAST_LOGITS)
     label = "logits of the prompt" if width == element else "logits of the prompt, and what is made of them"
     made = Product(label, width, (tokens, shape.vocabulary))
     return made, max(state, copy, key=_size) if recent else state
@@ -221,7 +223,7 @@ def _size(item: Product) -> float:
 def held_product(model: Model, job: Job, batch: int, length: int, element: float) -> Product:
     """The prompt's logits that `generate` still holds in its second pass; nothing from 4.42 on (`del outputs`)."""
     label = "logits of the prompt, which `generate` still holds"
-    if not older(job.versions.get("transformers"), "4.42"):
+    if Stack(job).does(transformers.DELETED_OUTPUTS):
         return Product(label, 0.0)
     tokens = length if _whole(job, model) else 1
     counts = (batch, "rows"), (tokens, "tokens"), model.shape.vocabulary
@@ -236,7 +238,7 @@ def held_logits(model: Model, job: Job, batch: int, length: int, element: float)
 def _whole(job: Job, model: Model) -> bool:
     """Whether a prompt's logits are made for all of its tokens."""
     stated = job.inference.full_prefill_logits if job.inference else None
-    return still("whole_logits", job, model) if stated is None else stated
+    return Stack(job).does(WHOLE_LOGITS, model.model_type) if stated is None else stated
 
 
 def _changed(model: Model) -> bool:
@@ -247,7 +249,8 @@ def _changed(model: Model) -> bool:
 
 
 def _floats(job: Job, model: Model) -> bool:
-    return still("float_logits", job, model) and not still("remote_code", job, model)
+    stack, kind = Stack(job), model.model_type
+    return stack.does(FLOAT_LOGITS, kind) and not stack.does(REMOTE_CODE, kind)
 
 
 def rotary_tables(model: Model, job: Job, element: float) -> Product:
@@ -257,7 +260,8 @@ def rotary_tables(model: Model, job: Job, element: float) -> Product:
     `_set_cos_sin_cache`; 4.46 models/qwen2/modeling_qwen2.py.
     """
     shape, label = model.shape, "rotary tables of all layers"
-    if not still("rotary_tables", job, model) or still("remote_code", job, model):
+    stack, kind = Stack(job), model.model_type
+    if not stack.does(ROTARY_TABLES, kind) or stack.does(REMOTE_CODE, kind):
         return Product(label, 0.0)
     layers, positions = (shape.layers, "layers"), (shape.max_positions or 0, "positions")
     return Product(label, element, (2, layers, positions, shape.head_dim))

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ....job.job import Parallelism
-from ....versions import older
+from ....upstream import transformers
+from ....upstream.stack import Stack
 from ...activations import layer_kinds
 from ...bounds import tower, tower_outputs
 from ...encoders.image_inputs import pictures
@@ -77,7 +78,7 @@ def replayable(job: Job, model: Model) -> bool:
 
     Of older releases too those of models with layers that do not attend, for which there are no formulas.
     """
-    if older(job.versions.get("transformers"), "5.0") and not mixing(model):
+    if not Stack(job).does(transformers.REPLAYED_PROMPT) and not mixing(model):
         return False
     if effective_quantization(job, model) is not None or model.shape.encoder_layers:
         return False
@@ -134,8 +135,8 @@ def unread_images(job: Job, model: Model, batch: int, length: int, element: floa
     if found is None:
         note = "what the vision tower takes is not counted, only bounded"
         return [Assumption(OTHERS, model.model_type, note, 0, tower(replace(plain, method="lora"), model))]
-    version = job.versions.get("transformers")
-    if not older(version, "5.0"):
+    version = job.versions.get(transformers.NAME)
+    if not transformers.TOWER_OUTPUTS.at(version):
         return []
     more = tower_outputs(model, found.rows, element)
     note = "the tower is read in transformers 5: before, its layers' outputs may all be held"

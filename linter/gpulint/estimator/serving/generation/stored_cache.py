@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ....versions import older
+from ....upstream.serving import sglang, vllm
+from ....upstream.stack import Stack
 from ...states.checkpoint import COMPRESSED, named_quantization, stated_quantization, stored_quantization
 
 if TYPE_CHECKING:
@@ -12,15 +13,6 @@ if TYPE_CHECKING:
     from ....models.model import Model
 
 FP8_BITS = 8
-
-_MODELOPT_SINCE = {"vllm": "0.14.0", "sglang": "0.5.12"}
-"""First release that takes what Model Optimizer states (vllm utils/torch_utils.py `resolve_kv_cache_dtype_string`: in
-0.14.0, not in 0.13.0; sglang srt/model_executor/model_runner.py `configure_kv_cache_dtype`: in 0.5.12, not in 0.4.9,
-those between were not read)."""
-
-_COMPRESSED_SINCE = "0.15"
-"""First vLLM that takes what compressed-tensors states (attention/layer.py `Attention.__init__`: in 0.15.1, not in
-0.14.0); SGLang 0.5.12 reads it and keeps `auto`."""
 
 
 def cache_dtype(job: Job, model: Model) -> str | None:
@@ -38,11 +30,11 @@ def cache_dtype(job: Job, model: Model) -> str | None:
         return dtype
     if (dtype or "auto").lower() != "auto" or config is None:
         return dtype
-    method, release = str(config.get("quant_method", "")).lower(), given.version or job.versions.get(given.engine)
-    if method.startswith("modelopt") and _reads_modelopt(given.engine, release) and _stated_fp8(config):
+    method, stack = str(config.get("quant_method", "")).lower(), Stack(job)
+    if method.startswith("modelopt") and _reads_modelopt(stack) and _stated_fp8(config):
         return "fp8"
     compressed = method in COMPRESSED and config.get("kv_cache_scheme") is not None
-    return "fp8" if compressed and given.engine == "vllm" and not older(release, _COMPRESSED_SINCE) else dtype
+    return "fp8" if compressed and stack.does(vllm.READS_COMPRESSED) else dtype
 
 
 def fp8_perhaps(job: Job, model: Model) -> bool:
@@ -55,13 +47,11 @@ def fp8_perhaps(job: Job, model: Model) -> bool:
     if (given.kv_cache_dtype or "auto").lower() != "auto" or stored_quantization(model) is not None:
         return False
     named = named_quantization(job, model)
-    release = given.version or job.versions.get(given.engine)
-    return named is not None and named.method == "nvfp4" and _reads_modelopt(given.engine, release)
+    return named is not None and named.method == "nvfp4" and _reads_modelopt(Stack(job))
 
 
-def _reads_modelopt(engine: str, release: str | None) -> bool:
-    since = _MODELOPT_SINCE.get(engine)
-    return since is not None and not older(release, since)
+def _reads_modelopt(stack: Stack) -> bool:
+    return stack.does(vllm.READS_MODELOPT) or stack.does(sglang.READS_MODELOPT)
 
 
 def _stated_fp8(config: dict[str, Any]) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from ....versions import older
+from ....upstream import bitsandbytes, transformers
+from ....upstream.stack import Stack
 from ...frameworks.frameworks import framework
 from ...states.quantization import effective_quantization
 
@@ -52,13 +53,13 @@ def unpacking(job: Job, model: Model) -> Unpacking:
     quantization = effective_quantization(job, model)
     if quantization is None:
         return Unpacking()
-    method, versions = quantization.method.lower(), job.versions
+    method = quantization.method.lower()
     if method in ("bnb-nf4", "bnb-fp4"):
         casts = (job.weights.dtype or model.dtype) == "float16"
         current = not _old_bitsandbytes(job)
         making = 6 if casts else 4 if framework(job).unpacks_twice else 2
         return Unpacking(making=making, using=4 if casts else 2, rows=1537 if current else 2)
-    if method == "gptq" and older(versions.get("transformers"), "4.48"):
+    if method == "gptq" and Stack(job).does(transformers.AUTO_GPTQ):
         return Unpacking(resident=2) if quantization.bits in (None, 4) else Unpacking(making=6, using=2, rows=128)
     if method == "awq":
         return Unpacking(making=2, using=2, rows=1024)
@@ -72,5 +73,6 @@ def largest_packed(found: Iterable[Parameter]) -> int:
 
 def _old_bitsandbytes(job: Job) -> bool:
     """Releases before 0.50; one that nobody states is as old as the transformers beside it."""
-    stated = job.versions.get("bitsandbytes")
-    return older(stated, "0.50") if stated else older(job.versions.get("transformers"), "5.0")
+    stack = Stack(job)
+    stated = stack.version(bitsandbytes.NAME)
+    return stack.does(bitsandbytes.ALWAYS_UNPACKS if stated else transformers.BEFORE_BITSANDBYTES_0_50)

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....versions import older
+from ....upstream.serving.vllm import COMPRESSED_BUCKETS, LARGEST_GROUP
 from .paged_cache import Group, PagedCache
 
 if TYPE_CHECKING:
@@ -41,8 +41,6 @@ _ENTRY, _SCALE, _STATE, _ALIGNMENT = 584, 4, 4, 576
 _BLOCK, _WINDOW_BLOCK = 256, 64
 _STATE_BLOCKS = {4: 4, 128: 8}
 """Tokens of a page of states, by ratio."""
-_BUCKETS, _LARGEST = "0.23.0", "0.31.0"
-"""Releases from which a block holds as many pages of a size as one group needs, and as much as the largest group."""
 
 
 def compresses(shape: Shape) -> bool:
@@ -82,10 +80,11 @@ def compressed_pool(model: Model, pipeline: int = 1, version: str | None = None)
             layers, widest = max(layers, -(-count // number)), max(widest, -(-count // number) * page)
     sizes = (entry if sparse else 0) + key + (folded if heavy else 0)
     block = widest
-    if older(version, _LARGEST):
+    largest = LARGEST_GROUP.at(version)
+    if not largest:
         buckets = layers * entry + sparse * key + heavy * folded
-        block = layers * sizes if older(version, _BUCKETS) else buckets
-    return PagedCache(_BLOCK, block, tuple(groups), by_bytes=older(version, _LARGEST))
+        block = buckets if COMPRESSED_BUCKETS.at(version) else layers * sizes
+    return PagedCache(_BLOCK, block, tuple(groups), by_bytes=not largest)
 
 
 def _least_padding(counts: list[int]) -> int:

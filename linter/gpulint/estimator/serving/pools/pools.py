@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ....units import bytes_text
-from ....versions import older
+from ....upstream.behaviour import at_release
 from ...allocator.runtime import neighbours
 from ...estimate import Estimate
 from ...terms import Product, Term, line, terms, total
@@ -141,8 +141,7 @@ def _refusal(held: Rank, pool: int, least: int) -> str | None:
 def _profile(engine: str, version: str | None) -> dict[str, Any]:
     """The engine's row, with what differed in an older version."""
     row: dict[str, Any] = _table()["engines"][engine]
-    changes = (change for before, change in row.get("older", ()) if older(version, before))
-    return {**row, **next(changes, {})}
+    return {**row, **next(iter(at_release(row.get("former", ()), version)), {})}
 
 
 @cache

@@ -8,7 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....units import MIB
-from ....versions import older
+from ....upstream.behaviour import at_release
+from ....upstream.serving.sglang import AITER_SHARE
 from ...states.tensor_parallel import attention_tensor
 from .static_share import attention_groups, below, static_share
 
@@ -71,7 +72,7 @@ def computes_with_aiter(job: Job, model: Model, gpu: Gpu | None, version: str | 
     srt/arg_groups/attention_hook.py; gpt-oss takes Triton's.
     """
     given = job.inference
-    if given is None or gpu is None or gpu.vendor != "AMD" or older(version, "0.5.4"):
+    if given is None or gpu is None or gpu.vendor != "AMD" or not AITER_SHARE.at(version):
         return False
     if (given.max_model_len or model.shape.max_positions or 0) <= _LONG:
         return False
@@ -101,9 +102,8 @@ def _beside_tower(row: dict[str, Any], model: Model, stated: bool) -> float:
 def profile(version: str | None) -> dict[str, Any]:
     """What holds for a version (`sglang.json`): each row up to it replaces what it names; all for an unstated one."""
     found: dict[str, Any] = {}
-    for row in _table()["profiles"]:
-        if version is None or not older(version, row["since"]):
-            found.update(row)
+    for row in at_release(_table()["profiles"], version):
+        found.update(row)
     return found
 
 

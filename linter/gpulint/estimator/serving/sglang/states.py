@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....versions import older
+from ....upstream.serving.sglang import CACHES_NO_EMBEDDING, STATED_STATES
 from ...states.storage import dtype_bytes
 from ...states.tensor_parallel import attention_tensor
 from ..kv_cache import layer_caches, sequence_bytes
@@ -51,7 +51,7 @@ def set_aside(job: Job, model: Model, version: str | None) -> int | None:
     given = job.inference
     if given is None or not hybrid(model) or given.speculative_algorithm:
         return None
-    before, without_radix = older(version, "0.5.9"), given.prefix_caching is False
+    before, without_radix = not STATED_STATES.at(version), given.prefix_caching is False
     requests = given.max_states
     if before and not without_radix:
         return None
@@ -78,4 +78,4 @@ def caches_no_token(job: Job, model: Model, gpu: Gpu | None, version: str | None
     if given is not None and given.kv_cache_off:
         return True
     embeds = model.model_type.startswith("gemma3") and bool(model.config.get("use_bidirectional_attention"))
-    return embeds and gpu is not None and (gpu.compute_capability or 0) >= 9 and not older(version, "0.5.17")
+    return embeds and gpu is not None and (gpu.compute_capability or 0) >= 9 and CACHES_NO_EMBEDDING.at(version)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....versions import older
+from ....upstream.serving.vllm import COUNTS_SEGMENTS, SPLITS_NO_LARGE_BLOCK
 from ...allocator.allocator import segments
 from ...terms import Product
 from .activations import padded_vocabulary
@@ -46,14 +46,8 @@ def compiling(model: Model, settings: Settings, element: float, tensor: int) -> 
     )
 
 
-_CONSUMED, _UNSPLIT = "0.27", "0.31"
-"""From the first release on, segments that torch cannot give back count (utils/mem_utils.py `total_consumed`; not in
-0.26.0); from the second on, no large free block is split while memory is measured (`_scoped_allocator_max_split`; not
-in 0.30.0)."""
-
-
 def held_open(compiled: Sequence[Term], version: str | None) -> int:
     """The most that counts once more: the copy's segment, where something that stays was cut from it meanwhile."""
-    if not compiled or older(version, _CONSUMED) or not older(version, _UNSPLIT):
+    if not compiled or not COUNTS_SEGMENTS.at(version) or SPLITS_NO_LARGE_BLOCK.at(version):
         return 0
     return segments(compiled[0].size)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ....models.layers import OTHER_PARTS
 from ....models.model import UnknownModel, text_config
-from ....versions import older
+from ....upstream.serving.vllm import SHARES_DRAFT_HEAD
 from ...states.parameter import Parameter, pieces_of
 from ...states.parameters import base_dtype, parameters
 from ...states.quantization import effective_quantization
@@ -42,8 +42,8 @@ _QWEN = ("qwen3_next", "qwen3_5")
 (models/qwen3_5_mtp.py `fc`); that of the others is whole on every rank (models/deepseek_mtp.py `eh_proj`)."""
 
 _OWN_HEAD = ("deepseek_v3", "glm4_moe", "glm_moe_dsa")
-"""Those by their beginning whose prediction layers have heads of their own (`SharedHead`), which vLLM replaces by the
-model's since 0.20 (v1/spec_decode/llm_base_proposer.py `_maybe_share_lm_head`; 0.15.1 v1/spec_decode/eagle.py not)."""
+"""Those by their beginning whose prediction layers have heads of their own (`SharedHead`), before vLLM replaces
+them by the model's (`SHARES_DRAFT_HEAD`)."""
 
 _PREDICTING = (*_QWEN, *_OWN_HEAD)
 
@@ -104,7 +104,7 @@ def _prediction(job: Job, model: Model) -> tuple[tuple[Parameter, ...], tuple[La
             item = item._replace(name=f"draft.{item.name}", copies=count, layers=(0,))
             plain = item._replace(pieces=pieces_of(item.shape, item.dtype), packed=False)
             found.append(item if kept or not item.packed else plain)
-        elif item.role == "head" and model.model_type.startswith(_OWN_HEAD) and older(version, "0.20"):
+        elif item.role == "head" and model.model_type.startswith(_OWN_HEAD) and not SHARES_DRAFT_HEAD.at(version):
             found.append(item._replace(name=f"draft.{item.name}", copies=count))
     hidden, dtype = model.shape.hidden, base_dtype(job, model)
     shape = (hidden // tensor if model.model_type.startswith(_QWEN) else hidden, 2 * hidden)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ....versions import older
+from ....upstream.serving import vllm
 from ...terms import Product, total
 from .items import items
 
@@ -110,14 +110,14 @@ def attention(family: str, tensor: int, version: str | None) -> tuple[Copies, ..
     Source: `Qwen2VisionAttention`, `Qwen2_5_VisionAttention` `forward`, `split_qkv`; `apply_rotary_pos_emb_vision`.
     """
     first, kept = family == "qwen2_vl", _positions(family)
-    if older(version, "0.11"):
-        widest = Copies(kept + 2, 14 if older(version, "0.9") else 11)
-    elif older(version, "0.13"):
+    if vllm.ROTATES_IN_PLACE.at(version):
+        copied = first or vllm.ROTATES_COPY.at(version)
+        widest = Copies(kept + 3 + (tensor > 1), 8 if copied else 6)
+    elif vllm.ROTATES_COPIES.at(version):
         widest = Copies(kept + 2, 15 if first else 13)
     else:
-        copied = first or not older(version, "0.15")
-        widest = Copies(kept + 3 + (tensor > 1), 8 if copied else 6)
-    if tensor > 1 and (first or older(version, "0.11")):
+        widest = Copies(kept + 2, 11 if vllm.ROTATES_BY_TURNS.at(version) else 14)
+    if tensor > 1 and (first or vllm.GATHERS_VISION_HEADS.at(version)):
         return widest, Copies(kept + 8, 3)
     return (widest,)
 
@@ -138,11 +138,11 @@ def feed_forward(family: str, tensor: int, version: str | None, *, eager: bool =
         kept = _positions(family) + 3
         wide = 2 if family != "qwen2_vl" or eager else 3
         return Copies(kept, inner=wide), Copies(kept + 1 + summed, inner=1)
-    if older(version, "0.10.1"):
+    if not vllm.JOINED_GATE_UP.at(version):
         return (Copies(4 + summed, inner=3),)
     if eager:
         return (Copies(3 + summed, inner=3),)
-    return Copies(5 + summed, inner=3), Copies(4, inner=4 if older(version, "0.15") else 3)
+    return Copies(5 + summed, inner=3), Copies(4, inner=3 if vllm.FUSED_ACTIVATION.at(version) else 4)
 
 
 def _positions(family: str) -> int:
@@ -152,6 +152,6 @@ def _positions(family: str) -> int:
 
 def _scattered(given: Items, version: str | None) -> tuple[Count, ...]:
     """Elements of the copies, as long as the encoder's budget, that 0.11 and 0.12 made of outputs shorter than it."""
-    if older(version, "0.11") or not older(version, "0.13") or given.tokens >= given.number * given.budget:
+    if not vllm.SCATTERS_OUTPUTS.at(version) or given.tokens >= given.number * given.budget:
         return (0,)
     return (given.number, "items"), (given.budget, "tokens"), given.width

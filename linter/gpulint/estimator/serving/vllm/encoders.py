@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....versions import older
+from ....upstream.serving.vllm import SKIPS_TOWERS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -12,10 +12,6 @@ if TYPE_CHECKING:
     from ....job.job import Job
     from ....models.model import Model
     from ...states.parameter import Parameter
-
-_SINCE = "0.15"
-"""Release whose models skip the weights of such towers (model_executor/models/interfaces.py `_mark_tower_model`: in
-0.15.1, not in 0.14.0, where some models did so by themselves)."""
 
 _IMAGES_ALONE = ("aya_vision", "gemma3", "llama4", "llava", "llava_next", "mistral3", "phi3_v", "pixtral")
 """Model types whose tower reads no videos (vllm 0.20 models/*.py `_mark_tower_model(vllm_config, "image")`)."""
@@ -30,7 +26,7 @@ def sees(job: Job, model: Model) -> bool:
     off = (given.modalities_off if given else None) or []
     version = (given.version if given else None) or job.versions.get("vllm")
     videos = "video" not in off and model.model_type not in _IMAGES_ALONE
-    return older(version, _SINCE) or "image" not in off or videos
+    return not SKIPS_TOWERS.at(version) or "image" not in off or videos
 
 
 def takes_items(model: Model, off: Collection[str]) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from math import isqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ....versions import older
+from ....upstream.serving import vllm
 from .encoders import takes_items
 
 if TYPE_CHECKING:
@@ -61,9 +61,6 @@ _MERGED, _FRAMES = 2, 2
 
 _COLOURS = 3
 
-_SINCE = "0.8"
-"""First release whose newer engine is the default: the earlier one runs whole requests, text and items together."""
-
 _TIMED = 12.5
 """Tokens that Qwen3-VL counts for each of a video's, with its time in words, until 0.12 (`get_max_video_tokens`)."""
 
@@ -74,7 +71,7 @@ def items(model: Model, settings: Settings) -> Items | None:
     tower = isinstance(config, dict) and any(tensor.role == "vision" for tensor in model.tensors)
     if family is None or not tower or not settings.sees or not settings.profiles_items:
         return None
-    if older(settings.version, _SINCE):
+    if not vllm.V1_ENGINE.at(settings.version):
         return None
     assert isinstance(config, dict)
     version, patch = settings.version, int(config.get("patch_size") or family.patch)
@@ -102,7 +99,7 @@ def requests_profiled(model: Model, settings: Settings) -> int:
     """
     requests = min(settings.max_num_seqs, settings.max_num_batched_tokens)
     family = _FAMILIES.get(model.model_type)
-    if family is None or not older(settings.version, _SINCE) or not takes_items(model, settings.modalities_off):
+    if family is None or vllm.V1_ENGINE.at(settings.version) or not takes_items(model, settings.modalities_off):
         return requests
     config = model.config.get("vision_config")
     patch = int(config.get("patch_size") or family.patch) if isinstance(config, dict) else family.patch
@@ -137,7 +134,7 @@ def _number(tokens: int, budget: int, settings: Settings, limit: int | None) -> 
     Source: `MultiModalBudget._get_max_items`; before 0.10.1 `profile_run`, which rounds up.
     """
     most = settings.max_model_len // tokens if limit is None else limit
-    if older(settings.version, "0.10.1"):
+    if not vllm.BUDGETS_ITEMS.at(settings.version):
         held, brought = -(-budget // tokens), settings.max_num_seqs * (budget if limit is None else limit)
     else:
         held, brought = budget // tokens, settings.max_num_seqs * max(1, min(most, settings.max_model_len // tokens))
@@ -150,7 +147,7 @@ def _image(pixels: int, patch: int, version: str | None) -> int:
     Source: qwen2_vl.py `get_image_size_with_most_features`.
     """
     unit = patch * _MERGED
-    if older(version, "0.13"):
+    if not vllm.ANY_SHAPE.at(version):
         return (isqrt(pixels) // unit) ** 2
     return pixels // unit**2
 
@@ -160,9 +157,9 @@ def _video(family: _Family, image: int, patch: int, settings: Settings) -> int:
     version = settings.version
     if family.video:
         tokens = family.video // _FRAMES // (patch * _MERGED) ** 2
-        return round(tokens * _TIMED) if older(version, "0.13") else tokens
+        return round(tokens * _TIMED) if vllm.COUNTS_TIMES.at(version) else tokens
     length = settings.max_model_len
-    if older(version, "0.11"):
+    if vllm.VIDEO_BESIDE_IMAGE.at(version):
         length -= 0 if "image" in settings.modalities_off else image
     return image * _pairs(length, image, version)
 
@@ -171,7 +168,7 @@ def _dummy(family: _Family, image: int, patch: int, settings: Settings) -> int:
     """Tokens of the video that is made for the run."""
     if family.video:
         return family.video // _FRAMES // (patch * _MERGED) ** 2
-    length = settings.max_num_batched_tokens if older(settings.version, "0.11") else settings.max_model_len
+    length = settings.max_num_batched_tokens if vllm.VIDEO_BESIDE_IMAGE.at(settings.version) else settings.max_model_len
     return image * _pairs(length, image, settings.version)
 
 
@@ -180,4 +177,4 @@ def _pairs(length: int, image: int, version: str | None) -> int:
 
     Source: qwen2_vl.py `_MAX_FRAMES_PER_VIDEO`, `get_num_frames_with_most_features`.
     """
-    return max(1, min(length // image, 8 if older(version, "0.11") else 7))
+    return max(1, min(length // image, 7 if vllm.SEVEN_PAIRS.at(version) else 8))

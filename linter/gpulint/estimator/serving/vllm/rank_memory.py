@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....units import GIB
-from ....versions import older
+from ....upstream.serving.vllm import COPIES_OFFLOADED
 from ...allocator import runtime
 from ...allocator.fragmentation import policy
 from ...states.parameters import allocated, base_dtype, parameters
@@ -49,10 +49,6 @@ if TYPE_CHECKING:
     from ..pools.paged_cache import PagedCache
     from .activations import ProfileRun
     from .settings import Settings
-
-_COPIED_BEFORE = "0.8.0"
-"""The release whose engine reads offloaded weights where they lie; before, a layer's forward copies all of its to the
-GPU, until it returns (model_executor/models/utils.py `maybe_offload_to_cpu`, 0.6.5 and 0.8.5)."""
 
 _PENALTIES = "vllm/v1/worker/gpu/sample/penalties.py"
 _COMPILED = "torch/_inductor/standalone_compile.py autotune_at_compile_time"
@@ -240,7 +236,7 @@ def rank_memory(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Ra
     padded = padded_experts(target, served, model, gpu)
     limit = round(given.cpu_offload_gb * GIB)
     elsewhere, copied = offloaded_layers(found, limit)
-    copied = copied if older(chosen.version, _COPIED_BEFORE) else 0
+    copied = copied if COPIES_OFFLOADED.at(chosen.version) else 0
     caches = tuple(
         _latent_as_stored(cache, model, width, version, stored)
         for cache in with_states((*layer_caches(model), *draft_caches), model, drafted_tokens(job, model))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ....versions import older
+from ....upstream.serving.vllm import TABLE_A_LAYER
 from ...terms import Product, total
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ def rotary_cache(model: Model, element: float, multimodal: int = 4) -> int:
 
 
 def tables(model: Model, version: str | None) -> int:
-    """Tables of each kind: one, but one a layer for Gemma 2 before `get_rope` (vllm 0.5.4 models/gemma2.py)."""
-    return model.shape.layers if model.model_type == "gemma2" and older(version, "0.6.0") else 1
+    """Tables of each kind: one, but one a layer for Gemma 2 before `get_rope`."""
+    return model.shape.layers if model.model_type == "gemma2" and TABLE_A_LAYER.at(version) else 1
 
 
 def _ropes(config: dict[str, Any], windows: tuple[int | None, ...]) -> list[dict[str, Any]]:

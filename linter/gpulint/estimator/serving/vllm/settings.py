@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....models.positions import usual_positions
 from ....units import GIB, KIB
-from ....versions import older
+from ....upstream.behaviour import at_release
+from ....upstream.serving import vllm
+from ....upstream.stack import Stack
 from ...states.quantization import effective_quantization
 from ...terms import Product
 from .encoders import sees
@@ -129,7 +131,7 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
     if utilization is None:
         utilization = row["utilization"]
         defaulted.append(("inference.gpu_memory_utilization", str(utilization)))
-    known = given.flashinfer_sampler is not None or FLASHINFER in job.versions
+    known = given.flashinfer_sampler is not None or Stack(job).runs(FLASHINFER)
     logit, usual, second = _table()["sampler_bytes"], _sampler(job, row), _second_runner(job, model, row)
     length_known = stated or model.shape.positions_stated
     return Settings(
@@ -186,20 +188,15 @@ def pools(job: Job, model: Model) -> bool:
 def profile(version: str | None, gpu: Gpu | None = None) -> dict[str, Any]:
     """The row of `vllm.json` for a version; the newest for an unstated one."""
     rows: list[dict[str, Any]] = _table()["profiles"]
-    version = engine(version, gpu)
-    return rows[-1] if version is None else [row for row in rows if not older(version, row["since"])][-1]
+    return at_release(rows, engine(version, gpu))[-1]
 
 
 def engine(version: str | None, gpu: Gpu | None = None) -> str | None:
-    """The release whose engine a release runs on a card.
-
-    Cards below compute capability 8.0 stayed with the engine of 0.7 until 0.10 (vllm/engine/arg_utils.py
-    `_is_v1_supported_oracle`).
-    """
+    """The release whose engine a release runs on a card: that of 0.7 on old ones, where newer ones have the next."""
     capability = gpu.compute_capability if gpu is not None else None
     if version is None or capability is None or capability >= 8.0:
         return version
-    return "0.7.3" if older(version, "0.10.0") and not older(version, "0.8.0") else version
+    return vllm.LAST_V0 if vllm.OLD_CARDS_ON_V0.at(version) else version
 
 
 def derived_length(model: Model) -> int | None:
@@ -285,14 +282,10 @@ def graphs(model: Model, sizes: int, *, nccl: bool = False) -> Graphs:
 
 
 def _keeps_chunks_whole(model: Model, version: str | None) -> bool:
-    """Whether layers that attend in chunks (Llama 4) keep all tokens: before 0.10.0, and from 0.10.1 to 0.13.
-
-    `VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE` (vllm/envs.py) is off in 0.10.1 and 0.13.0 and on in 0.14.0;
-    0.9.2 v1/kv_cache_interface.py knows no such layers, 0.10.0 has them and no switch.
-    """
+    """Whether layers that attend in chunks (Llama 4) keep all tokens."""
     if "chunked_attention" not in model.shape.layer_types:
         return False
-    return older(version, "0.10.0") or (not older(version, "0.10.1") and older(version, "0.14.0"))
+    return not vllm.CHUNKED_LAYERS.at(version) or vllm.CHUNKED_LAYERS_WHOLE.at(version)
 
 
 def _second_runner(job: Job, model: Model, row: dict[str, Any]) -> dict[str, Any] | None:
@@ -316,7 +309,7 @@ def _sampler(job: Job, row: dict[str, Any]) -> str:
     asked = job.inference.flashinfer_sampler if job.inference else None
     if asked is not None:
         return "pivot" if asked or row["sampler"] == "pivot" else "sort"
-    name: str = row["sampler_may_be" if FLASHINFER in job.versions else "sampler"]
+    name: str = row["sampler_may_be" if Stack(job).runs(FLASHINFER) else "sampler"]
     return name
 
 
@@ -334,10 +327,10 @@ def _tier(row: dict[str, Any], gpu: Gpu | None) -> tuple[int, int]:
 
 
 def _chunks(given: Inference, row: dict[str, Any], max_model_len: int, version: str | None) -> bool:
-    """Whether prompts are cut into batches: since 0.5.4 for contexts over 32k without being asked (vLLM PR 6666)."""
+    """Whether prompts are cut into batches: in later releases for contexts over 32k without being asked."""
     if given.chunked_prefill is not None:
         return given.chunked_prefill
-    long = max_model_len > 32768 and not (version is not None and older(version, "0.5.4"))
+    long = max_model_len > 32768 and vllm.CHUNKS_LONG_PROMPTS.at(version)
     return bool(row["chunked_prefill"]) or long
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....versions import older
+from ....upstream.serving import vllm
 from ...states.storage import dtype_bytes
 from ...unmodeled import mixing
 
@@ -15,11 +15,6 @@ if TYPE_CHECKING:
     from ..kv_cache import LayerCache
 
 _FLOAT32 = 4.0
-
-_NEMOTRON = (("0.20", "float32"), ("0.13", "float16"))
-"""Releases from which a Nemotron-H model's states are of that dtype where its config has no `mamba_ssm_cache_dtype`
-(model_executor/models/config.py `NemotronHForCausalLMConfig`: float16 in 0.13.0 and 0.15.1, float32 in 0.20.0; 0.11.2
-has no such class)."""
 
 
 def state_bytes(model: Model, version: str | None) -> float | None:
@@ -33,10 +28,11 @@ def state_bytes(model: Model, version: str | None) -> float | None:
     if mixing(model) == "kimi_delta":
         return _FLOAT32
     if model.model_type.startswith("nemotron_h"):
-        since = next((dtype for release, dtype in _NEMOTRON if not older(version, release)), None)
-        stated = model.config.get("mamba_ssm_cache_dtype") if since else None
-        dtype = stated if isinstance(stated, str) else since
-        return dtype_bytes(dtype) if dtype else None
+        if not vllm.NEMOTRON_OWN_DTYPE.at(version):
+            return None
+        stated = model.config.get("mamba_ssm_cache_dtype")
+        usual = "float32" if vllm.NEMOTRON_FLOAT32.at(version) else "float16"
+        return dtype_bytes(stated if isinstance(stated, str) else usual)
     if model.shape.state_dtype:
         return dtype_bytes(model.shape.state_dtype)
     return _FLOAT32 if model.model_type.startswith("qwen3_5") else None
@@ -52,14 +48,11 @@ def state_blocks(model: Model, prefix_caching: bool | None, version: str | None,
     1, and with prefix caching the last two (`align`), or all for the models that could before 0.28; but for all, one
     more for each of the tokens that are `drafted` in a step (layers/mamba/abstract.py `num_speculative_blocks`).
     Prefix caching of hybrid models is off before 0.26 unless asked for, and on since.
-    Source: vllm v1/kv_cache_interface.py `MambaSpec.max_memory_usage_bytes` (in 0.15.1; 0.14.0 counts one);
-    model_executor/models/config.py `MambaModelConfig` (all: 0.15.1 to 0.26, align alone: 0.28), config/model.py
-    `is_prefix_caching_supported` (0.24 no, 0.26 yes).
     """
-    on = not older(version, "0.26") if prefix_caching is None else prefix_caching
-    if not on or older(version, "0.15"):
+    on = vllm.HYBRID_PREFIX_CACHING.at(version) if prefix_caching is None else prefix_caching
+    if not on or not vllm.CACHES_STATES.at(version):
         return 1 + drafted
-    return 0 if older(version, "0.28") and model.model_type in _KEEPS_ALL else 2 + drafted
+    return 0 if vllm.KEEPS_ALL_STATES.at(version) and model.model_type in _KEEPS_ALL else 2 + drafted
 
 
 _DELTA = ("delta", "kimi_delta")

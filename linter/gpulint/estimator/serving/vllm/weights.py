@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from ....versions import older
+from ....upstream.serving import vllm
 from ...states.quantization import effective_quantization
 from ...states.storage import packed_pieces
 from ...states.tensor_parallel import expert_tensor, fullest_stage
@@ -62,7 +62,7 @@ def latent_copies(
         return ()
     plan, quantization, latent = job.parallelism, effective_quantization(job, model), shape.kv_lora_rank
     heads = (-(-shape.heads // plan.tensor), "heads")
-    first = older(version, "0.8.0")
+    first = vllm.ABSORBS_PROJECTIONS.at(version)
     here = fullest_stage([1] * shape.layers, plan.pipeline)
     layers = max(0, here - elsewhere) if first else here, "layers"
     found = []
@@ -91,16 +91,14 @@ def _query_width(model: Model) -> int:
 def expanded_head(model: Model, version: str | None) -> int:
     """Elements of one head's key, and of its value padded to it, which vLLM caches for the latent; 0: it caches that.
 
-    Before 0.7.0 heads of DeepSeek-V2 are padded to 256 (config.py `get_head_size`, vllm-project/vllm#12067); 0.7.1 is
-    the first with latent attention. A log before it: 35.42 GiB in 5,373 blocks of 16 tokens for 27 layers of 16 heads
-    (vllm-project/vllm#10927). models/minicpm3.py has never cached the latent.
+    models/minicpm3.py has never cached the latent.
     """
     head = model.shape.qk_nope_head_dim + model.shape.qk_rope_head_dim
     if model.model_type == "minicpm3":
         return head
-    if not older(version, "0.7.1"):
+    if vllm.LATENT_ATTENTION.at(version):
         return 0
-    return _PADDED_HEAD if older(version, "0.7.0") else head
+    return _PADDED_HEAD if vllm.PADS_LATENT_HEADS.at(version) else head
 
 
 _PADDED_HEAD = 256
@@ -115,7 +113,7 @@ def cached_latent(
     An indexer's key is fp8 with its scales, whatever the cache's dtype.
     """
     size = latent * element
-    if not older(version, "0.7.2") and older(version, "0.8.0"):
+    if vllm.ALIGNS_LATENT.at(version):
         size = -(-size // _CACHE_ALIGNMENT) * _CACHE_ALIGNMENT
     if model.shape.index_head_dim and element == 1 and model.shape.kv_lora_rank == 512:
         size = _SPARSE_FP8

@@ -1,4 +1,4 @@
-"""What makes a desk pleasant: one field changed, two configs compared, standard input, statistics, quiet and loud."""
+"""Everyday use: one field changed, two configs compared, standard input, statistics, quiet and loud output."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpulint.formats.core.spelling import nearest, nearest_word, slip, slips
+from gpulint.formats.core.typos import nearest, nearest_word, slip, slips
 
 
 def test_dashes_and_case_are_the_same_word():

@@ -1,0 +1,100 @@
+"""A change of the Job as keys of the file: the inverse of its table's rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..key_changes import ZERO, edits_of, spoken
+from .kinds import Unsaid
+
+if TYPE_CHECKING:
+    from ....job.job import Job
+    from ....source.edit.replacement import Edit
+    from ..format import Reading
+    from ..key_changes import Keys
+    from .rows import Key, Table
+
+ACCUMULATION = "gradient_accumulation_steps"
+
+
+def describe(table: Table, reading: Reading, changes: dict[str, Any]) -> str | None:
+    """The change for people, in the format's keys; None where it cannot say it."""
+    wanted = wanted_keys(table, reading, changes)
+    return spoken(table.named(reading, wanted)) if wanted else None
+
+
+def edits(table: Table, reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
+    """The edits that make the change; None where the format cannot say it or the file cannot be edited safely."""
+    return edits_of(reading.config, wanted_keys(table, reading, changes))
+
+
+def wanted_keys(table: Table, reading: Reading, changes: dict[str, Any]) -> Keys | None:
+    """The keys to write for a change, None for those to take out; None when a part of it is not the format's to say."""
+    wanted: Keys = {}
+    zero = {path: value for path, value in changes.items() if path.startswith(ZERO)} if table.zero else {}
+    if table.zero and zero:
+        said = table.zero(reading, zero)
+        if said is None:
+            return None
+        wanted |= said
+    job = reading.job.with_changes(changes)
+    for path, value in changes.items():
+        if path in zero or path in table.ignored:
+            continue
+        if path in table.says:
+            said = table.says[path](reading, value)
+        elif path == ACCUMULATION and table.total:
+            said = _whole_batch(table, reading, changes)
+        else:
+            said = _of_rows(table, reading, path, value, job)
+        if said is None:
+            return None
+        wanted |= said
+    root = reading.config.root
+    spelled = {table.spelled(reading, key): value for key, value in wanted.items()}
+    return {key: value for key, value in spelled.items() if value is not None or root.find(key) is not None}
+
+
+def _of_rows(table: Table, reading: Reading, path: str, value: Any, job: Job) -> Keys | None:
+    """The key of the row that says the field: one that the file says it by before one that would be added.
+
+    Keys of rows before it, which the tool lets win, are taken out.
+    """
+    rows = [row for row in table.key_rows() if row.field == path and (row.when is None or row.when(job))]
+    sayable = {index: said for index, row in enumerate(rows) if not isinstance(said := row.written(value, job), Unsaid)}
+    saying = [index for index, row in enumerate(rows) if _says(table, reading, row)]
+    ordered = [index for index in sayable if index in saying] + [index for index in sayable if rows[index].adds]
+    if not ordered:
+        return None
+    chosen = ordered[0]
+    gone: Keys = {_name(table, reading, rows[index]): None for index in saying if index < chosen}
+    return {**gone, _name(table, reading, rows[chosen]): sayable[chosen]}
+
+
+def _says(table: Table, reading: Reading, row: Key) -> bool:
+    """Whether the file says the row's field by its key."""
+    for name in row.names:
+        entry = reading.config.root.find(table.spelled(reading, name))
+        written = entry.value.plain() if entry is not None else None
+        if written is not None and not row.kind.blank(written):
+            said = row.kind.read(written)
+            return not isinstance(said, Unsaid) and not isinstance(row.value(said, reading.job), Unsaid)
+    return False
+
+
+def _name(table: Table, reading: Reading, row: Key) -> str:
+    """The name under which the file has the key, else the newest."""
+    root = reading.config.root
+    return next((name for name in row.names if root.find(table.spelled(reading, name)) is not None), row.names[0])
+
+
+def _whole_batch(table: Table, reading: Reading, changes: dict[str, Any]) -> Keys:
+    """Nothing where the file states the rows of a step and they stay the same, else those rows."""
+    job, plan = reading.job, reading.job.parallelism
+    rows = changes[ACCUMULATION] * changes.get("micro_batch_size", job.micro_batch_size or 1)
+    stated = reading.config.root.find(table.spelled(reading, table.total))
+    same = rows == job.gradient_accumulation_steps * (job.micro_batch_size or 1)
+    if same and stated is not None and stated.value.value is not None:
+        return {}
+    ranks = max(1, (job.hardware.gpus or 1) // (plan.tensor * plan.pipeline * plan.context))
+    return {table.total: rows * ranks}

@@ -1,0 +1,241 @@
+"""Reads one file into a Job: the rows of its format's table, and the keys that steps ask for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ....upstream.behaviour import default_of
+from .. import keys as schemas
+from ..format import JobBuilder, Problem, Reading
+from ..sections import Sections
+from .kinds import Unsaid
+from .rows import LEAVE, Assumed, Default, Derived, Fixed, Key, Written
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from ....source.document import Document
+    from ....upstream.behaviour import Default as ReleaseDefault
+    from ..arguments import Arguments, Given
+    from ..format import Project
+    from .kinds import Kind
+    from .rows import Row, Source
+
+    Blank = Callable[["Reader", Key, Given, Source], Source]
+
+
+class Answer(NamedTuple):
+    """What the file says for a key: a value of its kind, or why there is none; `given` is what is written."""
+
+    value: Any
+    given: Given | None
+
+    @property
+    def says(self) -> bool:
+        """Whether there is a value."""
+        return not isinstance(self.value, Unsaid)
+
+
+_ABSENT = Answer(Unsaid.ABSENT, None)
+
+AS_WRITTEN: Any = object()
+"""Stands for the value that a key has in the file."""
+
+
+class Reader(JobBuilder):
+    """A file, the Job that it fills, and what was odd about it.
+
+    Every field is set in one of four ways, each with its origin: `set` from the file, `default`, `derived`, `assumed`.
+    None is a value like any other.
+
+    document  what is read; its keys may be those of `checked`, the file itself, with interpolations carried out
+    keys      the arguments that rows and steps ask for; by default the dotted keys of `document`
+    shipped   the path of a config that the tool itself ships below the user's: what it says is the tool's default
+    defaults  what an absent key means, where that depends on the program that reads the file
+    blank     what holds for a key that is filled in when the job starts and whose row says nothing of it
+    """
+
+    __slots__ = ("blank", "defaults", "keys", "project", "reading", "shipped")
+
+    def __init__(
+        self,
+        document: Document,
+        project: Project,
+        name: str,
+        upstream: str,
+        *,
+        checked: Document | None = None,
+        keys: Arguments | None = None,
+        shipped: str | None = None,
+        defaults: Mapping[str, Any] | None = None,
+        blank: Blank | None = None,
+    ) -> None:
+        super().__init__(document, upstream)
+        self.project = project
+        self.reading = Reading(name, upstream, checked or document, self.job)
+        self.keys: Arguments = keys if keys is not None else Sections(document.root)
+        self.shipped = shipped
+        self.defaults = defaults or {}
+        self.blank = blank
+
+    def bind(self, rows: Iterable[Row]) -> None:
+        """Fill the Job from rows, in their order; one whose field, or a field of it, is set already is passed over."""
+        for row in rows:
+            if not isinstance(row, Key | Fixed):
+                row(self)
+            elif not self.has_set(row.field) and (row.when is None or row.when(self.job)):
+                self._apply(row)
+
+    def has_set(self, field: str) -> bool:
+        """Whether a field has its value, or, of a part that may be None, one of its fields has."""
+        origins = self.job.origins
+        if field in origins:
+            return True
+        return field.rpartition(".")[2] in _PARTS and any(path.startswith(f"{field}.") for path in origins)
+
+    def beside(self, document: Document, keys: Arguments, upstream: str = "") -> Reader:
+        """A Reader of another file, or of keys of another tool, that fills the same Job."""
+        other = Reader(document, self.project, self.reading.format, upstream or self.upstream, keys=keys)
+        other.job, other.reading = self.job, self.reading
+        other.defaults, other.blank = self.defaults, self.blank
+        return other
+
+    def ask(self, kind: Kind, *names: str) -> Answer:
+        """What the first of the names says that says a value of the kind; without one, why there is none.
+
+        A blank tells more than a wrong value, that more than a null, and that more than an absence.
+        """
+        found: list[Answer] = []
+        for name in names:
+            given = self.keys.raw(name)
+            if given is not None:
+                answer = _answer(kind, given)
+                if answer.says:
+                    return answer
+                found.append(answer)
+        return min(found, key=lambda answer: _TELLS.index(answer.value), default=_ABSENT)
+
+    def given(self, kind: Kind, *names: str) -> Given | None:
+        """The value and its place, where there is a value."""
+        answer = self.ask(kind, *names)
+        return answer.given if answer.says else None
+
+    def value(self, kind: Kind, *names: str, default: Any = None) -> Any:
+        """The value, or what stands for none."""
+        answer = self.ask(kind, *names)
+        return answer.value if answer.says else default
+
+    def is_stated(self, given: Given | None) -> bool:
+        """Whether the user's file says it, and not the config that the tool ships."""
+        return given is not None and (self.shipped is None or given.entry.key.path != self.shipped)
+
+    def set(self, field: str, given: Given | None, value: Any = AS_WRITTEN, note: str = "") -> None:
+        """Set a field from a key; to `value` where that is not what is written. Without the key it is the default."""
+        if given is None and value is AS_WRITTEN:
+            raise ValueError(f"{field}: no key says a value")
+        said = given.value if given is not None and value is AS_WRITTEN else value
+        if given is not None and self.is_stated(given):
+            self.from_entry(field, said, given.entry, given.key, note)
+        else:
+            self.default(field, said, note)
+
+    def put(self, field: str, source: Any, given: Given | None = None) -> None:
+        """Set a field from a Source, or to a plain value, which is the upstream's default."""
+        if isinstance(source, Written):
+            self.set(field, given, source.value, source.note)
+        elif isinstance(source, Derived):
+            self.derived(field, source.value, source.note, source.like)
+        elif isinstance(source, Assumed):
+            self.assumed(field, source.value, source.note)
+        else:
+            default = source if isinstance(source, Default) else Default(source)
+            self.default(field, default.value, default.note)
+        if isinstance(source, Default | Assumed) and source.unstated:
+            self.job.unstated.append(field)
+
+    def contradiction(self, given: Given, other: str, message: str) -> None:
+        """Report a key that contradicts another; `message` says what follows."""
+        written = given.entry.value.raw or str(given.value)
+        values = {"value": written, "other": other, "message": message, "upstream": self.upstream}
+        span = given.entry.value.span
+        self.reading.problems.append(Problem("contradiction", given.key, span, values, given.entry.key.path))
+
+    def _apply(self, row: Key | Fixed) -> None:
+        if isinstance(row, Fixed):
+            self.put(row.field, self._source(row.source))
+            return
+        answer = self.ask(row.kind, *row.names)
+        value: Any = row.value(answer.value, self.job) if answer.says else answer.value
+        if answer.given is not None:
+            if isinstance(value, Unsaid):
+                value = self._unsaid(row, value, answer.given)
+            if value is not LEAVE:
+                self.put(row.field, value, answer.given)
+                return
+        if row.default is not LEAVE:
+            self.put(row.field, self._source(row.default))
+
+    def _unsaid(self, row: Key, why: Unsaid, given: Given) -> Any:
+        """What a row says of a key that is there and says no value; LEAVE for what it says of an absent one."""
+        if why is Unsaid.BLANK:
+            return self._blank(row, given)
+        said = {Unsaid.OTHER: row.other, Unsaid.NULL: row.null}.get(why, LEAVE)
+        said = said(given.value) if callable(said) else said
+        return said if said is LEAVE or isinstance(said, _SOURCES) else Written(said)
+
+    def _blank(self, row: Key, given: Given) -> Any:
+        source: Any = row.blank
+        if source is LEAVE:
+            default = self._source(row.default)
+            if self.blank is None or default is LEAVE:
+                return LEAVE
+            source = self.blank(self, row, given, default)
+        elif callable(source):
+            source = source(self, given)
+        if not isinstance(source, _SOURCES):
+            source = Assumed(source, "{key} is filled in when the job starts")
+        return source._replace(note=source.note.replace("{key}", given.key).replace("{value}", str(given.value)))
+
+    def _source(self, stated: Any) -> Any:
+        """A default or a fixed value as a Source."""
+        found = stated(self) if callable(stated) else stated
+        return found if found is LEAVE or isinstance(found, _SOURCES) else Default(found)
+
+
+_PARTS = frozenset({"quantization", "adapter", "zero", "fsdp", "inference"})
+"""Parts of a Job that may be None."""
+
+_SOURCES = (Written, Default, Derived, Assumed)
+_TELLS = (Unsaid.BLANK, Unsaid.OTHER, Unsaid.WRONG, Unsaid.NULL)
+"""What tells most of a key first."""
+
+
+def _answer(kind: Kind, given: Given) -> Answer:
+    written = given.value
+    if written is None:
+        return Answer(Unsaid.NULL, given)
+    if kind.blank(written):
+        return Answer(Unsaid.BLANK, given)
+    value = kind.read(written)
+    return Answer(value, given if isinstance(value, Unsaid) else given._replace(value=value))
+
+
+def by_release(rows: Sequence[ReleaseDefault], name: str, newest: Any) -> Callable[[Reader], Any]:
+    """The default of a name in the release that the run states: a row of `upstream`, else the newest's."""
+    package = rows[0].package
+
+    def source(reader: Reader) -> Any:
+        stated = reader.project.versions.get(package) or reader.job.versions.get(package)
+        return default_of(rows, stated, name, newest)
+
+    return source
+
+
+def by_program(name: str) -> Callable[[Reader], Any]:
+    """What an absent key means to the program that reads the file: one of the Reader's `defaults`."""
+    return lambda reader: reader.defaults[name]
+
+
+def by_schema(schema: str, key: str) -> Callable[[Reader], Any]:
+    """The default that a schema has for a dotted key."""
+    return lambda _: schemas.default(schema, key)

@@ -1,0 +1,226 @@
+"""The rows of a format's table: which key says which field of the Job, and what holds where no key does.
+
+Rows are data. `reader.py` fills a Job from them, `changes.py` writes a change of the Job back from the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .kinds import Kind, Unsaid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ....job.job import Job
+    from ..format import Reading
+    from ..key_changes import Keys
+    from .reader import Reader
+
+
+class Rest(Enum):
+    """LEAVE: no row says the field where the key is silent. NEVER: a change of the field is not written to the key."""
+
+    LEAVE = "leave"
+    NEVER = "never"
+
+
+LEAVE, NEVER = Rest.LEAVE, Rest.NEVER
+
+
+class Written(NamedTuple):
+    """A value that the file's key says, with a note for people."""
+
+    value: Any
+    note: str = ""
+
+
+class Default(NamedTuple):
+    """The upstream's default; without a note "default of <upstream>". `unstated` as of `Assumed`."""
+
+    value: Any
+    note: str = ""
+    unstated: bool = False
+
+
+class Derived(NamedTuple):
+    """What follows from other fields; `like` names the one whose place in the file it shares."""
+
+    value: Any
+    note: str
+    like: str | None = None
+
+
+class Assumed(NamedTuple):
+    """What nothing states. `unstated`: the estimate's interval holds what else it may be.
+
+    Of a blank the note may name `{key}` and `{value}`, which is what stands there.
+    """
+
+    value: Any
+    note: str
+    unstated: bool = False
+
+
+Source = Written | Default | Derived | Assumed
+"""A value and where it comes from."""
+
+Condition = Callable[["Job"], bool]
+"""Asked of what is read so far, and of the changed Job where a change is written."""
+
+Step = Callable[["Reader"], None]
+"""What rows cannot say: a function that reads keys itself. The rows after it leave alone what it has set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key, or one under several names, that says one field.
+
+    Rows apply in order and the first that sets a field wins, so several rows of one field stand in the order in which
+    the tool lets their keys win.
+
+    field    the Job field
+    keys     the dotted key; several where older releases spell it otherwise, the newest first
+    kind     what is written there
+    default  what holds where the key says nothing: a value (the upstream's default), a `Source`, or a function of the
+             Reader that gives one; LEAVE for a later row to say
+    to       a written value -> the field's: a mapping, for which all else is OTHER, or a function of value and Job,
+             which may give `Written` with a note, or `Unsaid.OTHER`
+    back     the reverse, where a function cannot be turned round by itself: a mapping from the field's value, a
+             function of value and Job, or NEVER
+    when     whether the row applies
+    note     for people, of a value that the file says
+    other    what holds for a value that the row does not know (OTHER) where that is not the default: a value, a
+             `Source`, or a function of what is written
+    null     the same for a written null
+    blank    the same for a value that is filled in when the job starts; a plain value is `Assumed`, and a function is
+             given the Reader, too
+    adds     whether a change may add the key to a file that has none of its names
+    """
+
+    field: str
+    keys: str | tuple[str, ...]
+    kind: Kind
+    default: Any = LEAVE
+    to: Mapping[Any, Any] | Callable[[Any, Job], Any] | None = None
+    back: Mapping[Any, Any] | Callable[[Any, Job], Any] | Rest | None = None
+    when: Condition | None = None
+    note: str = ""
+    other: Any = LEAVE
+    null: Any = LEAVE
+    blank: Any = LEAVE
+    adds: bool = True
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The key under all its names, the newest first."""
+        return (self.keys,) if isinstance(self.keys, str) else self.keys
+
+    def value(self, said: Any, job: Job) -> Written | Unsaid:
+        """The field's value for a value of the kind."""
+        found = said
+        if isinstance(self.to, Mapping):
+            found = _looked_up(self.to, said)
+        elif self.to is not None:
+            found = self.to(said, job)
+        if isinstance(found, Unsaid | Written):
+            return found
+        return Written(found, self.note)
+
+    def written(self, value: Any, job: Job) -> Any:
+        """What to write for a value of the field; Unsaid where this key has no word for it."""
+        if self.back is NEVER:
+            return Unsaid.OTHER
+        said: Any = value
+        if isinstance(self.back, Mapping):
+            said = _looked_up(self.back, value)
+        elif self.back is not None and not isinstance(self.back, Rest):
+            said = self.back(value, job)
+        elif isinstance(self.to, Mapping):
+            said = next((key for key, found in self.to.items() if _same(found, value)), Unsaid.OTHER)
+        elif self.to is not None:
+            return Unsaid.OTHER
+        return said if isinstance(said, Unsaid) else self.kind.write(said)
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A field that no key says: a value (the upstream's default), a `Source`, or a function of the Reader."""
+
+    field: str
+    source: Any
+    when: Condition | None = None
+
+
+Row = Key | Fixed | Step
+"""One entry of a table."""
+
+Say = Callable[["Reading", Any], "Keys | None"]
+"""The keys that make one field a value; None where the format cannot say it."""
+
+
+def _spelled_as_is(_reading: Reading, key: str) -> str:
+    return key
+
+
+def _named_as_is(_reading: Reading, keys: Keys) -> Keys:
+    return keys
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A format: its rows, and what rows cannot say of changes.
+
+    says     Job field -> the keys to write, where that is more than one row: wins over rows
+    total    the key of the rows of one step of all ranks, where accumulation is what that leaves over
+    ignored  Job fields that follow from others of a change
+    zero     the keys for all that a change says of ZeRO together
+    spelled  a key as the file spells it, or below the section that holds it
+    named    the keys as people are told of them
+    """
+
+    rows: tuple[Row, ...]
+    says: Mapping[str, Say] = field(default_factory=dict)
+    total: str = ""
+    ignored: frozenset[str] = frozenset()
+    zero: Callable[[Reading, dict[str, Any]], Keys | None] | None = None
+    spelled: Callable[[Reading, str], str] = _spelled_as_is
+    named: Callable[[Reading, Keys], Keys] = _named_as_is
+
+    def key_rows(self) -> Iterator[Key]:
+        """The rows that say a key."""
+        return (row for row in self.rows if isinstance(row, Key))
+
+
+def only(condition: Condition, *rows: Row) -> tuple[Row, ...]:
+    """The rows, which apply only where the condition holds beside their own."""
+    return tuple(_conditioned(condition, row) for row in rows)
+
+
+def within(section: str, *rows: Row) -> tuple[Row, ...]:
+    """The rows with their keys below a section of the file."""
+    return tuple(
+        replace(row, keys=tuple(f"{section}.{name}" for name in row.names)) if isinstance(row, Key) else row
+        for row in rows
+    )
+
+
+def _conditioned(condition: Condition, row: Row) -> Row:
+    if not isinstance(row, Key | Fixed):
+        return lambda reader: row(reader) if condition(reader.job) else None
+    own = row.when
+    return replace(row, when=condition if own is None else lambda job: condition(job) and own(job))
+
+
+def _looked_up(mapping: Mapping[Any, Any], value: Any) -> Any:
+    try:
+        return mapping.get(value, Unsaid.OTHER)
+    except TypeError:  # a list or a mapping, which is no word
+        return Unsaid.OTHER
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)

@@ -1,0 +1,1 @@
+"""Engines that serve models: vLLM, SGLang, Text Generation Inference."""

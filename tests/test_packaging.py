@@ -1,0 +1,118 @@
+"""What pyproject.toml says of the project is what the tree holds: packages, their data, what they import."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+
+import pytest
+import yaml
+
+from gpulint.source.read import read
+
+MODULES = {"pyyaml": "yaml"}
+"""Distributions whose module has another name; of the others it is the name, `-` as `_`."""
+
+UNUSED = {"jsonschema", "ruamel.yaml"}
+"""Declared for what is about to use them; take one out with its first import, for none is to stay here."""
+
+BOUNDED = re.compile(r"([\w.-]+)(?:\[[\w,-]+\])?\s*>=")
+
+
+@pytest.fixture(scope="module")
+def pyproject(root):
+    return read(str(root / "pyproject.toml")).root.plain()
+
+
+@pytest.fixture(scope="module")
+def folders(root, pyproject):
+    """Package -> its folder, for each that is listed; `package-dir` maps the longest prefix of a name that it has."""
+    tool = pyproject["tool"]["setuptools"]
+    found = {}
+    for package in tool["packages"]:
+        words = package.split(".")
+        known = next(n for n in range(len(words), -1, -1) if ".".join(words[:n]) in tool["package-dir"])
+        found[package] = root.joinpath(tool["package-dir"][".".join(words[:known])], *words[known:])
+    return found
+
+
+@pytest.fixture(scope="module")
+def imported(folders):
+    """The dotted modules of others that the package imports at run time, wherever in a file."""
+    trees = [ast.parse(file.read_text(encoding="utf-8")) for folder in folders.values() for file in folder.glob("*.py")]
+    names = {name for tree in trees for name in _imports(tree)}
+    return {name for name in names if name.partition(".")[0] not in {*sys.stdlib_module_names, "gpulint"}}
+
+
+def _imports(node):
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and not node.level:
+        yield from (f"{node.module}.{alias.name}" for alias in node.names)
+    elif not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+        for child in ast.iter_child_nodes(node):
+            yield from _imports(child)
+
+
+def declared(pyproject, *extras):
+    """Distribution -> module, of what a user of the package installs, with these extras."""
+    project = pyproject["project"]
+    listed = [*project["dependencies"], *(item for extra in extras for item in project["optional-dependencies"][extra])]
+    names = [BOUNDED.match(item)[1].lower() for item in listed]
+    return {name: MODULES.get(name, name.replace("-", "_")) for name in names}
+
+
+def within(name, module):
+    return f"{name}.".startswith(f"{module}.")
+
+
+def test_every_declared_dependency_is_imported(pyproject, imported):
+    modules = declared(pyproject, "hub", "lsp")
+    idle = {name for name, module in modules.items() if not any(within(each, module) for each in imported)}
+    assert idle == UNUSED
+
+
+def test_everything_imported_is_declared(pyproject, imported):
+    modules = declared(pyproject, "hub", "lsp").values()
+    assert {name for name in imported if not any(within(name, module) for module in modules)} == set()
+
+
+def test_every_requirement_says_its_oldest_release(pyproject):
+    """Without a lower bound `uv --resolution lowest-direct` takes the first release that there ever was."""
+    project = pyproject["project"]
+    listed = [
+        *project["dependencies"],
+        *(item for extra in project["optional-dependencies"].values() for item in extra),
+    ]
+    assert [item for item in listed if not item.startswith("gpulint[") and not BOUNDED.match(item)] == []
+
+
+def test_packages_are_the_folders_with_code(root, pyproject, folders):
+    found = set()
+    for prefix, folder in pyproject["tool"]["setuptools"]["package-dir"].items():
+        parents = {file.parent.relative_to(root / folder).parts for file in (root / folder).rglob("*.py")}
+        found |= {".".join([*filter(None, [prefix]), *parts]) for parts in parents}
+    assert set(folders) == found
+    assert [package for package, folder in folders.items() if not (folder / "__init__.py").is_file()] == []
+
+
+def test_every_file_beside_the_code_is_package_data(pyproject, folders):
+    patterns = pyproject["tool"]["setuptools"]["package-data"]
+    taken = {
+        file
+        for package, folder in folders.items()
+        for pattern in (*patterns["*"], *patterns.get(package, ()))
+        for file in folder.glob(pattern)
+    }
+    held = {file for folder in folders.values() for file in folder.rglob("*") if file.is_file()}
+    assert {file for file in held - taken if file.suffix not in (".py", ".pyc")} == set()
+
+
+def test_ci_runs_the_oldest_python_with_the_oldest_releases(root, pyproject):
+    workflow = yaml.safe_load((root / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
+    matrix = workflow["jobs"]["test"]["strategy"]["matrix"]
+    oldest = pyproject["project"]["requires-python"].removeprefix(">=")
+    assert oldest in matrix["python"]
+    assert matrix["include"] == [{"python": oldest, "resolution": "lowest-direct"}]
+    assert "--resolution lowest-direct" in (root / ".ci/run").read_text(encoding="utf-8")
