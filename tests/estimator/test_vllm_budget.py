@@ -216,6 +216,18 @@ def test_trial_graphs_may_take_of_the_cache():
     assert available_kv_cache_memory(before, find("a100-80gb"), None).low - room.low == found.graphs.expected
 
 
+def test_graphs_at_their_least_leave_more_for_the_cache():
+    """0.22 takes graphs off the budget: at the most of the cache they are as small as the least that was measured."""
+    found, card = parts(job(QWEN2, "h100-80gb", version="0.22.0", max_model_len=4096)), find("h100-80gb")
+    assert found.settings.graphs_in_budget
+    assert 0 < found.graphs.low < found.graphs.expected < found.graphs.high
+    none = found._replace(graphs=found.graphs._replace(low=0, high=0))
+    usual, without = (available_kv_cache_memory(memory, card, None) for memory in (found, none))
+    assert without.high - usual.high == found.graphs.low
+    assert without.low - usual.low == found.graphs.high
+    assert without.expected == usual.expected
+
+
 def test_a_machine_that_shares_its_memory_moves_the_cache():
     """What the log of one node says of its engine beside torch, and of another whose neighbour gave memory back."""
     plan = job(QWEN2, "gb10", gpu_memory_utilization=0.5, max_model_len=8192, version="0.24.0")
