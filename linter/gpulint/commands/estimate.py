@@ -113,7 +113,7 @@ def _estimate(opened: Opened, changes: dict[str, Any], *, explain: bool) -> tupl
     if explain:
         from ..estimator.explain.explain import explained
 
-        estimate = explained(estimate, job, model, gpu)
+        estimate = explained(estimate, job, model)
     fitting = ""
     if gpu is None:
         from ..hardware.catalogue import gpus

@@ -12,7 +12,8 @@ from ..style import Style
 from .full import UNCACHED, phase_text
 
 if TYPE_CHECKING:
-    from ...estimator.estimate import Assumption, Estimate, Term
+    from ...estimator.estimate import Assumption, Estimate
+    from ...estimator.terms import Term
 
 BAR = 40
 """Characters of the longest bar."""
@@ -135,7 +136,7 @@ NAMES = {
     "high": "process, upper bound",
     "kv_token": "KV cache per token",
     "kv_request": "KV cache per request of full length",
-    "kv_room": "memory for the KV cache",
+    "available_kv_cache_memory": "memory for the KV cache",
 }
 """Titles of figures that are not components."""
 
