@@ -305,7 +305,7 @@ def test_images_and_lengths_take_the_same_bytes_of_a_batch_off_once(name):
 @pytest.mark.parametrize(
     ("name", "fields", "said"),
     [
-        ("meta-llama/Llama-3.2-11B-Vision-Instruct", {"objective": "classification"}, "no embedding"),
+        ("meta-llama/Llama-3.2-11B-Vision-Instruct", {"objective": "classification"}, "no vocabulary embedding"),
         ("unsloth/gemma-3n-E2B-it", {"parallelism": {"pipeline": 4}, "hardware": {"gpus": 4}}, "pipeline stage"),
         ("Qwen/Qwen3.5-9B", {"framework": "litgpt"}, "without attention"),
     ],

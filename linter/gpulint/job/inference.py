@@ -16,7 +16,9 @@ class Inference:
     batch_size: int | None = declared("Batch size, if the engine has no scheduler.", None, least=1)
     prompt_length: int | None = declared("Prompt length.", None, unit="tokens", least=0)
     new_tokens: int | None = declared("Generated tokens.", None, unit="tokens", least=0)
-    max_model_len: int | None = declared("Maximum length of prompt plus output.", None, unit="tokens", least=1)
+    max_model_len: int | None = declared(
+        "Maximum length of prompt plus output; -1 for the longest that fits.", None, unit="tokens", least=-1
+    )
     max_num_seqs: int | None = declared("Maximum concurrent requests.", None, least=1)
     max_num_batched_tokens: int | None = declared("Maximum tokens per step.", None, unit="tokens", least=1)
     kv_cache_dtype: str | None = declared("Dtype of the KV cache.", None)

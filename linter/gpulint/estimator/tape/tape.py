@@ -13,8 +13,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 from weakref import ref
 
-from typing_extensions import Self
-
 from .autograd import Engine
 from .labels import labelled
 from .options import Packed
@@ -76,7 +74,7 @@ class Tape(Engine):
         self.bare = False
         self.nothing = Storage(self, 0, False)
 
-    def configured(self, options: Options) -> Self:
+    def configured(self: AnyTape, options: Options) -> AnyTape:
         """The tape itself, under a job's autocast and accumulation."""
         for name, value in options._asdict().items():
             setattr(self, name, value)
