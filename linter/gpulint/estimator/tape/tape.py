@@ -13,8 +13,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 from weakref import ref
 
-from typing_extensions import Self
-
 from .autograd import Engine
 from .labels import labelled
 from .options import Packed
@@ -23,6 +21,8 @@ from .trailing import trailing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from typing_extensions import Self
 
     from .options import Options
     from .tensor import Backward, Operand
@@ -369,3 +369,10 @@ class Tape(Engine):
             weight.cast = None
         self._casts.clear()
         self.others = None
+
+
+def tape_of(x: Tensor) -> Tape:
+    """The tape that a tensor is on."""
+    tape = x.storage.tape
+    assert isinstance(tape, Tape)
+    return tape
