@@ -17,6 +17,7 @@ from gpulint.estimator.inputs.image_inputs import image_inputs, vision_spec
 from gpulint.estimator.serving.generation.decoding import attended, image_caches
 from gpulint.estimator.serving.kv_cache import layer_caches
 from gpulint.estimator.states.parameters import allocated, parameters
+from gpulint.estimator.terms import total
 from gpulint.job.job import Inference, Job, Quantization
 from gpulint.models.resolve import resolve
 
@@ -154,7 +155,7 @@ def test_a_new_token_attends_to_the_images_keys_and_not_to_as_many_as_there_are_
         job.inference = Inference(batch_size=2, prompt_length=8, new_tokens=8)
         job.weights.dtype = "bfloat16"
         caches = image_caches(layer_caches(model), job, model)
-        return attended(job, model, 2, tokens, 2.0), max(cache.cross for cache in caches)
+        return total(attended(job, model, 2, tokens, 2.0)), max(cache.cross for cache in caches)
 
     seen = 2 * 4 * 257 * heads
     repeated = 2 * 2 * seen * model.shape.head_dim

@@ -10,7 +10,8 @@ from gpulint.estimator.allocator.allocator import segments
 from gpulint.estimator.allocator.fragmentation import BEYOND, beyond
 from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.estimate_job import estimate_job
-from gpulint.estimator.uncertainty import records, varies
+from gpulint.estimator.training import estimate_training
+from gpulint.estimator.uncertainty import gathered_anew, records, varies
 from gpulint.hardware.catalogue import find
 from gpulint.job.job import Job
 from gpulint.job.origin import Origin
@@ -70,6 +71,28 @@ def test_what_an_older_torch_makes_of_a_compiled_step_is_open(torch, open_):
         peak = max(step, others)
         assert facts[0].low == peak - max(others, step - 2 * table)
         assert facts[0].high == step + 4 * table - peak
+
+
+def test_a_gathered_tensor_that_is_no_whole_segment_opens_whole_ones():
+    """32,001 x 4,096 elements of 2 B: 125.004 segments of 2 MiB, so 126."""
+    (fact,) = gathered_anew(Job(), 2 * 32_001 * 4096)
+    assert (fact.low, fact.high) == (0, 126 << 21)
+    assert gathered_anew(Job(), 126 << 21)[0].high == 126 << 21
+    assert gathered_anew(Job(), 0) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "longest", "said"), [(24, "fits", "fits"), (25, "tight", "tight"), (26, "exceeds", "tight")]
+)
+def test_uncut_rows_decide_where_the_longest_of_them_only_may_fit(rows, longest, said):
+    """64 tokens fit in each case; rows as long as the model's 1,024 positions fit, may fit, and do not fit."""
+    adapted = {"method": "lora", "adapter": {"r": 8, "targets": "all-linear"}, "activation_checkpointing": "full"}
+    plan = job(micro_batch_size=rows, sequence_length=64, **adapted)
+    assert estimate(plan, "l4").verdict == "fits"
+    whole = plan.with_changes({"sequence_length": 1024})
+    assert estimate_training(whole, resolve(MODEL), find("l4"), replay=False).verdict == longest
+    plan.unstated = ["sequence_length"]
+    assert estimate(plan, "l4").verdict == said
 
 
 def test_the_longest_batch_finds_blocks_of_shorter_ones_too_small():
@@ -198,7 +221,7 @@ def test_layers_that_are_trained_do_not_wait():
 
 
 @pytest.mark.parametrize(("method", "unknown"), [("gptq", True), ("bnb-nf4", False)])
-def test_packed_weights_may_be_whole_on_each_gpu_before_they_are_sharded(method, unknown):
+def test_packed_weights_may_be_stays_replicated_gpu_before_they_are_sharded(method, unknown):
     def sharded(efficient):
         return job(
             method="lora",

@@ -35,31 +35,31 @@ if TYPE_CHECKING:
     from ..job.job import Job
     from ..models.model import Model
     from .forward.network import Network
-    from .peak_candidate import Instant
+    from .peak_candidate import PeakCandidate
     from .tape.tensor import Tensor
 
 PART = "inputs"
 
 
-def instants(job: Job, model: Model) -> tuple[Instant, ...]:
+def instants(job: Job, model: Model) -> tuple[PeakCandidate, ...]:
     """The candidate peaks of forward, loss and backward of one micro step on one rank; of a pipeline, on its last."""
     last = pipeline(job, model)[-1]
     return replayed(last.job, last.whole)[0]
 
 
-def replayed(job: Job, model: Model) -> tuple[tuple[Instant, ...], Held]:
+def replayed(job: Job, model: Model) -> tuple[tuple[PeakCandidate, ...], Held]:
     """The candidate peaks, and what a finished forward pass leaves."""
     return _replayed(computing(job), model)
 
 
 @recalled(16)
-def _replayed(job: Job, model: Model) -> tuple[tuple[Instant, ...], Held]:
+def _replayed(job: Job, model: Model) -> tuple[tuple[PeakCandidate, ...], Held]:
     whole = network(job, model)
     kinds, assigned = whole.kinds()
     with unread(model):
         tape = replay(whole, kinds)
     found = placed(whole, tape, kinds, assigned)
-    return tuple(item.instant for item in found), _held(tape, kinds, assigned)
+    return tuple(item.candidate for item in found), _held(tape, kinds, assigned)
 
 
 @contextmanager

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..models.model import Model
     from .forward.network import Network
     from .layers.dims import LayerDims
-    from .peak_candidate import Instant
+    from .peak_candidate import PeakCandidate
     from .tape.tensor import Tensor
 
 PART = "inputs"
@@ -49,7 +49,7 @@ class Passes(NamedTuple):
     kept      bytes of the keys and values of all layers;  widened  of their float32 copies
     """
 
-    instants: tuple[tuple[Instant, int], ...] = ()
+    instants: tuple[tuple[PeakCandidate, int], ...] = ()
     kept: int = 0
     widened: int = 0
 
@@ -102,7 +102,7 @@ def _forward(job: Job, model: Model, caches: bool) -> Passes:
     budget.spend(budget.NODE * tape.nodes)
     layers = [kept.get(kind + 1, Kept()) for kind in assigned]
     until = [0, *accumulate(layer.size for layer in layers)]
-    candidates = (item.instant for item in placed(whole, tape, kinds, assigned))
+    candidates = (item.candidate for item in placed(whole, tape, kinds, assigned))
     return Passes(
         tuple((item, until[-1] if item.layer is None else until[item.layer]) for item in candidates),
         until[-1],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .peak_candidate import Instant
+from .peak_candidate import PeakCandidate
 from .tape.ledger import END
 
 if TYPE_CHECKING:
@@ -16,16 +16,19 @@ if TYPE_CHECKING:
 
 
 class Placed(NamedTuple):
-    """An instant, its event, the replayed layer in flight and that of the whole model (see `Stack.at`).
+    """A candidate, its event, the replayed layer in flight and that of the whole model (see `Stack.at`).
 
-    old     bytes and logits that the micro step before leaves (see `before`)
+    old         bytes and logits that the micro step before leaves (see `before`)
+    held        bytes that the layers not replayed hold beside their own tensors;  shared  that they have in common
     """
 
-    instant: Instant
+    candidate: PeakCandidate
     event: Event
     here: int
     place: int
     old: tuple[int, int]
+    held: int
+    shared: int
 
 
 def placed(network: Network, tape: Tape, kinds: list[int], assigned: list[int]) -> Iterator[Placed]:
@@ -34,6 +37,7 @@ def placed(network: Network, tape: Tape, kinds: list[int], assigned: list[int]) 
     Behind the forward function autocast's copies of weights are gone, as in backward, but for those that were saved.
     """
     count = len(kinds)
+    numbers = {event: number for number, event in reversed([*enumerate(tape.events)])}
     replayed, whole = Stack(tape, count, list(range(count))), Stack(tape, count, assigned)
     kept = before(network, tape, assigned)
     kind, trainable = network.dims.prompt.kind, network.weights.trainable
@@ -45,6 +49,9 @@ def placed(network: Network, tape: Tape, kinds: list[int], assigned: list[int]) 
         for place in places:
             size, made = whole.at(place, ended)
             there, done = replayed.at(here, ended)
+            held, shared = (
+                a - b for a, b in zip(whole.beside(place, ended), replayed.beside(here, ended), strict=True)
+            )
             for e in events:
                 layer = place if 0 <= place < len(assigned) else None
                 every = tape.accumulated or (phase == "backward" and _early(kind, place, len(assigned)))
@@ -52,8 +59,9 @@ def placed(network: Network, tape: Tape, kinds: list[int], assigned: list[int]) 
                 fresh = e.gradients - tape.begins[segment, backward].gradients
                 old = (kept[0] + whole.above(place), kept[1]) if phase == "forward" else (0, 0)
                 size_here = e.live - e.logits + size - there + old[0]
-                instant = Instant(phase, size_here, e.logits + old[1], gradients, layer, fresh)
-                yield Placed(instant, e, here, place, old)
+                logits = e.logits + old[1]
+                found = PeakCandidate(phase, size_here, logits, gradients, layer, fresh, numbers[e])
+                yield Placed(found, e, here, place, old, held, shared)
 
 
 def _early(kind: str, place: int, layers: int) -> bool:
@@ -94,7 +102,7 @@ class Stack:
         self.assigned = assigned
         self.kept = [[0], [0]]
         self.made = [0]
-        self.pinned, self.lasting = [0], [0]
+        self.pinned, self.lasting, self.shared = [0], [0], [0]
         seen: set[int] = set()
         for kind in assigned:
             pinned, lasting = tape.pinned.get(kind + 1, 0), tape.lasting.get(kind + 1, 0)
@@ -104,6 +112,7 @@ class Stack:
             self.kept[0].append(self.kept[0][-1] + forward)
             shared = tape.released.get(kind + 1, 0) if kind in seen else 0
             seen.add(kind)
+            self.shared.append(self.shared[-1] + shared)
             freed = starts[kind + 1].live - starts[kind].live - shared
             self.kept[1].append(self.kept[1][-1] + freed + pinned + lasting)
             self.made.append(self.made[-1] + starts[kind].gradients - starts[kind + 1].gradients)
@@ -119,6 +128,20 @@ class Stack:
             return kept, 0
         lasting = self.lasting[-1] - self.lasting[min(place + 1, len(self.assigned))]
         return kept + self.above(place) + lasting, self.made[-1] - self.made[place + 1]
+
+    def beside(self, place: int, backward: bool) -> tuple[int, int]:
+        """Of `at`, bytes that the other layers hold beside their own tensors, and those shared that are counted once.
+
+        The first are pinned or last to the end of the backward pass; the second are not in it.
+        """
+        if not backward:
+            return 0, 0
+        below, end = max(0, place), len(self.assigned)
+        held = self.pinned[below] + self.lasting[below]
+        if place < end:
+            above = min(place + 1, end)
+            held += self.pinned[-1] + self.lasting[-1] - self.pinned[above] - self.lasting[above]
+        return held, self.shared[below]
 
     def places(self, segment: int, backward: bool) -> list[int]:
         """The first and the last layer of a segment's kind, and those with most for gradients of 0, 2 and 4 B each."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from .activations import replayed
 from .estimate import Assumption
 from .inputs.image_inputs import IMAGES, PIXELS, image_inputs, resolutions_of, vision_spec
-from .sharding.layouts import layout
+from .sharding.strategy import sharded_state
 
 if TYPE_CHECKING:
     from ..job.job import Job
@@ -47,8 +47,8 @@ def states(job: Job, model: Model, own: Model) -> list[Assumption]:
 
 def _states(job: Job, model: Model) -> int:
     """Bytes of gradients and optimizer states."""
-    plan = layout(job, model)
-    return plan.gradients + plan.optimizer
+    state = sharded_state(job, model)
+    return state.gradients + state.optimizer
 
 
 def _most_patches(job: Job, model: Model, places: int) -> Job:

@@ -15,12 +15,12 @@ from ....models.model import text_config
 from ....upstream import transformers
 from ....upstream.stack import Stack
 from ....upstream.transformers_models import FLOAT_LOGITS, REMOTE_CODE, ROTARY_TABLES, WHOLE_LOGITS
-from ...explain.product import Product, largest
 from ...frameworks.attention import composite
 from ...frameworks.modeling import arch_at
 from ...frameworks.release import release
 from ...states.parameters import base_dtype
 from ...states.storage import dtype_bytes
+from ...terms import Product, largest
 
 if TYPE_CHECKING:
     from ....job.job import Job
@@ -214,12 +214,6 @@ def last_logits(model: Model, batch: int, element: float) -> Product:
     return Product(
         "logits of the last token and a float32 copy", element + 4, ((batch, "rows"), model.shape.vocabulary)
     )
-
-
-def prefill_logits(model: Model, job: Job, batch: int, length: int, element: float) -> tuple[int, int]:
-    """The bytes of `logit_products`."""
-    made, beside = logit_products(model, job, batch, length, element)
-    return round(made.size), round(beside.size)
 
 
 def _size(item: Product) -> float:

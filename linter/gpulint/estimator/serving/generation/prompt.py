@@ -9,8 +9,7 @@ from ....job.job import Parallelism
 from ....upstream import transformers
 from ....upstream.stack import Stack
 from ...bounds import tower, tower_outputs
-from ...estimate import Assumption, Phase, Term
-from ...explain.activation_terms import SOURCE, instant_terms
+from ...estimate import Assumption
 from ...forward.embedding_stage import embedding_stage
 from ...forward.encoder_decoder import encoded
 from ...forward.network import encoder_decoder, one_stack
@@ -18,16 +17,20 @@ from ...inputs.image_inputs import image_inputs
 from ...layers.decoder import DecoderLayer
 from ...layers.per_layer_inputs import slice_of
 from ...layers.state import ReplayState
+from ...peak_candidate import SOURCE
 from ...states.quantization import effective_quantization
-from ...tape.highest import Highest
 from ...tape.tape import Tape
+from ...terms import Product, less, line, terms, total
 from ...unmodeled import OTHERS, derived, mixing
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ....job.job import Job
     from ....models.model import Model
     from ...forward.network import Network
     from ...layers.layer_inputs import LayerInputs
+    from ...terms import Term
 
 
 def widest(job: Job, model: Model, batch: int, length: int, cache: int) -> int:
@@ -38,20 +41,25 @@ def widest(job: Job, model: Model, batch: int, length: int, cache: int) -> int:
     (`held` of the ArchSpec). From where attention has its keys and values they are the cache's; before,
     what the layer will put there is taken off, since the cache counts as full.
     """
-    return _passed(job, model, batch, length, cache, Tape())
+    tape = Tape()
+    before = _passed(job, model, batch, length, tape)
+    return max(before - cache, tape.highest)
 
 
-def widest_terms(job: Job, model: Model, batch: int, length: int, cache: int) -> list[Term]:
+def widest_tensors(job: Job, model: Model, batch: int, length: int, cache: int) -> list[Term]:
     """The same tensor by tensor."""
+    from ...explain.tensors import instant_terms
+    from ...tape.highest import Highest
+
     tape = Highest()
-    size = _passed(job, model, batch, length, cache, tape)
-    alive, counted = tape.highest_of(size, cache)
-    lines = instant_terms(one_stack(_plain(job, batch, length), model).dims, alive)
-    what = "keys and values, which the cache counts"
-    return [*lines, *([Term("activations", f"{-counted:,} B", -counted, SOURCE, what)] if counted else [])]
+    before = _passed(job, model, batch, length, tape)
+    alive, counted = tape.first(cache) if before - cache > tape.highest else tape.latest()
+    found = instant_terms(one_stack(_plain(job, batch, length), model).dims, alive)
+    return [*found, *less("activations", (line("", counted, "keys and values, which the cache counts", SOURCE),))]
 
 
-def _passed(job: Job, model: Model, batch: int, length: int, cache: int, tape: Tape) -> int:
+def _passed(job: Job, model: Model, batch: int, length: int, tape: Tape) -> int:
+    """The pass on a tape; the most bytes alive before the layers."""
     network, state, inputs = _begun(_plain(job, batch, length), model, tape)
     before = tape.highest
     tape.enter(0)
@@ -63,7 +71,7 @@ def _passed(job: Job, model: Model, batch: int, length: int, cache: int, tape: T
         layer = DecoderLayer(dims, network.weights, state, number, inputs, slice_of(inputs.extra, dims))
         h = h if layer.skipped else layer(h)
     del h, inputs
-    return max(before - cache, tape.highest)
+    return before
 
 
 def replayable(job: Job, model: Model) -> bool:
@@ -78,23 +86,27 @@ def replayable(job: Job, model: Model) -> bool:
     return derived(model) and job.parallelism.tensor == 1 and job.adapter is None
 
 
-def with_pixels(phase: Phase, job: Job, model: Model, batch: int) -> Phase:
-    """A phase behind the prompt with the prompt's images, float32 pixels and int64 masks that `generate` holds."""
+def pixels(job: Job, model: Model, batch: int) -> list[Term]:
+    """The prompt's images behind its pass, float32 pixels and int64 masks that `generate` holds."""
     found = image_inputs(_plain(job, batch, 1), model, batch)
     if found is None:
-        return phase
-    activations = phase.components["activations"] + found.images * (4 * found.pixels + 8 * found.masked)
-    return Phase(phase.name, {**phase.components, "activations": activations})
+        return []
+    counts = (found.images, "images"), 4 * found.pixels + 8 * found.masked
+    return terms("activations", (Product("pixels and masks of the prompt's images", 1, counts),), _IMAGES)
 
 
-def with_images(job: Job, model: Model, batch: int, length: int, cache: int, layers: int) -> int:
-    """The same where the layers are not replayed and take `layers` bytes for text alone.
+_IMAGES = "estimator/serving/prefill.py"
+
+
+def with_images(job: Job, model: Model, batch: int, length: int, cache: int, layers: Sequence[Product]) -> list[Term]:
+    """A prompt's pass where the layers are not replayed and take `layers` for text alone.
 
     What runs before them is replayed with images and without: its highest point, while the `cache` is empty still, and
     what is held of the images (pixels, features) while the layers run.
     """
+    text = terms("activations", layers, _IMAGES)
     if image_inputs(_plain(job, batch, length), model, batch) is None:
-        return layers
+        return text
     held = {}
     for images in (0, job.images):
         tape = Tape()
@@ -102,7 +114,13 @@ def with_images(job: Job, model: Model, batch: int, length: int, cache: int, lay
         held[images] = tape.live
         highest = tape.highest
         del network, state, inputs, tape
-    return max(highest - cache, layers + held[job.images] - held[0])
+    seen = [*text, line("activations", held[job.images] - held[0], "what is held of the prompt's images", _IMAGES)]
+    if highest - cache <= total(seen):
+        return seen
+    return [
+        line("activations", highest, "the widest point before the layers, of the prompt's images", _IMAGES),
+        line("activations", -cache, "the cache, which is empty still", _IMAGES),
+    ]
 
 
 def unread_images(job: Job, model: Model, batch: int, length: int, element: float) -> list[Assumption]:

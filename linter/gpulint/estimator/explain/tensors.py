@@ -1,8 +1,8 @@
 """The activations and logits of one instant, tensor by tensor, as arithmetic.
 
 The bytes of an instant are those alive at an event of the replay, in which each kind of layer is run once, and what
-the model's other layers keep below the one in flight (`activations.Stack`). Both are sums over tensors, so the lines
-sum to the instant exactly.
+the model's other layers keep below the one in flight (`layer_expansion.Stack`). Both are sums over tensors, so the
+lines sum to the instant exactly.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..activations import replay
-from ..estimate import Term
 from ..forward.network import network
 from ..layer_expansion import placed
+from ..peak_candidate import SOURCE
 from ..tape.ledger import END
 from ..tape.recording import Recording
+from ..terms import Term, line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,17 +26,16 @@ if TYPE_CHECKING:
     from ..forward.network import Network
     from ..layer_expansion import Placed
     from ..layers.dims import LayerDims
-    from ..peak_candidate import Instant
+    from ..peak_candidate import PeakCandidate
     from ..tape.recording import Alive, Label
     from ..tape.tape import Tape
 
-SOURCE = "estimator/activations.py: torch autograd replayed over the modelling code"
 SMALL = 1000
 """Tensors under this fraction of their component are put together in one line."""
 
-
 HELD = "what backward functions of the layers hold on to, though their turn is over"
 SHARED = "what the layers share, counted once"
+BEFORE = "what the micro step before leaves"
 
 
 class Item(NamedTuple):
@@ -51,24 +51,22 @@ class Item(NamedTuple):
 Bytes = Counter[Item]
 
 
-def terms(
+def tensors(
     job: Job,
     model: Model,
-    wanted: Callable[[Instant], bool],
+    candidate: PeakCandidate,
     run: Callable[[Network, list[int], Tape], object] = replay,
-) -> tuple[list[Term], Instant] | None:
-    """The lines of the first instant that is `wanted`, largest first, and the instant; None where there is none.
-
-    `run` is what is recorded, a training step or an evaluation.
-    """
+) -> list[Term]:
+    """The lines of the candidate, largest first; `run` is what is recorded, a training step or an evaluation."""
     whole = network(job, model)
     kinds, assigned = whole.kinds()
     tape = Recording().configured(whole.options)
     run(whole, kinds, tape)
-    for found in placed(whole, tape, kinds, assigned):
-        if wanted(found.instant):
-            return _Lines(whole.dims, tape, found, len(kinds), assigned).terms(), found.instant
-    return None
+    at = candidate.event, candidate.layer
+    found = next(
+        item for item in placed(whole, tape, kinds, assigned) if (item.candidate.event, item.candidate.layer) == at
+    )
+    return _Lines(whole.dims, tape, found, len(kinds), assigned).terms()
 
 
 def instant_terms(dims: LayerDims, alive: Alive) -> list[Term]:
@@ -124,7 +122,7 @@ class _Lines:
     def terms(self) -> list[Term]:
         """Lines of the layers below, of the layer in flight, and of what is outside the layers."""
         lines: list[Term] = []
-        rest = self._items(self.tape.at_events[self.tape.events.index(self.found.event)])
+        rest = self._items(self.tape.at_events[self.found.candidate.event])
         layers: dict[tuple[Item, int], int] = {}
         for kind in range(max(0, self.here)):
             for item, size in self._kept(kind).items():
@@ -136,14 +134,10 @@ class _Lines:
         for (item, size), count in layers.items():
             lines.append(self._term(item, size, count))
         lines += [self._term(item, size) for item, size in rest.items()]
-        for component, size in zip(("activations", "logits"), self.found.old, strict=True):
-            if size:
-                lines.append(Term(component, f"{size:,} B", size, SOURCE, "what the micro step before leaves"))
-        held = self.found.instant.activations - sum(line.size for line in lines if line.component == "activations")
-        if held:
-            what = HELD if held > 0 else SHARED
-            lines.append(Term("activations", f"{held:,} B", held, SOURCE, what))
-        return _small_together(lines)
+        (old, logits), held, shared = self.found.old, self.found.held, self.found.shared
+        beside = [line("activations", old, BEFORE, SOURCE), line("logits", logits, BEFORE, SOURCE)]
+        beside += [line("activations", held, HELD, SOURCE), line("activations", -shared, SHARED, SOURCE)]
+        return _small_together([*lines, *(term for term in beside if term.size)])
 
     def _kept(self, kind: int) -> Bytes:
         """What one layer of a kind adds to what is alive."""
@@ -169,12 +163,12 @@ class _Lines:
         return "outside"
 
     def _term(self, item: Item, size: int, layers: int = 0) -> Term:
-        where = "" if layers or item.group != "in flight" or self.found.instant.layer is None else self._flight()
+        where = "" if layers or item.group != "in flight" or self.found.candidate.layer is None else self._flight()
         return _term(self.dims, item, size, layers, where)
 
     def _flight(self) -> str:
         again = self.backward and self.dims.checkpoint.mode != "none"
-        return f"{'recomputed ' if again else ''}layer {self.found.instant.layer}, "
+        return f"{'recomputed ' if again else ''}layer {self.found.candidate.layer}, "
 
 
 def _counted(count: int, noun: str) -> str:
@@ -206,22 +200,18 @@ def _taken_back(rest: Bytes, layers: dict[tuple[Item, int], int]) -> Bytes:
     return rest
 
 
-def _order(line: Term) -> tuple[int, str, str]:
-    return -line.size, line.label, line.formula
+def _order(term: Term) -> tuple[int, str, str]:
+    return -term.size, term.label, term.formula
 
 
-def _small_together(lines: list[Term]) -> list[Term]:
+def _small_together(found: list[Term]) -> list[Term]:
     """Largest first, logits after activations; small tensors of a component in one line."""
-    whole = Counter[str]()
-    for line in lines:
-        whole[line.component] += line.size
-    large = [line for line in lines if abs(line.size) * SMALL >= whole[line.component]]
-    found = []
+    lines: list[Term] = []
     for component in ("activations", "logits"):
-        own = sorted((line for line in large if line.component == component), key=_order)
-        small = [line for line in lines if line.component == component and abs(line.size) * SMALL < whole[component]]
-        size = sum(line.size for line in small)
-        if size:
-            own.append(Term(component, f"{size:,} B", size, SOURCE, f"{_counted(len(small), 'smaller tensor')}"))
-        found += own
-    return found
+        own = [term for term in found if term.component == component]
+        whole = sum(term.size for term in own)
+        small = [term for term in own if abs(term.size) * SMALL < whole]
+        lines += sorted((term for term in own if abs(term.size) * SMALL >= whole), key=_order)
+        if size := sum(term.size for term in small):
+            lines.append(line(component, size, _counted(len(small), "smaller tensor"), SOURCE))
+    return lines
