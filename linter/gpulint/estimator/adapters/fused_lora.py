@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..tape.labels import labelled
 from ..tape.ops import dropout
+from ..tape.tape import tape_of
 from ..tape.tensor import Tensor
 from .unadapted import unpacked
 
@@ -46,7 +47,7 @@ def projections(x: Tensor, layers: Sequence[Linear], rows: int) -> list[Tensor]:
     Saved: x, the dropped x and the low-rank weights in x's width. Backward: T x r for each projection, one gradient of
     x, an unpacked weight at a time.
     """
-    tape, e, how = x.storage.tape, x.storage.tape.autocast or x.e, layers[0].kernels.style
+    tape, e, how = tape_of(x), tape_of(x).autocast or x.e, layers[0].kernels.style
     dropped = _dropped(x, layers, how)
     ys = [_projected(x, layer, rows, e, how) for layer in layers]
     lows = [_low_rank(layer, tape, e) for layer in layers]
@@ -76,7 +77,7 @@ def mlp(x: Tensor, modules: Modules, rows: int) -> Tensor:
     Backward makes the gradient of the product and writes over it, gate and up: the product itself, and their gradients.
     """
     gate, up, down = (modules.need(role) for role in ("gate", "up", "down"))
-    tape, e, how = x.storage.tape, x.storage.tape.autocast or x.e, gate.kernels.style
+    tape, e, how = tape_of(x), tape_of(x).autocast or x.e, gate.kernels.style
     layers = (gate, up, down)
     dropped = _dropped(x, (gate, up), how)
     first, second = _projected(x, gate, rows, e, how), _projected(x, up, rows, e, how)
@@ -116,7 +117,7 @@ def _dropped(x: Tensor, layers: Sequence[Linear], how: Style) -> list[Tensor]:
         return []
     if not how.own_dropout:
         return [dropout(x, p)]
-    tape = x.storage.tape
+    tape = tape_of(x)
     found = []
     for _ in layers:
         found.append(tape.new(x.n, x.e))
@@ -127,7 +128,7 @@ def _dropped(x: Tensor, layers: Sequence[Linear], how: Style) -> list[Tensor]:
 @labelled("fused LoRA output")
 def _projected(x: Tensor, layer: Linear, rows: int, e: int, how: Style) -> Tensor:
     """x W + s (x A) B: the weight unpacked, the output, then the low-rank product."""
-    tape = x.storage.tape
+    tape = tape_of(x)
     columns = max(1, x.n // rows)
     narrow = tape.new(x.n, e) if x.e != e else None
     weight = _weight(layer, tape)

@@ -8,6 +8,7 @@ from ...models.adapter_types import kind_of
 from ..tape.labels import labelled
 from ..tape.matmuls import linear
 from ..tape.ops import add, contiguous, dropout, leaf, mul, scale, to
+from ..tape.tape import tape_of
 from .dora import dora
 from .forwards import ADAPTED
 from .unadapted import product
@@ -46,7 +47,7 @@ def project(x: Tensor, layer: Linear, rows: int, base: Callable[[Tensor], None] 
     `base` is shown what the layer itself makes, as a hook that was there before the adapter is. With the adapter
     disabled the layer is all there is (`disable_adapters` in each type's layer.py).
     """
-    if x.storage.tape.bare:
+    if tape_of(x).bare:
         return product(x, layer, rows)
     if layer.adapter is not None:
         return ADAPTED[kind_of(layer.adapter)](x, layer, rows)
@@ -57,7 +58,7 @@ def project(x: Tensor, layer: Linear, rows: int, base: Callable[[Tensor], None] 
         return rescaled(result, layer)
     if layer.a is None or layer.b is None:
         return result
-    tape, e = x.storage.tape, result.e
+    tape, e = tape_of(x), result.e
     if layer.packed:
         result = contiguous(result)
     if not layer.packed or not tape.autocast:
@@ -77,7 +78,7 @@ def rescaled(x: Tensor, layer: Linear) -> Tensor:
     """scale * (x + shift), the sum saved for the scale's gradient (litgpt/adapter_v2.py AdapterV2Linear)."""
     assert layer.scale is not None
     assert layer.shift is not None
-    return mul(add(x, leaf(x.storage.tape, layer.shift)), layer.scale)
+    return mul(add(x, leaf(tape_of(x), layer.shift)), layer.scale)
 
 
 @labelled(by=PROJECTION)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..tape.labels import labelled
 from ..tape.matmuls import linear
 from ..tape.ops import add, to
+from ..tape.tape import tape_of
 
 if TYPE_CHECKING:
     from ..tape.tape import Tape
@@ -34,7 +35,7 @@ def packed(x: Tensor, layer: Linear, rows: int) -> Tensor:
     the input stays on the function's context, where a non-reentrant checkpoint does not free it. Other packed formats
     that can be trained over are taken for this, but that they keep no input (release.packed).
     """
-    tape, e, n = x.storage.tape, x.e, layer.weight.n
+    tape, e, n = tape_of(x), x.e, layer.weight.n
     inner = to(x, 2)
     width = inner.n
     out = n // (width // rows)
@@ -80,7 +81,7 @@ def integer(x: Tensor, layer: Linear, rows: int) -> Tensor:
     the mask (backends/cuda/ops.py 0.50.2 `int8_vectorwise_quant`, `int8_mm_dequant`). The function keeps its input on
     its context and not among the saved tensors. Backward unpacks the weight (autograd/_functions.py MatMul8bitLt).
     """
-    tape, e, n, width = x.storage.tape, x.e, layer.weight.n, x.n
+    tape, e, n, width = tape_of(x), x.e, layer.weight.n, x.n
     if x.node is not None:
         tape.keep(x.storage)
     same = e == 2 and not tape.packed.halved

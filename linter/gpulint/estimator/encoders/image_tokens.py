@@ -18,6 +18,7 @@ from ..tape.indexing import cat, gather, split
 from ..tape.labels import labelled
 from ..tape.matmuls import product
 from ..tape.ops import add, made, masked, mul, scale, shift, to
+from ..tape.tape import tape_of
 from ..tape.tensor import Tensor
 from .vision_encoder import Features, VisionEncoder
 
@@ -75,7 +76,7 @@ class ImageTokens(VisionEncoder):
     @labelled("weights of the pooling")
     def _pooled(self, x: Tensor) -> Tensor:
         """Patches averaged to tokens by a product with their weights, one-hot in int64 before they are float32."""
-        tape, seen = x.storage.tape, self.vision.images
+        tape, seen = tape_of(x), self.vision.images
         length = seen.patches // seen.merge**2
         h = masked(x, self.rows)
         codes = tape.new(self.rows * length, 8)
@@ -154,7 +155,7 @@ def axial(x: Tensor, table: Table) -> Tensor:
 @labelled("values cut off")
 def clipped(x: Tensor) -> Tensor:
     """clamp between two tensors: saves x; backward is a where over two comparisons of one byte an element."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
 
     def back(_: Tensor, _kept: object = x.storage) -> tuple[Tensor]:

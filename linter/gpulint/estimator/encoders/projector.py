@@ -15,6 +15,7 @@ from ..tape.indexing import cat, expand, gather, resized, split, window
 from ..tape.labels import labelled
 from ..tape.matmuls import linear
 from ..tape.ops import contiguous, copied, leaf, made, mul, relayout, to
+from ..tape.tape import tape_of
 from ..tape.tensor import Tensor
 from .image_tokens import ImageTokens, image_token_projector
 from .naflex import Naflex, unshuffled
@@ -64,7 +65,7 @@ def with_images(
 @labelled("words and images together", part="before the layers")
 def scattered_into(x: Tensor, part: Tensor, mask: Tensor) -> Tensor:
     """masked_scatter: saves the mask; backward fills a copy of the gradient and takes the part's out of it."""
-    tape, n, e, size = x.storage.tape, x.n, x.e, part.n
+    tape, n, e, size = tape_of(x), x.n, x.e, part.n
     y = tape.new(n, e)
     for_x, for_part = x.node is not None, part.node is not None
 
@@ -77,7 +78,7 @@ def scattered_into(x: Tensor, part: Tensor, mask: Tensor) -> Tensor:
 @labelled("deepened")
 def deepstack_added(h: Tensor, features: Tensor, dims: LayerDims) -> Tensor:
     """Qwen3-VL: features of a further layer are added to the images' rows of a copy of the hidden states."""
-    tape = h.storage.tape
+    tape = tape_of(h)
     h = contiguous(h)
     where = tape.new(features.n // dims.hidden, 8)
     part = gather(h, features.n, where)
@@ -94,7 +95,7 @@ def deepstack_added(h: Tensor, features: Tensor, dims: LayerDims) -> Tensor:
 def merger(layers: VisionEncoder, found: Features) -> Tensor:
     """Qwen: the tower's own merger; windows are put back in order."""
     y = layers.merged(found.read, layers.outside)
-    return y if layers.vision.window is None else gather(y, y.n, y.storage.tape.new(y.n // layers.dims.hidden, 8))
+    return y if layers.vision.window is None else gather(y, y.n, tape_of(y).new(y.n // layers.dims.hidden, 8))
 
 
 def llava(layers: VisionEncoder, found: Features) -> Tensor:
@@ -114,7 +115,7 @@ def any_resolution(layers: VisionEncoder, found: Features) -> tuple[Tensor, ...]
 
 
 def _packed(image: Tensor, layers: VisionEncoder, cut: Cut) -> Tensor:
-    hidden, tape = layers.dims.hidden, image.storage.tape
+    hidden, tape = layers.dims.hidden, tape_of(image)
     end = leaf(tape, layers.outside.require("image_newline").weight)
     if cut.tiles == 1:
         return cat((window(image, image.n), end))
@@ -136,7 +137,7 @@ def _two(layers: VisionEncoder, h: Tensor, rows: int) -> Tensor:
 
 def gemma3(layers: VisionEncoder, found: Features) -> Tensor:
     """Gemma 3: patches laid out as pictures, averaged, normed and multiplied with a matrix."""
-    tape, rows = found.read.storage.tape, layers.vision.token_rows
+    tape, rows = tape_of(found.read), layers.vision.token_rows
     laid = contiguous(found.read)
     n, was, e = laid.n // layers.rows * rows, laid.n, laid.e
     kept = laid.storage

@@ -17,6 +17,7 @@ from ..layers.norms import NORMS
 from ..tape.indexing import window
 from ..tape.labels import labelled
 from ..tape.ops import add, dropout, leaf, made, needs_gradient
+from ..tape.tape import tape_of
 
 if TYPE_CHECKING:
     from ..adapters.modules import Linear, Modules
@@ -61,7 +62,7 @@ def speech_frames(tape: Tape, dims: LayerDims, state: ReplayState, outside: Modu
 
 def _features(sound: Tensor, dims: LayerDims, named: dict[str, Linear]) -> Tensor:
     """The convolutions; where they are trained the samples want a gradient, so that checkpoints have one."""
-    tape, h = sound.storage.tape, sound
+    tape, h = tape_of(sound), sound
     trained = any(module.weight.trainable for name, module in named.items() if "conv_layers." in name)
     if trained and tape.recording:
         tape.source(h)
@@ -87,7 +88,7 @@ def _convolved(x: Tensor, conv: Linear, norm: Linear | None, rows: int, dims: La
 def _positions(x: Tensor, dims: LayerDims, outside: Modules) -> Tensor:
     """A grouped convolution whose filter is v g / |v|, a norm for each tap; an even one makes a position too many."""
     parts = [outside.require(f"conv.parametrizations.weight.original{i}") for i in (0, 1)]
-    tape = x.storage.tape
+    tape = tape_of(x)
     size, direction = parts
     taps = size.weight.n
     g, v = leaf(tape, size.weight), leaf(tape, direction.weight)

@@ -17,6 +17,7 @@ from ..layers.layer_inputs import EncoderStates
 from ..tape.indexing import cat, embedding, expand, padded, stack, window
 from ..tape.labels import labelled
 from ..tape.ops import add, leaf, mul, scale, unary
+from ..tape.tape import tape_of
 from .vision_encoder import VisionEncoder, VisionLayer, pixels_in
 
 if TYPE_CHECKING:
@@ -106,14 +107,14 @@ class Tiles(VisionEncoder):
     @labelled("pixels")
     def _placed(self, x: Tensor, name: str) -> Tensor:
         """Each tile's embedding, by the image's aspect ratio, times a gate's tanh, added to all its patches."""
-        tape, images = x.storage.tape, self.vision.images.images
+        tape, images = tape_of(x), self.vision.images.images
         table = self.outside.require(f"{name}.embedding")
         found = embedding(tape, images, table.weight, table.weight.n // table.out, tape.new(images, 8))
         return add(x, tanh_gated(found, self.outside.require(f"{name}.gate")))
 
     def _positions(self, x: Tensor) -> Tensor:
         """Positions in a tile, less what the gate lets through of those of each tile."""
-        tape, images, outside = x.storage.tape, self.vision.images.images, self.outside
+        tape, images, outside = tape_of(x), self.vision.images.images, self.outside
         table, tiles = (
             outside.require(f"gated_positional_embedding.{name}") for name in ("embedding", "tile_embedding")
         )

@@ -21,6 +21,7 @@ from ..tape.indexing import cat, embedding, expand, gather, split, window
 from ..tape.labels import labelled
 from ..tape.matmuls import linear
 from ..tape.ops import add, contiguous, leaf, made, mul, relayout, summed, to
+from ..tape.tape import tape_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +84,7 @@ class VisionEncoder:
         again = self.dims.checkpoint.mode in ("full", "offload")
         if not again:
             return layer(h)
-        return h.storage.tape.checkpoint(layer, h, self.dims.checkpoint.mode, self.dims.checkpoint.reentrant)
+        return tape_of(h).checkpoint(layer, h, self.dims.checkpoint.mode, self.dims.checkpoint.reentrant)
 
     @labelled("masks and rotary tables")
     def run(self, tape: Tape) -> Features:
@@ -205,7 +206,7 @@ class VisionLayer:
     def __call__(self, x: Tensor) -> Tensor:
         """The layer's output; eager probabilities go with the layer."""
         y = self.run(x)
-        x.storage.tape.returned = None
+        tape_of(x).returned = None
         return y
 
     def run(self, x: Tensor) -> Tensor:
@@ -259,7 +260,7 @@ class VisionLayer:
         q, k = half_wide(q, k, self.table)
         size = x.n // self.rows // self.layers.vision.heads
         y = attend(self.layers.implementation, q, k, v, None, Heads(1, self.length, heads, heads, size, size))
-        x.storage.tape.returned = None
+        tape_of(x).returned = None
         joined = contiguous(y)
         return project(joined, modules.require("attn.proj"), self.rows)
 
@@ -305,7 +306,7 @@ def pixels_in(layers: VisionEncoder, tape: Tape) -> Tensor:
 def wanted(layers: VisionEncoder, x: Tensor) -> None:
     """Where an adapter's base is checkpointed a tower's input is made to want a gradient, from transformers 5 on."""
     if layers.dims.inputs_require_grad and x.node is None and layers.vision.patches_require_grad:
-        x.storage.tape.source(x)
+        tape_of(x).source(x)
 
 
 @labelled("pixels and masks of what is no padding")
@@ -314,7 +315,7 @@ def _shown(layers: VisionEncoder, given: Tensor, e: int) -> tuple[Tensor, Tensor
 
     The processor's own masks are there beside them.
     """
-    tape = given.storage.tape
+    tape = tape_of(given)
     mask = tape.new(layers.vision.images.images * layers.vision.images.masked, 8)
     layers.state.pixel_values.append(mask.storage)
     given = to(given, e)

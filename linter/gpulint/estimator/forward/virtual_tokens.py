@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ..adapters.linear import project
 from ..tape.indexing import cat, embedding
 from ..tape.ops import to, unary
+from ..tape.tape import tape_of
 from ..tape.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def with_virtual_tokens(dims: LayerDims, state: ReplayState, outside: Modules, e
     tokens = dims.prompt.virtual_tokens
     if not tokens:
         return embeds
-    prompts = to(_made(embeds.storage.tape, outside, dims.batch * tokens, dims.hidden), embeds.e)
+    prompts = to(_made(tape_of(embeds), outside, dims.batch * tokens, dims.hidden), embeds.e)
     whole = cat((prompts, embeds))
     state.held_by_forward += [prompts.storage, whole.storage]
     return whole

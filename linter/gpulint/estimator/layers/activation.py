@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..tape.labels import labelled
 from ..tape.ops import add, bounded, leaf, mul, power, scale, shift, sub, to, unary
+from ..tape.tape import tape_of
 from ..tape.tensor import wider
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def gelu_new(x: Tensor) -> Tensor:
 
 
 def _power(x: Tensor) -> Tensor:
-    return power(to(x, 4) if x.storage.tape.autocast else x)
+    return power(to(x, 4) if tape_of(x).autocast else x)
 
 
 def gelu_fast(x: Tensor) -> Tensor:
@@ -54,7 +55,7 @@ def quick_gelu(x: Tensor) -> Tensor:
 
 def gelu_bloom(x: Tensor) -> Tensor:
     """BLOOM's GELU, an autograd function of its own: saves x, its steps are temporaries of both passes."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     tape.scratch(3 * n * e)
     y = tape.new(n, e)
 
@@ -80,7 +81,7 @@ def xielu(modules: Modules) -> Callable[[Tensor], Tensor]:
         return unary(to(bounded(x), wide), save_input=False, save_output=True)
 
     def both(x: Tensor) -> Tensor:
-        tape = x.storage.tape
+        tape = tape_of(x)
         wide = 4 if tape.autocast else x.e
         first, second = (unary(to(leaf(tape, module.weight), wide)) for module in (positive, negative))
         second = shift(second)
@@ -95,7 +96,7 @@ def xielu(modules: Modules) -> Callable[[Tensor], Tensor]:
 @labelled("choice")
 def where(chosen: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """torch.where: saves the mask; each operand gets a masked copy of the gradient."""
-    tape, n, e = a.storage.tape, a.n, wider(a.e, b.e)
+    tape, n, e = tape_of(a), a.n, wider(a.e, b.e)
     y = tape.new(n, e)
 
     def back(_: Tensor, _kept: object = chosen) -> tuple[Tensor, Tensor]:
@@ -108,7 +109,7 @@ def where(chosen: Tensor, a: Tensor, b: Tensor) -> Tensor:
 @labelled(part="vision tower")
 def tanh_gated(x: Tensor, gate: Linear) -> Tensor:
     """gate.tanh() * x, the gate a parameter of one number with a dimension: float32 gates widen x."""
-    return mul(unary(leaf(x.storage.tape, gate.weight), save_input=False, save_output=True), x)
+    return mul(unary(leaf(tape_of(x), gate.weight), save_input=False, save_output=True), x)
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

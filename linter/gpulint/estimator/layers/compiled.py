@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..tape.labels import labelled
+from ..tape.tape import tape_of
 
 if TYPE_CHECKING:
     from ..adapters.modules import Linear
@@ -25,7 +26,7 @@ def norm(x: Tensor, module: Linear | None, rows: int) -> Tensor:
 
     A LayerNorm saves the mean too.
     """
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     weight = None if module is None else module.weight
     bias = None if module is None else module.bias
     y = tape.new(n, tape.autocast or e)
@@ -42,7 +43,7 @@ def norm(x: Tensor, module: Linear | None, rows: int) -> Tensor:
 
 def gated(gate: Tensor, up: Tensor) -> Tensor:
     """act(gate) * up as one kernel: saves both; backward makes both gradients at once."""
-    tape, n, e = gate.storage.tape, gate.n, gate.e
+    tape, n, e = tape_of(gate), gate.n, gate.e
     y = tape.new(n, e)
 
     def back(_: Tensor, _kept: object = (gate.storage, up.storage)) -> tuple[Tensor, Tensor]:
@@ -54,7 +55,7 @@ def gated(gate: Tensor, up: Tensor) -> Tensor:
 
 def activation(x: Tensor) -> Tensor:
     """Any activation function as one kernel: saves x."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
 
     def back(_: Tensor, _kept: object = x.storage) -> tuple[Tensor]:
@@ -70,7 +71,7 @@ def rope(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
 
 
 def _turned(x: Tensor, table: Table) -> Tensor:
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
 
     def back(_: Tensor, _kept: object = (table.cos, table.sin)) -> tuple[Tensor]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..tape.ops import add, to
+from ..tape.tape import tape_of
 from .blocks import BLOCKS
 from .layer import Layer
 
@@ -19,10 +20,10 @@ class DecoderLayer(Layer):
 
     def __call__(self, x: Tensor) -> Tensor:
         """The layer's output; eager probabilities go with the layer unless the model's loop has a name for them."""
-        before = x.storage.tape.returned
+        before = tape_of(x).returned
         y = self.run(x)
         del before
-        tape = x.storage.tape
+        tape = tape_of(x)
         if tape.again and self.dims.arch.held:
             tape.given_back = tape.returned
         if not self.dims.arch.held or tape.again:

@@ -14,6 +14,7 @@ from ..tape.indexing import gather, repeat, split, topk, total, window
 from ..tape.labels import labelled
 from ..tape.matmuls import expert_matmul, grouped_linear, linear_wide
 from ..tape.ops import add, add_to, clamp, divide, leaf, mul, scale, shift, softmax, to, unary
+from ..tape.tape import tape_of
 from ..tape.tensor import Parameter, Tensor
 from . import token_choice
 from .activation import activation
@@ -52,9 +53,9 @@ def route(x: Tensor, modules: Modules, dims: LayerDims) -> tuple[Tensor, Tensor]
     if kind == "softmax_forced":
         return _forced_router(x, router, dims)
     if kind == "softmax_float":
-        logits = linear_wide(to(x, 4), to(leaf(x.storage.tape, router.weight), 4), dims.rows)
-    elif router.a is not None and dims.experts.grouped and not x.storage.tape.bare:
-        weight = merged(router, x.storage.tape, dims.autocast or router.weight.e)
+        logits = linear_wide(to(x, 4), to(leaf(tape_of(x), router.weight), 4), dims.rows)
+    elif router.a is not None and dims.experts.grouped and not tape_of(x).bare:
+        weight = merged(router, tape_of(x), dims.autocast or router.weight.e)
         assert not isinstance(weight, Parameter)
         logits = linear_wide(x, weight, dims.rows)
     else:
@@ -62,12 +63,12 @@ def route(x: Tensor, modules: Modules, dims: LayerDims) -> tuple[Tensor, Tensor]
     e = logits.e
     if kind == "sigmoid_late":
         scores = unary(to(logits, 4), save_input=False, save_output=True)
-        chosen = x.storage.tape.new(dims.rows * dims.experts.top_k, 8)
+        chosen = tape_of(x).new(dims.rows * dims.experts.top_k, 8)
         values = divide(gather(scores, dims.rows * dims.experts.top_k, chosen), dims.rows)
         return (to(values, e) if dims.arch.weights == "narrow" else values), chosen
     if kind == "softmax_narrow":
         scores = softmax(logits, dims.autocast * 2 or e)
-        chosen = x.storage.tape.new(dims.rows * dims.experts.top_k, 8)
+        chosen = tape_of(x).new(dims.rows * dims.experts.top_k, 8)
         return scale(divide(gather(scores, dims.rows * dims.experts.top_k, chosen), dims.rows)), chosen
     if kind == "chosen":
         values, chosen = topk(to(logits, 4) if dims.arch.residual_scale else logits, dims.rows * dims.experts.top_k)
@@ -81,24 +82,24 @@ def route(x: Tensor, modules: Modules, dims: LayerDims) -> tuple[Tensor, Tensor]
 def _wide_router(x: Tensor, router: Linear, dims: LayerDims, sigmoid: bool) -> tuple[Tensor, Tensor]:
     """DeepSeek's: logits from a float32 copy of x, so that copy is saved for the router's gradient."""
     wide = to(x, 4)
-    weight = merged(router, x.storage.tape, router.weight.e)
+    weight = merged(router, tape_of(x), router.weight.e)
     if isinstance(weight, Parameter):
-        weight = leaf(x.storage.tape, weight)
+        weight = leaf(tape_of(x), weight)
     logits = linear_wide(wide, to(weight, 4), dims.rows)
     if not sigmoid:
         values, chosen = topk(softmax(logits, 4), dims.rows * dims.experts.top_k)
         return scale(values), chosen
     scores = unary(logits, save_input=False, save_output=True)
-    chosen = x.storage.tape.new(dims.rows * dims.experts.top_k, 8)
+    chosen = tape_of(x).new(dims.rows * dims.experts.top_k, 8)
     values = divide(gather(scores, dims.rows * dims.experts.top_k, chosen), dims.rows)
-    if dims.arch.weights == "summed" and x.storage.tape.autocast:
+    if dims.arch.weights == "summed" and tape_of(x).autocast:
         values = to(values, 4)
     return scale(values), chosen
 
 
 def _forced_router(x: Tensor, router: Linear, dims: LayerDims) -> tuple[Tensor, Tensor]:
     """ERNIE's: all in float32, autocast or not; the weights are divided by their clamped sum."""
-    tape = x.storage.tape
+    tape = tape_of(x)
     autocast, tape.autocast = tape.autocast, 0
     logits = linear_wide(to(x, 4), to(leaf(tape, router.weight), 4), dims.rows)
     tape.autocast = autocast
@@ -152,7 +153,7 @@ def _every_expert(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
 @labelled("order of the rows")
 def grouped(x: Tensor, weights: Tensor, chosen: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """Every row through its experts, weighted and summed."""
-    tape = x.storage.tape
+    tape = tape_of(x)
     count = dims.rows * dims.experts.top_k
     order, perm = tape.new(count, 8), tape.new(count, 8)
     rows = gather(x, count * dims.hidden, tape.new(count, 8))
@@ -213,7 +214,7 @@ def _bias(modules: Modules, name: str, weight: Tensor | Parameter, index: Tensor
     module = modules.leaf(name)
     if module is None:
         return None
-    return gather(leaf(index.storage.tape, module.weight), rows * (module.weight.n // weight.groups), index)
+    return gather(leaf(tape_of(index), module.weight), rows * (module.weight.n // weight.groups), index)
 
 
 def _gate(both: Tensor, dims: LayerDims) -> Tensor:

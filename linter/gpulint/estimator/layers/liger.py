@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..tape.indexing import split
 from ..tape.labels import labelled
 from ..tape.ops import contiguous
+from ..tape.tape import tape_of
 from ..tape.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ MULTIPROCESSORS = 108
 @labelled("output and statistics")
 def norm(x: Tensor, module: Linear | None, rows: int, in_place: bool) -> Tensor:
     """RMSNorm: saves x itself and 4 bytes a row; the gradient of x overwrites that of the output (ops/rms_norm.py)."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     weight = None if module is None else module.weight
     y = tape.new(n, e)
     kept = (x.storage, tape.new(rows, 4))
@@ -44,7 +45,7 @@ def norm(x: Tensor, module: Linear | None, rows: int, in_place: bool) -> Tensor:
 
 def gated(gate: Tensor, up: Tensor) -> Tensor:
     """SwiGLU or GeGLU: saves gate and up, whose bytes take their gradients (ops/swiglu.py)."""
-    tape = gate.storage.tape
+    tape = tape_of(gate)
     y = tape.new(gate.n, gate.e)
     first, second = gate.storage, up.storage
 
@@ -64,7 +65,7 @@ def gated_fused(both: Tensor) -> Tensor:
 
 def rope(q: Tensor, k: Tensor, table: Table, copies: bool) -> tuple[Tensor, Tensor]:
     """Queries and keys turned in place, on copies where they are slices; their gradients too (ops/rope.py)."""
-    tape = q.storage.tape
+    tape = tape_of(q)
     first, second = (tape.new(q.n, q.e), tape.new(k.n, k.e)) if copies else (q, k)
 
     def back(gq: Tensor, gk: Tensor, _kept: object = (table.cos, table.sin)) -> tuple[Tensor, Tensor]:

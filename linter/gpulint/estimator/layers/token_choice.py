@@ -14,6 +14,7 @@ from ..tape.indexing import gather
 from ..tape.labels import labelled
 from ..tape.matmuls import grouped_linear
 from ..tape.ops import add, leaf, made, mul, scale, to
+from ..tape.tape import tape_of
 from ..tape.tensor import Parameter, Tensor
 from .activation import activation
 from .compiled import gated
@@ -31,7 +32,7 @@ def grouped(x: Tensor, weights: Tensor, chosen: Tensor, modules: Modules, dims: 
     Kept for backward: the padded rows (2 R h), both products, silu's output and the product of both (2 R f each), and
     the float32 copy of the experts' output (4 R h).
     """
-    tape, count = x.storage.tape, dims.rows * dims.experts.top_k
+    tape, count = tape_of(x), dims.rows * dims.experts.top_k
     order = tape.new(count, 8)
     scores = gather(weights, count, tape.new(count, 8))
     rows = gather(x, count * dims.hidden, order)
@@ -46,7 +47,7 @@ def grouped(x: Tensor, weights: Tensor, chosen: Tensor, modules: Modules, dims: 
 
 def _weighted(y: Tensor, scores: Tensor) -> Tensor:
     """The float32 product in one kernel: saves both operands as they are; backward makes both gradients."""
-    tape, n, e, rows, width = y.storage.tape, y.n, y.e, scores.n, scores.e
+    tape, n, e, rows, width = tape_of(y), y.n, y.e, scores.n, scores.e
     result = tape.new(n, e)
 
     def back(_: Tensor, _kept: object = (y.storage, scores.storage)) -> tuple[Tensor, Tensor]:
@@ -76,7 +77,7 @@ def _experts(rows: Tensor, modules: Modules, dims: LayerDims, tape: Tape) -> Ten
 
 def _copy(x: Tensor, kept: bool = True) -> Tensor:
     """A tensor of x's size whose gradient is one too; without `kept` a view of x (a slice)."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     y = tape.new(n, e) if kept else Tensor(x.storage, n, e, view=True)
     return made(y, tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e))
 
@@ -93,7 +94,7 @@ def _gated(x: Tensor, modules: Modules, dims: LayerDims, count: int) -> Tensor:
 @labelled("low-rank product")
 def _pair(x: Tensor, both: Linear, count: int) -> tuple[Tensor, Tensor]:
     """The products with w1 and w3, which are parameters of their own: two gradients of x that are added up."""
-    tape, e, n, weight = x.storage.tape, both.weight.e, x.n, both.weight
+    tape, e, n, weight = tape_of(x), both.weight.e, x.n, both.weight
     width = weight.n // weight.groups // (n // count) // 2
     outputs = tape.new(count * width, e), tape.new(count * width, e)
     needed = x.node is not None
@@ -118,7 +119,7 @@ def _adapted(x: Tensor, module: Linear, base: Tensor, count: int, parts: int = 1
     if module.a is None or module.b is None:
         return base
     rank = max(1, module.a.n // (module.weight.groups * (x.n // count)))
-    tape = x.storage.tape
+    tape = tape_of(x)
     low = _low_rank(x, module.a, count * rank, parts, tape)
     return add(base, scale(_low_rank(low, module.b, base.n, parts, tape)))
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..adapters.linear import project
 from ..tape.matmuls import linear_wide
 from ..tape.ops import divided, leaf, made, scale, to, unary
+from ..tape.tape import tape_of
 from ..tape.tensor import mark
 
 if TYPE_CHECKING:
@@ -48,13 +49,13 @@ def normed(weight: Parameter, width: int, h: Tensor) -> Tensor:
     Autocast takes the lengths in float32, which makes the quotient float32. The norm saves its input and the lengths;
     backward: x * (g / length).
     """
-    tape = h.storage.tape
+    tape = tape_of(h)
     rows = leaf(tape, weight)
     return divided(rows, _lengths(to(rows, 4 if tape.autocast else rows.e), width))
 
 
 def _lengths(x: Tensor, width: int) -> Tensor:
-    tape, n, e, kept = x.storage.tape, x.n, x.e, x.storage
+    tape, n, e, kept = tape_of(x), x.n, x.e, x.storage
     return made(tape.new(n // width, e), tape.node((x,), lambda _, _kept=kept: (tape.new(n, e),)))
 
 
@@ -64,7 +65,7 @@ def whole(logits: Tensor, ranks: int) -> Tensor:
     Transformers' `colwise_gather_output` for lm_head (integrations/tensor_parallel.py 5.0, `colwise_rep` in 4), and
     DeepSpeed's LmHeadLinearAllreduce.
     """
-    tape, part, e = logits.storage.tape, logits.n, logits.e
+    tape, part, e = tape_of(logits), logits.n, logits.e
     y = tape.new(part * ranks, e, logits=True)
     y.node = tape.node((logits,), lambda _: (tape.new(part, e, logits=True),), saves=0, makes=part * e)
     return y

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..tape.labels import labelled
+from ..tape.tape import tape_of
 
 if TYPE_CHECKING:
     from ..adapters.modules import Linear
@@ -42,7 +43,7 @@ def head_and_loss(h: Tensor, module: Linear, rows: int, dims: LayerDims) -> Tens
     stays in the graph's kernels), head and hidden states in that width where theirs is another, its part of the
     gradient of h and a head's gradient before it is added up.
     """
-    tape, n, e, weight = h.storage.tape, h.n, h.e, module.weight
+    tape, n, e, weight = tape_of(h), h.n, h.e, module.weight
     inner = n // rows
     vocabulary = weight.n // inner
     part = chunk(rows, vocabulary, dims.loss.unsloth_bytes, dims.loss.unsloth_nearest)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from .labels import labelled
 from .ops import contiguous, made
+from .tape import tape_of
 from .tensor import Tensor, wider
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 @labelled("repeated copy")
 def repeat(x: Tensor, n: int) -> Tensor:
     """Keys or values repeated for every query head; backward sums over the repeats."""
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
 
@@ -32,7 +33,7 @@ def expand(x: Tensor, n: int) -> Tensor:
     """x read `n` elements wide without a copy; backward sums over the repeats."""
     if x.n == n:
         return x
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     y = Tensor(x.storage, n, e, view=True)
     return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
 
@@ -40,7 +41,7 @@ def expand(x: Tensor, n: int) -> Tensor:
 @labelled("output")
 def cat(parts: Sequence[Tensor]) -> Tensor:
     """Concatenation; the gradients are windows of one gradient."""
-    tape = parts[0].storage.tape
+    tape = tape_of(parts[0])
     sizes = [part.n for part in parts]
     y = tape.new(sum(sizes), reduce(wider, (part.e for part in parts)))
     return made(
@@ -56,7 +57,7 @@ def stack(parts: Sequence[Tensor]) -> Tensor:
 @labelled("keys put together")
 def filled(a: Tensor, b: Tensor, n: int) -> Tensor:
     """A new tensor of `n` elements that a and b are copied into; each copy clones the gradient (CopySlices)."""
-    tape = a.storage.tape
+    tape = tape_of(a)
     an, bn, e = a.n, b.n, a.e
     y = tape.new(n, e)
 
@@ -75,7 +76,7 @@ def filled(a: Tensor, b: Tensor, n: int) -> Tensor:
 @labelled("slice")
 def window(x: Tensor, n: int) -> Tensor:
     """A slice: a view whose backward copies the gradient into zeros of the whole size."""
-    tape, was, e, logits = x.storage.tape, x.n, x.e, x.storage.logits
+    tape, was, e, logits = tape_of(x), x.n, x.e, x.storage.logits
     y = Tensor(x.storage, n, e, view=True)
     return made(y, tape.node((x,), lambda _: (tape.new(was, e, logits),), saves=0, makes=was * e))
 
@@ -89,14 +90,14 @@ def shortened(x: Tensor, n: int, sequences: int) -> Tensor:
 @labelled("padded copy")
 def padded(x: Tensor, n: int) -> Tensor:
     """torch.nn.functional.pad to `n` elements: a copy even where nothing is added, and so is its gradient."""
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
 
 
 def assigned(whole: Tensor, part: Tensor) -> Tensor:
     """whole[i] = part, in place. Backward copies the gradient of the whole and takes the part's out (CopySlices)."""
-    tape, n, e, size, width = whole.storage.tape, whole.n, whole.e, part.n, part.e
+    tape, n, e, size, width = tape_of(whole), whole.n, whole.e, part.n, part.e
     y = Tensor(whole.storage, n, e)
 
     def back(_: Tensor) -> tuple[Tensor, Tensor]:
@@ -111,7 +112,7 @@ def assigned(whole: Tensor, part: Tensor) -> Tensor:
 @labelled("padded copy")
 def pad(x: Tensor, n: int) -> Tensor:
     """A copy with zeros behind each head, `n` elements; backward is a window of the gradient."""
-    tape, was = x.storage.tape, x.n
+    tape, was = tape_of(x), x.n
     y = tape.new(n, x.e)
     return made(y, tape.node((x,), lambda g: (Tensor(g.storage, was, g.e, view=True),), saves=0))
 
@@ -119,14 +120,14 @@ def pad(x: Tensor, n: int) -> Tensor:
 @labelled("parts")
 def split(x: Tensor, sizes: Sequence[int]) -> list[Tensor]:
     """Views that cover x; backward concatenates their gradients."""
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     node = tape.node((x,), lambda *_: (tape.new(was, e),), saves=0, slots=len(sizes))
     return [made(Tensor(x.storage, n, e, view=True), node, slot) for slot, n in enumerate(sizes)]
 
 
 def select(x: Tensor, n: int) -> Tensor:
     """x[..., [i], :]: a copy by index, whose backward adds into zeros of x's size."""
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
 
@@ -134,7 +135,7 @@ def select(x: Tensor, n: int) -> Tensor:
 @labelled("gathered rows")
 def gather(x: Tensor, n: int, index: Tensor) -> Tensor:
     """x[index], `n` elements: saves the index; backward adds into zeros of x's size."""
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     y = tape.result(n, e, x.node is not None)
 
     def back(_: Tensor, _kept: object = index) -> tuple[Tensor]:
@@ -146,7 +147,7 @@ def gather(x: Tensor, n: int, index: Tensor) -> Tensor:
 @labelled("scaled features")
 def resized(x: Tensor, n: int) -> Tensor:
     """torch.nn.functional.interpolate to `n` elements: saves nothing; the gradient is interpolated back."""
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
 
@@ -154,7 +155,7 @@ def resized(x: Tensor, n: int) -> Tensor:
 @labelled("largest values and their indices")
 def topk(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """The largest `n` elements and their int64 indices, which are saved."""
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     index = tape.new(n, 8)
 
@@ -170,7 +171,7 @@ def topk(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
 @labelled("maximum of each row")
 def maximum(x: Tensor, n: int) -> Tensor:
     """The maximum of each row with its index, which is saved; backward scatters into zeros of x's size."""
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     index = tape.new(n, 8)
 
@@ -183,7 +184,7 @@ def maximum(x: Tensor, n: int) -> Tensor:
 @labelled("sum")
 def total(x: Tensor, n: int) -> Tensor:
     """A sum to `n` elements: backward expands a view, which the view before it then copies."""
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
 

@@ -22,6 +22,8 @@ from .trailing import trailing
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from typing_extensions import Self
+
     from .options import Options
     from .tensor import Backward, Operand
 
@@ -367,3 +369,10 @@ class Tape(Engine):
             weight.cast = None
         self._casts.clear()
         self.others = None
+
+
+def tape_of(x: Tensor) -> Tape:
+    """The tape that a tensor is on."""
+    tape = x.storage.tape
+    assert isinstance(tape, Tape)
+    return tape

@@ -8,6 +8,7 @@ from ...adapters import fused_lora
 from ...adapters.linear import project
 from ...tape.indexing import cat, repeat, select, split, window
 from ...tape.ops import clamped, contiguous, leaf, mul, relayout, scale, to, unary
+from ...tape.tape import tape_of
 from ...tape.tensor import Parameter, Tensor
 from .. import compiled, liger
 from ..norms import NORMS, inner_norm
@@ -33,7 +34,7 @@ def attention(x: Tensor, modules: Modules, dims: LayerDims, state: ReplayState, 
     at, rows = inputs.heads, dims.rows
     fused = modules.role("qkv")
     whole = project(x, fused, rows) if fused else None
-    if whole is not None and dims.attention.caches_keys and not x.storage.tape.again:
+    if whole is not None and dims.attention.caches_keys and not tape_of(x).again:
         state.held_by_forward.append(whole.storage)
         state.cached_keys = whole.storage.size
         state.widened_keys = 4 * (whole.n - rows * at.heads * at.head_dim) if whole.e < 4 else 0
@@ -47,7 +48,7 @@ def attention(x: Tensor, modules: Modules, dims: LayerDims, state: ReplayState, 
         first, second = head_norms(modules)
         q = norm(q, first, rows * at.heads)
         k = norm(k, second, rows * at.kv_heads)
-    k, v = q.storage.tape.cached(k, v)
+    k, v = tape_of(q).cached(k, v)
     if dims.keys > dims.length:
         k, v = _behind_prefix(k, v, dims, state)
         at = at._replace(keys=dims.keys)
@@ -70,7 +71,7 @@ def _behind_prefix(k: Tensor, v: Tensor, dims: LayerDims, state: ReplayState) ->
     `torch.cat` of the cache makes both anew (transformers cache_utils.py `DynamicLayer.update`), and the cache holds
     them until the forward function ends (peft 0.21.2 peft_model.py `get_prompt`).
     """
-    tape, tokens = k.storage.tape, dims.keys - dims.length
+    tape, tokens = tape_of(k), dims.keys - dims.length
     found = []
     for x in (k, v):
         each = x.n // dims.length * tokens
@@ -89,7 +90,7 @@ def _attended(q: Tensor, k: Tensor, v: Tensor, dims: LayerDims, mask: Tensor | N
     implementation = dims.attention.implementation
     if not dims.attention.recomputes_core:
         return attend(implementation, q, k, v, mask, at)
-    tape = q.storage.tape
+    tape = tape_of(q)
 
     def inside(queries: Tensor) -> Tensor:
         y = attend(implementation, queries, k, v, mask, at)
@@ -129,7 +130,7 @@ def _gated(x: Tensor, modules: Modules, dims: LayerDims, inputs: AttentionInputs
     k = norm(relayout(project(x, modules.need("k"), rows)), second, rows * at.kv_heads)
     v = project(x, modules.need("v"), rows)
     q, k = ROPES[inputs.rope_type](q, k, inputs.table)
-    k, v = q.storage.tape.cached(k, v)
+    k, v = tape_of(q).cached(k, v)
     y = _attended(q, k, v, dims, inputs.mask, at)
     y = mul(y, unary(gate, save_input=False, save_output=True))
     return project(y, modules.need("o"), rows)
@@ -184,7 +185,7 @@ def _projected(x: Tensor, modules: Modules, dims: LayerDims, at: Heads) -> tuple
 
 def _shared(x: Tensor, n: int) -> Tensor:
     """Keys or values of another layer, counted there."""
-    return Tensor(x.storage.tape.nothing, n, x.e)
+    return Tensor(tape_of(x).nothing, n, x.e)
 
 
 def _normed(x: Tensor, modules: Modules, dims: LayerDims, at: Heads, norm: Norm) -> tuple[Tensor, Tensor, Tensor]:

@@ -16,6 +16,7 @@ from ...tape.ops import (
     softmax,
     to,
 )
+from ...tape.tape import tape_of
 from ...tape.tensor import Tensor
 from .kernels import up_to
 
@@ -28,7 +29,7 @@ PART = "layers of both stacks"
 @labelled("mask and scores")
 def by_distance(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, at: Heads, causal: bool) -> Tensor:
     """T5's eager attention: scores times one, plus the bias, plus the mask, softmax in the width that this gives."""
-    tape, moved = q.storage.tape, at.batch > 1
+    tape, moved = tape_of(q), at.batch > 1
     scores = product(copied(q) if moved else q, copied(k) if moved else k, at.scores)
     scores = scale(scores)
     scores = add(scores, bias)
@@ -45,7 +46,7 @@ def by_distance(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, at: Heads, causal
 @labelled("output and statistics")
 def efficient(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, at: Heads, causal: bool) -> Tensor:
     """The memory-efficient kernel with a bias that wants a gradient, one for every sequence before they are summed."""
-    tape = q.storage.tape
+    tape = tape_of(q)
     e = tape.autocast or q.e
     mask = masked(bias, at.length * at.length) if causal else bias if at.keys != at.length else contiguous(bias)
     mask = to(mask, e)

@@ -13,6 +13,7 @@ from ...tape.indexing import repeat
 from ...tape.labels import labelled
 from ...tape.matmuls import product
 from ...tape.ops import add, add_to, copied, dropout, leaf, scale, softmax
+from ...tape.tape import tape_of
 from ...tape.tensor import Tensor
 from ..norms import NORMS
 from .heads import heads_of
@@ -41,7 +42,7 @@ def distances(tape: Tape, dims: LayerDims, outside: Modules) -> dict[str, tuple[
 
 def disentangled(x: Tensor, modules: Modules, dims: LayerDims, shared: dict[str, tuple[Tensor, Tensor]]) -> Tensor:
     """Attention with its output projection."""
-    tape, at = x.storage.tape, heads_of(dims, 0)
+    tape, at = tape_of(x), heads_of(dims, 0)
     square, n = at.scores, dims.rows * dims.attention.heads * dims.attention.head_dim
     q = copied(project(x, modules.need("q"), dims.rows))
     k = copied(project(x, modules.need("k"), dims.rows))
@@ -63,7 +64,7 @@ def disentangled(x: Tensor, modules: Modules, dims: LayerDims, shared: dict[str,
 
 def _by_distance(q: Tensor, k: Tensor, vectors: Tensor, modules: Modules, dims: LayerDims, square: int) -> Tensor:
     """Words with distances, then distances with words, each picked by the distance of a pair of positions."""
-    tape = q.storage.tape
+    tape = tape_of(q)
     buckets = vectors.n // dims.hidden
     keys = _spread(vectors, modules.leaf("pos_key_proj") or modules.need("k"), buckets, dims)
     queries = _spread(vectors, modules.leaf("pos_query_proj") or modules.need("q"), buckets, dims)
@@ -86,7 +87,7 @@ def _spread(vectors: Tensor, module: Linear, buckets: int, dims: LayerDims) -> T
 
 def _picked(x: Tensor, n: int, index: Tensor) -> Tensor:
     """torch.gather: saves x and the index; backward scatters into zeros of x's size."""
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     y.node = tape.node((x,), lambda _, _kept=(x.storage, index): (tape.new(was, e),))
     return y
@@ -94,7 +95,7 @@ def _picked(x: Tensor, n: int, index: Tensor) -> Tensor:
 
 def _filled(x: Tensor, mask: Tensor) -> Tensor:
     """masked_fill: a copy; saves the mask, and so does its gradient's."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     y.node = tape.node((x,), lambda _, _kept=mask: (tape.new(n, e),))
     return y

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...adapters.linear import project
 from ...tape.indexing import cat, split
 from ...tape.ops import scale, to, unary
+from ...tape.tape import tape_of
 from ..norms import layer
 from .rope import ROPES
 
@@ -41,7 +42,7 @@ def selection(
     `low` is the compressed query that the indexer shares with attention. GLM-5 hands every layer but the `first` the
     indices of the layer before, which a checkpoint keeps.
     """
-    tape, rows = x.storage.tape, dims.rows
+    tape, rows = tape_of(x), dims.rows
     chosen = min(dims.attention.index_top_k, dims.length)
     muted, tape.muted = tape.muted, True
     held: tuple[Tensor, ...] = ()
@@ -70,7 +71,7 @@ def selection(
 
 def _scored(x: Tensor, low: Tensor, modules: Modules, dims: LayerDims, table: Table, mask: Tensor | None) -> None:
     """relu(q k') of every index head, weighted and summed over the heads, masked; the largest k of each row."""
-    tape, rows, rope = x.storage.tape, dims.rows, dims.attention.rope_dim
+    tape, rows, rope = tape_of(x), dims.rows, dims.attention.rope_dim
     queries, keys = modules.require("indexer.wq_b"), modules.require("indexer.wk")
     head = keys.out
     heads = queries.out // head
@@ -98,7 +99,7 @@ def _scored(x: Tensor, low: Tensor, modules: Modules, dims: LayerDims, table: Ta
 
 def _products(q: Tensor, k: Tensor, dims: LayerDims, heads: int) -> Tensor:
     """q k' of float32 copies, in autocast's width, times a number."""
-    tape, cells = q.storage.tape, dims.rows * dims.length
+    tape, cells = tape_of(q), dims.rows * dims.length
     wide_q, wide_k = to(q, 4), to(k, 4)
     e = tape.autocast or 4
     narrow = (to(wide_q, e), to(wide_k, e))

@@ -24,6 +24,7 @@ from ...tape.ops import (
     to,
     unary,
 )
+from ...tape.tape import tape_of
 from ...tape.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def attend(implementation: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | 
     before Ampere have no flash, and none of bfloat16 but the composite one (`at.sdpa`). With a
     mask Transformers repeats the keys first (integrations/sdpa_attention.py `use_gqa_in_sdpa`).
     """
-    tape = q.storage.tape
+    tape = tape_of(q)
     if implementation == "eager":
         return eager(q, k, v, mask, at)
     grouped = at.heads != at.kv_heads
@@ -134,7 +135,7 @@ def flash(q: Tensor, k: Tensor, v: Tensor, at: Heads) -> Tensor:
     Backward makes the three gradients and inside the kernel softmax_d 4 b nh s128, dq_accum 4 b s128 nh d32 and, for
     grouped queries, dK and dV for all query heads (aten flash_attn/flash_api.cpp `mha_bwd`).
     """
-    tape, e, n, kn, vn = q.storage.tape, q.e, q.n, k.n, v.n
+    tape, e, n, kn, vn = tape_of(q), q.e, q.n, k.n, v.n
     y = tape.kernel_output(v.n if at.kv_heads == at.heads and not at.keys else n, e)
     lse = tape.kernel_output(at.batch * at.heads * at.length, 4)
     seeds = tape.new(3, 8)
@@ -160,7 +161,7 @@ def efficient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -
     The mask has b s s8 elements of q's width. Inside backward: delta 4 b nh s and a float32 accumulator of dQ
     (aten mem_eff_attention/kernel_backward.h).
     """
-    tape, e, n, kn, vn = q.storage.tape, q.e, q.n, k.n, v.n
+    tape, e, n, kn, vn = tape_of(q), q.e, q.n, k.n, v.n
     bias = _float_mask(tape, mask, e, at)
     y = tape.kernel_output(_values(q, at), e)
     lse = tape.kernel_output(at.batch * at.heads * up_to(at.length, 32), 4)
@@ -192,7 +193,7 @@ def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Ten
     (aten native/transformers/attention.cpp `_scaled_dot_product_attention_math`). Before torch 2.5 operands stayed in
     16 bits and the softmax was the plain one, half as much in all (pytorch/pytorch#139612; `at.sdpa` "narrow math").
     """
-    tape, e = q.storage.tape, q.e
+    tape, e = tape_of(q), q.e
     size = _values(q, at)
     narrow = e == 2 and at.sdpa == "narrow math"
     wide = 2 if narrow else 4
@@ -222,7 +223,7 @@ def softcapped(q: Tensor, k: Tensor, v: Tensor, at: Heads) -> Tensor:
     values repeated for every query head and the probabilities, the scores before the cap, and two numbers a row.
     Backward makes the gradients of probabilities and scores, and those of keys and values for every query head first.
     """
-    tape, e, n, kn, vn = q.storage.tape, q.e, q.n, k.n, v.n
+    tape, e, n, kn, vn = tape_of(q), q.e, q.n, k.n, v.n
     whole, rows = _values(q, at), at.batch * at.heads * at.length
     kept = [tape.new(size, e).storage for size in (n, n, whole, at.scores, at.scores)]
     kept.append(tape.new(2 * rows, 4).storage)
@@ -248,7 +249,7 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
     """
     if at.kind == "slopes":
         return sloped(q, k, v, mask, at)
-    tape = q.storage.tape
+    tape = tape_of(q)
     grouped = at.heads != at.kv_heads
     if grouped:
         keys, values = repeated(k, at), repeated(v, at)
@@ -301,7 +302,7 @@ def sloped(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> T
     The softmax is in the width of the layer's input, float32 under autocast (transformers 5.23 modeling_falcon.py
     FalconAttention.forward).
     """
-    tape, moved = q.storage.tape, at.batch > 1
+    tape, moved = tape_of(q), at.batch > 1
     products = heads_product(q, k, at.scores, moved, moved)
     scores = to(products, 4)
     logits = scaled_in_place(add(scores, tape.new(at.batch * at.heads * at.length, q.e)))
@@ -317,7 +318,7 @@ def sloped(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> T
 
 def probabilities(scores: Tensor, e: int, at: Heads) -> Tensor:
     """softmax of the scores by kind, in their own width or in that of queries (`e`)."""
-    narrow = (scores.storage.tape.autocast and 4) or scores.e
+    narrow = (tape_of(scores).autocast and 4) or scores.e
     if at.kind in ("falcon", "shifted"):
         return softmax(scores, scores.e, fused=True)
     if at.kind in ("plain", "native", "upcast"):
@@ -330,7 +331,7 @@ def heads_product(a: Tensor, b: Tensor, n: int, copy_a: bool, copy_b: bool) -> T
 
     With one sequence the heads can be folded into a batch of matrices without a copy.
     """
-    e = a.storage.tape.autocast
+    e = tape_of(a).autocast
     if e:
         wide = to(b, e)
         narrow = to(a, e)

@@ -8,6 +8,7 @@ from ...adapters.linear import project
 from ...estimate import NotEstimable
 from ...tape.indexing import cat, filled, split
 from ...tape.ops import mul, relayout, scale, to, unary
+from ...tape.tape import tape_of
 from ..norms import NORMS
 from .indexer import selection
 from .kernels import attend
@@ -62,7 +63,7 @@ def latent_attention(
         if dims.arch.query_scale:
             q = scale(q)
         q.heads_first = True
-    latent, shared = q.storage.tape.cached(latent, shared)
+    latent, shared = tape_of(q).cached(latent, shared)
     opened = project(latent, expand, rows)
     plain, v = split(relayout(opened), (rows * at.heads * (at.head_dim - rope), rows * at.heads * at.value_dim))
     k = filled(plain, shared, q.n)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ...adapters.linear import project
 from ...tape.indexing import embedding, repeat
 from ...tape.ops import add, add_to, contiguous, copied, dropout, scale, softmax
+from ...tape.tape import tape_of
 from .heads import heads_of
 from .kernels import heads_product
 
@@ -32,7 +33,7 @@ def biased(
     x: Tensor, modules: Modules, dims: LayerDims, shared: dict[str, tuple[Tensor, Tensor]], mask: Tensor | None
 ) -> Tensor:
     """Attention with its output projection; scores and probabilities keep their names to the end."""
-    tape, at, moved = x.storage.tape, heads_of(dims, 0), dims.batch > 1
+    tape, at, moved = tape_of(x), heads_of(dims, 0), dims.batch > 1
     q, k, v = (project(x, modules.need(role), dims.rows) for role in ("q", "k", "v"))
     scores = scale(heads_product(q, k, at.scores, moved, moved))
     scores = add_to(scores, shared["bias"][0])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...tape.indexing import cat, split, window
 from ...tape.ops import add, contiguous, mul, scale, sub, to
+from ...tape.tape import tape_of
 from ...tape.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ def stacked(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
 
 
 def _looked_up(x: Tensor, table: Table) -> Tensor:
-    tape = x.storage.tape
+    tape = tape_of(x)
     half = table.rows * table.part // 2
     cache = tape.new(2 * half, 4)
     cos = Tensor(cache.storage, half, 4)

@@ -26,6 +26,7 @@ from ...tape.ops import (
     to,
     unary,
 )
+from ...tape.tape import tape_of
 from ..activation import activation, relu
 from ..norms import normed
 from .gemma4 import shared_attention
@@ -67,7 +68,7 @@ def _length(x: Tensor, dims: LayerDims) -> Tensor:
 
 
 def _squared(x: Tensor) -> Tensor:
-    return power(to(x, 4) if x.storage.tape.autocast else x)
+    return power(to(x, 4) if tape_of(x).autocast else x)
 
 
 def _brought(x: Tensor, size: Tensor, dims: LayerDims) -> Tensor:
@@ -167,7 +168,7 @@ def _gated(x: Tensor, modules: Modules, dims: LayerDims, sparse: bool) -> Tensor
 
 def deviation(x: Tensor, rows: int) -> Tensor:
     """torch.std over the last dimension: saves x; backward multiplies x less its mean."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     y = tape.new(rows, e)
 
     def back(_: Tensor, _kept: object = (x.storage, y.storage)) -> tuple[Tensor]:

@@ -11,6 +11,7 @@ from ...adapters.linear import project
 from ...tape.indexing import embedding
 from ...tape.labels import labelled
 from ...tape.ops import add, clamp, copied, dropout, mul, relayout, scale, to
+from ...tape.tape import tape_of
 from ..activation import activation
 from ..attention.cross_attention import by_distance, efficient
 from ..attention.heads import heads_of
@@ -45,7 +46,7 @@ class StackLayer:
     def __call__(self, x: Tensor) -> Tensor:
         """The layer's output."""
         y = BLOCKS[self.dims.arch.order](self, x)
-        x.storage.tape.returned = None
+        tape_of(x).returned = None
         return y
 
     def prepare(self, tape: Tape) -> None:
@@ -105,13 +106,13 @@ class StackLayer:
             q = relayout(project(x, self.part(names, "q"), dims.rows))
             k = relayout(project(source, self.part(names, "k"), rows))
             v = project(source, self.part(names, "v"), rows)
-        bias = self.bias_of(x.storage.tape, cross) if self.biased else None
+        bias = self.bias_of(tape_of(x), cross) if self.biased else None
         at = heads_of(dims, self.number)._replace(keys=rows // dims.batch)
         if bias is not None:
             kernel = by_distance if dims.attention.implementation == "eager" else efficient
             y = kernel(q, k, v, bias, at, self.decodes and not cross)
         else:
-            y = attend(dims.attention.implementation, q, k, v, self._mask(x.storage.tape, cross), at)
+            y = attend(dims.attention.implementation, q, k, v, self._mask(tape_of(x), cross), at)
         return project(y, self.part(names, "o"), dims.rows)
 
     def _mask(self, tape: Tape, cross: bool) -> Tensor | None:

@@ -8,6 +8,7 @@ from ...adapters.linear import project
 from ...estimate import NotEstimable
 from ...tape.indexing import gather, topk
 from ...tape.ops import add, divide, gathered, leaf, mul, multiplied, scale, scattered, softmax
+from ...tape.tape import tape_of
 from ...tape.tensor import Tensor
 from ..activation import activation
 from ..attention.attention import head_norm
@@ -51,7 +52,7 @@ def shared_attention(x: Tensor, layer: Layer) -> Tensor:
         k = rotated(k, layer.table)
         v = plain(v, None, dims.rows * at.kv_heads)
         _share(layer, k, v)
-    k, v = q.storage.tape.cached(k, v)
+    k, v = tape_of(q).cached(k, v)
     y = attend(dims.attention.implementation, q, k, v, layer.mask, at)
     return project(y, modules.need("o"), dims.rows)
 
@@ -102,7 +103,7 @@ def _with_experts(h: Tensor, residual: Tensor, modules: Modules, dims: LayerDims
 
 def _route(x: Tensor, modules: Modules, dims: LayerDims) -> tuple[Tensor, Tensor]:
     """A norm without weight, a trained scale for every feature and, in the end, for every expert."""
-    tape = x.storage.tape
+    tape = tape_of(x)
     factors, expert_factors = modules.leaf("router.scale"), modules.leaf("router.per_expert_scale")
     assert factors is not None
     assert expert_factors is not None
@@ -116,7 +117,7 @@ def _route(x: Tensor, modules: Modules, dims: LayerDims) -> tuple[Tensor, Tensor
 
 def _share(layer: Layer, k: Tensor, v: Tensor) -> None:
     """Keep keys and values for later layers of the same type; of a checkpointed layer, without their graph."""
-    tape = k.storage.tape
+    tape = tape_of(k)
     if tape.again or layer.number not in layer.dims.shared_keys:
         return
     if not tape.recording:

@@ -16,6 +16,7 @@ from ...estimate import NotEstimable
 from ...tape.indexing import cat, repeat, split, window
 from ...tape.matmuls import linear
 from ...tape.ops import add, dropout, made, mul, scale, to
+from ...tape.tape import tape_of
 from ...tape.tensor import Parameter, Tensor
 from ..activation import activation
 from ..attention.kernels import attend, efficient
@@ -83,7 +84,7 @@ def _attention(x: Tensor, layer: Layer) -> Tensor:
         k, v = repeat(k, q.n), repeat(v, q.n)
     mask = layer.mask if at.softcap else None
     y = attend("eager" if at.softcap else "sdpa", q, k, v, mask, at._replace(kv_heads=at.heads, laid_out=False))
-    x.storage.tape.returned = None
+    tape_of(x).returned = None
     gate = modules.leaf("gating_factor")
     if gate is not None:
         y = add(y, mul(_prompted(q, at), gate.weight))
@@ -92,7 +93,7 @@ def _attention(x: Tensor, layer: Layer) -> Tensor:
 
 def _prompted(q: Tensor, at: Heads) -> Tensor:
     """Attention of q to the prompt, all of which every token sees: a mask of ones keeps it from the flash kernel."""
-    tape = q.storage.tape
+    tape = tape_of(q)
     keys = Tensor(tape.nothing, at.heads * PROMPT * at.head_dim, q.e)
     mask = tape.new(at.length * PROMPT, 1)
     return efficient(q, keys, keys, mask, at._replace(keys=PROMPT))
@@ -166,7 +167,7 @@ def _convolved(low: Tensor, weights: list[int], outs: list[int], at: Heads) -> T
 
 
 def _convolution(low: Tensor, weight: int, out: int) -> Tensor:
-    tape, n, e = low.storage.tape, low.n, low.e
+    tape, n, e = tape_of(low), low.n, low.e
     b = Parameter(weight, e, True)
     y = tape.new(out, e)
 
@@ -178,7 +179,7 @@ def _convolution(low: Tensor, weight: int, out: int) -> Tensor:
 
 def _padded(x: Tensor, n: int, columns: int) -> Tensor:
     """`zero_pad`: index_copy into zeros; it saves its source and the int64 index of the columns."""
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
 
     def back(_: Tensor, _kept: object = (x.storage, tape.new(columns, 8))) -> tuple[Tensor]:

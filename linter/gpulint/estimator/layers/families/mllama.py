@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ...adapters.linear import project
 from ...tape.labels import labelled
 from ...tape.ops import add, mul, relayout
+from ...tape.tape import tape_of
 from ..activation import tanh_gated
 from ..attention.attention import head_norm, head_norms
 from ..attention.kernels import attend
@@ -53,7 +54,7 @@ def cross_attention(layer: Layer, x: Tensor, states: EncoderStates) -> Tensor:
     k = relayout(project(states.states, modules.need("k"), states.rows))
     v = project(states.states, modules.need("v"), states.rows)
     k = norm(k, second, states.rows * at.kv_heads)
-    k, v = q.storage.tape.cached(k, v)
+    k, v = tape_of(q).cached(k, v)
     y = attend(dims.attention.implementation, q, k, v, states.mask, at._replace(keys=states.rows // dims.batch))
     return project(y, modules.need("o"), dims.rows)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ...adapters.linear import project
 from ...tape.indexing import cat, split
 from ...tape.ops import add, mul
+from ...tape.tape import tape_of
 from ..activation import activation
 from ..mixers.ssm import mamba2
 from ..norms import normed
@@ -39,9 +40,9 @@ def zamba(layer: Layer, x: Tensor) -> Tensor:
     h = layer.attention(h)
     h = normed(h, modules.require(f"{BLOCK}.pre_ff_layernorm"), dims.rows, dims)
     h = _feed_forward(h, modules, dims)
-    h.storage.tape.returned = None
+    tape_of(h).returned = None
     h = project(h, modules.require("linear"), dims.rows)
-    h.storage.tape.carry(h.storage)
+    tape_of(h).carry(h.storage)
     mixed = add(x, h)
     mixed = normed(mixed, modules.require("mamba_decoder.input_layernorm"), dims.rows, dims)
     mixed = mamba2(mixed, modules, dims)

@@ -8,6 +8,7 @@ from ...adapters.linear import project
 from ...tape.indexing import split, window
 from ...tape.labels import labelled
 from ...tape.ops import leaf, made, mul, needs_gradient, to, unpadded
+from ...tape.tape import tape_of
 from ..activation import activation
 
 if TYPE_CHECKING:
@@ -46,13 +47,13 @@ def causal_convolution(x: Tensor, module: Linear, dims: LayerDims, act: str = "s
 
 def convolve(x: Tensor, module: Linear, n: int) -> Tensor:
     """conv1d of `n` output elements with a module's own filter."""
-    return convolved(x, leaf(x.storage.tape, module.weight), module.bias, n)
+    return convolved(x, leaf(tape_of(x), module.weight), module.bias, n)
 
 
 @labelled("output")
 def convolved(x: Tensor, weight: Tensor, added: Parameter | None, n: int) -> Tensor:
     """conv1d of `n` output elements: saves x and the filter, whichever of them wants a gradient."""
-    tape = x.storage.tape
+    tape = tape_of(x)
     e = tape.autocast or x.e
     inner, weight = to(x, e), to(weight, e)
     bias = to(leaf(tape, added), e) if added is not None else None

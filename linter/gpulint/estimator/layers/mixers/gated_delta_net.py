@@ -30,6 +30,7 @@ from ...tape.ops import (
     unary,
     unpadded,
 )
+from ...tape.tape import tape_of
 from ...tape.tensor import Tensor
 from .convolution import causal_convolution
 
@@ -85,8 +86,8 @@ def gated_delta(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     mixed = causal_convolution(mixed, convolution, dims)
     q, k, v = split(mixed, (dims.rows * keys, dims.rows * keys, dims.rows * values))
     beta = unary(b, save_input=False, save_output=True)
-    factor = _rates(decays, x.storage.tape)
-    g = mul(unary(add(to(a, 4), leaf(x.storage.tape, shifts.weight))), factor)
+    factor = _rates(decays, tape_of(x))
+    g = mul(unary(add(to(a, 4), leaf(tape_of(x), shifts.weight))), factor)
     y = (fused if dims.mixer.kernels else chunked)(q, k, v, g, beta, at)
     y = gated_norm(y, z, norm, dims.rows * heads)
     del whole
@@ -102,7 +103,7 @@ def _separate(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     names = ("q_proj", "k_proj", "v_proj", "b_proj", "a_proj", "g_proj", "o_proj", "conv1d", "o_norm")
     first, second, third, fourth, fifth, sixth, last, convolution, norm = (modules.require(name) for name in names)
     decays, shifts = modules.require("A_log"), modules.require("dt_bias")
-    tape, rows, heads, keys = x.storage.tape, dims.rows, decays.weight.n, first.out
+    tape, rows, heads, keys = tape_of(x), dims.rows, decays.weight.n, first.out
     at = Sizes(rows, dims.batch, dims.length, heads, third.out // heads, _key_head(dims, third.out), keys)
     x = unpadded(x, rows, dims.padded)
     mixed = cat([project(x, module, rows) for module in (first, second, third)])
@@ -153,7 +154,7 @@ def chunked(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, at: Sizes)
     float32 already stay views with heads behind tokens, which products lay out anew, unless padding to whole chunks
     has done so.
     """
-    tape, e = q.storage.tape, q.e
+    tape, e = tape_of(q), q.e
     wide_n = at.rows * at.heads * at.key_head
     if q.n != wide_n:
         q = repeat(q, wide_n)
@@ -206,7 +207,7 @@ def fused(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, at: Sizes) -
 
     Backward makes the states of all chunks and the new values again, then one gradient of each operand.
     """
-    tape, e = q.storage.tape, q.e
+    tape, e = tape_of(q), q.e
     states = at.batch * at.heads * at.chunks * at.key_head * at.value_head
     values = v.n
     inverse = tape.new(at.tokens * at.heads * CHUNK, e)

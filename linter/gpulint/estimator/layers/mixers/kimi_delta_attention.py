@@ -33,6 +33,7 @@ from ...tape.ops import (
     unpadded,
     where,
 )
+from ...tape.tape import tape_of
 from .convolution import causal_convolution
 from .gated_delta_net import CHUNK
 from .ssm import masked, summed_up
@@ -93,7 +94,7 @@ def _through(x: Tensor, modules: Modules, name: str, rows: int) -> Tensor:
 
 def _decays(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """-exp(A) softplus(f(x) + bias), written out in Kimi-Linear; Ling's is bounded: c sigmoid(exp(A) (f(x) + bias))."""
-    tape, e = x.storage.tape, x.e
+    tape, e = tape_of(x), x.e
     gate = _through(x, modules, "f", dims.rows)
     bias, decays = leaf(tape, modules.require("dt_bias").weight), leaf(tape, modules.require("A_log").weight)
     if modules.leaf("f_a_proj") is not None:
@@ -111,7 +112,7 @@ def _decays(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
 
 def chunked(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, at: Sizes) -> Tensor:
     """The composite path: a triangular inverse row by row inside each chunk, a running state between chunks."""
-    tape, e = q.storage.tape, q.e
+    tape, e = tape_of(q), q.e
     q, k, v, beta, g = (to(contiguous(x), 4) for x in (q, k, v, beta, g))
     q = _unit(q, at)
     k = _unit(k, at)
@@ -170,7 +171,7 @@ def fused(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, at: Sizes) -
 
     Backward makes the chunks' states and four tensors of v's size again, then float32 gradients.
     """
-    tape, e, n = q.storage.tape, q.e, v.n
+    tape, e, n = tape_of(q), q.e, v.n
     states = at.batch * at.heads * at.chunks * at.head * at.head
     unit = tape.new(n, e), tape.new(n, e), tape.new(2 * at.rows * at.heads, 4)
     inner = tape.new(n, 4), tape.new(at.cells * CHUNK, e), tape.new(at.cells * CHUNK, e)
@@ -194,7 +195,7 @@ def _gated(x: Tensor, gate: Tensor, module: Linear, rows: int) -> Tensor:
     e = x.e
     wide = to(x, 4)
     wide = mul(wide, rsqrt(shift(mean(power(wide), rows))))
-    wide = mul(to(leaf(x.storage.tape, module.weight), 4), wide)
+    wide = mul(to(leaf(tape_of(x), module.weight), 4), wide)
     wide = mul(wide, unary(to(gate, 4), save_input=False, save_output=True))
     return to(wide, e)
 

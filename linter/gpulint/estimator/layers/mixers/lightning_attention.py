@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ...adapters.linear import project
 from ...tape.indexing import cat, split, window
 from ...tape.ops import add, contiguous, mul, relayout, unary, unpadded
+from ...tape.tape import tape_of
 from ...tape.tensor import Tensor
 from ..activation import activation
 from ..attention.kernels import heads_product
@@ -25,7 +26,7 @@ PART = "lightning attention"
 
 def lightning(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """act of one projection to q, k and v; the blocks; a norm, a sigmoid gate of x, the last projection."""
-    tape, rows = x.storage.tape, dims.rows
+    tape, rows = tape_of(x), dims.rows
     gate, last, norm = modules.leaf("output_gate"), modules.leaf("out_proj"), modules.leaf("self_attn.norm")
     assert gate is not None
     assert last is not None

@@ -13,6 +13,7 @@ from ...tape.indexing import split, window
 from ...tape.labels import labelled
 from ...tape.matmuls import linear, matmul
 from ...tape.ops import add, contiguous, leaf, mul, scale, to, unary, unpadded
+from ...tape.tape import tape_of
 from ...tape.tensor import wider
 from ..norms import NORMS
 from .convolution import causal_convolution
@@ -37,7 +38,7 @@ def selective(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """Projection to x and gate, a short convolution, dt, B and C from x, the scan, the gate and the last projection."""
     names = ("in_proj", "conv1d", "x_proj", "dt_proj", "out_proj", "A_log", "D")
     first, convolution, small, steps, last, decays, skip = (_need(modules, name) for name in names)
-    tape, rows, e = x.storage.tape, dims.rows, x.e
+    tape, rows, e = tape_of(x), dims.rows, x.e
     x = unpadded(x, rows, dims.padded)
     projected = project(x, first, rows)
     inner = last.weight.n // last.out
@@ -77,7 +78,7 @@ def scan(
 
     The list of all tokens' outputs has a name to the end.
     """
-    tape, e, n = h.storage.tape, h.e, h.n
+    tape, e, n = tape_of(h), h.e, h.n
     if steps.bias is not None:
         dt = add(dt, to(to(leaf(tape, steps.bias), 4), dt.e))
     dt = unary(to(dt, 4) if tape.autocast else dt)
@@ -104,7 +105,7 @@ def fused(projected: Tensor, n: int) -> Tensor:
 
     The convolved input and dt are made again in backward (`checkpoint_lvl=1`).
     """
-    tape, e, whole = projected.storage.tape, projected.e, projected.n
+    tape, e, whole = tape_of(projected), projected.e, projected.n
     tape.scratch(2 * n * e)
     scanned, y = tape.new(n, e), tape.new(n, e)
 
@@ -132,7 +133,7 @@ def _laid_out(x: Tensor, dims: LayerDims) -> Tensor:
 
 def _product(a: Tensor, b: Tensor, n: int) -> Tensor:
     """a * b broadcast to `n` elements, more than either has."""
-    tape, e = a.storage.tape, wider(a.e, b.e)
+    tape, e = tape_of(a), wider(a.e, b.e)
     y = tape.new(n, e)
     for_a, for_b = a.node is not None, b.node is not None
     kept = (a.storage if for_b else None, b.storage if for_a else None)
@@ -147,7 +148,7 @@ def _product(a: Tensor, b: Tensor, n: int) -> Tensor:
 @labelled("outputs of all tokens")
 def _stacked(parts: list[Tensor], n: int) -> Tensor:
     """torch.stack along the last dimension; the gradients are strided views of one."""
-    tape, sizes = parts[0].storage.tape, [(part.n, part.e) for part in parts]
+    tape, sizes = tape_of(parts[0]), [(part.n, part.e) for part in parts]
     y = tape.new(n, parts[0].e)
     y.node = tape.node(tuple(parts), lambda _: tuple(tape.new(size, e) for size, e in sizes), saves=0)
     return y

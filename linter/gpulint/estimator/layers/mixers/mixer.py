@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ...adapters.linear import project
 from ...tape.labels import labelled
 from ...tape.ops import mul, unary
+from ...tape.tape import tape_of
 from .convolution import short_convolution
 from .gated_delta_net import gated_delta
 from .kimi_delta_attention import kimi_delta
@@ -61,7 +62,7 @@ def mixer(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
 
 @labelled("low-rank weight in 16 bits")
 def _narrowed(x: Tensor, n: int) -> Tensor:
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     kept = x.storage
 

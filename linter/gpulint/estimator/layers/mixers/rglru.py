@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ...adapters.linear import project
 from ...tape.indexing import assigned, window
 from ...tape.ops import add, contiguous, leaf, made, mul, needs_gradient, scale, shift, to, unary
+from ...tape.tape import tape_of
 from ..activation import activation
 from .convolution import causal_convolution
 from .mamba_scan import turns_of
@@ -36,7 +37,7 @@ def recurrent_unit(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
 
 def _recurrence(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """h = a h + sqrt(1 - a^2) (i x), with a = exp(-8 r softplus(parameter)) and sigmoid gates i and r of x."""
-    tape, n = x.storage.tape, x.n
+    tape, n = tape_of(x), x.n
     laid = contiguous(x) if dims.batch > 1 else x
     taken = _gate(laid, modules, "input")
     gate = _gate(laid, modules, "recurrent")
@@ -70,7 +71,7 @@ def _gate(x: Tensor, modules: Modules, name: str) -> Tensor:
 
 
 def _heads(x: Tensor, weight: Linear, bias: Linear) -> Tensor:
-    tape = x.storage.tape
+    tape = tape_of(x)
     e = tape.autocast or x.e
     w, b, inner = tape.cast(weight.weight, e), tape.cast(bias.weight, e), to(x, e)
     n, wn, bn = inner.n, weight.weight.n, bias.weight.n
@@ -90,7 +91,7 @@ def _heads(x: Tensor, weight: Linear, bias: Linear) -> Tensor:
 
 def _root(x: Tensor) -> Tensor:
     """A square root that saves its input; its backward clips four times it, takes the root and divides."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
 
     def back(_: Tensor, _kept: object = x.storage) -> tuple[Tensor]:

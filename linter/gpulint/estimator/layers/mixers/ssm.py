@@ -34,6 +34,7 @@ from ...tape.ops import (
     unpadded,
     view,
 )
+from ...tape.tape import tape_of
 from .convolution import causal_convolution
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def mamba2(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     assert convolution is not None
     assert last is not None
     assert decays is not None
-    tape, e = x.storage.tape, x.e
+    tape, e = tape_of(x), x.e
     at = _sizes(dims, tape.caching, decays.weight.n, last.weight.n // last.out, convolution.out)
     scaled = dims.arch.mixer == "mamba2_scaled"
     x = unpadded(x, dims.rows, dims.padded)
@@ -120,7 +121,7 @@ def scan(h: Tensor, dt: Tensor, factor: Tensor, b: Tensor, c: Tensor, modules: M
     state numbers a token, and (C B' * L) X one over chunk x inner. X comes from the convolution with tokens innermost:
     where there is one chunk, a product takes it as it lies, and so it does the one state that is read.
     """
-    tape = h.storage.tape
+    tape = tape_of(h)
     bias, skip = modules.leaf("dt_bias"), modules.leaf("D")
     assert bias is not None
     assert skip is not None
@@ -191,7 +192,7 @@ def _summed(a: Tensor, b: Tensor, n: int, products: int, names: list[Tensor] | N
 @labelled("decays between tokens")
 def segments(x: Tensor, n: int, cells: int) -> Tensor:
     """`segment_sum`: x spread to `n` elements and masked, summed up, masked again."""
-    tape = x.storage.tape
+    tape = tape_of(x)
     mask = tape.new(cells, 1)
     y = masked(x, n)
     y = summed_up(y)
@@ -203,7 +204,7 @@ def segments(x: Tensor, n: int, cells: int) -> Tensor:
 @labelled("masked copy")
 def masked(x: Tensor, n: int) -> Tensor:
     """x expanded to `n` elements with some put to zero; backward masks its gradient, then sums it."""
-    tape, e, was = x.storage.tape, x.e, x.n
+    tape, e, was = tape_of(x), x.e, x.n
     if n <= was:
         return scale(x)
     y = tape.new(n, e)
@@ -221,7 +222,7 @@ def masked(x: Tensor, n: int) -> Tensor:
 @labelled("running sum")
 def summed_up(x: Tensor) -> Tensor:
     """torch.cumsum; backward flips, sums up and flips again."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
 
     def back(_: Tensor) -> tuple[Tensor]:
@@ -239,7 +240,7 @@ def summed_up(x: Tensor) -> Tensor:
 @labelled("chunks")
 def relaid(x: Tensor) -> Tensor:
     """Chunks of x: a view whose gradient, a sum of einsums' own layouts, is laid out anew."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     y = view(x)
     y.node = tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e)
     y.slot = 0
@@ -263,7 +264,7 @@ def fused(projected: Tensor, at: Sizes) -> Tensor:
 
     Backward makes the convolved input, the float32 states of the chunks and the gradient of the input.
     """
-    tape, e, n = projected.storage.tape, projected.e, projected.n
+    tape, e, n = tape_of(projected), projected.e, projected.n
     states = 4 * at.batch * at.chunks * at.inner * at.state
     mixed = at.rows * (at.inner + 2 * at.groups * at.state)
     tape.scratch(states + mixed * e + 4 * at.tokens * at.groups * at.chunk)
