@@ -10,7 +10,7 @@ Sizes are bytes; `e` is bytes per element (4 for float32, 2 for 16-bit, 1 for bo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from weakref import ref
 
 from .autograd import Engine
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from .options import Options
     from .tensor import Backward, Operand
-
-AnyTape = TypeVar("AnyTape", bound="Tape")
 
 
 class Tape(Engine):
@@ -76,7 +74,7 @@ class Tape(Engine):
         self.bare = False
         self.nothing = Storage(self, 0, False)
 
-    def configured(self: AnyTape, options: Options) -> AnyTape:
+    def configured(self, options: Options) -> Self:
         """The tape itself, under a job's autocast and accumulation."""
         for name, value in options._asdict().items():
             setattr(self, name, value)
