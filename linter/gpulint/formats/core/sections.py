@@ -91,9 +91,9 @@ class Moved(Sections):
 
 
 def moved(name: str, places: Mapping[str, str]) -> str:
-    """The dotted key in a file whose sections stand at these places."""
-    head, dot, rest = name.partition(".")
-    return f"{places.get(head, head)}{dot}{rest}"
+    """The dotted key in a file whose sections stand at these places, "" for the top."""
+    head, _, rest = name.partition(".")
+    return ".".join(part for part in (places.get(head, head), rest) if part)
 
 
 class Filling:

@@ -13,17 +13,26 @@ from typing import TYPE_CHECKING
 
 from ...upstream import prime_rl
 from ...upstream.behaviour import default_of
-from ..core.format import Format, NoJobError, Reading, written_by
+from ..core.backends.fsdp import FSDP, fsdp2
+from ..core.backends.lora import lora
+from ..core.backends.training_loop import USUAL, runs_on
+from ..core.bindings.kinds import FLAG, POSITIVE, TEXT, Kind, Unsaid
+from ..core.bindings.reader import Reader
+from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table, within
+from ..core.bindings.spelling import DTYPE, optimizer
+from ..core.format import Format, NoJobError, Reading
 from ..core.keys import key_problems
 from ..core.model_facts import find_model
-from ..core.native import NativeConfig
-from ..core.sections import Filling, Sections
+from ..core.sections import Moved, moved
 from ..core.world_size import Stated, set_hardware
 
 if TYPE_CHECKING:
+    from typing import Any
+
+    from ...job.job import Job
     from ...source.document import Document
-    from ..core.arguments import Given
     from ..core.format import Project
+    from ..core.key_changes import Keys
 
 NAME = "prime_rl"
 _TOOL = "prime-rl"
@@ -34,6 +43,8 @@ _CHUNK = 8192
 
 _NONE = ("None", "none", False, None)
 """What switches a section off that is on by default."""
+
+_SECTION = Kind("a section, or None", lambda value: value not in _NONE, blank=lambda _: False)
 
 
 def recognise(document: Document) -> bool:
@@ -52,185 +63,178 @@ def recognise(document: Document) -> bool:
 def read(document: Document, project: Project) -> Reading:
     """The Job of the trainer. Raises NoJobError for a hosted run: nothing in it says what runs where."""
     root = document.root
-    online = root.get("orchestrator") is not None
-    if root.get("env") is not None and not online:
+    if root.get("env") is not None and root.get("orchestrator") is None:
         raise NoJobError(document.path, "hosted training: Prime Intellect chooses the GPUs")
-    config = NativeConfig(NAME, UPSTREAM, document, project, None)
-    builder = config.builder
-    values, filling = Sections(root), Filling(builder)
-    section = "trainer.model" if online else "model"
-    builder.derived("kind", "training", "the trainer of a run")
-    builder.derived("objective", "grpo" if online else "sft", "`orchestrator`" if online else "the sft entry point")
-    builder.derived("packing", True, "rows are packed up to seq_len", "objective")
-    model = values.text(f"{section}.name", "model.name")
-    if model:
-        filling.put("model", model)
-    _set_gpus(filling, values, project)
-    length = values.integer(f"{section}.seq_len", "seq_len", "data.seq_len", least=1)
-    filling.fill("sequence_length", length, 2048 if online else 128)
-    filling.fill("micro_batch_size", values.integer("data.micro_batch_size", least=1), 1)
-    release = project.versions.get(_TOOL) or ""
-    on = bool(default_of(prime_rl.DEFAULTS, release, "saving", True))
-    _set_sharding(filling, values, section, on=on)
-    _set_adapter(filling, values, section)
-    _set_checkpointing(filling, values, section, on=on)
-    _set_compile(filling, values, section, on=on)
-    kind = values.text("trainer.optim.type" if online else "optim.type")
-    filling.fill("optimizer.name", kind._replace(value=_OPTIMIZERS.get(kind.value, kind.value)) if kind else None,
-                 "adamw_torch")  # fmt: skip
-    _set_head(filling, values, section, release, online=online)
-    kernel = values.text(f"{section}.attn")
-    stated = kernel._replace(value=_KERNELS.get(kernel.value, kernel.value)) if kernel else None
-    filling.fill("attention", stated if stated and stated.value != "auto" else None, "flash_attention_2", "attn auto")
-    if online:
-        builder.default("rl.vllm", "server", "inference has GPUs of its own")
-        builder.default("rl.reference_model", False, "no KL term")
-    config.fill()
-    config.reading.problems[:0] = key_problems(document, NAME)
-    return config.reading
+    reader = Reader(document, project, NAME, UPSTREAM, keys=Moved(root, _places(document)))
+    reader.bind(TABLE.rows)
+    reader.reading.problems = key_problems(document, NAME)
+    return reader.reading
 
 
-def _set_head(filling: Filling, values: Sections, section: str, release: str, *, online: bool) -> None:
+def _places(document: Document) -> dict[str, str]:
+    """Sections of the trainer stand at the top in a file of the `sft` entry point."""
+    return {} if document.root.get("orchestrator") is not None else {"trainer": ""}
+
+
+def _is_online(job: Job) -> bool:
+    return job.objective == "grpo"
+
+
+def _default(reader: Reader, name: str, usual: Any) -> Any:
+    """A default of the release that the run states, else of the described one."""
+    return default_of(prime_rl.DEFAULTS, reader.project.versions.get(_TOOL) or "", name, usual)
+
+
+def _saves(reader: Reader) -> bool:
+    """Whether layers are compiled and checkpointed, and checkpoints and states offloaded, unless told otherwise."""
+    return bool(_default(reader, "saving", usual=True))
+
+
+def _set_objective(reader: Reader) -> None:
+    online = reader.document.root.get("orchestrator") is not None
+    reader.derived("objective", "grpo" if online else "sft", "`orchestrator`" if online else "the sft entry point")
+
+
+def _set_head(reader: Reader) -> None:
     """The fused head (layers/lm_head.py): pieces of tokens, before 0.5 of columns; SFT has it from 0.7.1 on."""
-    builder = filling.builder
-    columns = default_of(prime_rl.DEFAULTS, release, "head", "blocks") == "columns"
-    key = f"{section}.fused_lm_head_{'' if columns else 'token_'}chunk_size"
-    stated = values.raw(key)
-    usual = default_of(prime_rl.DEFAULTS, release, "chunk", _CHUNK)
-    usual = usual if online or default_of(prime_rl.DEFAULTS, release, "sft_head", True) else None
+    columns = _default(reader, "head", "blocks") == "columns"
+    key = f"trainer.model.fused_lm_head_{'' if columns else 'token_'}chunk_size"
+    stated = reader.keys.raw(key)
+    usual = _default(reader, "chunk", _CHUNK)
+    usual = usual if _is_online(reader.job) or _default(reader, "sft_head", usual=True) else None
     if (stated is None and usual is None) or (stated is not None and stated.value == "disabled"):
-        builder.derived("loss.upcast", "model", "logits are float32: `cast_float_and_contiguous`")
+        reader.derived("loss.upcast", "model", "logits are float32: `cast_float_and_contiguous`")
         return
-    builder.default("loss.kernel", "chunked", "the fused head")
-    builder.derived("loss.logits", "columns" if columns else "blocks", "the fused head", "loss.kernel")
-    filling.fill("loss.chunk", values.integer(key, least=1), usual or _CHUNK)
+    reader.default("loss.kernel", "chunked", "the fused head")
+    reader.derived("loss.logits", "columns" if columns else "blocks", "the fused head", "loss.kernel")
+    reader.bind((Key("loss.chunk", key, POSITIVE, usual or _CHUNK),))
 
 
-def _set_compile(filling: Filling, values: Sections, section: str, *, on: bool) -> None:
-    """torch.compile of each layer (model.py `apply_compile`); head and loss stay as they are."""
-    stated = values.raw(f"{section}.compile")
-    if stated is None:
-        filling.builder.default("compile", on, "compile: default of ModelConfig")
-    else:
-        filling.put("compile", stated, stated.value not in _NONE)
-    filling.builder.derived("loss.compiled", False, "each layer is compiled, the head is not", "compile")
-
-
-_OPTIMIZERS = {"adamw": "adamw_torch", "sgd": "sgd", "muon": "muon"}
-
-
-_KERNELS = {"fa4": "flash_attention_4"}
-"""Words of older releases for an attention kernel."""
-
-
-def _set_gpus(filling: Filling, values: Sections, project: Project) -> None:
+def _set_gpus(reader: Reader) -> None:
     """The GPUs of `deployment` that train."""
-    nodes = values.integer("deployment.num_train_nodes", least=1)
-    each = values.integer("deployment.gpus_per_node", least=1)
-    own = values.integer("deployment.num_train_gpus", least=1)
+    nodes = reader.given(POSITIVE, "deployment.num_train_nodes")
+    own = reader.given(POSITIVE, "deployment.num_train_gpus")
     stated: Stated | None = None
     if nodes:
-        stated = Stated(nodes.value * (each.value if each else 8), nodes.entry, nodes.key, "nodes x gpus_per_node")
-        if project.nodes is None:
-            filling.put("hardware.nodes", nodes)
+        each = reader.value(POSITIVE, "deployment.gpus_per_node", default=8)
+        stated = Stated(nodes.value * each, nodes.entry, nodes.key, "nodes x gpus_per_node")
+        if reader.project.nodes is None:
+            reader.set("hardware.nodes", nodes)
     elif own:
         stated = Stated(own.value, own.entry, own.key)
-    set_hardware(filling.builder, project, stated, sharded=False)
-    filling.fill("parallelism.context", values.integer("trainer.model.cp", "model.cp", least=1), 1)
-    _set_experts(filling, values, project)
+    set_hardware(reader, reader.project, stated, sharded=False)
 
 
-def _set_experts(filling: Filling, values: Sections, project: Project) -> None:
+def _experts(reader: Reader) -> Any:
     """`ep`, from 0.6.1 on `auto`: up to 8 of the GPUs that a replica is sharded over (`resolve_ep`)."""
-    builder, job = filling.builder, filling.builder.job
-    given: Given | None = values.integer("trainer.model.ep", "model.ep", least=1)
-    code = values.text("trainer.model.impl", "model.impl")
-    release = project.versions.get(_TOOL) or ""
-    if given or default_of(prime_rl.DEFAULTS, release, "ep", "auto") != "auto" or (code and code.value == "hf"):
-        filling.fill("parallelism.expert", given, 1)
-        return
-    model = find_model(job.model, builder.document.path, project.root)
+    job = reader.job
+    code = reader.value(TEXT, "trainer.model.impl", "model.impl")
+    if _default(reader, "ep", "auto") != "auto" or code == "hf":
+        return 1
+    model = find_model(job.model, reader.document.path, reader.project.root)
     if model is None or not model.shape.experts:
-        builder.default("parallelism.expert", 1, "ep auto: no mixture of experts")
-        return
-    copies = values.integer("trainer.model.dp_replicate", "model.dp_replicate", least=1)
-    ranks = max(1, job.world_size // (copies.value if copies else 1))
-    builder.derived("parallelism.expert", min(ranks, 8), "ep auto: up to 8 of the GPUs", "hardware.gpus")
+        return Default(1, "ep auto: no mixture of experts")
+    copies = reader.value(POSITIVE, "trainer.model.dp_replicate", "model.dp_replicate", default=1)
+    return Derived(min(max(1, job.world_size // copies), 8), "ep auto: up to 8 of the GPUs", "hardware.gpus")
 
 
-def _set_sharding(filling: Filling, values: Sections, section: str, *, on: bool) -> None:
-    """FSDP2, one unit a layer; `optim_cpu_offload` keeps states in main memory between steps."""
-    builder, fsdp = filling.builder, "parallelism.fsdp."
-    dtype = values.text(f"{section}.optimization_dtype")
-    filling.fill("weights.dtype", dtype, "float32", "optimization_dtype float32")
-    for name, value in (("version", 2), ("sharding", "full_shard"), ("wrap", "transformer")):
-        builder.default(f"{fsdp}{name}", value, "setup_fsdp")
-    builder.default(f"{fsdp}sync_each_batch", True, "the trainer never puts the reduction of gradients off")
-    reduced = values.text(f"{section}.reduce_dtype")
-    builder.default(f"{fsdp}mixed_precision.param_dtype", "bfloat16")
-    filling.fill(f"{fsdp}mixed_precision.reduce_dtype", reduced, "float32")
-    filling.fill(f"{fsdp}reshard_after_forward", values.flag(f"{section}.reshard_after_forward"), True)
-    whole = values.flag(f"{section}.fsdp_cpu_offload")
-    filling.fill(f"{fsdp}offload", whole, False)
-    waits = values.flag(f"{section}.optim_cpu_offload")
-    if whole and whole.value:
-        builder.derived("optimizer.between_steps_offloaded", False, "fsdp_cpu_offload", f"{fsdp}offload")
-    else:
-        filling.fill("optimizer.between_steps_offloaded", waits, on)
-
-
-def _set_adapter(filling: Filling, values: Sections, section: str) -> None:
-    rank = values.integer(f"{section}.lora.rank", least=1)
-    whole = values.raw(f"{section}.lora")
-    if whole is None:
-        return
-    filling.put("method", whole, "lora")
-    filling.builder.derived("adapter.type", "lora", "LoRA", "method")
-    filling.fill("adapter.r", rank, 16)
-    filling.fill("adapter.alpha", values.number(f"{section}.lora.alpha"), 32.0)
-    targets = values.words(f"{section}.lora.target_modules")
-    filling.fill("adapter.targets", targets, "all-linear")
-
-
-def _set_checkpointing(filling: Filling, values: Sections, section: str, *, on: bool) -> None:
-    """`ac`, whose checkpoints `ac_offloading` puts into main memory; `freq` checkpoints every n-th layer.
-
-    `on`: both are there unless told otherwise.
-    """
-    builder = filling.builder
-    ac, offload = values.raw(f"{section}.ac"), values.raw(f"{section}.ac_offloading")
-    mode = values.text(f"{section}.ac.mode")
-    moves = offload.value not in _NONE if offload else on
+def _set_checkpointing(reader: Reader) -> None:
+    """`ac`, whose checkpoints `ac_offloading` puts into main memory."""
+    on = _saves(reader)
+    ac, offload = (reader.keys.raw(f"trainer.model.{name}") for name in ("ac", "ac_offloading"))
+    mode, moves = reader.given(TEXT, "trainer.model.ac.mode"), offload.value not in _NONE if offload else on
     if ac and ac.value in _NONE:
-        filling.put("activation_checkpointing", ac, "none")
-        return
-    if mode and mode.value == "selective":
+        reader.set("activation_checkpointing", ac, "none")
+    elif mode and mode.value == "selective":
         note = "its targets, counted as attention"
-        filling.builder.from_entry("activation_checkpointing", "selective", mode.entry, mode.key, note)
-        builder.derived("checkpoint_policy", "attention", note, "activation_checkpointing")
-        return
-    if offload and (not moves or not on):
-        filling.put("activation_checkpointing", offload, "offload" if moves else "full")
+        reader.set("activation_checkpointing", mode, "selective", note)
+        reader.derived("checkpoint_policy", "attention", note, "activation_checkpointing")
+    elif offload and (not moves or not on):
+        reader.set("activation_checkpointing", offload, "offload" if moves else "full")
     elif ac and not on:
-        filling.put("activation_checkpointing", ac, "full")
+        reader.set("activation_checkpointing", ac, "full")
     else:
-        found = "offload" if on else "none"
-        builder.default("activation_checkpointing", found, "ac and ac_offloading: defaults of ModelConfig")
-    every = values.integer(f"{section}.ac.freq", least=1)
-    if every:
-        filling.put("checkpoint_every", every)
+        note = "ac and ac_offloading: defaults of ModelConfig"
+        reader.default("activation_checkpointing", "offload" if on else "none", note)
 
 
-describe, edits = written_by("rl.prime_rl_edits")
+def _every_layers(every: int, job: Job) -> Any:
+    return every if job.activation_checkpointing not in ("none", "selective") else Unsaid.OTHER
 
 
-FORMAT = Format(
-    NAME,
-    "prime-rl config",
-    UPSTREAM,
-    recognise,
-    read,
-    describe,
-    edits,
+def _micro(rows: int, job: Job) -> Any:
+    return Unsaid.OTHER if _is_online(job) else rows
+
+
+def _length(reading: Reading, value: int) -> Keys:
+    origin = reading.job.origins["sequence_length"]
+    usual = "seq_len" if _is_online(reading.job) else "data.seq_len"
+    return {(origin.key if origin.kind == "file" else None) or usual: value}
+
+
+def _method(reading: Reading, value: str) -> Keys | None:
+    return {"trainer.model.lora.rank": 16} if value == "lora" and reading.job.method != "lora" else None
+
+
+_OPTIMIZER = optimizer(any_other=True)
+_KERNELS = {"fa4": "flash_attention_4", "auto": Unsaid.OTHER}
+
+_MODEL = within(
+    "trainer.model",
+    Key("weights.dtype", "optimization_dtype", DTYPE, Default("float32", "optimization_dtype float32")),
+    Fixed(f"{FSDP}sync_each_batch", Default(True, "the trainer never puts the reduction of gradients off")),
+    *fsdp2(
+        reshard="reshard_after_forward", offload="fsdp_cpu_offload", reduce_dtype="reduce_dtype", note="setup_fsdp"
+    ),
+    Fixed(
+        "optimizer.between_steps_offloaded", Derived(False, "fsdp_cpu_offload", f"{FSDP}offload"),
+        when=lambda job: job.parallelism.fsdp is not None and job.parallelism.fsdp.offload,
+    ),
+    Key("optimizer.between_steps_offloaded", "optim_cpu_offload", FLAG, _saves),
+    Key("method", "lora", _SECTION, "full", {True: "lora"}),
+    *lora(rank="lora.rank", alpha="lora.alpha", targets="lora.target_modules", r=16, scale=32.0, cast=False),
+    _set_checkpointing,
+    Key("checkpoint_every", "ac.freq", POSITIVE, to=_every_layers, back=NEVER),
+    Key(
+        "compile", "compile", _SECTION, lambda reader: Default(_saves(reader), "compile: default of ModelConfig"),
+        null=False,
+    ),
+    Fixed("loss.compiled", Derived(False, "each layer is compiled, the head is not", "compile")),
+)  # fmt: skip
+"""FSDP2, one unit a layer; `optim_cpu_offload` keeps states in main memory between steps; each layer is compiled."""
+
+TABLE = Table(
+    (
+        *runs_on(),
+        Fixed("kind", Derived("training", "the trainer of a run")),
+        _set_objective,
+        Fixed("packing", Derived(True, "rows are packed up to seq_len", "objective")),
+        Key("model", ("trainer.model.name", "model.name"), TEXT),
+        _set_gpus,
+        Key("parallelism.context", ("trainer.model.cp", "model.cp"), POSITIVE, 1),
+        Key("parallelism.expert", ("trainer.model.ep", "model.ep"), POSITIVE, _experts),
+        Key(
+            "sequence_length", ("trainer.model.seq_len", "seq_len", "data.seq_len"), POSITIVE,
+            lambda reader: 2048 if _is_online(reader.job) else 128,
+        ),
+        Key("micro_batch_size", "data.micro_batch_size", POSITIVE, 1, back=_micro),
+        *_MODEL,
+        Key("optimizer.name", "trainer.optim.type", _OPTIMIZER, "adamw_torch", back=NEVER),
+        _set_head,
+        Key(
+            "attention", "trainer.model.attn", TEXT, Default("flash_attention_2", "attn auto"),
+            lambda word, _: _KERNELS.get(word, word), NEVER,
+        ),
+        Fixed("rl.vllm", Default("server", "inference has GPUs of its own"), when=_is_online),
+        Fixed("rl.reference_model", Default(False, "no KL term"), when=_is_online),
+        *USUAL,
+    ),
+    says={"method": _method, "sequence_length": _length},
+    spelled=lambda reading, key: moved(key, _places(reading.config)),
+    ignored=frozenset({"gradient_accumulation_steps"}),
+)  # fmt: skip
+
+FORMAT = Format.of_table(
+    NAME, "prime-rl config", UPSTREAM, recognise, read, TABLE,
     "`deployment.num_train_gpus`, or nodes x `gpus_per_node`",
-)
+)  # fmt: skip

@@ -6,18 +6,22 @@ trlx/models/modeling_ppo.py), read statically. `from_pretrained` without a dtype
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..core.format import Format, NoJobError, Reading, written_by
+from ..core.backends.training_loop import USUAL, runs_on
+from ..core.bindings.kinds import INTEGER, POSITIVE, TEXT, WHOLE_TEXT
+from ..core.bindings.reader import Reader
+from ..core.bindings.rows import NEVER, Assumed, Default, Derived, Fixed, Key, Table, Written
+from ..core.bindings.spelling import optimizer
+from ..core.format import Format, NoJobError, Reading
 from ..core.keys import key_problems
 from ..core.model_facts import find_model
-from ..core.native import NativeConfig
-from ..core.placeholders import is_blank
 from ..core.world_size import set_hardware
 
 if TYPE_CHECKING:
     from ...source.document import Document
     from ..core.format import Project
+    from ..core.key_changes import Keys
 
 NAME = "trlx"
 UPSTREAM = "trlx 0.7.0"
@@ -25,8 +29,7 @@ UPSTREAM = "trlx 0.7.0"
 _OBJECTIVES = {"ppo": "ppo", "sft": "sft", "rft": "sft"}
 """The method's name without `config` -> the Job's objective."""
 
-_OPTIMIZERS = {"adamw_8bit_bnb": "adamw_bnb_8bit", "adam_8bit_bnb": "adamw_bnb_8bit", "adam": "adamw_torch",
-               "adamw": "adamw_torch", "sgd": "sgd"}  # fmt: skip
+_OPTIMIZER = optimizer(own={"adam_8bit_bnb": "adamw_bnb_8bit", "adamw_8bit_bnb": "adamw_bnb_8bit"}, any_other=True)
 
 
 def recognise(document: Document) -> bool:
@@ -40,82 +43,90 @@ def recognise(document: Document) -> bool:
 
 def read(document: Document, project: Project) -> Reading:
     """The Job of a run. Raises NoJobError for NeMo's trainers, models with an encoder, and ILQL."""
-    config = NativeConfig(NAME, UPSTREAM, document, project, None)
-    builder, keys = config.builder, config.keys
-    train, model, method = keys.mapping("train"), keys.mapping("model"), keys.mapping("method")
-    trainer, kind = train.text("trainer"), model.text("model_arch_type")
-    if trainer and trainer.value.startswith("NeMo"):
+    reader = Reader(document, project, NAME, UPSTREAM)
+    if reader.value(TEXT, "train.trainer", default="").startswith("NeMo"):
         raise NoJobError(document.path, "trained by NeMo, whose config it names")
-    if kind and kind.value != "causal":
+    if reader.value(TEXT, "model.model_arch_type", default="causal") != "causal":
         raise NoJobError(document.path, "a model with an encoder and a decoder")
-    name = method.text("name")
+    reader.bind(TABLE.rows)
+    reader.reading.problems = key_problems(document, NAME)
+    return reader.reading
+
+
+def _set_objective(reader: Reader) -> None:
+    name = reader.given(TEXT, "method.name")
     word = name.value.lower().removesuffix("config") if name else "ppo"
     if word not in _OBJECTIVES:
-        raise NoJobError(document.path, f"{word}: gpulint does not know its heads and losses")
-    builder.derived("kind", "training", "a run of trlx")
-    if name:
-        config.put("objective", name, _OBJECTIVES[word])
-    else:
-        builder.default("objective", "ppo")
-    path = model.text("model_path")
-    if path and not is_blank(path.value):
-        config.put("model", path)
-    else:
-        builder.assumed("model", None, "model_path is to be filled in")
-    set_hardware(builder, project, None, sharded=False)
-    builder.default("weights.dtype", "float32", "from_pretrained without a dtype")
-    _set_trained(config)
-    size = train.integer("minibatch_size", least=1) or train.integer("batch_size", least=1)
-    config.count("micro_batch_size", size, None, train.blank("batch_size"))
-    whole, part = train.integer("batch_size", least=1), train.integer("minibatch_size", least=1)
-    if whole and part:
-        config.put(
-            "gradient_accumulation_steps", part, max(1, whole.value // part.value), "batch_size / minibatch_size"
-        )
-    config.count("sequence_length", train.integer("seq_length", least=1), None, train.blank("seq_length"))
-    builder.default("padded", True, "prompts and responses are padded to one length")
-    optimizer = keys.mapping("optimizer").text("name")
-    if optimizer:
-        config.put("optimizer.name", optimizer, _OPTIMIZERS.get(optimizer.value.lower(), optimizer.value.lower()))
-    tokens = method.mapping("gen_kwargs").integer("max_new_tokens", least=1)
-    if tokens:
-        config.put("rl.completion_length", tokens)
-    config.fill()
-    config.reading.problems[:0] = key_problems(document, NAME)
-    return config.reading
+        raise NoJobError(reader.document.path, f"{word}: gpulint does not know its heads and losses")
+    reader.put("objective", Written(_OBJECTIVES[word]) if name else "ppo", name)
 
 
-def _set_trained(config: NativeConfig) -> None:
+def _set_trained(reader: Reader) -> None:
     """LoRA by `peft_config`; with `num_layers_unfrozen` the last layers, of which PPO keeps a frozen copy."""
-    builder, section = config.builder, config.keys.mapping("model")
-    online = builder.job.objective == "ppo"
-    if online:
-        builder.default("rl.value_model", "head", "AutoModelForCausalLMWithHydraValueHead")
-    peft = section.mapping("peft_config")
-    rank = peft.integer("r", least=1)
-    entry = section.raw("peft_config")
+    job, entry = reader.job, reader.keys.raw("model.peft_config")
+    rank, layers = reader.given(POSITIVE, "model.peft_config.r"), reader.given(INTEGER, "model.num_layers_unfrozen")
     if entry and rank:
-        config.put("method", entry, "lora")
-        builder.derived("adapter.type", "lora", "peft_config", "method")
-        config.put("adapter.r", rank)
-        builder.derived("rl.reference_model", False, "the reference is the model without its adapter", "method")
-        return
-    layers = section.integer("num_layers_unfrozen")
-    if layers is None or layers.value < 0:
-        builder.default("method", "full")
-        builder.default("rl.reference_model", online, "a whole copy of the model")
-        return
-    model = find_model(builder.job.model, config.document.path, config.project.root)
-    if model is None:
-        note = "the model's layers are not known"
-        builder.assumed("trainable", None, note)
-        return
-    last = range(max(0, model.shape.layers - layers.value), model.shape.layers)
-    config.put("trainable", layers, [rf"\.{index}\." for index in last] or ["lm_head"])
-    builder.derived("rl.reference_model", False, "the frozen layers are shared with the reference", "trainable")
+        reader.set("method", entry, "lora")
+        reader.derived("adapter.type", "lora", "peft_config", "method")
+        reader.derived("rl.reference_model", False, "the reference is the model without its adapter", "method")
+    elif layers is None or layers.value < 0:
+        reader.default("rl.reference_model", job.objective == "ppo", "a whole copy of the model")
+    elif (model := find_model(job.model, reader.document.path, reader.project.root)) is None:
+        reader.assumed("trainable", None, "the model's layers are not known")
+    else:
+        last = range(max(0, model.shape.layers - layers.value), model.shape.layers)
+        reader.set("trainable", layers, [rf"\.{index}\." for index in last] or ["lm_head"])
+        reader.derived("rl.reference_model", False, "the frozen layers are shared with the reference", "trainable")
 
 
-describe, edits = written_by("rl.trlx_edits")
+def _set_steps(reader: Reader) -> None:
+    whole, part = reader.given(POSITIVE, "train.batch_size"), reader.given(POSITIVE, "train.minibatch_size")
+    if whole and part:
+        steps = max(1, whole.value // part.value)
+        reader.set("gradient_accumulation_steps", part, steps, "batch_size / minibatch_size")
 
 
-FORMAT = Format(NAME, "trlx config", UPSTREAM, recognise, read, describe, edits, "not in the file: accelerate")
+def _method(reading: Reading, value: str) -> Keys | None:
+    if value == "full":
+        return {"model.peft_config": None}
+    adapter = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 16, "lora_alpha": 32}
+    return {} if reading.job.method == "lora" else {"model.peft_config": adapter} if value == "lora" else None
+
+
+_LATER: dict[str, Any] = {
+    "default": Assumed(None, "no key says it"),
+    "blank": Assumed(None, "{key} is filled in when the job starts"),
+}
+
+TABLE = Table(
+    (
+        *runs_on(),
+        Fixed("kind", Derived("training", "a run of trlx")),
+        _set_objective,
+        Key("model", "model.model_path", WHOLE_TEXT, Assumed(None, "model_path is to be filled in")),
+        lambda reader: set_hardware(reader, reader.project, None, sharded=False),
+        Fixed("weights.dtype", Default("float32", "from_pretrained without a dtype")),
+        Fixed(
+            "rl.value_model", Default("head", "AutoModelForCausalLMWithHydraValueHead"),
+            when=lambda job: job.objective == "ppo",
+        ),
+        _set_trained,
+        Key("adapter.r", "model.peft_config.r", POSITIVE, when=lambda job: job.method == "lora"),
+        # `batch_size` stays in a change: what goes through the model at once is its part
+        Key("micro_batch_size", "train.minibatch_size", POSITIVE),
+        Key("micro_batch_size", "train.batch_size", POSITIVE, back=NEVER, **_LATER),
+        _set_steps,
+        Key("sequence_length", "train.seq_length", POSITIVE, **_LATER),
+        Fixed("padded", Default(True, "prompts and responses are padded to one length")),
+        Key(
+            "optimizer.name", "optimizer.name", _OPTIMIZER,
+            back={"adamw_8bit": "adamw_bnb_8bit", "adamw_torch": "adamw_torch"},
+        ),
+        Key("rl.completion_length", "method.gen_kwargs.max_new_tokens", POSITIVE),
+        *USUAL,
+    ),
+    says={"method": _method},
+    ignored=frozenset({"gradient_accumulation_steps"}),
+)  # fmt: skip
+
+FORMAT = Format.of_table(NAME, "trlx config", UPSTREAM, recognise, read, TABLE, "not in the file: accelerate")

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..core.bindings.kinds import ANYTHING, FLAG, NUMBER, POSITIVE, Kind, Unsaid
+from ..core.bindings.kinds import ANYTHING, FLAG, NUMBER, POSITIVE, WHOLE_TEXT, Kind, Unsaid
 from ..core.bindings.rows import NEVER, Default, Fixed, Key, Table
 from ..core.format import Format
 from .server import (
-    WHOLE_TEXT,
     Engine,
     Server,
     degrees,

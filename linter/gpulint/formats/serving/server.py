@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...upstream.behaviour import earlier
 from ..core.arguments import Arguments
-from ..core.bindings.kinds import POSITIVE, TEXT, WORD, Kind
+from ..core.bindings.kinds import POSITIVE, TEXT, WHOLE_TEXT, WORD, Kind
 from ..core.bindings.reader import Reader
 from ..core.bindings.rows import NEVER, Assumed, Default, Derived, Fixed, Key, Written
 from ..core.bindings.spelling import AMP, FLOAT8, GGML, PREFIXED, dtype
 from ..core.keys import key_problems, load
-from ..core.placeholders import is_blank
 from ..core.releases import last_known, still_known
 from ..core.world_size import set_hardware
 from .json_arguments import section
@@ -36,8 +35,6 @@ _CACHE_DTYPES = {
 """Spellings of the dtype of a KV cache -> the Job's."""
 
 DTYPE = dtype(refuses=PREFIXED | AMP | GGML | FLOAT8)
-WHOLE_TEXT = Kind("a string", TEXT.read, blank=is_blank, samples=TEXT.samples)
-"""A string of which nothing is filled in later."""
 
 
 class Engine(NamedTuple):

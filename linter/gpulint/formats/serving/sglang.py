@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..core.bindings.kinds import ANYTHING, FLAG, INTEGER, NUMBER, POSITIVE, Kind, Unsaid
+from ..core.bindings.kinds import ANYTHING, FLAG, INTEGER, NUMBER, POSITIVE, WHOLE_TEXT, Kind, Unsaid
 from ..core.bindings.rows import NEVER, Default, Fixed, Key, Table, Written
 from ..core.format import Format, NoJobError
 from ..core.keys import load
 from .server import (
-    WHOLE_TEXT,
     Engine,
     Server,
     cache_dtype,

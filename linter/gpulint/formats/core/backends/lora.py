@@ -11,10 +11,11 @@ from .megatron import is_megatron
 if TYPE_CHECKING:
     from typing import Any
 
-    Names = str | tuple[str, ...]
-
     from ....job.job import Job
+    from ..bindings.reader import Reader
     from ..bindings.rows import Row
+
+    Names = str | tuple[str, ...]
 
 
 def by_rank(rank: Names, note: str, *, usual: int = 32) -> Row:
@@ -30,11 +31,13 @@ def by_rank(rank: Names, note: str, *, usual: int = 32) -> Row:
 
 def lora(
     *, rank: Names, alpha: Names = "", dropout: Names = "", targets: Names = "", r: Any = LEAVE, scale: float = 16,
+    cast: bool = True,
 ) -> tuple[Row, ...]:  # fmt: skip
-    """The adapter where `method` is LoRA, else none; its weights have the dtype of those it lies over.
+    """The adapter where `method` is LoRA, else none.
 
     The arguments are the tool's keys, "" for what it has no key for; `r` and `scale` its defaults of rank and alpha.
-    Megatron adapts all linear layers, and so does PEFT where no targets are named.
+    `cast`: its weights have the dtype of those it lies over, else the one that PEFT chooses. Megatron adapts all linear
+    layers, and so does PEFT where no targets are named.
     """
     return (
         Fixed("adapter", Derived(None, "no adapter", "method"), when=lambda job: not _has_lora(job)),
@@ -48,12 +51,13 @@ def lora(
             Fixed("adapter.targets", "all-linear"),
             Fixed("adapter.modules_to_save", []),
             Fixed("adapter.prepare_kbit", False),
-            Fixed(
-                "adapter.dtype",
-                lambda reader: Derived(reader.job.weights.dtype, "the dtype of the weights", "weights.dtype"),
-            ),
+            *((Fixed("adapter.dtype", _weights_dtype),) if cast else ()),
         ),
     )
+
+
+def _weights_dtype(reader: Reader) -> Derived:
+    return Derived(reader.job.weights.dtype, "the dtype of the weights", "weights.dtype")
 
 
 def _has_lora(job: Job) -> bool:

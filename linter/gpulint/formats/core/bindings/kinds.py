@@ -109,6 +109,9 @@ NUMBER = Kind("a number", _number, samples=(0.0, 0.83, 1.5, 17.0))
 TEXT = Kind("a string", _text, blank=is_whole_blank, samples=("a", "org/name", "flash_attention_2"))
 """A string that says something, a part of which may be filled in later (`${HOME}/model`)."""
 
+WHOLE_TEXT = Kind("a string", _text, samples=TEXT.samples)
+"""A string of which nothing is filled in later."""
+
 WORD = Kind("a word", _word, blank=is_whole_blank, samples=("a", "adamw"))
 """A string that the tool takes in any letters, as small ones."""
 

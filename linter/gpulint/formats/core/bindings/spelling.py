@@ -6,6 +6,7 @@ own, says those. Words are compared in small letters.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -85,9 +86,19 @@ def dtype(
     return _kind("a dtype", DTYPES, refuses, own, written)
 
 
-def optimizer(*, refuses: Collection[str] = (), own: Table | None = None, written: Table | None = None) -> Kind:
-    """An optimizer, by a word or the path of its class."""
-    return _kind("an optimizer", OPTIMIZERS, refuses, own, written)
+def optimizer(
+    *, refuses: Collection[str] = (), own: Table | None = None, written: Table | None = None, any_other: bool = False
+) -> Kind:
+    """An optimizer, by a word or the path of its class; `any_other`: one that is not known by its class's name."""
+    kind = _kind("an optimizer", OPTIMIZERS, refuses, own, written)
+    if not any_other:
+        return kind
+
+    def read(value: Any) -> Any:
+        found = kind.read(value)
+        return value.strip().rpartition(".")[2].lower() if found is Unsaid.OTHER else found
+
+    return replace(kind, read=read)
 
 
 def attention(*, refuses: Collection[str] = (), own: Table | None = None, written: Table | None = None) -> Kind:
