@@ -15,12 +15,7 @@ _DTYPE_ALIASES = {
     "fp16": "float16", "f16": "float16", "half": "float16", "fp8": "float8",
 }  # fmt: skip
 _DTYPE_KEYS = {"dtype", "autocast", "gradients", "state_dtype", "param_dtype", "reduce_dtype", "buffer_dtype"}
-_SHORTHANDS = {
-    "loss": "kernel",
-    "adapter": "type",
-    "offload_optimizer": "device",
-    "offload_parameters": "device",
-}
+_SHORTHANDS = {"loss": "kernel", "adapter": "type", "offload_optimizer": "device", "offload_parameters": "device"}
 
 
 def validate_job(of: type[Job], value: JsonObject) -> Job:

@@ -35,14 +35,6 @@ SHORTHANDS = {
 }
 """Field -> the key that may hold it alone (`loss: liger`), as `job_schema` reads it."""
 
-_POSITIVE = (
-    "micro_batch_size", "gradient_accumulation_steps", "sequence_length", "adapter.r", "hardware.gpus",
-    "hardware.nodes", "parallelism.data", "parallelism.tensor", "parallelism.pipeline", "parallelism.context",
-    "parallelism.expert", "evaluation.micro_batch_size", "inference.batch_size", "inference.max_model_len",
-    "inference.max_num_seqs", "inference.max_num_batched_tokens", "inference.block_size", "rl.generations",
-)  # fmt: skip
-"""Counts of which there is at least one."""
-
 
 def recognise(document: Document) -> bool:
     """The top-level key `gpulint` with a job version."""
@@ -58,7 +50,6 @@ def read(document: Document, project: Project) -> Reading:
         raise _error(document, version.value, f"unknown job version {version.value.value}; known is {UPSTREAM}")
     builder = JobBuilder(document, UPSTREAM)
     builder.job = _validated(document)
-    _refuse_negative(document, builder.job)
     _set_origins(builder, root)
     _set_rank(builder, root)
     _set_hardware(builder, root, project)
@@ -102,16 +93,6 @@ def _refusal(document: Document, plain: dict[str, Any], blamed: list[tuple[int |
 
 def _error(document: Document, node: Node, reason: str) -> SourceError:
     return SourceError(document.path, reason, node.span.line, node.span.column)
-
-
-def _refuse_negative(document: Document, job: Job) -> None:
-    for path in field_paths():
-        value = job.get(path)
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            least = 1 if path in _POSITIVE else 0
-            entry = document.root.find(path)
-            if value < least and entry is not None:
-                raise _error(document, entry.value, f"{path} must be {least} or more, not {value}")
 
 
 def _set_origins(builder: JobBuilder, root: Node) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...job.declared import meaning_of
+from ...job.job import job_fields
 from ..syntax import ARITY
 from .facts import FACTS
 from .job_types import job_types, type_text
@@ -81,10 +81,8 @@ class Row(NamedTuple):
 
 @cache
 def job_meanings() -> dict[str, str]:
-    """What every Job field means, from `job_fields.json`."""
-    with open(os.path.join(os.path.dirname(__file__), "job_fields.json"), encoding="utf-8") as file:
-        meanings: dict[str, str] = json.load(file)
-    return meanings
+    """What every Job field means, as it declares."""
+    return {path: meaning_of(item.metadata) for path, item in job_fields()}
 
 
 def fact_rows() -> list[Row]:
@@ -95,9 +93,7 @@ def fact_rows() -> list[Row]:
 def job_rows() -> list[Row]:
     """The fields of the Job, in its order."""
     meanings = job_meanings()
-    return [
-        Row(path, type_text(kind), unit_of_fact(path), meanings.get(path, "")) for path, kind in job_types().items()
-    ]
+    return [Row(path, type_text(kind), unit_of_fact(path), meanings[path]) for path, kind in job_types().items()]
 
 
 def page() -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from ...job.job import field_paths
+from ...job.declared import unit_of
+from ...job.job import field_paths, job_fields
 from ..quantity import CONSTANTS
 from . import fact_modules  # noqa: F401  (they register their facts)
 from .facts import CONFIG, DEEPSPEED, FACTS, ITEM, LAUNCH, ORIGIN
@@ -88,7 +89,7 @@ def _is_version(path: str) -> bool:
 def unit_of_fact(path: str) -> str:
     """The unit of a fact, "" for plain numbers, text and truth values."""
     known = FACTS.get(path)
-    return known.unit if known is not None else _JOB_UNITS.get(path, "")
+    return known.unit if known is not None else _LAUNCHER_UNITS.get(path) or _job_units().get(path, "")
 
 
 def nearest(path: str) -> str:
@@ -100,28 +101,9 @@ def nearest(path: str) -> str:
     return found[0] if found else ""
 
 
-_JOB_UNITS = {
-    "rl.prompt_length": "tokens",
-    "rl.completion_length": "tokens",
-    "sequence_length": "tokens",
-    "loss.chunk": "tokens",
-    "parallelism.zero.reduce_bucket_size": "elements",
-    "parallelism.zero.allgather_bucket_size": "elements",
-    "parallelism.zero.prefetch_bucket_size": "elements",
-    "parallelism.zero.max_live_parameters": "elements",
-    "parallelism.zero.max_reuse_distance": "elements",
-    "parallelism.zero.param_persistence_threshold": "elements",
-    "parallelism.zero.sub_group_size": "elements",
-    "parallelism.fsdp.min_num_params": "parameters",
-    "inference.prompt_length": "tokens",
-    "inference.new_tokens": "tokens",
-    "inference.max_model_len": "tokens",
-    "inference.max_num_batched_tokens": "tokens",
-    "inference.kv_cache_memory_bytes": "bytes",
-    "inference.max_total_tokens": "tokens",
-    "inference.block_size": "tokens",
-    "hardware.host_memory": "bytes",
-    "hardware.shared_memory": "bytes",
-    "launch.disk": "bytes",
-    "launch.container.ephemeral_storage": "bytes",
-}
+@cache
+def _job_units() -> dict[str, str]:
+    return {path: unit_of(item.metadata) for path, item in job_fields()}
+
+
+_LAUNCHER_UNITS = {"launch.disk": "bytes", "launch.container.ephemeral_storage": "bytes"}
