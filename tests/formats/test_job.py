@@ -79,8 +79,8 @@ class TestErrors:
         ("text", "line", "column", "reason"),
         [
             ("kind: trainin\n", 2, 7, "kind must be one of training, inference, not trainin; did you mean training?"),
-            ("micro_batch_size: two\n", 2, 19, "micro_batch_size must be a whole number, not two"),
-            ("micro_batch_size: 0\n", 2, 19, "micro_batch_size must be 1 or more, not 0"),
+            ("micro_batch_size: two\n", 2, 19, "micro_batch_size must be a whole number of 1 or more, not two"),
+            ("micro_batch_size: 0\n", 2, 19, "micro_batch_size must be a whole number of 1 or more, not 0"),
             ("parallelism:\n  zero:\n    stage: x\n", 4, 12, "parallelism.zero.stage must be a whole number, not x"),
             ('adapter: {r: "8", alpha: x}\n', 2, 26, "adapter.alpha must be a number, not x"),
             ("weights: 3\n", 2, 10, "weights must be a mapping, not 3"),
@@ -91,7 +91,7 @@ class TestErrors:
                 "inference: {gpu_memory_utilization: -1}\n",
                 2,
                 37,
-                "inference.gpu_memory_utilization must be 0 or more, not -1.0",
+                "inference.gpu_memory_utilization must be a number of 0 or more, not -1",
             ),
         ],
     )

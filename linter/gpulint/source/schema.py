@@ -157,8 +157,7 @@ def _told(root: Node, error: ValidationError, whole: str, table: str) -> Iterato
                 word = str(entry.key.value)
                 yield Fault(entry.key, f"unknown key {word[:MAX_SHOWN]}{did_you_mean(word, known)}")
     elif error.validator == "required":
-        given: Any = error.instance or ()
-        lacking = [each for each in schema["required"] if each not in given]
+        lacking = [each for each in schema["required"] if node.get(each) is None]
         yield Fault(node, f"{name} needs {', '.join(lacking)}", lacks=True)
     else:
         told = _expected(schema, str(error.validator))
@@ -188,7 +187,7 @@ def _expected(schema: Schema, failed: str = "") -> str:
         text += f" of {_MANY[inner['type']]}"
     if "examples" in schema:
         return f"{text} like " + ", ".join(str(each) for each in schema["examples"])
-    bound = "minimum" if "minimum" in schema else failed
+    bound = "minimum" if schema.get("minimum", 0) > 0 else failed
     return text + _BOUNDS.get(bound, "").format(schema.get(bound))
 
 
