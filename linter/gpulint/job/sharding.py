@@ -52,7 +52,7 @@ class Zero:
     param_persistence_threshold: int = declared(
         "Parameters up to this size are not partitioned.", 100_000, unit="elements", least=0
     )
-    sub_group_size: int = declared("Elements per optimizer update.", 1_000_000_000, unit="elements", least=0)
+    sub_group_size: int = declared("Elements per optimizer update.", 1_000_000_000, unit="elements", least=-1)
     overlap_comm: bool | None = declared(
         "Whether reduction overlaps the backward pass; null is the stage's default.", None
     )

@@ -18,7 +18,7 @@ class Quantization:
         "The method: `bnb-nf4`, `bnb-fp4`, `bnb-int8`, `gptq`, `awq`, `fp8`, `mxfp4`, `hqq`, `gguf-<type>` ..."
     )
     bits: float | None = declared("Bits per quantized weight.", None, least=0)
-    group_size: int | None = declared("Weights that share one scale.", None, least=0)
+    group_size: int | None = declared("Weights that share one scale.", None, least=-1)
     double_quant: bool = declared("Whether the scales are quantized too (double quantization).", False)
     skip: list[str] = declared("Names of modules that are not quantized and stay in `weights.dtype`.", made=list)
     storage_dtype: str | None = declared("Dtype of the tensors that store the quantized weights.", None)
