@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import importlib
 import itertools
 import json
 import re
@@ -10,14 +10,15 @@ from collections import Counter
 
 import pytest
 
-from gpulint.estimator.activations import layer_kinds, replay
+from gpulint.estimator.activations import replay
 from gpulint.estimator.allocator.memory_levels import MANAGED
 from gpulint.estimator.estimate_job import estimate_job
 from gpulint.estimator.explain import tensors
 from gpulint.estimator.explain.explain import explained
+from gpulint.estimator.forward.network import network
 from gpulint.estimator.layer_expansion import placed
-from gpulint.estimator.layers.setting import Setting
 from gpulint.estimator.tape import recording
+from gpulint.estimator.tape.labels import labelled
 from gpulint.estimator.tape.recording import Recording
 from gpulint.estimator.tiers import FULL
 from gpulint.hardware.catalogue import find
@@ -250,13 +251,12 @@ def test_arithmetic_of_the_test_itself():
 def test_recording_changes_nothing():
     for model, method, checkpointing in itertools.product(MODELS, METHODS, ("none", "full", "selective")):
         made = job(model, method, checkpointing)
-        s = Setting(made, resolve(made.model))
-        kinds, assigned = layer_kinds(s)
+        whole = network(made, resolve(made.model))
+        kinds, assigned = whole.kinds()
         named = Recording()
-        named.autocast, named.accumulated = s.autocast, made.gradient_accumulation_steps > 1
-        plain = replay(s, kinds)
-        replay(s, kinds, named)
-        assert largest(placed(s, named, kinds, assigned)) == largest(placed(s, plain, kinds, assigned))
+        plain = replay(whole, kinds)
+        replay(whole, kinds, named)
+        assert largest(placed(whole, named, kinds, assigned)) == largest(placed(whole, plain, kinds, assigned))
         assert [sum(alive.values()) for alive in named.at_events] == [event.live for event in named.events]
         for key, bound in named.begins.items():
             assert sum(named.at_begins[key].values()) == bound.live
@@ -305,21 +305,51 @@ def test_a_vision_tower_is_told_from_what_else_is_before_the_layers(root, family
     assert sums(found)["activations"] == found.peak.components["activations"]
 
 
-def test_words_are_those_of_functions_that_exist(root):
-    words = json.loads((root / "linter/gpulint/estimator" / "tape" / "recording.json").read_text())
-    folder = root / "linter/gpulint/estimator"
-    made = {}
-    for path in folder.rglob("*.py"):
-        tree = ast.parse(path.read_text())
-        names = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-        made[path.stem] = made.get(path.stem, set()) | names
-    everything = set().union(*made.values())
-    assert set(words["what"]) | set(words["backward"]) <= everything
-    for key in words["where"]:
-        module, _, function = key.partition(".")
-        assert module in made
-        assert not function or function in made[module]
-    assert set(made) >= recording._PLUMBING
+CODE = """
+def named(tape):
+    return tape.new(3, 2)
+
+@labelled("{width} thing")
+def stated(tape):
+    return tape.new(3, 2)
+
+@labelled("thing", part="own part")
+def apart(tape):
+    return tape.new(3, 4)
+
+@labelled(by=("slot", {"1": "first slot"}))
+def by_slot(tape, slot):
+    return named(tape)
+
+def inside(tape):
+    return apart(tape)
+"""
+
+
+def test_a_tensor_is_called_what_the_code_that_makes_it_says():
+    """The function's words before the module's part, and both before the function's name."""
+    module = {"__name__": "gpulint.estimator.somewhere", "PART": "its module", "labelled": labelled}
+    exec(CODE, module)
+    tape = Recording()
+
+    def label(function, *arguments):
+        made = module[function](tape, *arguments)
+        (found,) = tape.alive()
+        del made
+        return found.where, found.what
+
+    assert label("named") == ("its module", "named")
+    assert label("stated") == ("its module", "16-bit thing")
+    assert label("apart") == ("own part", "thing")
+    assert label("inside") == ("own part", "thing")
+    del module["PART"]
+    assert label("by_slot", 1) == ("first slot", "named")
+    assert label("by_slot", "2nd_one") == ("2nd one", "named")
+    assert label("named") == ("model", "named")
+
+
+def test_plumbing_makes_tensors_for_others():
+    assert all(importlib.import_module(name) for name in recording._PLUMBING)
 
 
 def test_sources_of_measured_figures_are_told():

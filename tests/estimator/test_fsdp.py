@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpulint.estimator.layers.setting import Setting
+from gpulint.estimator.forward.network import network
+from gpulint.estimator.layers.state import ReplayState
 from gpulint.estimator.peak_candidate import PeakCandidate
 from gpulint.estimator.sharding.fsdp_state import UNITS
 from gpulint.estimator.sharding.fsdp_units import Policy, units
@@ -419,8 +420,8 @@ def test_each_run_of_a_shared_frozen_unit_keeps_its_inputs():
 def test_autocast_casts_an_adapter_of_shared_layers_once(kind):
     plan = Job(micro_batch_size=1, sequence_length=128, method="lora")
     plan.adapter = Adapter(type=kind, r=8, targets=["query", "value"])
-    s = Setting(plan, resolve(ALBERT))
-    first, second = (s.modules(layer).require("query") for layer in (0, 1))
+    weights, state = network(plan, resolve(ALBERT)).weights, ReplayState()
+    first, second = (weights.layer(layer, state).require("query") for layer in (0, 1))
     assert not any(leaf.twin for leaf in first.leaves())
     assert all(leaf.twin for leaf in second.leaves())
     assert {*second.parts.values()} <= {*second.leaves()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.layers.attention.implementation import composite, sdpa_kernels
+from gpulint.estimator.frameworks.attention import composite, sdpa_kernels
 from gpulint.estimator.serving.generation.decoding import attended
 from gpulint.estimator.serving.generation.prefill import attention_products
 from gpulint.estimator.terms import total

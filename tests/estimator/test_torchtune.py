@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.frameworks.torchtune import caches
 from gpulint.estimator.sharding.strategy import sharded_state
+from gpulint.estimator.states.buffers.torchtune import caches
 from gpulint.estimator.states.parameters import allocated, parameters
 from gpulint.job.job import Adapter, Fsdp, Job, Weights
 from gpulint.models.resolve import resolve

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..models.adapter_types import kind_of
 from .peak_candidate import PeakCandidate
 from .tape.ledger import END
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .layers.setting import Setting
+    from .forward.network import Network
     from .tape.ledger import Event
     from .tape.tape import Tape
 
@@ -32,7 +31,7 @@ class Placed(NamedTuple):
     shared: int
 
 
-def placed(s: Setting, tape: Tape, kinds: list[int], assigned: list[int]) -> Iterator[Placed]:
+def placed(network: Network, tape: Tape, kinds: list[int], assigned: list[int]) -> Iterator[Placed]:
     """Every event of the replay, at the layers of the whole model where it is largest.
 
     Behind the forward function autocast's copies of weights are gone, as in backward, but for those that were saved.
@@ -40,8 +39,8 @@ def placed(s: Setting, tape: Tape, kinds: list[int], assigned: list[int]) -> Ite
     count = len(kinds)
     numbers = {event: number for number, event in reversed([*enumerate(tape.events)])}
     replayed, whole = Stack(tape, count, list(range(count))), Stack(tape, count, assigned)
-    kept = before(s, tape, assigned)
-    kind = kind_of(s.job.adapter) if s.job.adapter is not None else ""
+    kept = before(network, tape, assigned)
+    kind, trainable = network.dims.prompt.kind, network.weights.trainable
     for (segment, backward), events in peaks(tape.events).items():
         phase = "backward" if backward else "loss" if segment in (count + 2, count + 3) else "forward"
         ended = backward or segment > count + 2
@@ -56,7 +55,7 @@ def placed(s: Setting, tape: Tape, kinds: list[int], assigned: list[int]) -> Ite
             for e in events:
                 layer = place if 0 <= place < len(assigned) else None
                 every = tape.accumulated or (phase == "backward" and _early(kind, place, len(assigned)))
-                gradients = s.trainable if every else e.gradients + made - done
+                gradients = trainable if every else e.gradients + made - done
                 fresh = e.gradients - tape.begins[segment, backward].gradients
                 old = (kept[0] + whole.above(place), kept[1]) if phase == "forward" else (0, 0)
                 size_here = e.live - e.logits + size - there + old[0]
@@ -74,19 +73,21 @@ def _early(kind: str, place: int, layers: int) -> bool:
     return kind == "adalora" or (kind == "lily" and place < layers - 1)
 
 
-def before(s: Setting, tape: Tape, assigned: list[int]) -> tuple[int, int]:
+def before(network: Network, tape: Tape, assigned: list[int]) -> tuple[int, int]:
     """What the micro step before leaves alive through forward: bytes that its graph holds, and its logits.
 
     A training loop whose variable `logits` is bound anew only behind the forward pass keeps the old ones, and with
     them the graph, of which backward has freed the saved tensors but not what functions hold beside them.
     """
-    if not s.framework.keeps_logits or s.job.longest_first:
+    dims = network.dims
+    if not dims.loss.keeps_graph:
         return 0, 0
     outside = sum(size for segment, size in tape.lasting.items() if segment > max(assigned) + 1)
     graph = outside + sum(tape.lasting.get(kind + 1, 0) for kind in assigned)
-    vocabulary = s.modules(None).role("head") or s.modules(None).need("embedding")
-    width = (tape.autocast or vocabulary.weight.e) if s.job.loss.upcast == "never" else 4
-    return graph, width * s.rows * (vocabulary.weight.n // s.hidden)
+    modules = network.weights.outside()
+    vocabulary = modules.role("head") or modules.need("embedding")
+    width = (tape.autocast or vocabulary.weight.e) if dims.loss.never_upcast else 4
+    return graph, width * dims.rows * (vocabulary.weight.n // dims.hidden)
 
 
 class Stack:

@@ -9,12 +9,9 @@ from ..job.job import Parallelism
 from ..models.model import text_config
 from . import assumptions, uncertainty, unknowns
 from .allocator import memory_levels, runtime
-from .encoders.waiting_inputs import waiting
 from .estimate import Assumption, Estimate, NotEstimable, Phase
-from .frameworks import megatron_buffers, unsloth_buffers
-from .frameworks.stable_embedding import unmade
-from .layers import low_precision
-from .layers.objectives import objective
+from .inputs.objectives import objective
+from .inputs.waiting_inputs import waiting
 from .micro_step import left_by_forward, micro_step
 from .phases import STEP, evaluation, loading, marks, micro_phases, optimizer_step
 from .serving import rollout
@@ -24,7 +21,9 @@ from .sharding import host
 from .sharding.one_process import gathered, replicated
 from .sharding.saving import saving
 from .sharding.strategy import sharded_state
-from .states import reference
+from .states import low_precision, reference
+from .states.buffers import megatron, unsloth
+from .states.buffers.stable_embedding import unmade
 from .states.imbalance import unbalanced
 from .states.loading import warmed
 from .states.parameters import base_dtype, elements, parameters
@@ -183,13 +182,13 @@ def _buffers(stage: Stage, gpu: Gpu | None, narrow: int, images: int) -> list[Te
     found = (
         (causal_masks(stage.job, stage.own), "causal masks of all positions", MASKS),
         (
-            unsloth_buffers.masks(stage.job, stage.own, base_dtype(stage.job, stage.own)),
+            unsloth.masks(stage.job, stage.own, base_dtype(stage.job, stage.own)),
             "Gemma 2's masks of all positions",
             "estimator/frameworks/unsloth_buffers.py",
         ),
         (narrow, "operands of products in 8 or 4 bits", "estimator/layers/low_precision.py"),
         (
-            megatron_buffers.held(stage.job, stage.own, gpu),
+            megatron.held(stage.job, stage.own, gpu),
             "Megatron's own buffers",
             "estimator/frameworks/megatron_buffers.py",
         ),

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from . import uncertainty
-from .encoders import unmodeled_vision
+from . import uncertainty, unmodeled_vision
 from .estimate import Assumption
 from .evaluation import further_logits
 from .micro_step import micro_step

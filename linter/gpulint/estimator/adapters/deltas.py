@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..tape.labels import labelled
 from ..tape.matmuls import linear_wide
 from ..tape.ops import add, copied, dropout, leaf, mul, scale, sub, to
 from ..tape.tensor import Parameter, Tensor
 from .unadapted import product
 
 if TYPE_CHECKING:
-    from ..layers.modules import Linear
     from ..tape.tape import Tape
     from ..tape.tensor import Operand
+    from .modules import Linear
 
 
 def loha(x: Tensor, layer: Linear, rows: int) -> Tensor:
@@ -135,6 +136,7 @@ def _added(x: Tensor, result: Tensor, delta: Tensor, rows: int) -> Tensor:
     return to(add(result, branch), result.e)
 
 
+@labelled("weight put together")
 def combined(
     tape: Tape,
     inputs: tuple[Operand, ...],

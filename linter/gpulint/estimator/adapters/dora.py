@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..tape.labels import labelled
 from ..tape.matmuls import linear, linear_wide
 from ..tape.ops import add, dropout, leaf, mul, scale, shift, sub, to
 from ..tape.tensor import Tensor
 from .unadapted import unpacked
 
 if TYPE_CHECKING:
-    from ..layers.modules import Linear
+    from .modules import Linear
 
 
+@labelled("weight with its low-rank product")
 def dora(x: Tensor, result: Tensor, layer: Linear, rows: int) -> Tensor:
     """(m / norm - 1) * base + (m / norm) * branch, to be added to `result`; x is in the adapter's width.
 
@@ -47,6 +49,7 @@ def dora(x: Tensor, result: Tensor, layer: Linear, rows: int) -> Tensor:
     return found
 
 
+@labelled("low-rank product")
 def _pair(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """The low-rank product as the pair's answer to an identity matrix, with the graph that nothing asks for."""
     assert layer.a is not None

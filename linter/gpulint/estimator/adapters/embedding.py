@@ -13,8 +13,8 @@ from ..tape.matmuls import linear
 from ..tape.ops import add, leaf, mul, scale, to
 
 if TYPE_CHECKING:
-    from ..layers.modules import Linear
     from ..tape.tensor import Tensor
+    from .modules import Linear
 
 
 def adapted_embeds(embeds: Tensor, layer: Linear, ids: Tensor, rows: int, scaled: bool) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...models.adapter_types import kind_of
+from ..tape.labels import labelled
 from ..tape.matmuls import linear
 from ..tape.ops import add, contiguous, dropout, leaf, mul, scale, to
 from .dora import dora
@@ -14,11 +15,29 @@ from .unadapted import product
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..layers.modules import Linear
     from ..tape.tape import Tape
     from ..tape.tensor import Parameter, Tensor
+    from .modules import Linear
+
+ROLES = {
+    "q": "query projection",
+    "k": "key projection",
+    "v": "value projection",
+    "qkv": "query, key and value projection",
+    "o": "attention output projection",
+    "gate": "MLP gate projection",
+    "up": "MLP up projection",
+    "gate_up": "MLP gate and up projection",
+    "down": "MLP down projection",
+    "head": "lm_head",
+    "embedding": "lm_head (tied)",
+}
+"""What a derivation calls a projection, where that is not its role."""
+
+PROJECTION = ("layer.role", ROLES)
 
 
+@labelled(by=PROJECTION)
 def project(x: Tensor, layer: Linear, rows: int, base: Callable[[Tensor], None] | None = None) -> Tensor:
     """One Linear: plain, packed, with a LoRA branch (peft tuners/lora/layer.py and bnb.py) or another adapter.
 
@@ -53,6 +72,7 @@ def project(x: Tensor, layer: Linear, rows: int, base: Callable[[Tensor], None] 
     return to(result, e)
 
 
+@labelled(by=PROJECTION)
 def rescaled(x: Tensor, layer: Linear) -> Tensor:
     """scale * (x + shift), the sum saved for the scale's gradient (litgpt/adapter_v2.py AdapterV2Linear)."""
     assert layer.scale is not None
@@ -60,6 +80,7 @@ def rescaled(x: Tensor, layer: Linear) -> Tensor:
     return mul(add(x, leaf(x.storage.tape, layer.shift)), layer.scale)
 
 
+@labelled(by=PROJECTION)
 def merged(layer: Linear, tape: Tape, e: int) -> Tensor | Parameter:
     """A parameter that is no Linear's weight, as PEFT adapts it: base and low-rank product are put together in full.
 

@@ -17,7 +17,7 @@ from .rotations import cayley
 from .unadapted import product
 
 if TYPE_CHECKING:
-    from ..layers.modules import Linear
+    from .modules import Linear
 
 
 def beft(x: Tensor, layer: Linear, rows: int) -> Tensor:

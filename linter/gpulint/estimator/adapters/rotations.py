@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...models.adapter_parts import rotation_blocks
 from ...models.adapter_types import number, option
+from ..tape.labels import labelled
 from ..tape.matmuls import linear_wide, matmul
 from ..tape.matmuls import product as multiplied
 from ..tape.ops import copied, leaf, mul, scale, to
@@ -15,9 +16,9 @@ from .unadapted import product
 
 if TYPE_CHECKING:
     from ...job.job import Adapter
-    from ..layers.modules import Linear
     from ..tape.tape import Tape
     from ..tape.tensor import Parameter
+    from .modules import Linear
 
 
 def oft(x: Tensor, layer: Linear, rows: int) -> Tensor:
@@ -56,6 +57,7 @@ def cayley(tape: Tape, adapter: Adapter, triangles: Parameter, n: int, e: int) -
     return solved(skew)
 
 
+@labelled("sum of powers")
 def series(tape: Tape, skew: Tensor, terms: int) -> Tensor:
     """1 + 2 Q + 2 Q^2 ... + Q^(terms - 1): every power is kept for the next one's gradient; sums are in place."""
     total = tape.new(skew.n, skew.e)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...models.adapter_types import kind_of, number, option
 from ..tape.indexing import gather, split, topk
+from ..tape.labels import labelled
 from ..tape.matmuls import linear, linear_wide
 from ..tape.ops import (
     add,
@@ -29,8 +30,8 @@ from ..tape.tensor import Parameter, Tensor
 from .unadapted import product
 
 if TYPE_CHECKING:
-    from ..layers.modules import Linear
     from ..tape.tape import Tape
+    from .modules import Linear
 
 
 def adalora(x: Tensor, layer: Linear, rows: int) -> Tensor:
@@ -48,6 +49,7 @@ def adalora(x: Tensor, layer: Linear, rows: int) -> Tensor:
     return add_to(result, branch)
 
 
+@labelled("quotient")
 def _over(x: Tensor, count: Parameter) -> Tensor:
     """x over a number that wants a gradient: x is kept, and three more of its size take part in that gradient."""
     tape, n, e = x.storage.tape, x.n, x.e

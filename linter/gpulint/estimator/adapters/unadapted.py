@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..tape.labels import labelled
 from ..tape.matmuls import linear
 from ..tape.ops import add, to
 
 if TYPE_CHECKING:
-    from ..layers.modules import Linear
     from ..tape.tape import Tape
     from ..tape.tensor import Tensor
+    from .modules import Linear
 
 GEMM_ROWS = 1536
 """Above this many rows bitsandbytes unpacks the whole 4-bit weight and calls a matmul (backends/cuda/ops.py)."""
@@ -25,6 +26,7 @@ def product(x: Tensor, layer: Linear, rows: int) -> Tensor:
     return linear(x, layer.weight, rows, layer.bias)
 
 
+@labelled("output")
 def packed(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """bitsandbytes Linear4bit with a 16-bit compute dtype: nothing is saved, backward unpacks the weight.
 
@@ -61,6 +63,7 @@ def packed(x: Tensor, layer: Linear, rows: int) -> Tensor:
     return result
 
 
+@labelled("unpacked weight")
 def unpacked(tape: Tape, n: int) -> Tensor:
     """A weight of 4 bits in 16: two bytes an element, made beside float32 scales for every 64 (`dequantize_4bit`)."""
     scales = tape.new(n // 64, 4)
@@ -69,6 +72,7 @@ def unpacked(tape: Tape, n: int) -> Tensor:
     return weight
 
 
+@labelled("int8 product")
 def integer(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """bitsandbytes Linear8bitLt (LLM.int8): an int8 copy of x, an int32 product, a float16 one, then x's width.
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..activations import layer_kinds, replay
+from ..activations import replay
+from ..forward.network import network
 from ..layer_expansion import placed
-from ..layers.seq2seq import setting
 from ..peak_candidate import SOURCE
 from ..tape.ledger import END
 from ..tape.recording import Recording
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
     from ...job.job import Job
     from ...models.model import Model
+    from ..forward.network import Network
     from ..layer_expansion import Placed
-    from ..layers.setting import Setting
+    from ..layers.dims import LayerDims
     from ..peak_candidate import PeakCandidate
     from ..tape.recording import Alive, Label
     from ..tape.tape import Tape
@@ -54,29 +55,29 @@ def tensors(
     job: Job,
     model: Model,
     candidate: PeakCandidate,
-    run: Callable[[Setting, list[int], Tape], object] = replay,
+    run: Callable[[Network, list[int], Tape], object] = replay,
 ) -> list[Term]:
     """The lines of the candidate, largest first; `run` is what is recorded, a training step or an evaluation."""
-    s = setting(job, model)
-    kinds, assigned = layer_kinds(s)
-    tape = s.prepared(Recording())
-    run(s, kinds, tape)
+    whole = network(job, model)
+    kinds, assigned = whole.kinds()
+    tape = Recording().configured(whole.options)
+    run(whole, kinds, tape)
     at = candidate.event, candidate.layer
     found = next(
-        item for item in placed(s, tape, kinds, assigned) if (item.candidate.event, item.candidate.layer) == at
+        item for item in placed(whole, tape, kinds, assigned) if (item.candidate.event, item.candidate.layer) == at
     )
-    return _Lines(s, tape, found, len(kinds), assigned).terms()
+    return _Lines(whole.dims, tape, found, len(kinds), assigned).terms()
 
 
-def instant_terms(s: Setting, alive: Alive) -> list[Term]:
+def instant_terms(dims: LayerDims, alive: Alive) -> list[Term]:
     """The lines of what is alive at one instant of a pass without gradients, largest first."""
     found: Bytes = Counter()
     for label, size in alive.items():
         found[Item("", label.logits, f"{label.where}: {label.what}", label.n, label.e)] += size
-    return _small_together([_term(s, item, size) for item, size in found.items() if size])
+    return _small_together([_term(dims, item, size) for item, size in found.items() if size])
 
 
-def _term(s: Setting, item: Item, size: int, layers: int = 0, where: str = "") -> Term:
+def _term(dims: LayerDims, item: Item, size: int, layers: int = 0, where: str = "") -> Term:
     """Tensors alike of `size` bytes, in each of `layers`."""
     each = item.n * item.e
     copies, odd = divmod(abs(size), each) if each else (0, 1)
@@ -85,32 +86,32 @@ def _term(s: Setting, item: Item, size: int, layers: int = 0, where: str = "") -
         factors.append(f"{size:,} B")
     else:
         factors += [f"{copies} tensors"] if copies > 1 else []
-        factors += [f"{item.e} B", *_shape(s, item.n)]
+        factors += [f"{item.e} B", *_shape(dims, item.n)]
     sign = "-" if size < 0 and not odd else ""
     component = "logits" if item.logits else "activations"
     return Term(component, sign + " x ".join(factors), size * max(1, layers), SOURCE, where + item.name)
 
 
-def _shape(s: Setting, n: int) -> list[str]:
+def _shape(dims: LayerDims, n: int) -> list[str]:
     """n as vocabulary x width where it is the embedding's size, else as batch x length x width where it divides."""
-    table = s.model.shape.vocabulary, s.hidden
+    table = dims.vocabulary, dims.hidden
     if n == table[0] * table[1]:
         return [f"{dim:,}" for dim in table]
-    for known in ((s.batch, s.length), (s.rows,), (s.length,)):
+    for known in ((dims.batch, dims.length), (dims.rows,), (dims.length,)):
         size = 1
         for dim in known:
             size *= dim
         if n % size == 0:
-            dims = [*known, n // size]
-            return [f"{dim:,}" for dim in dims if dim != 1] or ["1"]
+            factors = [*known, n // size]
+            return [f"{dim:,}" for dim in factors if dim != 1] or ["1"]
     return [f"{n:,}"]
 
 
 class _Lines:
     """The tensors of one placed instant: those of the layers below, and the rest."""
 
-    def __init__(self, s: Setting, tape: Recording, found: Placed, count: int, assigned: list[int]) -> None:
-        self.s = s
+    def __init__(self, dims: LayerDims, tape: Recording, found: Placed, count: int, assigned: list[int]) -> None:
+        self.dims = dims
         self.tape = tape
         self.count = count
         self.found = found
@@ -163,10 +164,10 @@ class _Lines:
 
     def _term(self, item: Item, size: int, layers: int = 0) -> Term:
         where = "" if layers or item.group != "in flight" or self.found.candidate.layer is None else self._flight()
-        return _term(self.s, item, size, layers, where)
+        return _term(self.dims, item, size, layers, where)
 
     def _flight(self) -> str:
-        again = self.backward and self.s.job.activation_checkpointing != "none"
+        again = self.backward and self.dims.checkpoint.mode != "none"
         return f"{'recomputed ' if again else ''}layer {self.found.candidate.layer}, "
 
 

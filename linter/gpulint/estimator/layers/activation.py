@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..tape.labels import labelled
 from ..tape.ops import add, bounded, leaf, mul, power, scale, shift, sub, to, unary
 from ..tape.tensor import wider
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..adapters.modules import Linear, Modules
     from ..tape.tensor import Tensor
-    from .modules import Modules
 
 
 def fused(x: Tensor) -> Tensor:
@@ -66,7 +67,7 @@ def gelu_bloom(x: Tensor) -> Tensor:
 
 
 XIELU = "xielu"
-"""The package whose kernel takes the place of xIELU in Python (transformers 5.23 activations.py XIELUActivation)."""
+"""Its name in a config."""
 
 
 def xielu(modules: Modules) -> Callable[[Tensor], Tensor]:
@@ -91,6 +92,7 @@ def xielu(modules: Modules) -> Callable[[Tensor], Tensor]:
     return both
 
 
+@labelled("choice")
 def where(chosen: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """torch.where: saves the mask; each operand gets a masked copy of the gradient."""
     tape, n, e = a.storage.tape, a.n, wider(a.e, b.e)
@@ -101,6 +103,12 @@ def where(chosen: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
     y.node = tape.node((a, b), back)
     return y
+
+
+@labelled(part="vision tower")
+def tanh_gated(x: Tensor, gate: Linear) -> Tensor:
+    """gate.tanh() * x, the gate a parameter of one number with a dimension: float32 gates widen x."""
+    return mul(unary(leaf(x.storage.tape, gate.weight), save_input=False, save_output=True), x)
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..frameworks import liger
 from ..tape.indexing import cat, split
 from ..tape.ops import layer_norm, leaf, mean, mul, power, rsqrt, shift, sub, to, widened
 from ..tape.tensor import Parameter
-from . import compiled
+from . import compiled, liger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..adapters.modules import Linear, Modules
     from ..tape.tensor import Tensor
-    from .modules import Linear, Modules
-    from .setting import Setting
+    from .dims import LayerDims
 
     Norm = Callable[[Tensor, Linear | None, int], Tensor]
 
@@ -143,21 +142,21 @@ def layer_plus_one(x: Tensor, module: Linear | None, rows: int) -> Tensor:
     return layer_norm(to(x, e), weight, widened(tape, module.bias, e), rows)
 
 
-def normed(x: Tensor, module: Linear | None, rows: int, s: Setting) -> Tensor:
+def normed(x: Tensor, module: Linear | None, rows: int, dims: LayerDims) -> Tensor:
     """The norm of the model type, Liger's in its place, or a compiled one; x itself where the layer has none."""
-    if module is None and s.traits.norm not in BARE:
+    if module is None and dims.arch.norm not in BARE:
         return x
-    if module is not None and ("norm" in s.fused or "norm_copy" in s.fused):
-        return liger.norm(x, module, rows, "norm" in s.fused)
-    if s.compiled:
+    if module is not None and ("norm" in dims.fused or "norm_copy" in dims.fused):
+        return liger.norm(x, module, rows, "norm" in dims.fused)
+    if dims.compiled:
         return compiled.norm(x, module, rows)
-    return NORMS[s.traits.norm](x, module, rows)
+    return NORMS[dims.arch.norm](x, module, rows)
 
 
-def inner_norm(x: Tensor, modules: Modules, name: str, s: Setting) -> Tensor:
+def inner_norm(x: Tensor, modules: Modules, name: str, dims: LayerDims) -> Tensor:
     """BitNet: a norm before the last projection of a branch; x itself where the layer has none of that name."""
     module = modules.leaf(name)
-    return x if module is None else normed(x, module, s.rows, s)
+    return x if module is None else normed(x, module, dims.rows, dims)
 
 
 def unchanged(x: Tensor, module: Linear | None, rows: int) -> Tensor:  # noqa: ARG001

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from ...models.arch_spec import reuses_layers
 from ...upstream.accelerate import DEFERS_FSDP2
 from ...upstream.stack import Stack
-from ..layers.groups import reused
 from ..states import optimizer, storage
 from ..states.gradients import gradient_dtype, gradient_shards
 from ..states.loading import LOADING, loading
@@ -72,7 +72,7 @@ def fsdp_state(job: Job, model: Model, found: tuple[Parameter, ...]) -> FsdpStat
         gathered_share=_gathered_share(fsdp),
         ahead=fsdp.forward_prefetch,
         keeps_last=fsdp.keeps_last,
-        reused=model.shape.layers if reused(model) else 0,
+        reused=model.shape.layers if reuses_layers(model) else 0,
         steps=1 if job.longest_first else job.gradient_accumulation_steps,
     )
     state.needs_to_load(_load(found, fsdp, over, job, model), LOADING, _LOADS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..frameworks.torchtune import template
+from ..states.buffers.torchtune import template
 from ..states.parameters import parameters
 from ..states.ranks import per_node
 from ..terms import Term

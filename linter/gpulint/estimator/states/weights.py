@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..frameworks.stable_embedding import label
 from ..terms import Term
 from . import storage
+from .buffers.stable_embedding import label
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

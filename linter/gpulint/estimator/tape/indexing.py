@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from .labels import labelled
 from .ops import contiguous, made
 from .tensor import Tensor, wider
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from .tensor import Parameter
 
 
+@labelled("repeated copy")
 def repeat(x: Tensor, n: int) -> Tensor:
     """Keys or values repeated for every query head; backward sums over the repeats."""
     tape, was, e = x.storage.tape, x.n, x.e
@@ -35,6 +37,7 @@ def expand(x: Tensor, n: int) -> Tensor:
     return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
 
 
+@labelled("output")
 def cat(parts: Sequence[Tensor]) -> Tensor:
     """Concatenation; the gradients are windows of one gradient."""
     tape = parts[0].storage.tape
@@ -50,6 +53,7 @@ def stack(parts: Sequence[Tensor]) -> Tensor:
     return cat(parts)
 
 
+@labelled("keys put together")
 def filled(a: Tensor, b: Tensor, n: int) -> Tensor:
     """A new tensor of `n` elements that a and b are copied into; each copy clones the gradient (CopySlices)."""
     tape = a.storage.tape
@@ -68,6 +72,7 @@ def filled(a: Tensor, b: Tensor, n: int) -> Tensor:
     return made(y, tape.node((a, b), back, saves=0, makes=an * e))
 
 
+@labelled("slice")
 def window(x: Tensor, n: int) -> Tensor:
     """A slice: a view whose backward copies the gradient into zeros of the whole size."""
     tape, was, e, logits = x.storage.tape, x.n, x.e, x.storage.logits
@@ -81,6 +86,7 @@ def shortened(x: Tensor, n: int, sequences: int) -> Tensor:
     return part if sequences == 1 else contiguous(part)
 
 
+@labelled("padded copy")
 def padded(x: Tensor, n: int) -> Tensor:
     """torch.nn.functional.pad to `n` elements: a copy even where nothing is added, and so is its gradient."""
     tape, was, e = x.storage.tape, x.n, x.e
@@ -102,6 +108,7 @@ def assigned(whole: Tensor, part: Tensor) -> Tensor:
     return made(y, tape.node((whole, part), back, saves=0, makes=size * e))
 
 
+@labelled("padded copy")
 def pad(x: Tensor, n: int) -> Tensor:
     """A copy with zeros behind each head, `n` elements; backward is a window of the gradient."""
     tape, was = x.storage.tape, x.n
@@ -109,6 +116,7 @@ def pad(x: Tensor, n: int) -> Tensor:
     return made(y, tape.node((x,), lambda g: (Tensor(g.storage, was, g.e, view=True),), saves=0))
 
 
+@labelled("parts")
 def split(x: Tensor, sizes: Sequence[int]) -> list[Tensor]:
     """Views that cover x; backward concatenates their gradients."""
     tape, was, e = x.storage.tape, x.n, x.e
@@ -123,6 +131,7 @@ def select(x: Tensor, n: int) -> Tensor:
     return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
 
 
+@labelled("gathered rows")
 def gather(x: Tensor, n: int, index: Tensor) -> Tensor:
     """x[index], `n` elements: saves the index; backward adds into zeros of x's size."""
     tape, was, e = x.storage.tape, x.n, x.e
@@ -134,6 +143,7 @@ def gather(x: Tensor, n: int, index: Tensor) -> Tensor:
     return made(y, tape.node((x,), back))
 
 
+@labelled("scaled features")
 def resized(x: Tensor, n: int) -> Tensor:
     """torch.nn.functional.interpolate to `n` elements: saves nothing; the gradient is interpolated back."""
     tape, was, e = x.storage.tape, x.n, x.e
@@ -141,6 +151,7 @@ def resized(x: Tensor, n: int) -> Tensor:
     return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
 
 
+@labelled("largest values and their indices")
 def topk(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """The largest `n` elements and their int64 indices, which are saved."""
     tape, was, e = x.storage.tape, x.n, x.e
@@ -156,6 +167,7 @@ def topk(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
     return made(y, tape.node((x,), back)), index
 
 
+@labelled("maximum of each row")
 def maximum(x: Tensor, n: int) -> Tensor:
     """The maximum of each row with its index, which is saved; backward scatters into zeros of x's size."""
     tape, was, e = x.storage.tape, x.n, x.e
@@ -168,6 +180,7 @@ def maximum(x: Tensor, n: int) -> Tensor:
     return made(y, tape.node((x,), back))
 
 
+@labelled("sum")
 def total(x: Tensor, n: int) -> Tensor:
     """A sum to `n` elements: backward expands a view, which the view before it then copies."""
     tape, was, e = x.storage.tape, x.n, x.e
@@ -175,6 +188,7 @@ def total(x: Tensor, n: int) -> Tensor:
     return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
 
 
+@labelled("embeddings")
 def embedding(tape: Tape, rows: int, weight: Parameter, width: int, ids: Tensor) -> Tensor:
     """A table look-up. Backward is dense, with two index copies of 8 bytes a row inside the kernel."""
     y = tape.new(rows * width, weight.e)

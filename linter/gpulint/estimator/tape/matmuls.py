@@ -6,10 +6,12 @@ first (torch 2.13: derivatives.yaml, autocast_mode.cpp).
 
 from __future__ import annotations
 
+from .labels import labelled
 from .ops import add_to, made, needs_gradient, relayout, to
 from .tensor import Parameter, Tensor
 
 
+@labelled("product")
 def matmul(a: Tensor, b: Tensor, n: int, kept_by_policy: bool = False) -> Tensor:
     """A batched product of two activations, `n` elements: saves both; backward makes one gradient of each.
 
@@ -46,6 +48,7 @@ def einsum(
     return relayout(y) if copied_gradient else y
 
 
+@labelled("copy laid out for a product")
 def arranged(x: Tensor) -> Tensor:
     """A copy in another layout whose gradient is a view of the copy's."""
     tape, n, e = x.storage.tape, x.n, x.e
@@ -68,6 +71,7 @@ def solve(system: Tensor, b: Tensor) -> Tensor:
     return made(y, tape.node((system, b), back))
 
 
+@labelled("output")
 def linear(x: Tensor, weight: Parameter, rows: int, bias: Parameter | None = None) -> Tensor:
     """x @ weight.T: x is saved for the weight's gradient, the weight for x's.
 
@@ -117,6 +121,7 @@ def expert_matmul(x: Tensor, weight: Parameter, rows: int) -> Tensor:
     return made(y, tape.node((inner, w), back))
 
 
+@labelled("output")
 def linear_wide(x: Tensor, weight: Tensor, rows: int) -> Tensor:
     """A matmul with a weight that is itself a result; autocast narrows both operands."""
     tape = x.storage.tape
@@ -137,6 +142,7 @@ def linear_wide(x: Tensor, weight: Tensor, rows: int) -> Tensor:
     return made(y, tape.node((inner, w), back))
 
 
+@labelled("output")
 def grouped_linear(x: Tensor, weight: Tensor | Parameter, rows: int, bias: Tensor | None = None) -> Tensor:
     """One matmul over rows grouped by expert, in the weight's width (torch.nn.functional.grouped_mm).
 

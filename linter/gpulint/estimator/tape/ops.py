@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .labels import labelled
 from .tensor import Node, Parameter, Tensor, wider
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def view(x: Tensor) -> Tensor:
     return made(Tensor(x.storage, x.n, x.e, view=True), x.node, x.slot)
 
 
+@labelled("{width} copy")
 def to(x: Tensor, e: int) -> Tensor:
     """`x.to(dtype)`: x itself where nothing changes, else a copy; nothing is saved."""
     if x.e == e:
@@ -38,6 +40,7 @@ def to(x: Tensor, e: int) -> Tensor:
     return made(y, tape.node((x,), lambda _: (tape.new(n, was),), saves=0, makes=n * was))
 
 
+@labelled("contiguous copy")
 def contiguous(x: Tensor) -> Tensor:
     """A copy in another layout; its gradient is passed through."""
     tape = x.storage.tape
@@ -45,6 +48,7 @@ def contiguous(x: Tensor) -> Tensor:
     return made(y, tape.node((x,), lambda g: (g,), saves=0))
 
 
+@labelled("contiguous copy")
 def copied(x: Tensor) -> Tensor:
     """A copy in another layout whose gradient is laid out back by a copy too."""
     tape, n, e = x.storage.tape, x.n, x.e
@@ -67,6 +71,7 @@ def scattered(x: Tensor, n: int) -> Tensor:
     return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
 
 
+@labelled("output")
 def relayout(x: Tensor) -> Tensor:
     """A view whose gradient comes back in another layout and is copied."""
     tape, n, e = x.storage.tape, x.n, x.e
@@ -74,6 +79,7 @@ def relayout(x: Tensor) -> Tensor:
     return made(y, tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e))
 
 
+@labelled("sum")
 def summed(x: Tensor, n: int) -> Tensor:
     """A sum to `n` elements whose dimension stays; its gradient is an expanded view."""
     tape, was, e = x.storage.tape, x.n, x.e
@@ -81,6 +87,7 @@ def summed(x: Tensor, n: int) -> Tensor:
     return made(y, tape.node((x,), lambda g: (Tensor(g.storage, was, e, view=True),), saves=0))
 
 
+@labelled("sum")
 def add(a: Tensor, b: Tensor | Parameter) -> Tensor:
     """a + b: nothing is saved, both get the gradient itself."""
     tape = a.storage.tape
@@ -88,6 +95,7 @@ def add(a: Tensor, b: Tensor | Parameter) -> Tensor:
     return made(y, tape.node((a, b), lambda g: (g, g), saves=0))
 
 
+@labelled("difference")
 def sub(a: Tensor, b: Tensor, n: int = 0) -> Tensor:
     """a - b, of `n` elements where that is more than either has: nothing is saved; b's gradient is a negated copy."""
     tape, n, e = a.storage.tape, max(a.n, b.n, n), wider(a.e, b.e)
@@ -96,17 +104,20 @@ def sub(a: Tensor, b: Tensor, n: int = 0) -> Tensor:
     return made(y, tape.node((a, b), back, saves=0))
 
 
+@labelled("sum in place")
 def add_to(a: Tensor, b: Tensor) -> Tensor:
     """a += b: a's own bytes, both get the gradient itself."""
     tape = a.storage.tape
     return made(Tensor(a.storage, a.n, a.e, view=True), tape.node((a, b), lambda g: (g, g), saves=0))
 
 
+@labelled("parameter")
 def leaf(tape: Tape, weight: Parameter) -> Tensor:
     """A parameter as an operand; its bytes are counted with the weights."""
     return made(Tensor(tape.nothing, weight.n, weight.e), tape.node((weight,), lambda g: (g,), saves=0))
 
 
+@labelled("product with a number")
 def scale(x: Tensor) -> Tensor:
     """x times or plus a number, or minus x: a new tensor each way."""
     tape, n, e = x.storage.tape, x.n, x.e
@@ -142,6 +153,7 @@ def multiplied(x: Tensor) -> Tensor:
     return made(Tensor(x.storage, n, e, view=True), tape.node((x,), lambda _: (tape.new(n, e),)))
 
 
+@labelled("sum with a number")
 def shift(x: Tensor) -> Tensor:
     """x plus a number: the gradient passes through."""
     tape = x.storage.tape
@@ -149,6 +161,7 @@ def shift(x: Tensor) -> Tensor:
     return made(y, tape.node((x,), lambda g: (g,), saves=0))
 
 
+@labelled("product")
 def mul(a: Tensor, b: Tensor | Parameter) -> Tensor:
     """a * b, broadcast: each operand is saved if the other needs a gradient."""
     tape = a.storage.tape
@@ -158,6 +171,7 @@ def mul(a: Tensor, b: Tensor | Parameter) -> Tensor:
     return made(y, tape.node((a, b), _mul_backward(a if for_b else None, b if for_a else None, y.n, y.e)))
 
 
+@labelled("product of all pairs")
 def spread_mul(a: Tensor, b: Tensor, n: int) -> Tensor:
     """a * b broadcast to `n` elements, more than either has: each operand is saved if the other needs a gradient."""
     tape, e = a.storage.tape, wider(a.e, b.e)
@@ -165,6 +179,7 @@ def spread_mul(a: Tensor, b: Tensor, n: int) -> Tensor:
     return made(y, tape.node((a, b), _mul_backward(a if b.node else None, b if a.node else None, n, e)))
 
 
+@labelled("choice")
 def where(x: Tensor, other: Tensor) -> Tensor:
     """torch.where over a comparison of x, x where it holds: saves the condition of one byte an element."""
     tape, n, e = x.storage.tape, x.n, x.e
@@ -186,6 +201,7 @@ def _mul_backward(a: Tensor | None, b: Tensor | Parameter | None, n: int, e: int
     return back
 
 
+@labelled("masked copy")
 def masked(x: Tensor, condition: int) -> Tensor:
     """torch.where of x and a number: saves a condition of so many bytes; backward is a where of the gradient."""
     tape, n, e = x.storage.tape, x.n, x.e
@@ -198,6 +214,7 @@ def masked(x: Tensor, condition: int) -> Tensor:
     return made(y, tape.node((x,), back))
 
 
+@labelled("activation")
 def unary(x: Tensor, save_input: bool = True, save_output: bool = False, logits: bool = False) -> Tensor:
     """A fused pointwise kernel (silu, gelu, relu, tanh, sigmoid, rsqrt ...) with a fused backward."""
     tape, n, e = x.storage.tape, x.n, x.e
@@ -215,6 +232,7 @@ def exp(x: Tensor) -> Tensor:
     return unary(x, save_input=False, save_output=True)
 
 
+@labelled("square")
 def power(x: Tensor) -> Tensor:
     """x.pow(k): backward is g * (k * x.pow(k - 1)), three tensors alive at once."""
     tape, n, e = x.storage.tape, x.n, x.e
@@ -231,6 +249,7 @@ def power(x: Tensor) -> Tensor:
     return made(y, tape.node((x,), back))
 
 
+@labelled("mean")
 def mean(x: Tensor, n: int) -> Tensor:
     """The mean over the last dimension to `n` elements; its backward divides an expanded view."""
     tape, was, e = x.storage.tape, x.n, x.e
@@ -238,6 +257,7 @@ def mean(x: Tensor, n: int) -> Tensor:
     return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
 
 
+@labelled("inverse root")
 def rsqrt(x: Tensor) -> Tensor:
     """rsqrt: saves its result; backward is -0.5 * g * result.pow(3)."""
     tape, n, e = x.storage.tape, x.n, x.e
@@ -254,6 +274,7 @@ def rsqrt(x: Tensor) -> Tensor:
     return made(y, tape.node((x,), back))
 
 
+@labelled("dropout {dropout}")
 def dropout(x: Tensor, p: float) -> Tensor:
     """Fused dropout: saves a mask of one byte per element; x itself when p is 0."""
     if not p:
@@ -268,6 +289,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
     return made(y, tape.node((x,), back))
 
 
+@labelled("output and statistics")
 def layer_norm(x: Tensor, weight: Operand, bias: Operand, rows: int) -> Tensor:
     """Fused layer normalisation in x's width: saves x and 8 bytes a row of statistics."""
     tape, n, e = x.storage.tape, x.n, x.e
@@ -311,6 +333,7 @@ def softmax(x: Tensor, e: int, fused: bool = False) -> Tensor:
     return made(y, tape.node((wide,), back))
 
 
+@labelled("normalised weights")
 def divide(x: Tensor, rows: int) -> Tensor:
     """x /= its sum over each row: in place on a copy that was saved, with small temporaries in backward."""
     tape, n, e = x.storage.tape, x.n, x.e
@@ -326,6 +349,7 @@ def divide(x: Tensor, rows: int) -> Tensor:
     return made(y, tape.node((x,), back))
 
 
+@labelled("quotient")
 def divided(a: Tensor, b: Tensor) -> Tensor:
     """a / b, broadcast: saves both; b's gradient is -g * ((a / b) / b)."""
     tape, n, e = a.storage.tape, a.n, wider(a.e, b.e)
@@ -370,6 +394,7 @@ def bounded(x: Tensor) -> Tensor:
     return made(y, tape.node((x,), back))
 
 
+@labelled("clamped values")
 def clamp(x: Tensor) -> Tensor:
     """clamp: saves its input; backward is a where over a mask of one byte an element."""
     tape, n, e = x.storage.tape, x.n, x.e

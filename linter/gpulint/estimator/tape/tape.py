@@ -10,18 +10,24 @@ Sizes are bytes; `e` is bytes per element (4 for float32, 2 for 16-bit, 1 for bo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from weakref import ref
 
-from ..frameworks.release import Packed
+from typing_extensions import Self
+
 from .autograd import Engine
+from .labels import labelled
+from .options import Packed
 from .tensor import Edge, Node, Parameter, Storage, Tensor, saved_by
 from .trailing import trailing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from .options import Options
     from .tensor import Backward, Operand
+
+AnyTape = TypeVar("AnyTape", bound="Tape")
 
 
 class Tape(Engine):
@@ -32,9 +38,6 @@ class Tape(Engine):
     `given_back` those of a layer that is run again.
     `left` are bytes of logits that the training loop names when the backward pass is through.
     `keys` are the keys and values that a pass returns with its outputs, by segment; None where it returns none.
-    `inputs_of_softmax`: softmax saves its input beside its result. `loss_parallel`: each rank has the logits of its
-    part of the vocabulary, in torch's own cross entropy. `attention_again`: no selective checkpoint keeps what the
-    attention kernel makes.
     """
 
     storage = Storage
@@ -72,6 +75,12 @@ class Tape(Engine):
         self.others: Tensor | None = None
         self.bare = False
         self.nothing = Storage(self, 0, False)
+
+    def configured(self, options: Options) -> Self:
+        """The tape itself, under a job's autocast and accumulation."""
+        for name, value in options._asdict().items():
+            setattr(self, name, value)
+        return self
 
     @property
     def nodes(self) -> int:
@@ -334,6 +343,7 @@ class Tape(Engine):
         if self._kept is not None:
             self._kept.append(storage)
 
+    @labelled("weight cast by autocast")
     def cast(self, weight: Parameter, e: int) -> Tensor | Parameter:
         """The weight as autocast hands it to a matmul: itself, or a copy that is kept until autocast ends.
 

@@ -73,6 +73,29 @@ class Renamed(Sections):
         return super().raw(*(key for name in names for key in self.names.get(name, ())))
 
 
+class Moved(Sections):
+    """The same where a section stands elsewhere: keys that begin with the name of one are looked up below its place."""
+
+    __slots__ = ("places",)
+
+    def __init__(self, root: Node, places: Mapping[str, str]) -> None:
+        super().__init__(root)
+        self.places = places
+
+    def __contains__(self, name: str) -> bool:
+        return super().__contains__(moved(name, self.places))
+
+    def raw(self, *names: str) -> Given | None:
+        """The first of the names that the file has, whatever its value."""
+        return super().raw(*(moved(name, self.places) for name in names))
+
+
+def moved(name: str, places: Mapping[str, str]) -> str:
+    """The dotted key in a file whose sections stand at these places."""
+    head, dot, rest = name.partition(".")
+    return f"{places.get(head, head)}{dot}{rest}"
+
+
 class Filling:
     """Fills Job fields from what a file gives, else from a default. `given` is the file's value or None."""
 

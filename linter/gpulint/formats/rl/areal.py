@@ -6,21 +6,23 @@ Facts from AReaL 1.0.4 (`api/cli_args.py`, `api/alloc_mode.py`, `engine/fsdp_eng
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..core.format import Format, JobBuilder, NoJobError, Problem, Reading, written_by
+from ..core.bindings.kinds import FLAG, POSITIVE, TEXT
+from ..core.bindings.reader import Reader
+from ..core.bindings.rows import Assumed, Key, Table
+from ..core.format import Format, NoJobError, Problem, Reading
 from ..core.interpolation import interpolated
 from ..core.keys import key_problems
-from ..core.sections import Filling, Sections
+from ..core.sections import Moved, moved
 from ..core.typos import slip
 from ..core.world_size import Stated, set_hardware
-from .areal_allocation import Allocation, training_part
-from .areal_batches import set_batches, set_rollout
-from .areal_engine import set_engine
+from .areal_allocation import ALLOCATIONS, ALONE, plan_of
+from .areal_batches import BATCHES, ROLLOUT, is_section, length_keys
+from .areal_engine import ENGINE, checkpointing_keys, method_keys
 
 if TYPE_CHECKING:
     from ...source.document import Document
-    from ..core.arguments import Given
     from ..core.format import Project
 
 NAME = "areal"
@@ -51,78 +53,80 @@ def recognise(document: Document) -> bool:
 def read(document: Document, project: Project) -> Reading:
     """The Job of what is trained. Raises NoJobError where nothing is."""
     filled = interpolated(document)
-    values = Sections(filled.root)
-    builder = JobBuilder(filled, UPSTREAM)
-    reading = Reading(NAME, UPSTREAM, document, builder.job)
-    filling = Filling(builder)
-    section = next((name for name in _SECTIONS if values.is_mapping(name)), "")
-    if not section:
-        raise NoJobError(document.path, "no `actor`: nothing is trained")
-    builder.derived("kind", "training", f"`{section}` is trained")
-    builder.versions(VERSIONS, project.versions, f"what {UPSTREAM} runs on")
-    _set_objective(filling, values, section)
-    model = values.text(f"{section}.path")
-    if model:
-        filling.put("model", model)
-    else:
-        builder.assumed("model", None, "no key names the model")
-    plan = _set_sizes(filling, values, section, project)
-    set_engine(filling, values, section, plan.backend)
-    set_batches(filling, values, section)
-    set_rollout(filling, values, section, shared=plan.shared)
-    builder.default("evaluation.micro_batch_size", None, "it generates, or scores without a backward pass")
-    reading.problems = _key_problems(document)
-    return reading
+    section = _section(document)
+    reader = Reader(filled, project, NAME, UPSTREAM, checked=document, keys=Moved(filled.root, {"actor": section}))
+    reader.derived("kind", "training", f"`{section}` is trained")
+    reader.bind(TABLE.rows)
+    reader.reading.problems = _key_problems(document)
+    return reader.reading
 
 
-def _set_objective(filling: Filling, values: Sections, section: str) -> None:
+def _section(document: Document) -> str:
+    """The section of what is trained. Raises NoJobError without one."""
+    for name in _SECTIONS:
+        found = document.root.get(name)
+        if found is not None and found.is_mapping:
+            return name
+    raise NoJobError(document.path, "no `actor`: nothing is trained")
+
+
+def _set_objective(reader: Reader) -> None:
     """By the sections: a rollout makes it RL, a critic PPO, a reference without a rollout DPO, else the data's type."""
-    builder = filling.builder
-    kind, critic = values.text("train_dataset.type"), values.flag(f"{section}.is_critic")
-    if values.is_mapping("rollout") or values.is_mapping("gconfig"):
-        name = "ppo" if values.is_mapping("critic") else "grpo"
-        builder.derived("objective", name, "a rollout" + (" and a critic" if name == "ppo" else " without a critic"))
-    elif values.is_mapping("ref"):
-        builder.derived("objective", "dpo", "`ref` without a rollout")
-    elif (kind and kind.value == "rw") or (critic and critic.value):
-        given = critic if critic and critic.value else kind
-        assert given is not None
-        filling.put("objective", given, "reward")
+    kind, critic = reader.given(TEXT, "train_dataset.type"), reader.given(FLAG, "actor.is_critic")
+    rewards = critic if critic and critic.value else kind if kind and kind.value == "rw" else None
+    if is_section(reader, "rollout") or is_section(reader, "gconfig"):
+        ppo = is_section(reader, "critic")
+        reader.derived("objective", "ppo" if ppo else "grpo", f"a rollout {'and' if ppo else 'without'} a critic")
+    elif is_section(reader, "ref"):
+        reader.derived("objective", "dpo", "`ref` without a rollout")
+    elif rewards:
+        reader.set("objective", rewards, "reward")
     else:
-        builder.derived("objective", "sft", f"`{section}` alone")
+        reader.derived("objective", "sft", f"`{_section(reader.document)}` alone")
 
 
-_ALONE = Allocation("fsdp", 1, 1, 1, 1, 1, None, False)
-
-
-def _set_sizes(filling: Filling, values: Sections, section: str, project: Project) -> Allocation:
+def _set_sizes(reader: Reader) -> None:
     """The GPUs that train, and the degrees between them; a server has GPUs of its own.
 
     The degrees that the config states hold whatever the cluster has: more GPUs are the server's.
     """
-    builder = filling.builder
-    given = values.text(f"{section}.backend") or values.text("allocation_mode")
-    plan = training_part(given.value) if given else None
-    stated = Stated(plan.gpus, given.entry, given.key, "what trains") if plan and given else None
-    set_hardware(builder, project, stated, sharded=True)
-    each = values.integer("cluster.n_gpus_per_node", least=1)
-    gpus = builder.job.hardware.gpus or 1
-    if each and gpus > each.value and project.nodes is None:
-        filling.put("hardware.nodes", each, -(-gpus // each.value), "GPUs that train over those of a node")
-    for name in ("tensor", "pipeline", "context", "expert", "expert_tensor"):
-        value = getattr(plan, name) if plan else None if name == "expert_tensor" else 1
-        _put(filling, f"parallelism.{name}", given if plan else None, value)
-    if plan and given:
-        _put(filling, "parallelism.data", given, plan.data)
-    builder.default("parallelism.sequence", bool(plan and plan.tensor > 1), "sequence parallel over tensor ranks")
-    return plan or _ALONE
+    given, plan = reader.given(TEXT, *ALLOCATIONS), plan_of(reader)
+    said = given if plan is not ALONE else None
+    stated = Stated(plan.gpus, said.entry, said.key, "what trains") if said else None
+    set_hardware(reader, reader.project, stated, sharded=True)
+    each, gpus = reader.given(POSITIVE, "cluster.n_gpus_per_node"), reader.job.hardware.gpus or 1
+    if each and gpus > each.value and reader.project.nodes is None:
+        reader.set("hardware.nodes", each, -(-gpus // each.value), "GPUs that train over those of a node")
+    for name in ("tensor", "pipeline", "context", "expert", "expert_tensor", "data"):
+        value = getattr(plan, name)
+        if said and value is not None:
+            reader.set(f"parallelism.{name}", said, value)
+        elif name != "data":
+            reader.default(f"parallelism.{name}", value)
+    reader.default("parallelism.sequence", plan.tensor > 1, "sequence parallel over tensor ranks")
+    if plan.backend == "megatron":
+        reader.derived("framework", "megatron", "backend megatron")
+    reader.versions(VERSIONS, reader.project.versions, f"what {UPSTREAM} runs on")
 
 
-def _put(filling: Filling, path: str, given: Given | None, value: Any) -> None:
-    if given is None or value is None:
-        filling.builder.default(path, value)
-    else:
-        filling.builder.from_entry(path, value, given.entry, given.key)
+TABLE = Table(
+    (
+        _set_objective,
+        Key("model", "actor.path", TEXT, Assumed(None, "no key names the model")),
+        _set_sizes,
+        *ENGINE,
+        *BATCHES,
+        *ROLLOUT,
+    ),
+    says={
+        "activation_checkpointing": checkpointing_keys,
+        "method": method_keys,
+        "rl.reference_model": lambda _, stays: None if stays else {"ref.offload": True},
+        "sequence_length": length_keys,
+    },
+    ignored=frozenset({"gradient_accumulation_steps"}),
+    spelled=lambda reading, key: moved(key, {"actor": _section(reading.config)}),
+)
 
 
 def _key_problems(document: Document) -> list[Problem]:
@@ -135,9 +139,6 @@ def _key_problems(document: Document) -> list[Problem]:
     ]
 
 
-describe, edits = written_by("rl.areal_edits")
-
-
-FORMAT = Format(
-    NAME, "AReaL config", UPSTREAM, recognise, read, describe, edits, "degrees of `actor.backend` or `allocation_mode`"
+FORMAT = Format.of_table(
+    NAME, "AReaL config", UPSTREAM, recognise, read, TABLE, "degrees of `actor.backend` or `allocation_mode`"
 )

@@ -6,7 +6,14 @@ Facts from AReaL 1.0.4 (`api/alloc_mode.py`, ALLOCATION_GRAMMAR); 0.3 wrote `sgl
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..core.bindings.kinds import TEXT
+
+if TYPE_CHECKING:
+    from ..core.bindings.reader import Reader
+
+ALLOCATIONS = ("actor.backend", "allocation_mode")
 
 SERVERS = frozenset({"sglang", "vllm"})
 TRAINERS = frozenset({"fsdp", "megatron", "archon"})
@@ -31,6 +38,16 @@ class Allocation(NamedTuple):
     def gpus(self) -> int:
         """GPUs that train."""
         return self.data * self.tensor * self.pipeline * self.context
+
+
+ALONE = Allocation("fsdp", 1, 1, 1, 1, 1, None, False)
+"""FSDP over GPUs that the config does not count."""
+
+
+def plan_of(reader: Reader) -> Allocation:
+    """What the config says that trains."""
+    text = reader.value(TEXT, *ALLOCATIONS)
+    return (training_part(text) if text else None) or ALONE
 
 
 def training_part(text: str) -> Allocation | None:

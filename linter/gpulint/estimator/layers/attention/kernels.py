@@ -5,9 +5,10 @@ b sequences of s tokens, nh query heads of dimension d, e bytes per element.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ...tape.indexing import cat, expand, maximum, pad, repeat, window
+from ...tape.labels import labelled
 from ...tape.matmuls import matmul
 from ...tape.ops import (
     add,
@@ -27,42 +28,9 @@ from ...tape.tensor import Tensor
 
 if TYPE_CHECKING:
     from ...tape.tape import Tape
-    from ...tape.tensor import Parameter
+    from .heads import Heads
 
-
-class Heads(NamedTuple):
-    """The sizes of one attention call on one rank.
-
-    `held` where the model's loop keeps a name for its probabilities, `bounded` where masked scores are bounded from
-    below, `sequence_first` where the output is laid out as [s, b, nh, d]. `sdpa` is the best that torch has on the GPU
-    for 16-bit operands (implementation.py `sdpa_kernels`).
-    """
-
-    batch: int
-    length: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    value_dim: int
-    dropout: float = 0.0
-    softcap: bool = False
-    kind: str = "float32"
-    direct: bool = False
-    sinks: Parameter | None = None
-    grouped: bool = True
-    laid_out: bool = False
-    fp16: bool = False
-    keys: int = 0
-    repeats: bool = False
-    held: bool = False
-    bounded: bool = False
-    sequence_first: bool = False
-    sdpa: str = "flash"
-
-    @property
-    def scores(self) -> int:
-        """Elements of a matrix of attention scores; `keys` is the length of what is attended to, 0 for their own."""
-        return self.batch * self.heads * self.length * (self.keys or self.length)
+PART = "attention kernel"
 
 
 def up_to(n: int, step: int) -> int:
@@ -159,6 +127,7 @@ def _values(q: Tensor, at: Heads) -> int:
     return q.n // at.head_dim * at.value_dim
 
 
+@labelled("output and statistics")
 def flash(q: Tensor, k: Tensor, v: Tensor, at: Heads) -> Tensor:
     """Saves q, k, v, the output and a float32 log-sum-exp; grouped keys are not repeated.
 
@@ -184,6 +153,7 @@ def flash(q: Tensor, k: Tensor, v: Tensor, at: Heads) -> Tensor:
     return y
 
 
+@labelled("output and statistics")
 def efficient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Tensor:
     """The memory-efficient kernel: saves q, k, v, output, log-sum-exp over s32, and a float mask made for this call.
 
@@ -214,6 +184,7 @@ def _float_mask(tape: Tape, mask: Tensor | None, e: int, at: Heads) -> Tensor | 
     return tape.new(bias.n // keys * up_to(keys, 8), e) if keys % 8 else bias
 
 
+@labelled("causal mask")
 def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Tensor:
     """torch's composite attention: scaled copies of q and k, keys repeated, score matrices in full.
 

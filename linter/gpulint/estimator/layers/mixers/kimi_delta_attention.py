@@ -34,13 +34,15 @@ from ...tape.ops import (
     where,
 )
 from .convolution import causal_convolution
-from .gated_delta_net import CHUNK, KERNELS
+from .gated_delta_net import CHUNK
 from .ssm import masked, summed_up
 
 if TYPE_CHECKING:
+    from ...adapters.modules import Linear, Modules
     from ...tape.tensor import Tensor
-    from ..modules import Linear, Modules
-    from ..setting import Setting
+    from ..dims import LayerDims
+
+PART = "Kimi delta rule"
 
 
 class Sizes(NamedTuple):
@@ -63,19 +65,19 @@ class Sizes(NamedTuple):
         return self.batch * self.chunks * CHUNK * self.heads
 
 
-def kimi_delta(x: Tensor, modules: Modules, s: Setting) -> Tensor:
+def kimi_delta(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """Projections and their convolution, the decays, the rule, a norm gated by a sigmoid, the last projection."""
     first, second, third = (modules.require(name) for name in ("q_proj", "k_proj", "v_proj"))
     convolution, rates, last = (modules.require(name) for name in ("conv1d", "b_proj", "o_proj"))
-    rows, width, heads = s.rows, third.out, rates.out
-    at = Sizes(rows, s.batch, s.length, heads, width // heads)
-    x = unpadded(x, rows, s.job.padded)
+    rows, width, heads = dims.rows, third.out, rates.out
+    at = Sizes(rows, dims.batch, dims.length, heads, width // heads)
+    x = unpadded(x, rows, dims.padded)
     mixed = cat([project(x, module, rows) for module in (first, second, third)])
-    mixed = causal_convolution(mixed, convolution, s)
+    mixed = causal_convolution(mixed, convolution, dims)
     q, k, v = split(mixed, (rows * width, rows * width, rows * width))
-    g = _decays(x, modules, s)
+    g = _decays(x, modules, dims)
     beta = unary(project(x, rates, rows), save_input=False, save_output=True)
-    y = (fused if KERNELS in s.job.versions else chunked)(q, k, v, g, beta, at)
+    y = (fused if dims.mixer.kernels else chunked)(q, k, v, g, beta, at)
     gate = _through(x, modules, "g", rows)
     y = _gated(y, gate, modules.require("o_norm"), rows * heads)
     return project(y, last, rows)
@@ -89,10 +91,10 @@ def _through(x: Tensor, modules: Modules, name: str, rows: int) -> Tensor:
     return project(project(x, modules.require(f"{name}_a_proj"), rows), modules.require(f"{name}_b_proj"), rows)
 
 
-def _decays(x: Tensor, modules: Modules, s: Setting) -> Tensor:
+def _decays(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """-exp(A) softplus(f(x) + bias), written out in Kimi-Linear; Ling's is bounded: c sigmoid(exp(A) (f(x) + bias))."""
     tape, e = x.storage.tape, x.e
-    gate = _through(x, modules, "f", s.rows)
+    gate = _through(x, modules, "f", dims.rows)
     bias, decays = leaf(tape, modules.require("dt_bias").weight), leaf(tape, modules.require("A_log").weight)
     if modules.leaf("f_a_proj") is not None:
         g = add(to(gate, 4), to(bias, 4))
@@ -102,7 +104,7 @@ def _decays(x: Tensor, modules: Modules, s: Setting) -> Tensor:
         return mul(scale(rate), soft)
     g = add(to(gate, 4), bias)
     rate = unary(decays, save_input=False, save_output=True)
-    if s.config.get("kda_safe_gate", True):
+    if dims.mixer.bounded_decay:
         return to(scale(unary(mul(rate, g), save_input=False, save_output=True)), e)
     return to(mul(scale(rate), unary(g)), e)
 

@@ -16,26 +16,28 @@ from .convolution import causal_convolution
 from .mamba_scan import turns_of
 
 if TYPE_CHECKING:
+    from ...adapters.modules import Linear, Modules
     from ...tape.tensor import Tensor
-    from ..modules import Linear, Modules
-    from ..setting import Setting
+    from ..dims import LayerDims
+
+PART = "recurrent unit"
 
 
-def recurrent_unit(x: Tensor, modules: Modules, s: Setting) -> Tensor:
+def recurrent_unit(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """act(one projection) times the recurrence over another, convolved one; the last projection."""
-    rows = s.rows
+    rows = dims.rows
     first, second, last = (modules.require(name) for name in ("linear_y", "linear_x", "linear_out"))
-    y = activation(s.activation)(project(x, first, rows))
+    y = activation(dims.activation)(project(x, first, rows))
     h = project(x, second, rows)
-    h = causal_convolution(h, modules.require("conv_1d"), s, act="", wide=False)
-    h = _recurrence(h, modules, s)
+    h = causal_convolution(h, modules.require("conv_1d"), dims, act="", wide=False)
+    h = _recurrence(h, modules, dims)
     return project(mul(h, y), last, rows)
 
 
-def _recurrence(x: Tensor, modules: Modules, s: Setting) -> Tensor:
+def _recurrence(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """h = a h + sqrt(1 - a^2) (i x), with a = exp(-8 r softplus(parameter)) and sigmoid gates i and r of x."""
     tape, n = x.storage.tape, x.n
-    laid = contiguous(x) if s.batch > 1 else x
+    laid = contiguous(x) if dims.batch > 1 else x
     taken = _gate(laid, modules, "input")
     gate = _gate(laid, modules, "recurrent")
     rate = leaf(tape, modules.require("recurrent_param").weight)
@@ -49,9 +51,9 @@ def _recurrence(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     h = mul(gated, to(kept, x.e))
     gate = scale(gate)
     out = tape.new(n, h.e)
-    turns = turns_of(s)
+    turns = turns_of(dims)
     part = n // turns
-    state = tape.new(n // s.length, 4)
+    state = tape.new(n // dims.length, 4)
     for _ in range(turns):
         state = mul(to(window(gate, part), 4), state)
         state = add(state, to(window(h, part), 4))

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ....models.arch_spec import arch_spec
 from ....models.model import text_config
 from ....upstream import transformers
 from ....upstream.stack import Stack
 from ....upstream.transformers_models import REPEATED_KEYS
+from ...frameworks import kernels
+from ...frameworks.attention import attention_implementation, composite
 from ...frameworks.release import release
-from ...layers.arch_spec import traits
-from ...layers.attention.implementation import attention_implementation, composite
-from ...layers.mixers import gated_delta_net, ssm
 from ...terms import Product, largest
 from ...unmodeled import mixing
 from .prefill import score_bytes
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ....job.job import Job
+    from ....models.arch_spec import ArchSpec
     from ....models.model import Model
-    from ...layers.arch_spec import Traits
     from ...terms import Count
     from ..kv_cache import LayerCache
 
@@ -46,7 +46,7 @@ def attended(job: Job, model: Model, batch: int, tokens: int, element: float) ->
     """
     shape, tensor = model.shape, job.parallelism.tensor
     config = {**model.defaults, **text_config(model.config)}
-    found = traits(model.model_type, config, shape.norm)
+    found = arch_spec(model.model_type, config, shape.norm)
     kind = attention_implementation(job, model, found, config)
     opened = opened_latent(job, model, batch, tokens, element, laid=kind == "eager" and batch > 1)
     repeats = _repeats(job, model, kind)
@@ -92,7 +92,7 @@ REPEATED, COPIED = "keys and values of a layer, repeated for all heads", "copies
 
 
 def _scores(
-    job: Job, model: Model, found: Traits, seen: tuple[Count, ...], heads: int, dim: int, element: float
+    job: Job, model: Model, found: ArchSpec, seen: tuple[Count, ...], heads: int, dim: int, element: float
 ) -> list[Product]:
     """Eager attention's scores of one new token, and the float32 keys that GPT-J and GPT-Neo take for them."""
     counts, tensor = (*seen, (heads, "heads")), job.parallelism.tensor
@@ -133,7 +133,7 @@ def image_caches(caches: Sequence[LayerCache], job: Job, model: Model) -> list[L
     if not crossed(model):
         return list(caches)
     config = {**model.defaults, **text_config(model.config)}
-    found = traits(model.model_type, config, model.shape.norm)
+    found = arch_spec(model.model_type, config, model.shape.norm)
     eager = attention_implementation(job, model, found, config) == "eager"
     repeated = eager and Stack(job).does(transformers.REPEATED_CROSS_KEYS)
     each = (job.images or 0) * (model.shape.heads // model.shape.kv_heads if repeated else 1)
@@ -156,7 +156,7 @@ def cached_heads(model: Model) -> int:
 
     Source: transformers modeling_falcon.py `_split_heads` of the new decoder architecture.
     """
-    found = traits(model.model_type, {**model.defaults, **text_config(model.config)}, model.shape.norm)
+    found = arch_spec(model.model_type, {**model.defaults, **text_config(model.config)}, model.shape.norm)
     return model.shape.heads if found.qkv == "grouped" else 0
 
 
@@ -175,7 +175,8 @@ def stepped(job: Job, model: Model, batch: int, element: float) -> tuple[Product
              `recurrent_kimi_delta_attention`)
     """
     mixer = mixing(model)
-    if Stack(job).runs(gated_delta_net.KERNELS if mixer in DELTAS else ssm.KERNELS):
+    package = kernels.MIXERS.get(mixer)
+    if package is not None and Stack(job).runs(package):
         return ()
     each = {"mamba2": 12 + 2 * element, "mamba2_scaled": 12 + 2 * element, "mamba": 20.0}.get(mixer, 0.0)
     each = 12.0 if mixer in DELTAS else each

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...estimate import Phase
-from ...layers.seq2seq import hears, paired
+from ...inputs.encoder_decoder import has_audio, is_encoder_decoder
 from ...terms import Product, line, terms
 from ...unmodeled import derived
 from .prefill import last_logits, prefill_products
@@ -45,7 +45,7 @@ def encodes_prompt(model: Model) -> bool:
 
 def source_tokens(model: Model, prompt: int) -> int:
     """Positions that the encoder hands on: the prompt's, or those of a fixed window of sound."""
-    return model.shape.cross_tokens if hears(model) else prompt
+    return model.shape.cross_tokens if has_audio(model) else prompt
 
 
 def sizes(model: Model, batch: int, prompt: int, element: float, width: float) -> Sizes:
@@ -54,7 +54,7 @@ def sizes(model: Model, batch: int, prompt: int, element: float, width: float) -
     source = source_tokens(model, prompt)
     layers = len(shape.cross_layers)
     inner = shape.kv_heads * (shape.head_dim + shape.v_head_dim)
-    bins = int(model.config.get("num_mel_bins") or 0) if hears(model) else 0
+    bins = int(model.config.get("num_mel_bins") or 0) if has_audio(model) else 0
     layer = round(width * batch * source * inner)
     return Sizes(
         memory=round(element * batch * source * shape.hidden),
@@ -77,7 +77,7 @@ def phases(
              or, in the last step, the answer's keys and values + one layer's keys again, or the scores
     """
     found = sizes(model, batch, prompt, element, width)
-    if paired(model) and derived(model):
+    if is_encoder_decoder(model) and derived(model):
         from .prompt import widest_encoder
 
         read = [line("activations", widest_encoder(job, model, batch, prompt), "the encoder's pass", _SOURCE)]

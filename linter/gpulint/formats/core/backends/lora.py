@@ -11,11 +11,13 @@ from .megatron import is_megatron
 if TYPE_CHECKING:
     from typing import Any
 
+    Names = str | tuple[str, ...]
+
     from ....job.job import Job
     from ..bindings.rows import Row
 
 
-def by_rank(rank: str, note: str, *, usual: int = 32) -> Row:
+def by_rank(rank: Names, note: str, *, usual: int = 32) -> Row:
     """`method`: LoRA where its rank is above zero; `usual` is the rank that a change to LoRA writes."""
 
     def written(method: str, job: Job) -> Any:
@@ -27,7 +29,7 @@ def by_rank(rank: str, note: str, *, usual: int = 32) -> Row:
 
 
 def lora(
-    *, rank: str, alpha: str = "", dropout: str = "", targets: str = "", r: Any = LEAVE, scale: float = 16,
+    *, rank: Names, alpha: Names = "", dropout: Names = "", targets: Names = "", r: Any = LEAVE, scale: float = 16,
 ) -> tuple[Row, ...]:  # fmt: skip
     """The adapter where `method` is LoRA, else none; its weights have the dtype of those it lies over.
 
