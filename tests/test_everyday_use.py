@@ -160,7 +160,7 @@ def test_settings_that_cannot_be_followed_are_told_in_one_line(folder, words):
         (inner / name).write_text(CONFIG)
     done = run(words[0], *(f"inner/{word}" for word in words[1:]))
     assert done.exit_code == 2
-    assert done.stderr.startswith("gpulint: inner/gpulint.toml:1:1: unknown setting 'gpuz'")
+    assert done.stderr.startswith("gpulint: inner/gpulint.toml:1:1: unknown key gpuz; did you mean gpu?")
     assert "internal error" not in done.stderr
 
 
@@ -179,4 +179,4 @@ def test_one_job_of_a_launcher_does_not_hide_the_others(folder):
     done = run("estimate", "run.sh")
     assert done.exit_code == 2
     assert "NousResearch/Llama-3.2-1B" in done.stdout
-    assert "nobody/knows-this is not known" in done.stderr
+    assert "nobody/knows-this is unknown" in done.stderr

@@ -34,7 +34,7 @@ def test_a_key_shows_its_meaning_type_default_release_and_cost(helped):
     assert at == "micro_batch_size: 2"
     assert "a whole number, default `1`; axolotl " in text
     assert "Samples per GPU per forward pass." in text
-    assert "It decides activations " in text
+    assert "Affects: activations " in text
     assert " logits " in text
 
 

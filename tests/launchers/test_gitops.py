@@ -112,4 +112,4 @@ def test_a_nim_says_why_it_is_no_job(launched):
     text = "apiVersion: apps.nvidia.com/v1alpha1\nkind: NIMService\nmetadata: {name: llama}\nspec: {replicas: 1}\n"
     found = launched(text)
     assert (found.kind, found.opened) == ("nim", [])
-    assert "chooses" in found.reason
+    assert "selects" in found.reason

@@ -63,7 +63,7 @@ def test_fp4_variants_run_on_blackwell(launched):
 
 def test_recipes_that_vllm_itself_does_not_serve(launched):
     assert "vLLM-Omni" in launched(RECIPE.replace("--trust-remote-code", "--omni")).reason
-    assert "sets no model" in launched("deploy_type: pd\nparallel_flag: --tp\nprefill: {}\ndecode: {}\n").reason
+    assert "without a model" in launched("deploy_type: pd\nparallel_flag: --tp\nprefill: {}\ndecode: {}\n").reason
 
 
 VALUES = """servingEngineSpec:

@@ -70,7 +70,7 @@ def test_estimate_text(estimate, golden):
 
 
 def test_derivation_fits_a_terminal(estimate):
-    derivation = text_estimate.render("train.yaml", estimate, explain=True).partition("derivation\n")[2]
+    derivation = text_estimate.render("train.yaml", estimate, explain=True).partition("Derivation\n")[2]
     assert "60.00 GiB = 2 tensors x 4 B x 8,030,261,248  mean and variance\n" in derivation
     assert max(map(len, derivation.splitlines())) <= 100
 

@@ -75,7 +75,7 @@ def test_the_difference_is_shown(rule, tmp_path):
         f"FAIL TEAM001 too-long-for-us: {tmp_path}/rule.yaml",
         f"  example 2, {tmp_path}/rule.yaml:21:5",
         "    + found TEAM001 on line 7: 2,048 is more than our 4,096",
-        "1 rule, 2 examples: 1 of the rules does not hold",
+        "1 rule, 2 examples: 1 rule fails",
     ]
     result = rule("> 4096", "> 100000")
     assert "    - expected TEAM001 at sequence_len" in result.output
@@ -110,7 +110,7 @@ def test_a_broken_rule_stops_no_other(rule, tmp_path):
 def test_two_rules_of_one_name_and_reserved_ids_are_refused(rule):
     rule(name="a.yaml")
     assert "TEAM001 is already defined" in rule(name="b.yaml").output
-    assert "gpulint's own" in rule("TEAM001", "GPU999", name="b.yaml").output
+    assert "reserved for gpulint" in rule("TEAM001", "GPU999", name="b.yaml").output
 
 
 def test_gpulints_own_rules_are_tested_the_same_way(root):
@@ -156,10 +156,10 @@ FOLDED = """when: >
         ("severity: warning", "severity: warn", 5, 11, "one of error, warning, info"),
         ("at:", "each: problems.typo\nat:", 8, 7, "not a kind of problem"),
         ("at:", "applies: {formats: [axolot]}\nat:", 8, 21, "did you mean axolotl"),
-        ("why:", "suggest: [{set: {micro_batch_size: many}}]\nwhy:", 10, 36, "takes whole number"),
+        ("why:", "suggest: [{set: {micro_batch_size: many}}]\nwhy:", 10, 36, "must be whole number"),
         ("why:", "suggest: [{set: {micro_batch: 1}}]\nwhy:", 10, 18, "did you mean micro_batch_size"),
         ("why:", "suggest: [{set: {packing: '= factr > 1'}}]\nwhy:", 10, 30, "unknown fact factr"),
-        ("sequence_length > 4096", "peak_if('pack', true) > 0 * GiB", 7, 7, "and pack is none"),
+        ("sequence_length > 4096", "peak_if('pack', true) > 0 * GiB", 7, 7, "and pack is not one"),
         ("sequence_length > 4096", "factor > 2", 7, 7, "factor can be used only in"),
     ],
 )
