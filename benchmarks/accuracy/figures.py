@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpulint.estimator.allocator.fragmentation import beyond
 from gpulint.estimator.allocator.runtime import process_overhead
 from gpulint.estimator.estimate_job import estimate_job
 from gpulint.estimator.serving.generation.generation import compute_bytes
@@ -77,7 +76,7 @@ def interval(case: Case, estimate: Estimate) -> tuple[int, int] | None:
         return (low - estimate.components["optimizer"] if case.each_step else low), high
     if case.figure not in ("process", "reserved"):
         return None
-    low, high = estimate.per_gpu.low - _shorter(estimate), estimate.per_gpu.high
+    low, high = estimate.per_gpu.low, estimate.per_gpu.high
     if case.figure == "reserved":
         outside = process_overhead(gpu(case.job), case.job)
         full = estimate.capacity is not None and high == estimate.capacity.usable
@@ -86,12 +85,6 @@ def interval(case: Case, estimate: Estimate) -> tuple[int, int] | None:
         least = _step(case.job, estimate) - sum(item.low for item in estimate.assumptions)
         low = max(0, min(low, least))
     return low, high
-
-
-def _shorter(estimate: Estimate) -> int:
-    """What batches take less whose lengths no row tells: the interval is of one as long as the config admits."""
-    less = sum(item.low for item in estimate.assumptions if item.field == "sequence_length")
-    return less - beyond(less)
 
 
 def _moved(at: float, estimate: Estimate) -> tuple[int, int]:

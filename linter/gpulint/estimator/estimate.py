@@ -33,7 +33,7 @@ class Assumption:
     """Something the estimate rests on and the config does not say.
 
     `low` and `high` are the bytes by which the run may need less or more where it is otherwise; they are in the
-    interval of the process, but for what batches shorter than the limit take less.
+    interval of the process.
     """
 
     field: str
@@ -78,7 +78,7 @@ class PerGpu:
     allocated   what torch.cuda.max_memory_allocated() reports
     reserved    what torch.cuda.max_memory_reserved() reports
     process     what nvidia-smi shows: reserved + CUDA context, NCCL, libraries
-    low, high   the interval that holds `process`, of a run whose longest batch is as long as the config admits
+    low, high   the interval that holds `process`
     """
 
     allocated: int

@@ -94,8 +94,8 @@ def _up_to_longest(job: Job, model: Model, gpu: Gpu | None, found: Estimate) -> 
                     break
         except NotEstimable:
             return found
+    more = (most if gpu is None else min(most, gpu.usable)) - found.per_gpu.high
     said = "tight" if over and found.verdict == "fits" else found.verdict
-    more = (most if gpu is None or said == "tight" else min(most, gpu.usable)) - found.per_gpu.high
     if more <= 0:
         return replace(found, verdict=said)
     note = "no length is stated: the estimate is a lower bound, and rows may be as long as the model's positions"
@@ -146,24 +146,22 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
     tiers = _of_experts(tiers, stage, narrow.slack, bounded=step.bounded)
     unknown, counted = unknowns.deciding(run)
     tiers = tiers.widened(unknown)
+    judged = verdict(uncertainty.lowered(tiers).per_gpu(peak.allocated), gpu, bounded=step.bounded)
     if step.bounded:
-        before = verdict(uncertainty.lowered(tiers).per_gpu(peak.allocated), gpu)
-        if gpu is not None and (spread == "always" or (spread == "doubt" and before == "tight")):
+        if gpu is not None and (spread == "always" or (spread == "doubt" and judged == "tight")):
             run = run._replace(held=memory_levels.lengthening(stage, state, held, peak.allocated))
         moving = unknowns.at_run_time(run, counted)
-        # a shorter batch is told, and not counted: the interval is that of the longest one that the config admits
-        tiers = tiers.widened(replace(item, low=0) for item in moving).capped(gpu, before)
+        tiers = tiers.widened(moving).capped(gpu, judged)
         unknown += moving
-    tiers = uncertainty.lowered(tiers)
     return Estimate(
         kind="training",
         model_id=model.id,
         parameters=model.parameters,
         trainable_parameters=_trainable(job, model),
-        tiers=tiers,
+        tiers=uncertainty.lowered(tiers),
         phases=tuple(phases),
         peak=peak,
-        verdict=verdict(tiers.per_gpu(peak.allocated), gpu, bounded=step.bounded),
+        verdict=judged,
         capacity=capacity(gpu),
         host=offloaded,
         assumptions=(*assumptions.assumptions(job, model, bounded=step.bounded), *unknown),

@@ -179,9 +179,8 @@ def at_run_time(
     `counted` bytes of a batch are off `low` already.
 
     data      batches that are neither packed nor padded to a length are as long as their longest sample. Whatever
-              the data, a run holds what it does between batches, the largest instant outside of them: what a run of
-              short ones takes less is told, and not in the interval, which is that of the longest one. That comes
-              after shorter ones, whose blocks cannot hold it (`records`): high is what that leaves.
+              the data, a run holds what it does between batches: low is the largest instant outside of them. The
+              longest one comes after shorter ones, whose blocks cannot hold it (`records`): high is what that leaves.
     kernels   where hand-written kernels take the place of code that was replayed, what comes and goes may each have a
               free twin (slack.packed).
     sharding  what FSDP shards from the GPU leaves free segments there, which torch keeps until the card is full.
