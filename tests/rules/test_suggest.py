@@ -45,7 +45,7 @@ def test_fsdp_that_accumulates_whole_gradients_is_told_to_pass_the_batch_at_once
     fsdp = "fsdp_version: 2\nfsdp_config: {reshard_after_forward: true, auto_wrap_policy: TRANSFORMER_BASED_WRAP}\n"
     text = axolotl.replace("8B", "70B") + fsdp
     finding = memory_errors(check(text, "h200-141gb", 16))[0]
-    assert any("whole gradients" in note for note in finding.notes)
+    assert any("unsharded gradients" in note for note in finding.notes)
     assert "gradient_accumulation_steps: 1" in finding.suggestions[0].text
 
 
