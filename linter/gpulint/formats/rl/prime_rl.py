@@ -44,7 +44,7 @@ _CHUNK = 8192
 _NONE = ("None", "none", False, None)
 """What switches a section off that is on by default."""
 
-_SECTION = Kind("a section, or None", lambda value: value not in _NONE, blank=lambda _: False)
+_SECTION = Kind("a section, or None", lambda value: value not in _NONE, blank=lambda _: False, samples=(True, False))
 
 
 def recognise(document: Document) -> bool:
