@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpulint.formats.axolotl import parallel as axolotl_parallel
 from gpulint.formats.axolotl import weights as axolotl_weights
 from gpulint.formats.core.keys import load
-from gpulint.job.job import Job, field_paths
+from gpulint.job.job import field_paths
 from gpulint.source.document import SourceError
 
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
