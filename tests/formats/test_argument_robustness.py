@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpulint.formats.core.keys import load
 from gpulint.formats.hf_trainer import sharding as training_sharding
 from gpulint.formats.llamafactory import method as llamafactory_method
-from gpulint.job.job import Job, field_paths
+from gpulint.job.job import field_paths
 from gpulint.source.document import SourceError
 from gpulint.source.read import parse
 
@@ -83,7 +83,7 @@ def test_reading_never_fails_otherwise_than_with_a_source_error(bench, name, dat
         reading = reader.read(text, gpus=data.draw(st.sampled_from([None, 1, 8])))
     except SourceError:
         return
-    for path in field_paths(Job):
+    for path in field_paths():
         reading.job.get(path)
     for origin in reading.job.origins.values():
         if origin.file is not None and origin.file == reading.config.path:
