@@ -55,6 +55,17 @@ def formats_page() -> Iterator[Generated]:
     yield "docs/formats.md", page()
 
 
+def job_schema() -> Iterator[Generated]:
+    """`schemas/job.json`: the fields of a Job. Releases of pydantic before 2.13 spell the same schema otherwise."""
+    import pydantic
+
+    sys.path.insert(0, str(ROOT / "scripts"))
+    from job_schema import text  # type: ignore[import-not-found]
+
+    if tuple(map(int, pydantic.VERSION.split(".")[:2])) >= (2, 13):
+        yield "schemas/job.json", text()
+
+
 def settings() -> Iterator[Generated]:
     """`schemas/settings.json` and the keys in `docs/settings.md`."""
     sys.path.insert(0, str(ROOT / "scripts"))
@@ -91,7 +102,8 @@ def gitlab_template() -> Iterator[Generated]:
 
 
 GENERATORS: tuple[Callable[[], Iterator[Generated]], ...] = (
-    rules_index, rules_pages, rules_tables, formats_page, settings, commands_page, accuracy_pages, gitlab_template,
+    rules_index, rules_pages, rules_tables, formats_page, job_schema, settings, commands_page, accuracy_pages,
+    gitlab_template,
 )  # fmt: skip
 """In order: what a later one reads, an earlier one has written."""
 

@@ -1,14 +1,11 @@
-"""Write `schemas/job.json`, the JSON Schema of `gpulint: job/v1` files, from the dataclasses of `gpulint.job`."""
+"""`schemas/job.json`, the JSON Schema of `gpulint: job/v1` files, from the dataclasses of `gpulint.job`."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from gpulint.job.job import Job
-
-TARGET = Path(__file__).resolve().parent.parent / "schemas" / "job.json"
 
 
 def schema() -> dict[str, Any]:
@@ -18,6 +15,8 @@ def schema() -> dict[str, Any]:
     for part in parts:
         if "properties" in part:
             part["x-unknown-keys"] = "ignored"
+        for field in part.get("properties", {}).values():
+            field.pop("title", None)
     raw.get("$defs", {}).pop("Origin", None)
     raw.get("$defs", {}).pop("Span", None)
     head = {
@@ -32,8 +31,3 @@ def schema() -> dict[str, Any]:
 def text() -> str:
     """The file's content."""
     return json.dumps(schema(), indent=1, sort_keys=True) + "\n"
-
-
-if __name__ == "__main__":
-    TARGET.write_text(text(), encoding="utf-8")
-    print(f"{TARGET.name}: {len(schema()['properties'])} fields")

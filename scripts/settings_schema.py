@@ -6,18 +6,20 @@ import json
 import re
 from typing import Any
 
-from gpulint.settings.keys import KEYS, Key
+from gpulint.settings.keys import KEYS, SIZE, Key
+from gpulint.settings.severity import SEVERITIES
 
 _STRINGS = {"type": "array", "items": {"type": "string"}}
+_SOME = {**_STRINGS, "minItems": 1}
 _KINDS: dict[str, dict[str, Any]] = {
     "string": {"type": "string"},
-    "size": {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*(%|[KMGT]i?B)\s*$"},
+    "size": {"type": "string", "pattern": rf"^\s*{SIZE}\s*$", "examples": ["2 GiB", "5%"]},
     "count": {"type": "integer", "minimum": 1},
     "flag": {"type": "boolean"},
     "strings": _STRINGS,
     "versions": {"type": "object", "additionalProperties": {"type": "string"}},
     "globs": {"type": "object", "additionalProperties": _STRINGS},
-    "severities": {"type": "object", "additionalProperties": {"enum": ["error", "warning", "info"]}},
+    "severities": {"type": "object", "additionalProperties": {"enum": [*SEVERITIES]}},
 }
 _WORDS = {
     "string": "string",
@@ -39,10 +41,10 @@ def _property(key: Key) -> dict[str, Any]:
 def schema() -> str:
     """The JSON Schema of a settings file."""
     layered = {key.name: _property(key) for key in KEYS.values() if key.layered}
-    override = {"files": {"description": "Globs of the paths that these settings are for.", **_STRINGS}, **layered}
+    override = {"files": {"description": "Globs of the paths that these settings are for.", **_SOME}, **layered}
     suppression = {
         "file": {"description": "Glob of the files.", "type": "string"},
-        "rules": {"description": "Rules to silence there.", **_STRINGS},
+        "rules": {"description": "Rules to silence there.", **_SOME},
         "key": {"description": "Only at and below this dotted key.", "type": "string"},
         "reason": {"description": "Why.", "type": "string"},
     }

@@ -74,7 +74,7 @@ def test_compare_says_what_makes_the_difference():
 
 
 def test_compare_with_itself_finds_nothing():
-    assert "no setting that counts for memory differs" in run("compare", "a.yaml", "a.yaml").stdout
+    assert "no setting that affects memory differs" in run("compare", "a.yaml", "a.yaml").stdout
 
 
 def test_compare_reads_a_revision(folder):
@@ -125,7 +125,7 @@ def test_where_nothing_is_checked_the_first_reasons_are_told(folder):
         (folder / "empty" / f"{number}.yaml").write_text("a: 1\n")
     told = run("check", "empty").stderr.splitlines()
     assert told[0].endswith("0.yaml: skipped: unknown format")
-    assert told[-1] == "gpulint: 2 more skipped; -v names them"
+    assert told[-1] == "gpulint: 2 more skipped; -v lists them"
     assert len(told) == 6
     assert run("check", "empty", "-q").stderr == ""
 

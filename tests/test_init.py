@@ -28,7 +28,7 @@ def test_an_empty_repository_gets_settings_and_a_hook(repository):
     result = run()
     assert result.exit_code == 0
     assert result.output == (
-        "wrote gpulint.toml: name your GPU there; memory is not checked without one\n"
+        "wrote gpulint.toml: set your GPU there; without one memory is not checked\n"
         "wrote .pre-commit-config.yaml: run `pre-commit install` once\n"
     )
     assert sorted(path.name for path in repository.iterdir()) == [".git", ".pre-commit-config.yaml", "gpulint.toml"]
@@ -64,7 +64,7 @@ def test_a_gpu_for_settings_that_are_there_is_refused(repository):
     (repository / "pyproject.toml").write_text("[tool.gpulint]\ngpus = 4\n")
     result = run("--gpu", "t4")
     assert result.exit_code == 2
-    assert "pyproject.toml: not written: it has settings already" in result.output
+    assert "pyproject.toml: not written: it already has settings" in result.output
     assert (repository / ".pre-commit-config.yaml").exists()
     assert (repository / "pyproject.toml").read_text() == "[tool.gpulint]\ngpus = 4\n"
 

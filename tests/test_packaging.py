@@ -14,7 +14,7 @@ from gpulint.source.read import read
 MODULES = {"pyyaml": "yaml"}
 """Distributions whose module has another name; of the others it is the name, `-` as `_`."""
 
-UNUSED = {"jsonschema", "ruamel.yaml"}
+UNUSED = {"ruamel.yaml"}
 """Declared for what is about to use them; take one out with its first import, for none is to stay here."""
 
 BOUNDED = re.compile(r"([\w.-]+)(?:\[[\w,-]+\])?\s*>=")

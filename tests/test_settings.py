@@ -37,25 +37,33 @@ def test_isolated_reads_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("gpuu = 1\n", "gpulint.toml:1:1: unknown setting 'gpuu'"),
-        ('x = 1\ngpus = "two"\n', "unknown setting 'x'"),
-        ('gpus = "two"\n', "gpus takes a whole number"),
-        ('fail-on = "sometimes"\n', "fail-on takes one of"),
-        ("ignore = [1]\n", "ignore takes a list of strings"),
+        ("gpuu = 1\n", "gpulint.toml:1:1: unknown key gpuu; did you mean gpu?"),
+        ('x = 1\ngpus = "two"\n', "unknown key x; known are extend, gpu, gpus"),
+        ('gpus = "two"\n', 'gpulint.toml:1:8: gpus must be a whole number of 1 or more, not "two"'),
+        ('fail-on = "sometimes"\n', 'fail-on must be one of error, warning, info, never, not "sometimes"'),
+        ("ignore = [1]\n", "each item of ignore must be text, not 1"),
         ("gpus = \n", "gpulint.toml:1:"),
         ("head-room = 8\n", "did you mean headroom?"),
         ('fail_on = "error"\n', "did you mean fail-on?"),
         ('fail-on = "warnings"\n', "did you mean warning?"),
-        ('headroom = "some"\n', "headroom takes a size"),
-        ("extend = 1\n", "extend takes a string"),
+        ('headroom = "some"\n', 'headroom must be text like 2 GiB, 5%, not "some"'),
+        ("extend = 1\n", "extend must be text, not 1"),
         ('extend = "other.toml"\n', "which is not there"),
         ('extend = "gpulint.toml"\n', "which extends this file"),
-        ('[[overrides]]\ngpu = "t4"\n', "needs files"),
-        ('[[overrides]]\nfiles = ["*"]\nfail-on = "error"\n', "unknown setting 'fail-on'"),
-        ('overrides = "x"\n', "is a list of tables"),
-        ('[[suppressions]]\nfile = "x"\n', "needs file and rules"),
-        ('[[suppressions]]\nfile = "x"\nrules = ["y"]\nwhy = "z"\n', "takes file, rules, key, reason"),
-        ('per-file-ignores = ["x"]\n', "a table of lists"),
+        ('[[overrides]]\ngpu = "t4"\n', "gpulint.toml:1:1: each item of overrides needs files"),
+        ('[[overrides]]\nfiles = ["*"]\nfail-on = "error"\n', "unknown key fail-on; known are files, gpu"),
+        ('overrides = "x"\n', 'overrides must be a list of tables, not "x"'),
+        ('[[suppressions]]\nfile = "x"\n', "each item of suppressions needs rules"),
+        (
+            '[[suppressions]]\nfile = "x"\nrules = ["y"]\nwhy = "z"\n',
+            "gpulint.toml:4:1: unknown key why; known are file, rules, key, reason",
+        ),
+        ("gpus = 0\n", "gpus must be a whole number of 1 or more, not 0"),
+        ("gpus = true\n", "gpus must be a whole number"),
+        ("gpus = 2.0\n", "gpus must be a whole number"),
+        ("[[overrides]]\nfiles = []\n", "2:9: overrides.files must be a list of text with at least 1 items"),
+        ('[severity]\nx = "errors"\n', 'severity.x must be one of info, warning, error, not "errors"; did you mean'),
+        ('per-file-ignores = ["x"]\n', "per-file-ignores must be a table of lists, not a list"),
     ],
 )
 def test_a_bad_file_says_where(tmp_path, text, message):
@@ -75,7 +83,7 @@ def test_the_root_is_the_nearest_marked_folder(tmp_path):
 
 def test_versions_are_strings(tmp_path):
     (tmp_path / "gpulint.toml").write_text("[versions]\ntrl = 1\n")
-    with pytest.raises(SettingsError, match="table of strings"):
+    with pytest.raises(SettingsError, match=r"2:7: versions\.trl must be text, not 1"):
         load(directory=str(tmp_path))
 
 

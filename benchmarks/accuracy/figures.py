@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpulint.estimator.allocator.fragmentation import beyond
 from gpulint.estimator.allocator.runtime import process_overhead
 from gpulint.estimator.estimate_job import estimate_job
 from gpulint.estimator.serving.generation.generation import compute_bytes
 from gpulint.estimator.serving.generation.prefill import held_logits
-from gpulint.estimator.serving.vllm.terms import GRAPHS_BESIDE, WORKSPACE_SOURCE
-from gpulint.estimator.sharding.fsdp import ShardedLayout, fsdp_layout
+from gpulint.estimator.serving.vllm.memory_budget import AVAILABLE, GRAPHS_BESIDE
+from gpulint.estimator.serving.vllm.workspace import SOURCE as WORKSPACE
+from gpulint.estimator.sharding.fsdp import fsdp_state
 from gpulint.estimator.sharding.streams import IN_FLIGHT
 from gpulint.estimator.states.parameters import parameters
 from gpulint.estimator.training import by_stage
@@ -75,7 +77,7 @@ def interval(case: Case, estimate: Estimate) -> tuple[int, int] | None:
         return (low - estimate.components["optimizer"] if case.each_step else low), high
     if case.figure not in ("process", "reserved"):
         return None
-    low, high = estimate.per_gpu.low, estimate.per_gpu.high
+    low, high = estimate.per_gpu.low - _shorter(estimate), estimate.per_gpu.high
     if case.figure == "reserved":
         outside = process_overhead(gpu(case.job), case.job)
         full = estimate.capacity is not None and high == estimate.capacity.usable
@@ -84,6 +86,12 @@ def interval(case: Case, estimate: Estimate) -> tuple[int, int] | None:
         least = _step(case.job, estimate) - sum(item.low for item in estimate.assumptions)
         low = max(0, min(low, least))
     return low, high
+
+
+def _shorter(estimate: Estimate) -> int:
+    """What batches take less whose lengths no row tells: the interval is of one as long as the config admits."""
+    less = sum(item.low for item in estimate.assumptions if item.field == "sequence_length")
+    return less - beyond(less)
 
 
 def _moved(at: float, estimate: Estimate) -> tuple[int, int]:
@@ -114,11 +122,9 @@ def _active(job: Job, estimate: Estimate) -> float:
     if job.parallelism.fsdp is None or job.parallelism.fsdp.version != 1:
         return float(estimate.per_gpu.allocated)
     model = resolve(job.model)
-    sharded = fsdp_layout(job, model, parameters(job, model))
-    assert isinstance(sharded, ShardedLayout)
-    assert sharded.plan is not None
-    plan = sharded.plan
-    return float(estimate.per_gpu.allocated + IN_FLIGHT * plan.block.gathered)
+    units = fsdp_state(job, model, parameters(job, model)).units
+    assert units is not None
+    return float(estimate.per_gpu.allocated + IN_FLIGHT * units.block.gathered)
 
 
 def _kv_tokens(_: Job, estimate: Estimate) -> float:
@@ -127,8 +133,8 @@ def _kv_tokens(_: Job, estimate: Estimate) -> float:
 
 def _kv_bytes(_: Job, estimate: Estimate) -> float:
     """What is left for the cache, as the log says before a refusal; the estimate then holds what is needed."""
-    room = sum(term.size for term in estimate.terms if term.component == "kv_room")
-    return float(max(0, room) if estimate.refusal else estimate.components["kv_cache"])
+    left = sum(term.size for term in estimate.terms if term.component == AVAILABLE)
+    return float(max(0, left) if estimate.refusal else estimate.components["kv_cache"])
 
 
 def _weights(_: Job, estimate: Estimate) -> float:
@@ -148,7 +154,7 @@ def _profile_run(job: Job, estimate: Estimate) -> float:
     version = (job.inference.version if job.inference else None) or job.versions.get("vllm")
     if not LOGS_CONSUMED.at(version):
         return run
-    stays = sum(term.size for term in estimate.terms if term.source == WORKSPACE_SOURCE)
+    stays = sum(term.size for term in estimate.terms if term.source == WORKSPACE)
     counted = any(term.label == GRAPHS_BESIDE for term in estimate.terms)
     graphs = 0 if counted else phases["serve"]["buffers"] - split["buffers"]
     return float(run - stays + graphs)

@@ -57,13 +57,13 @@ def _variable(option: click.Option) -> str:
     type=click.Choice(["auto", "always", "never"]),
     default="auto",
     envvar="GPULINT_COLOR",
-    help="When to colour. [default: auto: on a terminal, unless NO_COLOR is set]",
+    help="When to use color. [default: auto: on a terminal, unless NO_COLOR is set]",
 )
 @click.version_option(__version__, prog_name="gpulint", message="%(prog)s %(version)s")
 @click.pass_context
 def main(context: click.Context, color: str) -> None:
-    """Find what will run out of GPU memory, what is a mistake and what is waste, in the configs that start the jobs.
+    """Find configs of GPU jobs that will run out of memory, contain mistakes or waste resources.
 
-    Needs no GPU, no torch and no network. Every option can be set in the environment, too: GPULINT_GPU for --gpu.
+    Needs no GPU, no torch and no network. Options can also be set in the environment: GPULINT_GPU for --gpu.
     """
     context.color = wanted_colour(color)

@@ -33,7 +33,7 @@ def test_a_key_shows_its_meaning_type_default_release_and_cost(helped):
     text, at = helped("a.yaml", AXOLOTL, "micro_batch_size")
     assert at == "micro_batch_size: 2"
     assert "a whole number, default `1`; axolotl " in text
-    assert "Rows that one GPU takes at once." in text
+    assert "Samples per GPU per forward pass." in text
     assert "It decides activations " in text
     assert " logits " in text
 
@@ -50,7 +50,7 @@ def test_the_model_shows_the_estimate(helped):
 
 def test_a_first_line_without_keys_shows_the_estimate(helped):
     text, at = helped("run.sh", SCRIPT, "bin/bash")
-    assert "in the engine's profile run" in text or "while serving" in text
+    assert "(profile run)" in text or "(serving)" in text
     assert at == "#!/bin/bash"
 
 

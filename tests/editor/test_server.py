@@ -130,7 +130,7 @@ def test_an_axolotl_config(tmp_path):
         assert [(edit.range.start.line, edit.new_text) for edit in change.edits] == [(line, "gradient_checkpointing")]
 
         hover = await editor.hover("a.yaml", line_of(typo, "micro_batch_size"), 3)
-        assert "Rows that one GPU takes at once." in hover.contents.value
+        assert "Samples per GPU per forward pass." in hover.contents.value
 
         (lens,) = await editor.lenses("a.yaml")
         assert lens.endswith(" GiB of 79.1 GiB on H100 80GB: fits")

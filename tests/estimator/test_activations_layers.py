@@ -10,9 +10,9 @@ from itertools import pairwise
 
 import pytest
 
-from gpulint.estimator.activations import layer_kinds, replay
+from gpulint.estimator.activations import replay
+from gpulint.estimator.forward.network import network
 from gpulint.estimator.layer_expansion import Stack
-from gpulint.estimator.layers.setting import Setting
 from gpulint.job.job import Adapter, Job, Loss, Precision, Quantization, Weights
 
 B, S = 2, 256
@@ -23,9 +23,9 @@ def saved_per_layer(model, **fields) -> int:
     """Bytes that a layer in the middle of the stack leaves alive after its forward pass."""
     fields.setdefault("weights", Weights("bfloat16"))
     job = Job(micro_batch_size=B, sequence_length=S, **fields)
-    setting = Setting(job, model)
-    kinds, assigned = layer_kinds(setting)
-    kept = Stack(replay(setting, kinds), len(kinds), assigned).kept[0]
+    whole = network(job, model)
+    kinds, assigned = whole.kinds()
+    kept = Stack(replay(whole, kinds), len(kinds), assigned).kept[0]
     return kept[3] - kept[2]
 
 
@@ -131,13 +131,13 @@ def test_scores_were_bounded_from_below_until_4_31(llama_8b, sizes, version, cop
     ],
 )
 def test_classes_without_sdpa_yet_make_the_scores(llama_8b, model_type, versions, fused):
-    setting = Setting(Job(attention="sdpa", versions=versions), llama_8b._replace(model_type=model_type))
-    assert setting.attention == ("sdpa" if fused else "eager")
+    whole = network(Job(attention="sdpa", versions=versions), llama_8b._replace(model_type=model_type))
+    assert whole.dims.attention.implementation == ("sdpa" if fused else "eager")
 
 
 def test_frameworks_with_models_of_their_own_call_sdpa_in_any_release(llama_8b):
     job = Job(attention="sdpa", versions={"transformers": "4.35.2"}, framework="torchtune")
-    assert Setting(job, llama_8b).attention == "sdpa"
+    assert network(job, llama_8b).dims.attention.implementation == "sdpa"
 
 
 def test_a_padded_batch_keeps_a_float_mask_and_repeated_keys(llama_8b, sizes):
@@ -247,9 +247,9 @@ class TestCheckpointing:
     def test_every_third_layer(self, llama_8b, sizes):
         job = Job(micro_batch_size=B, sequence_length=S, weights=Weights("bfloat16"))
         job.activation_checkpointing, job.checkpoint_every = "full", 3
-        setting = Setting(job, llama_8b)
-        kinds, assigned = layer_kinds(setting)
-        kept = Stack(replay(setting, kinds), len(kinds), assigned).kept[0]
+        whole = network(job, llama_8b)
+        kinds, assigned = whole.kinds()
+        kept = Stack(replay(whole, kinds), len(kinds), assigned).kept[0]
         each = [after - before for before, after in pairwise(kept)]
         assert each[5] == 2 * T * sizes[0]
         assert each[3] == each[4] == saved_per_layer(llama_8b)
@@ -270,9 +270,9 @@ def test_frozen_layers_save_by_what_comes_before_them(llama_8b):
     """Before the first trained layer nothing wants a gradient; behind it frozen layers save their activations."""
     adapter = Adapter("lora", 8, 16, 0.0, ["q_proj", "v_proj"], layers=[4, 5])
     job = Job(micro_batch_size=B, sequence_length=S, weights=Weights("bfloat16"), method="lora", adapter=adapter)
-    setting = Setting(job, llama_8b)
-    kinds, assigned = layer_kinds(setting)
-    kept = Stack(replay(setting, kinds), len(kinds), assigned).kept[0]
+    whole = network(job, llama_8b)
+    kinds, assigned = whole.kinds()
+    kept = Stack(replay(whole, kinds), len(kinds), assigned).kept[0]
     layers = [after - before for before, after in pairwise(kept)]
     assert assigned[2] != assigned[6]
     assert layers[2] == layers[3] == 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpulint import estimate
-from gpulint.estimator.encoders import anyres
-from gpulint.estimator.encoders.image_inputs import pictures, reader, resolutions_of
+from gpulint.estimator.inputs import anyres
+from gpulint.estimator.inputs.image_inputs import image_inputs, resolutions_of, vision_spec
 from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 
@@ -33,7 +33,7 @@ LFM = {"model_type": "lfm2_vl", "text_config": {**TEXT, "model_type": "lfm2", "l
     ],
 )
 def test_an_image_is_cut_as_transformers_cuts_it(config, side, tiles, tokens):
-    found = pictures(Job(images=1, image_pixels=side**2), resolve(config), 1)
+    found = image_inputs(Job(images=1, image_pixels=side**2), resolve(config), 1)
     assert (found.images, found.places) == (tiles, tokens)
 
 
@@ -48,22 +48,22 @@ def test_of_equals_the_first_is_taken():
 
 
 def test_several_images_of_a_sequence_are_no_longer_cut():
-    cut = {n: pictures(Job(images=n, image_pixels=768**2), resolve(ONE), 2).images for n in (1, 2)}
+    cut = {n: image_inputs(Job(images=n, image_pixels=768**2), resolve(ONE), 2).images for n in (1, 2)}
     assert cut == {1: 2 * 5, 2: 2 * 2}
-    assert pictures(Job(images=2, image_pixels=768**2), resolve(NEXT), 2).images == 2 * 2 * 5
+    assert image_inputs(Job(images=2, image_pixels=768**2), resolve(NEXT), 2).images == 2 * 2 * 5
 
 
 def test_the_config_names_resolutions():
     model = resolve({**NEXT, "image_grid_pinpoints": [[336, 336]]})
-    assert resolutions_of(model, reader(model)) == [(336, 336)]
-    assert pictures(Job(images=1), model, 1).images == 2
+    assert resolutions_of(model, vision_spec(model)) == [(336, 336)]
+    assert image_inputs(Job(images=1), model, 1).images == 2
     model = resolve({**ONE, "vision_aspect_ratio": "anyres_max_4"})
-    assert pictures(Job(images=1, image_pixels=2304**2), model, 1).places < 4000
+    assert image_inputs(Job(images=1, image_pixels=2304**2), model, 1).places < 4000
 
 
 def test_images_that_nobody_counts_shrink_into_their_sequence():
     model = resolve(NEXT)
-    seen = {length: pictures(Job(sequence_length=length), model, 1) for length in (4096, 2048, 512)}
+    seen = {length: image_inputs(Job(sequence_length=length), model, 1) for length in (4096, 2048, 512)}
     assert seen[4096].places == 2928
     assert seen[2048].places == 1176
     assert seen[512] is None
@@ -73,7 +73,7 @@ def test_idefics_fills_its_tiles_with_any_image():
     vision = {"image_size": 384, "patch_size": 14, "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2}
     model = resolve({"model_type": "idefics3", "scale_factor": 3, "text_config": TEXT, "vision_config": vision})
     for pixels in (100**2, 3000**2):
-        found = pictures(Job(images=1, image_pixels=pixels), model, 1)
+        found = image_inputs(Job(images=1, image_pixels=pixels), model, 1)
         assert (found.images, found.tokens, found.places) == (17, 81, 17 * 81)
 
 
@@ -85,12 +85,12 @@ def test_idefics_fills_its_tiles_with_any_image():
 def test_lfm2_cuts_large_images_and_pads_small_ones(side, tiles, tokens):
     found = anyres.squares(side, 32, None)
     assert (found.tiles, found.tokens) == (tiles, tokens)
-    seen = pictures(Job(images=1, image_pixels=side**2), resolve(LFM), 1)
+    seen = image_inputs(Job(images=1, image_pixels=side**2), resolve(LFM), 1)
     assert (seen.images, seen.patches, seen.places) == (tiles, 1024, tokens)
 
 
 def test_an_image_of_lfm2_shrinks_into_its_sequence():
-    seen = {length: pictures(Job(sequence_length=length), resolve(LFM), 1) for length in (2048, 512, 100, 50)}
+    seen = {length: image_inputs(Job(sequence_length=length), resolve(LFM), 1) for length in (2048, 512, 100, 50)}
     assert [seen[length].places for length in (2048, 512, 100)] == [1280, 256, 100]
     assert seen[50] is None
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import ast
+import importlib
 import itertools
 import json
 import re
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
-from gpulint.estimator.activations import layer_kinds, replay
+from gpulint.estimator.activations import replay
+from gpulint.estimator.allocator.memory_levels import MANAGED
 from gpulint.estimator.estimate_job import estimate_job
-from gpulint.estimator.explain import activation_terms
-from gpulint.estimator.explain.explain import REST, explained
-from gpulint.estimator.explain.tier_terms import FULL, MANAGED, tiers
+from gpulint.estimator.explain import tensors
+from gpulint.estimator.explain.explain import explained
+from gpulint.estimator.forward.network import network
 from gpulint.estimator.layer_expansion import placed
-from gpulint.estimator.layers.setting import Setting
 from gpulint.estimator.tape import recording
+from gpulint.estimator.tape.labels import labelled
 from gpulint.estimator.tape.recording import Recording
+from gpulint.estimator.tiers import FULL
 from gpulint.hardware.catalogue import find
 from gpulint.job.job import Adapter, Evaluation, Fsdp, Inference, Job, Offload, Quantization, Zero
 from gpulint.models.resolve import resolve
@@ -60,7 +61,7 @@ def job(model="llama", method="full", checkpointing="none", batch=4, length=512,
 
 def explain(made: Job, gpu: str | None = "a100-80gb"):
     model, card = resolve(made.model), find(gpu) if gpu else None
-    return explained(estimate_job(made, model, card), made, model, card)
+    return explained(estimate_job(made, model, card), made, model)
 
 
 def sums(estimate) -> Counter[str]:
@@ -72,7 +73,7 @@ def sums(estimate) -> Counter[str]:
 
 @pytest.mark.parametrize("card", ["a100-80gb", "rtx-3060-12gb", None])
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "tgi", "lmdeploy", "tensorrt-llm"])
-def test_lines_of_an_engine_sum_to_what_it_holds_before_they_are_balanced(engine, card):
+def test_lines_of_an_engine_sum_to_what_it_holds(engine, card):
     served = Job(kind="inference", inference=Inference(engine=engine, max_model_len=2048))
     served.weights.dtype = "bfloat16"
     for model in (LLAMA, {**LLAMA, "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 24}):
@@ -104,9 +105,7 @@ def check(estimate) -> None:
 @pytest.mark.parametrize(("model", "method"), list(itertools.product(MODELS, METHODS)))
 @pytest.mark.parametrize("checkpointing", ["none", "full"])
 def test_lines_sum_to_the_components(model, method, checkpointing):
-    estimate = explain(job(model, method, checkpointing))
-    check(estimate)
-    assert not any(term.label.startswith(rest) for term in estimate.terms for rest in REST.values())
+    check(explain(job(model, method, checkpointing)))
 
 
 @pytest.mark.parametrize(
@@ -147,13 +146,12 @@ PLANS = [
 
 @pytest.mark.parametrize("batch", [1, 32])
 @pytest.mark.parametrize("plan", PLANS, ids=str)
-def test_a_sharded_plan_s_peak_is_derived_without_a_rest(plan, batch):
+def test_a_sharded_plan_s_peak_multiplies_out(plan, batch):
     """At the optimizer step with one short row, in backward with many: each line's arithmetic gives its size."""
     path = "zero" if isinstance(plan, Zero) else "fsdp"
     changes = {f"parallelism.{path}": plan, "hardware.gpus": 4, "precision.master_weights": isinstance(plan, Zero)}
     found = explain(job(checkpointing="full", batch=batch, length=64, **changes))
     check(found)
-    assert not [term for term in found.terms for rest in REST.values() if term.label.startswith(rest)]
     for term in found.terms:
         given = value(term.formula)
         if given is not None and " x " in term.formula and "one before" not in term.formula:
@@ -199,18 +197,15 @@ def test_an_evaluation_s_peak_is_derived_tensor_by_tensor(kept):
 
 
 def test_what_a_card_s_end_takes_off_is_no_managed_memory():
-    """A paged optimizer finds room beside what torch reserves; on a card that is full the last line is negative."""
-    made, card = job(**{"optimizer.name": "paged_adamw_8bit"}), find("a100-80gb")
-    found = estimate_job(made, resolve(made.model), card)
-
-    def rest(process):
-        tiers_ = replace(found.per_gpu, process=process)
-        return [line.label for line in tiers(replace(found, per_gpu=tiers_), made, card) if line.component == "process"]
-
-    plain = found.per_gpu.reserved + found.runtime
-    assert rest(plain) == ["reserved", "runtime"]
-    assert rest(plain + 1) == ["reserved", "runtime", MANAGED]
-    assert rest(plain - 1) == ["reserved", "runtime", FULL]
+    """A paged optimizer finds room beside what torch reserves; on a card that may be full a line is negative."""
+    paged = job(batch=20, **{"optimizer.name": "paged_adamw_8bit"})
+    roomy, full = (explain(paged, card) for card in ("h100-80gb", "rtx-3060-12gb"))
+    for found in (roomy, full):
+        (managed,) = (term for term in found.terms if term.label == MANAGED and term.component == "process")
+        assert managed.size > 0
+    assert not [term for term in roomy.terms if term.label == FULL]
+    assert all(term.size < 0 for term in full.terms if term.label == FULL)
+    assert full.per_gpu.high == find("rtx-3060-12gb").usable
 
 
 @pytest.mark.parametrize("engine", ["transformers", "vllm"])
@@ -256,13 +251,12 @@ def test_arithmetic_of_the_test_itself():
 def test_recording_changes_nothing():
     for model, method, checkpointing in itertools.product(MODELS, METHODS, ("none", "full", "selective")):
         made = job(model, method, checkpointing)
-        s = Setting(made, resolve(made.model))
-        kinds, assigned = layer_kinds(s)
+        whole = network(made, resolve(made.model))
+        kinds, assigned = whole.kinds()
         named = Recording()
-        named.autocast, named.accumulated = s.autocast, made.gradient_accumulation_steps > 1
-        plain = replay(s, kinds)
-        replay(s, kinds, named)
-        assert largest(placed(s, named, kinds, assigned)) == largest(placed(s, plain, kinds, assigned))
+        plain = replay(whole, kinds)
+        replay(whole, kinds, named)
+        assert largest(placed(whole, named, kinds, assigned)) == largest(placed(whole, plain, kinds, assigned))
         assert [sum(alive.values()) for alive in named.at_events] == [event.live for event in named.events]
         for key, bound in named.begins.items():
             assert sum(named.at_begins[key].values()) == bound.live
@@ -271,7 +265,7 @@ def test_recording_changes_nothing():
 def largest(found):
     """The largest instant of each phase. Leaves that are ready at once run in any order."""
     best = {}
-    for instant in (item.instant for item in found):
+    for instant in (item.candidate for item in found):
         held = best.get(instant.phase)
         if held is None or instant.activations + instant.logits > held.activations + held.logits:
             best[instant.phase] = instant
@@ -279,13 +273,13 @@ def largest(found):
 
 
 def test_nothing_is_recorded_unless_asked(monkeypatch):
-    monkeypatch.setattr(activation_terms, "Recording", None)
+    monkeypatch.setattr(tensors, "Recording", None)
     made = job()
     model = resolve(made.model)
     plain = estimate_job(made, model, None)
     assert any(term.component == "activations" for term in plain.terms)
     with pytest.raises(TypeError):
-        explained(plain, made, model, None)
+        explained(plain, made, model)
 
 
 def test_what_is_alive_is_named():
@@ -311,21 +305,51 @@ def test_a_vision_tower_is_told_from_what_else_is_before_the_layers(root, family
     assert sums(found)["activations"] == found.peak.components["activations"]
 
 
-def test_words_are_those_of_functions_that_exist(root):
-    words = json.loads((root / "linter" / "gpulint" / "estimator" / "tape" / "recording.json").read_text())
-    folder = root / "linter" / "gpulint" / "estimator"
-    made = {}
-    for path in folder.rglob("*.py"):
-        tree = ast.parse(path.read_text())
-        names = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-        made[path.stem] = made.get(path.stem, set()) | names
-    everything = set().union(*made.values())
-    assert set(words["what"]) | set(words["backward"]) <= everything
-    for key in words["where"]:
-        module, _, function = key.partition(".")
-        assert module in made
-        assert not function or function in made[module]
-    assert set(made) >= recording._PLUMBING
+CODE = """
+def named(tape):
+    return tape.new(3, 2)
+
+@labelled("{width} thing")
+def stated(tape):
+    return tape.new(3, 2)
+
+@labelled("thing", part="own part")
+def apart(tape):
+    return tape.new(3, 4)
+
+@labelled(by=("slot", {"1": "first slot"}))
+def by_slot(tape, slot):
+    return named(tape)
+
+def inside(tape):
+    return apart(tape)
+"""
+
+
+def test_a_tensor_is_called_what_the_code_that_makes_it_says():
+    """The function's words before the module's part, and both before the function's name."""
+    module = {"__name__": "gpulint.estimator.somewhere", "PART": "its module", "labelled": labelled}
+    exec(CODE, module)
+    tape = Recording()
+
+    def label(function, *arguments):
+        made = module[function](tape, *arguments)
+        (found,) = tape.alive()
+        del made
+        return found.where, found.what
+
+    assert label("named") == ("its module", "named")
+    assert label("stated") == ("its module", "16-bit thing")
+    assert label("apart") == ("own part", "thing")
+    assert label("inside") == ("own part", "thing")
+    del module["PART"]
+    assert label("by_slot", 1) == ("first slot", "named")
+    assert label("by_slot", "2nd_one") == ("2nd one", "named")
+    assert label("named") == ("model", "named")
+
+
+def test_plumbing_makes_tensors_for_others():
+    assert all(importlib.import_module(name) for name in recording._PLUMBING)
 
 
 def test_sources_of_measured_figures_are_told():

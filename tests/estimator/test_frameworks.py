@@ -8,11 +8,12 @@ import pytest
 
 from gpulint.estimator import activations, training
 from gpulint.estimator.estimate import NotEstimable
+from gpulint.estimator.forward.network import network
 from gpulint.estimator.frameworks.frameworks import TRANSFORMERS, framework
-from gpulint.estimator.frameworks.native import BLOCKS, LOSSES
 from gpulint.estimator.layers.attention.rope import ROPES
+from gpulint.estimator.layers.blocks import BLOCKS
 from gpulint.estimator.layers.norms import NORMS
-from gpulint.estimator.layers.setting import Setting
+from gpulint.estimator.losses.native import LOSSES
 from gpulint.estimator.states.parameters import parameters
 from gpulint.job.job import Adapter, Fsdp, FsdpMixedPrecision, Job, Quantization
 from gpulint.models.model import Model
@@ -73,9 +74,9 @@ def model_of(given: Job) -> Model:
 
 def kept(given: Job) -> int:
     """Bytes that the second layer leaves alive after its forward pass."""
-    s = Setting(given, model_of(given))
-    kinds, _ = activations.layer_kinds(s)
-    begins = activations.replay(s, kinds).begins
+    whole = network(given, model_of(given))
+    kinds, _ = whole.kinds()
+    begins = activations.replay(whole, kinds).begins
     return begins[3, False].live - begins[2, False].live
 
 
@@ -133,9 +134,9 @@ def test_litgpt_layers_with_llama_adapter_save_what_their_code_does(
     """
     given = job("litgpt", config, tokens)
     given.method, given.adapter = "adapter", Adapter(kind, dtype="bfloat16")
-    s = Setting(given, model_of(given))
-    kinds, _ = activations.layer_kinds(s)
-    begins = activations.replay(s, kinds).begins
+    whole = network(given, model_of(given))
+    kinds, _ = whole.kinds()
+    begins = activations.replay(whole, kinds).begins
     saved = [begins[i + 2, False].live - begins[i + 1, False].live for i in range(1, len(kinds))]
     assert saved == pytest.approx(traced, rel=0.003)
 

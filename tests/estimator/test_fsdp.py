@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpulint.estimator.layers.setting import Setting
-from gpulint.estimator.peak_candidate import Instant
-from gpulint.estimator.sharding.fsdp_terms import UNITS
+from gpulint.estimator.forward.network import network
+from gpulint.estimator.layers.state import ReplayState
+from gpulint.estimator.peak_candidate import PeakCandidate
+from gpulint.estimator.sharding.fsdp_state import UNITS
 from gpulint.estimator.sharding.fsdp_units import Policy, units
-from gpulint.estimator.sharding.layouts import layout
+from gpulint.estimator.sharding.strategy import sharded_state
 from gpulint.estimator.states.parameters import parameters
 from gpulint.estimator.training import estimate_training
 from gpulint.job.job import (
@@ -60,7 +61,7 @@ def job(gpus=8, dtype="bfloat16", name="adamw_torch_fused", micro_steps=1, nodes
 
 
 def at(phase, layer, gradients=0, fresh=0):
-    return Instant(phase, 0, 0, gradients, layer, fresh)
+    return PeakCandidate(phase, 0, 0, gradients, layer, fresh)
 
 
 def test_layers_are_units_and_the_rest_is_the_root(llama_8b):
@@ -83,7 +84,7 @@ def test_size_based_wrap_takes_layers_that_are_large_enough(llama_8b, minimum, w
 
 
 def test_every_state_is_divided(llama_8b):
-    plan = layout(job(), llama_8b)
+    plan = sharded_state(job(), llama_8b)
     share = llama_8b.parameters / 8
     assert plan.weights == pytest.approx(2 * share, rel=1e-6)
     counters = 512 * 291  # the fused step's count of every parameter, in a block of its own
@@ -93,7 +94,7 @@ def test_every_state_is_divided(llama_8b):
 
 def test_mixed_precision_shards_in_float32_and_gathers_in_16_bits(llama_8b):
     policy = FsdpMixedPrecision("bfloat16", "bfloat16")
-    plan = layout(job(upcast_trainable=True, mixed_precision=policy), llama_8b)
+    plan = sharded_state(job(upcast_trainable=True, mixed_precision=policy), llama_8b)
     share = llama_8b.parameters / 8
     assert plan.weights + plan.optimizer == pytest.approx((4 + 8) * share, rel=1e-4)
     assert plan.buffer_bytes(at("forward", 5)) == 2 * (ROOT + LAYER)
@@ -101,14 +102,14 @@ def test_mixed_precision_shards_in_float32_and_gathers_in_16_bits(llama_8b):
 
 def test_foreach_adam_copies_a_shard_at_the_step(llama_8b):
     """Mistral-7B in pure 16 bits peaks at 10 B a parameter over the ranks (fms-acceleration's 36.2 GB on two)."""
-    plan = layout(job(gpus=2, name="adamw_torch"), llama_8b)
+    plan = sharded_state(job(gpus=2, name="adamw_torch"), llama_8b)
     step = plan.weights + plan.gradients + plan.optimizer + plan.step_optimizer
     assert step == pytest.approx(10 * llama_8b.parameters / 2, rel=1e-6)
 
 
 @pytest.mark.parametrize(("version", "forward"), [(1, 1), (2, 2)])
 def test_forward_gathers_the_root_and_one_layer_and_version_2_its_flat_buffer(llama_8b, version, forward):
-    plan = layout(job(version=version), llama_8b)
+    plan = sharded_state(job(version=version), llama_8b)
     assert plan.buffer_bytes(at("forward", 5)) == 2 * (ROOT + forward * LAYER)
 
 
@@ -118,7 +119,7 @@ HEAD = 128256 * 4096 + 4096
 
 def test_backward_also_prefetches_and_holds_whole_gradients(llama_8b):
     """Version 1 flattens a finished unit's gradients into one tensor; version 2 keeps the last unit's reduction."""
-    plan, second = layout(job(), llama_8b), layout(job(version=2), llama_8b)
+    plan, second = sharded_state(job(), llama_8b), sharded_state(job(version=2), llama_8b)
     half, done = at("backward", 5, HEAD + 20 * LAYER, LAYER // 2), at("backward", 5, HEAD + 20 * LAYER, LAYER)
     assert plan.buffer_bytes(half) == 2 * (ROOT + HEAD + 2 * LAYER + LAYER // 2)
     assert plan.buffer_bytes(done) == 2 * (ROOT + HEAD + 2 * LAYER + 2 * LAYER)
@@ -131,19 +132,19 @@ def test_backward_also_prefetches_and_holds_whole_gradients(llama_8b):
 )
 def test_backward_gathers_the_next_unit_beside_the_one_in_use_as_the_policy_says(llama_8b, policy, units):
     """torch's default is BACKWARD_PRE; version 2 has no such setting and always prefetches."""
-    whole = layout(job(backward_prefetch=policy), llama_8b)
+    whole = sharded_state(job(backward_prefetch=policy), llama_8b)
     half = at("backward", 5, HEAD + 20 * LAYER, LAYER // 2)
     assert whole.buffer_bytes(half) == 2 * (ROOT + HEAD + units * LAYER + LAYER // 2)
-    lines = whole.told(half)
+    lines = whole.buffers_at(half)
     assert sum(line.size for line in lines) == whole.buffer_bytes(half)
     times = "2 x " if units == 2 else ""
     assert [line.formula for line in lines if line.label == UNITS] == [f"{times}2 B x {LAYER:,} elements"]
-    second = layout(job(version=2, backward_prefetch=policy), llama_8b)
-    assert second.buffer_bytes(half) == layout(job(version=2), llama_8b).buffer_bytes(half)
+    second = sharded_state(job(version=2, backward_prefetch=policy), llama_8b)
+    assert second.buffer_bytes(half) == sharded_state(job(version=2), llama_8b).buffer_bytes(half)
 
 
 def test_the_root_has_the_embedding_s_gradient_last(llama_8b):
-    plan = layout(job(), llama_8b)
+    plan = sharded_state(job(), llama_8b)
     before, after = (at("backward", None, llama_8b.parameters - cut) for cut in (128256 * 4096, 0))
     flat = 2 * ROOT
     assert plan.buffer_bytes(after) - plan.buffer_bytes(before) == 2 * 128256 * 4096 + flat
@@ -154,7 +155,7 @@ def test_the_root_s_gradients_are_copied_for_its_reduction(llama_8b):
     for version, reduced in ((1, 2), (2, 2), (2, 4)):
         given = job(version=version)
         given.parallelism.fsdp.mixed_precision.reduce_dtype = {2: "bfloat16", 4: "float32"}[reduced]
-        plan = layout(given, llama_8b)
+        plan = sharded_state(given, llama_8b)
         end = at("backward", None, llama_8b.parameters)
         assert plan.ending(end)
         assert not plan.ending(at("backward", 0, llama_8b.parameters - 1))
@@ -165,31 +166,31 @@ def test_the_root_s_gradients_are_copied_for_its_reduction(llama_8b):
 def test_later_micro_steps_hold_whole_gradients_from_the_first_layer_on(llama_8b):
     given = job()
     given.gradient_accumulation_steps, given.longest_first = 4, True
-    plan = layout(given, llama_8b)
+    plan = sharded_state(given, llama_8b)
     (instant,) = plan.later()
     assert (instant.layer, instant.activations) == (31, 0)
     assert plan.gradient_bytes(instant.gradient_elements) == plan.deferred
     given.longest_first = False
-    assert not layout(given, llama_8b).later()
+    assert not sharded_state(given, llama_8b).later()
 
 
 def test_embedding_and_head_as_units_of_their_own(llama_8b):
     """torchtune's custom_sharded_layers: only the final norm stays gathered while the layers run."""
-    plan = layout(job(version=2, outer="separate"), llama_8b)
+    plan = sharded_state(job(version=2, outer="separate"), llama_8b)
     assert plan.buffer_bytes(at("forward", 5)) == 2 * (4096 + 2 * LAYER)
     assert plan.buffer_bytes(at("loss", None)) == 2 * (4096 + LAYER + 2 * 128256 * 4096)
-    assert plan.weights == layout(job(version=2), llama_8b).weights
+    assert plan.weights == sharded_state(job(version=2), llama_8b).weights
 
 
 def test_resharding_to_a_smaller_group_keeps_that_share(llama_8b):
-    plan = layout(job(version=2, reshard_after_forward=4), llama_8b)
+    plan = sharded_state(job(version=2, reshard_after_forward=4), llama_8b)
     assert plan.buffer_bytes(at("backward", 31)) == 2 * (ROOT + 8 * LAYER + 2 * LAYER + LAYER)
 
 
 def adapted(llama, **fsdp):
     plan = job(**fsdp)
     plan.method, plan.adapter = "lora", Adapter(r=16, targets=["q_proj", "v_proj"], dtype="bfloat16")
-    return layout(plan, llama)
+    return sharded_state(plan, llama)
 
 
 def test_adapters_in_the_flat_parameter_of_their_layer_sweep_it_along(llama_8b):
@@ -211,19 +212,19 @@ def test_version_2_leaves_each_parameter_its_own_gradient(llama_8b):
 
 
 def test_without_a_wrap_policy_everything_is_gathered_all_the_time(llama_8b):
-    plan = layout(job(wrap="none"), llama_8b)
+    plan = sharded_state(job(wrap="none"), llama_8b)
     assert plan.buffer_bytes(at("forward", 0)) == 2 * llama_8b.parameters
 
 
 def test_shard_grad_op_keeps_the_units_it_has_passed(llama_8b):
-    plan = layout(job(sharding="shard_grad_op"), llama_8b)
+    plan = sharded_state(job(sharding="shard_grad_op"), llama_8b)
     assert plan.buffer_bytes(at("forward", 3)) == 2 * (ROOT + 4 * LAYER)
     assert plan.buffer_bytes(at("loss", None)) == 2 * llama_8b.parameters
 
 
 def test_the_last_layer_may_stay_for_its_backward(llama_8b):
     """torchtitan until July 2025: whole from its forward on, and not gathered again."""
-    found = layout(job(version=2), llama_8b), layout(job(version=2, keeps_last=True), llama_8b)
+    found = sharded_state(job(version=2), llama_8b), sharded_state(job(version=2, keeps_last=True), llama_8b)
     loss, head = at("loss", None), at("backward", None)
     for instant in (loss, head):
         plain, kept = (built.buffer_bytes(instant) for built in found)
@@ -234,32 +235,32 @@ def test_the_last_layer_may_stay_for_its_backward(llama_8b):
 
 
 def test_no_shard_is_data_parallelism(llama_8b):
-    plan = layout(job(sharding="no_shard"), llama_8b)
+    plan = sharded_state(job(sharding="no_shard"), llama_8b)
     assert plan.weights == 2 * llama_8b.parameters
 
 
 def test_hybrid_shard_divides_over_the_gpus_of_a_node(llama_8b):
-    plan = layout(job(gpus=32, nodes=4, sharding="hybrid_shard"), llama_8b)
+    plan = sharded_state(job(gpus=32, nodes=4, sharding="hybrid_shard"), llama_8b)
     assert plan.weights == pytest.approx(2 * llama_8b.parameters / 8, rel=1e-6)
 
 
 def test_offload_leaves_only_gathered_units(llama_8b):
-    plan = layout(job(offload=True), llama_8b)
+    plan = sharded_state(job(offload=True), llama_8b)
     assert plan.weights == plan.optimizer == plan.gradient_bytes(plan.trainable) == plan.step_optimizer == 0
     assert plan.host == pytest.approx(8 * llama_8b.parameters, rel=1e-3)
     assert plan.buffer_bytes(at("forward", 0)) > 0
 
 
 def test_accumulation_without_sync_keeps_whole_gradients(llama_8b):
-    plan = layout(job(micro_steps=4), llama_8b)
+    plan = sharded_state(job(micro_steps=4), llama_8b)
     assert plan.gradient_bytes(0) == 2 * llama_8b.parameters
-    synced = layout(job(micro_steps=4, sync_each_batch=True), llama_8b)
+    synced = sharded_state(job(micro_steps=4, sync_each_batch=True), llama_8b)
     assert synced.gradient_bytes(0) == pytest.approx(2 * llama_8b.parameters / 8, rel=1e-6)
 
 
 def test_two_micro_steps_make_the_whole_gradients_and_divide_them(llama_8b):
     """Half way the first step has half of them; the second has half of them and half of the shards."""
-    plan = layout(job(micro_steps=2), llama_8b)
+    plan = sharded_state(job(micro_steps=2), llama_8b)
     n = llama_8b.parameters
     assert plan.gradient_bytes(0) == 2 * n
     assert plan.gradient_bytes(n // 2) == pytest.approx(n + n / 8, rel=1e-6)
@@ -271,7 +272,7 @@ def test_version_2_defers_from_accelerate_1_11_on(llama_8b, accelerate, defers):
     for version in (1, 2):
         plan = job(version=version, micro_steps=4)
         plan.versions = {"accelerate": accelerate} if accelerate else {}
-        assert bool(layout(plan, llama_8b).deferred) == (defers or version == 1)
+        assert bool(sharded_state(plan, llama_8b).deferred) == (defers or version == 1)
 
 
 @given(
@@ -282,12 +283,12 @@ def test_version_2_defers_from_accelerate_1_11_on(llama_8b, accelerate, defers):
 )
 def test_more_ranks_never_keep_more(tiny, ranks, version, wrap, name):
     def states(gpus):
-        plan = layout(job(gpus=gpus, version=version, wrap=wrap, name=name), tiny)
+        plan = sharded_state(job(gpus=gpus, version=version, wrap=wrap, name=name), tiny)
         assert min(plan.weights, plan.optimizer, plan.gradients, plan.load) >= 0
         return plan.weights + plan.optimizer + plan.gradients
 
     assert states(2 * ranks) <= states(ranks) + 200 * 512
-    away = layout(job(gpus=ranks, version=version, wrap=wrap, name=name, offload=True), tiny)
+    away = sharded_state(job(gpus=ranks, version=version, wrap=wrap, name=name, offload=True), tiny)
     assert away.weights + away.optimizer + away.gradients <= states(ranks)
 
 
@@ -300,15 +301,15 @@ def test_frozen_layers_under_reentrant_checkpointing_keep_their_inputs(llama_8b)
     plan.method, plan.adapter = "lora", Adapter(r=16, targets=["q_proj", "v_proj"])
     plan.micro_batch_size, plan.sequence_length, plan.activation_checkpointing = 2, 4096, "full"
     plan.reentrant = False
-    lean, plan.reentrant = layout(plan, llama_8b), True
-    kept = layout(plan, llama_8b)
+    lean, plan.reentrant = sharded_state(plan, llama_8b), True
+    kept = sharded_state(plan, llama_8b)
     each = 2 * 2 * 2 * 4096 * 4096
     assert kept.activation_bytes(at("backward", 0)) - lean.activation_bytes(at("backward", 0)) == 31 * each - each // 2
     assert kept.activation_bytes(at("backward", 31)) == lean.activation_bytes(at("backward", 31))
     plan.reentrant, plan.versions = None, {"transformers": "4.48.1"}
-    assert layout(plan, llama_8b).kept == each
+    assert sharded_state(plan, llama_8b).kept == each
     plan.versions = {"transformers": "5.23.0"}
-    assert layout(plan, llama_8b).kept == 0
+    assert sharded_state(plan, llama_8b).kept == 0
 
 
 def test_keys_and_values_live_on_under_the_checkpoint_wrapper(llama_8b):
@@ -319,7 +320,7 @@ def test_keys_and_values_live_on_under_the_checkpoint_wrapper(llama_8b):
     one = 2 * 2 * 4096 * 1024
 
     def held(where):
-        return layout(plan, llama_8b).activation_bytes(where)
+        return sharded_state(plan, llama_8b).activation_bytes(where)
 
     assert [held(at("forward", 3)), held(at("loss", None)), held(at("backward", 3))] == [3 * one, 32 * one, 0]
     plan.loss.kept = True
@@ -334,7 +335,7 @@ def test_scales_of_a_packed_base_stay_whole(llama_8b):
     plan.weights.quantization = Quantization("bnb-nf4", 4, double_quant=True, storage_dtype="bfloat16")
     codes, scales = 6_979_321_856 / 2, 6_979_321_856 / 64 * (1 + 4 / 256)
     rest = 2 * (8_030_261_248 - 6_979_321_856)
-    assert layout(plan, llama_8b).weights == pytest.approx((codes + rest) / 8 + scales, rel=1e-3)
+    assert sharded_state(plan, llama_8b).weights == pytest.approx((codes + rest) / 8 + scales, rel=1e-3)
 
 
 @pytest.mark.parametrize("storage", ["uint8", "bfloat16"])
@@ -344,7 +345,7 @@ def test_packed_weights_are_whole_once_while_they_are_loaded(llama_8b, storage):
     def while_loading(gpus):
         plan = job(gpus)
         plan.weights.quantization = Quantization("bnb-nf4", 4, storage_dtype=storage)
-        found = layout(plan, llama_8b)
+        found = sharded_state(plan, llama_8b)
         return found.weights + found.load
 
     assert while_loading(16) <= while_loading(8)
@@ -355,7 +356,7 @@ def test_accelerate_holds_the_whole_packed_model_beside_the_shards_of_version_2(
     plan = replace(job(1, version=version), framework=framework)
     plan.weights.quantization = Quantization("bnb-nf4", 4, storage_dtype="bfloat16")
     packed = sum(item.allocated for item in parameters(plan, llama_8b) if item.packed)
-    found = layout(plan, llama_8b)
+    found = sharded_state(plan, llama_8b)
     others = found.weights - packed
     assert found.weights + found.load - others == pytest.approx(copies * packed, rel=0.05)
 
@@ -364,7 +365,7 @@ def test_a_patched_fsdp_shards_weights_that_are_stored_in_bytes(llama_8b):
     def weights(**fsdp):
         plan = job(8, version=2, **fsdp)
         plan.weights.quantization = Quantization("bnb-int8", 8)
-        return layout(plan, llama_8b).weights
+        return sharded_state(plan, llama_8b).weights
 
     assert weights(shards_packed=True) < weights() / 3
 
@@ -373,7 +374,7 @@ def test_one_tensor_at_a_time_is_one_unit_s_share_and_not_the_whole_model_s(llam
     given = job(dtype="float32", name="adamw_torch", use_orig_params=False)
     given.optimizer.foreach = False
     root = 4 * 2 * 128256 * 4096 // 8  # the outermost unit: embeddings and head
-    assert 0 < layout(given, llama_8b).step_optimizer < 4 * root
+    assert 0 < sharded_state(given, llama_8b).step_optimizer < 4 * root
 
 
 def test_virtual_tokens_are_among_what_finished_layers_keep(llama_8b):
@@ -381,7 +382,7 @@ def test_virtual_tokens_are_among_what_finished_layers_keep(llama_8b):
     low_rank = Adapter(r=8, targets=["q_proj"])
     prompt = Adapter(type="prompt_tuning", options={"num_virtual_tokens": 100})
     plain, longer = (
-        layout(replace(plan, method="lora", adapter=adapter), llama_8b).kept for adapter in (low_rank, prompt)
+        sharded_state(replace(plan, method="lora", adapter=adapter), llama_8b).kept for adapter in (low_rank, prompt)
     )
     assert plain == 2 * 2 * 2 * 1000 * 4096
     assert longer * 1000 == plain * 1100
@@ -394,22 +395,22 @@ ALBERT = {"model_type": "albert", "num_hidden_layers": 12, "vocab_size": 1000}
 def test_layers_that_are_one_and_the_same_are_one_unit_that_runs_often(version):
     model = resolve(ALBERT)
     plan = job(version=version)
-    built = layout(plan, model)
-    unit = built.plan.block
-    assert (built.plan.blocks, built.reused) == (1, 12)
+    built = sharded_state(plan, model)
+    unit = built.units.block
+    assert (built.units.blocks, built.reused) == (1, 12)
     middle, first, last = (
         built.buffer_bytes(at("backward", layer, built.trainable, fresh))
         for layer, fresh in ((5, 0), (0, 0), (11, unit.graded))
     )
     assert first > middle >= last
     assert middle - built.buffer_bytes(at("forward", 5)) >= unit.gradients - unit.gathered
-    assert built.buffer_bytes(at("backward", 5)) - built.plan.root.gathered < 4 * unit.gathered
+    assert built.buffer_bytes(at("backward", 5)) - built.units.root.gathered < 4 * unit.gathered
 
 
 def test_each_run_of_a_shared_frozen_unit_keeps_its_inputs():
     plan = replace(job(), micro_batch_size=1, sequence_length=128, activation_checkpointing="full", reentrant=True)
     plan = replace(plan, method="lora", adapter=Adapter(r=8, targets=["query", "value"]))
-    built = layout(plan, resolve(ALBERT))
+    built = sharded_state(plan, resolve(ALBERT))
     assert built.kept > 0
     begun, ended = (built.activation_bytes(at("backward", layer)) for layer in (11, 0))
     assert ended - begun == 11 * built.kept - built.kept // 2
@@ -419,8 +420,8 @@ def test_each_run_of_a_shared_frozen_unit_keeps_its_inputs():
 def test_autocast_casts_an_adapter_of_shared_layers_once(kind):
     plan = Job(micro_batch_size=1, sequence_length=128, method="lora")
     plan.adapter = Adapter(type=kind, r=8, targets=["query", "value"])
-    s = Setting(plan, resolve(ALBERT))
-    first, second = (s.modules(layer).require("query") for layer in (0, 1))
+    weights, state = network(plan, resolve(ALBERT)).weights, ReplayState()
+    first, second = (weights.layer(layer, state).require("query") for layer in (0, 1))
     assert not any(leaf.twin for leaf in first.leaves())
     assert all(leaf.twin for leaf in second.leaves())
     assert {*second.parts.values()} <= {*second.leaves()}
@@ -432,7 +433,7 @@ def test_states_of_experts_that_ranks_divided_already_are_shared_by_the_rest():
     for original in (True, False):
         given = job(dtype="float32", name="adamw_torch", use_orig_params=original)
         given.parallelism.expert = 4
-        kept.append(layout(given, model).optimizer)
+        kept.append(sharded_state(given, model).optimizer)
     assert kept[0] == pytest.approx(kept[1], rel=1e-3)
 
 
@@ -443,16 +444,16 @@ def test_experts_that_each_rank_has_whole_may_be_no_units():
     for apart in (True, False):
         given = job(micro_steps=2, version=2, experts_apart=apart)
         given.parallelism.expert, given.parallelism.fsdp.mixed_precision.reduce_dtype = 8, "float32"
-        kept[apart] = layout(given, model)
+        kept[apart] = sharded_state(given, model)
     experts = 3 * 3584 * 1024
     assert kept[False].deferred - kept[True].deferred == 2 * 4 * experts
-    assert kept[False].plan.block.gathered - kept[True].plan.block.gathered == 2 * experts
+    assert kept[False].units.block.gathered - kept[True].units.block.gathered == 2 * experts
 
 
 def test_without_a_wrap_policy_all_is_one_tensor_of_the_optimizer(llama_8b):
     given = job(dtype="float32", name="adamw_torch", use_orig_params=False, wrap="none")
     given.optimizer.foreach = False
-    plan = layout(given, llama_8b)
+    plan = sharded_state(given, llama_8b)
     assert plan.step_optimizer >= plan.optimizer // 2
 
 
@@ -483,7 +484,7 @@ def test_layers_that_stay_gathered_count_by_their_own_sizes():
             "activation_checkpointing": "full", "packing": True,
         }
     )  # fmt: skip
-    plan = layout(job, model).plan
+    plan = sharded_state(job, model).units
     assert plan.blocks == len(plan.sizes) == 61
     assert plan.until(61) == plan.layers.gathered < 0.75 * 61 * plan.block.gathered
     found = estimate_training(job, model, None)

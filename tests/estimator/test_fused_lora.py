@@ -10,10 +10,10 @@ import pytest
 
 from benchmarks.accuracy.oracle_rows import job_of
 from gpulint import estimate
-from gpulint.estimator.adapters.fused_lora import FMS, UNSLOTH, Style, style
-from gpulint.estimator.layers.arch_spec import traits
-from gpulint.estimator.layers.attention.implementation import fused_operations
+from gpulint.estimator.adapters.lora_kernels import FMS, UNSLOTH, Style, style
+from gpulint.estimator.frameworks.attention import fused_operations
 from gpulint.job.job import Adapter, Job
+from gpulint.models.arch_spec import arch_spec
 
 ROWS = json.loads((Path(__file__).parent / "data" / "fused_lora.json").read_text())
 WORKSPACE = 2 * int(8.125 * (1 << 20))
@@ -107,6 +107,6 @@ def test_dropout_of_fms_acceleration_is_drawn_for_each_projection():
     [(None, {"rope", "norm", "mlp", "loss"}), (["norm"], {"norm"}), (["mlp", "rope"], {"mlp", "rope"}), ([], set())],
 )
 def test_liger_s_parts_of_a_layer(parts, expected):
-    found = traits("llama", {}, "rms")
+    found = arch_spec("llama", {}, "rms")
     assert fused_operations(Job(liger_kernels=True, liger_parts=parts), found) == expected
     assert not fused_operations(Job(liger_parts=parts), found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpulint.estimator.peak_candidate import Instant
+from gpulint.estimator.peak_candidate import PeakCandidate
 from gpulint.estimator.sharding.gathering import Window, window
 from gpulint.estimator.states.parameters import parameters
 from gpulint.job.job import Job, Parallelism, Weights, Zero
@@ -15,11 +15,11 @@ TEN = Window((100,) * 10, 50, 50, 30, 0, 10**9, 0, 2, 2.0)
 
 
 def loss():
-    return Instant("loss", 0, 0, 0, None)
+    return PeakCandidate("loss", 0, 0, 0, None)
 
 
 def at(phase, layer, gradients=0):
-    return Instant(phase, 0, 0, gradients, layer)
+    return PeakCandidate(phase, 0, 0, gradients, layer)
 
 
 def test_without_reuse_only_the_head_and_the_module_in_use_are_gathered():

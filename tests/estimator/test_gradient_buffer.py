@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.estimate_job import estimate_job
-from gpulint.estimator.peak_candidate import Instant
-from gpulint.estimator.sharding.layouts import layout
+from gpulint.estimator.peak_candidate import PeakCandidate
+from gpulint.estimator.sharding.strategy import sharded_state
 from gpulint.job.job import Hardware, Job, Offload, Optimizer, Parallelism, Precision, Weights, Zero
 
 
@@ -31,10 +31,11 @@ def each(plan, model):
 )
 def test_megatron_s_theoretical_bytes_a_parameter(llama_8b, gradients, stage, expected):
     """6 + 12/d B with the distributed optimizer, 18 B without (Megatron-LM docs, distributed optimizer)."""
-    plan = layout(job(gradients=gradients, stage=stage, library="megatron"), llama_8b)
+    plan = sharded_state(job(gradients=gradients, stage=stage, library="megatron"), llama_8b)
     assert each(plan, llama_8b) == pytest.approx(expected, rel=1e-4)
-    assert plan.step_gradients == plan.step_optimizer == plan.step_buffers == 0
-    assert plan.buffer_bytes(Instant("backward", 0, 0, plan.trainable, 0)) == 0
+    assert plan.in_step == plan.all_gradients
+    assert plan.step_buffers == []
+    assert plan.buffer_bytes(PeakCandidate("backward", 0, 0, plan.trainable, 0)) == 0
 
 
 @pytest.mark.parametrize(
@@ -52,25 +53,25 @@ def test_deepspeed_keeps_16_bit_gradients_beside_the_float32_ones(llama_8b, stag
     given = job(stage=stage)
     given.gradient_accumulation_steps = steps
     given.versions = {"deepspeed": version} if version else {}
-    plan = layout(given, llama_8b)
+    plan = sharded_state(given, llama_8b)
     assert plan.optimizer / llama_8b.parameters == pytest.approx(12 / 8, rel=1e-4)
     held = [plan.gradient_bytes(done) / llama_8b.parameters for done in (0, plan.trainable)]
     assert held == [pytest.approx(size, rel=1e-4) for size in (before, after)]
     assert plan.buffers == 0
-    assert sum(term.size for term in plan.terms if term.component == "gradients") == plan.gradients
+    assert plan.gradients == plan.gradient_bytes(plan.trainable)
 
 
 @pytest.mark.parametrize(("version", "each_byte"), [(None, 4), ("0.19.8", 4), ("0.19.7", 6)])
 def test_immediate_gradients_are_freed_by_the_release_that_began_to(llama_8b, version, each_byte):
     given = job(stage=1, immediate_gradients=True)
     given.versions = {"deepspeed": version} if version else {}
-    plan = layout(given, llama_8b)
+    plan = sharded_state(given, llama_8b)
     assert plan.gradient_bytes(plan.trainable) / llama_8b.parameters == pytest.approx(each_byte, rel=1e-4)
-    assert plan.buffers == (2 * 128256 * 4096 if each_byte == 4 else 0)
+    assert plan.buffer_bytes(PeakCandidate("loss", 0, 0, 0, None)) == (2 * 128256 * 4096 if each_byte == 4 else 0)
 
 
 def test_offload_keeps_zero_s_own_optimizer(llama_8b):
-    plan = layout(job(stage=1, offload_optimizer=Offload("cpu")), llama_8b)
+    plan = sharded_state(job(stage=1, offload_optimizer=Offload("cpu")), llama_8b)
     assert plan.buffers == 4 * 128256 * 4096
     assert plan.optimizer == 0
 
@@ -78,11 +79,10 @@ def test_offload_keeps_zero_s_own_optimizer(llama_8b):
 @pytest.mark.parametrize("ratio", [0.0, 0.4, 1.0])
 def test_a_share_of_masters_and_states_goes_to_main_memory(llama_8b, ratio):
     """Megatron's optimizer_offload_fraction; weights and gradients stay."""
-    whole = layout(job(stage=1, library="megatron"), llama_8b)
-    plan = layout(job(stage=1, library="megatron", offload_optimizer=Offload("cpu", ratio=ratio)), llama_8b)
+    whole = sharded_state(job(stage=1, library="megatron"), llama_8b)
+    plan = sharded_state(job(stage=1, library="megatron", offload_optimizer=Offload("cpu", ratio=ratio)), llama_8b)
     assert plan.optimizer == pytest.approx((1 - ratio) * whole.optimizer, rel=1e-6)
     assert plan.host == pytest.approx(ratio * 12 * llama_8b.parameters, rel=1e-3)
-    assert sum(term.size for term in plan.terms if term.component == "optimizer") == pytest.approx(plan.optimizer)
     assert plan.weights == whole.weights
 
 
@@ -90,13 +90,13 @@ def test_moments_in_16_bits(llama_8b):
     """The precision-aware optimizer: 4 B of master and 2 x 2 B of moments a parameter."""
     given = job(stage=1, library="megatron")
     given.optimizer.state_dtype = "bfloat16"
-    assert each(layout(given, llama_8b), llama_8b) == pytest.approx(2 + 4 + 8 / 8, rel=1e-4)
+    assert each(sharded_state(given, llama_8b), llama_8b) == pytest.approx(2 + 4 + 8 / 8, rel=1e-4)
 
 
 def test_each_replica_of_the_optimizer_holds_the_divided_states(llama_8b):
     """Megatron's num_distributed_optimizer_instances: two groups of four ranks divide as four ranks do."""
-    twice = layout(job(stage=1, library="megatron", replicas=2), llama_8b)
-    assert twice.optimizer == layout(job(gpus=4, stage=1, library="megatron"), llama_8b).optimizer
+    twice = sharded_state(job(stage=1, library="megatron", replicas=2), llama_8b)
+    assert twice.optimizer == sharded_state(job(gpus=4, stage=1, library="megatron"), llama_8b).optimizer
 
 
 def test_the_buffer_is_there_in_an_evaluation(llama_8b):
@@ -104,4 +104,4 @@ def test_the_buffer_is_there_in_an_evaluation(llama_8b):
         {"micro_batch_size": 1, "sequence_length": 512, "evaluation.micro_batch_size": 1}
     )
     found = next(phase for phase in estimate_job(plan, llama_8b, None).phases if phase.name == "evaluation")
-    assert found.components["gradients"] == layout(plan, llama_8b).gradients > 0
+    assert found.components["gradients"] == sharded_state(plan, llama_8b).gradients > 0

@@ -13,10 +13,11 @@ import pytest
 
 from gpulint import estimate
 from gpulint.estimator.activations import instants
-from gpulint.estimator.encoders.image_inputs import pictures, reader
+from gpulint.estimator.inputs.image_inputs import image_inputs, vision_spec
 from gpulint.estimator.serving.generation.decoding import attended, image_caches
 from gpulint.estimator.serving.kv_cache import layer_caches
 from gpulint.estimator.states.parameters import allocated, parameters
+from gpulint.estimator.terms import total
 from gpulint.job.job import Inference, Job, Quantization
 from gpulint.models.resolve import resolve
 
@@ -120,7 +121,7 @@ def test_the_tower_is_counted_where_the_layers_are_not_replayed(family):
 
 def test_a_tower_that_is_not_read_widens_the_interval():
     config = {**DATA["configs"]["llava_next"], "model_type": "llava_next_video"}
-    assert reader(resolve(config)) is None
+    assert vision_spec(resolve(config)) is None
     for images in (0, 1):
         job = Job(kind="inference", model=config, images=images)
         job.inference = Inference(batch_size=1, prompt_length=512, new_tokens=8)
@@ -154,7 +155,7 @@ def test_a_new_token_attends_to_the_images_keys_and_not_to_as_many_as_there_are_
         job.inference = Inference(batch_size=2, prompt_length=8, new_tokens=8)
         job.weights.dtype = "bfloat16"
         caches = image_caches(layer_caches(model), job, model)
-        return attended(job, model, 2, tokens, 2.0), max(cache.cross for cache in caches)
+        return total(attended(job, model, 2, tokens, 2.0)), max(cache.cross for cache in caches)
 
     seen = 2 * 4 * 257 * heads
     repeated = 2 * 2 * seen * model.shape.head_dim
@@ -169,7 +170,7 @@ def test_a_new_token_attends_to_the_images_keys_and_not_to_as_many_as_there_are_
     "model", ["Abiray/Qwen3.6-27B-NVFP4", "amd/Qwen3.5-397B-A17B-MXFP4", "Qwen/Qwen3-VL-4B-Instruct"]
 )
 def test_a_tower_is_read_by_whatever_name_its_config_gives_it(model):
-    assert reader(resolve(model)) is not None
+    assert vision_spec(resolve(model)) is not None
 
 
 def test_liger_leaves_models_that_it_does_not_know_as_they_are():
@@ -222,7 +223,7 @@ def test_a_larger_image_takes_more():
 
 def test_an_image_is_as_many_tokens_as_its_model_says():
     job = Job(images=2, image_pixels=448 * 448)
-    found = {name: pictures(job, resolve(config), 3) for name, config in DATA["configs"].items()}
+    found = {name: image_inputs(job, resolve(config), 3) for name, config in DATA["configs"].items()}
     assert found["qwen2_5_vl"].tokens == 256
     assert found["gemma3"].tokens == 256
     assert found["llava"].tokens == 576
@@ -231,11 +232,11 @@ def test_an_image_is_as_many_tokens_as_its_model_says():
 
 def test_images_that_nobody_counts_fit_into_their_sequence():
     job = Job(sequence_length=256)
-    found = {name: pictures(job, resolve(config), 1) for name, config in DATA["configs"].items()}
+    found = {name: image_inputs(job, resolve(config), 1) for name, config in DATA["configs"].items()}
     assert found["llava"] is None
     assert found["qwen2_5_vl"].tokens == 256
     job.images = 1
-    assert pictures(job, resolve(DATA["configs"]["llava"]), 1).tokens == 576
+    assert image_inputs(job, resolve(DATA["configs"]["llava"]), 1).tokens == 576
 
 
 def test_unknown_images_widen_the_interval():
@@ -262,7 +263,7 @@ def test_a_prompt_is_text_unless_images_are_stated():
 
 def test_a_tower_that_is_not_read_is_bounded():
     model = resolve("baidu/ERNIE-4.5-VL-28B-A3B-PT")
-    assert reader(model) is None
+    assert vision_spec(model) is None
     job = Job(model=model.id, micro_batch_size=1, sequence_length=1024)
     assert "model.layers" in [note.field for note in estimate(job).assumptions]
 
@@ -278,7 +279,7 @@ def test_the_images_of_a_step_wait_on_the_gpu(oracle_rows, release, loop, others
     job.versions["transformers"] = release
     job.versions.update({loop: "0.5.0"} if loop else {})
     model = resolve(DATA["configs"][row["family"]])
-    seen = pictures(job, model, job.micro_batch_size)
+    seen = image_inputs(job, model, job.micro_batch_size)
     size = 4 * seen.images * seen.pixels
 
     def stepping(accumulated: int) -> int:

@@ -70,7 +70,7 @@ def test_what_routing_may_do_beyond_a_second_share_moves_no_verdict(sparse, monk
     wider = sparse._replace(shape=sparse.shape._replace(experts=16))
     bounded = estimate_job(megatron(8), wider, None)
     (bound,) = [item for item in bounded.assumptions if item.field == "parallelism.expert" and item.high]
-    monkeypatch.setattr("gpulint.estimator.training.dropless", lambda job, model: [])
+    monkeypatch.setattr("gpulint.estimator.unknowns.dropless", lambda job, model: [])
     other = estimate_job(megatron(8), wider, None)
     assert bounded.per_gpu.high - other.per_gpu.high == bound.high
     assert bounded.verdict == other.verdict

@@ -443,7 +443,7 @@ def test_the_estimate_adds_up_and_names_its_peak():
     assert estimate.per_gpu.low <= estimate.per_gpu.process <= estimate.per_gpu.high
     assert estimate.verdict == "fits"
     assert estimate.kv_cache is None
-    assert all(term.formula and term.source for term in estimate.terms)
+    assert all(term.formula and term.source for term in (*estimate.peak.terms, *estimate.beside))
 
 
 def test_a_card_that_is_too_small_is_said_to_be():

@@ -8,7 +8,7 @@ from gpulint.estimator.inference import estimate_inference
 from gpulint.estimator.serving.sglang.estimate import request_table
 from gpulint.estimator.serving.sglang.settings import profile
 from gpulint.estimator.serving.sglang.static_share import captured_sizes
-from gpulint.estimator.serving.vllm.memory_budget import BEYOND
+from gpulint.estimator.serving.vllm.rank_memory import RESIDUAL_MARGIN
 from gpulint.hardware.catalogue import find
 from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
@@ -114,10 +114,10 @@ def test_around_the_share_of_the_weights_the_verdict_goes_by_what_may_be_free():
 
 def test_a_table_of_the_tokens_of_each_request_lies_beside_the_share():
     """Llama 4 Scout's ten million positions for 2,048 requests are 80 GiB (sgl-project/sglang issue 5755)."""
-    assert request_table(None, 10_485_760, 100_000) == 2048 * 10_485_764 * 4
-    assert request_table(None, 8192, 40_000) == 2500 * 8196 * 4
-    assert request_table(None, 8192, 10**6) == 4096 * 8196 * 4
-    assert request_table(64, 8192, 10**6) == 64 * 8196 * 4
+    assert request_table(None, 10_485_760, 100_000).size == 2048 * 10_485_764 * 4
+    assert request_table(None, 8192, 40_000).size == 2500 * 8196 * 4
+    assert request_table(None, 8192, 10**6).size == 4096 * 8196 * 4
+    assert request_table(64, 8192, 10**6).size == 64 * 8196 * 4
     fields = {"max_model_len": 131072, "gpu_memory_utilization": 0.8, "enforce_eager": True}
     few, many = (estimate(max_num_seqs=count, **fields) for count in (8, 2048))
     assert many.components["buffers"] - few.components["buffers"] == 2040 * 131076 * 4
@@ -135,7 +135,8 @@ def test_the_static_share_of_unified_memory_is_of_what_the_machine_leaves():
     """116 GiB free on an idle machine, 101 on one without a desktop, and what the engine's processes take meanwhile."""
     found = estimate("gb10", gpu_memory_utilization=0.8).kv_cache
     spread = (found.high - found.low) * found.bytes_per_token
-    moved = 0.8 * (121.69 - 119.56 + 116.05 - 101.3) * GIB + (2.23 + 0.51) * GIB + 2 * BEYOND * find("gb10").total
+    margin = RESIDUAL_MARGIN * find("gb10").total
+    moved = 0.8 * (121.69 - 119.56 + 116.05 - 101.3) * GIB + (2.23 + 0.51) * GIB + 2 * margin
     assert spread == pytest.approx(moved, rel=0.01)
     assert found.low < found.tokens < found.high
 
@@ -143,7 +144,7 @@ def test_the_static_share_of_unified_memory_is_of_what_the_machine_leaves():
 def test_a_desktop_may_take_of_a_card_that_is_sold_with_a_screen():
     desk, server = (estimate(gpu, gpu_memory_utilization=0.88).kv_cache for gpu in ("rtx-4090", "l40s"))
     below = [(cache.tokens - cache.low) * cache.bytes_per_token for cache in (desk, server)]
-    below[1] += BEYOND * (find("rtx-4090").total - find("l40s").total)
+    below[1] += RESIDUAL_MARGIN * (find("rtx-4090").total - find("l40s").total)
     assert below[0] - below[1] == pytest.approx(0.88 * (1372 - 614) * MIB, rel=0.01)
 
 

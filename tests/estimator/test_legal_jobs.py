@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.estimate_job import estimate, estimate_job
 from gpulint.estimator.explain.explain import explained
-from gpulint.hardware.catalogue import find
 from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 
@@ -109,7 +108,7 @@ def test_a_legal_job_is_estimated_or_says_what_is_missing(given_job):
     assert tiers.low <= tiers.process <= tiers.high
     assert tiers.allocated <= tiers.reserved
     assert min(size for phase in found.phases for size in phase.components.values()) >= 0
-    told = explained(found, job, resolve(job.model), find("t4") if job.hardware.gpu else None)
+    told = explained(found, job, resolve(job.model))
     for name, size in found.components.items():
         assert sum(term.size for term in told.terms if term.component == name) == size
 

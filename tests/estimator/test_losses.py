@@ -11,8 +11,8 @@ from gpulint.estimator.activations import instants
 from gpulint.estimator.budget import PARTS, bounded
 from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.estimate_job import estimate_job
+from gpulint.estimator.forward.network import network
 from gpulint.estimator.frameworks.release import release
-from gpulint.estimator.layers.setting import Setting
 from gpulint.estimator.losses.losses import smoothed, tiled
 from gpulint.estimator.losses.pieces import lengths
 from gpulint.estimator.tape.ledger import END
@@ -211,7 +211,7 @@ def test_one_piece_at_a_time(llama_8b):
 
 def test_the_last_piece_is_what_is_left(llama_8b):
     job = Job(micro_batch_size=1, sequence_length=100, weights=Weights("bfloat16"), loss=Loss("chunked", 32, "pieces"))
-    assert lengths(100, Setting(job, llama_8b)) == [32, 32, 32, 4]
+    assert lengths(100, network(job, llama_8b).dims) == [32, 32, 32, 4]
 
 
 class TestRelease:
@@ -363,8 +363,9 @@ class TestWholeLogSoftmax:
 
 def test_a_loss_in_more_parts_than_can_be_laid_out_is_not_estimated(llama_8b):
     bounded(PARTS)
+    job = Job(micro_batch_size=1, sequence_length=1 << 40, loss=Loss(chunk=1))
     with pytest.raises(NotEstimable, match="parts"):
-        lengths(1 << 40, Setting(Job(micro_batch_size=1, sequence_length=1 << 40, loss=Loss(chunk=1)), llama_8b))
+        lengths(1 << 40, network(job, llama_8b).dims)
 
 
 @pytest.mark.parametrize(

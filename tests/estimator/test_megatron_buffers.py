@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpulint.estimator.frameworks.megatron_buffers import held
+from gpulint.estimator.states.buffers.megatron import held
 from gpulint.hardware.catalogue import find
 from gpulint.job.job import Job
 from gpulint.models.resolve import resolve

@@ -65,7 +65,7 @@ def test_the_float32_copy_is_of_what_log_softmax_made():
 def test_the_derivation_names_what_forward_returns():
     """Arithmetic that a reader can redo: float32 logits at the end of forward, and a mask of bytes."""
     made, model = Job.validate({**RUN, **QLORA}), resolve(CONFIG)
-    found = explained(estimate(made), made, model, None)
+    found = explained(estimate(made), made, model)
     terms = {(term.label, term.formula): term.size for term in found.terms}
     assert terms["end of forward: float32 copy", "4 B x 2 x 1,024 x 20,000"] == 4 * 2 * 1024 * 20_000
     mask = next(size for (_, formula), size in terms.items() if formula == "1 B (bool) x 1,048,576 buffer elements")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.explain.product import total
-from gpulint.estimator.layers.attention.implementation import composite, sdpa_kernels
+from gpulint.estimator.frameworks.attention import composite, sdpa_kernels
 from gpulint.estimator.serving.generation.decoding import attended
 from gpulint.estimator.serving.generation.prefill import attention_products
+from gpulint.estimator.terms import total
 from gpulint.estimator.training import estimate_training
 from gpulint.hardware.catalogue import find
 from gpulint.job.job import Job
@@ -126,12 +126,12 @@ def test_a_prompt_and_a_new_token_on_a_t4():
     old, new = (generation(gpu, "bfloat16") for gpu in ("t4", "a10"))
     more = total(attention_products(model, old, 1, LENGTH, 2.0)) - total(attention_products(model, new, 1, LENGTH, 2.0))
     assert more > 8 * SCORES
-    copies = attended(old, model, 1, LENGTH, 2.0) - attended(new, model, 1, LENGTH, 2.0)
+    copies = total(attended(old, model, 1, LENGTH, 2.0)) - total(attended(new, model, 1, LENGTH, 2.0))
     assert copies == 12 * LENGTH * 1024
 
 
 def test_shared_keys_are_copied_for_every_head_in_float32():
-    found = attended(generation("t4", "float16"), resolve(GROUPED), 1, LENGTH, 2.0)
+    found = total(attended(generation("t4", "float16"), resolve(GROUPED), 1, LENGTH, 2.0))
     assert found == LENGTH * 64 * 4 * (3 * 16 + 2 * 4)
     assert composite(generation("t4", "float16"), True, False, 2.0) == ""
 

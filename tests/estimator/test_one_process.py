@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulint import estimate
-from gpulint.estimator.sharding.layouts import layout
+from gpulint.estimator.sharding.strategy import sharded_state
 from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 
@@ -65,7 +65,7 @@ def test_fused_losses_and_single_gpus_gather_nothing():
 def test_gradients_of_all_gpus_are_summed_into_new_ones(decoder, steps, times):
     """The pass's own and their sum, and those of earlier micro steps."""
     model = decoder()
-    plan = layout(job(gradient_accumulation_steps=steps), model)
+    plan = sharded_state(job(gradient_accumulation_steps=steps), model)
     assert plan.buffers == 0
     assert plan.gradient_bytes(plan.trainable) == times * plan.gradients
     assert plan.gradient_bytes(plan.trainable - 1) < times * plan.gradients
@@ -80,6 +80,6 @@ def test_an_evaluation_gathers_its_logits_too():
 def test_accumulated_gradients_do_not_stand_beside_every_instant():
     """At the logits of the second pass: what the first one left, and nothing of the second yet."""
     once, often = (estimate(job(gradient_accumulation_steps=steps)) for steps in (1, 4))
-    whole = layout(job(), resolve(GPT2)).gradients
+    whole = sharded_state(job(), resolve(GPT2)).gradients
     assert phase(often, "loss").components["gradients"] == whole
     assert phase(often, "loss").components["gradients"] - phase(once, "loss").components["gradients"] == whole

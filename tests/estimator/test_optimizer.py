@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gpulint.estimator.states.gradients import gradient_bytes, largest_gradient
 from gpulint.estimator.states.optimizer import Item, items, names, of_job, specification, states
+from gpulint.estimator.states.optimizer_step import step_temporaries
 from gpulint.estimator.states.parameters import parameters
 from gpulint.job.job import Job, Optimizer, Precision, Weights
 
@@ -34,6 +35,10 @@ OTHERS = [
 def kept(name, *tensors, **changes):
     job = Job(optimizer=Optimizer(name, **changes))
     return states(list(tensors), of_job(job), job)
+
+
+def temporary(name, *tensors, **changes):
+    return step_temporaries(list(tensors), of_job(Job(optimizer=Optimizer(name, **changes)))).size
 
 
 def matrix(rows=4096, columns=14336, dtype="bfloat16", copies=1, **flags):
@@ -133,18 +138,18 @@ def test_grokadamw_keeps_its_states_in_main_memory():
 
 def test_the_multi_tensor_step_copies_the_second_moments_of_a_group():
     big, small = matrix(copies=3), Item((4096,), 100, "bfloat16", decay=False)
-    assert kept("adamw_torch", big, small).temporary == 3 * 2 * matrix().size
-    assert kept("adamw_torch_fused", big, small).temporary == 0
-    assert kept("adamw_torch", big, small, foreach=False).temporary == (4 + 2) * matrix().size
+    assert temporary("adamw_torch", big, small) == 3 * 2 * matrix().size
+    assert temporary("adamw_torch_fused", big, small) == 0
+    assert temporary("adamw_torch", big, small, foreach=False) == (4 + 2) * matrix().size
 
 
 @pytest.mark.parametrize(("dtype", "width"), [("float32", 4), ("bfloat16", 2)])
 def test_a_step_one_by_one_has_a_root_a_denominator_and_that_of_the_tensor_before(dtype, width):
     first, second = (Item((rows, 1000), 1, dtype) for rows in (10, 40))
-    assert kept("adamw_torch_forloop", first, second).temporary == (2 * 40_000 + 10_000) * width
-    assert kept("adamw_torch_forloop", second, first).temporary == 2 * 40_000 * width
+    assert temporary("adamw_torch_forloop", first, second) == (2 * 40_000 + 10_000) * width
+    assert temporary("adamw_torch_forloop", second, first) == 2 * 40_000 * width
     layers = [Item((rows, 1000), 2, dtype) for rows in (40, 10)]
-    assert kept("adamw_torch_forloop", *layers).temporary == (2 * 40_000 + 10_000) * width
+    assert temporary("adamw_torch_forloop", *layers) == (2 * 40_000 + 10_000) * width
 
 
 def test_galore_projects_to_its_rank():
@@ -166,9 +171,9 @@ def test_a_rule_for_matrices_has_its_temporaries_of_matrices_alone():
     """galore_torch 1.0: an SVD in float32 of a projected matrix; AdamW's denominator and update of an embedding."""
     table = matrix(128256, 4096, embedding=True, matrix=False)
     decomposed = 3 * 4 * matrix().size + 4 * 4096**2
-    assert kept("galore_adamw", matrix()).temporary == decomposed
-    assert kept("galore_adamw", matrix(), table).temporary == 2 * 2 * table.size + decomposed
-    assert kept("q_galore_adamw8bit", matrix(), table).temporary == 3 * 4 * matrix().size
+    assert temporary("galore_adamw", matrix()) == decomposed
+    assert temporary("galore_adamw", matrix(), table) == 2 * 2 * table.size + decomposed
+    assert temporary("q_galore_adamw8bit", matrix(), table) == 3 * 4 * matrix().size
 
 
 def test_muon_gives_embeddings_to_adamw():
@@ -180,7 +185,7 @@ def test_layerwise_optimizers_step_in_the_backward_pass():
     assert of_job(Job(optimizer=Optimizer("adamw_torch", in_backward=True))).in_backward
     for dtype, width in (("bfloat16", 2), ("float32", 4)):
         one = matrix(copies=32)._replace(dtype=dtype)
-        assert kept("adamw_torch", one, in_backward=True).temporary == width * matrix().size
+        assert temporary("adamw_torch", one, in_backward=True) == width * matrix().size
 
 
 @given(
@@ -191,7 +196,8 @@ def test_layerwise_optimizers_step_in_the_backward_pass():
     dtype=st.sampled_from(["bfloat16", "float32"]),
 )
 def test_more_parameters_never_need_less(name, rows, columns, copies, dtype):
-    less, more = kept(name, Item((rows, columns), copies, dtype)), kept(name, Item((rows, columns), copies + 1, dtype))
+    tensors = (Item((rows, columns), count, dtype) for count in (copies, copies + 1))
+    less, more = ((*kept(name, item), temporary(name, item)) for item in tensors)
     assert all(isinstance(size, int) and size >= 0 for size in more)
     assert all(a <= b for a, b in zip(less, more, strict=True))
 

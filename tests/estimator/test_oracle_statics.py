@@ -9,6 +9,7 @@ import pytest
 
 from gpulint.estimator.states import optimizer
 from gpulint.estimator.states.gradients import gradient_dtype
+from gpulint.estimator.states.optimizer_step import step_temporaries
 from gpulint.estimator.states.parameters import elements, parameters
 from gpulint.estimator.states.storage import dtype_bytes
 from gpulint.models.resolve import resolve
@@ -54,7 +55,7 @@ def test_optimizer_states_are_exact(runs):
 def test_the_steps_temporaries_are_within_a_thousandth_of_its_peak(runs):
     """foreach: a copy of a group's second moments; Adafactor: fp32 copies of a tensor, less its row and column sums."""
     for row, job, items in runs:
-        states = optimizer.states(optimizer.items(items), optimizer.of_job(job), job)
+        step = step_temporaries(optimizer.items(items), optimizer.of_job(job))
         peak, split = row["phase_peaks"]["optimizer"], row["phase_peak_breakdowns"]["optimizer"]
         resident = sum(split.get(part, 0) for part in ("params", "buffers", "grads", "optimizer"))
-        assert resident + states.temporary == pytest.approx(peak, rel=1e-3), row["point"]
+        assert resident + step.size == pytest.approx(peak, rel=1e-3), row["point"]

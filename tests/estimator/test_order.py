@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpulint.estimator.allocator.replay import _made_in_order
 from gpulint.estimator.states import optimizer
+from gpulint.estimator.states.optimizer_step import step_blocks, step_temporaries
 from gpulint.estimator.states.order import in_order, stacks
 from gpulint.estimator.states.parameters import parameters
 from gpulint.job.job import Job
@@ -49,8 +50,6 @@ def test_the_temporaries_of_an_update_are_tensors_of_their_own():
     job, trained = found()
     job.optimizer.name = "adafactor"
     spec = optimizer.of_job(job)
-    blocks = optimizer.step_blocks(optimizer.items(trained), spec)
+    blocks = step_blocks(optimizer.items(trained), spec)
     assert blocks[0] == (4 * 64 * 1000, 4)
-    assert (
-        sum(size * count for size, count in blocks) == optimizer.step_temporaries(optimizer.items(trained), spec).size
-    )
+    assert sum(size * count for size, count in blocks) == step_temporaries(optimizer.items(trained), spec).size

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpulint import estimate
-from gpulint.estimator.adapters.parameters import expert_targets
 from gpulint.estimator.estimate import NotEstimable
+from gpulint.estimator.states.adapter_parameters import expert_targets
 from gpulint.estimator.states.parameters import allocated, elements, parameters
 from gpulint.job.job import Adapter, Fsdp, Inference, Job, Parallelism, Quantization, Weights, Zero
 from gpulint.models.resolve import resolve

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.explain.product import total
 from gpulint.estimator.inference import estimate_inference
 from gpulint.estimator.serving.generation.decoding import attended
 from gpulint.estimator.serving.generation.prefill import attention_products
+from gpulint.estimator.terms import total
 from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 
@@ -52,7 +52,7 @@ def test_one_new_token_has_scores_of_their_own_width():
     config = {"model_type": "gpt2", "n_embd": 1024, "n_layer": 2, "n_head": 16, "vocab_size": 1000, "n_positions": 8192}
     plan = job(64, 2, 8000, versions={"transformers": "4.50.0"})
     seen = 64 * 8001
-    assert attended(plan, resolve(config), 64, 8001, 2.0) == 2 * 2 * 16 * seen
+    assert total(attended(plan, resolve(config), 64, 8001, 2.0)) == 2 * 2 * 16 * seen
 
 
 STATES = {
@@ -112,5 +112,5 @@ def test_ranks_divide_keys_made_from_the_latent_once():
         "num_experts_per_tok": 2, "n_shared_experts": 1, "first_k_dense_replace": 1, "vocab_size": 1000,
     }  # fmt: skip
     whole, half = (job(1, 1, 4096, tensor=tensor) for tensor in (1, 2))
-    one, two = (attended(plan, resolve(config), 1, 4096, 2.0) for plan in (whole, half))
+    one, two = (total(attended(plan, resolve(config), 1, 4096, 2.0)) for plan in (whole, half))
     assert one == 2 * two

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.explain.product import Product, largest, matching, terms, total
+from gpulint.estimator.terms import Product, largest, terms, total
 
 
 def test_a_formula_multiplies_to_its_size():
@@ -41,10 +41,3 @@ def test_a_line_has_its_own_source_where_it_names_one():
 def test_the_largest_candidate_is_alive_at_the_widest_instant():
     small, large = [Product("a", 1), Product("b", 1)], [Product("c", 3)]
     assert largest(small, large, []) is large
-
-
-def test_what_no_candidate_makes_is_one_line():
-    made = [Product("a", 2, (5,))]
-    assert [line.label for line in matching("logits", 10, "", "else", [], made)] == ["a"]
-    assert [(line.formula, line.label) for line in matching("logits", 11, "", "else", made)] == [("11 B", "else")]
-    assert matching("logits", 0, "", "else", made) == []

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator import budget
-from gpulint.estimator.activations import computing, layer_kinds, replay
+from gpulint.estimator.activations import computing, replay
 from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.estimate_job import estimate_job
-from gpulint.estimator.layers.seq2seq import setting
+from gpulint.estimator.forward.network import network
 from gpulint.estimator.memoize import Recall
 from gpulint.estimator.states.parameters import _parameters, parameters
 from gpulint.hardware.catalogue import find
@@ -42,8 +42,8 @@ def test_what_is_left_out_of_a_job_changes_neither_its_pass_nor_its_parameters(c
     model = resolve(job.model)
 
     def events(job):
-        s = setting(job, model)
-        return replay(s, layer_kinds(s)[0]).events
+        whole = network(job, model)
+        return replay(whole, whole.kinds()[0]).events
 
     assert events(job) == events(computing(job))
     assert parameters(job, model) == _parameters.__wrapped__(job, model)

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpulint.estimator.activations import layer_kinds
 from gpulint.estimator.activations import replay as run
 from gpulint.estimator.allocator.allocator import BLOCK, ROUNDING, SMALL_REQUEST, Allocator, segment_size
 from gpulint.estimator.allocator.trace import Recorder, Unfolding, trace
-from gpulint.estimator.layers.setting import Setting
+from gpulint.estimator.forward.network import network
 from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 from gpulint.units import MIB
@@ -70,10 +69,10 @@ class Slow:
 @pytest.mark.parametrize(("model", "fields"), JOBS)
 @pytest.mark.parametrize("inputs_stay", [False, True])
 def test_repeated_layers_are_what_each_of_them_would_be(model, fields, inputs_stay):
-    s = Setting(job_of(model, fields), resolve(model))
-    kinds, assigned = layer_kinds(s)
-    tape = s.prepared(Recorder())
-    run(s, kinds, tape)
+    whole = network(job_of(model, fields), resolve(model))
+    kinds, assigned = whole.kinds()
+    tape = Recorder()
+    run(whole, kinds, tape)
     unfolding = Unfolding(tape, [assigned.count(kind) for kind in range(len(kinds))], inputs_stay)
     numbers, total = [], 0
     for number, size in enumerate(tape.sizes):

@@ -30,7 +30,7 @@ T5 = {
     "model_type": "t5", "d_model": 512, "d_kv": 64, "d_ff": 2048, "num_layers": 6, "num_heads": 8, "vocab_size": 32128,
 }  # fmt: skip
 MODELS = {"llama": LLAMA, "mixtral": MIXTRAL, "latent": LATENT, "gemma": GEMMA}
-MEASURED = ("runtime", "reserved", "process", "low", "high", "kv_room")
+MEASURED = ("runtime", "reserved", "process", "low", "high", "available_kv_cache_memory")
 """Sums of figures that have a line each elsewhere, or a measurement behind them."""
 
 
@@ -46,7 +46,7 @@ def job(engine: str, model: object, tensor: int = 1, **inference: object) -> Job
 
 def explain(made: Job, gpu: str | None = "h100-80gb"):
     model, card = resolve(made.model), find(gpu) if gpu else None
-    return explained(estimate_job(made, model, card), made, model, card)
+    return explained(estimate_job(made, model, card), made, model)
 
 
 def check(found) -> None:
@@ -97,7 +97,7 @@ def test_every_line_of_towers_and_compressed_caches_multiplies_out(name):
 @pytest.mark.parametrize("gpu", ["h100-80gb", None])
 def test_the_room_of_the_cache_is_the_budget_less_what_is_told(gpu):
     found = explain(job("vllm", LLAMA), gpu)
-    room = [term for term in found.terms if term.component == "kv_room"]
+    room = [term for term in found.terms if term.component == "available_kv_cache_memory"]
     assert bool(room) == (gpu is not None)
     if room:
         assert sum(term.size for term in room) == found.components["kv_cache"]
@@ -118,7 +118,7 @@ def test_a_refusal_leaves_the_room_below_what_a_request_needs():
     found = explain(job("vllm", LLAMA, gpu_memory_utilization=0.01))
     held = sums(found)
     assert found.refusal
-    assert held["kv_room"] < held["kv_request"] == found.components["kv_cache"]
+    assert held["available_kv_cache_memory"] < held["kv_request"] == found.components["kv_cache"]
 
 
 def test_what_a_start_varies_by_is_told_part_by_part():

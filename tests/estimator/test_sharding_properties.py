@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpulint.estimator.estimate_job import estimate_job
-from gpulint.estimator.sharding.layouts import layout
+from gpulint.estimator.sharding.strategy import sharded_state
 from gpulint.estimator.states.stage import pipeline
 from gpulint.job.job import (
     Adapter,
@@ -84,7 +84,7 @@ def test_more_tokens_never_take_less(tiny, plan, method, micro_steps, length):
 def test_more_gpus_never_keep_more_states(tiny, plan, method, micro_steps, gpus):
     def states(count):
         stage = pipeline(run(plan, method, micro_steps, gpus=count), tiny)[0]
-        built = layout(stage.job, stage.own)
+        built = sharded_state(stage.job, stage.own)
         return built.weights + built.adapter + built.optimizer + built.gradients
 
     assert states(2 * gpus) <= states(gpus) + 400 * 512
@@ -111,6 +111,8 @@ def test_offload_never_takes_more_states_of_a_gpu_and_no_less_of_the_host(tiny, 
 def test_more_stages_never_hold_more_weights(tiny, micro_steps, schedule, stages):
     def weights(count):
         changes = {"parallelism.pipeline": count, "parallelism.pipeline_schedule": schedule}
-        return max(layout(s.job, s.own).weights for s in pipeline(run("ddp", "full", micro_steps, **changes), tiny))
+        return max(
+            sharded_state(s.job, s.own).weights for s in pipeline(run("ddp", "full", micro_steps, **changes), tiny)
+        )
 
     assert weights(2 * stages) <= weights(stages)

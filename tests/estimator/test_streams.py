@@ -10,7 +10,7 @@ from gpulint.estimator.allocator.replay import _micro_step, plan_of
 from gpulint.estimator.allocator.trace import trace
 from gpulint.estimator.estimate_job import estimate_job
 from gpulint.estimator.sharding.fsdp_units import Unit, Units
-from gpulint.estimator.sharding.layouts import layout
+from gpulint.estimator.sharding.strategy import sharded_state
 from gpulint.estimator.sharding.streams import IN_FLIGHT, Gathering, Sharding
 from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
@@ -41,7 +41,7 @@ def job(torch="2.6", **fsdp) -> Job:
 
 def planned(plan: Job):
     model = resolve(MODEL)
-    found = layout(plan, model)
+    found = sharded_state(plan, model)
     return plan_of(plan, model, found, estimate_job(plan, model, None).phases)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.activations import instants
-from gpulint.estimator.frameworks.token_choice import applies, grouped
-from gpulint.estimator.layers.setting import Setting
+from gpulint.estimator.forward.network import Network, network
+from gpulint.estimator.layers.state import ReplayState
+from gpulint.estimator.layers.token_choice import grouped
+from gpulint.estimator.tape.tape import Tape
 from gpulint.job.job import Job, Loss, Parallelism, Weights
 
 T, H, F, K = 1024, 256, 512, 2
@@ -18,39 +20,39 @@ def mixture(decoder):
     return decoder(layers=2, hidden=H, intermediate=F, experts=4)
 
 
-def settings(mixture, **fields) -> Setting:
+def of(mixture, **fields) -> Network:
     usual = {"framework": "torchtitan", "micro_batch_size": 1, "sequence_length": T, "weights": Weights("bfloat16")}
-    return Setting(Job(**{**usual, **fields}), mixture)
+    return network(Job(**{**usual, **fields}), mixture)
 
 
-def held(s: Setting) -> int:
+def held(whole: Network) -> int:
     """Bytes that a forward pass through the experts leaves, but for numbers of a row and its result."""
-    tape = s.tape()
+    tape, modules = Tape().configured(whole.options), whole.weights.layer(0, ReplayState())
     x, weights = tape.new(T * H, 2), tape.new(R, 4)
     tape.source(x)
     tape.source(weights)
     before = tape.live
-    y = grouped(x, weights, tape.new(R, 8), s.modules(0), s)
+    y = grouped(x, weights, tape.new(R, 8), modules, whole.dims)
     return tape.live - before - y.n * y.e
 
 
 def test_a_float32_copy_of_the_output_is_kept_to_weight_it(mixture):
     """The padded rows, both products, silu and the product of both; the float32 output."""
     expected = 2 * R * H + 4 * 2 * R * F + 4 * R * H
-    assert 0 <= held(settings(mixture)) - expected < 64 * R
+    assert 0 <= held(of(mixture)) - expected < 64 * R
 
 
 def test_a_whole_graph_weights_in_one_kernel(mixture):
     """Beside the padded rows both products, their product and the narrow output are kept."""
-    s = settings(mixture, compile=True, versions={"torchtitan": "0.2.0"})
-    assert 0 <= held(s) - (2 * R * H + 3 * 2 * R * F + 2 * R * H) < 64 * R
+    whole = of(mixture, compile=True, versions={"torchtitan": "0.2.0"})
+    assert 0 <= held(whole) - (2 * R * H + 3 * 2 * R * F + 2 * R * H) < 64 * R
 
 
 def test_whose_experts_they_are(mixture):
-    assert applies(settings(mixture))
-    assert not applies(settings(mixture, framework=None))
+    assert of(mixture).dims.experts.token_choice
+    assert not of(mixture, framework=None).dims.experts.token_choice
     owned = mixture._replace(model_type="qwen3_moe")
-    assert applies(settings(owned, framework=None, versions={"prime-rl": "0.8.0"}))
+    assert of(owned, framework=None, versions={"prime-rl": "0.8.0"}).dims.experts.token_choice
 
 
 def test_selective_checkpointing_keeps_this_rank_s_part_of_sums(decoder):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.frameworks.torchtune import caches
-from gpulint.estimator.sharding.layouts import layout
+from gpulint.estimator.sharding.strategy import sharded_state
+from gpulint.estimator.states.buffers.torchtune import caches
 from gpulint.estimator.states.parameters import allocated, parameters
 from gpulint.job.job import Adapter, Fsdp, Job, Weights
 from gpulint.models.resolve import resolve
@@ -47,11 +47,13 @@ def test_rotary_caches_of_all_positions_are_shared_or_each_layers_own(config, ve
 
 def test_a_released_tutorial_saw_the_layer_that_the_others_were_copied_from():
     """docs/source/tutorials/qlora_finetune.rst: 13.96 GB after Llama-2-7B with LoRA (r 8, q and v) was built."""
-    built = layout(job("0.1", "lora"), resolve(LLAMA2))
+    built = sharded_state(job("0.1", "lora"), resolve(LLAMA2))
     assert round((built.weights + built.adapter + built.load) / 1e9, 2) == 13.96
 
 
 @pytest.mark.parametrize(("version", "fsdp"), [(None, None), ("0.5", Fsdp(version=2, wrap="transformer"))])
 def test_layers_built_one_by_one_or_without_memory_need_no_other(version, fsdp):
-    copied, plain = (layout(job(version, framework=name, fsdp=fsdp), resolve(LLAMA2)) for name in ("torchtune", None))
+    copied, plain = (
+        sharded_state(job(version, framework=name, fsdp=fsdp), resolve(LLAMA2)) for name in ("torchtune", None)
+    )
     assert copied.load == plain.load

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.activations import layer_kinds, replay
+from gpulint.estimator.activations import replay
 from gpulint.estimator.allocator.trace import Recorder, Trace, trace
-from gpulint.estimator.layers.setting import Setting
+from gpulint.estimator.forward.network import network
 from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 
@@ -51,10 +51,10 @@ def test_layers_put_in_place_hold_what_layers_that_are_run_hold(checkpointing):
     """Of equal layers all are run on the tape, and its peak compared with that of the unfolded trace."""
     model = resolve("gpt2-xl")
     job = job_of("gpt2-xl", checkpointing)
-    s = Setting(job, model)
-    assert len(layer_kinds(s)[0]) < s.layers
-    tape = s.prepared(Recorder())
-    replay(s, list(range(s.layers)), tape)
+    whole = network(job, model)
+    assert len(whole.kinds()[0]) < whole.layers
+    tape = Recorder()
+    replay(whole, list(range(whole.layers)), tape)
     found = trace(job, model)
     alive = most = 0
     for _, events in tape.runs:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from gpulint.estimator import training
 from gpulint.estimator.estimate import COMPONENTS, NotEstimable
 from gpulint.estimator.estimate_job import estimate_job
-from gpulint.estimator.peak_candidate import Instant
+from gpulint.estimator.micro_step import MicroStep
+from gpulint.estimator.peak_candidate import PeakCandidate
 from gpulint.hardware.gpu import Gpu
 from gpulint.job.job import (
     Evaluation,
@@ -41,18 +42,18 @@ def simple_instants(job, model):
     shape, tokens = model.shape, job.micro_batch_size * job.sequence_length
     saved, vocabulary, total = 100 * tokens * shape.layers, tokens * shape.vocabulary, model.parameters
     return [
-        Instant("forward", saved, 2 * vocabulary, 0, shape.layers - 1),
-        Instant("loss", saved, 10 * vocabulary, 0, None),
-        Instant("backward", saved, 12 * vocabulary, 0, None),
-        Instant("backward", saved, 0, total // 3, shape.layers - 1),
-        Instant("backward", 0, 0, total, None),
+        PeakCandidate("forward", saved, 2 * vocabulary, 0, shape.layers - 1),
+        PeakCandidate("loss", saved, 10 * vocabulary, 0, None),
+        PeakCandidate("backward", saved, 12 * vocabulary, 0, None),
+        PeakCandidate("backward", saved, 0, total // 3, shape.layers - 1),
+        PeakCandidate("backward", 0, 0, total, None),
     ]
 
 
 @pytest.fixture
 def simple(monkeypatch):
     """Replace the activations by the ones above."""
-    monkeypatch.setattr(training, "instants_of", lambda job, model, stage=None: (simple_instants(job, model), True, 0))
+    monkeypatch.setattr(training, "micro_step", lambda job, model, stage=None: MicroStep(simple_instants(job, model)))
 
 
 def test_the_peak_is_the_largest_instant_and_not_a_sum(simple, llama_8b):
@@ -177,8 +178,8 @@ def test_an_unknown_optimizer_or_architecture_is_said(simple, llama_8b):
 
 
 def test_terms_name_every_component_with_its_arithmetic(simple, llama_8b):
-    terms = estimate_job(job(), llama_8b, CARD).terms
-    by = {}
+    found = estimate_job(job(), llama_8b, CARD)
+    terms, by = (*found.peak.terms, *found.beside), {}
     for term in terms:
         by[term.component] = by.get(term.component, 0) + term.size
         assert term.formula

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator import budget
-from gpulint.estimator.allocator import runtime
 from gpulint.estimator.allocator.allocator import segments
-from gpulint.estimator.allocator.fragmentation import BEYOND, beyond
 from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.estimate_job import estimate_job
-from gpulint.estimator.uncertainty import records, varies
+from gpulint.estimator.training import estimate_training
+from gpulint.estimator.uncertainty import gathered_anew, records, varies
+from gpulint.estimator.verdict import verdict
 from gpulint.hardware.catalogue import find
 from gpulint.job.job import Job
 from gpulint.job.origin import Origin
@@ -42,15 +42,12 @@ def moved(found, field):
 
 
 def test_samples_of_any_length_leave_what_is_held_between_batches():
+    """Told, and not in the interval, which is that of the longest batch."""
     packed, loose = estimate(job()), estimate(job(packing=False))
     (fact,) = moved(loose, "sequence_length")
     between = max(phase.allocated for phase in loose.phases if phase.name in ("load", "optimizer_step"))
-    least = segments(between) + runtime.process_overhead(None, job()).low
-    assert loose.per_gpu.low == least - beyond(least)
-    assert fact.low * (1 - BEYOND) == pytest.approx(packed.per_gpu.low - loose.per_gpu.low, abs=2)
-    assert fact.low > 0
-    assert packed.per_gpu.process == loose.per_gpu.process
-    assert loose.per_gpu.high == packed.per_gpu.high
+    assert fact.low == segments(loose.peak.allocated) - segments(between) > 0
+    assert loose.per_gpu == packed.per_gpu
     assert not moved(packed, "sequence_length")
 
 
@@ -70,6 +67,29 @@ def test_what_an_older_torch_makes_of_a_compiled_step_is_open(torch, open_):
         peak = max(step, others)
         assert facts[0].low == peak - max(others, step - 2 * table)
         assert facts[0].high == step + 4 * table - peak
+
+
+def test_a_gathered_tensor_that_is_no_whole_segment_opens_whole_ones():
+    """32,001 x 4,096 elements of 2 B: 125.004 segments of 2 MiB, so 126."""
+    (fact,) = gathered_anew(Job(), 2 * 32_001 * 4096)
+    assert (fact.low, fact.high) == (0, 126 << 21)
+    assert gathered_anew(Job(), 126 << 21)[0].high == 126 << 21
+    assert gathered_anew(Job(), 0) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "longest", "said"), [(24, "fits", "fits"), (25, "tight", "tight"), (26, "exceeds", "tight")]
+)
+def test_uncut_rows_decide_where_the_longest_of_them_only_may_fit(rows, longest, said):
+    """64 tokens fit in each case; rows as long as the model's 1,024 positions fit, may fit, and do not fit."""
+    adapted = {"method": "lora", "adapter": {"r": 8, "targets": "all-linear"}, "activation_checkpointing": "full"}
+    plan = job(micro_batch_size=rows, sequence_length=64, **adapted)
+    assert estimate(plan, "l4").verdict == "fits"
+    whole = plan.with_changes({"sequence_length": 1024})
+    assert estimate_training(whole, resolve(MODEL), find("l4"), replay=False).verdict == longest
+    plan.unstated = ["sequence_length"]
+    found = estimate(plan, "l4")
+    assert found.verdict == said == verdict(found.per_gpu, find("l4"))
 
 
 def test_the_longest_batch_finds_blocks_of_shorter_ones_too_small():
@@ -106,11 +126,13 @@ def test_a_stated_length_is_not_up_to_the_data(field):
 
 
 def test_short_samples_do_not_make_a_config_safe():
-    """The longest batch that the config admits still fails."""
+    """The longest batch that the config admits still fails, and that is what the interval says."""
     large = {"micro_batch_size": 64, "packing": False}
     found = estimate(job(**large), "rtx-4090")
     assert found.verdict == "exceeds"
-    assert found.per_gpu.low < found.capacity.usable
+    assert found.per_gpu.low > found.capacity.usable
+    (fact,) = moved(found, "sequence_length")
+    assert found.per_gpu.low - fact.low < found.capacity.usable
 
 
 def test_kernels_that_were_never_replayed_may_scatter_what_they_free():
@@ -198,7 +220,7 @@ def test_layers_that_are_trained_do_not_wait():
 
 
 @pytest.mark.parametrize(("method", "unknown"), [("gptq", True), ("bnb-nf4", False)])
-def test_packed_weights_may_be_whole_on_each_gpu_before_they_are_sharded(method, unknown):
+def test_packed_weights_may_be_stays_replicated_gpu_before_they_are_sharded(method, unknown):
     def sharded(efficient):
         return job(
             method="lora",
@@ -282,7 +304,7 @@ def test_images_and_lengths_take_the_same_bytes_of_a_batch_off_once(name):
 @pytest.mark.parametrize(
     ("name", "fields", "said"),
     [
-        ("meta-llama/Llama-3.2-11B-Vision-Instruct", {"objective": "classification"}, "no embedding"),
+        ("meta-llama/Llama-3.2-11B-Vision-Instruct", {"objective": "classification"}, "no vocabulary embedding"),
         ("unsloth/gemma-3n-E2B-it", {"parallelism": {"pipeline": 4}, "hardware": {"gpus": 4}}, "pipeline stage"),
         ("Qwen/Qwen3.5-9B", {"framework": "litgpt"}, "without attention"),
     ],

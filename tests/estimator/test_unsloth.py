@@ -6,7 +6,7 @@ import pytest
 
 from gpulint.estimator.activations import instants
 from gpulint.estimator.estimate_job import estimate_job
-from gpulint.estimator.frameworks.unsloth_buffers import masks, tables
+from gpulint.estimator.states.buffers.unsloth import masks, tables
 from gpulint.estimator.states.parameters import allocated, parameters
 from gpulint.job.job import Job
 from gpulint.models.resolve import resolve

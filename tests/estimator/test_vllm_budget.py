@@ -7,9 +7,11 @@ import pytest
 from gpulint.estimator.allocator.runtime import Neighbours, process_overhead
 from gpulint.estimator.inference import estimate_inference
 from gpulint.estimator.serving.vllm.activations import layer_bytes, profile_run
-from gpulint.estimator.serving.vllm.memory_budget import parts_of, room_of
+from gpulint.estimator.serving.vllm.memory_budget import available_kv_cache_memory
+from gpulint.estimator.serving.vllm.rank_memory import rank_memory
 from gpulint.estimator.serving.vllm.settings import settings
 from gpulint.estimator.serving.vllm.workspace import expert_bytes, workspace
+from gpulint.estimator.terms import total
 from gpulint.hardware.catalogue import find
 from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
@@ -35,7 +37,7 @@ def parts(plan):
     model, gpu = resolve(plan.model), find(plan.hardware.gpu)
     chosen = settings(plan, model, gpu)
     assert chosen is not None
-    return parts_of(plan, model, gpu, chosen)
+    return rank_memory(plan, model, gpu, chosen)
 
 
 def cache(plan):
@@ -81,15 +83,15 @@ def test_an_installed_flashinfer_samples_unasked_until_it_is_a_requirement():
 def test_nccl_counts_against_the_budget_until_it_comes_before_the_baseline():
     """vllm 0.11.0 opens its communicators first (v1/worker/gpu_worker.py init_device)."""
     older, newer = (parts(job(QWEN2, "h100-80gb", 2, version=version)) for version in ("0.10.2", "0.11.0"))
-    assert newer.before - older.before == newer.overhead.nccl > 0
-    assert older.outside == newer.outside, "torch's communicator opens in the profile run"
-    assert newer.counted[1] < older.counted[1]
+    assert newer.initial_snapshot - older.initial_snapshot == newer.overhead.nccl > 0
+    assert older.non_torch_increase == newer.non_torch_increase, "torch's communicator opens in the profile run"
+    assert newer.non_torch_bounds[1] < older.non_torch_bounds[1]
 
 
 def test_what_gathers_logits_opens_beside_what_reduces():
     """Two ranks of vLLM 0.11.0 on H100 leave 0.42 GiB less than one (Qwen3-32B, llm-d's benchmarks; its runs alike)."""
     one, two = (parts(job("Qwen/Qwen3-32B", "h100-80gb", ranks, version="0.11.0")) for ranks in (1, 2))
-    assert two.outside - one.outside == pytest.approx(0.42 * GIB, rel=0.01)
+    assert two.non_torch_increase - one.non_torch_increase == pytest.approx(0.42 * GIB, rel=0.01)
     assert parts(job(QWEN2, "a100-80gb", 2, version="0.6.6")).gathering == (0, 0)
 
 
@@ -97,10 +99,11 @@ def test_what_gathers_logits_opens_beside_what_reduces():
 def test_what_connects_cards_without_nvlink_takes_little_of_them(version):
     """A start of 0.10.2 on eight L40S printed 0.17 to 0.21 GiB beside torch for NCCL and the libraries' 90 MiB."""
     found, linked = (parts(job(QWEN2, gpu, 8, version=version)) for gpu in ("l40s", "a100-80gb"))
-    assert found.outside - found.overhead.libraries == 105 * MIB
-    assert found.runtime - found.overhead.libraries - found.overhead.context == 105 * MIB
-    assert linked.outside - linked.overhead.libraries == linked.overhead.nccl
-    assert found.spread[1] >= found.overhead.nccl - found.nccl, "as much as elsewhere at the most"
+    assert found.non_torch_increase - found.overhead.libraries == 105 * MIB
+    assert total(found.runtime) - found.overhead.libraries - found.overhead.context == 105 * MIB
+    assert linked.non_torch_increase - linked.overhead.libraries == linked.overhead.nccl
+    above = found.overhead.high - total(found.runtime)
+    assert above >= found.overhead.nccl - found.nccl, "as much as elsewhere at the most"
 
 
 @pytest.mark.parametrize("gpu", ["mi300x", "gb10"])
@@ -112,7 +115,7 @@ def test_pipeline_stages_without_nvlink_take_as_much_as_ranks_of_a_group():
     """torch's communicator has nothing to gather between them: vLLM's own counts."""
     plan = job(QWEN2, "l40s")
     plan.parallelism.pipeline = plan.hardware.gpus = 2
-    assert parts(plan).runtime == parts(job(QWEN2, "l40s", 2)).runtime
+    assert total(parts(plan).runtime) == total(parts(job(QWEN2, "l40s", 2)).runtime)
 
 
 def test_cards_without_nvlink_are_as_others_before_the_nccl_that_was_measured():
@@ -120,7 +123,7 @@ def test_cards_without_nvlink_are_as_others_before_the_nccl_that_was_measured():
     found = parts(job(QWEN2, "l40s", 4, version="0.8.5"))
     assert found.connecting is None
     assert found.nccl == found.overhead.nccl
-    assert found.runtime == found.overhead.total
+    assert total(found.runtime) == found.overhead.total
 
 
 @pytest.mark.parametrize(("version", "starts", "verdict"), [("0.10.2", True, "fits"), ("0.11.0", False, "tight")])
@@ -198,7 +201,7 @@ def test_deepseek_v4_needs_what_its_log_says_and_may_not_get_it():
     fields = {"version": "0.22.0", "max_model_len": 30000, "gpu_memory_utilization": 0.95, "kv_cache_dtype": "fp8"}
     plan = job("deepseek-ai/DeepSeek-V4-Flash", "gh200-96gb", 2, 2, max_num_batched_tokens=16384, **fields)
     found = parts(plan)
-    assert found.request / GIB == pytest.approx(6.66, abs=0.005)
+    assert found.request_bytes / GIB == pytest.approx(6.66, abs=0.005)
     assert found.cache.request_bytes(13528, found.settings.in_flight) / GIB == pytest.approx(5.44, abs=0.005)
     assert estimate_inference(plan, resolve(plan.model), find("gh200-96gb")).verdict == "tight"
 
@@ -207,10 +210,22 @@ def test_trial_graphs_may_take_of_the_cache():
     """0.19 captures graphs for trial while it measures; gpt-oss-20b on an A100 logged 36.56 GiB (0.19.0)."""
     fields = {"version": "0.19.0", "max_model_len": 131072, "gpu_memory_utilization": 0.65}
     found = parts(job("openai/gpt-oss-20b", "a100-80gb", **fields))
-    room = room_of(found, find("a100-80gb"), None)
+    room = available_kv_cache_memory(found, find("a100-80gb"), None)
     assert room.low / GIB <= 36.56 <= room.high / GIB
     before = parts(job("openai/gpt-oss-20b", "a100-80gb", **{**fields, "version": "0.18.0"}))
-    assert room_of(before, find("a100-80gb"), None).low - room.low == found.graphs.expected
+    assert available_kv_cache_memory(before, find("a100-80gb"), None).low - room.low == found.graphs.expected
+
+
+def test_graphs_at_their_least_leave_more_for_the_cache():
+    """0.22 takes graphs off the budget: at the most of the cache they are as small as the least that was measured."""
+    found, card = parts(job(QWEN2, "h100-80gb", version="0.22.0", max_model_len=4096)), find("h100-80gb")
+    assert found.settings.graphs_in_budget
+    assert 0 < found.graphs.low < found.graphs.expected < found.graphs.high
+    none = found._replace(graphs=found.graphs._replace(low=0, high=0))
+    usual, without = (available_kv_cache_memory(memory, card, None) for memory in (found, none))
+    assert without.high - usual.high == found.graphs.low
+    assert without.low - usual.low == found.graphs.high
+    assert without.expected == usual.expected
 
 
 def test_a_machine_that_shares_its_memory_moves_the_cache():
@@ -218,7 +233,7 @@ def test_a_machine_that_shares_its_memory_moves_the_cache():
     plan = job(QWEN2, "gb10", gpu_memory_utilization=0.5, max_model_len=8192, version="0.24.0")
     shared, own = parts(plan), parts(plan)._replace(neighbours=Neighbours((0, 0), (0, 0)))
     gpu = find("gb10")
-    wide, narrow = room_of(shared, gpu, None), room_of(own, gpu, None)
+    wide, narrow = available_kv_cache_memory(shared, gpu, None), available_kv_cache_memory(own, gpu, None)
     assert narrow.low - wide.low == pytest.approx(2.23 * GIB, rel=0.01)
     assert wide.high - narrow.high == pytest.approx(0.51 * GIB, rel=0.01)
     assert wide.low < wide.expected < wide.high

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.inference import estimate_inference
-from gpulint.estimator.serving.vllm.memory_budget import parts_of
+from gpulint.estimator.serving.vllm.rank_memory import rank_memory
 from gpulint.estimator.serving.vllm.settings import settings
 from gpulint.hardware.catalogue import find
 from gpulint.job.job import Job
@@ -28,7 +28,7 @@ def unused(plan) -> int:
     model, gpu = resolve(plan.model), find(plan.hardware.gpu)
     chosen = settings(plan, model, gpu)
     assert chosen is not None
-    return parts_of(plan, model, gpu, chosen).unused
+    return rank_memory(plan, model, gpu, chosen).unused_segments
 
 
 @pytest.mark.parametrize(("version", "counts"), [("0.2.5", True), ("0.5.4", True), ("0.6.4", False), ("0.11.0", False)])

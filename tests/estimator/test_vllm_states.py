@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.serving.kv_cache import layer_caches
-from gpulint.estimator.serving.vllm.memory_budget import parts_of
+from gpulint.estimator.serving.vllm.rank_memory import rank_memory
 from gpulint.estimator.serving.vllm.settings import settings
 from gpulint.estimator.serving.vllm.states import with_states
 from gpulint.hardware.catalogue import find
@@ -18,7 +18,7 @@ def cache(model, **fields):
     job = Job.validate({"kind": "inference", "inference": {"engine": "vllm", **fields}})
     found, gpu = resolve(model), find("h100-80gb")
     chosen = settings(job, found, gpu)
-    return parts_of(job, found, gpu, chosen).cache, chosen
+    return rank_memory(job, found, gpu, chosen).cache, chosen
 
 
 @pytest.mark.parametrize(

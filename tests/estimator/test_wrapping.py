@@ -7,7 +7,7 @@ import pytest
 from gpulint.estimator.allocator import runtime
 from gpulint.estimator.allocator.allocator import Allocator
 from gpulint.estimator.estimate_job import estimate_job
-from gpulint.estimator.sharding.layouts import layout
+from gpulint.estimator.sharding.strategy import sharded_state
 from gpulint.estimator.sharding.wrapping import BUCKET, Wrapped, _buckets, stay, wrap, wrapping
 from gpulint.estimator.states.parameters import parameters
 from gpulint.hardware.catalogue import find
@@ -44,7 +44,7 @@ NF4 = {"method": "bnb-nf4", "bits": 4, "storage_dtype": "bfloat16"}
 
 def made(plan: Job) -> list[Wrapped]:
     model = resolve(MODEL)
-    return wrapping(plan, parameters(plan, model), layout(plan, model).plan)
+    return wrapping(plan, parameters(plan, model), sharded_state(plan, model).units)
 
 
 def test_layers_come_first_and_the_root_last():
@@ -104,17 +104,17 @@ def test_offload_leaves_the_scales_of_packed_weights_on_every_gpu():
     model = resolve(MODEL)
     packed = [item for item in parameters(job(NF4), model) if item.packed]
     scales = sum(4 * item.elements // 64 for item in packed)
-    kept = layout(job(NF4, offload=True), model).weights
+    kept = sharded_state(job(NF4, offload=True), model).weights
     assert scales <= kept < 1.01 * scales
-    assert layout(job(offload=True), model).weights == 0
+    assert sharded_state(job(offload=True), model).weights == 0
 
 
 def test_a_checkpoint_inside_a_unit_leaves_no_inputs_behind():
     model = resolve(MODEL)
     fields = {"reentrant": True, "sequence_length": 4096}
     around, inside = job(fields=fields), job(fields=fields, checkpoints_inside=True)
-    assert layout(around, model).kept
-    assert not layout(inside, model).kept
+    assert sharded_state(around, model).kept
+    assert not sharded_state(inside, model).kept
     assert estimate_job(inside, model, None).per_gpu.allocated < estimate_job(around, model, None).per_gpu.allocated
 
 

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpulint import estimate
-from gpulint.estimator.peak_candidate import Instant
-from gpulint.estimator.sharding.layouts import layout
+from gpulint.estimator.peak_candidate import PeakCandidate
+from gpulint.estimator.sharding.strategy import sharded_state
+from gpulint.estimator.terms import of, total
 from gpulint.job.job import (
     Adapter,
     Hardware,
@@ -22,7 +23,7 @@ from gpulint.job.job import (
     Zero,
 )
 
-START = Instant("loss", 0, 0, 0, None)
+START = PeakCandidate("loss", 0, 0, 0, None)
 
 
 def job(stage, gpus, model=None, micro_steps=1, name="AdamW", **zero):
@@ -60,7 +61,7 @@ def test_without_zero_init_each_gpu_holds_the_whole_model():
 def test_the_first_shard_lies_beside_the_whole_model(ten_billion):
     """Shards that stay on the GPU: the first, of the embedding, while all of the model is still there."""
     whole = 2 * ten_billion.parameters
-    plan = layout(job(3, 4, init=False), ten_billion)
+    plan = sharded_state(job(3, 4, init=False), ten_billion)
     assert plan.weights + plan.load == pytest.approx(whole + 2 * 32000 * 5120 / 4, rel=1e-4)
 
 
@@ -76,12 +77,16 @@ def test_the_largest_gathered_tensor_may_be_asked_for_anew():
 def test_a_quantised_model_is_whole_before_it_is_divided(ten_billion):
     """from_pretrained leaves `zero.Init` out for it: embedding and head of 16 bits lie whole on each rank too."""
     packed = job(3, 4).with_changes({"weights.quantization": Quantization("bnb-nf4", 4)})
-    plan = layout(packed, ten_billion)
+    plan = sharded_state(packed, ten_billion)
     assert plan.load >= 2 * 2 * 32000 * 5120 * 3 / 4
 
 
+def in_step(plan):
+    return of("gradients", plan.in_step)
+
+
 def end(plan):
-    return Instant("backward", 0, 0, plan.trainable, None)
+    return PeakCandidate("backward", 0, 0, plan.trainable, None)
 
 
 @pytest.fixture(scope="session")
@@ -105,8 +110,8 @@ def ten_billion(decoder):
 def test_worked_example_bytes_a_parameter_by_stage(ten_billion, stage, ranks, each):
     """Mixed-precision Adam: 2 + 2 + 12 B, of which stage 1 divides the 12, stage 2 also the gradients, stage 3 all."""
     assert ten_billion.parameters == pytest.approx(10.16e9, rel=1e-3)
-    plan = layout(job(stage, ranks), ten_billion)
-    partition = getattr(plan, "partition", 0) if stage == 1 else 0
+    plan = sharded_state(job(stage, ranks), ten_billion)
+    partition = total(plan.partition) if stage == 1 else 0
     states = plan.weights + plan.gradient_bytes(plan.trainable) - partition + plan.optimizer
     assert states == pytest.approx(each(ranks) * ten_billion.parameters, rel=1e-3)
 
@@ -121,17 +126,17 @@ def test_worked_example_tensor_and_data_parallelism(ten_billion, parallelism, ea
         hardware=Hardware(gpus=8),
         parallelism=Parallelism(**parallelism),
     )
-    plan = layout(whole, ten_billion)
+    plan = sharded_state(whole, ten_billion)
     states = plan.weights + plan.gradients + plan.optimizer
     assert states == pytest.approx(each * ten_billion.parameters, rel=2e-3)
 
 
 def test_buckets_are_the_files_own_and_exist_only_in_the_backward_pass(llama_8b):
-    plan = layout(job(2, 8, reduce_bucket_size=200_000_000), llama_8b)
+    plan = sharded_state(job(2, 8, reduce_bucket_size=200_000_000), llama_8b)
     assert plan.buffer_bytes(START) == 0
     largest = 2 * 4096 * 14336
     assert plan.buffer_bytes(end(plan)) == 2 * 200_000_000 + largest
-    twice = layout(job(2, 8, reduce_bucket_size=200_000_000, overlap_comm=True), llama_8b)
+    twice = sharded_state(job(2, 8, reduce_bucket_size=200_000_000, overlap_comm=True), llama_8b)
     assert twice.buffer_bytes(end(twice)) == 4 * 200_000_000 + largest
 
 
@@ -142,8 +147,8 @@ def test_buckets_are_the_files_own_and_exist_only_in_the_backward_pass(llama_8b)
 def test_buckets_were_there_before_the_first_gradient_until_0_18_3(llama_8b, version, contiguous, early):
     run = job(1, 8, reduce_bucket_size=200_000_000, contiguous_gradients=contiguous)
     run.versions = {"deepspeed": version} if version else {}
-    plan = layout(run, llama_8b)
-    first = Instant("backward", 0, 0, 0, None)
+    plan = sharded_state(run, llama_8b)
+    first = PeakCandidate("backward", 0, 0, 0, None)
     assert plan.buffer_bytes(first) == (2 * 200_000_000 if early else 0)
     assert plan.buffer_bytes(START) == 0
     assert plan.buffer_bytes(end(plan)) == 2 * 200_000_000
@@ -154,24 +159,26 @@ def test_buckets_were_there_before_the_first_gradient_until_0_18_3(llama_8b, ver
 def test_gradients_used_up_in_the_backward_pass_are_never_fewer_than_none(llama_8b, stage, away):
     run = job(stage, 8, name="adamw_torch_4bit", offload_optimizer=away)
     run.optimizer.in_backward = True
-    plan = layout(run, llama_8b)
+    plan = sharded_state(run, llama_8b)
     assert plan.in_backward
-    assert plan.largest_gradient + plan.step_gradients >= 0
+    assert in_step(plan) >= 0
 
 
 def test_stage_3_always_has_its_bucket_and_gradient_partition(llama_8b):
-    plan = layout(job(3, 8, reduce_bucket_size=10_000_000, prefetch_bucket_size=0, max_reuse_distance=0), llama_8b)
+    plan = sharded_state(
+        job(3, 8, reduce_bucket_size=10_000_000, prefetch_bucket_size=0, max_reuse_distance=0), llama_8b
+    )
     assert plan.gradient_bytes(0) == plan.gradient_bytes(plan.trainable) == 2 * llama_8b.parameters // 8
     norms = 65 * 4096
     assert plan.buffers == 2 * 10_000_000 + 2 * norms
 
 
 def test_the_step_makes_a_flat_copy_and_an_fp32_gradient(llama_8b):
-    plan = layout(job(2, 8), llama_8b)
+    plan = sharded_state(job(2, 8), llama_8b)
     share = llama_8b.parameters // 8
-    assert plan.gradients + plan.step_gradients == pytest.approx((2 + 2 + 4) * share, rel=1e-6)
-    small = layout(job(3, 8, sub_group_size=1_000_000), llama_8b)
-    assert small.step_gradients == 6 * 1_000_000
+    assert in_step(plan) == pytest.approx((2 + 2 + 4) * share, rel=1e-6)
+    small = sharded_state(job(3, 8, sub_group_size=1_000_000), llama_8b)
+    assert in_step(small) - small.gradients == 6 * 1_000_000
 
 
 @pytest.mark.parametrize(
@@ -183,44 +190,44 @@ def test_stage_3_tests_its_partition_for_overflow_on_another_stream(llama_8b, dt
     given = job(3, 16)
     given.weights.dtype = dtype
     given.versions = {"deepspeed": deepspeed} if deepspeed else {}
-    plan = layout(given, llama_8b)
+    plan = sharded_state(given, llama_8b)
     share = llama_8b.parameters // 16
-    assert plan.aside == pytest.approx(3 * share if tested else 0, rel=1e-3)
-    assert plan.step_gradients == pytest.approx(6 * share, rel=1e-6)
+    assert plan.side_stream_bytes == pytest.approx(3 * share if tested else 0, rel=1e-3)
+    assert in_step(plan) - plan.gradients == pytest.approx(6 * share, rel=1e-6)
 
 
 def test_a_partition_of_many_sub_groups_is_tested_whole(llama_8b):
     given = job(3, 1, sub_group_size=1_000_000_000)
     given.weights.dtype = "float16"
-    plan = layout(given, llama_8b)
-    assert plan.step_gradients == pytest.approx(3 * llama_8b.parameters, rel=1e-6)
-    assert plan.aside == pytest.approx(6 * 1_000_000_000, rel=1e-3)
-    away = layout(job(3, 1, offload_optimizer=Offload("cpu", True)), llama_8b)
-    assert away.aside == 0
+    plan = sharded_state(given, llama_8b)
+    assert in_step(plan) - plan.gradients == pytest.approx(3 * llama_8b.parameters, rel=1e-6)
+    assert plan.side_stream_bytes == pytest.approx(6 * 1_000_000_000, rel=1e-3)
+    away = sharded_state(job(3, 1, offload_optimizer=Offload("cpu", True)), llama_8b)
+    assert away.side_stream_bytes == 0
 
 
 def test_stage_3_takes_a_sub_group_s_share_of_what_the_step_allocates(llama_8b):
     """Two copies of the second moments of 100 M elements, less the 16-bit copy of their gradients that is gone."""
     given = job(3, 8, sub_group_size=100_000_000)
     given.optimizer.name = "stable_adamw"
-    assert layout(given, llama_8b).step_optimizer == pytest.approx((2 * 4 - 2) * 100_000_000, rel=1e-6)
+    assert sharded_state(given, llama_8b).step_optimizer == pytest.approx((2 * 4 - 2) * 100_000_000, rel=1e-6)
 
 
 @pytest.mark.parametrize(("name", "copies"), [("AdamW", 2), ("adamw_torch", 1)])
 def test_stage_0_copies_each_gradient_in_float32_and_flat_ones_for_deepspeeds_adam(llama_8b, name, copies):
     run = job(0, 8, name=name)
     run.weights.dtype = "float16"
-    plan = layout(run, llama_8b)
-    assert plan.gradients + plan.step_gradients == pytest.approx((2 + 4 * copies) * llama_8b.parameters, rel=1e-6)
+    plan = sharded_state(run, llama_8b)
+    assert in_step(plan) == pytest.approx((2 + 4 * copies) * llama_8b.parameters, rel=1e-6)
 
 
 def test_accumulation_keeps_a_second_partition_under_stage_2(llama_8b):
-    once, many = layout(job(2, 8), llama_8b), layout(job(2, 8, micro_steps=4), llama_8b)
+    once, many = sharded_state(job(2, 8), llama_8b), sharded_state(job(2, 8, micro_steps=4), llama_8b)
     assert many.gradient_bytes(many.trainable) == 2 * once.gradient_bytes(once.trainable)
 
 
 def test_offloading_the_optimizer_leaves_weights_and_one_buffer(llama_8b):
-    plan = layout(job(2, 8, offload_optimizer=Offload("cpu", True)), llama_8b)
+    plan = sharded_state(job(2, 8, offload_optimizer=Offload("cpu", True)), llama_8b)
     assert plan.optimizer == 0
     assert plan.gradient_bytes(plan.trainable) == 0
     assert plan.buffers == 2 * 128256 * 4096
@@ -229,24 +236,26 @@ def test_offloading_the_optimizer_leaves_weights_and_one_buffer(llama_8b):
 
 def test_offloading_everything_leaves_gathered_parameters(llama_8b):
     away = {"offload_optimizer": Offload("cpu"), "offload_parameters": Offload("cpu")}
-    plan = layout(job(3, 8, **away), llama_8b)
+    plan = sharded_state(job(3, 8, **away), llama_8b)
     assert plan.weights == plan.optimizer == plan.gradients == 0
     assert plan.host == pytest.approx(20 * llama_8b.parameters, rel=1e-6)
     assert plan.buffer_bytes(START) > 0
 
 
 def test_nvme_keeps_the_states_out_of_main_memory(llama_8b):
-    cpu, nvme = (layout(job(3, 8, offload_optimizer=Offload(device)), llama_8b).host for device in ("cpu", "nvme"))
+    cpu, nvme = (
+        sharded_state(job(3, 8, offload_optimizer=Offload(device)), llama_8b).host for device in ("cpu", "nvme")
+    )
     assert 0 < nvme < cpu
 
 
 def test_lora_shards_only_the_base_under_stage_3(llama_8b):
     plan = job(3, 8)
     plan.method, plan.adapter = "lora", Adapter(r=16, targets=["q_proj", "v_proj"])
-    built = layout(plan, llama_8b)
+    built = sharded_state(plan, llama_8b)
     assert built.weights == pytest.approx(2 * llama_8b.parameters / 8, rel=1e-4)
     assert built.trainable == 6_815_744
-    full = layout(job(3, 8), llama_8b)
+    full = sharded_state(job(3, 8), llama_8b)
     assert built.gathered.width == full.gathered.width == 2
 
 
@@ -254,9 +263,9 @@ def test_a_4_bit_base_is_whole_on_every_rank_unless_it_is_stored_as_floats(llama
     plan = job(3, 8)
     plan.method, plan.adapter = "lora", Adapter(r=16, targets=["q_proj", "v_proj"])
     plan.weights.quantization = Quantization("bnb-nf4", 4, double_quant=True)
-    whole = layout(plan, llama_8b)
+    whole = sharded_state(plan, llama_8b)
     plan.weights.quantization = Quantization("bnb-nf4", 4, double_quant=True, storage_dtype="bfloat16")
-    divided = layout(plan, llama_8b)
+    divided = sharded_state(plan, llama_8b)
     codes = 0.5 * 32 * 218_103_808
     assert whole.weights - divided.weights == pytest.approx(codes * 7 / 8, rel=1e-3)
     assert divided.load > whole.weights - divided.weights
@@ -270,7 +279,7 @@ def test_a_4_bit_base_is_whole_on_every_rank_unless_it_is_stored_as_floats(llama
 )
 def test_a_higher_stage_or_more_ranks_never_keep_more(tiny, stage, ranks, name, steps):
     def states(stage_, ranks_):
-        plan = layout(job(stage_, ranks_, micro_steps=steps, name=name), tiny)
+        plan = sharded_state(job(stage_, ranks_, micro_steps=steps, name=name), tiny)
         gradients = plan.gradients if stage_ < 2 else plan.gradient_bytes(plan.trainable)
         assert min(plan.weights, plan.optimizer, gradients, plan.buffers, plan.load) >= 0
         return plan.weights + plan.optimizer + (gradients if steps == 1 else 0)
@@ -286,10 +295,10 @@ def test_a_higher_stage_or_more_ranks_never_keep_more(tiny, stage, ranks, name, 
     name=st.sampled_from(["AdamW", "adamw_8bit", "adafactor"]),
 )
 def test_offload_never_keeps_more_model_states(tiny, stage, where, name):
-    here = layout(job(stage, 8, name=name), tiny)
-    away = layout(job(stage, 8, name=name, offload_optimizer=Offload(where)), tiny)
+    here = sharded_state(job(stage, 8, name=name), tiny)
+    away = sharded_state(job(stage, 8, name=name, offload_optimizer=Offload(where)), tiny)
     for plan in (here, away):
-        assert plan.gradients + plan.step_gradients >= 0
+        assert in_step(plan) >= 0
     assert away.weights + away.optimizer + away.gradient_bytes(away.trainable) <= (
         here.weights + here.optimizer + here.gradient_bytes(here.trainable)
     )
@@ -300,9 +309,9 @@ def test_offload_never_keeps_more_model_states(tiny, stage, where, name):
 def test_16_bit_masters_halve_the_optimizer(llama_8b):
     plan = job(2, 8)
     plan.precision.master_weights = False
-    assert layout(plan, llama_8b).optimizer == pytest.approx(6 * llama_8b.parameters / 8, rel=1e-6)
+    assert sharded_state(plan, llama_8b).optimizer == pytest.approx(6 * llama_8b.parameters / 8, rel=1e-6)
     plan.weights.dtype = "float32"
-    assert layout(plan, llama_8b).optimizer == pytest.approx(12 * llama_8b.parameters / 8, rel=1e-6)
+    assert sharded_state(plan, llama_8b).optimizer == pytest.approx(12 * llama_8b.parameters / 8, rel=1e-6)
 
 
 @pytest.mark.parametrize("ranks", [1, 8, 64])
@@ -314,17 +323,15 @@ def test_states_against_deepspeed_s_own_estimators(llama_8b, ranks):
     the largest layer alone. What they leave out is what a step does with the gradients.
     """
     n = llama_8b.parameters
-    second = layout(job(2, ranks), llama_8b)
+    second = sharded_state(job(2, ranks), llama_8b)
     partition = second.gradient_bytes(second.trainable)
     assert second.weights + partition + second.optimizer + 4 * n / ranks == pytest.approx(
         2 * n + 18 * n / ranks, rel=1e-3
     )
-    assert second.step_gradients == pytest.approx(
-        second.partition + 4 * n / ranks - (second.gradients - partition), rel=1e-3
-    )
-    away = layout(job(2, ranks, offload_optimizer=Offload("cpu")), llama_8b)
+    assert in_step(second) == pytest.approx(2 * partition + 4 * n / ranks, rel=1e-3)
+    away = sharded_state(job(2, ranks, offload_optimizer=Offload("cpu")), llama_8b)
     assert away.weights + away.optimizer + away.gradient_bytes(away.trainable) == pytest.approx(2 * n, rel=1e-3)
-    third = layout(job(3, ranks), llama_8b)
+    third = sharded_state(job(3, ranks), llama_8b)
     assert third.weights + third.optimizer + 4 * n / ranks == pytest.approx(18 * n / ranks, rel=1e-3)
-    both = layout(job(3, ranks, offload_optimizer=Offload("cpu"), offload_parameters=Offload("cpu")), llama_8b)
+    both = sharded_state(job(3, ranks, offload_optimizer=Offload("cpu"), offload_parameters=Offload("cpu")), llama_8b)
     assert both.weights + both.optimizer + both.gradients == 0

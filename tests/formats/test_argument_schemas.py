@@ -1,27 +1,11 @@
 """The schemas that `scripts/` writes for these formats, held against what they claim."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 
 from gpulint.formats.core.keys import default, load, upstream
 from gpulint.formats.hf_trainer.trainer_profiles import flavours
-
-
-def script(name):
-    path = Path(__file__).resolve().parents[2] / "scripts" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_job_schema_is_what_the_dataclasses_say():
-    pytest.importorskip("pydantic", minversion="2.13", reason="older ones spell the same schema otherwise")
-    module = script("job_schema")
-    assert module.TARGET.read_text() == module.text(), "run scripts/job_schema.py"
 
 
 @pytest.mark.parametrize("name", ["hf_trainer", "llamafactory", "vllm"])

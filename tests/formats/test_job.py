@@ -78,19 +78,20 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("text", "line", "column", "reason"),
         [
-            ("kind: trainin\n", 2, 7, "kind must be 'training' or 'inference', not trainin"),
-            ("micro_batch_size: two\n", 2, 19, "micro_batch_size must be a whole number, not two"),
-            ("micro_batch_size: 0\n", 2, 19, "micro_batch_size must be 1 or more, not 0"),
+            ("kind: trainin\n", 2, 7, "kind must be one of training, inference, not trainin; did you mean training?"),
+            ("micro_batch_size: two\n", 2, 19, "micro_batch_size must be a whole number of 1 or more, not two"),
+            ("micro_batch_size: 0\n", 2, 19, "micro_batch_size must be a whole number of 1 or more, not 0"),
             ("parallelism:\n  zero:\n    stage: x\n", 4, 12, "parallelism.zero.stage must be a whole number, not x"),
+            ('adapter: {r: "8", alpha: x}\n', 2, 26, "adapter.alpha must be a number, not x"),
             ("weights: 3\n", 2, 10, "weights must be a mapping, not 3"),
-            ("weights:\n  quantization: {bits: 4}\n", 3, 17, "weights.quantization needs the key method"),
+            ("weights:\n  quantization: {bits: 4}\n", 3, 17, "weights.quantization needs method"),
             ("packing: perhaps\n", 2, 10, "packing must be true or false, not perhaps"),
-            ("adapter: {modules_to_save: [1]}\n", 2, 29, "adapter.modules_to_save.0 must be a string, not 1"),
+            ("adapter: {modules_to_save: [1]}\n", 2, 29, "each item of adapter.modules_to_save must be text, not 1"),
             (
                 "inference: {gpu_memory_utilization: -1}\n",
                 2,
                 37,
-                "inference.gpu_memory_utilization must be 0 or more, not -1.0",
+                "inference.gpu_memory_utilization must be a number of 0 or more, not -1",
             ),
         ],
     )

@@ -329,7 +329,7 @@ def test_a_part_of_a_neox_run_is_no_deepspeed_config():
     document = parse(text, "train_config.yml", "yaml")
     found = recognise(document)
     assert found.name == "gpt_neox"
-    with pytest.raises(NoJobError, match="the model stands in another file"):
+    with pytest.raises(NoJobError, match="the model is in another file"):
         found.read(document, Project("/nowhere", None, None, None, lambda *_: None))
     own = parse('{"zero_optimization": {"stage": 1}, "train_micro_batch_size_per_gpu": 4}', "ds.json", "json")
     assert recognise(own).name == "deepspeed"

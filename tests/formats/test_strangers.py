@@ -22,7 +22,10 @@ def test_several_keys_of_another_release_are_told_once(tmp_path):
     found = findings(tmp_path, "run.sh", SCRIPT.format("max_turns=4 retriever.url=a data.one=1 data.two=2"))
     assert [item.rule for item in found] == ["GPU016"]
     assert found[0].notes == (
-        "nor does it know `retriever`, `data.one`, `data.two`: the file is written for another release or a fork",
+        (
+            "also unknown: `retriever`, `data.one`, `data.two`; the file was probably written for another release or"
+            " a fork"
+        ),
     )
 
 

@@ -65,7 +65,7 @@ def test_a_service_of_a_graph_is_a_job_on_the_gpus_beside_its_pod(launched):
 def test_a_service_over_several_nodes_says_why_it_is_none(launched):
     found = launched(GRAPH.replace("    Worker:\n", "    Worker:\n      multinode: {nodeCount: 2}\n"))
     assert found.opened == []
-    assert found.reason == "its pods work in groups that gpulint does not know"
+    assert found.reason == "its pods form groups that gpulint does not know"
 
 
 def test_a_custom_resource_without_a_pod_is_no_config(launched):

@@ -258,8 +258,8 @@ def test_a_profile_of_the_cluster_itself(launched):
     ("change", "reason"),
     [
         (("nvidia-gpu-h100:2", "cpu:6"), "serves on the CPU (cpu)"),
-        (("engine: VLLM", "engine: OLlama"), "starts OLlama, whose flags are not read"),
-        (("hf://org/model", "model"), "a URL without a scheme names no model"),
+        (("engine: VLLM", "engine: OLlama"), "starts OLlama, whose flags gpulint does not read"),
+        (("hf://org/model", "model"), "a URL without a scheme is not a model"),
     ],
 )
 def test_a_model_that_is_no_vllm_server_says_why(launched, change, reason):
@@ -376,7 +376,7 @@ class TestKServe:
         [
             (("name: huggingface", "name: sklearn"), "serves a sklearn model"),
             (("--model_name=chat", "--backend=huggingface"), "serves with Transformers (--backend huggingface)"),
-            (("nvidia.com/gpu: 1, ", ""), "asks for no GPU"),
+            (("nvidia.com/gpu: 1, ", ""), "requests no GPU"),
         ],
     )
     def test_a_service_without_vllm_says_why(self, launched, change, reason):

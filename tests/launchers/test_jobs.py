@@ -133,10 +133,10 @@ def test_an_option_of_mpirun_may_have_two_values():
             "python prepare.py; torchrun train.py --lr 1; python after.py",
             "starts train.py, which gpulint does not know",
         ),
-        ("ray start --address=a:6379 --block", "only joins the processes of another pod"),
+        ("ray start --address=a:6379 --block", "only joins processes of another pod"),
         ("axolotl train /mnt/config.yaml", "starts axolotl with a config that is not in the project"),
         ("tune run full_finetune --config llama3_2/1B_full", "starts tune with a config that is not in the project"),
-        ("ollama serve", "starts Ollama, whose flags are not read"),
+        ("ollama serve", "starts Ollama, whose flags gpulint does not read"),
         ("python -m venv x && python -m http.server", "starts no program that gpulint knows"),
     ],
 )

@@ -84,7 +84,7 @@ spec:
 @pytest.mark.parametrize(
     ("container", "reason"),
     [
-        ("{name: a, image: nginx}", "its command is the image's own"),
+        ("{name: a, image: nginx}", "its command is in the image"),
         ("{name: a, image: x, command: [sleep, infinity]}", "starts no program that gpulint knows"),
     ],
 )

@@ -63,7 +63,7 @@ def test_fp4_variants_run_on_blackwell(launched):
 
 def test_recipes_that_vllm_itself_does_not_serve(launched):
     assert "vLLM-Omni" in launched(RECIPE.replace("--trust-remote-code", "--omni")).reason
-    assert "names no model" in launched("deploy_type: pd\nparallel_flag: --tp\nprefill: {}\ndecode: {}\n").reason
+    assert "sets no model" in launched("deploy_type: pd\nparallel_flag: --tp\nprefill: {}\ndecode: {}\n").reason
 
 
 VALUES = """servingEngineSpec:
@@ -102,8 +102,8 @@ def test_values_of_the_production_stack(launched):
     ("text", "reason"),
     [
         ("servingEngineSpec:\n  modelSpec:\n  - {name: a, enabled: false}\n", "a is not enabled"),
-        ("servingEngineSpec:\n  modelSpec:\n  - {name: a, requestGPU: 0}\n", "a asks for no GPU"),
-        ("routerSpec: {enableRouter: true}\n", "names no model"),
+        ("servingEngineSpec:\n  modelSpec:\n  - {name: a, requestGPU: 0}\n", "a requests no GPU"),
+        ("routerSpec: {enableRouter: true}\n", "sets no model"),
         ("suite: x\ntests: []\n", "helm-unittest"),
     ],
 )
@@ -284,7 +284,7 @@ def test_values_of_a_gpu_recipe_read_the_file_beside_them(jobs_of):
     [
         ("serving-args.yaml", "setup.py", "the program setup.py"),
         ("serving-args.yaml", "other.yaml", "given at install time"),
-        ("configFile: serving-args.yaml", "envs: []", "names no config file"),
+        ("configFile: serving-args.yaml", "envs: []", "has no config file"),
     ],
 )
 def test_gpu_recipes_without_a_config(launched, old, new, reason):
@@ -294,7 +294,7 @@ def test_gpu_recipes_without_a_config(launched, old, new, reason):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ('{"architectures": ["LlamaForCausalLM"], "hidden_size": 8}', "a model (LlamaForCausalLM), starts nothing"),
+        ('{"architectures": ["LlamaForCausalLM"], "hidden_size": 8}', "a model (LlamaForCausalLM), starts no job"),
         (
             '{"model_type": "x", "vocab_size": 8, "quantization_config": {"quant_method": "fp8"}}',
             "a model (x, stored as fp8)",

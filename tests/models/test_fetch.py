@@ -86,11 +86,11 @@ def test_a_second_time_brings_it_up_to_date(add):
     ("arguments", "told"),
     [
         (["org/gated"], "org/gated is gated"),
-        (["org/nowhere"], "org/nowhere is not on the hub"),
+        (["org/nowhere"], "org/nowhere is not on the Hub"),
         (["org/bare"], "org/bare has no config.json"),
         (["org/tiny", "--revision", "gone"], "org/tiny has no revision gone"),
-        (["../up/there"], "is no id of a model"),
-        (["org/odd"], "wrote models/org/odd/config.json, but it cannot be used"),
+        (["../up/there"], "is not a model id"),
+        (["org/odd"], "wrote models/org/odd/config.json, but it is not usable"),
     ],
 )
 def test_what_cannot_be_fetched_is_told_in_a_line(add, arguments, told):
@@ -104,6 +104,6 @@ def test_what_cannot_be_fetched_is_told_in_a_line(add, arguments, told):
 def test_a_hub_that_does_not_answer(add):
     done = add("org/tiny", endpoint="http://127.0.0.1:1")
     assert done.returncode == 2
-    assert done.stderr.startswith("gpulint: org/tiny: the hub cannot be reached (")
+    assert done.stderr.startswith("gpulint: org/tiny: cannot reach the Hub (")
     assert done.stderr.count("\n") == 1
     assert not (add.project / "models").exists()

@@ -203,7 +203,7 @@ def test_a_name_that_the_catalogue_knows_stands_for_a_folder_that_is_not_there(t
     model = resolve(reference, str(tmp_path), str(tmp_path))
     assert model.id == reference
     assert model.parameters == 7_615_616_512
-    assert model.namesake.startswith(f"{reason}: taken for Qwen/Qwen2.5-7B-Instruct")
+    assert model.namesake.startswith(f"{reason}: taken as Qwen/Qwen2.5-7B-Instruct")
     assert (model.named_quantization is not None) == reference.endswith("AWQ")
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.estimate import Assumption, Capacity, Estimate, KvCache, PerGpu, Phase, Term
+from gpulint.estimator.estimate import Assumption, Capacity, Estimate, KvCache, Phase
+from gpulint.estimator.terms import Term, line
+from gpulint.estimator.tiers import Tiers, tier
 from gpulint.finding import FileResult, Finding, Location, Report, Suggestion
 from gpulint.source.edit.replacement import Edit
 from gpulint.source.node import Span
@@ -29,24 +31,29 @@ def span_of(text: str, piece: str) -> Span:
 
 @pytest.fixture
 def estimate() -> Estimate:
-    step = Phase("optimizer_step", {"weights": 15 * GIB, "gradients": 15 * GIB, "optimizer": 60 * GIB})
-    loss = Phase("loss", {"weights": 15 * GIB, "optimizer": 60 * GIB, "activations": 4 * GIB, "logits": 6 * GIB})
+    weights = Term("weights", "2 B x 8,030,261,248 parameters", 15 * GIB, "torch: one tensor a parameter")
+    states = Term("optimizer", "2 tensors x 4 B x 8,030,261,248", 60 * GIB, "torch/optim/adam.py", "mean and variance")
+    step = Phase("optimizer_step", (weights, states, line("gradients", 15 * GIB, "one a parameter", "torch autograd")))
+    passed = line("activations", 4 * GIB, "of a pass"), line("logits", 6 * GIB, "of a pass")
+    loss = Phase("loss", (weights, states, *passed))
     return Estimate(
         kind="training",
         model_id="org/model-8b",
         parameters=8_030_261_248,
         trainable_parameters=8_030_261_248,
-        per_gpu=PerGpu(90 * GIB, 91 * GIB, 92 * GIB, 90 * GIB, 95 * GIB),
+        tiers=Tiers(
+            tier("reserved", (90 * GIB, "allocated at the peak"), (GIB, "free blocks")),
+            tier("process", (91 * GIB, "reserved"), (GIB, "runtime")),
+            tier("low", (90 * GIB, "allocated")),
+            tier("high", (91 * GIB, "reserved"), (4 * GIB, "what the replay may be short of")),
+        ),
         phases=(loss, step),
         peak=step,
-        runtime=GIB,
         verdict="exceeds",
         capacity=Capacity("h100-80gb", 85520809984, 84972929843),
         kv_cache=KvCache(131072, 52000, 1.59),
         assumptions=(Assumption("sequence_length", "512", "default of axolotl 0.19.0"),),
-        terms=(
-            Term("weights", "2 B x 8,030,261,248 parameters", 15 * GIB, "torch: one tensor a parameter"),
-            Term("optimizer", "2 tensors x 4 B x 8,030,261,248", 60 * GIB, "torch/optim/adam.py", "mean and variance"),
+        beside=(
             Term("runtime", "504,365,056 B", 504_365_056, "A100, torch 2.1: " + "0.47 GiB; " * 12, "CUDA context"),
             Term("runtime", "569,376,768 B", 569_376_768, "vllm PR 14447", "libraries \u202e"),
         ),

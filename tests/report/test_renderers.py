@@ -200,7 +200,7 @@ def test_a_long_report_fits_a_comment(report):
     many = replace(report, findings=[replace(report.findings[0], message="word " * 40)] * 900)
     out = rendered("markdown", many)
     assert len(out) < 65_536
-    assert "900 findings are more than one comment takes" in out
+    assert "900 findings do not fit in one comment" in out
 
 
 def test_an_empty_sarif_log_has_results():
@@ -216,4 +216,4 @@ def test_sarif_keeps_to_the_limits_of_code_scanning(report, monkeypatch):
     assert [result["level"] for result in run["results"]] == ["error", "warning", "warning"]
     assert len(run["results"][0]["relatedLocations"]) == 1
     told = run["invocations"][0]["toolExecutionNotifications"]
-    assert told[-1]["message"]["text"] == "2 findings are more than 3 and left out"
+    assert told[-1]["message"]["text"] == "2 findings left out, more than 3"

@@ -28,7 +28,7 @@ def test_a_part_is_true_where_it_exists_and_its_fields_null_where_not(facts):
     sharded = facts("deepspeed: z3.json\n", gpus=8, files={"z3.json": ZERO3})
     assert sharded.get("parallelism.zero") is True
     assert sharded.get("zero.stage") == 3
-    assert sharded.get("shards.weights") is True
+    assert sharded.get("sharded.weights") is True
 
 
 def test_ranks_that_share_a_sequence_take_one_row_together(facts):
@@ -62,7 +62,7 @@ def test_an_unknown_model_leaves_its_facts_unknown(facts, axolotl):
     known = facts(text=axolotl.replace("meta-llama/Llama-3.1-8B", "nobody/nothing-9z"))
     assert known.get("model.known") is False
     assert known.get("model.named") is True
-    assert isinstance(known.get("model.reason"), str)
+    assert isinstance(known.get("model.error"), str)
     assert known.get("model.parameters") is UNKNOWN
     assert known.get("estimate.peak") is UNKNOWN
     assert known.get("gpu.usable") is UNKNOWN
@@ -77,9 +77,9 @@ def test_exact_facts_of_a_known_model(facts):
     known = facts(gpu="h100-80gb", gpus=1)
     assert known.get("model.parameters") == 8_030_261_248
     assert known.get("trainable.parameters") == 8_030_261_248
-    assert known.get("rows.tokens") == 2048
+    assert known.get("micro_batch.tokens") == 2048
     assert known.get("estimate.static") == sum(
-        known.get(f"most.{part}") for part in ("weights", "adapter", "gradients", "optimizer")
+        known.get(f"peak.{part}") for part in ("weights", "adapter", "gradients", "optimizer")
     )
     assert known.get("estimate.verdict") == known.estimate.verdict
 
@@ -104,8 +104,8 @@ def test_every_problem_value_is_its_own(facts):
 
 def test_peft_s_adaption_prompt_has_no_targets_to_refuse(facts):
     known = facts("adapter: llama-adapter\n")
-    assert known.get("adapter.refusal") is UNKNOWN
+    assert known.get("adapter.error") is UNKNOWN
     assert known.get("trainable.parameters") is UNKNOWN
-    assert "adaption prompt" in known.get("estimate.missing")
+    assert "adaption prompt" in known.get("estimate.error")
     named = facts("adapter: lora\nlora_target_modules: [query_key_value]\n")
-    assert "query_key_value" in named.get("adapter.refusal")
+    assert "query_key_value" in named.get("adapter.error")

@@ -35,8 +35,8 @@ def test_visible_devices_are_counted_where_they_are_numbers(value, count):
 
 def test_a_server_on_each_node_is_offered_the_gpus_of_one():
     header = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gpus-per-node=4\n"
-    assert facts_of(f"{header}{SERVE} --tensor-parallel-size 4\n")[0].get("gpus.offered") == 4
-    assert facts_of(f"{header}{SERVE} --tensor-parallel-size 8\n")[0].get("gpus.offered") == 8
+    assert facts_of(f"{header}{SERVE} --tensor-parallel-size 4\n")[0].get("gpus.requested") == 4
+    assert facts_of(f"{header}{SERVE} --tensor-parallel-size 8\n")[0].get("gpus.requested") == 8
 
 
 def test_what_is_not_said_is_null_and_has_no_place():

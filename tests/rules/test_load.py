@@ -87,14 +87,22 @@ def test_own_rules_stand_beside_the_bundled_ones(folder):
         ("sequence_length > 4096", "sequence_length >", "not an expression", 7),
         ("{sequence_length} is", "{sequence} is", "unknown fact sequence", 9),
         ("{sequence_length} is", "{sequence_length is", "without its }", 9),
-        ("at: [sequence_length]", "at: [sequence]", "not a place", 8),
+        ("at: [sequence_length]", "at: [sequence]", "not a location", 8),
         ("message:", "mesage:", "unknown key mesage; did you mean message?", 9),
-        ("severity: error", "severity: fatal", "one of error, warning, info, not fatal", 5),
-        ("why: Our policy.\n", "", "lacks why", 1),
-        ("id: TEAM001", "id: team1", "id is written like TEAM001, not team1", 1),
-        ("at: [sequence_length]", "at: sequence_length", "at is a list", 8),
-        ("why: Our", "severity: info\nwhy: Our", "severity stands twice", 5),
-        ("examples: []", "examples: []\nsuggest: [{set: {packing_: true}}]", "set changes Job fields", 12),
+        ("severity: error", "severity: fatal", "severity must be one of error, warning, info, not fatal", 5),
+        ("why: Our policy.\n", "", "a rule needs why", 1),
+        ("id: TEAM001", "id: team1", "id must be text like TEAM001, not team1", 1),
+        ("at: [sequence_length]", "at: sequence_length", "at must be a list, not sequence_length", 8),
+        ("status: stable", "status: stabel", "did you mean stable?", 4),
+        ("at: [sequence_length]", "at: [3]", "each item of at must be text or a mapping of text, not 3", 8),
+        ("examples: []", "examples: [{expect: [TEAM001]}]", "each item of examples needs config", 11),
+        ("examples: []", "examples: [{config: a, expect: [], gpus: 2.0}]", "gpus must be a whole number, not 2.0", 11),
+        ("examples: []", "examples: [a]", "each item of examples must be a mapping, not a", 11),
+        ("examples: []", "examples: []\ngroup: " + 81 * "x", "group must be text of at most 80 characters", 12),
+        ("examples: []", "examples: []\n1: 2", "unknown key 1", 12),
+        ("why: Our policy.", "why: {Our: policy}", "text that holds `: ` is quoted", 10),
+        ("why: Our", "severity: info\nwhy: Our", "duplicate key severity", 5),
+        ("examples: []", "examples: []\nsuggest: [{set: {packing_: true}}]", "set needs a Job field", 12),
     ],
 )  # fmt: skip
 def test_a_wrong_rule_file_is_refused_at_its_line(tmp_path, old, new, reason, line):
@@ -111,9 +119,9 @@ def test_a_file_that_is_no_yaml_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("TEAM001", "GPU999", "gpulint's own"),
-        ("too-long-for-us", "duplicate-key", "already a rule"),
-        ("examples: []", "examples: []\nsuggest: [smaler-batch]", "no recipe is called smaler-batch"),
+        ("TEAM001", "GPU999", "reserved for gpulint"),
+        ("too-long-for-us", "duplicate-key", "already defined in"),
+        ("examples: []", "examples: []\nsuggest: [smaler-batch]", "unknown recipe smaler-batch"),
     ],
 )
 def test_own_rules_may_not_take_the_place_of_bundled_ones(folder, old, new, reason):
@@ -123,24 +131,24 @@ def test_own_rules_may_not_take_the_place_of_bundled_ones(folder, old, new, reas
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(RuleError, match="no such folder"):
+    with pytest.raises(RuleError, match="no such directory"):
         load_rules(settings(rules=(str(tmp_path / "none"),)))
 
 
 def test_the_schema_of_rule_files_is_a_schema():
     import jsonschema
 
-    from gpulint.rules.shape import rule_schema
+    from gpulint.source.schema import load_schema
 
-    jsonschema.Draft202012Validator.check_schema(rule_schema())
+    jsonschema.Draft202012Validator.check_schema(load_schema("rule"))
 
 
 def test_bundled_rule_files_agree_with_their_schema():
     import jsonschema
 
     from gpulint.rules.index import rule_files
-    from gpulint.rules.shape import rule_schema
+    from gpulint.source.schema import load_schema
 
-    validator = jsonschema.Draft202012Validator(rule_schema())
+    validator = jsonschema.Draft202012Validator(load_schema("rule"))
     for file in rule_files():
         assert not list(validator.iter_errors(json.loads(json.dumps(file.source)))), file.id

@@ -59,7 +59,7 @@ def test_suggestions_that_fit_come_with_their_bytes_least_change_first(check, ax
 def test_when_nothing_fits_the_smallest_hardware_is_named(check, axolotl):
     text = axolotl.replace("8B", "405B")
     finding = memory_errors(check(text, "t4", 1))[0]
-    assert finding.suggestions[0].text.endswith("no GPU of the catalogue holds it")
+    assert finding.suggestions[0].text.endswith("no GPU in the catalogue is large enough")
     larger = memory_errors(check(axolotl.replace("8B", "70B") + LORA, "t4", 1))[0]
     assert any("fits on" in suggestion.text and suggestion.per_gpu for suggestion in larger.suggestions)
 
@@ -79,7 +79,7 @@ def test_offload_into_more_memory_than_nodes_have_is_not_suggested(check, axolot
     smaller = memory_errors(check(axolotl.replace("8B", "70B"), "a100-40gb", 8))[0]
     offload = [suggestion for suggestion in smaller.suggestions if "offload" in suggestion.text]
     assert offload
-    assert "of main memory" in offload[0].text
+    assert "of host RAM" in offload[0].text
 
 
 def test_a_rename_is_offered_and_cures_the_finding(check, axolotl, edited):

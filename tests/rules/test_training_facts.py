@@ -24,38 +24,38 @@ def job(facts):
 
 
 def test_a_model_class_refuses_the_kernels_it_does_not_support(job):
-    assert job("google/gemma-2-2b", extra="attention: sdpa").get("attention.refused") is True
-    assert job("google/gemma-2-2b", extra="attention: flash_attention_2").get("attention.refused") is False
-    assert job("google/gemma-2-2b", extra="attention: eager").get("attention.refused") is False
-    assert job(extra="attention: sdpa").get("attention.refused") is False
-    assert job("nobody/nothing").get("attention.refused") is UNKNOWN
+    assert job("google/gemma-2-2b", extra="attention: sdpa").get("attention.unsupported") is True
+    assert job("google/gemma-2-2b", extra="attention: flash_attention_2").get("attention.unsupported") is False
+    assert job("google/gemma-2-2b", extra="attention: eager").get("attention.unsupported") is False
+    assert job(extra="attention: sdpa").get("attention.unsupported") is False
+    assert job("nobody/nothing").get("attention.unsupported") is UNKNOWN
 
 
 def test_layers_of_other_families_are_told_from_own_and_from_unheard_of_ones(job):
     fsdp = "parallelism: {{fsdp: {{wrap: transformer, layer_classes: {}}}}}"
     names = "[Qwen2DecoderLayer, LlamaDecoderLayer, TheirOwnLayer]"
-    assert job(extra=fsdp.format(names)).get("fsdp.foreign_layers") == ["LlamaDecoderLayer"]
-    assert job().get("fsdp.foreign_layers") is UNKNOWN
+    assert job(extra=fsdp.format(names)).get("fsdp.mismatched_layer_classes") == ["LlamaDecoderLayer"]
+    assert job().get("fsdp.mismatched_layer_classes") is UNKNOWN
     vision = job("Qwen/Qwen2.5-VL-3B-Instruct", extra=fsdp.format("[LlamaDecoderLayer]"))
-    assert vision.get("fsdp.foreign_layers") is UNKNOWN
+    assert vision.get("fsdp.mismatched_layer_classes") is UNKNOWN
 
 
 def test_the_widest_head_of_a_model_with_two_kinds_counts(job):
-    assert job().get("model.head_size") == 64
-    assert job("google/gemma-4-E2B-it").get("model.head_size") == 512
+    assert job().get("model.head_dim") == 64
+    assert job("google/gemma-4-E2B-it").get("model.head_dim") == 512
 
 
 def test_scores_grow_with_the_square_of_the_length(job):
     short, long = job(tokens=1024), job(tokens=2048)
-    assert short.get("attention.scores") == 14 * 1024**2 * 2
-    assert long.get("attention.scores") == 4 * short.get("attention.scores")
+    assert short.get("attention.score_bytes") == 14 * 1024**2 * 2
+    assert long.get("attention.score_bytes") == 4 * short.get("attention.score_bytes")
 
 
 def test_the_narrowest_matrix_leaves_routers_out(job):
     lora = "method: lora\nadapter: {r: 8, targets: all-linear}"
-    assert job(extra=lora).get("adapter.narrowest") == 128
-    assert job("mistralai/Mixtral-8x7B-v0.1", extra=lora).get("adapter.narrowest") == 1024
-    assert job().get("adapter.narrowest") is UNKNOWN
+    assert job(extra=lora).get("adapter.max_effective_rank") == 128
+    assert job("mistralai/Mixtral-8x7B-v0.1", extra=lora).get("adapter.max_effective_rank") == 1024
+    assert job().get("adapter.max_effective_rank") is UNKNOWN
 
 
 @pytest.mark.parametrize(

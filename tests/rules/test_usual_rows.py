@@ -33,9 +33,9 @@ def severities(tmp_path, text: str, name: str = "config.yaml") -> list[tuple[str
     ("length", "packing", "batch", "severity", "note"),
     [
         (8192, "true", 16, "error", ""),
-        (8192, "false", 16, "warning", "rows are taken at the full sequence length; rows of 1,024 tokens fit"),
-        (8192, "false", 256, "error", "rows are taken at the full sequence length; rows of shorter samples need less"),
-        (2048, "false", 96, "error", "rows are taken at the full sequence length; rows of shorter samples need less"),
+        (8192, "false", 16, "warning", "assumes samples of the full sequence length; samples of 1,024 tokens fit"),
+        (8192, "false", 256, "error", "assumes samples of the full sequence length; shorter samples need less"),
+        (2048, "false", 96, "error", "assumes samples of the full sequence length; shorter samples need less"),
     ],
 )
 def test_a_cap_that_data_seldom_reaches_is_a_warning(tmp_path, length, packing, batch, severity, note):
@@ -50,6 +50,6 @@ def test_the_room_for_answers_is_such_a_cap(tmp_path):
         " actor_rollout_ref.model.use_remove_padding={} actor_rollout_ref.model.enable_gradient_checkpointing=True"
         " actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=80 trainer.n_gpus_per_node=1\n"
     )
-    note = "rows are taken at the full sequence length; rows of 384 tokens fit"
+    note = "assumes samples of the full sequence length; samples of 384 tokens fit"
     assert severities(tmp_path, text.format("True"), "run.sh") == [("warning", note)]
     assert [severity for severity, _ in severities(tmp_path, text.format("False"), "padded.sh")] == ["error"]

@@ -20,7 +20,7 @@ def test_the_outputs_of_the_page_are_real(request, root, tmp_path, monkeypatch):
     for folder, (old, new) in {
         "lint": ("", ""),
         "typo": ("sequence_len: 8192", "sequence_len: 819"),
-        "broken": ("rows.tokens >", "row.tokens >"),
+        "broken": ("micro_batch.tokens >", "micro_batch.token >"),
     }.items():
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "long-samples.yaml").write_text(rule.replace(old, new, 1) if old else rule)

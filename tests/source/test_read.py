@@ -53,7 +53,7 @@ def test_what_is_no_readable_file_has_one_reason(config, tmp_path):
     assert reason("a\0.yaml") == "not a valid file name"
     assert reason(str(tmp_path / ("x" * 300 + ".yaml"))) == "cannot be read: file name too long"
     assert reason(config("file.yaml", "a: 1") + "/below.yaml") == "cannot be read: not a directory"
-    assert reason(config("a.txt", "a: 1")).startswith("unknown kind of file")
+    assert reason(config("a.txt", "a: 1")).startswith("unknown file type")
 
 
 def test_a_fifo_and_a_socket_are_refused_without_waiting(tmp_path):

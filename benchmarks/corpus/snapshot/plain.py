@@ -31,8 +31,17 @@ WORDING = {
 COUNTED = {"Assumption": {"value"}, "Estimate": {"refusal"}, "Term": {"formula"}}
 """Those of them whose numbers are facts."""
 
-LEFT_OUT = {"Finding": {"estimate"}, "Model": {"config", "defaults", "shape", "tensors"}}
+LEFT_OUT = {
+    "Estimate": {"assumptions", "beside", "phases", "tiers"},
+    "Finding": {"estimate"},
+    "Model": {"config", "defaults", "shape", "tensors"},
+    "Phase": {"candidate", "terms"},
+    "Term": {"factors"},
+}
 """Fields that are told elsewhere, or at length."""
+
+DERIVED = {"Estimate": ("runtime",), "Term": ("formula",)}
+"""Properties that are told with the fields."""
 
 _TEMPORARY = re.compile(re.escape(tempfile.gettempdir()) + r"/\w+/")
 _NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?!\w)")
@@ -142,7 +151,7 @@ def _fielded(value: Any, names: Any) -> dict[str, Any]:
     kind = type(value).__name__
     wording, counted, out = (table.get(kind, set()) for table in (WORDING, COUNTED, LEFT_OUT))
     found = {}
-    for name in names:
+    for name in (*names, *DERIVED.get(kind, ())):
         if name in out:
             continue
         inner = plain(getattr(value, name))

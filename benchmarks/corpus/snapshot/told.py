@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.accuracy import figures
-from benchmarks.accuracy.case import gpu
 from gpulint.settings.layers import Layers
 
 from .package import (
@@ -118,7 +117,7 @@ def case(given: Case) -> dict[str, Any]:
 
     def run() -> dict[str, Any]:
         found = figures.run(job)
-        explain = _tried(lambda: explained(found, job, resolve(job.model or ""), gpu(job)), _estimate)
+        explain = _tried(lambda: explained(found, job, resolve(job.model or "")), _estimate)
         told: dict[str, Any] = explain if "error" not in explain else {**_estimate(found), "explained": explain}
         return {
             "estimate": told,
@@ -193,15 +192,14 @@ def _job(opened: Any) -> dict[str, Any]:
 
 
 def _explained(opened: Any) -> dict[str, Any]:
-    job, model, gpu, found = estimated(opened)
-    told = _tried(lambda: explained(found, job, model, gpu), _estimate)
+    job, model, _, found = estimated(opened)
+    told = _tried(lambda: explained(found, job, model), _estimate)
     return told if "error" not in told else {**_estimate(found), "explained": told}
 
 
 def _estimate(found: Any, *, terms: bool = True) -> dict[str, Any]:
     """An estimate; `terms` are its derivation."""
-    told: dict[str, Any] = plain(replace(found, terms=(), phases=(), assumptions=()))
-    del told["terms"]
+    told: dict[str, Any] = plain(found)
     told["components"] = plain(found.components)
     told["phases"] = by_name(found.phases, "name")
     told["assumptions"] = by_name(found.assumptions, "field")

@@ -40,32 +40,32 @@ if TYPE_CHECKING:
     multiple=True,
     type=click.Choice([*FORMATS, "text"]),
     metavar="FORMAT",
-    help=f"How findings are printed: {', '.join(FORMATS)}; repeatable. [default: full; github or azure in their CI]",
+    help=f"Output format: {', '.join(FORMATS)}; repeatable. [default: full; github or azure in their CI]",
 )
 @click.option(
     "--output-file",
     "files",
     multiple=True,
     metavar="FILE",
-    help="Where the --output-format before it goes instead of standard output; repeatable.",
+    help="File for the preceding --output-format, instead of standard output; repeatable.",
 )
 @click.option(
-    "--fail-on", type=click.Choice(FAIL_ON), help="Least severity that makes the exit code 1. [default: error]"
+    "--fail-on", type=click.Choice(FAIL_ON), help="Lowest severity that makes the exit code 1. [default: error]"
 )
-@click.option("--baseline", metavar="FILE", help="Do not report the findings that this file lists.")
-@click.option("--write-baseline", metavar="FILE", help="Write the findings to this file and end.")
-@click.option("--add-ignore", metavar="REASON", help="Write a comment that silences each finding, and end.")
-@click.option("--fix", "fixing", is_flag=True, help="Apply the safe fixes and report what is left.")
-@click.option("--unsafe-fixes", is_flag=True, help="Count fixes in that change what the job computes.")
+@click.option("--baseline", metavar="FILE", help="Do not report findings that are in this baseline.")
+@click.option("--write-baseline", metavar="FILE", help="Write a baseline of current findings and exit.")
+@click.option("--add-ignore", metavar="REASON", help="Write a suppression comment for each finding and exit.")
+@click.option("--fix", "fixing", is_flag=True, help="Apply safe fixes and report the remaining findings.")
+@click.option("--unsafe-fixes", is_flag=True, help="Also apply fixes that change training behavior.")
 @click.option("--fix-only", is_flag=True, help="Apply fixes and report nothing; implies --fix.")
 @click.option("--diff", "diffing", is_flag=True, help="Print the fixes as a patch, write nothing; implies --fix-only.")
-@click.option("--statistics", is_flag=True, help="Show how often each rule fired; output files stay whole.")
+@click.option("--statistics", is_flag=True, help="Show how often each rule fired; output files stay complete.")
 @click.option("--watch", "watching", is_flag=True, help="Check again whenever a file changes, until interrupted.")
-@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Processes to check with. [default: one a CPU]")
-@click.option("--stdin-filename", metavar="PATH", help="What the file on standard input, named -, is called.")
-@click.option("-q", "--quiet", is_flag=True, help="Print findings and nothing else.")
-@click.option("-v", "--verbose", is_flag=True, help="Say which files were skipped, and why.")
-@click.option("--skip-unknown", is_flag=True, help="Skip named files of no known format instead of failing.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Number of processes. [default: one per CPU]")
+@click.option("--stdin-filename", metavar="PATH", help="File name of standard input (-).")
+@click.option("-q", "--quiet", is_flag=True, help="Print only findings.")
+@click.option("-v", "--verbose", is_flag=True, help="Print skipped files and the reasons.")
+@click.option("--skip-unknown", is_flag=True, help="Skip named files of unknown format instead of failing.")
 def command(
     paths: tuple[str, ...],
     config: str | None,
@@ -86,17 +86,17 @@ def command(
     verbose: bool,
     **options: Any,
 ) -> None:
-    """Check config files, and the folders below which they lie.
+    """Check config files and directories.
 
-    Exit code 0: nothing at or above --fail-on is left. 1: findings; with --diff, that there is something to fix.
-    2: something could not be read, understood or written; the other files are still checked.
+    Exit code 0: no findings at or above --fail-on remain. 1: findings; with --diff, there is something to fix.
+    2: a file could not be read, parsed or written; the other files are still checked.
     """
     outputs = Outputs.chosen(formats, files, named_order(), statistics=statistics, quiet=quiet, verbose=verbose)
     layers = layers_of(config, isolated=isolated, options={**options, **({"baseline": None} if write_baseline else {})})
     changing = fixing or fix_only or diffing
     if "-" in paths:
         if changing or watching or write_baseline or add_ignore is not None:
-            raise Refused("a file on standard input can be checked, and nothing else")
+            raise Refused("standard input does not work with --fix, --watch, --write-baseline or --add-ignore")
         paths = tuple(stdin_filename or "stdin.yaml" if path == "-" else path for path in paths)
         with _standard_input(stdin_filename or "stdin.yaml"):
             report = _checked(paths, layers, 1)
@@ -189,10 +189,10 @@ def _watch(paths: tuple[str, ...], layers: Layers, outputs: Outputs, jobs: int |
                 continue
             referenced.update(report.texts)
             outputs.write(report, layers)
-            click.echo("watching for changes; interrupt to end", err=True)
+            click.echo("watching for changes; press Ctrl-C to stop", err=True)
     except KeyboardInterrupt:
         sys.exit(0)
-    raise AssertionError("changes never end")
+    raise AssertionError("watching never ends")
 
 
 def _write_baseline(report: Report, path: str) -> NoReturn:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @hardware_options
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", help="Output format.")
 def command(before: str, after: str, config: str | None, isolated: bool, output_format: str, **options: Any) -> None:
-    """Show what differs in memory between two configs, and which settings make the difference.
+    """Compare the memory of two configs and show which settings cause the difference.
 
     Each is a file, or a file at a git revision: `gpulint compare main:configs/x.yaml configs/x.yaml`.
     """
@@ -50,7 +50,7 @@ def _side(word: str, layers: Layers) -> Estimated:
         with as_of(revision, path):
             return estimated(open_config(path, layers.of(path)))
     except UnrecognisedError as error:
-        raise Refused(f"{word}: {error if str(error) != path else 'not a config of a known format'}") from None
+        raise Refused(f"{word}: {error if str(error) != path else 'unknown config format'}") from None
     except (NotEstimable, RevisionError) as error:
         raise Refused(f"{word}: {error}") from None
     except (SourceError, SettingsError) as error:

@@ -10,7 +10,7 @@ from click.shell_completion import get_completion_class
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(context: click.Context, shell: str) -> None:
-    """Print the script that completes commands and options: `eval "$(gpulint completion bash)"`."""
+    """Print a shell completion script: `eval "$(gpulint completion bash)"`."""
     found = get_completion_class(shell)
     if found is not None:
         root = context.find_root().command

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.group("config")
 def command() -> None:
-    """Show the settings that count for a file."""
+    """Show the settings that apply to a file."""
 
 
 @command.command("show")
@@ -29,9 +29,9 @@ def command() -> None:
 @hardware_options
 @selection_options
 def show(path: str, output_format: str, config: str | None, isolated: bool, **options: Any) -> None:
-    """Show what is set for FILE, and where each value comes from; the default is this folder."""
+    """Show the settings for FILE and where each comes from. [default: the current directory]"""
     if not os.path.exists(path):
-        raise Refused(f"{path}: no such file or folder")
+        raise Refused(f"{path}: no such file or directory")
     layers = layers_of(config, isolated=isolated, options=options)
     try:
         rows = _rows(layers, path)

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     "--format", "output_format", type=click.Choice(["text", "json", "svg"]), default="text", help="Output format."
 )
 @click.option(
-    "--set", "sets", multiple=True, metavar="FIELD=VALUE", help="Change a field of the job, such as micro_batch_size=4."
+    "--set", "sets", multiple=True, metavar="FIELD=VALUE", help="Set a field of the job, such as micro_batch_size=4."
 )
-@click.option("--explain", is_flag=True, help="Print the derivation of each component as arithmetic.")
+@click.option("--explain", is_flag=True, help="Print how each component is computed.")
 def command(
     files: tuple[str, ...],
     config: str | None,
@@ -38,7 +38,7 @@ def command(
     explain: bool,
     **options: Any,
 ) -> None:
-    """Print the memory each config needs on its fullest GPU, component by component."""
+    """Estimate the peak memory per GPU of each config, by component."""
     from ..estimator.estimate import NotEstimable
     from ..launchers.reading import UnrecognisedError
     from ..source.document import SourceError
@@ -58,7 +58,7 @@ def command(
                 except NotEstimable as error:
                     failed = complain(f"{name}: {error}")
         except UnrecognisedError:
-            failed = complain(f"{file}: not a config of a known format")
+            failed = complain(f"{file}: unknown config format")
         except (SourceError, SettingsError) as error:
             failed = complain(str(error))
         except NotEstimable as error:
@@ -113,12 +113,12 @@ def _estimate(opened: Opened, changes: dict[str, Any], *, explain: bool) -> tupl
     if explain:
         from ..estimator.explain.explain import explained
 
-        estimate = explained(estimate, job, model, gpu)
+        estimate = explained(estimate, job, model)
     fitting = ""
     if gpu is None:
         from ..hardware.catalogue import gpus
 
         names = [card.name for card in gpus() if estimate.per_gpu.high <= card.usable]
         fitting = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-        fitting = fitting or "no single GPU of the catalogue"
+        fitting = fitting or "no single GPU in the catalogue"
     return estimate, fitting

@@ -9,7 +9,7 @@ from .console import Refused
 
 @click.command("explain")
 @click.argument("rule")
-@click.option("--rules", multiple=True, metavar="DIR", help="Folder with rule files of your own; repeatable.")
+@click.option("--rules", multiple=True, metavar="DIR", help="Directory with your own rule files; repeatable.")
 def command(rule: str, rules: tuple[str, ...]) -> None:
     """Explain a rule: what it finds, why it matters, examples. RULE is an id or a name."""
     from ..rules.explain import page

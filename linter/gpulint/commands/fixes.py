@@ -60,7 +60,7 @@ def _tell_held(fixes: Fixes) -> None:
     for finding, reason in fixes.held:
         span = finding.location.span
         place = f"{finding.location.path}:{span.line}:{span.column}"
-        click.echo(printable(f"{place}: {finding.rule} is not fixed: {reason}"), err=True)
+        click.echo(printable(f"{place}: {finding.rule} not fixed: {reason}"), err=True)
 
 
 def offer_fixes(report: Report) -> None:

@@ -11,7 +11,7 @@ from .console import Refused
 @click.argument("query", required=False)
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", help="Output format.")
 def command(query: str | None, output_format: str) -> None:
-    """List the GPUs of the catalogue and the memory that torch sees on them."""
+    """List the GPUs in the catalogue and their memory as torch reports it."""
     from ..hardware.catalogue import UnknownGpu, find, gpus
     from ..report import listing
 

@@ -38,20 +38,20 @@ class Made(NamedTuple):
 
 @click.command("init")
 @click.option("--gpu", metavar="NAME", help="GPU that the jobs run on, such as h100-80gb; see `gpulint gpus`.")
-@click.option("--gpus", type=click.IntRange(1), metavar="N", help="GPUs of a whole job, over all nodes.")
-@click.option("--ci", type=click.Choice(["github", "gitlab"]), help="Also write a job for this CI server.")
+@click.option("--gpus", type=click.IntRange(1), metavar="N", help="Number of GPUs per job, over all nodes.")
+@click.option("--ci", type=click.Choice(["github", "gitlab"]), help="Also write a job for this CI system.")
 def command(gpu: str | None, gpus: int | None, ci: str | None) -> None:
-    """Set gpulint up here: gpulint.toml, an entry for pre-commit, and with --ci a job.
+    """Set up gpulint here: gpulint.toml, a pre-commit hook and, with --ci, a CI job.
 
-    Settings go to this folder, the others to the root of the repository. What is there already is kept: lists get
-    one more entry, nothing else changes. Exit code 2: something could not be written.
+    The settings are written to this directory, the other files to the root of the repository. Existing files are kept:
+    lists get a new entry, nothing else changes. Exit code 2: a file could not be written.
     """
     root = _repository(os.getcwd())
     files = [_settings(_named(gpu), gpus), Made(os.path.join(root, HOOKS), with_hook, "run `pre-commit install` once")]
     if ci == "github":
-        files.append(Made(os.path.join(root, *WORKFLOW.split("/")), _workflow, "runs on every pull request"))
+        files.append(Made(os.path.join(root, *WORKFLOW.split("/")), _workflow, "checks every pull request"))
     elif ci == "gitlab":
-        files.append(Made(os.path.join(root, GITLAB), with_job, "findings show in the merge request"))
+        files.append(Made(os.path.join(root, GITLAB), with_job, "findings appear in the merge request"))
     failed = [_write(made) for made in files]
     if any(failed):
         raise SystemExit(COULD_NOT)
@@ -105,12 +105,12 @@ def _text(path: str) -> str | None:
     if not os.path.lexists(path):
         return None
     if os.path.islink(path) or not os.path.isfile(path):
-        raise Refused("a link or a folder is there")
+        raise Refused("it is a link or a directory")
     try:
         with open(path, encoding="utf-8", newline="") as file:
             return file.read()
     except UnicodeDecodeError:
-        raise Refused("what is there is not UTF-8") from None
+        raise Refused("the existing file is not UTF-8") from None
 
 
 def _settings(gpu: str | None, gpus: int | None) -> Made:
@@ -124,11 +124,11 @@ def _settings(gpu: str | None, gpus: int | None) -> Made:
         if there is None:
             return settings_text(gpu, gpus)
         if gpu or gpus:
-            raise Refused("it has settings already; write gpu and gpus there yourself")
-        raise Kept("it has settings already")
+            raise Refused("it already has settings; add gpu and gpus yourself")
+        raise Kept("it already has settings")
 
     where = f"{gpus} x {gpu}" if gpus else gpu
-    then = f"configs are checked on {where}" if gpu else "name your GPU there; memory is not checked without one"
+    then = f"configs are checked for {where}" if gpu else "set your GPU there; without one memory is not checked"
     return Made(path, make, then)
 
 
@@ -138,7 +138,7 @@ def settings_text(gpu: str | None, gpus: int | None) -> str:
         [
             f"# Settings of gpulint: {HOME}/blob/main/docs/settings.md",
             f'gpu = "{gpu}"' if gpu else '# gpu = "h100-80gb"    # `gpulint gpus` lists the names',
-            f"gpus = {gpus}" if gpus else "# gpus = 8             # of a whole job, where it does not say so itself",
+            f"gpus = {gpus}" if gpus else "# gpus = 8             # per job, unless the job sets it",
             '# fail-on = "warning"  # "error" without this line',
             "",
         ]
@@ -149,16 +149,16 @@ def with_hook(there: str | None) -> str:
     """A pre-commit configuration with the gpulint hook, nothing else changed. Raises Kept and Refused."""
     entry = {"repo": HOME, "rev": f"v{__version__}", "hooks": [{"id": "gpulint"}]}
     if there is None:
-        there = "# Run `pre-commit install` once, and this on every commit.\n"
+        there = "# Run `pre-commit install` once; then this runs on every commit.\n"
     document = _yaml(there, HOOKS)
     plain = document.root.plain() or {}
     repos = plain.get("repos") if isinstance(plain, dict) else None
     if not isinstance(plain, dict) or not isinstance(repos, list | None):
-        raise Refused("what is there is no pre-commit configuration")
+        raise Refused("the existing file is not a pre-commit configuration")
     for repo in repos or ():
         hooks = repo.get("hooks") if isinstance(repo, dict) else None
         if any(isinstance(hook, dict) and hook.get("id") == "gpulint" for hook in hooks or ()):
-            raise Kept("it has the gpulint hook already")
+            raise Kept("it already has the gpulint hook")
     return _edited(document, "repos", [*(repos or ()), entry])
 
 
@@ -178,12 +178,12 @@ def job() -> dict[str, Any]:
 
 def with_job(there: str | None) -> str:
     """A GitLab configuration with the job, nothing else changed. Raises Kept and Refused."""
-    document = _yaml(there or "# Findings show in the merge request, by the Code Quality report.\n", GITLAB)
+    document = _yaml(there or "# Findings appear in the merge request, through the Code Quality report.\n", GITLAB)
     plain = document.root.plain() or {}
     if not isinstance(plain, dict):
-        raise Refused("what is there is no GitLab configuration")
+        raise Refused("the existing file is not a GitLab configuration")
     if JOB in plain:
-        raise Kept(f"it has a job {JOB} already")
+        raise Kept(f"it already has a job {JOB}")
     stages = plain.get("stages")
     if isinstance(stages, list) and stages and "test" not in stages:
         return _edited(document, JOB, {"stage": stages[0], **job()})
@@ -192,7 +192,7 @@ def with_job(there: str | None) -> str:
 
 def _workflow(there: str | None) -> str:
     if there is not None:
-        raise Kept("it is there already")
+        raise Kept("it already exists")
     return f"""name: gpulint
 on:
   pull_request:
@@ -226,4 +226,4 @@ def _edited(document: Document, key: str, value: Any) -> str:
     try:
         return apply(document.text, set_key(document, key, value))
     except EditError as error:
-        raise Refused(f"{error}; write the entry of {HOME}/blob/main/docs/ci.md there yourself") from None
+        raise Refused(f"{error}; add the entry from {HOME}/blob/main/docs/ci.md yourself") from None

@@ -14,12 +14,12 @@ from .options import hardware_options, optional_layers, selection_options
 @click.command("lsp")
 @hardware_options
 @selection_options
-@click.option("--stdio", is_flag=True, hidden=True, help="Accepted for editors that pass it; there is no other way.")
+@click.option("--stdio", is_flag=True, hidden=True, help="Accepted because editors pass it; the only transport.")
 def command(config: str | None, isolated: bool, stdio: bool, **options: Any) -> None:  # noqa: ARG001
-    """Serve editors by the Language Server Protocol, on standard input and output.
+    """Run the language server (LSP) on standard input and output.
 
-    Findings as you type, quick fixes, what a key means and costs, completion, and the memory above the file.
-    Settings are those of the closest gpulint.toml; the options win over them.
+    Provides findings as you type, quick fixes, hover help, completion and a memory estimate above the file. Settings
+    come from the nearest gpulint.toml; options override them.
     """
     try:
         import pygls  # noqa: F401

@@ -20,32 +20,32 @@ class _Searching(click.Group):
 
 @click.group("models", cls=_Searching)
 def command() -> None:
-    """List the models that are known, and add one; `models QUERY` is `models list QUERY`."""
+    """List known models or add one; `models QUERY` is `models list QUERY`."""
 
 
 @command.command("list")
 @click.argument("query", required=False)
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", help="Output format.")
 def listed(query: str | None, output_format: str) -> None:
-    """List the models of the catalogue whose id contains QUERY, with their exact parameter counts."""
+    """List models in the catalogue whose id contains QUERY, with their exact parameter counts."""
     from ..models.catalogue import search
     from ..report import listing
 
     found = search(query or "")
     if not found:
         advice = f"`gpulint models add {query}`" if "/" in (query or "") else "`gpulint models add ORG/NAME`"
-        raise Refused(f"no model in the catalogue matches {query!r}; {advice} fetches the config.json of one")
+        raise Refused(f"no model in the catalogue matches {query!r}; {advice} downloads a model's config.json")
     click.echo(listing.models(found, output_format))
 
 
 @command.command("add")
 @click.argument("names", nargs=-1, required=True, metavar="ORG/NAME...")
-@click.option("--revision", metavar="REV", help="A branch, a tag or a commit; the main branch without it.")
+@click.option("--revision", metavar="REV", help="Branch, tag or commit. [default: main]")
 def add(names: tuple[str, ...], revision: str | None) -> None:
-    """Fetch the config.json of a model into the project's `models` folder.
+    """Download the config.json of a model into the project's `models` directory.
 
-    The only command that uses the network. It asks the Hugging Face hub (`HF_ENDPOINT`, and the login of `hf auth
-    login`) and needs `pip install 'gpulint[hub]'`. Commit the file, and everyone's check knows the model.
+    The only command that uses the network. It needs `pip install 'gpulint[hub]'` and uses the Hugging Face Hub
+    (`HF_ENDPOINT`, and the login of `hf auth login`). Commit the file so that the model is known to everyone.
     """
     import os
 

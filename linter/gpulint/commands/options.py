@@ -21,15 +21,18 @@ if TYPE_CHECKING:
 def hardware_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of every command that reads configs: hardware, versions, settings file."""
     for option in (
-        click.option("--headroom", metavar="SIZE", help='Memory to leave free on each GPU: "2 GiB" or "5%".'),
-        click.option("--nodes", type=click.IntRange(1), metavar="N", help="Nodes that the GPUs are spread over."),
-        click.option("--gpus", type=click.IntRange(1), metavar="N", help="GPUs of the whole job, over all nodes."),
+        click.option("--headroom", metavar="SIZE", help='Memory to keep free on each GPU, such as "2 GiB" or "5%".'),
+        click.option("--nodes", type=click.IntRange(1), metavar="N", help="Number of nodes."),
+        click.option("--gpus", type=click.IntRange(1), metavar="N", help="Number of GPUs of the job, over all nodes."),
         click.option("--gpu", metavar="NAME", help="GPU to check against, such as h100-80gb; see `gpulint gpus`."),
         click.option(
-            "--set-version", multiple=True, metavar="NAME=VERSION", help="Version of a package, such as trl=0.19.1."
+            "--set-version",
+            multiple=True,
+            metavar="NAME=VERSION",
+            help="Version of a package, such as trl=0.19.1.",
         ),
         click.option("--isolated", is_flag=True, help="Read no settings file."),
-        click.option("--config", metavar="FILE", help="Settings file instead of the nearest gpulint.toml."),
+        click.option("--config", metavar="FILE", help="Settings file to use instead of the nearest gpulint.toml."),
     ):
         command = option(command)
     return command
@@ -38,11 +41,16 @@ def hardware_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of every command that runs rules: which, and on which files."""
     for option in (
-        click.option("--exclude", multiple=True, metavar="GLOB", help="Leave these paths out, too; repeatable."),
-        click.option("--preview/--no-preview", default=None, help="Also run rules that are in preview."),
-        click.option("--rules", multiple=True, metavar="DIR", help="Folder with rule files of your own; repeatable."),
-        click.option("--ignore", multiple=True, metavar="RULES", help="Leave these rules out, too."),
-        click.option("--extend-select", multiple=True, metavar="RULES", help="Run these rules, too; also of preview."),
+        click.option("--exclude", multiple=True, metavar="GLOB", help="Additional paths to exclude; repeatable."),
+        click.option("--preview/--no-preview", default=None, help="Also run preview rules."),
+        click.option("--rules", multiple=True, metavar="DIR", help="Directory with your own rule files; repeatable."),
+        click.option("--ignore", multiple=True, metavar="RULES", help="Additional rules to disable."),
+        click.option(
+            "--extend-select",
+            multiple=True,
+            metavar="RULES",
+            help="Additional rules, including preview rules.",
+        ),
         click.option("--select", multiple=True, metavar="RULES", help="Run only these rules: ids, prefixes or names."),
     ):
         command = option(command)

@@ -61,7 +61,7 @@ class Outputs(NamedTuple):
             chosen = "github" if here.get("GITHUB_ACTIONS") == "true" else "azure" if here.get("TF_BUILD") else "full"
             formats = (chosen,) * max(1, len(files))
         if len(files) > len(formats):
-            raise Refused("each --output-file needs an --output-format of its own")
+            raise Refused("each --output-file needs its own --output-format")
         if len(formats) - len(files) > 1:
             raise Refused("only one --output-format can go to standard output; the others need an --output-file")
         return cls(_paired(formats, files, named), files, **ways)
@@ -153,7 +153,7 @@ def _skipped(report: Report, most: int | None = None) -> None:
     for file in skipped[:most]:
         complain(f"{file.path}: skipped: {file.reason}")
     if skipped[most:] and most is not None:
-        complain(f"{len(skipped) - most} more skipped; -v names them")
+        complain(f"{len(skipped) - most} more skipped; -v lists them")
 
 
 def complaints(report: Report) -> bool:

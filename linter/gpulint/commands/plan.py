@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     "--sort",
     type=click.Choice(["rank", "memory", "verdict"]),
     default="rank",
-    help="Order of the rows: how little they change the run, what they need, or what fits first.  [default: rank]",
+    help="Sort by how little a change affects the run, by memory, or by what fits.  [default: rank]",
 )
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", help="Output format.")
 def command(
     files: tuple[str, ...], config: str | None, isolated: bool, sort: str, output_format: str, **options: Any
 ) -> None:
-    """Show what could be changed in each job, what it would need then, and what that costs.
+    """Show changes to each job, the memory it would need then, and what they cost.
 
-    For a job that does not fit its GPU: every change that saves memory, and why it is or is not enough. For one that
-    fits: what else fits. Without a GPU: the GPUs that the job fits on.
+    If the job does not fit its GPU: every change that saves memory, and whether it is enough. If it fits: larger
+    settings that also fit. Without a GPU: the GPUs that the job fits on.
     """
     from ..launchers.reading import UnrecognisedError
     from ..rules.rule import RuleError
@@ -50,7 +50,7 @@ def command(
                 else:
                     plans.append((name, plan))
         except UnrecognisedError:
-            failed = complain(f"{file}: not a config of a known format")
+            failed = complain(f"{file}: unknown config format")
         except (SourceError, RuleError, SettingsError) as error:
             failed = complain(str(error))
         except Exception as error:  # as in `check`: a defect on one file must not hide the others

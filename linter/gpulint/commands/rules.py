@@ -12,10 +12,10 @@ from .console import COULD_NOT, Refused
 
 @click.group("rules", invoke_without_command=True)
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", help="Output format.")
-@click.option("--rules", multiple=True, metavar="DIR", help="Folder with rule files of your own; repeatable.")
+@click.option("--rules", multiple=True, metavar="DIR", help="Directory with your own rule files; repeatable.")
 @click.pass_context
 def command(context: click.Context, output_format: str, rules: tuple[str, ...]) -> None:
-    """List the rules; test rule files, and print what they may speak of."""
+    """List rules, test rule files and list the facts that rules can use."""
     if context.invoked_subcommand is not None:
         return
     from ..report import listing
@@ -34,10 +34,10 @@ def command(context: click.Context, output_format: str, rules: tuple[str, ...]) 
 def test(paths: tuple[str, ...]) -> None:
     """Run the examples of rule files.
 
-    PATH is a rule file or a folder of them; without one, the folders that the settings name, or gpulint's own rules.
+    PATH is a rule file or a directory of them; the default is the directories in the settings, or gpulint's own rules.
 
-    Exit code 0: every example gives exactly what it states. 1: one does not, or is missing. 2: a rule file cannot be
-    used.
+    Exit code 0: every example gives exactly the expected findings. 1: one does not, or is missing. 2: a rule file is
+    invalid.
     """
     from ..report.text.rule_tests import render, summary
     from ..rules.rule import RuleError
@@ -69,7 +69,7 @@ def _default() -> tuple[str, ...]:
 
 @command.command("facts")
 def facts() -> None:
-    """Print everything that a rule can name, with type, unit and meaning."""
+    """List the facts that rules can use, with type, unit and meaning."""
     from ..rules.facts.facts_page import page
 
     click.echo(page(), nl=False)

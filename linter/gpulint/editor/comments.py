@@ -18,12 +18,12 @@ _WORD = re.compile(r"(?:^|\s)([\w-]*)$")
 
 WORDS = {
     "gpu=": "the GPU to check against",
-    "gpus=": "GPUs of the whole job",
-    "nodes=": "nodes that the GPUs are spread over",
-    "ignore[": "silences rules on this line, or the next",
-    "ignore-start[": "silences rules from here on",
+    "gpus=": "number of GPUs of the job",
+    "nodes=": "number of nodes",
+    "ignore[": "suppresses rules on this line or the next",
+    "ignore-start[": "suppresses rules from here on",
     "ignore-end": "ends ignore-start",
-    "ignore-file[": "silences rules in this file",
+    "ignore-file[": "suppresses rules in this file",
 }
 
 

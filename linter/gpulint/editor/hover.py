@@ -100,14 +100,14 @@ MAX_FIELDS, MAX_JOBS = 4, 4
 
 
 def _cost(plan: Plan, fields: Sequence[str]) -> str:
-    """The components that the fields decide, as they are at the peak."""
+    """The components that the fields affect, with their sizes at the peak."""
     estimate = plan.estimate
     names = list(dict.fromkeys(name for path in fields for name in components_of(path)))
     if estimate is None or not names:
         return ""
     sizes = [(name, estimate.components.get(name, 0)) for name in names]
     parts = [f"{name.replace('_', ' ')} {bytes_text(size)}" for name, size in sizes if size]
-    return f"It decides {', '.join(parts)}, of {bytes_text(estimate.needed)} per GPU" if parts else ""
+    return f"Affects: {', '.join(parts)} (of {bytes_text(estimate.needed)} per GPU)" if parts else ""
 
 
 @cache
@@ -152,7 +152,7 @@ def fitting(estimate: Estimate) -> list[str]:
 def _fitting_text(estimate: Estimate) -> str:
     names = fitting(estimate)
     more = f" and {len(names) - MAX_GPUS} more" if len(names) > MAX_GPUS else ""
-    nothing = "no single GPU of the catalogue" if estimate.capacity is None else ""
+    nothing = "no single GPU in the catalogue" if estimate.capacity is None else ""
     return ", ".join(names[:MAX_GPUS]) + more or nothing
 
 

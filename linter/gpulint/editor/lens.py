@@ -32,7 +32,7 @@ def _line(plan: Plan) -> str:
     needed = bytes_text(estimate.needed)
     if estimate.capacity is None:
         smallest = next(iter(fitting(estimate)), None)
-        return f"{needed} per GPU; {f'fits on {smallest} and larger' if smallest else 'no GPU is as large'}"
+        return f"{needed} per GPU; {f'fits on {smallest} and larger' if smallest else 'no GPU is large enough'}"
     title, usable = find(estimate.capacity.gpu).title, bytes_text(estimate.capacity.usable)
-    verdict = f"refuses to start: {printable(estimate.refusal)}" if estimate.refusal else _VERDICTS[estimate.verdict]
+    verdict = f"fails to start: {printable(estimate.refusal)}" if estimate.refusal else _VERDICTS[estimate.verdict]
     return f"{needed} of {usable} on {title}: {verdict}"

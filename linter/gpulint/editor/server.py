@@ -218,7 +218,7 @@ class Session:
                 found = [self.translator.action(item, self.versions()) for item in made]
             if _wanted(FIX_ALL, only) and has_safe_fix(self.workspace, path):
                 everything = types.CodeAction(
-                    "Fix all that is safe to fix (gpulint)", FIX_ALL, data={"uri": params.text_document.uri}
+                    "Apply all safe fixes (gpulint)", FIX_ALL, data={"uri": params.text_document.uri}
                 )
                 if not self.resolves():
                     everything.edit = self.translator.edit(fix_all(self.workspace, path), self.versions())

@@ -1,4 +1,4 @@
-"""The instants of one micro step: each distinct kind of layer is replayed once, `placing` puts the whole together."""
+"""The instants of one micro step: each distinct kind of layer is replayed once, `placed` puts the whole together."""
 
 from __future__ import annotations
 
@@ -6,34 +6,27 @@ import gc
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
-from weakref import ref
 
 from ..job.job import CachingAllocator, Evaluation, Hardware, Optimizer
 from . import budget
-from .encoders.projector import deepened
 from .estimate import NotEstimable
+from .forward.hidden_states import hidden_states
+from .forward.network import network
+from .frameworks.attention import sdpa_kernels
+from .frameworks.compiling import remade_attention
 from .frameworks.frameworks import framework
-from .frameworks.release import reentrant
 from .frameworks.unsloth import measures_card
 from .layer_expansion import Stack, placed
-from .layers.altup import joined
-from .layers.attention.implementation import sdpa_kernels
-from .layers.compiled import remade_attention
-from .layers.decoder import Layer
-from .layers.embedding_stage import stem
-from .layers.norms import normed
-from .layers.objectives import UNPAIRED
-from .layers.seq2seq import Pair, both, setting
-from .layers.sharing import slice_of
+from .layers.state import ReplayState
 from .losses import returned
 from .losses.answers import logged
+from .losses.context import LossContext
 from .losses.logits import last_logits, loss_of
 from .memoize import recalled
-from .states.reference import wants_gradients
 from .states.stage import pipeline
-from .states.trained_layers import first_trained
+from .tape.labels import labelled
 from .tape.ledger import END
-from .tape.ops import gathered
+from .tape.tape import Tape
 from .unmodeled import derived
 
 if TYPE_CHECKING:
@@ -41,31 +34,32 @@ if TYPE_CHECKING:
 
     from ..job.job import Job
     from ..models.model import Model
-    from .layers.modules import Linear, Modules
-    from .layers.setting import Setting
-    from .peak_candidate import Instant
-    from .tape.tape import Tape
+    from .forward.network import Network
+    from .peak_candidate import PeakCandidate
     from .tape.tensor import Tensor
 
+PART = "inputs"
 
-def instants(job: Job, model: Model) -> tuple[Instant, ...]:
+
+def instants(job: Job, model: Model) -> tuple[PeakCandidate, ...]:
     """The candidate peaks of forward, loss and backward of one micro step on one rank; of a pipeline, on its last."""
     last = pipeline(job, model)[-1]
     return replayed(last.job, last.whole)[0]
 
 
-def replayed(job: Job, model: Model) -> tuple[tuple[Instant, ...], Held]:
+def replayed(job: Job, model: Model) -> tuple[tuple[PeakCandidate, ...], Held]:
     """The candidate peaks, and what a finished forward pass leaves."""
     return _replayed(computing(job), model)
 
 
 @recalled(16)
-def _replayed(job: Job, model: Model) -> tuple[tuple[Instant, ...], Held]:
-    s = setting(job, model)
-    kinds, assigned = layer_kinds(s)
+def _replayed(job: Job, model: Model) -> tuple[tuple[PeakCandidate, ...], Held]:
+    whole = network(job, model)
+    kinds, assigned = whole.kinds()
     with unread(model):
-        tape = replay(s, kinds)
-    return tuple(found.instant for found in placed(s, tape, kinds, assigned)), _held(tape, kinds, assigned)
+        tape = replay(whole, kinds)
+    found = placed(whole, tape, kinds, assigned)
+    return tuple(item.candidate for item in found), _held(tape, kinds, assigned)
 
 
 @contextmanager
@@ -116,26 +110,7 @@ def computing(job: Job) -> Job:
     return changed
 
 
-def layer_kinds(s: Setting) -> tuple[list[int], list[int]]:
-    """One layer of each distinct kind, and for every layer the index of its kind.
-
-    The first layer is a kind of its own: its input is the embedding output, which outlives it. So are those up to
-    the first one that trains something, whose input may want no gradient.
-    """
-    first = first_trained(s)
-    kinds: list[int] = []
-    known: dict[object, int] = {}
-    assigned: list[int] = []
-    for layer in range(s.layers):
-        key = (layer == 0, layer > first, s.kind(layer))
-        if key not in known:
-            known[key] = len(kinds)
-            kinds.append(layer)
-        assigned.append(known[key])
-    return kinds, assigned
-
-
-def replay(s: Setting, kinds: list[int], tape: Tape | None = None) -> Tape:
+def replay(network: Network, kinds: list[int], tape: Tape | None = None) -> Tape:
     """One forward and backward pass of a model that has one layer of each kind.
 
     Segments: 0 before the layers, 1.. the layers, then the final norm with the head, then the loss; behind the forward
@@ -146,107 +121,63 @@ def replay(s: Setting, kinds: list[int], tape: Tape | None = None) -> Tape:
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return _replay(s, kinds, tape or s.tape())
+        return _replay(network, kinds, (tape or Tape()).configured(network.options))
     finally:
         if collecting:
             gc.enable()
 
 
-def _replay(s: Setting, kinds: list[int], tape: Tape) -> Tape:
-    outside = s.modules(None)
+def _replay(network: Network, kinds: list[int], tape: Tape) -> Tape:
+    dims, state, outside = network.dims, ReplayState(), network.weights.outside()
+    context = LossContext(outside, dims, state, tape, len(kinds) + 2)
     tape.enter(0)
-    ids, labels = tape.new(s.rows, 8), tape.new(s.rows, 8)
-    if s.job.loss.kept is True:
-        s.remember([last_logits(outside, s, tape)])
-        tape.begins_with(s.outputs)
-    loss = loss_of([modelled(tape, s, kinds, outside, ids, segments=True)], outside, s, tape, len(kinds) + 2)
+    ids, labels = tape.new(dims.rows, 8), tape.new(dims.rows, 8)
+    kept = dims.loss.kept == "next"
+    if kept:
+        state.remember([last_logits(context)], dims.loss.kept)
+        tape.begins_with(state.saved_for_next_step)
+    loss = loss_of([hidden_states(tape, network, state, kinds, outside, ids, segments=True)], context)
     tape.clear_casts()
-    returned.widened(s, tape, len(kinds) + 2)
-    s.cache.clear()
-    if s.objective.reference or s.named:
+    returned.widened(dims, state, tape, context.segment)
+    state.held_by_forward.clear()
+    if dims.loss.reference or state.live_refs:
         tape.enter(len(kinds) + 4)
-    if s.objective.reference:
-        _reference(tape, s, kinds, outside, ids)
-    logged(outside, s, tape)
-    s.named.clear()
+    if dims.loss.reference:
+        _reference(network, context, kinds, ids)
+    logged(context)
+    state.live_refs.clear()
     del ids, labels
     tape.backward(loss, tape.new(1, 4))
     tape.enter(END, backward=True)
     tape.unpin()
-    if s.job.loss.kept is True:
-        tape.ends_with(s.outputs)
-    tape.left = sum(storage.size for storage in s.outputs) if s.job.loss.kept is True else 0
-    s.outputs.clear()
-    s.pixels.clear()
+    if kept:
+        tape.ends_with(state.saved_for_next_step)
+    tape.left = sum(storage.size for storage in state.saved_for_next_step) if kept else 0
+    state.saved_for_next_step.clear()
+    state.pixel_values.clear()
     budget.spend(budget.NODE * tape.nodes)
     return tape
 
 
-def modelled(
-    tape: Tape,
-    s: Setting,
-    kinds: list[int],
-    outside: Modules,
-    ids: Tensor,
-    *,
-    segments: bool,
-    lives: list[int] | None = None,
-) -> Tensor:
-    """The last hidden states of a forward pass; `segments`: each layer begins one; `lives`: bytes alive after each."""
-    if isinstance(s, Pair):
-        return both(tape, s, kinds, outside, ids, segments=segments)
-    base = stem(tape, s, outside, ids)
-    h = base.hidden
-    collected: list[Tensor] = []
-    for segment, layer in enumerate(kinds, 1):
-        if segments:
-            tape.enter(segment)
-        block = Layer(s, layer, base, slice_of(base.extra, s))
-        mode = s.checkpointing(layer) if tape.recording else "none"
-        read = () if block.memory is None else (block.memory.states,)
-        if block.passed:
-            continue
-        if mode != "none":
-            again = reentrant(s.job) and mode in ("full", "offload")
-            h = tape.checkpoint(block, h, mode, again, sums=bool(s.compiled) and not s.traits.norms[3], others=read)
-        else:
-            h = block(h)
-        del block
-        if layer < len(base.deep):
-            h = deepened(h, base.deep[layer], s)
-        if s.traits.collects:
-            collected.append(h)
-        if lives is not None:
-            lives.append(tape.live)
-    if segments:
-        tape.enter(len(kinds) + 1)
-    if s.order == "altup":
-        h = joined(h, s)
-    h = normed(h, final_norm(outside, s), s.stream, s)
-    if s.shards > 1:
-        h = gathered(h, h.n * s.shards)
-    tape.returned = None
-    shared = {ref(x.storage): x.storage.size for x in base.common()}
-    del base
-    tape.watch(shared.items())
-    return h
-
-
-def _reference(tape: Tape, s: Setting, kinds: list[int], outside: Modules, ids: Tensor) -> None:
+@labelled("token ids and labels")
+def _reference(network: Network, context: LossContext, kinds: list[int], ids: Tensor) -> None:
     """A forward pass without gradients, while what the policy saved is alive; of an adapted policy without its adapter.
 
     Unpaired answers are followed by a pass over mismatched ones, beside logits that are still named. A reference that
     wants gradients has autocast's copies of its weights until the pass ends, those of the layers that are not replayed
     too.
     """
-    tape.recording, tape.bare = False, s.job.adapter is not None
-    for _ in range(2 if s.job.loss.log_softmax == "float32" and s.job.objective in UNPAIRED else 1):
+    outside, dims, state, tape, _ = context
+    context = context._replace(segment=len(kinds) + 4)
+    tape.recording, tape.bare = False, dims.prompt.adapted
+    for _ in range(dims.loss.reference):
         lives: list[int] = []
-        h = [modelled(tape, s, kinds, outside, ids, segments=False, lives=lives)]
-        tape.others = tape.new(_others(lives, layer_kinds(s)[1]) if wants_gradients(s.job) else 0, 1)
-        loss = loss_of(h, outside, s, tape, len(kinds) + 4)
+        h = [hidden_states(tape, network, state, kinds, outside, ids, segments=False, lives=lives)]
+        others = _others(lives, network.kinds()[1]) if dims.loss.reference_requires_grad else 0
+        tape.others = tape.new(others, 1)
+        loss = loss_of(h, context)
         del loss
-        s.cache.clear()
+        state.held_by_forward.clear()
         tape.clear_casts()
     tape.recording, tape.bare = True, False
 
@@ -255,11 +186,3 @@ def _others(lives: list[int], assigned: list[int]) -> int:
     """What the layers that are not replayed leave, each as the one of its kind; `lives` after each replayed one."""
     left = [max(0, after - before) for before, after in zip([*lives[:1], *lives], lives, strict=False)]
     return sum(left[kind] for kind in assigned if kind < len(left)) - sum(left)
-
-
-def final_norm(outside: Modules, s: Setting) -> Linear | None:
-    """The norm between the layers and the head, where there is one."""
-    if s.traits.final != "last":
-        return outside.leaf(s.traits.final) if s.traits.final else None
-    found = outside.norms(s.hidden)
-    return found[-1] if found else None

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+from .terms import of, total
+
+if TYPE_CHECKING:
+    from .peak_candidate import PeakCandidate
+    from .terms import Term
+    from .tiers import Tiers
 
 Verdict = Literal["fits", "tight", "exceeds", "unknown"]
 
@@ -15,22 +22,10 @@ COMPONENTS = (
 )  # fmt: skip
 """`runtime` belongs to the process; the others sum to `allocated` at the peak instant."""
 
+ALLOCATED = COMPONENTS[:-1]
 
-@dataclass(slots=True, frozen=True)
-class Term:
-    """One line of a component's derivation.
-
-    `formula` is arithmetic a reader can redo ("2 B x 8,030,261,248 parameters / 8 GPUs"); `source` says where
-    the formula comes from, `label` what it counts where the formula does not say. `phase` is set for what is alive
-    in one phase only.
-    """
-
-    component: str
-    formula: str
-    size: int
-    source: str = ""
-    label: str = ""
-    phase: str = ""
+CACHE_FIGURES = ("kv_token", "kv_request", "available_kv_cache_memory")
+"""Figures that an engine's cache rests on, told before it: of a token, of the longest request, what is left for it."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -38,7 +33,7 @@ class Assumption:
     """Something the estimate rests on and the config does not say.
 
     `low` and `high` are the bytes by which the run may need less or more where it is otherwise; they are in the
-    interval of the process.
+    interval of the process, but for what batches shorter than the limit take less.
     """
 
     field: str
@@ -50,15 +45,30 @@ class Assumption:
 
 @dataclass(slots=True, frozen=True)
 class Phase:
-    """One instant of the run and what is alive in it, by component."""
+    """One instant of the run and what is alive in it, term by term; `components` are their sums.
+
+    `candidate` is the instant of the replay that won, where one did.
+    """
 
     name: str
-    components: dict[str, int]
+    terms: tuple[Term, ...]
+    candidate: PeakCandidate | None = None
+    components: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        split = dict.fromkeys(ALLOCATED, 0)
+        for term in self.terms:
+            split[term.component] += term.size
+        object.__setattr__(self, "components", split)
 
     @property
     def allocated(self) -> int:
         """Bytes alive at this instant."""
-        return sum(self.components.values())
+        return total(self.terms)
+
+    def plus(self, *found: Term) -> Phase:
+        """The same with more alive."""
+        return Phase(self.name, (*self.terms, *found), self.candidate)
 
 
 @dataclass(slots=True, frozen=True)
@@ -68,7 +78,7 @@ class PerGpu:
     allocated   what torch.cuda.max_memory_allocated() reports
     reserved    what torch.cuda.max_memory_reserved() reports
     process     what nvidia-smi shows: reserved + CUDA context, NCCL, libraries
-    low, high   the interval that holds `process`
+    low, high   the interval that holds `process`, of a run whose longest batch is as long as the config admits
     """
 
     allocated: int
@@ -126,31 +136,50 @@ class Estimate:
     `components` is the split at `peak_phase`; `phases` holds the other instants. `refusal` is the engine's
     reason for not starting, where it can be predicted (vLLM: no room for one request). `host` is bytes of
     main memory per node for offload, `host_memory` all that is known of it. `fullest` names the rank, where ranks
-    differ (pipeline stages).
+    differ (pipeline stages). `beside` are the terms that no phase has: of `runtime`, of CACHE_FIGURES and of `host`.
     """
 
     kind: str
     model_id: str
     parameters: int
     trainable_parameters: int
-    per_gpu: PerGpu
+    tiers: Tiers
     phases: tuple[Phase, ...]
     peak: Phase
-    runtime: int
     verdict: Verdict
     capacity: Capacity | None = None
     kv_cache: KvCache | None = None
     refusal: str | None = None
     host: int = 0
     assumptions: tuple[Assumption, ...] = ()
-    terms: tuple[Term, ...] = field(default=(), repr=False)
+    beside: tuple[Term, ...] = field(default=(), repr=False)
     fullest: str | None = None
     host_memory: HostMemory | None = None
+    per_gpu: PerGpu = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "per_gpu", self.tiers.per_gpu(self.peak.allocated))
 
     @property
     def peak_phase(self) -> str:
         """The name of the instant with the most memory."""
         return self.peak.name
+
+    @property
+    def runtime(self) -> int:
+        """Bytes outside torch's allocator."""
+        return of("runtime", self.beside)
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The derivation: components at the peak with what the cache rests on, the tiers, main memory."""
+        found: dict[str, list[Term]] = {}
+        for term in (*self.peak.terms, *self.beside, *self.tiers.terms):
+            found.setdefault(term.component, []).append(term)
+        held = {name for name, size in self.components.items() if size}
+        order = [name for name in COMPONENTS for name in ((*CACHE_FIGURES, name) if name == "kv_cache" else (name,))]
+        shown = (name for name in (*order, *self.tiers._fields, "host") if name in held or name not in COMPONENTS)
+        return tuple(term for name in shown for term in found.get(name, ()))
 
     @property
     def uncached(self) -> bool:
@@ -161,9 +190,7 @@ class Estimate:
     @property
     def components(self) -> dict[str, int]:
         """Bytes by component at the peak, every component present, `runtime` included."""
-        split = {name: self.peak.components.get(name, 0) for name in COMPONENTS}
-        split["runtime"] = self.runtime
-        return split
+        return {**self.peak.components, "runtime": self.runtime}
 
     @property
     def needed(self) -> int:

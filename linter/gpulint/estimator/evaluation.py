@@ -12,26 +12,31 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..upstream.stack import Stack
-from ..upstream.transformers import CACHE_TUPLES
 from . import budget
-from .activations import computing, layer_kinds, modelled, unread
+from .activations import computing, unread
+from .forward.hidden_states import hidden_states
+from .forward.network import network
+from .inputs.logit_positions import logits_width, scored_positions
 from .layer_expansion import placed
-from .layers.logit_positions import logits_width, scored_positions
-from .layers.seq2seq import setting
+from .layers.state import ReplayState
 from .losses import returned
+from .losses.context import LossContext
 from .losses.logits import loss_of
 from .losses.losses import WHOLE_LOGITS
 from .memoize import recalled
+from .tape.labels import labelled
 from .tape.ledger import END
+from .tape.tape import Tape
 
 if TYPE_CHECKING:
     from ..job.job import Job, Loss
     from ..models.model import Model
-    from .layers.setting import Setting
-    from .peak_candidate import Instant
-    from .tape.tape import Tape
+    from .forward.network import Network
+    from .layers.dims import LayerDims
+    from .peak_candidate import PeakCandidate
     from .tape.tensor import Tensor
+
+PART = "inputs"
 
 HEADLESS = frozenset({"classification", "token_classification", "question_answering", "reward"})
 """Objectives whose models score tokens or rows without the vocabulary (`models/heads.json`)."""
@@ -44,7 +49,7 @@ class Passes(NamedTuple):
     kept      bytes of the keys and values of all layers;  widened  of their float32 copies
     """
 
-    instants: tuple[tuple[Instant, int], ...] = ()
+    instants: tuple[tuple[PeakCandidate, int], ...] = ()
     kept: int = 0
     widened: int = 0
 
@@ -89,15 +94,15 @@ def _loss(job: Job) -> Loss:
 
 @recalled(16)
 def _forward(job: Job, model: Model, caches: bool) -> Passes:
-    s = setting(job, model)
-    kinds, assigned = layer_kinds(s)
-    tape = s.tape()
+    whole = network(job, model)
+    kinds, assigned = whole.kinds()
+    tape = Tape().configured(whole.options)
     with unread(model):
-        kept = scored(s, kinds, tape, caches=caches)
+        kept = scored(whole, kinds, tape, caches=caches)
     budget.spend(budget.NODE * tape.nodes)
     layers = [kept.get(kind + 1, Kept()) for kind in assigned]
     until = [0, *accumulate(layer.size for layer in layers)]
-    candidates = (item.instant for item in placed(s, tape, kinds, assigned))
+    candidates = (item.candidate for item in placed(whole, tape, kinds, assigned))
     return Passes(
         tuple((item, until[-1] if item.layer is None else until[item.layer]) for item in candidates),
         until[-1],
@@ -112,40 +117,42 @@ class Kept(NamedTuple):
     widened: tuple[int, ...] = ()
 
 
+@labelled("token ids and labels")
 def scored(
-    s: Setting, kinds: list[int], tape: Tape, *, caches: bool = False, requests: bool = False
+    network: Network, kinds: list[int], tape: Tape, *, caches: bool = False, requests: bool = False
 ) -> dict[int, Kept]:
     """A forward pass with its loss, of which backward needs nothing; what `caches` keeps to its end, by segment.
 
     `requests`: the float32 copies of what is kept are asked for on the tape too.
     """
-    s.still()
+    network = network.without_dropout()
+    dims, state, outside = network.dims, ReplayState(), network.weights.outside()
+    context = LossContext(outside, dims, state, tape, len(kinds) + 2)
     tape.recording = tape.accumulated = False
     tape.keys = {} if caches else None
-    end = len(kinds) + 2
-    outside = s.modules(None)
     tape.enter(0)
-    ids, labels = tape.new(s.rows, 8), tape.new(s.rows, 8)
-    loss = loss_of([modelled(tape, s, kinds, outside, ids, segments=True)], outside, s, tape, end)
-    s.cache.clear()
+    ids, labels = tape.new(dims.rows, 8), tape.new(dims.rows, 8)
+    loss = loss_of([hidden_states(tape, network, state, kinds, outside, ids, segments=True)], context)
+    state.held_by_forward.clear()
     tape.clear_casts()
-    if s.named and s.objective.reference:
-        loss_of([modelled(tape, s, kinds, outside, ids, segments=False)], outside, s, tape, end)
+    if state.live_refs and dims.loss.reference:
+        loss_of([hidden_states(tape, network, state, kinds, outside, ids, segments=False)], context)
         tape.clear_casts()
-    kept = {segment: _kept(s, found) for segment, found in (tape.keys or {}).items()}
-    layers = [kept.get(kind + 1, Kept()) for kind in layer_kinds(s)[1]] if requests and kept else []
-    tape.scratch(*(4 * x.n for x in returned.narrow(s)), *(size for layer in layers for size in layer.widened))
-    s.returned.clear()
+    kept = {segment: _kept(dims, found) for segment, found in (tape.keys or {}).items()}
+    layers = [kept.get(kind + 1, Kept()) for kind in network.kinds()[1]] if requests and kept else []
+    copies = [4 * x.n for x in returned.narrow(dims, state)]
+    tape.scratch(*copies, *(size for layer in layers for size in layer.widened))
+    state.module_outputs.clear()
     tape.keys = None
     del ids, labels, loss
     tape.enter(END, backward=True)
     return kept
 
 
-def _kept(s: Setting, found: list[Tensor]) -> Kept:
+def _kept(dims: LayerDims, found: list[Tensor]) -> Kept:
     """The keys and values of one layer, which may lie in one tensor."""
-    tuples = s.autocast and Stack(s.job).does(CACHE_TUPLES)
     size = sum({id(x.storage): x.storage.size for x in found}.values())
+    tuples = dims.autocast and dims.caches_as_tuples
     return Kept(size, tuple(4 * x.n for x in found if x.e < 4) if tuples else ())
 
 

@@ -4,40 +4,43 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..models.adapter_types import kind_of
-from .peak_candidate import Instant
+from .peak_candidate import PeakCandidate
 from .tape.ledger import END
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .layers.setting import Setting
+    from .forward.network import Network
     from .tape.ledger import Event
     from .tape.tape import Tape
 
 
 class Placed(NamedTuple):
-    """An instant, its event, the replayed layer in flight and that of the whole model (see `Stack.at`).
+    """A candidate, its event, the replayed layer in flight and that of the whole model (see `Stack.at`).
 
-    old     bytes and logits that the micro step before leaves (see `before`)
+    old         bytes and logits that the micro step before leaves (see `before`)
+    held        bytes that the layers not replayed hold beside their own tensors;  shared  that they have in common
     """
 
-    instant: Instant
+    candidate: PeakCandidate
     event: Event
     here: int
     place: int
     old: tuple[int, int]
+    held: int
+    shared: int
 
 
-def placed(s: Setting, tape: Tape, kinds: list[int], assigned: list[int]) -> Iterator[Placed]:
+def placed(network: Network, tape: Tape, kinds: list[int], assigned: list[int]) -> Iterator[Placed]:
     """Every event of the replay, at the layers of the whole model where it is largest.
 
     Behind the forward function autocast's copies of weights are gone, as in backward, but for those that were saved.
     """
     count = len(kinds)
+    numbers = {event: number for number, event in reversed([*enumerate(tape.events)])}
     replayed, whole = Stack(tape, count, list(range(count))), Stack(tape, count, assigned)
-    kept = before(s, tape, assigned)
-    kind = kind_of(s.job.adapter) if s.job.adapter is not None else ""
+    kept = before(network, tape, assigned)
+    kind, trainable = network.dims.prompt.kind, network.weights.trainable
     for (segment, backward), events in peaks(tape.events).items():
         phase = "backward" if backward else "loss" if segment in (count + 2, count + 3) else "forward"
         ended = backward or segment > count + 2
@@ -46,15 +49,19 @@ def placed(s: Setting, tape: Tape, kinds: list[int], assigned: list[int]) -> Ite
         for place in places:
             size, made = whole.at(place, ended)
             there, done = replayed.at(here, ended)
+            held, shared = (
+                a - b for a, b in zip(whole.beside(place, ended), replayed.beside(here, ended), strict=True)
+            )
             for e in events:
                 layer = place if 0 <= place < len(assigned) else None
                 every = tape.accumulated or (phase == "backward" and _early(kind, place, len(assigned)))
-                gradients = s.trainable if every else e.gradients + made - done
+                gradients = trainable if every else e.gradients + made - done
                 fresh = e.gradients - tape.begins[segment, backward].gradients
                 old = (kept[0] + whole.above(place), kept[1]) if phase == "forward" else (0, 0)
                 size_here = e.live - e.logits + size - there + old[0]
-                instant = Instant(phase, size_here, e.logits + old[1], gradients, layer, fresh)
-                yield Placed(instant, e, here, place, old)
+                logits = e.logits + old[1]
+                found = PeakCandidate(phase, size_here, logits, gradients, layer, fresh, numbers[e])
+                yield Placed(found, e, here, place, old, held, shared)
 
 
 def _early(kind: str, place: int, layers: int) -> bool:
@@ -66,19 +73,21 @@ def _early(kind: str, place: int, layers: int) -> bool:
     return kind == "adalora" or (kind == "lily" and place < layers - 1)
 
 
-def before(s: Setting, tape: Tape, assigned: list[int]) -> tuple[int, int]:
+def before(network: Network, tape: Tape, assigned: list[int]) -> tuple[int, int]:
     """What the micro step before leaves alive through forward: bytes that its graph holds, and its logits.
 
     A training loop whose variable `logits` is bound anew only behind the forward pass keeps the old ones, and with
     them the graph, of which backward has freed the saved tensors but not what functions hold beside them.
     """
-    if not s.framework.keeps_logits or s.job.longest_first:
+    dims = network.dims
+    if not dims.loss.keeps_graph:
         return 0, 0
     outside = sum(size for segment, size in tape.lasting.items() if segment > max(assigned) + 1)
     graph = outside + sum(tape.lasting.get(kind + 1, 0) for kind in assigned)
-    vocabulary = s.modules(None).role("head") or s.modules(None).need("embedding")
-    width = (tape.autocast or vocabulary.weight.e) if s.job.loss.upcast == "never" else 4
-    return graph, width * s.rows * (vocabulary.weight.n // s.hidden)
+    modules = network.weights.outside()
+    vocabulary = modules.role("head") or modules.need("embedding")
+    width = (tape.autocast or vocabulary.weight.e) if dims.loss.never_upcast else 4
+    return graph, width * dims.rows * (vocabulary.weight.n // dims.hidden)
 
 
 class Stack:
@@ -93,7 +102,7 @@ class Stack:
         self.assigned = assigned
         self.kept = [[0], [0]]
         self.made = [0]
-        self.pinned, self.lasting = [0], [0]
+        self.pinned, self.lasting, self.shared = [0], [0], [0]
         seen: set[int] = set()
         for kind in assigned:
             pinned, lasting = tape.pinned.get(kind + 1, 0), tape.lasting.get(kind + 1, 0)
@@ -103,6 +112,7 @@ class Stack:
             self.kept[0].append(self.kept[0][-1] + forward)
             shared = tape.released.get(kind + 1, 0) if kind in seen else 0
             seen.add(kind)
+            self.shared.append(self.shared[-1] + shared)
             freed = starts[kind + 1].live - starts[kind].live - shared
             self.kept[1].append(self.kept[1][-1] + freed + pinned + lasting)
             self.made.append(self.made[-1] + starts[kind].gradients - starts[kind + 1].gradients)
@@ -118,6 +128,20 @@ class Stack:
             return kept, 0
         lasting = self.lasting[-1] - self.lasting[min(place + 1, len(self.assigned))]
         return kept + self.above(place) + lasting, self.made[-1] - self.made[place + 1]
+
+    def beside(self, place: int, backward: bool) -> tuple[int, int]:
+        """Of `at`, bytes that the other layers hold beside their own tensors, and those shared that are counted once.
+
+        The first are pinned or last to the end of the backward pass; the second are not in it.
+        """
+        if not backward:
+            return 0, 0
+        below, end = max(0, place), len(self.assigned)
+        held = self.pinned[below] + self.lasting[below]
+        if place < end:
+            above = min(place + 1, end)
+            held += self.pinned[-1] + self.lasting[-1] - self.pinned[above] - self.lasting[above]
+        return held, self.shared[below]
 
     def places(self, segment: int, backward: bool) -> list[int]:
         """The first and the last layer of a segment's kind, and those with most for gradients of 0, 2 and 4 B each."""

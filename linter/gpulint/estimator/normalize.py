@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .adapters.parameters import with_adapter
 from .frameworks.frameworks import without_unknown
+from .states.adapter_parameters import with_adapter
 from .unmodeled import with_required
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .estimate import Assumption
+from .tiers import at_least, at_most
 from .verdict import envelope
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from ..job.job import Job
     from .estimate import Estimate, KvCache
+    from .tiers import Tiers
 
 EXTREMES: dict[str, tuple[Any, ...]] = {
     "activation_checkpointing": ("none", "full"),
@@ -81,20 +83,28 @@ def enveloped(job: Job, found: Estimate, estimate: Callable[[Job], Estimate]) ->
         best = largest.get(item.path)
         if best is None or _need(item.estimate) > _need(best.estimate):
             largest[item.path] = item
-    others = [item.estimate for item in tried]
     if len(largest) > 1:
-        others.append(estimate(known.with_changes({item.path: item.value for item in largest.values()})))
-    tiers = found.per_gpu
+        together = estimate(known.with_changes({item.path: item.value for item in largest.values()}))
+        tried.append(Found(" with ".join(largest), "their most", together))
+    others = [item.estimate for item in tried]
     told = (item for item in found.assumptions if item.field not in largest)
-    low = min(tiers.low, *(other.per_gpu.low for other in others))
-    high = max(tiers.high, *(other.per_gpu.high for other in others))
     return replace(
         found,
-        per_gpu=replace(tiers, low=low, high=high),
+        tiers=_interval(found, tried),
         kv_cache=_held(found, others),
         verdict=envelope(found.verdict, *(other.verdict for other in others)),
         assumptions=(*told, *(_moved(job, found, path, tried) for path in largest)),
     )
+
+
+def _interval(found: Estimate, tried: list[Found]) -> Tiers:
+    """The tiers with `low` and `high` of the scenarios that need least and most."""
+    least = min(tried, key=lambda item: item.estimate.per_gpu.low)
+    most = max(tried, key=lambda item: item.estimate.per_gpu.high)
+    tiers, words = found.tiers, "not stated: taken to be"
+    low = at_most("low", tiers.low, least.estimate.per_gpu.low, f"{least.path}, {words} {least.value}")
+    high = at_least("high", tiers.high, most.estimate.per_gpu.high, f"{most.path}, {words} {most.value}")
+    return tiers._replace(low=low, high=high)
 
 
 def _need(estimate: Estimate) -> tuple[int, int]:

@@ -6,7 +6,6 @@ runtime.py). What is here is added to it, a derivation for each fact; no publish
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..upstream import megatron
@@ -18,15 +17,16 @@ from .estimate import Assumption
 from .states.loading import PACKED_ON_LOAD, read_ahead
 from .states.optimizer import of_job, specification
 from .states.quantization import effective_quantization
+from .terms import total
+from .tiers import Tiers, tier
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from ..hardware.gpu import Gpu
     from ..job.job import Job
     from ..models.model import Model
     from .allocator.fragmentation import Held
-    from .estimate import PerGpu, Phase, Verdict
+    from .estimate import Phase
     from .states.parameter import Parameter
 
 UNREPLAYED = ("cut_cross_entropy", "unsloth", "unsloth_cross_entropy")
@@ -52,7 +52,7 @@ def further_heads(job: Job, layers: int, resident: int, phases: Sequence[Phase])
     """
     if not job.further_heads:
         return []
-    logits = max((phase.components.get("logits", 0) for phase in phases if phase.name in MICRO), default=0)
+    logits = max((phase.components["logits"] for phase in phases if phase.name in MICRO), default=0)
     more = job.further_heads * (resident // max(1, layers) + logits)
     note = "layers of multi-token prediction are not counted, only bounded by a decoder layer and a loss each"
     return [Assumption("further_heads", str(job.further_heads), note, 0, more)]
@@ -92,7 +92,7 @@ def compiled_loss(job: Job, model: Model, phases: Sequence[Phase]) -> list[Assum
         return []
     rows = (job.micro_batch_size or 0) * (job.sequence_length or 0) // max(1, job.parallelism.context)
     copy = 4 * rows * -(-model.shape.vocabulary // job.parallelism.tensor)
-    losses = [phase.allocated for phase in phases if phase.name in MICRO and phase.components.get("logits")]
+    losses = [phase.allocated for phase in phases if phase.name in MICRO and phase.components["logits"]]
     more = max(losses, default=0) + copy - max(phase.allocated for phase in phases)
     note = "which graphs of the compiled loss work in place is up to the release of torch"
     return [Assumption("loss.compiled", str(stated), note, 0, more)] if losses and more > 0 else []
@@ -179,8 +179,9 @@ def at_run_time(
     `counted` bytes of a batch are off `low` already.
 
     data      batches that are neither packed nor padded to a length are as long as their longest sample. Whatever
-              the data, a run holds what it does between batches: low is the largest instant outside of them. The
-              longest one comes after shorter ones, whose blocks cannot hold it (`records`): high is what that leaves.
+              the data, a run holds what it does between batches, the largest instant outside of them: what a run of
+              short ones takes less is told, and not in the interval, which is that of the longest one. That comes
+              after shorter ones, whose blocks cannot hold it (`records`): high is what that leaves.
     kernels   where hand-written kernels take the place of code that was replayed, what comes and goes may each have a
               free twin (slack.packed).
     sharding  what FSDP shards from the GPU leaves free segments there, which torch keeps until the card is full.
@@ -269,19 +270,9 @@ def _before_sharding(job: Job, found: Sequence[Parameter]) -> list[Assumption]:
     return [Assumption("weights.quantization.method", quantization.method, note, 0, whole)]
 
 
-def widened(tiers: PerGpu, found: Iterable[Assumption]) -> PerGpu:
-    """The tiers with every fact's bytes off `low` and on `high`, which still hold `process` between them."""
-    low, high = tiers.low, tiers.high
-    for item in found:
-        low, high = low - item.low, high + item.high
-    return replace(tiers, low=min(tiers.process, max(0, low)), high=max(tiers.process, high))
+MARGIN = "by which runs were found to differ from what is derived (estimator/allocator/slack.py)"
 
 
-def lowered(tiers: PerGpu) -> PerGpu:
-    """The tiers with `low` as far below what is left of it as runs may lie (`slack.beyond`): the last step of all."""
-    return replace(tiers, low=tiers.low - beyond(tiers.low))
-
-
-def capped(tiers: PerGpu, gpu: Gpu | None, found: Verdict) -> PerGpu:
-    """What fits a card takes no more than the card has: torch gives free segments back first."""
-    return replace(tiers, high=min(tiers.high, gpu.usable)) if gpu is not None and found == "fits" else tiers
+def lowered(tiers: Tiers) -> Tiers:
+    """The tiers with `low` as far below what is left of it as runs may lie (`beyond`): the last step of all."""
+    return tiers._replace(low=(*tiers.low, *tier("low", (-beyond(total(tiers.low)), MARGIN))))

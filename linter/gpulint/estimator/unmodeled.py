@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..models.arch_spec import arch_spec, known
 from ..models.model import text_config
 from ..upstream import megatron
 from ..upstream.stack import Stack
-from .adapters import fused_lora
+from .adapters.lora_kernels import parts
 from .bounds import divergence, tower
-from .encoders.image_inputs import reader
 from .estimate import Assumption
-from .layers.activation import XIELU
-from .layers.arch_spec import known, traits
-from .layers.attention.implementation import FUSED_LAYERS
-from .layers.mixers import gated_delta_net, ssm
+from .frameworks import kernels as kernel_packages
+from .frameworks.attention import FUSED_LAYERS
+from .inputs.image_inputs import vision_spec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,18 +28,6 @@ LAYERS, OTHERS = "model.layers", "model.towers"
 
 TOWERS = ("vision", "audio", "projector")
 MIXING = ("ssm", "conv")
-KERNELS = {
-    "delta": gated_delta_net.KERNELS,
-    "kimi_delta": gated_delta_net.KERNELS,
-    "mamba": ssm.KERNELS,
-    "mamba2": ssm.KERNELS,
-    "mamba2_scaled": ssm.KERNELS,
-}
-"""The packages whose kernels replace a mixer's composite path."""
-
-ACTIVATIONS = {"xielu": XIELU}
-"""The same for activation functions."""
-
 LEAST, MOST = 0.5, 3.0
 """Activations that are not derived may be half or three times what is counted: a bound, not a measurement."""
 
@@ -70,7 +57,7 @@ def gaps(job: Job, model: Model, activations: int, phases: Sequence[Phase] = ())
     if job.rl.teacher is not None:
         note = "the divergence from the teacher's distribution is not replayed, only bounded by its tensors"
         found.append(Assumption("rl.teacher", job.rl.teacher, note, 0, divergence(job, model)))
-    if job.loss.kernel in FUSED_LAYERS and job.activation_checkpointing == "none" and not fused_lora.parts(job):
+    if job.loss.kernel in FUSED_LAYERS and job.activation_checkpointing == "none" and not parts(job):
         note = "the library that this loss is of has layers of its own, which keep less than those of transformers"
         found.append(Assumption("loss.kernel", job.loss.kernel, note, less))
     package = kernels(model)
@@ -126,26 +113,26 @@ def _whole(value: object) -> int:
 
 def _unread(job: Job, model: Model) -> bool:
     """Whether the model has towers that run and are not replayed."""
-    if reader(model) is not None and not Stack(job).native:
+    if vision_spec(model) is not None and not Stack(job).native:
         return any(tensor.role == "audio" for tensor in model.tensors)
     return job.images != 0 and any(tensor.role in TOWERS for tensor in model.tensors)
 
 
 def derived(model: Model) -> bool:
-    """Whether the model type's layers are written down in `traits.json`, mixers without attention included."""
+    """Whether the model type's layers are written down in `arch_spec.json`, mixers without attention included."""
     config = text_config(model.config)
     if not known(model.model_type, config):
         return False
-    found = traits(model.model_type, config, model.shape.norm)
+    found = arch_spec(model.model_type, config, model.shape.norm)
     return bool(found.mixer) or not any(tensor.role in MIXING and tensor.layers for tensor in model.tensors)
 
 
 def mixing(model: Model) -> str:
     """The mixer of the model's layers that do not attend."""
-    return traits(model.model_type, text_config(model.config), model.shape.norm).mixer
+    return arch_spec(model.model_type, text_config(model.config), model.shape.norm).mixer
 
 
 def kernels(model: Model) -> str | None:
     """The package whose kernels the model's mixers or its activation function would use."""
-    found = traits(model.model_type, text_config(model.config), model.shape.norm)
-    return KERNELS.get(found.mixer) or ACTIVATIONS.get(found.activation)
+    found = arch_spec(model.model_type, text_config(model.config), model.shape.norm)
+    return kernel_packages.MIXERS.get(found.mixer) or kernel_packages.ACTIVATIONS.get(found.activation)

@@ -3,7 +3,6 @@
 The fields are plain dataclasses so that `gpulint check` starts without pydantic; `Job.validate` checks
 untrusted mappings against the same declarations with pydantic, and `Job.json_schema` prints their schema.
 A field that is None was stated by nobody and has no default: what depends on it is not estimated.
-Sizes named `*_size` of ZeRO count elements, as DeepSpeed counts them.
 """
 
 from __future__ import annotations
@@ -11,27 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from .declared import declared
+from .hardware import CachingAllocator, Hardware
+from .inference import Inference
 from .origin import Origin
-from .parts import (
-    Adapter,
-    AutocastDtype,
-    CachingAllocator,
-    Dtype,
-    Evaluation,
-    Hardware,
-    Inference,
-    JsonObject,
-    Loss,
-    Optimizer,
-    Precision,
-    Quantization,
-    Rl,
-    Weights,
-)
 from .sharding import Fsdp, FsdpMixedPrecision, Offload, Parallelism, Zero
+from .training import AutocastDtype, Evaluation, Loss, Optimizer, Precision, Rl
+from .weights import Adapter, Dtype, Quantization, Weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from dataclasses import Field
 
 __all__ = [
     "Adapter",
@@ -55,68 +44,97 @@ __all__ = [
     "Weights",
     "Zero",
     "field_paths",
+    "job_fields",
 ]
+
+JsonObject = dict[str, Any]
 
 
 @dataclass(slots=True)
 class Job:
-    """The normalised plan. `origins` says for every dotted field path where its value comes from.
+    """The normalised plan. `origins` says for every dotted field path where its value comes from."""
 
-    `longest_first`: the longest batch is the first one, so that no other of its length leaves anything behind.
-    `further_heads`: layers behind the last that predict tokens further on (multi-token prediction), each with a loss.
-    `framework` names whose model code and training loop run, where it is not Transformers' (litgpt, torchtune ...).
-    `checkpoint_policy` is what `selective` activation checkpointing keeps of a layer: the outputs of attention kernels
-    (axolotl), those and of every second matrix product (torchtitan, torchtune), or all but the inside of attention
-    (Megatron). None is what the job's framework does. `checkpoint_every` k checkpoints every k-th layer.
-    `labels` are the classes of a classification head. With an encoder and a decoder `sequence_length` is what the
-    encoder reads and `target_length` what the decoder does; of a model that reads sound it is samples.
-    `images` are those of each sequence, 0 for text alone; `image_pixels` is what an image is resized to where the
-    model's config does not say, height times width.
-    `local_layers`: Megatron's own layers run in the place of Transformer Engine's; they repeat keys for every head.
-    `liger_parts` are those operations of a layer that `liger_kernels` stands for (`rope`, `norm`, `mlp`), None for all
-    that Liger has for the model.
-    `unstated` are dotted paths of fields whose value is a guess: the estimate's interval holds what else they may be.
-    """
-
-    kind: Literal["training", "inference"] = "training"
-    model: str | JsonObject | None = None
-    weights: Weights = field(default_factory=Weights)
-    method: str = "full"
-    adapter: Adapter | None = None
-    trainable: list[str] | None = None
-    objective: str = "sft"
-    labels: int | None = None
-    rl: Rl = field(default_factory=Rl)
-    precision: Precision = field(default_factory=Precision)
-    optimizer: Optimizer = field(default_factory=Optimizer)
-    micro_batch_size: int | None = None
-    gradient_accumulation_steps: int = 1
-    sequence_length: int | None = None
-    target_length: int | None = None
-    images: int | None = None
-    image_pixels: int | None = None
-    packing: bool = False
-    padded: bool = False
-    longest_first: bool = False
-    further_heads: int = 0
-    activation_checkpointing: Literal["none", "full", "selective", "offload"] = "none"
-    checkpoint_policy: Literal["attention", "every_second_matmul", "core_attention"] | None = None
-    checkpoint_every: int = 1
-    reentrant: bool | None = None
-    attention: str = "sdpa"
-    local_layers: bool = False
-    loss: Loss = field(default_factory=Loss)
-    liger_kernels: bool = False
-    liger_parts: list[str] | None = None
-    compile: bool = False
-    evaluation: Evaluation = field(default_factory=Evaluation)
-    parallelism: Parallelism = field(default_factory=Parallelism)
-    inference: Inference | None = None
-    hardware: Hardware = field(default_factory=Hardware)
-    framework: str | None = None
-    allocator: CachingAllocator = field(default_factory=CachingAllocator)
-    versions: dict[str, str] = field(default_factory=dict)
-    unstated: list[str] = field(default_factory=list)
+    kind: Literal["training", "inference"] = declared("What the job does.", "training")
+    model: str | JsonObject | None = declared(
+        "The model as the config names it: a hub id, a path, or the fields of a config.json.", None
+    )
+    weights: Weights = declared("The base weights.", made=Weights)
+    method: str = declared("Training method: `full`, `lora`, `freeze` ...", "full")
+    adapter: Adapter | None = declared("The PEFT adapter.", None)
+    trainable: list[str] | None = declared(
+        "Parts of names of the trained parameters; null if `method` defines them.", None
+    )
+    objective: str = declared(
+        "Training objective: `pretrain`, `sft`, `masked_lm`, `classification`, `token_classification`, "
+        "`question_answering`, `seq2seq`, `dpo`, `kto`, `orpo`, `reward`, `ppo`, `grpo` ...",
+        "sft",
+    )
+    labels: int | None = declared("Classes of a classification head; null is the model's own number.", None, least=0)
+    rl: Rl = declared("Settings of preference and online RL objectives.", made=Rl)
+    precision: Precision = declared("Precision of the computation.", made=Precision)
+    optimizer: Optimizer = declared("The optimizer.", made=Optimizer)
+    micro_batch_size: int | None = declared("Samples per GPU per forward pass.", None, least=1)
+    gradient_accumulation_steps: int = declared("Micro batches per optimizer step.", 1, least=1)
+    sequence_length: int | None = declared(
+        "Maximum sequence length; samples of audio if the model reads sound.", None, unit="tokens", least=1
+    )
+    target_length: int | None = declared(
+        "Target length of an encoder-decoder, whose encoder reads `sequence_length`; null is the encoder's length.",
+        None,
+        least=0,
+    )
+    images: int | None = declared("Images per sequence; 0 for text only, null if unknown.", None, least=0)
+    image_pixels: int | None = declared(
+        "Height x width of an image after resizing, if the model's config does not set it; null if unknown.",
+        None,
+        least=0,
+    )
+    packing: bool = declared("Whether several samples are packed into one sequence.", False)
+    padded: bool = declared("Whether every sample is padded to the maximum length.", False)
+    longest_first: bool = declared(
+        "Whether the longest batch comes first, so that no shorter one before it leaves blocks behind in the "
+        "allocator.",
+        False,
+    )
+    further_heads: int = declared("Multi-token prediction layers, each with a loss of its own.", 0, least=0)
+    activation_checkpointing: Literal["none", "full", "selective", "offload"] = declared(
+        "Which activations are recomputed in the backward pass.", "none"
+    )
+    checkpoint_policy: Literal["attention", "every_second_matmul", "core_attention"] | None = declared(
+        "What `selective` checkpointing saves of a layer: the outputs of `attention` kernels (axolotl), also "
+        "those of `every_second_matmul` (torchtitan, torchtune), or all but the inside of `core_attention` "
+        "(Megatron); null is the framework's own.",
+        None,
+    )
+    checkpoint_every: int = declared("One of this many layers is checkpointed.", 1, least=0)
+    reentrant: bool | None = declared("Whether checkpointing is reentrant (`use_reentrant`).", None)
+    attention: str = declared(
+        "The attention kernel: `eager`, `sdpa`, `flash_attention_2`, `flash_attention_3`, `flex` ...", "sdpa"
+    )
+    local_layers: bool = declared(
+        "Whether Megatron's local layers, which repeat keys for every head, are used instead of Transformer Engine's.",
+        False,
+    )
+    loss: Loss = declared("The loss and its logits.", made=Loss)
+    liger_kernels: bool = declared("Whether Liger kernels replace norms, RoPE and MLP.", False)
+    liger_parts: list[str] | None = declared(
+        "Operations that Liger replaces (`rope`, `norm`, `mlp`); by default all that it supports for the model.", None
+    )
+    compile: bool = declared("Whether torch.compile is on.", False)
+    evaluation: Evaluation = declared("The evaluation loop.", made=Evaluation)
+    parallelism: Parallelism = declared("How the GPUs share the work.", made=Parallelism)
+    inference: Inference | None = declared("Generation or serving.", None)
+    hardware: Hardware = declared("The hardware that the job runs on.", made=Hardware)
+    framework: str | None = declared(
+        "The framework whose model code and training loop run, if not Transformers (`litgpt`, `torchtune` ...).", None
+    )
+    allocator: CachingAllocator = declared("Settings of torch's caching allocator.", made=CachingAllocator)
+    versions: dict[str, str] = declared("Package versions, by name: `versions.vllm`.", made=dict)
+    unstated: list[str] = declared(
+        "Dotted paths of fields whose value is a guess, because nothing sets it; the estimate's interval "
+        "covers their other values.",
+        made=list,
+    )
     origins: dict[str, Origin] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
@@ -220,16 +238,21 @@ def _new_part(name: str) -> Any:
     return Quantization("bnb-nf4", 4) if name == "quantization" else _PARTS[name]()
 
 
-def field_paths(cls: type = Job, prefix: str = "") -> Iterator[str]:
-    """Every dotted field path of a Job, parts before their fields, `origins` left out."""
+def job_fields(cls: type = Job, prefix: str = "") -> Iterator[tuple[str, Field[Any]]]:
+    """Every dotted field path of a Job with its declaration, parts before their fields, `origins` left out."""
     for item in fields(cls):
         if item.name == "origins":
             continue
         path = prefix + item.name
-        yield path
+        yield path, item
         part = _part_class(str(item.type))
         if part is not None:
-            yield from field_paths(part, path + ".")
+            yield from job_fields(part, path + ".")
+
+
+def field_paths() -> Iterator[str]:
+    """Every dotted field path of a Job, parts before their fields, `origins` left out."""
+    return (path for path, _ in job_fields())
 
 
 def _part_class(annotation: str) -> type | None:

@@ -15,17 +15,12 @@ _DTYPE_ALIASES = {
     "fp16": "float16", "f16": "float16", "half": "float16", "fp8": "float8",
 }  # fmt: skip
 _DTYPE_KEYS = {"dtype", "autocast", "gradients", "state_dtype", "param_dtype", "reduce_dtype", "buffer_dtype"}
-_SHORTHANDS = {
-    "loss": "kernel",
-    "adapter": "type",
-    "offload_optimizer": "device",
-    "offload_parameters": "device",
-}
+_SHORTHANDS = {"loss": "kernel", "adapter": "type", "offload_optimizer": "device", "offload_parameters": "device"}
 
 
 def validate_job(of: type[Job], value: JsonObject) -> Job:
     """A Job from plain data; see `Job.validate`."""
-    job: Job = _adapter(of).validate_python(_normalised(value))  # type: ignore[arg-type]
+    job: Job = _adapter(of).validate_python(long_spelling(value))  # type: ignore[arg-type]
     return job
 
 
@@ -43,7 +38,7 @@ def _adapter(of: type[Job]) -> TypeAdapter[Any]:
     return TypeAdapter(of)
 
 
-def _normalised(value: JsonObject) -> JsonObject:
+def long_spelling(value: JsonObject) -> JsonObject:
     """The long spelling of what people write short: `loss: liger`, `offload_optimizer: cpu`, `dtype: bf16`."""
     out: JsonObject = {}
     for key, item in value.items():
@@ -63,7 +58,7 @@ def _normalised(value: JsonObject) -> JsonObject:
         elif key in _DTYPE_KEYS and isinstance(item, str):
             out[key] = _DTYPE_ALIASES.get(item, item)
         elif isinstance(item, dict):
-            out[key] = _normalised(item)
+            out[key] = long_spelling(item)
         else:
             out[key] = item
     return out

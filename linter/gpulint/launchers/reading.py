@@ -189,7 +189,7 @@ def _from_command_line(name: str, value: object) -> Origin:
 
 
 def _from_settings(name: str, value: object) -> Origin:  # noqa: ARG001
-    return Origin("settings", f"{name} of the settings file")
+    return Origin("settings", f"{name} in the settings file")
 
 
 def _from_comment(directives: Directives, path: str) -> Callable[[str, object], Origin]:
@@ -203,7 +203,7 @@ def _from_launch(launch: Launch) -> Callable[[str, object], Origin]:
 
     def origin(name: str, value: object) -> Origin:  # noqa: ARG001
         found = next((origins[key] for key in _ORIGINS[name] if key in origins), None)
-        return found or Origin("derived", f"what {launch.part} is started on")
+        return found or Origin("derived", f"hardware of {launch.part}")
 
     return origin
 
@@ -281,7 +281,7 @@ def _apply(launch: Launch, reading: Reading) -> None:
         if value is not None:
             setattr(job.hardware, name, value)
             origin = resources.origins.get(name if name != "asked_gpus" else "gpus_per_node")
-            job.origins[f"hardware.{name}"] = origin or Origin("derived", f"what {launch.part} is started on")
+            job.origins[f"hardware.{name}"] = origin or Origin("derived", f"hardware of {launch.part}")
     for path, stated in job.origins.items():
         said = launch.implied.get((stated.key or "").replace("_", "-")) if stated.kind == "file" else None
         if said is not None and stated.file == launch.config.path:

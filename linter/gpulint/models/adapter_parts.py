@@ -78,15 +78,15 @@ def _check(adapter: Adapter, i: int, rank: int) -> None:
             continue
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             if value is not None or isinstance(default, float):
-                raise NotAdaptable(f"`{name}` of {adapter.type} is no number: {value!r}")
+                raise NotAdaptable(f"`{name}` of {adapter.type} is not a number: {value!r}")
         elif default >= 1 and value < 1 and name not in ("oft_block_size", "mini_r"):
-            raise NotAdaptable(f"`{name}` of {adapter.type} has to be at least 1, and is {value}")
+            raise NotAdaptable(f"`{name}` of {adapter.type} must be at least 1, not {value}")
         elif name in ("depth", "num_cayley_neumann_terms") and value > MOST_STEPS:
-            raise NotModelled(f"`{name}` of {adapter.type} is {value}; more than {MOST_STEPS} are not followed")
+            raise NotModelled(f"`{name}` of {adapter.type} is {value}; more than {MOST_STEPS} are not supported")
     if kind == "miss" and option(adapter, "init_weights") == "mini" and number(adapter, "mini_r") < 1:
-        raise NotAdaptable("`mini_r` of miss has to be at least 1 with `init_weights: mini`")
+        raise NotAdaptable("`mini_r` of miss must be at least 1 with `init_weights: mini`")
     if kind == "hra" and rank > i:
-        raise NotModelled(f"HRA of {rank} reflections on {i} inputs is not followed")
+        raise NotModelled(f"HRA of {rank} reflections on {i} inputs is not supported")
 
 
 def prompt_parts(adapter: Adapter, model: Model) -> list[Part]:
@@ -98,7 +98,7 @@ def prompt_parts(adapter: Adapter, model: Model) -> list[Part]:
     """
     kind, n, shape = kind_of(adapter), number(adapter, "num_virtual_tokens"), model.shape
     if n < 1:
-        raise NotAdaptable("num_virtual_tokens is not stated, and PEFT has no default for it")
+        raise NotAdaptable("num_virtual_tokens is not set, and PEFT has no default")
     inner = number(adapter, "encoder_hidden_size") or shape.hidden
     tokens = n * (2 if shape.encoder_layers else 1)
     if kind == "prompttuning":

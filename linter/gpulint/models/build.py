@@ -104,10 +104,10 @@ def _recognised(config: dict[str, Any], name: str) -> tuple[dict[str, Any], str,
     shown = f"model type {model_type!r}" if model_type else "a config without `model_type`"
     missing = [field for field in LLAMA_LIKE if not isinstance(config.get(field), int)]
     if missing:
-        raise UnknownModel(f"{name}: {shown} is not known and its config.json is not llama-like (no {missing[0]})")
+        raise UnknownModel(f"{name}: {shown} is unknown and its config.json is not llama-like (no {missing[0]})")
     experts = [field for field in EXPERTS if config.get(field)]
     if experts:
-        raise UnknownModel(f"{name}: {shown} is not known and it is a mixture of experts ({experts[0]})")
+        raise UnknownModel(f"{name}: {shown} is unknown and it is a mixture of experts ({experts[0]})")
     return config, "llama", False
 
 

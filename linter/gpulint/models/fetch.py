@@ -27,7 +27,7 @@ def fetch(name: str, root: str, revision: str | None = None) -> tuple[str, Model
     A file that is there is replaced: that is how a model is brought up to date. Raises FetchError.
     """
     if not may_be_on_hub(name):
-        raise FetchError(f"{name} is no id of a model on the hub, which is written ORG/NAME")
+        raise FetchError(f"{name} is not a model id on the Hub (ORG/NAME)")
     text = _download(name, revision)
     path = os.path.join(root, "models", *name.split("/"), FILE)
     try:
@@ -40,7 +40,7 @@ def fetch(name: str, root: str, revision: str | None = None) -> tuple[str, Model
     try:
         return path, resolve(name, root, root)
     except UnknownModel as error:
-        raise FetchError(f"wrote {os.path.relpath(path)}, but it cannot be used: {error}") from None
+        raise FetchError(f"wrote {os.path.relpath(path)}, but it is not usable: {error}") from None
 
 
 def _download(name: str, revision: str | None) -> bytes:
@@ -55,15 +55,15 @@ def _download(name: str, revision: str | None) -> bytes:
         )
         hf_raise_for_status(answer)
     except errors.GatedRepoError:
-        raise FetchError(f"{name} is gated: accept its terms on the hub, then `hf auth login`") from None
+        raise FetchError(f"{name} is gated: accept its terms on the Hub, then `hf auth login`") from None
     except errors.RepositoryNotFoundError:
-        raise FetchError(f"{name} is not on the hub, or is private: `hf auth login`") from None
+        raise FetchError(f"{name} is not on the Hub, or is private: `hf auth login`") from None
     except errors.RevisionNotFoundError:
         raise FetchError(f"{name} has no revision {revision}") from None
     except errors.EntryNotFoundError:
         raise FetchError(f"{name} has no {FILE}") from None
     except Exception as error:  # whatever its HTTP library raises
-        raise FetchError(f"{name}: the hub cannot be reached ({type(error).__name__})") from None
+        raise FetchError(f"{name}: cannot reach the Hub ({type(error).__name__})") from None
     content = bytes(answer.content)
     if len(content) > MAX_CONFIG_BYTES:
         raise FetchError(f"{name}: its {FILE} is too large for one")

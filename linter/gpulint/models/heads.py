@@ -58,7 +58,7 @@ def _tensors(rows: list[Any], model: Model, labels: int) -> list[Tensor]:
     rows_of = (t for t in model.tensors if t.role == "embedding" and t.shape[0] in words)
     embedding = next(rows_of, None)
     if embedding is None:
-        raise UnknownModel(f"{model.id}: no embedding of its vocabulary, so that no head of a task can be put on it")
+        raise UnknownModel(f"{model.id}: no vocabulary embedding, so no task head can be added")
     sizes = {"h": model.shape.hidden, "e": embedding.shape[1], "n": labels, "v": embedding.shape[0]}
     tied = model.config.get("tie_word_embeddings", True)
     found: list[Tensor] = []

@@ -38,7 +38,7 @@ def added(model: Model, kind: str) -> tuple[Tensor, ...]:
     shape = model.shape
     stack = next((tensor.stack for tensor in model.tensors if tensor.role in ("o", "down")), None)
     if stack is None:
-        raise NotModelled(f"{model.id} has no attention that LitGPT's LLaMA-Adapter could be put on")
+        raise NotModelled(f"{model.id} has no attention to which LitGPT's LLaMA-Adapter can be added")
     layers = tuple(range(START, shape.layers))
     found = []
     if layers:

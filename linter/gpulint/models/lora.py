@@ -92,7 +92,7 @@ def adapted(model: Model, adapter: Adapter, experts: Experts = "converted") -> t
         elif chosen is not None and targets.keeps(tensor.module):
             found.extend(_modules(model, tensor, tensor.module, None, adapter))
     if not found and adapter.targets is not None and not adapter.targets:
-        raise NotAdaptable("no target modules are named, and PEFT refuses an empty list of them")
+        raise NotAdaptable("no target modules are set, and PEFT rejects an empty list")
     if not found:
         raise NotAdaptable(f"PEFT finds no module for {_shown(adapter)} in {model.id}")
     if not adapter.own:
@@ -120,7 +120,7 @@ def trainable_parameters(model: Model, job: Job, experts: Experts = "converted")
     """
     if job.adapter is not None and job.adapter.type in llama_adapter.TYPES:
         if not Stack(job).runs(litgpt.NAME):
-            raise NotModelled(f"{job.adapter.type} is modelled as LitGPT has it")
+            raise NotModelled(f"{job.adapter.type} is modelled as in LitGPT")
         return llama_adapter.trainable(model, job.adapter.type)
     if job.adapter is not None:
         saved = sum(tensor.size * tensor.copies for tensor in saved_tensors(model, job.adapter))
@@ -159,7 +159,7 @@ def _feeds_forward(model: Model, adapter: Adapter, name: str) -> bool:
     """Whether IA3 scales the inputs of a module rather than its outputs (`feedforward_modules`)."""
     named = adapter.options.get("feedforward_modules")
     if named is not None and not isinstance(named, (str, list)):
-        raise NotAdaptable(f"`feedforward_modules` is no list of names: {named!r}")
+        raise NotAdaptable(f"`feedforward_modules` is not a list of names: {named!r}")
     if isinstance(named, str):
         return expression(named).fullmatch(name) is not None
     return suffixed(name, target_names(model, "feedforward") or [] if named is None else named)
@@ -171,7 +171,7 @@ def saved_tensors(model: Model, adapter: Adapter) -> list[Tensor]:
     if kind_of(adapter) in COPIED:
         named = adapter.targets if isinstance(adapter.targets, list) else target_names(model, kind_of(adapter))
         if not named:
-            raise NotAdaptable(f"{adapter.type} has no default target modules for {model.model_type} models; name them")
+            raise NotAdaptable(f"{adapter.type} has no default target modules for {model.model_type} models; set them")
         found = [t for t in model.tensors if not t.buffer and t not in saved and suffixed(t.module, named)]
         return saved + found
     if any("lm_head".endswith(name) for name in adapter.modules_to_save):
@@ -264,7 +264,7 @@ def _refuse_mamba(model: Model, found: list[AdaptedModule]) -> None:
         for module in found:
             leaf = module.name.rpartition(".")[2]
             if leaf in peft_data()["mamba"]["modules"]:
-                raise NotAdaptable(f"PEFT refuses LoRA on {leaf} of {model.model_type} models")
+                raise NotAdaptable(f"PEFT rejects LoRA on {leaf} of {model.model_type} models")
 
 
 def _matching_copies(tensor: Tensor, patterns: list[re.Pattern[str]]) -> int:

@@ -143,7 +143,7 @@ def _targets(model: Model, adapter: Adapter, experts: Experts) -> Targets:
     if stated is None:
         stated = target_names(model, "lora" if pair else kind_of(adapter)) if fusion is None else None
         if stated is None:
-            raise NotAdaptable(f"PEFT has no default target modules for {_peft_type(model)} models; name them")
+            raise NotAdaptable(f"PEFT has no default target modules for {_peft_type(model)} models; set them")
     if isinstance(stated, list) and len(stated) == 1 and stated[0] == "all-linear":
         stated = "all-linear"
     every = isinstance(stated, str) and stated.lower() == "all-linear"
@@ -224,7 +224,7 @@ def _fused(names: set[str], fused: dict[str, Any]) -> Targets:
         if present and len(present) < len(required):
             missing = ", ".join(sorted(set(required) - present))
             raise NotAdaptable(
-                f"PEFT refuses {', '.join(sorted(present))} without {missing}: both are fused into {new}"
+                f"PEFT rejects {', '.join(sorted(present))} without {missing}: both are fused into {new}"
             )
         if present:
             parameters[new] = Ranks(len(required), len(required))
@@ -263,4 +263,4 @@ def expression(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:
-        raise NotAdaptable(f"the target pattern {text[:60]!r} is no regular expression ({error})") from None
+        raise NotAdaptable(f"the target pattern {text[:60]!r} is not a valid regular expression ({error})") from None

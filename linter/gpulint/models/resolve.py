@@ -72,13 +72,13 @@ def _resolve(reference: str | dict[str, Any], directory: str | None, root: str |
         name = reference.get("_name_or_path") or reference.get("name_or_path")
         return build(reference, name if isinstance(name, str) and name else "inline config", "inline config")
     if not reference or not reference.strip() or "\0" in reference:
-        raise UnknownModel("no model is named")
+        raise UnknownModel("no model is set")
     reference = reference.strip()
     path = _local(reference, directory, root)
     if path is not None:
         return build(_read(path, reference), reference, f"config.json at {path}")
     if reference.lower().endswith(".gguf"):
-        raise UnknownModel(f"{reference}: a GGUF file has no config.json; name the model that it was made from")
+        raise UnknownModel(f"{reference}: a GGUF file has no config.json; use the model that it was converted from")
     if not may_be_on_hub(reference):
         alike = _by_name(reference, "no config.json there")
         if alike is not None:
@@ -101,12 +101,12 @@ def _from_catalogue(reference: str) -> Model:
         near = nearest(reference)
         advice = f"; did you mean {' or '.join(near)}?" if near else ""
         raise UnknownModel(
-            f"{reference} is not known: no such path, not in the project's models folder, the Hugging Face cache or "
+            f"{reference} is unknown: not a path, and not in the project's models directory, the Hugging Face cache or "
             f"the catalogue{advice}"
         )
     packed = _packed_copy(row)
     if packed is not None:
-        source = f"catalogue: dimensions of {packed.id}, of which it is a packed copy"
+        source = f"catalogue: dimensions of {packed.id}, of which it is a quantized copy"
         return _named(build(config_of(packed), reference, source, packed.auto_class))
     base = f", dimensions of {row.base}" if row.base else ""
     source = f"catalogue, confidence {row.confidence}{base}"
@@ -127,7 +127,7 @@ def _by_name(reference: str, reason: str) -> Model | None:
             return None
         config = {key: value for key, value in config_of(row).items() if key != "quantization_config"}
     model = build(config, reference, f"catalogue: dimensions of {row.id}, by its name", row.auto_class)
-    return _named(model._replace(namesake=f"{reason}: taken for {row.id} by its name"))
+    return _named(model._replace(namesake=f"{reason}: taken as {row.id} by its name"))
 
 
 def _packed_copy(row: CatalogueRow) -> CatalogueRow | None:
@@ -188,9 +188,9 @@ def _config_in(target: str, reference: str) -> str | None:
     adapter = os.path.join(target, "adapter_config.json")
     if os.path.isfile(adapter):
         base = _read(adapter, reference).get("base_model_name_or_path")
-        raise UnknownModel(f"{reference} is a PEFT adapter of {base or 'a model it does not name'}; name that model")
+        raise UnknownModel(f"{reference} is a PEFT adapter of {base or 'an unnamed model'}; use that model")
     if any(name.lower().endswith(".gguf") for name in os.listdir(target)[:1000]):
-        raise UnknownModel(f"{reference} holds GGUF files and no config.json; name the model they were made from")
+        raise UnknownModel(f"{reference} has GGUF files and no config.json; use the model they were converted from")
     return None
 
 

@@ -64,7 +64,7 @@ def models(found: Sequence[CatalogueRow], output_format: str) -> str:
 
 def model(found: Model) -> str:
     """One model in a line."""
-    stands_in = "" if found.exact else "; its architecture is not known, a similar one stands in"
+    stands_in = "" if found.exact else "; architecture unknown, approximated by a similar one"
     return printable(f"{found.model_type}, {found.parameters:,} parameters{stands_in}")
 
 

@@ -29,5 +29,5 @@ def summary(report: Report, *, colour: bool = False) -> str:
     lines = [f"{found or style.good('No findings')} in {files}{extra}"]
     if report.gone:
         gone = printable("; ".join(report.gone))
-        lines.append(f"in the baseline and no longer found (--write-baseline leaves them out): {gone}")
+        lines.append(f"in the baseline but no longer found (--write-baseline removes them): {gone}")
     return "\n".join(lines)

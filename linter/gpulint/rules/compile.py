@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..source.places import places_of
+from ..source.schema import did_you_mean, first_fault, load_schema
 from ..source.within import offsets
 from .facts.job_types import accepts, job_types, type_text
 from .facts.vocabulary import (
@@ -22,7 +23,6 @@ from .facts.vocabulary import (
 from .message import TemplateError, parts_of
 from .quantity import UnitError, unit_of
 from .rule import Advice, Place, Rule, RuleError
-from .shape import check_shape, rule_schema
 from .syntax import ExpressionError, flattened, parse, walk
 
 if TYPE_CHECKING:
@@ -42,10 +42,10 @@ def compile_rule(document: Document) -> Rule:
 def compile_recipes(document: Document) -> dict[str, Advice]:
     """The recipes of `rules/recipes.yaml`: a mapping of name to advice."""
     compiler = _Compiler(document)
-    schema = rule_schema()["properties"]["suggest"]["items"]["anyOf"][1]
+    schema = load_schema("rule")["properties"]["suggest"]["items"]["anyOf"][1]
     recipes: dict[str, Advice] = {}
     for entry in document.root.entries():
-        check_shape(entry.value, schema, document.path, str(entry.key.value))
+        compiler.held(entry.value, schema, str(entry.key.value))
         recipes[str(entry.key.value)] = compiler.advice(entry.value)
     return recipes
 
@@ -56,16 +56,16 @@ class _Compiler:
         self.text = document.text
 
     def rule(self, root: Node) -> Rule:
-        check_shape(root, rule_schema(), self.path)
+        self.held(root, load_schema("rule"), "a rule")
         get = root.get
         applies = get("applies")
         each = get("each")
         if each is not None and each.value.partition(".")[2] not in PROBLEM_KINDS:
-            raise self.error(each, f"{each.value} is no kind of problem; known are {', '.join(PROBLEM_KINDS)}")
+            raise self.error(each, f"{each.value} is not a kind of problem; known kinds: {', '.join(PROBLEM_KINDS)}")
         formats = applies.get("formats") if applies else None
         for name in formats.items() if formats else ():
             if name.value not in format_names():
-                raise self.error(name, f"no format is called {name.value}{_did_you_mean(name.value)}")
+                raise self.error(name, f"no format is called {name.value}{did_you_mean(name.value, format_names())}")
         return Rule(
             id=_value(get("id")),
             name=_value(get("name")),
@@ -85,6 +85,12 @@ class _Compiler:
             suggest=tuple(self.advice(item) for item in _items(get("suggest"))),
             file=self.path,
         )
+
+    def held(self, node: Node, schema: dict[str, Any], whole: str) -> None:
+        """Refuse what the schema does not allow."""
+        fault = first_fault(node, schema, whole)
+        if fault is not None:
+            raise self.error(fault.node, fault.reason)
 
     def condition(self, node: Node | None) -> Tree:
         if node is None or isinstance(node.value, bool):
@@ -142,7 +148,7 @@ class _Compiler:
         hint = nearest(path)
         raise self.error(
             node,
-            f"{path} is not a place: name a Job field, config.<key>, deepspeed.<key>, launch.<name> or item"
+            f"{path} is not a location: use a Job field, config.<key>, deepspeed.<key>, launch.<name> or item"
             + (f"; did you mean {hint}?" if hint in job_paths() else ""),
         )
 
@@ -156,7 +162,7 @@ class _Compiler:
             self.check_change(entry)
         for factor in factors.items() if factors else ():
             if not 2 <= factor.value <= MAX_FACTOR:
-                raise self.error(factor, f"a factor is a number from 2 to {MAX_FACTOR}")
+                raise self.error(factor, f"a factor must be a number from 2 to {MAX_FACTOR}")
         return Advice(
             set=changes,
             config=self.mapping(get("config")),
@@ -182,10 +188,10 @@ class _Compiler:
         if kind is None:
             hint = nearest(path)
             near = f"; did you mean {hint}?" if hint in job_paths() else ""
-            raise self.error(entry.key, f"set changes Job fields, and {path} is none{near}")
+            raise self.error(entry.key, f"set needs a Job field, and {path} is not one{near}")
         computed = isinstance(value.value, str) and value.value.startswith("= ")
         if not computed and not accepts(kind, value.plain()):
-            raise self.error(value, f"{path} takes {type_text(kind).replace('`', '')}")
+            raise self.error(value, f"{path} must be {type_text(kind).replace('`', '')}")
 
     def mapping(self, node: Node | None) -> dict[str, Any] | None:
         """Plain values; text that begins with `= ` becomes `{"=": tree}`."""
@@ -226,25 +232,18 @@ def _fault(part: Tree, *, local: bool) -> str:
     if part[0] == "peak_if":
         unknown = next((path for path in part[1::2] if path not in job_types()), None)
         if unknown is not None:
-            return f"peak_if changes Job fields, and {unknown} is none"
+            return f"peak_if needs Job fields, and {unknown} is not one"
         wrong = next((i for i in range(1, len(part), 2) if not accepts(job_types()[part[i]], part[i + 1])), None)
-        return "" if wrong is None else f"{part[wrong]} takes {type_text(job_types()[part[wrong]]).replace('`', '')}"
+        return "" if wrong is None else f"{part[wrong]} must be {type_text(job_types()[part[wrong]]).replace('`', '')}"
     if part[0] not in ("fact", "has"):
         return ""
     name = part[1]
     if is_known(name) or (name == "factor" and local):
         return ""
     if name == "factor":
-        return "factor is known in set and needs of a suggestion with factors only"
+        return "factor can be used only in `set` and `needs` of a suggestion with `factors`"
     hint = nearest(name)
     return f"unknown fact {name}" + (f"; did you mean {hint}?" if hint else "")
-
-
-def _did_you_mean(name: str) -> str:
-    from difflib import get_close_matches
-
-    found = get_close_matches(name[:80], format_names(), 1, 0.5)
-    return f"; did you mean {found[0]}?" if found else ""
 
 
 def _value(node: Node | None) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..estimator.layers.objectives import ONLINE
+from ..estimator.inputs.objectives import ONLINE
 from ..finding import Finding
 from ..settings.severity import SEVERITIES
 from .evaluate import evaluate_rules
@@ -97,21 +97,21 @@ def _doubted(rule: Rule, facts: Facts) -> tuple[Severity, str, list[str]]:
     parallelism = facts.job.parallelism
     if facts.get("gpus.assumed") and (parallelism.zero is not None or parallelism.fsdp is not None):
         severity, confidence = _less_severe(severity), _lower(confidence)
-        notes.append(f"assumes {facts.job.world_size} GPUs, because nothing states how many")
+        notes.append(f"assumes {facts.job.world_size} GPUs, because the number is not set")
     elif _may_shard_at_launch(facts):
         severity, confidence = _less_severe(severity), "low"
-        notes.append("an accelerate config at launch may shard the model, which this file does not show")
+        notes.append("an accelerate config used at launch may shard the model; it is not known here")
     if _depends_on_the_data(facts):
         confidence = min(confidence, "medium", key=CONFIDENCES.index)
         usual = _usual_rows(facts)
         if usual:
             severity = _less_severe(severity)
-            notes.append(f"rows are taken at the full sequence length; rows of {usual:,} tokens fit")
+            notes.append(f"assumes samples of the full sequence length; samples of {usual:,} tokens fit")
         else:
-            notes.append("rows are taken at the full sequence length; rows of shorter samples need less")
+            notes.append("assumes samples of the full sequence length; shorter samples need less")
     if facts.model is not None and not facts.model.exact:
         confidence = _lower(confidence)
-        notes.append(f"the architecture {facts.model.model_type} is not known; a similar one stands in")
+        notes.append(f"the architecture {facts.model.model_type} is unknown; estimated with a similar one")
     return severity, confidence, notes
 
 

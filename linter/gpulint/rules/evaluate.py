@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .facts.facts import Facts
     from .rule import Rule, Selection
 
-_MEMORY = ("estimate.", "most.")
+_MEMORY = ("estimate.", "peak.")
 
 
 class Fired(NamedTuple):

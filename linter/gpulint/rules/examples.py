@@ -106,7 +106,7 @@ def _launched(
 
     launcher = recognise(document)
     if launcher is None:
-        raise RuleError(where, f"an example is of no known format: {document.text[:60]!r}")
+        raise RuleError(where, f"an example has no known format: {document.text[:60]!r}")
     hardware = {name: example.get(name) for name in ("gpu", "gpus", "nodes")}
     settings = replace(settings, root=".").with_options(**hardware)
     with holding(files):

@@ -57,9 +57,9 @@ def index_page(files: Sequence[RuleFile]) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-_ABOUT = """Stable rules run by default; one in preview runs with `--preview` or
+_ABOUT = """Stable rules run by default; preview rules run with `--preview` or
 when selected by id or name. A safe fix is applied by `--fix`, an unsafe one with `--unsafe-fixes`.
-[What rules can name](facts.md), [how to write one](../writing-rules.md)."""
+[Facts that rules can use](facts.md), [how to write one](../writing-rules.md)."""
 
 _FIXES = {"safe": "safe fix", "unsafe": "unsafe fix", "-": "no fix"}
 
@@ -106,7 +106,7 @@ def _condition(when: Any) -> str:
 
 def _advice(advice: Any) -> str:
     if isinstance(advice, str):
-        return "otherwise two or three changes together" if advice == "search" else _recipe(advice)
+        return "otherwise a combination of two or three changes" if advice == "search" else _recipe(advice)
     if "text" in advice:
         return str(advice["text"])
     parts = [f"`{key}: {_value(value)}`" for kind in ("set", "config") for key, value in advice.get(kind, {}).items()]
@@ -122,7 +122,7 @@ def _value(value: Any) -> str:
 
 
 def _rename(key: str, name: str) -> str:
-    return "the key becomes the one that is meant" if key.startswith("item.") else f"`{key}` becomes `{name}`"
+    return "rename the key to the probable intended one" if key.startswith("item.") else f"rename `{key}` to `{name}`"
 
 
 def _recipe(name: str) -> str:

@@ -227,6 +227,13 @@ def _divisors(value: Any) -> Any:
     return [number for number in range(1, value + 1) if value % number == 0]
 
 
+def _next_of(sizes: Any, value: Any) -> Any:
+    """The smallest of some sizes that is not below a number: the slot that takes an adapter of that rank."""
+    if not isinstance(sizes, list | tuple) or not is_number(value) or not all(is_number(size) for size in sizes):
+        return UNKNOWN
+    return min((size for size in sizes if size >= value), default=UNKNOWN)
+
+
 def _any_of(values: Any, wanted: Any) -> Any:
     if values is None:
         return False
@@ -265,6 +272,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "starts_with": _text("startswith"),
     "ends_with": _text("endswith"),
     "divisors": _divisors,
+    "next_of": _next_of,
 }
 """Functions of values. `known`, `default`, `has` and `peak_if` are handled apart: they accept what is unknown."""
 

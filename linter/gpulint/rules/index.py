@@ -22,7 +22,7 @@ def rule_files(folder: str | None = None) -> list[RuleFile]:
     for file in files:
         for word in (file.rule.id, file.rule.name):
             if word in seen:
-                raise RuleError(file.rule.file, f"{word} is already a rule, in {seen[word]}")
+                raise RuleError(file.rule.file, f"{word} is already defined in {seen[word]}")
             seen[word] = file.rule.file
     return sorted(files, key=lambda file: file.rule.id)
 
@@ -40,7 +40,7 @@ def index_text(folder: str | None = None) -> str:
     for file in rule_files(folder):
         for advice in file.rule.suggest:
             if advice.recipe and advice.recipe not in (*known, "search"):
-                raise RuleError(file.rule.file, f"no recipe is called {advice.recipe}")
+                raise RuleError(file.rule.file, f"unknown recipe {advice.recipe}")
         fields = file.rule._asdict()
         fields["file"] = os.path.relpath(file.rule.file, folder).replace(os.sep, "/")
         fields["suggest"] = [_advice(advice) for advice in file.rule.suggest]

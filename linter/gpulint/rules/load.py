@@ -160,7 +160,7 @@ def _named(setting: str, words: Sequence[str], rules: tuple[Rule, ...]) -> froze
     """The ids that words name. Raises RuleError for a word that fits no rule."""
     for word in words:
         if not any(_fits(rule, word) for rule in rules):
-            raise RuleError(setting, f"no rule is called {word}{_nearest(word, rules)}")
+            raise RuleError(setting, f"unknown rule {word}{_nearest(word, rules)}")
     return frozenset(rule.id for rule in rules if any(_fits(rule, word) for word in words))
 
 
@@ -227,7 +227,7 @@ def find_rule(word: str, rules: Iterable[NamedRule]) -> NamedRule:
     for rule in known:
         if word == rule.name or word.upper() == rule.id:
             return rule
-    raise RuleError(word, f"no rule is called {word}{_nearest(word, known)}")
+    raise RuleError(word, f"unknown rule {word}{_nearest(word, known)}")
 
 
 def rule_file(word: str, folders: Iterable[str] = ()) -> RuleFile:
@@ -289,13 +289,13 @@ def read_rule_file(path: str) -> RuleFile:
         raise RuleError(path, error.reason, error.line, error.column) from None
     if document.duplicates:
         span = document.duplicates[0].lost
-        raise RuleError(path, f"{document.duplicates[0].key} stands twice", span.line, span.column)
+        raise RuleError(path, f"duplicate key {document.duplicates[0].key}", span.line, span.column)
     return RuleFile(compile_rule(document), document.root.plain(), document)
 
 
 def _own_rules(folder: str, rules: tuple[Rule, ...], recipes: dict[str, Advice]) -> Iterator[RuleFile]:
     if not os.path.isdir(folder):
-        raise RuleError(folder, "no such folder of rules")
+        raise RuleError(folder, "no such directory of rules")
     paths = list(rule_paths(folder))
     if len(paths) > MAX_RULE_FILES:
         raise RuleError(folder, f"more than {MAX_RULE_FILES} rule files")
@@ -310,14 +310,14 @@ def refuse_taken(file: RuleFile, taken: dict[str, str], recipes: dict[str, Advic
     """Refuse a user's rule whose id or name is another's, and recipes that are none; `taken` gains its words."""
     rule = file.rule
     if rule.id.startswith(RESERVED_PREFIX) and rule.id[len(RESERVED_PREFIX) :].isdigit():
-        raise _at(file, "id", f"ids that begin with {RESERVED_PREFIX} are gpulint's own")
+        raise _at(file, "id", f"ids that start with {RESERVED_PREFIX} are reserved for gpulint")
     for key, word in (("id", rule.id), ("name", rule.name)):
         if word in taken:
-            raise _at(file, key, f"{word} is already a rule, in {taken[word]}")
+            raise _at(file, key, f"{word} is already defined in {taken[word]}")
         taken[word] = rule.file
     unknown = [item.recipe for item in rule.suggest if item.recipe and item.recipe not in (*recipes, "search")]
     if unknown:
-        raise _at(file, "suggest", f"no recipe is called {unknown[0]}; known are {', '.join(recipes)}")
+        raise _at(file, "suggest", f"unknown recipe {unknown[0]}; known recipes: {', '.join(recipes)}")
 
 
 def _at(file: RuleFile, key: str, reason: str) -> RuleError:

@@ -71,7 +71,10 @@ def _agreed(units: list[str], parts: list[Tree]) -> str:
     named = {unit for unit, part in zip(units, parts, strict=True) if part[0] != "const" or part[1] not in (0, None)}
     if "bytes" in named and len(named) > 1:
         other = min(named - {"bytes"})
-        raise UnitError(f"bytes meet {other or 'a plain number'}; write sizes as 80 * GiB", parts[units.index(other)])
+        raise UnitError(
+            f"bytes and {other or 'a plain number'} do not mix; write sizes as 80 * GiB",
+            parts[units.index(other)],
+        )
     return next((unit for unit in units if unit), "")
 
 

@@ -30,7 +30,7 @@ UNUSED = "unused-suppression"
 REASONLESS = "suppression-without-reason"
 """Problems that only this module reports, under the names of their rules."""
 
-_HARDWARE = ("gpu", "gpus", "estimate", "most")
+_HARDWARE = ("gpu", "gpus", "estimate", "peak")
 """The first names of facts that need a GPU."""
 
 
@@ -185,11 +185,11 @@ def _comment_span(text: str, ignore: Ignore) -> Span:
 
 def _values(word: str, known: set[str]) -> dict[str, str]:
     if word in known:
-        return {"reason": "finds nothing there"}
+        return {"reason": "matches no finding"}
     from difflib import get_close_matches
 
     near = get_close_matches(word[:80], known, 1, 0.6)
-    return {"reason": "is no rule" + (f"; did you mean {near[0]}?" if near else "")}
+    return {"reason": "is not a rule" + (f"; did you mean {near[0]}?" if near else "")}
 
 
 def _without(document: Document, ignore: Ignore, idle: list[str]) -> Suggestion:
@@ -200,7 +200,7 @@ def _without(document: Document, ignore: Ignore, idle: list[str]) -> Suggestion:
         start = text.index("[", ignore.start) + 1
         end = text.index("]", start)
         return Suggestion(
-            f"leave {', '.join(idle)} out", None, "safe", (Edit(document.path, start, end, ", ".join(left)),)
+            f"remove {', '.join(idle)}", None, "safe", (Edit(document.path, start, end, ", ".join(left)),)
         )  # fmt: skip
     begin = text.rfind("\n", 0, ignore.start) + 1
     if text[begin : ignore.start].strip():  # behind a line

@@ -26,6 +26,7 @@ ARITY: dict[str, tuple[int, int]] = {
     "min": (1, 8), "max": (1, 8), "ceil": (1, 1), "floor": (1, 1), "len": (1, 1), "any_of": (2, 2),
     "number": (1, 1), "lower": (1, 1), "starts_with": (2, 2), "ends_with": (2, 2), "known": (1, 1),
     "divisors": (1, 1),
+    "next_of": (2, 2),
     "default": (2, 2), "has": (1, 1), "peak_if": (2, 8),
 }  # fmt: skip
 """The functions an expression may call, with their least and greatest number of arguments."""
@@ -59,7 +60,7 @@ class ExpressionError(Exception):
 def parse(text: str) -> Tree:
     """The tree of an expression, with the places of its parts; raises ExpressionError."""
     if len(text) > MAX_LENGTH:
-        raise ExpressionError(f"an expression has at most {MAX_LENGTH} characters, this has {len(text)}")
+        raise ExpressionError(f"an expression may have at most {MAX_LENGTH} characters, this one has {len(text)}")
     flat = flattened(text)
     try:
         with warnings.catch_warnings():
@@ -103,7 +104,7 @@ def _characters(flat: str, size: int) -> int:
 
 def _tree(node: ast.expr, depth: int) -> Tree:
     if depth > MAX_DEPTH:
-        raise ExpressionError(f"an expression nests at most {MAX_DEPTH} levels", node.col_offset)
+        raise ExpressionError(f"an expression may nest at most {MAX_DEPTH} levels", node.col_offset)
     for kind, build in _BUILDERS:
         if isinstance(node, kind):
             tree = Placed(build(node, depth + 1))
@@ -116,7 +117,7 @@ def _constant(node: ast.Constant, _depth: int) -> Tree:
     if node.value is not None and not isinstance(node.value, str | int | float | bool):
         raise ExpressionError("only text, numbers, true, false and null are literals", node.col_offset)
     if isinstance(node.value, int | float) and not abs(node.value) < (math.inf if type(node.value) is float else _HUGE):
-        raise ExpressionError("a number is below 2^63", node.col_offset)
+        raise ExpressionError("numbers must be below 2^63", node.col_offset)
     return ["const", node.value]
 
 
@@ -139,7 +140,7 @@ def fact_path(node: ast.expr) -> str:
         ):
             parts.append(node.slice.value)
         else:
-            raise ExpressionError("a fact is a dotted name", node.col_offset)
+            raise ExpressionError("a fact must be a dotted name", node.col_offset)
         node = node.value
     return ".".join([node.id, *reversed(parts)])
 
@@ -191,11 +192,11 @@ def _call(node: ast.Call, depth: int) -> Tree:
     low, high = ARITY[name]
     if node.keywords or not low <= len(node.args) <= high:
         wanted = str(low) if low == high else f"{low} to {high}"
-        raise ExpressionError(f"{name} takes {wanted} arguments", node.col_offset)
+        raise ExpressionError(f"{name} needs {wanted} arguments", node.col_offset)
     arguments = [_tree(argument, depth) for argument in node.args]
     if name == "has":
         if arguments[0][0] != "fact" or not arguments[0][1].startswith(("config.", "deepspeed.", "launch.")):
-            raise ExpressionError("has takes a key: has(config.key)", node.col_offset)
+            raise ExpressionError("has needs a key: has(config.key)", node.col_offset)
         return ["has", arguments[0][1]]
     if name == "peak_if":
         return ["peak_if", *_changes(arguments, node.col_offset)]
@@ -205,7 +206,7 @@ def _call(node: ast.Call, depth: int) -> Tree:
 def _changes(arguments: list[Tree], column: int) -> list[Any]:
     values = [argument[1] for argument in arguments if argument[0] == "const"]
     if len(values) != len(arguments) or len(values) % 2 or not all(isinstance(v, str) for v in values[::2]):
-        raise ExpressionError('peak_if takes pairs of a Job field and a literal: peak_if("packing", false)', column)
+        raise ExpressionError('peak_if needs pairs of a Job field and a literal: peak_if("packing", false)', column)
     return values
 
 

@@ -71,7 +71,7 @@ def _files(paths: Iterable[str]) -> Iterator[str]:
         elif os.path.exists(path):
             yield path
         else:
-            raise RuleError(path, "no such rule file or folder")
+            raise RuleError(path, "no such rule file or directory")
 
 
 def _tried(file: RuleFile) -> Iterator[Tried]:
@@ -91,4 +91,4 @@ def _gaps(file: RuleFile) -> tuple[str, ...]:
     expected = [example["expect"] for example in file.source["examples"]]
     fires = any(text.partition(" at ")[0] == file.id for names in expected for text in names)
     silent = any(all(text.partition(" at ")[0] != file.id for text in names) for names in expected)
-    return tuple(text for text, there in (("fires", fires), ("stays silent", silent)) if not there)
+    return tuple(text for text, there in (("fires", fires), ("has no finding", silent)) if not there)

@@ -53,10 +53,10 @@ def _read(path: str) -> list[dict[str, Any]]:
     except OSError as error:
         raise SettingsError(f"{path}: cannot read the baseline: {error.strerror}") from None
     except (ValueError, RecursionError):
-        raise SettingsError(f"{path}: not a baseline: no JSON") from None
+        raise SettingsError(f"{path}: not a baseline: invalid JSON") from None
     entries = data.get("findings") if isinstance(data, dict) and data.get("schema") == SCHEMA else None
     if not isinstance(entries, list) or not all(_is_entry(entry) for entry in entries):
-        raise SettingsError(f"{path}: not a baseline ({SCHEMA}); --write-baseline writes one")
+        raise SettingsError(f"{path}: not a baseline ({SCHEMA}); create one with --write-baseline")
     return entries
 
 

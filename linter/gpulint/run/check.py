@@ -161,12 +161,12 @@ def _check_file(found: Found, settings: Settings, rules: Selection) -> Outcome:
         settings = _rooted(settings, path)
         return _findings(path, open_jobs(recognised, settings), rules, settings)
     except UnrecognisedError:
-        status, reason = ("error", "not a config of a known format") if named else ("skipped", "unknown format")
+        status, reason = ("error", "unknown config format") if named else ("skipped", "unknown format")
         return Outcome(FileResult(path, None, status, reason), [], {})  # type: ignore[arg-type]
     except NoJobError as error:
         return Outcome(FileResult(path, kind, "skipped", error.reason), [], {})
     except UnknownKindError as error:
-        status, reason = ("error", error.reason) if named else ("skipped", "unknown kind of file")
+        status, reason = ("error", error.reason) if named else ("skipped", "unknown file type")
         return Outcome(FileResult(path, None, status, reason), [], {})  # type: ignore[arg-type]
     except SourceError as error:
         if not named and kind is None and _is_template(path):

@@ -43,7 +43,7 @@ def estimated(opened: Opened, changes: Mapping[str, object] | None = None) -> Es
         job.origins.update(dict.fromkeys(changes, Origin("command line", "--set")))
         job.unstated = [path for path in job.unstated if path not in changes]
     if job.model is None:
-        raise NotEstimable("it names no model; estimate the config that uses it")
+        raise NotEstimable("it sets no model; estimate the config that uses it")
     try:
         model = resolve(job.model, os.path.dirname(os.path.abspath(path)), opened.project.root)
         return Estimated(job, model, opened.gpu, estimate_job(job, model, opened.gpu))

@@ -154,7 +154,7 @@ class _Fixer:
         for name in dict.fromkeys(edit.path for edit in suggestion.edits):
             reason = refusal(name, self.root_of(finding))
             if reason or name not in known:
-                raise EditError(f"{name} is not written: {reason or 'it was not read'}")
+                raise EditError(f"{name} not written: {reason or 'it was not read'}")
             real = os.path.realpath(name)
             self.originals.setdefault(real, known[name])
             self.shown.setdefault(real, name)
@@ -183,13 +183,13 @@ def _harm(before: Report, after: Report, cured: Finding) -> str:
         if one.status != two.status:
             return f"{two.path} would no longer be checked: {two.reason}"
     if Counter(map(_what, after.findings))[_what(cured)] >= Counter(map(_what, before.findings))[_what(cured)]:
-        return "the finding would stay"
+        return "the finding would remain"
     room = Counter((finding.rule, finding.severity) for finding in before.findings)
     room[cured.rule, cured.severity] -= 1
     for finding in after.findings:
         room[finding.rule, finding.severity] -= 1
         if finding.severity != "info" and room[finding.rule, finding.severity] < 0:
-            return f"it would bring {finding.rule} {finding.name}"
+            return f"it would cause {finding.rule} {finding.name}"
     return ""
 
 

@@ -45,7 +45,7 @@ def add_ignores(report: Report, reason: str) -> Added:
         else:
             names = ", ".join(f'"{name}"' for name in dict.fromkeys(finding.name for finding in findings))
             entry = f'[[suppressions]] with file = "{path}" and rules = [{names}]'
-            refused.append((path, f"takes no comment there; gpulint.toml can say {entry}"))
+            refused.append((path, f"cannot have a comment there; add to gpulint.toml: {entry}"))
     return Added(comments, files, refused)
 
 

@@ -54,4 +54,5 @@ def _walk(folder: str) -> Iterator[str]:
 
 def _excluded(path: str, settings: Settings) -> bool:
     full, folder = os.path.abspath(path), settings.root or os.getcwd()
-    return any(matches(full, glob if os.path.isabs(glob) else anchored(glob, folder)) for glob in settings.exclude)
+    globs = (each if os.path.isabs(each.removeprefix("!")) else anchored(each, folder) for each in settings.exclude)
+    return matches(full, *globs)

@@ -102,7 +102,7 @@ class _Ignores:
             self._end(line, rules)
             return
         if not rules:
-            raise SourceError(self.path, f"gpulint: ignore{kind} takes the rules it silences, [rule, ...]", line, 1)
+            raise SourceError(self.path, f"gpulint: ignore{kind} needs the rules to suppress, [rule, ...]", line, 1)
         start, end = self._comment(line)
         if kind == "-file":
             self.found.append(Ignore(rules, 0, FOR_EVER, line, start, end, reason))
@@ -120,7 +120,7 @@ class _Ignores:
     def _end(self, line: int, rules: tuple[str, ...]) -> None:
         opened = next((item for item in reversed(self.open) if not rules or item.rules == rules), None)
         if opened is None:
-            raise SourceError(self.path, "gpulint: ignore-end without its ignore-start", line, 1)
+            raise SourceError(self.path, "gpulint: ignore-end without an ignore-start", line, 1)
         self.open.remove(opened)
         self.found.append(opened._replace(last=line))
 
@@ -154,8 +154,8 @@ def _hardware(path: str, line: int, text: str, directives: Directives) -> None:
             directives.gpu = value
         elif key in ("gpus", "nodes"):
             if not value.isdigit() or int(value) < 1:
-                raise SourceError(path, f"{key} in a gpulint comment takes a whole number, not {value!r}", line, 1)
+                raise SourceError(path, f"{key} in a gpulint comment must be a whole number, not {value!r}", line, 1)
             setattr(directives, key, int(value))
         else:
-            raise SourceError(path, f"unknown key {key!r} in a gpulint comment; known are gpu, gpus, nodes", line, 1)
+            raise SourceError(path, f"unknown key {key!r} in a gpulint comment; known keys: gpu, gpus, nodes", line, 1)
         directives.lines[key] = line

@@ -7,18 +7,14 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .globs import anchored
-from .keys import KEYS, Key
+from .keys import KEYS, SIZE, Key
 from .settings import SETTINGS_NAMES, SettingsError, Suppression
-from .severity import SEVERITIES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from ..source.document import Document
     from ..source.node import Entry, Node
 
 MAX_EXTENDS = 8
-_SIZE = re.compile(r"\d+(\.\d+)?\s*(%|[KMGT]i?B)")
 
 
 class Value(NamedTuple):
@@ -67,6 +63,7 @@ def read_settings(path: str, *, above: tuple[str, ...] = ()) -> SettingsFile:
     from ..source.document import SourceError
     from ..source.read import read
     from ..source.referenced import shown_path
+    from ..source.schema import first_fault, load_schema
 
     try:
         document = read(shown_path(path))
@@ -74,20 +71,23 @@ def read_settings(path: str, *, above: tuple[str, ...] = ()) -> SettingsFile:
         raise SettingsError(str(error)) from None
     table = _table(document)
     reader = _Reader(document)
+    fault = first_fault(table, load_schema("settings"), "the settings", "table") if table is not None else None
+    if fault is not None:
+        raise reader.error(fault.node, fault.reason)
     own: Layer = {}
     overrides: list[Override] = []
     suppressions: list[Suppression] = []
     base = SettingsFile(path, ())
     for entry in table.entries() if table is not None else ():
-        name = str(entry.key.value)
+        name = entry.key.value
         if name == "extend":
             base = _extended(reader, entry, (*above, os.path.realpath(path)))
         elif name == "overrides":
-            overrides += reader.overrides(entry)
+            overrides += map(reader.override, entry.value.items())
         elif name == "suppressions":
-            suppressions += reader.suppressions(entry)
+            suppressions += map(reader.suppression, entry.value.items())
         else:
-            own[name] = reader.value(entry, reader.key(entry, KEYS))
+            own[name] = reader.value(entry)
     return SettingsFile(
         path, (*base.layers, own), (*base.overrides, *overrides), (*base.suppressions, *suppressions)
     )  # fmt: skip
@@ -106,56 +106,32 @@ def _table(document: Document) -> Node | None:
 
 
 def _extended(reader: _Reader, entry: Entry, above: tuple[str, ...]) -> SettingsFile:
-    name = reader.string(entry)
+    name: str = entry.value.value
     path = os.path.join(reader.folder, os.path.expanduser(name))
     if not os.path.isfile(path):
-        raise reader.error(entry, f"extend names {name}, which is not there")
+        raise reader.error(entry.key, f"extend names {name}, which is not there")
     if os.path.realpath(path) in above:
-        raise reader.error(entry, f"extend names {name}, which extends this file")
+        raise reader.error(entry.key, f"extend names {name}, which extends this file")
     if len(above) > MAX_EXTENDS:
-        raise reader.error(entry, f"more than {MAX_EXTENDS} files extend one another")
+        raise reader.error(entry.key, f"more than {MAX_EXTENDS} files extend one another")
     return read_settings(path, above=above)
 
 
 class _Reader:
-    """Reads the entries of one settings file, errors with their place."""
+    """Reads the entries of one settings file that fits the schema of settings."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
         self.folder = os.path.dirname(os.path.abspath(document.path))
 
-    def error(self, entry: Entry, text: str) -> SettingsError:
-        """An error at an entry."""
-        return SettingsError(f"{self.place(entry)}: {text}")
+    def error(self, node: Node, text: str) -> SettingsError:
+        """An error at a key or value."""
+        return SettingsError(f"{self.document.path}:{node.span.line}:{node.span.column}: {text}")
 
-    def place(self, entry: Entry) -> str:
-        """File, line and column of an entry."""
-        return f"{self.document.path}:{entry.key.span.line}:{entry.key.span.column}"
-
-    def key(self, entry: Entry, known: Iterable[str]) -> Key:
-        """The key that an entry sets; did-you-mean for one that is not known."""
-        name = str(entry.key.value)
-        known = (*known, "extend", "overrides", "suppressions") if known is KEYS else tuple(known)
-        if name not in known:
-            from difflib import get_close_matches
-
-            near = get_close_matches(name, known, 1, 0.6) or get_close_matches(name.replace("_", "-"), known, 1, 0.6)
-            advice = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
-            raise self.error(entry, f"unknown setting {name!r}{advice}")
-        return KEYS[name]
-
-    def value(self, entry: Entry, key: Key) -> Value:
-        """What an entry sets, checked and with paths made absolute."""
-        plain = entry.value.plain()
-        if not _FITS[key.kind](plain):
-            raise self.error(entry, f"{key.name} takes {_TAKES[key.kind]}")
-        if key.choices and plain not in key.choices:
-            from difflib import get_close_matches
-
-            near = get_close_matches(str(plain), key.choices, 1, 0.6)
-            advice = f"; did you mean {near[0]}?" if near else ""
-            raise self.error(entry, f"{key.name} takes one of {', '.join(key.choices)}, not {plain!r}{advice}")
-        return Value(self._placed(plain, key), self.place(entry).rsplit(":", 1)[0])
+    def value(self, entry: Entry) -> Value:
+        """What an entry sets, with paths made absolute."""
+        key, plain = KEYS[entry.key.value], entry.value.plain()
+        return Value(self._placed(plain, key), f"{self.document.path}:{entry.key.span.line}")
 
     def _placed(self, plain: Any, key: Key) -> Any:
         if key.kind == "severities":
@@ -168,85 +144,26 @@ class _Reader:
             return tuple(os.path.join(self.folder, item) if key.paths else item for item in plain)
         return os.path.join(self.folder, plain) if key.paths else plain
 
-    def string(self, entry: Entry) -> str:
-        """A string."""
-        if not isinstance(entry.value.value, str):
-            raise self.error(entry, f"{entry.key.value} takes a string")
-        return entry.value.value
+    def override(self, table: Node) -> Override:
+        """One of the `[[overrides]]`: `files` and the layered keys."""
+        globs = tuple(anchored(glob, self.folder) for glob in table.plain()["files"])
+        entries = [entry for entry in table.entries() if entry.key.value != "files"]
+        return Override(globs, {entry.key.value: self.value(entry) for entry in entries})
 
-    def strings(self, entry: Entry) -> tuple[str, ...]:
-        """A list of strings."""
-        plain = entry.value.plain()
-        if not _FITS["strings"](plain) or not plain:
-            raise self.error(entry, f"{entry.key.value} takes a list of strings")
-        return tuple(plain)
-
-    def tables(self, entry: Entry) -> Iterator[tuple[Entry, dict[str, Entry]]]:
-        """The tables of `[[name]]`, each by key."""
-        if not entry.value.is_sequence or not all(item.is_mapping for item in entry.value.items()):
-            raise self.error(entry, f"{entry.key.value} is a list of tables: [[{entry.key.value}]]")
-        for item in entry.value.items():
-            yield entry, {str(each.key.value): each for each in item.entries()}
-
-    def overrides(self, entry: Entry) -> Iterator[Override]:
-        """The `[[overrides]]`: `files` and the layered keys."""
-        layered = [name for name, key in KEYS.items() if key.layered]
-        for place, table in self.tables(entry):
-            if "files" not in table:
-                raise self.error(place, "each of [[overrides]] needs files, a list of globs")
-            globs = tuple(anchored(glob, self.folder) for glob in self.strings(table.pop("files")))
-            yield Override(
-                globs, {name: self.value(each, self.key(each, layered)) for name, each in table.items()}
-            )  # fmt: skip
-
-    def suppressions(self, entry: Entry) -> Iterator[Suppression]:
-        """The `[[suppressions]]`: `file`, `rules`, and if wanted `key` and `reason`."""
-        for place, table in self.tables(entry):
-            unknown = next((each for name, each in table.items() if name not in _SUPPRESSION), None)
-            if unknown is not None:
-                raise self.error(unknown, f"[[suppressions]] takes {', '.join(_SUPPRESSION)}")
-            if "file" not in table or "rules" not in table:
-                raise self.error(place, "each of [[suppressions]] needs file and rules")
-            key, reason = (self.string(table[name]) if name in table else "" for name in ("key", "reason"))
-            yield Suppression(
-                anchored(self.string(table["file"]), self.folder),
-                self.strings(table["rules"]),
-                key,
-                reason,
-                self.document.path,
-                table["rules"].key.span.line,
-            )
+    def suppression(self, table: Node) -> Suppression:
+        """One of the `[[suppressions]]`."""
+        plain = table.plain()
+        rules = table.entry("rules")
+        return Suppression(
+            anchored(plain["file"], self.folder),
+            tuple(plain["rules"]),
+            plain.get("key", ""),
+            plain.get("reason", ""),
+            self.document.path,
+            rules.key.span.line if rules is not None else table.span.line,
+        )
 
 
-_SUPPRESSION = ("file", "rules", "key", "reason")
-
-
-def is_size(text: object) -> bool:
-    """Whether a value is a size of memory: `2 GiB`, `5%`."""
-    return isinstance(text, str) and _SIZE.fullmatch(text.strip()) is not None
-
-
-def _is_strings(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-_FITS: dict[str, Callable[[Any], bool]] = {
-    "string": lambda value: isinstance(value, str),
-    "size": is_size,
-    "count": lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 1,
-    "flag": lambda value: isinstance(value, bool),
-    "strings": _is_strings,
-    "versions": lambda value: isinstance(value, dict) and all(isinstance(item, str) for item in value.values()),
-    "globs": lambda value: isinstance(value, dict) and all(_is_strings(item) for item in value.values()),
-    "severities": lambda value: isinstance(value, dict) and all(item in SEVERITIES for item in value.values()),
-}
-_TAKES = {
-    "string": "a string",
-    "size": 'a size such as "2 GiB" or "5%"',
-    "count": "a whole number of at least 1",
-    "flag": "true or false",
-    "strings": "a list of strings",
-    "versions": 'a table of strings, such as transformers = "4.57"',
-    "globs": 'a table of lists, such as "old/**" = ["GPU401"]',
-    "severities": 'a table of error, warning or info, such as memory-tight = "error"',
-}
+def is_size(text: str) -> bool:
+    """Whether a text is a size of memory: `2 GiB`, `5%`."""
+    return re.fullmatch(SIZE, text.strip()) is not None

@@ -104,7 +104,7 @@ def _matching(file: SettingsFile | None, path: str) -> tuple[int, ...]:
     return tuple(
         number
         for number, override in enumerate(file.overrides if file is not None else ())
-        if any(matches(full, glob) for glob in override.globs)
+        if matches(full, *override.globs)
     )
 
 

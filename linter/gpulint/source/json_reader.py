@@ -155,7 +155,7 @@ class _Reader:
         if number := _NUMBER.match(self.text, start):
             self.at = number.end()
             return self.leaf(_number(number), start)
-        raise self.error("expected a value" if char else "the file ends where a value should stand")
+        raise self.error("expected a value" if char else "the file ends where a value is expected")
 
     def string(self) -> Node:
         start = self.at
@@ -177,7 +177,7 @@ class _Reader:
                     return self.error("an unknown escape in a string", at)
                 at += 1
             elif char < " ":
-                return self.error("a string must end on its line and hold no control character", at)
+                return self.error("a string must end on its line and have no control characters", at)
             at += 1
         return self.error("a string without its closing quote", start)
 

@@ -34,7 +34,7 @@ def read(path: str) -> Document:
     if syntax is None and data.startswith(b"#!") and _SHELL.match(data):
         syntax = "shell"
     if syntax is None:
-        raise UnknownKindError(path, "unknown kind of file: the name must end in " + ", ".join(SUFFIXES))
+        raise UnknownKindError(path, "unknown file type: the name must end in " + ", ".join(SUFFIXES))
     return parse(_decode(data, path), path, syntax)
 
 
@@ -58,7 +58,7 @@ def parse(text: str, path: str, syntax: str) -> Document:
         from .shell_reader import read_shell
 
         return read_shell(text, path)
-    raise SourceError(path, f"unknown syntax {syntax}: known are yaml, json, toml, shell")
+    raise SourceError(path, f"unknown syntax {syntax}: known syntaxes are yaml, json, toml, shell")
 
 
 def _content(path: str) -> bytes:

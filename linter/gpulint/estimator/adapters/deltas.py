@@ -8,22 +8,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..tape.labels import labelled
 from ..tape.matmuls import linear_wide
 from ..tape.ops import add, copied, dropout, leaf, mul, scale, sub, to
+from ..tape.tape import tape_of
 from ..tape.tensor import Parameter, Tensor
 from .unadapted import product
 
 if TYPE_CHECKING:
-    from ..layers.modules import Linear
     from ..tape.tape import Tape
     from ..tape.tensor import Operand
+    from .modules import Linear
 
 
 def loha(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """The elementwise product of two low-rank products, in an autograd function of its own (`HadaWeight`)."""
     result = product(x, layer, rows)
     pairs = tuple(layer.parts[f"hada_w{n}_{side}"] for n in (1, 2) for side in "ab")
-    tape = x.storage.tape
+    tape = tape_of(x)
     e = tape.autocast or layer.width
     delta = combined(tape, pairs, layer.weight.n, e, ahead=3 * e, behind=12 + e)
     return _added(x, result, delta, rows)
@@ -31,7 +33,7 @@ def loha(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
 def lokr(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """The Kronecker product of two factors, each whole or a low-rank product, times a number."""
-    tape, parts = x.storage.tape, layer.parts
+    tape, parts = tape_of(x), layer.parts
     result = product(x, layer, rows)
     assert layer.adapter is not None
     factors = [_factor(tape, parts, name, layer.adapter.r) for name in ("lokr_w1", "lokr_w2")]
@@ -53,7 +55,7 @@ def _factor(tape: Tape, parts: dict[str, Parameter], name: str, rank: int) -> Te
 
 def fourierft(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """Few coefficients put into zeros, transformed back: complex numbers of 8 bytes while it is made."""
-    tape, n = x.storage.tape, layer.weight.n
+    tape, n = tape_of(x), layer.weight.n
     result = product(x, layer, rows)
     spectrum = layer.parts["fourierft_spectrum"]
     dense = combined(tape, (spectrum,), n, 4, saves=(tape.new(2 * spectrum.n, 8),))
@@ -65,7 +67,7 @@ def fourierft(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
 def hira(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """The weight times a low-rank product, element by element; the product and the sum of both are kept."""
-    tape = x.storage.tape
+    tape = tape_of(x)
     result = product(x, layer, rows)
     pair = tuple(layer.parts[f"hira_{side}"] for side in "AB")
     whole = combined(tape, pair, layer.weight.n, tape.autocast or layer.width)
@@ -80,7 +82,7 @@ def hira(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
 def glora(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """W + W A + B in the weight's width, whose product stands for the module's own beside it."""
-    tape, weight, parts = x.storage.tape, layer.weight, layer.parts
+    tape, weight, parts = tape_of(x), layer.weight, layer.parts
     base = product(x, layer, rows)
     paths = [to(_path(tape, parts, name, weight.n), weight.e) for name in ("glora_A", "glora_B")]
     scaled = combined(tape, (paths[0],), weight.n, weight.e)
@@ -106,14 +108,14 @@ def shira(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
     The gradient of the copy is made in full before its few elements are taken out.
     """
-    tape, weights, n = x.storage.tape, layer.parts["shira_weight"], layer.weight.n
+    tape, weights, n = tape_of(x), layer.parts["shira_weight"], layer.weight.n
     changed = combined(tape, (scale(leaf(tape, weights)),), n, layer.weight.e)
     return linear_wide(x, changed, rows)
 
 
 def bat(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """MiSS's `bat`: W (B + 1) + B on blocks of the weight, in float32."""
-    tape, block, n = x.storage.tape, layer.parts["miss_block"], layer.weight.n
+    tape, block, n = tape_of(x), layer.parts["miss_block"], layer.weight.n
     e = x.e
     own = tape.new(n, layer.weight.e)
     wide = tape.new(n if block.e > own.e else 0, block.e)
@@ -135,6 +137,7 @@ def _added(x: Tensor, result: Tensor, delta: Tensor, rows: int) -> Tensor:
     return to(add(result, branch), result.e)
 
 
+@labelled("weight put together")
 def combined(
     tape: Tape,
     inputs: tuple[Operand, ...],

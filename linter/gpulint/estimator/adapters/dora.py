@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..tape.labels import labelled
 from ..tape.matmuls import linear, linear_wide
 from ..tape.ops import add, dropout, leaf, mul, scale, shift, sub, to
+from ..tape.tape import tape_of
 from ..tape.tensor import Tensor
 from .unadapted import unpacked
 
 if TYPE_CHECKING:
-    from ..layers.modules import Linear
+    from .modules import Linear
 
 
+@labelled("weight with its low-rank product")
 def dora(x: Tensor, result: Tensor, layer: Linear, rows: int) -> Tensor:
     """(m / norm - 1) * base + (m / norm) * branch, to be added to `result`; x is in the adapter's width.
 
@@ -28,7 +31,7 @@ def dora(x: Tensor, result: Tensor, layer: Linear, rows: int) -> Tensor:
     assert layer.a is not None
     assert layer.b is not None
     assert layer.dora is not None
-    tape, dropped = x.storage.tape, layer.dropout
+    tape, dropped = tape_of(x), layer.dropout
     x = dropout(x, dropped)
     pair = _pair(x, layer, rows)
     weight = _weight(x, layer)
@@ -47,12 +50,13 @@ def dora(x: Tensor, result: Tensor, layer: Linear, rows: int) -> Tensor:
     return found
 
 
+@labelled("low-rank product")
 def _pair(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """The low-rank product as the pair's answer to an identity matrix, with the graph that nothing asks for."""
     assert layer.a is not None
     assert layer.b is not None
     side = x.n // rows
-    identity = x.storage.tape.new(side * side, layer.a.e)
+    identity = tape_of(x).new(side * side, layer.a.e)
     found = linear(linear(identity, layer.a, side), layer.b, side)
     del identity
     return to(found, x.e)
@@ -60,7 +64,7 @@ def _pair(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
 def _weight(x: Tensor, layer: Linear) -> Tensor | None:
     """The weight in x's width; None where it is the parameter itself. Packed ones come out in 16 bits first."""
-    tape, n = x.storage.tape, layer.weight.n
+    tape, n = tape_of(x), layer.weight.n
     if not layer.packed:
         return None if layer.weight.e == x.e else tape.new(n, x.e)
     return to(unpacked(tape, n), x.e)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from ..tape.indexing import embedding
 from ..tape.matmuls import linear
 from ..tape.ops import add, leaf, mul, scale, to
+from ..tape.tape import tape_of
 
 if TYPE_CHECKING:
-    from ..layers.modules import Linear
     from ..tape.tensor import Tensor
+    from .modules import Linear
 
 
 def adapted_embeds(embeds: Tensor, layer: Linear, ids: Tensor, rows: int, scaled: bool) -> Tensor:
@@ -22,9 +23,9 @@ def adapted_embeds(embeds: Tensor, layer: Linear, ids: Tensor, rows: int, scaled
 
     DoRA multiplies both by the magnitudes over a norm of the weight with the product added, V h elements each.
     """
-    if layer.a is None or layer.b is None or embeds.storage.tape.bare:
+    if layer.a is None or layer.b is None or tape_of(embeds).bare:
         return embeds
-    tape, e = embeds.storage.tape, embeds.e
+    tape, e = tape_of(embeds), embeds.e
     vocabulary = layer.weight.n // (embeds.n // rows)
     if layer.dora is None:
         branch = _branch(layer, ids, rows, vocabulary)
@@ -44,6 +45,6 @@ def adapted_embeds(embeds: Tensor, layer: Linear, ids: Tensor, rows: int, scaled
 def _branch(layer: Linear, ids: Tensor, rows: int, vocabulary: int, scaled: bool = True) -> Tensor:
     assert layer.a is not None
     assert layer.b is not None
-    looked = embedding(ids.storage.tape, rows, layer.a, layer.a.n // vocabulary, ids)
+    looked = embedding(tape_of(ids), rows, layer.a, layer.a.n // vocabulary, ids)
     found = linear(looked, layer.b, rows)
     return scale(found) if scaled else found

@@ -9,8 +9,8 @@ from . import deltas, projected, rotations, side_paths
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..layers.modules import Linear
     from ..tape.tensor import Tensor
+    from .modules import Linear
 
 ADAPTED: dict[str, Callable[[Tensor, Linear, int], Tensor]] = {
     "adalora": side_paths.adalora,

@@ -10,104 +10,52 @@ after which it is written, as fms-acceleration has it (fused_ops/unsloth_lora/bn
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from ...upstream import axolotl, unsloth
-from ...upstream.stack import Stack
+from ..tape.labels import labelled
 from ..tape.ops import dropout
+from ..tape.tape import tape_of
 from ..tape.tensor import Tensor
 from .unadapted import unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ...job.job import Job
-    from ..layers.modules import Linear, Modules
-    from ..layers.setting import Setting
     from ..tape.tape import Tape
     from ..tape.tensor import Storage
-
-PARTS = ("qkv", "o", "mlp")
-
-
-class Style(NamedTuple):
-    """What a library's functions do differently.
-
-    in_place       the gradient of x takes the bytes of x, which the function has saved
-    additions      low-rank terms are made in full before they are added, T x h or T x o
-    scaled_input   the scale multiplies x before the low-rank weights, a copy of T x h
-    own_dropout    dropout is drawn in the function, anew for each projection; its mask is read off zeros in backward
-    biased         layers with a bias (Qwen2's queries, keys and values) are replaced too
-    with_dropout   layers with dropout are
-    """
-
-    in_place: bool = False
-    additions: bool = False
-    scaled_input: bool = False
-    own_dropout: bool = False
-    biased: bool = True
-    with_dropout: bool = True
+    from .lora_kernels import Style
+    from .modules import Linear, Modules
 
 
-FMS = Style(in_place=True, additions=True, own_dropout=True)
-"""fms-acceleration's, made of Unsloth's."""
-
-UNSLOTH = Style(in_place=True, additions=True, biased=False, with_dropout=False)
-"""Unsloth's own replace no layer with a bias or dropout (2026.8 unsloth/models/llama.py `get_peft_model`)."""
-
-
-def parts(job: Job) -> frozenset[str]:
-    """The parts of a layer whose LoRA a job runs in fused functions."""
-    adapter = job.adapter
-    named = adapter.kernels if adapter is not None and adapter.type == "lora" else ()
-    return frozenset(PARTS).intersection(named)
-
-
-def style(job: Job) -> Style:
-    """Whose functions a job's are: axolotl's at its release, Unsloth's, or fms-acceleration's."""
-    stack = Stack(job)
-    if not stack.runs(axolotl.NAME):
-        return UNSLOTH if stack.runs(unsloth.NAME) else FMS
-    lean = stack.does(axolotl.LEAN_KERNELS)
-    return Style(
-        in_place=not lean,
-        additions=not lean,
-        scaled_input=not lean,
-        biased=stack.does(axolotl.KERNELS_WITH_BIAS),
-        with_dropout=stack.does(axolotl.KERNELS_WITH_DROPOUT),
-    )
-
-
-def fits(s: Setting, part: str, *layers: Linear | None) -> bool:
+def fits(part: str, *layers: Linear | None) -> bool:
     """Whether the function replaces these layers: all have low-rank weights, and a base that it can multiply."""
-    if part not in s.fused_lora:
-        return False
     return all(
         layer is not None
+        and part in layer.kernels.parts
         and layer.a is not None
         and layer.dora is None
         and layer.packed in ("", "4bit")
-        and (layer.bias is None or s.fused_lora_style.biased)
-        and (not layer.dropout or s.fused_lora_style.with_dropout)
+        and (layer.bias is None or layer.kernels.style.biased)
+        and (not layer.dropout or layer.kernels.style.with_dropout)
         for layer in layers
     )
 
 
-def projections(x: Tensor, layers: Sequence[Linear], s: Setting) -> list[Tensor]:
+def projections(x: Tensor, layers: Sequence[Linear], rows: int) -> list[Tensor]:
     """Several projections of the same x, one backward function for all: queries, keys and values, or the output.
 
     Saved: x, the dropped x and the low-rank weights in x's width. Backward: T x r for each projection, one gradient of
     x, an unpacked weight at a time.
     """
-    tape, e, how = x.storage.tape, x.storage.tape.autocast or x.e, s.fused_lora_style
+    tape, e, how = tape_of(x), tape_of(x).autocast or x.e, layers[0].kernels.style
     dropped = _dropped(x, layers, how)
-    ys = [_projected(x, layer, s.rows, e, how) for layer in layers]
+    ys = [_projected(x, layer, rows, e, how) for layer in layers]
     lows = [_low_rank(layer, tape, e) for layer in layers]
     n, storage, needed = x.n, x.storage, x.node is not None
     outside = dropped[0] if dropped and not how.own_dropout else None
 
     def back(*_: Tensor, _kept: object = (storage, [y.storage for y in dropped], lows)) -> tuple[Tensor | None, ...]:
-        inner = [tape.new(s.rows * _rank(layer), e) for layer in layers]
+        inner = [tape.new(rows * _rank(layer), e) for layer in layers]
         grads = [tape.new(part.n, e) for layer in layers for part in (layer.a, layer.b) if part is not None]
         gx = _gradient(tape, n, e, storage, how)
         for layer in layers:
@@ -123,19 +71,19 @@ def projections(x: Tensor, layers: Sequence[Linear], s: Setting) -> list[Tensor]
     return ys
 
 
-def mlp(x: Tensor, modules: Modules, s: Setting) -> Tensor:
+def mlp(x: Tensor, modules: Modules, rows: int) -> Tensor:
     """down(act(gate(x)) * up(x)): saves x, the dropped x, gate and up.
 
     Backward makes the gradient of the product and writes over it, gate and up: the product itself, and their gradients.
     """
     gate, up, down = (modules.need(role) for role in ("gate", "up", "down"))
-    tape, e, how = x.storage.tape, x.storage.tape.autocast or x.e, s.fused_lora_style
+    tape, e, how = tape_of(x), tape_of(x).autocast or x.e, gate.kernels.style
     layers = (gate, up, down)
     dropped = _dropped(x, (gate, up), how)
-    first, second = _projected(x, gate, s.rows, e, how), _projected(x, up, s.rows, e, how)
+    first, second = _projected(x, gate, rows, e, how), _projected(x, up, rows, e, how)
     product = tape.new(first.n, e)
     below = _dropped(product, (down,), how) if how.own_dropout else []
-    y = _projected(product, down, s.rows, e, how)
+    y = _projected(product, down, rows, e, how)
     lows = [_low_rank(layer, tape, e) for layer in layers]
     del product
     n, width, storage, needed = x.n, first.n, x.storage, x.node is not None
@@ -148,7 +96,7 @@ def mlp(x: Tensor, modules: Modules, s: Setting) -> Tensor:
         del weight
         _added(tape, width, e, how, bool(below))
         grads = [tape.new(part.n, e) for layer in layers for part in (layer.a, layer.b) if part is not None]
-        inner = [tape.new(s.rows * _rank(layer), e) for layer in layers]
+        inner = [tape.new(rows * _rank(layer), e) for layer in layers]
         gx = _gradient(tape, n, e, storage, how)
         for layer in (up, gate):
             _weight(layer, tape)
@@ -161,6 +109,7 @@ def mlp(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     return y
 
 
+@labelled("input after dropout")
 def _dropped(x: Tensor, layers: Sequence[Linear], how: Style) -> list[Tensor]:
     """x after dropout: once before the function, with a mask that autograd saves, or within it for each projection."""
     p = layers[0].dropout
@@ -168,7 +117,7 @@ def _dropped(x: Tensor, layers: Sequence[Linear], how: Style) -> list[Tensor]:
         return []
     if not how.own_dropout:
         return [dropout(x, p)]
-    tape = x.storage.tape
+    tape = tape_of(x)
     found = []
     for _ in layers:
         found.append(tape.new(x.n, x.e))
@@ -176,9 +125,10 @@ def _dropped(x: Tensor, layers: Sequence[Linear], how: Style) -> list[Tensor]:
     return found
 
 
+@labelled("fused LoRA output")
 def _projected(x: Tensor, layer: Linear, rows: int, e: int, how: Style) -> Tensor:
     """x W + s (x A) B: the weight unpacked, the output, then the low-rank product."""
-    tape = x.storage.tape
+    tape = tape_of(x)
     columns = max(1, x.n // rows)
     narrow = tape.new(x.n, e) if x.e != e else None
     weight = _weight(layer, tape)
@@ -199,6 +149,7 @@ def _low_rank(layer: Linear, tape: Tape, e: int) -> list[Tensor]:
     return list(_narrowed(layer, tape, e))
 
 
+@labelled("low-rank weight in 16 bits")
 def _narrowed(layer: Linear, tape: Tape, e: int) -> Iterator[Tensor]:
     for part in (layer.a, layer.b):
         if part is not None and part.e != e:
@@ -215,6 +166,7 @@ def _weight(layer: Linear, tape: Tape) -> Tensor | None:
     return unpacked(tape, layer.weight.n) if layer.packed else None
 
 
+@labelled("gradient of the input")
 def _gradient(tape: Tape, n: int, e: int, saved: Storage, how: Style) -> Tensor:
     """The gradient of x: new, or in the bytes of x; a view of a matrix either way."""
     gx = Tensor(saved, n, e, view=True) if how.in_place else tape.new(n, e)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...models.adapter_types import kind_of
+from ..tape.labels import labelled
 from ..tape.matmuls import linear
 from ..tape.ops import add, contiguous, dropout, leaf, mul, scale, to
+from ..tape.tape import tape_of
 from .dora import dora
 from .forwards import ADAPTED
 from .unadapted import product
@@ -14,11 +16,29 @@ from .unadapted import product
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..layers.modules import Linear
     from ..tape.tape import Tape
     from ..tape.tensor import Parameter, Tensor
+    from .modules import Linear
+
+ROLES = {
+    "q": "query projection",
+    "k": "key projection",
+    "v": "value projection",
+    "qkv": "query, key and value projection",
+    "o": "attention output projection",
+    "gate": "MLP gate projection",
+    "up": "MLP up projection",
+    "gate_up": "MLP gate and up projection",
+    "down": "MLP down projection",
+    "head": "lm_head",
+    "embedding": "lm_head (tied)",
+}
+"""What a derivation calls a projection, where that is not its role."""
+
+PROJECTION = ("layer.role", ROLES)
 
 
+@labelled(by=PROJECTION)
 def project(x: Tensor, layer: Linear, rows: int, base: Callable[[Tensor], None] | None = None) -> Tensor:
     """One Linear: plain, packed, with a LoRA branch (peft tuners/lora/layer.py and bnb.py) or another adapter.
 
@@ -27,7 +47,7 @@ def project(x: Tensor, layer: Linear, rows: int, base: Callable[[Tensor], None] 
     `base` is shown what the layer itself makes, as a hook that was there before the adapter is. With the adapter
     disabled the layer is all there is (`disable_adapters` in each type's layer.py).
     """
-    if x.storage.tape.bare:
+    if tape_of(x).bare:
         return product(x, layer, rows)
     if layer.adapter is not None:
         return ADAPTED[kind_of(layer.adapter)](x, layer, rows)
@@ -38,7 +58,7 @@ def project(x: Tensor, layer: Linear, rows: int, base: Callable[[Tensor], None] 
         return rescaled(result, layer)
     if layer.a is None or layer.b is None:
         return result
-    tape, e = x.storage.tape, result.e
+    tape, e = tape_of(x), result.e
     if layer.packed:
         result = contiguous(result)
     if not layer.packed or not tape.autocast:
@@ -53,13 +73,15 @@ def project(x: Tensor, layer: Linear, rows: int, base: Callable[[Tensor], None] 
     return to(result, e)
 
 
+@labelled(by=PROJECTION)
 def rescaled(x: Tensor, layer: Linear) -> Tensor:
     """scale * (x + shift), the sum saved for the scale's gradient (litgpt/adapter_v2.py AdapterV2Linear)."""
     assert layer.scale is not None
     assert layer.shift is not None
-    return mul(add(x, leaf(x.storage.tape, layer.shift)), layer.scale)
+    return mul(add(x, leaf(tape_of(x), layer.shift)), layer.scale)
 
 
+@labelled(by=PROJECTION)
 def merged(layer: Linear, tape: Tape, e: int) -> Tensor | Parameter:
     """A parameter that is no Linear's weight, as PEFT adapts it: base and low-rank product are put together in full.
 

@@ -11,13 +11,14 @@ from ...models.adapter_types import number, option
 from ..tape.indexing import gather
 from ..tape.matmuls import linear, linear_wide
 from ..tape.ops import add, dropout, leaf, mul, scale, softmax, sub, to, unary
+from ..tape.tape import tape_of
 from ..tape.tensor import Parameter, Tensor
 from .deltas import combined
 from .rotations import cayley
 from .unadapted import product
 
 if TYPE_CHECKING:
-    from ..layers.modules import Linear
+    from .modules import Linear
 
 
 def beft(x: Tensor, layer: Linear, rows: int) -> Tensor:
@@ -29,7 +30,7 @@ def beft(x: Tensor, layer: Linear, rows: int) -> Tensor:
 def deft(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """The output in float32, less its projection on a few directions, plus a low-rank path into them."""
     assert layer.adapter is not None
-    tape, parts = x.storage.tape, layer.parts
+    tape, parts = tape_of(x), layer.parts
     base = product(x, layer, rows)
     e = base.e
     first = to(base, 4)
@@ -57,7 +58,7 @@ def _orthogonal(x: Tensor) -> Tensor:
 def lily(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """A low-rank pair whose upward half is a mixture by a router; both halves belong to several layers."""
     assert layer.adapter is not None
-    tape, router = x.storage.tape, layer.parts["lily_router"]
+    tape, router = tape_of(x), layer.parts["lily_router"]
     result = product(x, layer, rows)
     e, count = result.e, number(layer.adapter, "num_B")
     rank = router.n // count
@@ -83,7 +84,7 @@ def _shared(n: int, e: int) -> Parameter:
 def peanut(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """A small network over the weight's columns makes a weight to add; a float32 copy of the weight is kept."""
     assert layer.adapter is not None
-    tape, parts, n = x.storage.tape, layer.parts, layer.weight.n
+    tape, parts, n = tape_of(x), layer.parts, layer.weight.n
     result = product(x, layer, rows)
     columns = x.n // rows
     same = layer.width == layer.weight.e
@@ -108,7 +109,7 @@ def peanut(x: Tensor, layer: Linear, rows: int) -> Tensor:
 def tinylora(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """Singular vectors of the weight with a learned square between them."""
     assert layer.adapter is not None
-    tape, parts = x.storage.tape, layer.parts
+    tape, parts = tape_of(x), layer.parts
     result = product(x, layer, rows)
     count = number(layer.adapter, "u")
     vector = parts.get("tinylora_v") or _shared(count, layer.width)
@@ -122,7 +123,7 @@ def tinylora(x: Tensor, layer: Linear, rows: int) -> Tensor:
 def psoft(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """Singular vectors of the weight with a rotation between them, of which the identity is taken off."""
     assert layer.adapter is not None
-    tape, parts = x.storage.tape, layer.parts
+    tape, parts = tape_of(x), layer.parts
     result = product(x, layer, rows)
     wide = dropout(to(x, 4), layer.dropout)
     rank = parts["psoft_B"].n // (result.n // rows)
@@ -142,7 +143,7 @@ def psoft(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
 def unilora(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """A low-rank pair whose every element is one of a short vector that all modules share, times a fixed number."""
-    tape, parts = x.storage.tape, layer.parts
+    tape, parts = tape_of(x), layer.parts
     result = product(x, layer, rows)
     vector = _shared(1, layer.width)
     nothing = Tensor(tape.nothing, 0, 8)
@@ -157,7 +158,7 @@ def unilora(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
 def supertuning(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """A copy of the weight with some elements changed, whose places are held as int64; perhaps a low-rank pair."""
-    tape, parts, weight = x.storage.tape, layer.parts, layer.weight
+    tape, parts, weight = tape_of(x), layer.parts, layer.weight
     values = to(leaf(tape, parts["supertuning_values"]), weight.e)
     places = tape.new(values.n, 8)
     changed = combined(tape, (values,), weight.n, weight.e, saves=(places,))

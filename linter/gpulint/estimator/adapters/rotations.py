@@ -6,18 +6,20 @@ from typing import TYPE_CHECKING
 
 from ...models.adapter_parts import rotation_blocks
 from ...models.adapter_types import number, option
+from ..tape.labels import labelled
 from ..tape.matmuls import linear_wide, matmul
 from ..tape.matmuls import product as multiplied
 from ..tape.ops import copied, leaf, mul, scale, to
+from ..tape.tape import tape_of
 from ..tape.tensor import Tensor
 from .deltas import combined
 from .unadapted import product
 
 if TYPE_CHECKING:
     from ...job.job import Adapter
-    from ..layers.modules import Linear
     from ..tape.tape import Tape
     from ..tape.tensor import Parameter
+    from .modules import Linear
 
 
 def oft(x: Tensor, layer: Linear, rows: int) -> Tensor:
@@ -28,7 +30,7 @@ def oft(x: Tensor, layer: Linear, rows: int) -> Tensor:
     assert layer.adapter is not None
     e = x.e
     wide = to(x, layer.parts["oft_R"].e)
-    rotation = _cayley_of_triangles(x.storage.tape, layer, x.n // rows)
+    rotation = _cayley_of_triangles(tape_of(x), layer, x.n // rows)
     turned = _batched(wide, rotation)
     del wide, rotation
     turned = copied(turned)
@@ -56,6 +58,7 @@ def cayley(tape: Tape, adapter: Adapter, triangles: Parameter, n: int, e: int) -
     return solved(skew)
 
 
+@labelled("sum of powers")
 def series(tape: Tape, skew: Tensor, terms: int) -> Tensor:
     """1 + 2 Q + 2 Q^2 ... + Q^(terms - 1): every power is kept for the next one's gradient; sums are in place."""
     total = tape.new(skew.n, skew.e)
@@ -73,7 +76,7 @@ def series(tape: Tape, skew: Tensor, terms: int) -> Tensor:
 
 def _summed(total: Tensor, term: Tensor) -> Tensor:
     """total += 2 term: the term's gradient is a new tensor."""
-    tape, n, e = total.storage.tape, term.n, term.e
+    tape, n, e = tape_of(total), term.n, term.e
     y = Tensor(total.storage, n, e, view=True)
     y.node = tape.node((total, term), lambda g: (g, tape.new(n, e)), saves=0, makes=n * e)
     return y
@@ -81,7 +84,7 @@ def _summed(total: Tensor, term: Tensor) -> Tensor:
 
 def solved(skew: Tensor) -> Tensor:
     """solve(1 + Q, 1 - Q): saves the factors, the pivots aside, and the result."""
-    tape, n, e = skew.storage.tape, skew.n, skew.e
+    tape, n, e = tape_of(skew), skew.n, skew.e
     first, second = add_identity(skew), add_identity(skew)
     factors = tape.new(n, e)
     y = tape.new(n, e)
@@ -103,7 +106,7 @@ def add_identity(x: Tensor) -> Tensor:
 
 def _batched(x: Tensor, blocks: Tensor) -> Tensor:
     """A product of x with a block diagonal matrix: both are saved."""
-    tape = x.storage.tape
+    tape = tape_of(x)
     e = tape.autocast or x.e
     inner, right = to(x, e), to(blocks, e)
     return matmul(inner, right, inner.n)
@@ -112,7 +115,7 @@ def _batched(x: Tensor, blocks: Tensor) -> Tensor:
 def boft(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """The input times a butterfly rotation, put together as a whole matrix of inputs; outputs are scaled."""
     assert layer.adapter is not None
-    tape, parts = x.storage.tape, layer.parts
+    tape, parts = tape_of(x), layer.parts
     inputs, e = x.n // rows, x.e
     square = inputs * inputs
     identity = tape.new(square, e)
@@ -136,7 +139,7 @@ def boft(x: Tensor, layer: Linear, rows: int) -> Tensor:
 def hra(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """The weight times r Householder reflections, one after the other on a whole matrix of the inputs."""
     assert layer.adapter is not None
-    tape, u, e = x.storage.tape, layer.parts["hra_u"], x.e
+    tape, u, e = tape_of(x), layer.parts["hra_u"], x.e
     inputs = x.n // rows
     square, rank = inputs * inputs, u.n // inputs
     unit = combined(tape, (u,), u.n, u.e, behind=2 * u.e)
@@ -154,7 +157,7 @@ def hra(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
 def _reflected(matrix: Tensor, unit: Tensor, inputs: int) -> Tensor:
     """matrix - 2 matrix u u': the doubled matrix is saved, and made again for its gradient."""
-    tape, n = matrix.storage.tape, matrix.n
+    tape, n = tape_of(matrix), matrix.n
     e = matrix.e
     column = combined(tape, (unit,), inputs, e)
     doubled = scale(matrix)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...models.adapter_types import kind_of, number, option
 from ..tape.indexing import gather, split, topk
+from ..tape.labels import labelled
 from ..tape.matmuls import linear, linear_wide
 from ..tape.ops import (
     add,
@@ -25,17 +26,18 @@ from ..tape.ops import (
     to,
     unary,
 )
+from ..tape.tape import tape_of
 from ..tape.tensor import Parameter, Tensor
 from .unadapted import product
 
 if TYPE_CHECKING:
-    from ..layers.modules import Linear
     from ..tape.tape import Tape
+    from .modules import Linear
 
 
 def adalora(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """x (A E)' B' scaling / rank, added in place."""
-    tape, parts = x.storage.tape, layer.parts
+    tape, parts = tape_of(x), layer.parts
     result = _cloned(product(x, layer, rows), layer)
     wide = _wide(x, layer)
     inner = mul(leaf(tape, parts["lora_A"]), leaf(tape, parts["lora_E"]))
@@ -48,9 +50,10 @@ def adalora(x: Tensor, layer: Linear, rows: int) -> Tensor:
     return add_to(result, branch)
 
 
+@labelled("quotient")
 def _over(x: Tensor, count: Parameter) -> Tensor:
     """x over a number that wants a gradient: x is kept, and three more of its size take part in that gradient."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
 
     def back(_: Tensor, _kept: object = x.storage) -> tuple[Tensor, Tensor]:
@@ -80,7 +83,7 @@ def vera(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
 def _drawn(both: Tensor) -> Tensor:
     """A normal sample of the mean in the first half and the logarithm of the variance in the second."""
-    tape, half = both.storage.tape, both.n // 2
+    tape, half = tape_of(both), both.n // 2
     mean, variance = split(both, (half, half))
     deviation = exp(scale(variance))
     return add(mean, mul(tape.new(half, deviation.e), deviation))
@@ -89,7 +92,7 @@ def _drawn(both: Tensor) -> Tensor:
 def vblora(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """A low-rank pair whose rows are mixtures of the best `topk` vectors of a bank."""
     assert layer.adapter is not None
-    tape, parts, count = x.storage.tape, layer.parts, number(layer.adapter, "topk")
+    tape, parts, count = tape_of(x), layer.parts, number(layer.adapter, "topk")
     result = product(x, layer, rows)
     e, length = result.e, number(layer.adapter, "vector_length")
     bank = Parameter(number(layer.adapter, "num_vectors") * length, parts["vblora_logits_A"].e, True)
@@ -110,7 +113,7 @@ def vblora(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
 def delora(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """A low-rank pair of normed rows and columns; the branch is added into zeros of the output's width first."""
-    tape, parts = x.storage.tape, layer.parts
+    tape, parts = tape_of(x), layer.parts
     result = product(x, layer, rows)
     total = tape.new(result.n, result.e)
     inner = linear(mul(dropout(x, layer.dropout), leaf(tape, parts["delora_w_norm"])), parts["delora_A"], rows)
@@ -156,7 +159,7 @@ def gralora(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
 def _blocks(x: Tensor, weight: Parameter, rows: int, count: int) -> Tensor:
     """A product with a block diagonal weight of `count` blocks."""
-    tape = x.storage.tape
+    tape = tape_of(x)
     e = tape.autocast or x.e
     w, inner = tape.cast(weight, e), to(x, e)
     y = tape.new(rows * count * (weight.n // (inner.n // rows)), e)
@@ -173,7 +176,7 @@ def _blocks(x: Tensor, weight: Parameter, rows: int, count: int) -> Tensor:
 def miss(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """The inputs summed in groups of r times one block; `bat` puts a new weight together."""
     assert layer.adapter is not None
-    tape, block = x.storage.tape, layer.parts["miss_block"]
+    tape, block = tape_of(x), layer.parts["miss_block"]
     form = option(layer.adapter, "init_weights")
     if form == "bat":
         from .deltas import bat
@@ -196,7 +199,7 @@ def miss(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
 def _grouped(x: Tensor, n: int) -> Tensor:
     """A sum over the middle dimension to `n` elements: the gradient, expanded, is copied into x's layout."""
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     y.node = tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e)
     return y
@@ -214,7 +217,7 @@ def c3a(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
     Complex numbers take 8 bytes; of them nothing is saved, the inputs and the kernel are (tuners/c3a/utils.py).
     """
-    tape = x.storage.tape
+    tape = tape_of(x)
     result = product(x, layer, rows)
     kernel = to(leaf(tape, layer.parts["c3a_kernel"]), 4)
     wide = to(x, 4)
@@ -237,7 +240,7 @@ def c3a(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
 def randlora(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """Two shared bases, the smaller one scaled anew for every use: as large as a square of the module's lesser side."""
-    tape, parts = x.storage.tape, layer.parts
+    tape, parts = tape_of(x), layer.parts
     result = product(x, layer, rows)
     e = result.e
     inputs, outputs = x.n // rows, result.n // rows
@@ -271,7 +274,7 @@ def _scaled_base(first: Parameter, second: Parameter, n: int, tape: Tape) -> Ten
 
 def ia3(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """Outputs, or the inputs of feed-forward modules, times a learned vector."""
-    tape, e = x.storage.tape, x.e
+    tape, e = tape_of(x), x.e
     fed = layer.parts.get("ia3_l_feedforward")
     vector = scale(leaf(tape, fed or layer.parts["ia3_l"]))
     if layer.packed:
@@ -290,7 +293,7 @@ def ia3(x: Tensor, layer: Linear, rows: int) -> Tensor:
 def road(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """Pairs of outputs turned: the output times one vector and its half-swapped copy times another, in float32."""
     assert layer.adapter is not None
-    tape = x.storage.tape
+    tape = tape_of(x)
     result = product(x, layer, rows)
     e = result.e
     angle, length = (leaf(tape, layer.parts[name]) for name in ("road_theta", "road_alpha"))
@@ -308,7 +311,7 @@ def road(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
 def _swapped(x: Tensor) -> Tensor:
     """One half negated and put before the other: the negated half, then both joined."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     half = tape.new(n // 2, e)
     y = tape.new(n, e)
     del half
@@ -325,7 +328,7 @@ def _swapped(x: Tensor) -> Tensor:
 
 def _wide(x: Tensor, layer: Linear) -> Tensor:
     """The input in the adapter's width; over packed weights autocast casts it by itself."""
-    tape = x.storage.tape
+    tape = tape_of(x)
     return x if layer.packed and tape.autocast else to(x, layer.width)
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..tape.labels import labelled
 from ..tape.matmuls import linear
 from ..tape.ops import add, to
+from ..tape.tape import tape_of
 
 if TYPE_CHECKING:
-    from ..layers.modules import Linear
     from ..tape.tape import Tape
     from ..tape.tensor import Tensor
+    from .modules import Linear
 
 GEMM_ROWS = 1536
 """Above this many rows bitsandbytes unpacks the whole 4-bit weight and calls a matmul (backends/cuda/ops.py)."""
@@ -25,6 +27,7 @@ def product(x: Tensor, layer: Linear, rows: int) -> Tensor:
     return linear(x, layer.weight, rows, layer.bias)
 
 
+@labelled("output")
 def packed(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """bitsandbytes Linear4bit with a 16-bit compute dtype: nothing is saved, backward unpacks the weight.
 
@@ -32,7 +35,7 @@ def packed(x: Tensor, layer: Linear, rows: int) -> Tensor:
     the input stays on the function's context, where a non-reentrant checkpoint does not free it. Other packed formats
     that can be trained over are taken for this, but that they keep no input (release.packed).
     """
-    tape, e, n = x.storage.tape, x.e, layer.weight.n
+    tape, e, n = tape_of(x), x.e, layer.weight.n
     inner = to(x, 2)
     width = inner.n
     out = n // (width // rows)
@@ -61,6 +64,7 @@ def packed(x: Tensor, layer: Linear, rows: int) -> Tensor:
     return result
 
 
+@labelled("unpacked weight")
 def unpacked(tape: Tape, n: int) -> Tensor:
     """A weight of 4 bits in 16: two bytes an element, made beside float32 scales for every 64 (`dequantize_4bit`)."""
     scales = tape.new(n // 64, 4)
@@ -69,6 +73,7 @@ def unpacked(tape: Tape, n: int) -> Tensor:
     return weight
 
 
+@labelled("int8 product")
 def integer(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """bitsandbytes Linear8bitLt (LLM.int8): an int8 copy of x, an int32 product, a float16 one, then x's width.
 
@@ -76,7 +81,7 @@ def integer(x: Tensor, layer: Linear, rows: int) -> Tensor:
     the mask (backends/cuda/ops.py 0.50.2 `int8_vectorwise_quant`, `int8_mm_dequant`). The function keeps its input on
     its context and not among the saved tensors. Backward unpacks the weight (autograd/_functions.py MatMul8bitLt).
     """
-    tape, e, n, width = x.storage.tape, x.e, layer.weight.n, x.n
+    tape, e, n, width = tape_of(x), x.e, layer.weight.n, x.n
     if x.node is not None:
         tape.keep(x.storage)
     same = e == 2 and not tape.packed.halved

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import budget, uncertainty
-from ..estimate import PerGpu, Phase
 from ..memoize import recalled
-from ..sharding.fsdp import ShardedLayout
+from ..sharding.fsdp_state import FsdpState
+from ..terms import total
+from ..tiers import FULL, LEAST, MOST, Tiers, at_most, tier
 from . import fragmentation, runtime
 from .replay import growing, plan_of
 from .trace import Trace, evaluation_trace, trace
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from ...hardware.gpu import Gpu
     from ...job.job import Job
     from ...models.model import Model
-    from ..sharding.layout import Layout
+    from ..estimate import Phase
+    from ..sharding.sharded_state import ShardedState
     from ..states.stage import Stage
 
 RESIDENT = ("weights", "adapter", "kv_cache")
@@ -27,7 +29,7 @@ RESIDENT = ("weights", "adapter", "kv_cache")
 def held(
     stage: Stage,
     gpu: Gpu | None,
-    plan: Layout,
+    state: ShardedState,
     phases: Sequence[Phase],
     steps: Sequence[Phase],
     *,
@@ -39,7 +41,7 @@ def held(
     A run that cannot fit is not replayed: it fails before it has grown so far.
     """
     job = stage.job
-    static = min(sum(phase.components.get(name, 0) for name in RESIDENT) for phase in steps) + plan.optimizer
+    static = min(sum(phase.components[name] for name in RESIDENT) for phase in steps) + state.optimizer
     allocated = max(phase.allocated for phase in phases)
     moving = max(phase.allocated for phase in phases if phase.name != "load") - static
     if (
@@ -48,12 +50,12 @@ def held(
         or (gpu is not None and allocated + runtime.process_overhead(gpu, job).low > gpu.usable)
     ):
         return fragmentation.packed(allocated, moving if bounded else 0)
-    how = plan_of(job, stage.own, plan, steps)
-    found = _run(job, stage.whole, _stays(plan), stage.last, bool(how.gradients) and _adds_up(job))
+    how = plan_of(job, stage.own, state, steps)
+    found = _run(job, stage.whole, _stays(state), stage.last, bool(how.gradients) and _adds_up(job))
     return fragmentation.reserved(job, found, how, allocated, static, moving)
 
 
-def lengthening(stage: Stage, plan: Layout, found: fragmentation.Held, allocated: int) -> fragmentation.Held:
+def lengthening(stage: Stage, state: ShardedState, found: fragmentation.Held, allocated: int) -> fragmentation.Held:
     """The same where the longest batch comes after shorter ones, for a run that was replayed.
 
     The replay of many batches may be too low by as much as that of one (`margin`). That widens the interval on a card
@@ -65,7 +67,7 @@ def lengthening(stage: Stage, plan: Layout, found: fragmentation.Held, allocated
     before = budget.spent()
     lengths = uncertainty.records(stage.job)
     jobs = [stage.job.with_changes({"sequence_length": length}) for length in lengths]
-    traces = [trace(job, stage.whole, inputs_stay=_stays(plan), head=stage.last) for job in jobs]
+    traces = [trace(job, stage.whole, inputs_stay=_stays(state), head=stage.last) for job in jobs]
     grown = growing([*traces, found.found], found.plan, found.rules, allocated)
     budget.spend(before - budget.spent())
     return found._replace(growing=grown and grown + found.margin)
@@ -79,8 +81,8 @@ def _adds_up(job: Job) -> bool:
     return job.gradient_accumulation_steps > 1 and not job.longest_first and not job.parallelism.one_process
 
 
-def _stays(plan: Layout) -> bool:
-    return isinstance(plan, ShardedLayout) and plan.kept > 0
+def _stays(state: ShardedState) -> bool:
+    return isinstance(state, FsdpState) and state.kept > 0
 
 
 @recalled(4)
@@ -93,10 +95,20 @@ def _run(job: Job, model: Model, stay: bool, head: bool, adds_up: bool) -> Trace
     return found._replace(evaluation=evaluation_trace(job, model) if head else None)
 
 
+FREE = "free blocks in segments that torch keeps: its requests replayed (estimator/allocator/replay.py)"
+SHORT = "what the replay may be short of (estimator/allocator/slack.py)"
+MANAGED = "managed memory of a paged optimizer that finds room"
+
+
 def tiers(
-    gpu: Gpu | None, found: fragmentation.Held, overhead: runtime.Overhead, peak: Phase, plan: Layout, bounded: bool
-) -> tuple[PerGpu, int]:
-    """Allocated -> reserved -> process, and the component `runtime`.
+    gpu: Gpu | None,
+    found: fragmentation.Held,
+    overhead: runtime.Overhead,
+    peak: Phase,
+    state: ShardedState,
+    bounded: bool,
+) -> Tiers:
+    """Allocated -> reserved -> process.
 
     `low` is the peak packed without any fragmentation and the least overhead; `high` adds what the replay may have
     missed, the largest overhead, `fragmentation.beyond`, and managed memory of a paged optimizer. Managed memory counts
@@ -104,21 +116,36 @@ def tiers(
     has given free segments back, neither is above what the card has. Without a batch or a length only `low` means
     anything.
     """
-    least, whole = found.low + overhead.low, overhead.total
+    allocated, whole = peak.allocated, overhead.total
+    packed = "allocated" if found.low == allocated else "allocated at the peak, in whole 2 MiB segments"
+    low = tier("low", (found.low, packed), (overhead.low, LEAST))
+    begin = (allocated, "allocated at the peak")
     if not bounded:
-        return PerGpu(peak.allocated, found.low, least, least, least), whole
-    expected, usable = found.expected, gpu.usable if gpu is not None and least <= gpu.usable else None
+        reserved = tier("reserved", begin, (found.low - allocated, FREE))
+        least = (found.low, "reserved"), (overhead.low, LEAST)
+        return Tiers(reserved, tier("process", *least), low, tier("high", *least))
+    expected, usable = found.expected, gpu.usable if gpu is not None and total(low) <= gpu.usable else None
     if usable is not None:
         expected = found.within(usable - whole) or found.within(usable - overhead.low) or expected
+    reserved = tier("reserved", begin, (expected - allocated, FREE))
+    process = tier("process", (expected, "reserved"), (whole, "runtime"))
     beyond = fragmentation.beyond(expected + whole)
-    high, process = found.high + overhead.high + beyond, expected + whole
-    if usable is not None and high > usable:
+    high = tier(
+        "high",
+        (expected, "reserved"),
+        (overhead.high, MOST),
+        (beyond, uncertainty.MARGIN),
+        (found.high - expected, SHORT),
+    )
+    if usable is not None and total(high) > usable:
         most = overhead.high + found.margin + beyond
-        high = usable if found.within(usable - most) is not None else high
+        high = at_most("high", high, usable, FULL) if found.within(usable - most) is not None else high
     if gpu is not None and expected + overhead.low <= gpu.usable:
-        process = min(process, gpu.usable)
-    if plan.paged:
-        room = max(0, gpu.usable - process) if gpu is not None else plan.paged
-        process += min(plan.paged, room)
-        high = max(high, min(high + plan.paged, gpu.usable)) if gpu is not None else high + plan.paged
-    return PerGpu(peak.allocated, expected, process, min(least, process), max(high, process)), whole
+        process = at_most("process", process, gpu.usable, FULL)
+    if state.paged:
+        taken, most = total(process), total(high)
+        room = max(0, gpu.usable - taken) if gpu is not None else state.paged
+        more = state.paged if gpu is None else max(0, min(state.paged, gpu.usable - most))
+        process += tier("process", (min(state.paged, room), MANAGED))
+        high += tier("high", (more, MANAGED))
+    return Tiers(reserved, process, low, high).holding()

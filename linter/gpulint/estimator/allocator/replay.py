@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import budget
-from ..estimate import COMPONENTS
+from ..estimate import ALLOCATED
 from ..memoize import Recall
 from ..sharding.bucket_shards import first_step
-from ..sharding.fsdp import ShardedLayout, shards
-from ..sharding.layout import Layout
+from ..sharding.fsdp import shards
+from ..sharding.fsdp_state import FsdpState
+from ..sharding.sharded_state import ShardedState
 from ..sharding.streams import Gathering, sharding
 from ..sharding.wrapping import stay, wrap, wrapping
 from ..states import optimizer
 from ..states.gradients import accumulating, gradient_dtype
+from ..states.optimizer_step import step_blocks
 from ..states.order import in_order
 from ..states.parameters import parameters
 from ..states.storage import dtype_bytes
@@ -241,7 +243,7 @@ def _take(memory: Allocator, sizes: Iterable[tuple[int, int]]) -> list[int]:
     return [memory.take(size) for size, count in sizes if size > SMALL_REQUEST for _ in range(count)]
 
 
-def plan_of(job: Job, model: Model, layout: Layout, phases: Sequence[Phase]) -> Plan:
+def plan_of(job: Job, model: Model, state: ShardedState, phases: Sequence[Phase]) -> Plan:
     """The Plan of a rank whose phases are known.
 
     A rank that holds everything (one GPU, DDP) asks for weights, states and gradients tensor by tensor. Under ZeRO
@@ -251,37 +253,37 @@ def plan_of(job: Job, model: Model, layout: Layout, phases: Sequence[Phase]) -> 
     before they were sharded leave free segments of their sizes behind.
     """
     found = parameters(job, model)
-    most = {name: max(phase.components.get(name, 0) for phase in phases) for name in COMPONENTS}
+    most = {name: max(phase.components[name] for phase in phases) for name in ALLOCATED}
     spec = optimizer.of_job(job)
-    step_optimizer = max(phase.components.get("optimizer", 0) for phase in phases) - layout.optimizer
+    step_optimizer = max(phase.components["optimizer"] for phase in phases) - state.optimizer
     zero = job.parallelism.zero
-    if type(layout) is not Layout or zero is not None:
+    if type(state) is not ShardedState or zero is not None:
         lump = sum(most[name] for name in ("weights", "adapter", "gradients", "kv_cache", "buffers"))
-        wrapped = wrapping(job, found, layout.plan) if isinstance(layout, ShardedLayout) else []
-        load = [] if wrapped else _unsharded(job, found, layout)
+        wrapped = wrapping(job, found, state.units) if isinstance(state, FsdpState) else []
+        load = [] if wrapped else _unsharded(job, found, state)
         lump = max(0, lump - stay(wrapped))
         fsdp = job.parallelism.fsdp
         if fsdp is None:
             made = first_step(job, found) if zero is not None and zero.library == "megatron" else []
-            held = max(0, layout.optimizer - sum(size * count for size, count in made))
-            return Plan([], lump + held, load, made, [(step_optimizer, 1)], [], False, aside=layout.aside)
+            held = max(0, state.optimizer - sum(size * count for size, count in made))
+            return Plan([], lump + held, load, made, [(step_optimizer, 1)], [], False, aside=state.side_stream_bytes)
         pieces = [] if fsdp.offload else shards(job, found)
-        states, temporary = _at_step(optimizer.state_blocks(pieces, spec, job), pieces, spec, layout)
-        how = sharding(job, layout, found) if isinstance(layout, ShardedLayout) else None
+        states, temporary = _at_step(optimizer.state_blocks(pieces, spec, job), pieces, spec, state)
+        how = sharding(job, state, found) if isinstance(state, FsdpState) else None
         if how is not None:
-            lump += min(phase.components.get("buffers", 0) for phase in phases) - most["buffers"] + how.other
+            lump += min(phase.components["buffers"] for phase in phases) - most["buffers"] + how.other
         return Plan([], lump, load, states, temporary, [], False, how, wrapped)
     trained = [item for item in found if item.trainable]
     tensors = optimizer.items(trained)
     masters = [(4 * item.size, item.copies) for item in trained if job.precision.master_weights]
     gradients = [(int(item.size * dtype_bytes(gradient_dtype(item, job))), item.copies) for item in trained]
     kept = accumulating(job) and not spec.in_backward
-    lump = most["weights"] - layout.weights + most["kv_cache"] + most["buffers"]
-    states, temporary = _at_step([*masters, *_made_in_order(trained, spec, job)], tensors, spec, layout)
+    lump = most["weights"] - state.weights + most["kv_cache"] + most["buffers"]
+    states, temporary = _at_step([*masters, *_made_in_order(trained, spec, job)], tensors, spec, state)
     return Plan(
         [(piece, item.copies) for item in found for piece in item.pieces],
         lump,
-        [(layout.load, 1)],
+        [(state.load, 1)],
         states,
         temporary,
         gradients if kept else [],
@@ -302,14 +304,14 @@ def _made_in_order(trained: Sequence[Parameter], spec: Spec, job: Job) -> list[t
 
 
 def _at_step(
-    states: list[tuple[int, int]], tensors: Sequence[Item], spec: Spec, layout: Layout
+    states: list[tuple[int, int]], tensors: Sequence[Item], spec: Spec, state: ShardedState
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     """What the optimizer asks for in its first step, and what in each of them: states too that do not stay."""
-    temporary = optimizer.step_blocks(tensors, spec)
-    return ([], [*states, *temporary]) if layout.visiting else (states, temporary)
+    temporary = step_blocks(tensors, spec)
+    return ([], [*states, *temporary]) if state.step_resident_states else (states, temporary)
 
 
-def _unsharded(job: Job, found: Sequence[Parameter], layout: Layout) -> list[tuple[int, int]]:
+def _unsharded(job: Job, found: Sequence[Parameter], state: ShardedState) -> list[tuple[int, int]]:
     """What is on the GPU before FSDP shards it: all packed weights, or a layer's tensors and their flat copy.
 
     Packed weights in bytes cannot be sharded and stay as they were loaded. With `cpu_ram_efficient_loading` each packed
@@ -318,7 +320,7 @@ def _unsharded(job: Job, found: Sequence[Parameter], layout: Layout) -> list[tup
     """
     quantization, fsdp = job.weights.quantization, job.parallelism.fsdp
     if fsdp is None:
-        return [(layout.load, 1)]
+        return [(state.load, 1)]
     stored = quantization.storage_dtype if quantization is not None else None
     shardable = stored not in (None, "uint8", "int8")
     if shardable and not fsdp.cpu_ram_efficient_loading:

@@ -22,6 +22,7 @@ from ...upstream.behaviour import default_of
 from ...upstream.serving import vllm
 from ...upstream.stack import Stack
 from ...upstream.torch import CUDA_12_2, LAZY_LOADING, NCCL_2_22
+from ..terms import Term, line
 
 if TYPE_CHECKING:
     from ...hardware.gpu import Gpu
@@ -57,6 +58,16 @@ class Overhead(NamedTuple):
     def source_of(self, part: str) -> str:
         """The sources of `context`, `libraries` or `NCCL`."""
         return "; ".join(source.partition(": ")[2] for source in self.sources if source.startswith(part))
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """What lies outside torch, each part with its measurement."""
+        parts = ("CUDA context", self.context), ("libraries", self.libraries), ("NCCL", self.nccl)
+        return tuple(
+            line("runtime", size, f"{label}, measured", self.source_of(label.split()[-1]))
+            for label, size in parts
+            if size
+        )
 
 
 class Neighbours(NamedTuple):
@@ -219,6 +230,14 @@ def allocated_workspace(job: Job, gpu: Gpu | None) -> int:
     """Bytes of cuBLAS workspace inside torch's allocator."""
     handles, each = workspaces(job, gpu)
     return handles * each
+
+
+def workspace_terms(job: Job, gpu: Gpu | None) -> list[Term]:
+    """`allocated_workspace` as a term."""
+    handles, each = workspaces(job, gpu)
+    label = "cuBLAS workspaces, one a thread" if handles > 1 else "cuBLAS workspace"
+    formula = f"{handles} x {each:,} B" if handles > 1 else f"{each:,} B"
+    return [Term("buffers", formula, handles * each, WORKSPACE, label)]
 
 
 def workspaces(job: Job, gpu: Gpu | None) -> tuple[int, int]:

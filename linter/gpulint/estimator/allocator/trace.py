@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..activations import computing, layer_kinds, replay, unread
-from ..layers.seq2seq import setting
+from ..activations import computing, replay, unread
+from ..forward.network import network
 from ..memoize import recalled
 from ..states.stage import pipeline
 from ..tape.tape import Tape
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ...job.job import Job
     from ...models.model import Model
-    from ..layers.setting import Setting
+    from ..forward.network import Network
     from ..tape.tensor import Parameter, Tensor
 
 Place = tuple[int, bool]
@@ -159,22 +159,22 @@ def trace(job: Job, model: Model, inputs_stay: bool = False, head: bool = True) 
 @recalled(4)
 def _trace(job: Job, model: Model, inputs_stay: bool, head: bool) -> Trace:
     last = pipeline(job, model)[-1]
-    s = setting(last.job, last.whole)
-    kinds, counts = _unfolding(s)
-    tape = s.prepared(Recorder())
-    replay(s, kinds, tape)
+    whole = network(last.job, last.whole)
+    kinds, counts = _unfolding(whole)
+    tape = Recorder()
+    replay(whole, kinds, tape)
     if not head:
         tape.drop_behind(len(kinds))
     return Unfolding(tape, counts, inputs_stay).trace()
 
 
-def _unfolding(s: Setting) -> tuple[list[int], list[int]]:
+def _unfolding(network: Network) -> tuple[list[int], list[int]]:
     """The layers to run, one of each kind and the last one, and how many each stands for."""
-    kinds, assigned = layer_kinds(s)
+    kinds, assigned = network.kinds()
     counts = [assigned.count(kind) for kind in range(len(kinds))]
     if counts and counts[assigned[-1]] > 1:
         counts[assigned[-1]] -= 1
-        return [*kinds, s.layers - 1], [*counts, 1]
+        return [*kinds, network.layers - 1], [*counts, 1]
     return kinds, counts
 
 
@@ -191,11 +191,11 @@ def evaluation_trace(job: Job, model: Model) -> Trace | None:
 def _evaluation(job: Job, model: Model, caches: bool) -> Trace:
     from ..evaluation import scored
 
-    s = setting(job, model)
-    kinds, counts = _unfolding(s)
-    tape = s.prepared(Recorder())
+    whole = network(job, model)
+    kinds, counts = _unfolding(whole)
+    tape = Recorder().configured(whole.options)
     with unread(model):
-        scored(s, kinds, tape, caches=caches, requests=True)
+        scored(whole, kinds, tape, caches=caches, requests=True)
     return Unfolding(tape, counts, False).trace()
 
 

@@ -1,4 +1,4 @@
-"""Gemma 4's tower: every image is a budget of patches, padded and masked, that are pooled to soft tokens in float32.
+"""Gemma 4's tower: every image is a budget of patches, padded and masked, that are pooled to image tokens in float32.
 
 Source: transformers 5.23 models/gemma4/modeling_gemma4.py (Gemma4VisionModel, Gemma4VisionPooler,
 Gemma4MultimodalEmbedder).
@@ -9,63 +9,61 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..adapters.linear import project
-from ..frameworks.release import reentrant
 from ..layers.activation import activation
-from ..layers.attention.kernels import Heads, attend
-from ..layers.attention.rope import Table, turned
+from ..layers.attention.heads import Heads
+from ..layers.attention.kernels import attend
+from ..layers.attention.rope import Table, rotated
 from ..layers.norms import NORMS
 from ..tape.indexing import cat, gather, split
+from ..tape.labels import labelled
 from ..tape.matmuls import product
 from ..tape.ops import add, made, masked, mul, scale, shift, to
+from ..tape.tape import tape_of
 from ..tape.tensor import Tensor
-from .vision_encoder import Features, Layers
+from .vision_encoder import Features, VisionEncoder
 
 if TYPE_CHECKING:
-    from ..layers.modules import Linear
+    from ..adapters.modules import Linear
     from ..tape.tape import Tape
 
-HEAD = 64
-"""Width of a head: Gemma4VisionConfig's default (configuration_gemma4.py `head_dim`)."""
+PART = "vision tower"
 
 norm = NORMS["rms_float"]
 
 
-class SoftTokens(Layers):
+class ImageTokens(VisionEncoder):
     """The tower over the patches of all images, those that only pad among them."""
 
+    @labelled("masks and rotary tables")
     def run(self, tape: Tape) -> Features:
-        """One row for each soft token."""
+        """One row for each image token."""
         embeds = self._placed(tape)
-        size, rows = int(self.fields.get("head_dim") or HEAD), self.rows
+        size, rows = self.vision.head_dim, self.rows
         e = embeds.e
-        mask = tape.new(rows * self.seen.patches, e if self.s.attention == "eager" else 1)
-        cos, sin = tape.new(rows * self.heads * size // self.heads, e), tape.new(rows * size, e)
+        mask = tape.new(rows * self.vision.images.patches, e if self.implementation == "eager" else 1)
+        cos, sin = tape.new(rows * size, e), tape.new(rows * size, e)
         halves = Table(
             Tensor(cos.storage, cos.n // 2, e), Tensor(sin.storage, sin.n // 2, e), size // 2, size // 2, rows
         )
-        clips = bool(self.fields.get("use_clipped_linears"))
-        mode = self.s.job.activation_checkpointing
         h = embeds
         for number in range(self.count):
-            block = SoftBlock(self, number, halves, mask, size, clips)
-            again = mode in ("full", "offload")
-            h = tape.checkpoint(block, h, mode, reentrant(self.s.job)) if again else block(h)
-            del block
+            h = self.checkpointed(ImageTokenLayer(self, number, halves, mask), h)
         pooled = self._pooled(h)
-        width = pooled.n // (self.seen.images * (self.seen.patches // self.seen.merge**2))
-        real = self.seen.images * self.seen.tokens
+        images, real = self.vision.images, self.vision.token_rows
+        width = pooled.n // (images.images * (images.patches // images.merge**2))
         pooled = gather(pooled, real * width, tape.new(real, 8))
-        if self.fields.get("standardize"):
+        if self.vision.standardizes:
             pooled = mul(shift(pooled), tape.new(width, 4))
         pooled = to(pooled, e)
         return Features(pooled, (pooled,))
 
+    @labelled("pixels")
     def _placed(self, tape: Tape) -> Tensor:
         """Pixels scaled in float32 and projected, and both coordinates looked up, without those of padding."""
-        s, seen, rows = self.s, self.seen, self.rows
+        seen, rows = self.vision.images, self.rows
         weight = self.outside.require("patch_embedder.input_proj")
         given = tape.new(seen.images * seen.pixels, 4)
-        s.pixels.append(given.storage)
+        self.state.pixel_values.append(given.storage)
         pixels = scale(shift(given))
         pixels = to(pixels, weight.weight.e)
         h = project(pixels, weight, rows)
@@ -75,9 +73,10 @@ class SoftTokens(Layers):
         places = masked(places, rows)
         return add(h, places)
 
+    @labelled("weights of the pooling")
     def _pooled(self, x: Tensor) -> Tensor:
         """Patches averaged to tokens by a product with their weights, one-hot in int64 before they are float32."""
-        tape, seen = x.storage.tape, self.seen
+        tape, seen = tape_of(x), self.vision.images
         length = seen.patches // seen.merge**2
         h = masked(x, self.rows)
         codes = tape.new(self.rows * length, 8)
@@ -91,14 +90,15 @@ class SoftTokens(Layers):
         return scale(to(y, 4))
 
 
-class SoftBlock:
+class ImageTokenLayer:
     """One layer: norms on both sides of attention and MLP."""
 
-    def __init__(self, layers: SoftTokens, number: int, table: Table, mask: Tensor, size: int, clips: bool) -> None:
+    def __init__(self, layers: ImageTokens, number: int, table: Table, mask: Tensor) -> None:
         self.layers = layers
         self.rows = layers.rows
-        self.modules = layers.s.part(layers.prefix, number)
-        self.table, self.mask, self.size, self.clips = table, mask, size, clips
+        self.modules = layers.weights.part(layers.prefix, number)
+        self.table, self.mask = table, mask
+        self.size, self.clips = layers.vision.head_dim, layers.vision.clips
 
     def __call__(self, x: Tensor) -> Tensor:
         """The layer's output."""
@@ -136,25 +136,26 @@ class SoftBlock:
         groups = k.n // rows // self.size
         k = axial(norm(k, modules.require("k_norm"), rows * groups), self.table)
         v = norm(self.project(x, "v_proj"), None, rows * groups)
-        seen = self.layers.seen
+        seen = self.layers.vision.images
         at = Heads(seen.images, seen.patches, heads, groups, self.size, self.size)
-        y = attend(self.layers.s.attention, q, k, v, self.mask, at)
+        y = attend(self.layers.implementation, q, k, v, self.mask, at)
         return self.project(y, "o_proj")
 
     def mlp(self, x: Tensor) -> Tensor:
         """Three projections with a gate."""
-        act = activation(str(self.layers.fields.get("hidden_activation") or "gelu_pytorch_tanh"))
+        act = activation(self.layers.vision.activation)
         return self.project(mul(act(self.project(x, "gate_proj")), self.project(x, "up_proj")), "down_proj")
 
 
 def axial(x: Tensor, table: Table) -> Tensor:
-    """Both halves of each head turned by the tables of their own direction, joined by a copy."""
-    return cat([turned(part, table) for part in split(x, (x.n // 2, x.n // 2))])
+    """Both halves of each head rotated by the tables of their own direction, joined by a copy."""
+    return cat([rotated(part, table) for part in split(x, (x.n // 2, x.n // 2))])
 
 
+@labelled("values cut off")
 def clipped(x: Tensor) -> Tensor:
     """clamp between two tensors: saves x; backward is a where over two comparisons of one byte an element."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
 
     def back(_: Tensor, _kept: object = x.storage) -> tuple[Tensor]:
@@ -181,7 +182,7 @@ def coordinate(tape: Tape, rows: int, width: int, table: Linear) -> Tensor:
     return made(y, tape.node((weight,), back))
 
 
-def soft(layers: Layers, found: Features) -> Tensor:
+def image_token_projector(layers: VisionEncoder, found: Features) -> Tensor:
     """A norm without a weight, and one projection."""
-    rows = layers.seen.images * layers.seen.tokens
+    rows = layers.vision.token_rows
     return project(norm(found.read, None, rows), layers.outside.require("embed_vision.embedding_projection"), rows)

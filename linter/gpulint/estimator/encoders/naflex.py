@@ -11,23 +11,27 @@ from ..adapters.linear import project
 from ..layers.activation import activation
 from ..layers.norms import NORMS
 from ..tape.indexing import assigned, resized, split, window
+from ..tape.labels import labelled
 from ..tape.ops import add, copied, leaf, to
-from .vision_encoder import PATCHES, Features, Layers, one_of, wanted
+from .vision_encoder import PATCHES, Features, VisionEncoder, one_of, wanted
 
 if TYPE_CHECKING:
     from ..tape.tape import Tape
     from ..tape.tensor import Tensor
 
+PART = "vision tower"
 
-class Naflex(Layers):
+
+class Naflex(VisionEncoder):
     """The tower over padded patches; where there is padding every tile has a mask of its own."""
 
+    @labelled("pixels and positions")
     def embedded(self, tape: Tape) -> Tensor:
         """Patches as the processor cuts them, projected, and positions scaled to each tile's own size."""
-        seen = self.seen
+        seen = self.vision.images
         patch = one_of(self.outside, *PATCHES)
         given = tape.new(seen.images * seen.pixels, 4)
-        self.s.pixels.append(given.storage)
+        self.state.pixel_values.append(given.storage)
         h = project(to(given, patch.weight.e), patch, self.rows, lambda base: wanted(self, base))
         table = self.outside.require("position_embedding").weight
         width, places = h.n // self.rows, tape.new(h.n, table.e)
@@ -37,19 +41,20 @@ class Naflex(Layers):
             places = assigned(places, window(scaled, width))
         return add(h, places)
 
+    @labelled("mask")
     def mask(self, tape: Tape, e: int) -> Tensor | None:
         """One byte for every two patches of a tile, or a number to add to their score."""
-        seen = self.seen
+        seen = self.vision.images
         if seen.patches == seen.side**2:
             return None
-        return tape.new(self.rows * seen.patches, e if self.s.attention == "eager" else 1)
+        return tape.new(self.rows * seen.patches, e if self.implementation == "eager" else 1)
 
 
-def unshuffled(layers: Layers, found: Features) -> tuple[Tensor, ...]:
+def unshuffled(layers: VisionEncoder, found: Features) -> tuple[Tensor, ...]:
     """Each tile by itself: the patches of each token side by side by a copy, a norm and two projections."""
-    seen, outside = layers.seen, layers.outside
-    act = activation(str(layers.s.model.config.get("projector_hidden_act") or "gelu"))
-    norm = outside.leaf("layer_norm") if layers.s.model.config.get("projector_use_layernorm", True) else None
+    seen, outside = layers.vision.images, layers.outside
+    act = activation(layers.vision.projector_activation)
+    norm = outside.leaf("layer_norm") if layers.vision.projector_norm else None
     each, parts = found.read.n // seen.images, []
     for tile in split(found.read, (each,) * seen.images):
         h = copied(window(tile, each // seen.patches * seen.side**2))

@@ -1,120 +1,94 @@
-"""Wav2Vec2 and HuBERT: from samples of sound to hidden states, and the loss that aligns them with a text.
+"""Wav2Vec2 and HuBERT: from samples of sound to hidden states.
 
 b sequences of samples; C channels and l frames behind each convolution; T frames behind the last one, h hidden size.
-Source: transformers 5.23 models/wav2vec2/modeling_wav2vec2.py, models/hubert/modeling_hubert.py, loss/loss_ctc.py.
+Source: transformers 5.23 models/wav2vec2/modeling_wav2vec2.py, models/hubert/modeling_hubert.py.
 SpecAugment writes over some frames in place; it and layerdrop, which skips layers, are left out.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..adapters.linear import project
-from ..estimate import NotEstimable
-from ..frameworks.release import reentrant
 from ..layers.activation import activation
 from ..layers.mixers.convolution import convolve, convolved
 from ..layers.norms import NORMS
 from ..tape.indexing import window
-from ..tape.ops import add, dropout, leaf, made, needs_gradient, softmax
-from ..tape.tensor import mark
+from ..tape.labels import labelled
+from ..tape.ops import add, dropout, leaf, made, needs_gradient
+from ..tape.tape import tape_of
 
 if TYPE_CHECKING:
-    from ...models.model import Model
-    from ..layers.decoder import Layer
-    from ..layers.modules import Linear, Modules
-    from ..layers.objectives import Objective
-    from ..layers.setting import Setting
+    from ..adapters.modules import Linear, Modules
+    from ..layers.dims import LayerDims
+    from ..layers.state import ReplayState
     from ..tape.tape import Tape
     from ..tape.tensor import Tensor
 
-KERNELS, STRIDES = (10, 3, 3, 3, 3, 2, 2), (5, 2, 2, 2, 2, 2, 2)
-"""The classes' defaults of `conv_kernel` and `conv_stride`."""
 
-
-class Begun(NamedTuple):
+class SpeechFrames(NamedTuple):
     """The layers' input, and what the model's forward function holds beside it."""
 
     hidden: Tensor
     held: tuple[Tensor, ...]
 
 
-def frames(config: dict[str, Any], samples: int) -> list[int]:
-    """Positions behind each convolution: (n - kernel) / stride + 1, one after the other, at least one."""
-    found: list[int] = []
-    kernels, strides = config.get("conv_kernel") or KERNELS, config.get("conv_stride") or STRIDES
-    for kernel, stride in zip(kernels, strides, strict=False):
-        samples = max(1, (samples - int(kernel)) // int(stride) + 1)
-        found.append(samples)
-    return found
-
-
-def spoken(found: Objective, model: Model) -> Objective:
-    """The objective of a model that reads samples: its alignment with a text, whatever is trained on words.
-
-    Raises NotEstimable where something else stands behind the layers.
-    """
-    if found.loss not in ("cross_entropy", "ctc"):
-        raise NotEstimable(f"what {model.model_type} has behind its layers is read for the ctc objective alone")
-    return found._replace(loss="ctc")
-
-
-def listened(tape: Tape, s: Setting, outside: Modules) -> Begun:
+@labelled("listened")
+def speech_frames(tape: Tape, dims: LayerDims, state: ReplayState, outside: Modules) -> SpeechFrames:
     """The convolutions, their projection to the hidden size, and positions from a convolution over all of it.
 
     Samples have the width of the weights; the caller holds them until the loss is there.
     """
     named = dict(outside.named)
     first = next(module for name, module in named.items() if name.endswith("conv_layers.0.conv"))
-    sound = tape.new(s.batch * s.samples, first.weight.e)
-    s.cache.append(sound.storage)
-    features = _features(sound, s, named)
+    sound = tape.new(dims.batch * dims.sound.samples, first.weight.e)
+    state.held_by_forward.append(sound.storage)
+    features = _features(sound, dims, named)
     norm = outside.leaf("feature_projection.layer_norm")
-    normed = features if norm is None else NORMS["layer"](features, norm, s.rows)
-    projected = project(normed, outside.require("feature_projection.projection"), s.rows)
-    projected = dropout(projected, s.dropout(("feat_proj_dropout", 0.0)))
-    returned = normed if s.traits.returns_features else features
-    if s.traits.returns_features:
-        s.cache.append(normed.storage)
+    normed = features if norm is None else NORMS["layer"](features, norm, dims.rows)
+    projected = project(normed, outside.require("feature_projection.projection"), dims.rows)
+    projected = dropout(projected, dims.dropout.features)
+    returned = normed if dims.arch.returns_features else features
+    if dims.arch.returns_features:
+        state.held_by_forward.append(normed.storage)
     del features, normed
-    placed = _positions(projected, s, outside)
+    placed = _positions(projected, dims, outside)
     h = add(projected, placed)
-    if not s.traits.final:
-        h = NORMS["layer"](h, outside.leaf("encoder.layer_norm"), s.rows)
-    return Begun(dropout(h, s.residual_dropout), (returned, projected, placed))
+    if not dims.arch.final:
+        h = NORMS["layer"](h, outside.leaf("encoder.layer_norm"), dims.rows)
+    return SpeechFrames(dropout(h, dims.dropout.residual), (returned, projected, placed))
 
 
-def _features(sound: Tensor, s: Setting, named: dict[str, Linear]) -> Tensor:
+def _features(sound: Tensor, dims: LayerDims, named: dict[str, Linear]) -> Tensor:
     """The convolutions; where they are trained the samples want a gradient, so that checkpoints have one."""
-    tape, h = sound.storage.tape, sound
+    tape, h = tape_of(sound), sound
     trained = any(module.weight.trainable for name, module in named.items() if "conv_layers." in name)
     if trained and tape.recording:
         tape.source(h)
-    for i, length in enumerate(frames(s.config, s.samples)):
+    for i, length in enumerate(dims.sound.frames):
         conv = next(module for name, module in named.items() if name.endswith(f"conv_layers.{i}.conv"))
         norm = next((module for name, module in named.items() if name.endswith(f"conv_layers.{i}.layer_norm")), None)
-        block = partial(_convolved, conv=conv, norm=norm, rows=s.batch * length, s=s)
-        if trained and tape.recording and s.job.activation_checkpointing == "full":
-            h = tape.checkpoint(block, h, "full", reentrant(s.job))
+        block = partial(_convolved, conv=conv, norm=norm, rows=dims.batch * length, dims=dims)
+        if trained and tape.recording and dims.checkpoint.mode == "full":
+            h = tape.checkpoint(block, h, "full", dims.checkpoint.reentrant)
         else:
             h = block(h)
     return h
 
 
-def _convolved(x: Tensor, conv: Linear, norm: Linear | None, rows: int, s: Setting) -> Tensor:
+def _convolved(x: Tensor, conv: Linear, norm: Linear | None, rows: int, dims: LayerDims) -> Tensor:
     """A convolution, a norm over channels, or over time in groups of one channel, and GELU."""
-    grouped = s.config.get("feat_extract_norm", "group") == "group"
     y = convolve(x, conv, rows * conv.out)
     if norm is not None:
-        y = NORMS["layer"](y, norm, s.batch * conv.out if grouped else rows)
+        y = NORMS["layer"](y, norm, dims.batch * conv.out if dims.sound.grouped else rows)
     return activation("gelu")(y)
 
 
-def _positions(x: Tensor, s: Setting, outside: Modules) -> Tensor:
+def _positions(x: Tensor, dims: LayerDims, outside: Modules) -> Tensor:
     """A grouped convolution whose filter is v g / |v|, a norm for each tap; an even one makes a position too many."""
     parts = [outside.require(f"conv.parametrizations.weight.original{i}") for i in (0, 1)]
-    tape = x.storage.tape
+    tape = tape_of(x)
     size, direction = parts
     taps = size.weight.n
     g, v = leaf(tape, size.weight), leaf(tape, direction.weight)
@@ -126,59 +100,6 @@ def _positions(x: Tensor, s: Setting, outside: Modules) -> Tensor:
         return tuple(tape.new(n, v.e) if n else None for n in wanted)
 
     made(weight, tape.node((g, v), back))
-    longer = s.batch * s.hidden * (s.length + (taps % 2 == 0))
+    longer = dims.batch * dims.hidden * (dims.length + (taps % 2 == 0))
     y = convolved(x, weight, outside.require("pos_conv_embed.conv.bias").weight, longer)
     return activation("gelu")(window(y, x.n) if taps % 2 == 0 else y)
-
-
-def after(layer: Layer, x: Tensor) -> Tensor:
-    """A layer with norms behind its sums."""
-    residual = x
-    h = add(residual, layer.attention(x))
-    h = layer.norm(h, 0)
-    h = add(h, _fed(layer, h))
-    return layer.norm(h, 2)
-
-
-def before(layer: Layer, x: Tensor) -> Tensor:
-    """A layer with norms before its branches (`do_stable_layer_norm`)."""
-    residual = x
-    h = layer.norm(x, 0)
-    h = layer.attention(h)
-    h = add(residual, h)
-    return add(h, _fed(layer, layer.norm(h, 2)))
-
-
-def _fed(layer: Layer, x: Tensor) -> Tensor:
-    s, modules = layer.s, layer.modules
-    h = project(x, modules.need("up"), s.rows)
-    h = activation(s.activation)(h)
-    h = dropout(h, s.activation_dropout)
-    h = project(h, modules.need("down"), s.rows)
-    return dropout(h, s.residual_dropout)
-
-
-def ctc(h: Tensor, head: Linear, s: Setting, tape: Tape, segment: int) -> Tensor:
-    """Dropout, the head, float32 log-probabilities; the loss keeps log alpha, b T (2 U + 1) float32 for U labels.
-
-    A mask of ones, 8 bytes a sample, stands in where the processor makes none, and lives until the loss is there.
-    Backward makes log beta of the same size for a moment (aten native/cuda/LossCTC.cu).
-    """
-    dropped = dropout(h, s.head_dropout)
-    logits = project(dropped, head, s.rows)
-    mark(logits)
-    s.remember([logits])
-    s.returned.append(logits)
-    tape.enter(segment)
-    mask = tape.new(s.batch * s.samples, 8)
-    probabilities = softmax(logits, 4)
-    states = s.batch * s.length * (2 * (s.job.target_length or 0) + 1)
-    alpha = tape.new(states, 4)
-    n = probabilities.n
-
-    def back(_: Tensor, _kept: object = (alpha, probabilities.storage)) -> tuple[Tensor]:
-        tape.scratch(4 * states)
-        return (tape.new(n, 4),)
-
-    del mask, dropped, h
-    return made(tape.new(1, 4), tape.node((probabilities,), back))

@@ -1,76 +1,73 @@
-"""Mllama: a tower over the tiles of an image, and layers of the decoder that attend to what it makes.
+"""Mllama: an encoder of the tiles of an image, to whose states layers of the decoder attend.
 
-The tower's layers are no `GradientCheckpointingLayer`: with activation checkpointing they keep all, too, from
+The encoder's layers are no `GradientCheckpointingLayer`: with activation checkpointing they keep all, too, from
 transformers 4.55 on (`checkpointed_tower` in modeling.json). Its stacks return the outputs of all their layers, which
-the tower's forward function holds to its end.
+the encoder's forward function holds to its end.
 Source: transformers 5.23 models/mllama/modeling_mllama.py.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..adapters.linear import project
-from ..frameworks.modeling import still
-from ..frameworks.release import reentrant
-from ..layers.attention.attention import head_norm, head_norms
-from ..layers.attention.kernels import attend
+from ..estimate import NotEstimable
+from ..layers.activation import tanh_gated
+from ..layers.layer_inputs import EncoderStates
 from ..tape.indexing import cat, embedding, expand, padded, stack, window
-from ..tape.ops import add, leaf, mul, relayout, scale, unary
-from .vision_encoder import Block, Layers, pixels_in, tanh_gated
+from ..tape.labels import labelled
+from ..tape.ops import add, leaf, mul, scale, unary
+from ..tape.tape import tape_of
+from .vision_encoder import VisionEncoder, VisionLayer, pixels_in
 
 if TYPE_CHECKING:
-    from ..layers.decoder import Layer
-    from ..layers.modules import Linear
-    from ..layers.setting import Setting
+    from ..adapters.modules import Linear
+    from ..layers.dims import LayerDims
+    from ..layers.state import ReplayState
+    from ..layers.weights import ModelWeights
     from ..tape.tape import Tape
     from ..tape.tensor import Tensor
+    from .vision_dims import VisionDims
 
-BETWEEN = (3, 7, 15, 23, 30)
-"""MllamaVisionConfig's default (configuration_mllama.py `intermediate_layers_indices`)."""
+PART = "vision tower"
 
 GLOBAL = "global"
 """What the second stack's name has and the first one's has not."""
 
 
-class Memory(NamedTuple):
-    """What decoder layers attend to.
+def encoder_states(
+    tape: Tape, dims: LayerDims, weights: ModelWeights, state: ReplayState, vision: VisionDims
+) -> tuple[EncoderStates, Tensor]:
+    """The encoder, the projector behind it, and the masks of cross-attention; what it made is held beside them.
 
-    states  the images' features, `rows` of them;  mask  which of them each token sees
-    seeing  0 for tokens that see none
+    Raises NotEstimable where another pipeline stage has a part of the encoder.
     """
-
-    states: Tensor
-    rows: int
-    mask: Tensor
-    seeing: Tensor
-
-
-def remembered(tape: Tape, s: Setting) -> tuple[Memory, Tensor]:
-    """The tower, the projector behind it, and the masks of cross-attention; what the tower made is held beside them."""
-    assert s.reader is not None
-    assert s.pictures is not None
-    made = Tiles(s, s.model, s.reader, s.pictures).run_tiles(tape)
-    rows = s.pictures.images * s.pictures.tokens
-    states = project(made, s.towers().require("multi_modal_projector"), rows)
-    mask, seeing = _masks(tape, s, rows // s.batch)
-    return Memory(states, rows, mask, seeing), made
+    if not any(GLOBAL in item.name for item in weights.items):
+        raise NotEstimable("layers that attend to images are not modelled over pipeline stages")
+    encoder = Tiles(dims, weights, state, vision)
+    made = encoder.run_tiles(tape)
+    rows = vision.token_rows
+    states = project(made, encoder.outside.require("multi_modal_projector"), rows)
+    mask, seeing = _masks(tape, dims, encoder.outside.require("class_embedding").weight.e, rows // dims.batch)
+    return EncoderStates(states, rows, mask, seeing), made
 
 
-def _masks(tape: Tape, s: Setting, keys: int) -> tuple[Tensor, Tensor]:
+@labelled("masks of images", part="before the layers")
+def _masks(tape: Tape, dims: LayerDims, e: int, keys: int) -> tuple[Tensor, Tensor]:
     """`_prepare_cross_attention_mask`: int64 of all patches, turned around in float32 and the weights' width."""
-    e, n = s.towers().require("class_embedding").weight.e, s.rows * keys
+    n = dims.rows * keys
     whole = tape.new(n, 8)
     turned = tape.new(n, 4)
     turned = tape.new(n, e) if e < 4 else turned
     mask = _forbidden(tape, n, e)
     del whole
     tape.scratch(n)
-    seeing = tape.new(s.rows, e)
+    seeing = tape.new(dims.rows, e)
     del turned
     return mask, seeing
 
 
+@labelled("masks of images", part="before the layers")
 def _forbidden(tape: Tape, n: int, e: int) -> Tensor:
     condition = tape.new(n, 1)
     y = tape.new(n, e)
@@ -78,12 +75,13 @@ def _forbidden(tape: Tape, n: int, e: int) -> Tensor:
     return y
 
 
-class Tiles(Layers):
-    """The tower over all tiles of each image, which attend to each other."""
+class Tiles(VisionEncoder):
+    """The encoder over all tiles of each image, which attend to each other."""
 
+    @labelled("masks of tiles")
     def run_tiles(self, tape: Tape) -> Tensor:
         """The last hidden states beside those of some layers in between, for every patch of every tile."""
-        seen, outside = self.seen, self.outside
+        seen, outside = self.vision.images, self.outside
         tiles = seen.images * seen.tiles
         patches = pixels_in(self, tape)
         width = patches.n // (tiles * seen.side**2)
@@ -102,20 +100,21 @@ class Tiles(Layers):
         last = self._through(h, True, mask)
         h = last[-1]
         h = window(h, real) if real < h.n else h
-        between = stack([local[min(number, len(local) - 1)] for number in self._between()])
+        between = stack([local[min(number, len(local) - 1)] for number in self.vision.between])
         between = window(between, between.n // self.rows * (real // width)) if real < self.rows * width else between
         return cat((h, between))
 
+    @labelled("pixels")
     def _placed(self, x: Tensor, name: str) -> Tensor:
         """Each tile's embedding, by the image's aspect ratio, times a gate's tanh, added to all its patches."""
-        tape, images = x.storage.tape, self.seen.images
+        tape, images = tape_of(x), self.vision.images.images
         table = self.outside.require(f"{name}.embedding")
         found = embedding(tape, images, table.weight, table.weight.n // table.out, tape.new(images, 8))
         return add(x, tanh_gated(found, self.outside.require(f"{name}.gate")))
 
     def _positions(self, x: Tensor) -> Tensor:
         """Positions in a tile, less what the gate lets through of those of each tile."""
-        tape, images, outside = x.storage.tape, self.seen.images, self.outside
+        tape, images, outside = tape_of(x), self.vision.images.images, self.outside
         table, tiles = (
             outside.require(f"gated_positional_embedding.{name}") for name in ("embedding", "tile_embedding")
         )
@@ -126,7 +125,7 @@ class Tiles(Layers):
 
     def _mask(self, tape: Tape, e: int) -> Tensor:
         """Every patch of an image beside every other: a product of vectors in autocast's width, times a number."""
-        n, e = self.seen.images * self.seen.patches**2, tape.autocast or e
+        n, e = self.vision.images.images * self.vision.images.patches**2, tape.autocast or e
         product = tape.new(n, e)
         y = tape.new(n, e)
         del product
@@ -134,50 +133,15 @@ class Tiles(Layers):
 
     def _through(self, h: Tensor, last: bool, mask: Tensor) -> list[Tensor]:
         """The outputs of one stack's layers; a pipeline's stage may lack it, so that its input is handed on."""
-        found = ((name, n) for name, n in self.stacks.items() if (GLOBAL in name) == last)
+        found = ((name, n) for name, n in self.vision.stacks if (GLOBAL in name) == last)
         self.prefix, count = next(found, ("", 0))
         states: list[Tensor] = []
-        tape = h.storage.tape
         for number in range(count):
-            block, mode = Block(self, number, None, mask), self.s.job.activation_checkpointing
-            again = mode in ("full", "offload") and still("checkpointed_tower", self.s.job, self.s.model)
-            h = tape.checkpoint(block, h, mode, reentrant(self.s.job)) if again else block(h)
+            layer = VisionLayer(self, number, None, mask)
+            h = self.checkpointed(layer, h) if self.vision.checkpointed else layer(h)
             states.append(h)
         return states or [h]
-
-    def _between(self) -> list[int]:
-        """The layers whose outputs are handed on: as many as the projector reads beside the last."""
-        stated = self.fields.get("intermediate_layers_indices")
-        return list(stated) if isinstance(stated, list) else list(BETWEEN)
 
 
 def _tanh(tape: Tape, gate: Linear) -> Tensor:
     return unary(leaf(tape, gate.weight), save_input=False, save_output=True)
-
-
-def crossed_layer(layer: Layer, x: Tensor) -> Tensor:
-    """A layer that attends to images: both branches times a gate's tanh, the MLP's also zero where nothing is seen."""
-    memory, modules = layer.memory, layer.modules
-    assert memory is not None
-    residual = x
-    h = layer.norm(x, 0)
-    h = cross_attention(layer, h, memory)
-    h = add(residual, tanh_gated(h, modules.require("cross_attn_attn_gate")))
-    residual = h
-    h = layer.norm(h, 2)
-    h = layer.mlp(h)
-    h = mul(memory.seeing, h)
-    return add(residual, tanh_gated(h, modules.require("cross_attn_mlp_gate")))
-
-
-def cross_attention(layer: Layer, x: Tensor, memory: Memory) -> Tensor:
-    """Queries of the tokens, keys and values of the images, each of both normed behind its projection."""
-    s, modules, at = layer.s, layer.modules, layer.at
-    norm, (first, second) = head_norm(s), head_norms(modules)
-    q = norm(relayout(project(x, modules.need("q"), s.rows)), first, s.rows * at.heads)
-    k = relayout(project(memory.states, modules.need("k"), memory.rows))
-    v = project(memory.states, modules.need("v"), memory.rows)
-    k = norm(k, second, memory.rows * at.kv_heads)
-    k, v = q.storage.tape.cached(k, v)
-    y = attend(s.attention, q, k, v, memory.mask, at._replace(keys=memory.rows // s.batch))
-    return project(y, modules.need("o"), s.rows)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Framework(NamedTuple):
     """What a framework's own code does.
 
-    block            a name of `native.BLOCKS`: its decoder layer; "" for that of the model type
+    block            a name of `blocks.BLOCKS`: its decoder layer; "" for that of the model type
     norm             a name of `norms.NORMS` in the place of Llama's RMSNorm; "" for that of the model type
     loss             a name of `native.LOSSES`: head and loss; "" for the objective's and the kernel's
     rope             a name of `rope.ROPES` in the place of the model type's
@@ -36,6 +36,7 @@ class Framework(NamedTuple):
     packs_head       bitsandbytes replaces the output head too
     unpacks_twice    4-bit weights are unpacked to float16, then cast to the compute dtype
     adapters_inside  FSDP 1 puts a layer's adapters into its own flat parameter, frozen weights included
+    checkpoint_policy  what selective checkpointing keeps by default
     copies_logits    the loss makes a float32 copy of the float32 logits, beside them
     gates_apart      silu(gate) is a tensor of its own, also where layers are fused otherwise
     """
@@ -55,6 +56,7 @@ class Framework(NamedTuple):
     of_transformers: bool = False
     adapters_inside: bool = False
     copies_logits: bool = False
+    checkpoint_policy: str = "attention"
     gates_apart: bool = False
 
 

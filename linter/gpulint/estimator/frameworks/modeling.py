@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...models.arch_spec import arch_spec
 from ...models.model import text_config
 from ...upstream import transformers_models
 from ...upstream.stack import Stack
 from ...upstream.transformers_models import BOUNDED_SCORES, NATIVE_SCORES, WIDE_NATIVE_SCORES
-from ..layers.arch_spec import traits
 
 if TYPE_CHECKING:
     from ...job.job import Job
+    from ...models.arch_spec import ArchSpec
     from ...models.model import Model
-    from ..layers.arch_spec import Traits
 
 
-def traits_at(job: Job, model: Model) -> Traits:
-    """The traits of the model's class: those of the newest release, but for how scores were made before."""
-    found = traits(model.model_type, {**model.defaults, **text_config(model.config)}, model.shape.norm)
+def arch_at(job: Job, model: Model) -> ArchSpec:
+    """The ArchSpec of the model's class: those of the newest release, but for how scores were made before."""
+    found = arch_spec(model.model_type, {**model.defaults, **text_config(model.config)}, model.shape.norm)
     stack, half = Stack(job), "float16" in (job.precision.autocast, job.weights.dtype)
     native = stack.does(NATIVE_SCORES, model.model_type) or (
         not half and stack.does(WIDE_NATIVE_SCORES, model.model_type)

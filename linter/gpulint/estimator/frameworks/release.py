@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...upstream import bitsandbytes, nemo_automodel, transformers, transformers_models, unsloth
 from ...upstream.stack import QWEN, Stack
+from ..tape.options import Packed
 from .frameworks import of_transformers
 
 if TYPE_CHECKING:
@@ -35,21 +36,6 @@ class Release(NamedTuple):
     grouped_experts: bool
     indexed_experts: bool
     copied_experts: bool
-
-
-class Packed(NamedTuple):
-    """What differs between releases of bitsandbytes (autograd/_functions.py); a job that states none has 0.50.
-
-    keeps_input     `MatMul4Bit` holds its input on its context (up to 0.42)
-    always_unpacks  its forward pass unpacks the weight for any number of rows (before 0.50)
-    transposed      `MatMul8bitLt` holds the transposed int8 copy of its input too (before 0.45)
-    halved          16-bit inputs of `MatMul8bitLt` are bfloat16, which it takes to float16 and back
-    """
-
-    keeps_input: bool = False
-    always_unpacks: bool = False
-    transposed: bool = False
-    halved: bool = False
 
 
 REMOTE = QWEN

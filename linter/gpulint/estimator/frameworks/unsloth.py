@@ -16,9 +16,6 @@ from ...upstream.torch import FLEX_ATTENTION
 if TYPE_CHECKING:
     from ...job.job import Job
     from ...models.model import Model
-    from ..layers.modules import Linear
-    from ..tape.tape import Tape
-    from ..tape.tensor import Tensor
 
 ATTENTIONS = frozenset({"gemma", "llama", "mistral", "phi3", "qwen2", "qwen3"})
 """Model types whose attention Unsloth wrote anew with xformers' kernel where flash-attn is not installed, which has no
@@ -48,28 +45,8 @@ TARGET = 4 * GIB
 """B (`_get_chunk_multiplier`). A card with less than twice as much to spare is given half of that, which nothing here
 knows: more and smaller chunks than are counted."""
 
-STEP = 4
-"""More than one chunk are a multiple of so many (`get_chunk_size`)."""
-
 FIRST_TARGET = 1 * GIB
 """B before half of what the card has to spare was it (unsloth_zoo 2025.8.9)."""
-
-
-def chunk(rows: int, vocabulary: int, version: str | None = None, card: int | None = None) -> int:
-    """Tokens of the first chunk, ceil(T/n): n = 1 where 4 T V <= B, else ceil(4 T V / B) rounded up to STEP.
-
-    Before `CAPPED_CHUNKS` n is 4 T V / B rounded to the nearest multiple of STEP, at least 1. What a card of `card`
-    bytes has to spare is at most that; where no card is known there is a single chunk.
-    """
-    exact = 4 * rows * vocabulary
-    if not unsloth.CAPPED_CHUNKS.at(version):
-        half = card // 2 if card else exact
-        target = half if unsloth.MEASURES_CARD.at(version) else FIRST_TARGET
-        return -(-rows // max(1, STEP * round(exact / (target * STEP))))
-    if exact <= TARGET:
-        return rows
-    count = -(-exact // (TARGET * STEP)) * STEP
-    return -(-rows // count)
 
 
 def measures_card(job: Job) -> bool:
@@ -77,37 +54,17 @@ def measures_card(job: Job) -> bool:
     return job.loss.kernel == "unsloth" and unsloth.MEASURES_CARD.at(job.versions.get(unsloth.NAME))
 
 
-def _card(job: Job) -> int | None:
+def chunk_bytes(job: Job) -> tuple[int | None, bool]:
+    """B, and whether chunks are rounded to the nearest multiple; what a card has to spare is at most half of it.
+
+    Where no card is known there is a single chunk, None.
+    """
     from ...hardware.catalogue import find
 
-    return find(job.hardware.gpu).usable if job.hardware.gpu and measures_card(job) else None
-
-
-def head_and_loss(h: Tensor, module: Linear, rows: int, tape: Tape, job: Job) -> Tensor:
-    """Saved: the gradient of h, and a trained head's, both of which backward multiplies by the loss's.
-
-    Alive for a chunk: its logits and their gradient in autocast's width or the head's (what is float32 between them
-    stays in the graph's kernels), head and hidden states in that width where theirs is another, its part of the
-    gradient of h and a head's gradient before it is added up.
-    """
-    n, e, weight = h.n, h.e, module.weight
-    inner = n // rows
-    vocabulary = weight.n // inner
-    part = chunk(rows, vocabulary, job.versions.get(unsloth.NAME), _card(job))
-    needed = h.node is not None
-    gradient = tape.new(n, e)
-    summed = tape.new(weight.n, weight.e) if weight.trainable else None
-    width = tape.autocast or weight.e
-    operands = [tape.new(size, width) for size, own in ((weight.n, weight.e), (part * inner, e)) if own != width]
-    wide = [tape.new(part * vocabulary, width, logits=True) for _ in ("logits", "gradient")]
-    tape.scratch(e * part * inner + (weight.n * weight.e if summed is not None else 0))
-    del operands, wide
-    held = gradient.storage, None if summed is None else summed.storage
-
-    def back(_: Tensor, _kept: object = held) -> tuple[Tensor | None, Tensor | None]:
-        scaled = tape.new(n, e)
-        return (scaled if needed else None), (tape.new(weight.n, weight.e) if weight.trainable else None)
-
-    loss = tape.new(1, 4)
-    loss.node = tape.node((h, weight), back)
-    return loss
+    release = job.versions.get(unsloth.NAME)
+    if unsloth.CAPPED_CHUNKS.at(release):
+        return TARGET, False
+    if not unsloth.MEASURES_CARD.at(release):
+        return FIRST_TARGET, True
+    known = job.hardware.gpu if measures_card(job) else None
+    return find(known).usable // 2 if known else None, True

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..tape.labels import labelled
 from ..tape.ops import add, bounded, leaf, mul, power, scale, shift, sub, to, unary
+from ..tape.tape import tape_of
 from ..tape.tensor import wider
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..adapters.modules import Linear, Modules
     from ..tape.tensor import Tensor
-    from .modules import Modules
 
 
 def fused(x: Tensor) -> Tensor:
@@ -38,7 +40,7 @@ def gelu_new(x: Tensor) -> Tensor:
 
 
 def _power(x: Tensor) -> Tensor:
-    return power(to(x, 4) if x.storage.tape.autocast else x)
+    return power(to(x, 4) if tape_of(x).autocast else x)
 
 
 def gelu_fast(x: Tensor) -> Tensor:
@@ -53,7 +55,7 @@ def quick_gelu(x: Tensor) -> Tensor:
 
 def gelu_bloom(x: Tensor) -> Tensor:
     """BLOOM's GELU, an autograd function of its own: saves x, its steps are temporaries of both passes."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     tape.scratch(3 * n * e)
     y = tape.new(n, e)
 
@@ -66,7 +68,7 @@ def gelu_bloom(x: Tensor) -> Tensor:
 
 
 XIELU = "xielu"
-"""The package whose kernel takes the place of xIELU in Python (transformers 5.23 activations.py XIELUActivation)."""
+"""Its name in a config."""
 
 
 def xielu(modules: Modules) -> Callable[[Tensor], Tensor]:
@@ -79,7 +81,7 @@ def xielu(modules: Modules) -> Callable[[Tensor], Tensor]:
         return unary(to(bounded(x), wide), save_input=False, save_output=True)
 
     def both(x: Tensor) -> Tensor:
-        tape = x.storage.tape
+        tape = tape_of(x)
         wide = 4 if tape.autocast else x.e
         first, second = (unary(to(leaf(tape, module.weight), wide)) for module in (positive, negative))
         second = shift(second)
@@ -91,9 +93,10 @@ def xielu(modules: Modules) -> Callable[[Tensor], Tensor]:
     return both
 
 
+@labelled("choice")
 def where(chosen: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """torch.where: saves the mask; each operand gets a masked copy of the gradient."""
-    tape, n, e = a.storage.tape, a.n, wider(a.e, b.e)
+    tape, n, e = tape_of(a), a.n, wider(a.e, b.e)
     y = tape.new(n, e)
 
     def back(_: Tensor, _kept: object = chosen) -> tuple[Tensor, Tensor]:
@@ -101,6 +104,12 @@ def where(chosen: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
     y.node = tape.node((a, b), back)
     return y
+
+
+@labelled(part="vision tower")
+def tanh_gated(x: Tensor, gate: Linear) -> Tensor:
+    """gate.tanh() * x, the gate a parameter of one number with a dimension: float32 gates widen x."""
+    return mul(unary(leaf(tape_of(x), gate.weight), save_input=False, save_output=True), x)
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

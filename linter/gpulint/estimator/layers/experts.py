@@ -10,155 +10,160 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..adapters.linear import merged, project
-from ..frameworks import token_choice
 from ..tape.indexing import gather, repeat, split, topk, total, window
+from ..tape.labels import labelled
 from ..tape.matmuls import expert_matmul, grouped_linear, linear_wide
 from ..tape.ops import add, add_to, clamp, divide, leaf, mul, scale, shift, softmax, to, unary
+from ..tape.tape import tape_of
 from ..tape.tensor import Parameter, Tensor
+from . import token_choice
 from .activation import activation
 from .mlp import dense
 
 if TYPE_CHECKING:
+    from ..adapters.modules import Linear, Modules
     from ..tape.tape import Tape
-    from .modules import Linear, Modules
-    from .setting import Setting
+    from .dims import LayerDims
+
+PART = "experts"
 
 
-def feed_forward(x: Tensor, modules: Modules, s: Setting) -> Tensor:
+def feed_forward(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """Gated (separate or fused gate and up), plain, or a mixture of experts, by the modules that the layer has."""
     if modules.role("expert_gate_up") is None:
-        return dense(x, modules, s, "" if modules.role("down") is not None else "shared_")
-    if modules.role("shared_down") is None or _all_rows(s):
-        return routed(x, modules, s)
-    if s.traits.shared in ("before", "scaled"):
-        other = dense(x, modules, s, "shared_")
-        y = routed(x, modules, s)
-        y = scale(y) if s.traits.shared == "scaled" else y
-        other = shared_gate(x, other, modules, s)
+        return dense(x, modules, dims, "" if modules.role("down") is not None else "shared_")
+    if modules.role("shared_down") is None or _all_rows(dims):
+        return routed(x, modules, dims)
+    if dims.arch.shared in ("before", "scaled"):
+        other = dense(x, modules, dims, "shared_")
+        y = routed(x, modules, dims)
+        y = scale(y) if dims.arch.shared == "scaled" else y
+        other = shared_gate(x, other, modules, dims)
         return add(y, other)
-    y = routed(x, modules, s)
-    return add(y, dense(x, modules, s, "shared_"))
+    y = routed(x, modules, dims)
+    return add(y, dense(x, modules, dims, "shared_"))
 
 
-def route(x: Tensor, modules: Modules, s: Setting) -> tuple[Tensor, Tensor]:
+def route(x: Tensor, modules: Modules, dims: LayerDims) -> tuple[Tensor, Tensor]:
     """The chosen experts' weights and their int64 indices, by the router of the model type."""
-    kind = s.traits.router
+    kind = dims.arch.router
     router = modules.need("router")
     if kind in ("sigmoid", "softmax_wide"):
-        return _wide_router(x, router, s, kind == "sigmoid")
+        return _wide_router(x, router, dims, kind == "sigmoid")
     if kind == "softmax_forced":
-        return _forced_router(x, router, s)
+        return _forced_router(x, router, dims)
     if kind == "softmax_float":
-        logits = linear_wide(to(x, 4), to(leaf(x.storage.tape, router.weight), 4), s.rows)
-    elif router.a is not None and s.release.grouped_experts and not x.storage.tape.bare:
-        weight = merged(router, x.storage.tape, s.autocast or router.weight.e)
+        logits = linear_wide(to(x, 4), to(leaf(tape_of(x), router.weight), 4), dims.rows)
+    elif router.a is not None and dims.experts.grouped and not tape_of(x).bare:
+        weight = merged(router, tape_of(x), dims.autocast or router.weight.e)
         assert not isinstance(weight, Parameter)
-        logits = linear_wide(x, weight, s.rows)
+        logits = linear_wide(x, weight, dims.rows)
     else:
-        logits = project(x, router, s.rows)
+        logits = project(x, router, dims.rows)
     e = logits.e
     if kind == "sigmoid_late":
         scores = unary(to(logits, 4), save_input=False, save_output=True)
-        chosen = x.storage.tape.new(s.rows * s.top_k, 8)
-        values = divide(gather(scores, s.rows * s.top_k, chosen), s.rows)
-        return (to(values, e) if s.traits.weights == "narrow" else values), chosen
+        chosen = tape_of(x).new(dims.rows * dims.experts.top_k, 8)
+        values = divide(gather(scores, dims.rows * dims.experts.top_k, chosen), dims.rows)
+        return (to(values, e) if dims.arch.weights == "narrow" else values), chosen
     if kind == "softmax_narrow":
-        scores = softmax(logits, s.autocast * 2 or e)
-        chosen = x.storage.tape.new(s.rows * s.top_k, 8)
-        return scale(divide(gather(scores, s.rows * s.top_k, chosen), s.rows)), chosen
+        scores = softmax(logits, dims.autocast * 2 or e)
+        chosen = tape_of(x).new(dims.rows * dims.experts.top_k, 8)
+        return scale(divide(gather(scores, dims.rows * dims.experts.top_k, chosen), dims.rows)), chosen
     if kind == "chosen":
-        values, chosen = topk(to(logits, 4) if s.traits.residual_scale else logits, s.rows * s.top_k)
+        values, chosen = topk(to(logits, 4) if dims.arch.residual_scale else logits, dims.rows * dims.experts.top_k)
         return to(softmax(values, values.e, fused=True), e), chosen
     probabilities = softmax(logits, 4)
-    values, chosen = topk(probabilities, s.rows * s.top_k)
-    values = divide(values, s.rows)
-    return (to(values, e) if s.traits.weights == "narrow" else values), chosen
+    values, chosen = topk(probabilities, dims.rows * dims.experts.top_k)
+    values = divide(values, dims.rows)
+    return (to(values, e) if dims.arch.weights == "narrow" else values), chosen
 
 
-def _wide_router(x: Tensor, router: Linear, s: Setting, sigmoid: bool) -> tuple[Tensor, Tensor]:
+def _wide_router(x: Tensor, router: Linear, dims: LayerDims, sigmoid: bool) -> tuple[Tensor, Tensor]:
     """DeepSeek's: logits from a float32 copy of x, so that copy is saved for the router's gradient."""
     wide = to(x, 4)
-    weight = merged(router, x.storage.tape, router.weight.e)
+    weight = merged(router, tape_of(x), router.weight.e)
     if isinstance(weight, Parameter):
-        weight = leaf(x.storage.tape, weight)
-    logits = linear_wide(wide, to(weight, 4), s.rows)
+        weight = leaf(tape_of(x), weight)
+    logits = linear_wide(wide, to(weight, 4), dims.rows)
     if not sigmoid:
-        values, chosen = topk(softmax(logits, 4), s.rows * s.top_k)
+        values, chosen = topk(softmax(logits, 4), dims.rows * dims.experts.top_k)
         return scale(values), chosen
     scores = unary(logits, save_input=False, save_output=True)
-    chosen = x.storage.tape.new(s.rows * s.top_k, 8)
-    values = divide(gather(scores, s.rows * s.top_k, chosen), s.rows)
-    if s.traits.weights == "summed" and x.storage.tape.autocast:
+    chosen = tape_of(x).new(dims.rows * dims.experts.top_k, 8)
+    values = divide(gather(scores, dims.rows * dims.experts.top_k, chosen), dims.rows)
+    if dims.arch.weights == "summed" and tape_of(x).autocast:
         values = to(values, 4)
     return scale(values), chosen
 
 
-def _forced_router(x: Tensor, router: Linear, s: Setting) -> tuple[Tensor, Tensor]:
+def _forced_router(x: Tensor, router: Linear, dims: LayerDims) -> tuple[Tensor, Tensor]:
     """ERNIE's: all in float32, autocast or not; the weights are divided by their clamped sum."""
-    tape = x.storage.tape
+    tape = tape_of(x)
     autocast, tape.autocast = tape.autocast, 0
-    logits = linear_wide(to(x, 4), to(leaf(tape, router.weight), 4), s.rows)
+    logits = linear_wide(to(x, 4), to(leaf(tape, router.weight), 4), dims.rows)
     tape.autocast = autocast
     probabilities = softmax(logits, 4)
-    chosen = tape.new(s.rows * s.top_k, 8)
-    values = gather(probabilities, s.rows * s.top_k, chosen)
-    return to(divide(values, s.rows), x.e), chosen
+    chosen = tape.new(dims.rows * dims.experts.top_k, 8)
+    values = gather(probabilities, dims.rows * dims.experts.top_k, chosen)
+    return to(divide(values, dims.rows), x.e), chosen
 
 
-def routed(x: Tensor, modules: Modules, s: Setting) -> Tensor:
+def routed(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """`grouped_mm_experts_forward` (integrations/moe.py).
 
     Saved: the sorted input rows, gate and up, act(gate), their product, the unweighted output. Grouped matmuls are
     not in autocast's lists: they run in the experts' own width.
     """
-    if _all_rows(s):
-        return _every_expert(x, modules, s)
-    weights, chosen = route(x, modules, s)
-    if token_choice.applies(s):
-        return token_choice.grouped(x, weights, chosen, modules, s)
-    return grouped(x, weights, chosen, modules, s)
+    if _all_rows(dims):
+        return _every_expert(x, modules, dims)
+    weights, chosen = route(x, modules, dims)
+    if dims.experts.token_choice:
+        return token_choice.grouped(x, weights, chosen, modules, dims)
+    return grouped(x, weights, chosen, modules, dims)
 
 
-def _all_rows(s: Setting) -> bool:
+def _all_rows(dims: LayerDims) -> bool:
     """Whether each expert gets every row: Llama 4's in Transformers. Frameworks with their own experts route them."""
-    return s.traits.gate == "dense" and not s.framework.routes_rows
+    return dims.arch.gate == "dense" and not dims.experts.routes_rows
 
 
-def _every_expert(x: Tensor, modules: Modules, s: Setting) -> Tensor:
+def _every_expert(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """Llama 4: every expert sees every row, times its score (modeling_llama4.py Llama4TextMoe)."""
     gate_up, down = modules.need("expert_gate_up").weight, modules.need("expert_down").weight
     count = gate_up.groups
-    logits = project(x, modules.need("router"), s.rows)
-    values, chosen = topk(logits, s.rows * s.top_k)
+    logits = project(x, modules.need("router"), dims.rows)
+    values, chosen = topk(logits, dims.rows * dims.experts.top_k)
     spread = gather(values, logits.n, chosen)
     del values
     scores = to(unary(to(spread, 4), save_input=False, save_output=True), spread.e)
     rows = repeat(x, x.n * count)
     rows = mul(rows, scores)
-    both = expert_matmul(rows, gate_up, s.rows)
+    both = expert_matmul(rows, gate_up, dims.rows)
     first, second = split(both, (both.n // 2, both.n // 2))
-    out = mul(second, activation(s.activation)(first))
+    out = mul(second, activation(dims.activation)(first))
     del both, first, second
-    out = expert_matmul(out, down, s.rows)
-    other = dense(x, modules, s, "shared_")
+    out = expert_matmul(out, down, dims.rows)
+    other = dense(x, modules, dims, "shared_")
     summed = total(out, x.n)
     del logits
     return add_to(other, summed)
 
 
-def grouped(x: Tensor, weights: Tensor, chosen: Tensor, modules: Modules, s: Setting) -> Tensor:
+@labelled("order of the rows")
+def grouped(x: Tensor, weights: Tensor, chosen: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """Every row through its experts, weighted and summed."""
-    tape = x.storage.tape
-    count = s.rows * s.top_k
+    tape = tape_of(x)
+    count = dims.rows * dims.experts.top_k
     order, perm = tape.new(count, 8), tape.new(count, 8)
-    rows = gather(x, count * s.hidden, tape.new(count, 8))
+    rows = gather(x, count * dims.hidden, tape.new(count, 8))
     scores = gather(weights, count, perm)
-    down = _weight(modules.need("expert_down"), s, tape) if s.release.copied_experts else None
-    weight = _weight(modules.need("expert_gate_up"), s, tape, down)
+    down = _weight(modules.need("expert_down"), dims, tape) if dims.experts.copied else None
+    weight = _weight(modules.need("expert_gate_up"), dims, tape, down)
     bias = _bias(modules, "experts.gate_up_proj_bias", weight, order, count)
     out = grouped_linear(rows, weight, count, bias)
-    out = _gate(out, s)
-    weight = down if down is not None else _weight(modules.need("expert_down"), s, tape)
+    out = _gate(out, dims)
+    weight = down if down is not None else _weight(modules.need("expert_down"), dims, tape)
     bias = _bias(modules, "experts.down_proj_bias", weight, order, count)
     out = grouped_linear(out, weight, count, bias)
     weighted = mul(out, scores)
@@ -169,29 +174,31 @@ def grouped(x: Tensor, weights: Tensor, chosen: Tensor, modules: Modules, s: Set
     return result
 
 
-def _weight(module: Linear, s: Setting, tape: Tape, beside: Tensor | Parameter | None = None) -> Tensor | Parameter:
+def _weight(
+    module: Linear, dims: LayerDims, tape: Tape, beside: Tensor | Parameter | None = None
+) -> Tensor | Parameter:
     """The experts' weight; before transformers 5 each expert was a Linear, which autocast narrows.
 
     `beside` is what the loop's other products still save when the first of them gets its gradient.
     """
     weight = merged(module, tape, module.weight.e)
-    if s.release.indexed_experts and isinstance(weight, Parameter) and s.autocast in (0, weight.e):
-        return _indexed(weight, s, tape, beside)
-    if s.autocast and not s.release.grouped_experts and isinstance(weight, Parameter):
+    if dims.experts.indexed and isinstance(weight, Parameter) and dims.autocast in (0, weight.e):
+        return _indexed(weight, dims, tape, beside)
+    if dims.autocast and not dims.experts.grouped and isinstance(weight, Parameter):
         groups = weight.groups
-        cast = tape.cast(weight, s.autocast)
+        cast = tape.cast(weight, dims.autocast)
         if cast is not weight and not isinstance(cast, Parameter):
             cast.groups = groups
         return cast
     return weight
 
 
-def _indexed(weight: Parameter, s: Setting, tape: Tape, beside: Tensor | Parameter | None) -> Tensor:
+def _indexed(weight: Parameter, dims: LayerDims, tape: Tape, beside: Tensor | Parameter | None) -> Tensor:
     """Each expert's weight taken out of all: n elements where they are copied, and in backward n of the sum so far
     beside n of the expert in hand (transformers 4.55 to 4.57 modeling_gpt_oss.py `GptOssExperts.forward`).
     """
     n, e = weight.n, weight.e
-    y = tape.new(n, e) if s.release.copied_experts else Tensor(tape.nothing, n, e)
+    y = tape.new(n, e) if dims.experts.copied else Tensor(tape.nothing, n, e)
 
     def back(gradient: Tensor, _kept: object = (y.storage, beside)) -> tuple[Tensor]:
         tape.scratch(n * e)
@@ -207,16 +214,16 @@ def _bias(modules: Modules, name: str, weight: Tensor | Parameter, index: Tensor
     module = modules.leaf(name)
     if module is None:
         return None
-    return gather(leaf(index.storage.tape, module.weight), rows * (module.weight.n // weight.groups), index)
+    return gather(leaf(tape_of(index), module.weight), rows * (module.weight.n // weight.groups), index)
 
 
-def _gate(both: Tensor, s: Setting) -> Tensor:
-    if s.traits.gate == "clamped":
+def _gate(both: Tensor, dims: LayerDims) -> Tensor:
+    if dims.arch.gate == "clamped":
         return _clamped(both)
-    if s.traits.gate == "plain":
-        return activation(s.activation)(both)
+    if dims.arch.gate == "plain":
+        return activation(dims.activation)(both)
     first, second = split(both, (both.n // 2, both.n // 2))
-    return mul(activation(s.activation)(first), second)
+    return mul(activation(dims.activation)(first), second)
 
 
 def _clamped(both: Tensor) -> Tensor:
@@ -228,9 +235,9 @@ def _clamped(both: Tensor) -> Tensor:
     return mul(shift(up), glu)
 
 
-def shared_gate(x: Tensor, output: Tensor, modules: Modules, s: Setting) -> Tensor:
+def shared_gate(x: Tensor, output: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """Qwen2-MoE: the shared expert's output times a sigmoid gate of one column."""
     gate = modules.leaf("shared_expert_gate")
     if gate is None:
         return output
-    return mul(unary(project(x, gate, s.rows), save_input=False, save_output=True), output)
+    return mul(unary(project(x, gate, dims.rows), save_input=False, save_output=True), output)

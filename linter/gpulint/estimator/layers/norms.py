@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..frameworks import liger
 from ..tape.indexing import cat, split
 from ..tape.ops import layer_norm, leaf, mean, mul, power, rsqrt, shift, sub, to, widened
+from ..tape.tape import tape_of
 from ..tape.tensor import Parameter
-from . import compiled
+from . import compiled, liger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..adapters.modules import Linear, Modules
     from ..tape.tensor import Tensor
-    from .modules import Linear, Modules
-    from .setting import Setting
+    from .dims import LayerDims
 
     Norm = Callable[[Tensor, Linear | None, int], Tensor]
 
@@ -58,7 +58,7 @@ def rms_cast(x: Tensor, module: Linear | None, rows: int) -> Tensor:
     wide = to(x, 4)
     variance = mean(power(wide), rows)
     wide = mul(wide, rsqrt(shift(variance)))
-    return to(mul(to(leaf(x.storage.tape, module.weight), 4), wide), x.e)
+    return to(mul(to(leaf(tape_of(x), module.weight), 4), wide), x.e)
 
 
 def rms_bare(x: Tensor, _module: Linear | None, rows: int) -> Tensor:
@@ -77,7 +77,7 @@ def rms_nested(x: Tensor, module: Linear | None, rows: int) -> Tensor:
 def gemma(x: Tensor, module: Linear | None, rows: int) -> Tensor:
     """Gemma's: normalised(x in float32) * (1 + weight in float32), then back."""
     assert module is not None
-    tape = x.storage.tape
+    tape = tape_of(x)
     normed = _normalised(to(x, 4), rows)
     normed = mul(normed, shift(to(leaf(tape, module.weight), 4)))
     return to(normed, x.e)
@@ -90,7 +90,7 @@ def rms_float(x: Tensor, module: Linear | None, rows: int) -> Tensor:
     normed = mul(wide, power(squared))
     del wide, squared
     if module is not None:
-        normed = mul(normed, to(leaf(x.storage.tape, module.weight), 4))
+        normed = mul(normed, to(leaf(tape_of(x), module.weight), 4))
     return to(normed, x.e)
 
 
@@ -101,7 +101,7 @@ def _normalised(x: Tensor, rows: int) -> Tensor:
 def cohere(x: Tensor, module: Linear | None, rows: int) -> Tensor:
     """Cohere's LayerNorm, written in Python over float32."""
     assert module is not None
-    tape, e = x.storage.tape, x.e
+    tape, e = tape_of(x), x.e
     wide = to(x, 4)
     center = mean(wide, rows)
     variance = mean(power(sub(wide, center)), rows)
@@ -113,7 +113,7 @@ def cohere(x: Tensor, module: Linear | None, rows: int) -> Tensor:
 def layer(x: Tensor, module: Linear | None, rows: int) -> Tensor:
     """nn.LayerNorm; autocast runs it in float32."""
     assert module is not None
-    tape = x.storage.tape
+    tape = tape_of(x)
     e = 4 if tape.autocast else x.e
     wide = to(x, e)
     return layer_norm(wide, widened(tape, module.weight, e), widened(tape, module.bias, e), rows)
@@ -122,7 +122,7 @@ def layer(x: Tensor, module: Linear | None, rows: int) -> Tensor:
 def layer_each(x: Tensor, module: Linear | None, rows: int) -> Tensor:
     """StableLM 2 12B: a LayerNorm of its own for every head, joined again; `module` has the weights of all."""
     assert module is not None
-    tape, heads = x.storage.tape, module.out
+    tape, heads = tape_of(x), module.out
     e = 4 if tape.autocast else x.e
     weight = Parameter(module.weight.n // heads, module.weight.e, module.weight.trainable)
     parts = split(x, [x.n // heads] * heads)
@@ -137,27 +137,27 @@ def layer_bare(x: Tensor, _module: Linear | None, rows: int) -> Tensor:
 def layer_plus_one(x: Tensor, module: Linear | None, rows: int) -> Tensor:
     """Nemotron's: F.layer_norm with weight + 1, in autocast's own width."""
     assert module is not None
-    tape = x.storage.tape
+    tape = tape_of(x)
     e = tape.autocast or x.e
     weight = to(shift(leaf(tape, module.weight)), e)
     return layer_norm(to(x, e), weight, widened(tape, module.bias, e), rows)
 
 
-def normed(x: Tensor, module: Linear | None, rows: int, s: Setting) -> Tensor:
+def normed(x: Tensor, module: Linear | None, rows: int, dims: LayerDims) -> Tensor:
     """The norm of the model type, Liger's in its place, or a compiled one; x itself where the layer has none."""
-    if module is None and s.traits.norm not in BARE:
+    if module is None and dims.arch.norm not in BARE:
         return x
-    if module is not None and ("norm" in s.fused or "norm_copy" in s.fused):
-        return liger.norm(x, module, rows, "norm" in s.fused)
-    if s.compiled:
+    if module is not None and ("norm" in dims.fused or "norm_copy" in dims.fused):
+        return liger.norm(x, module, rows, "norm" in dims.fused)
+    if dims.compiled:
         return compiled.norm(x, module, rows)
-    return NORMS[s.traits.norm](x, module, rows)
+    return NORMS[dims.arch.norm](x, module, rows)
 
 
-def inner_norm(x: Tensor, modules: Modules, name: str, s: Setting) -> Tensor:
+def inner_norm(x: Tensor, modules: Modules, name: str, dims: LayerDims) -> Tensor:
     """BitNet: a norm before the last projection of a branch; x itself where the layer has none of that name."""
     module = modules.leaf(name)
-    return x if module is None else normed(x, module, s.rows, s)
+    return x if module is None else normed(x, module, dims.rows, dims)
 
 
 def unchanged(x: Tensor, module: Linear | None, rows: int) -> Tensor:  # noqa: ARG001

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 
 from .. import budget
 from ..tape.indexing import shortened
+from ..tape.labels import labelled
 from ..tape.ops import made, to
 from ..tape.tensor import Parameter, Tensor, mark
 
 if TYPE_CHECKING:
     from ..tape.tape import Tape
     from ..tape.tensor import Backward
+
+PART = "loss"
 
 WHOLE_LOGITS = frozenset({"torch", "smoothed"})
 """Kernels over whole logits, which the model hands over too."""
@@ -21,6 +24,7 @@ TILE_ROWS, TILE_COLUMNS = 4096, 32768
 """TRL 1.16 projects tiles of so many tokens and vocabulary entries (trl/kernels/chunked_logprob.py)."""
 
 
+@labelled("tiled head")
 def tiled(h: Tensor, weight: Parameter, rows: int, tape: Tape, chunk: int | None) -> Tensor:
     """TRL's fused head: tiles of logits of `chunk` tokens, made again in backward; gradients are summed in float32.
 
@@ -63,6 +67,7 @@ def tiled(h: Tensor, weight: Parameter, rows: int, tape: Tape, chunk: int | None
     return loss
 
 
+@labelled("cut cross entropy")
 def cut(h: Tensor, weight: Parameter, rows: int, tape: Tape) -> Tensor:
     """Cut cross entropy: no logits at all; the log-sum-exp of each row is saved, gradients are made in backward.
 
@@ -81,6 +86,7 @@ def cut(h: Tensor, weight: Parameter, rows: int, tape: Tape) -> Tensor:
     return loss
 
 
+@labelled("log-probabilities")
 def smoothed(logits: Tensor, sequences: int, vocabulary: int, tape: Tape) -> Tensor:
     """The Trainer's loss where labels are smoothed: its model makes no loss, and hands over the logits.
 
@@ -107,6 +113,7 @@ def smoothed(logits: Tensor, sequences: int, vocabulary: int, tape: Tape) -> Ten
     return _end(tape, (chosen, every), lambda g: (g, g))
 
 
+@labelled("log-probabilities")
 def log_probabilities(logits: Tensor, sequences: int, tape: Tape) -> Tensor:
     """`selective_log_softmax` of preference and online trainers, one sequence of the batch after the other.
 
@@ -123,6 +130,7 @@ def log_probabilities(logits: Tensor, sequences: int, tape: Tape) -> Tensor:
     def vocabulary_wide(size: int) -> Tensor:
         return tape.new(size, e, logits=True)
 
+    @labelled(backward="gradients of all rows together")
     def stack_back(*_: Tensor) -> tuple[Tensor]:
         return (vocabulary_wide(n),)
 
@@ -189,6 +197,7 @@ def whole_log_probabilities(logits: Tensor, sequences: int, tape: Tape) -> Tenso
     return _end(tape, (softmax,), lambda _, _kept=kept: (vocabulary_wide(),))
 
 
+@labelled("loss")
 def _end(tape: Tape, inputs: tuple[Tensor, ...], back: Backward) -> Tensor:
     result = tape.new(1, 4)
     result.node = tape.node(inputs, back)

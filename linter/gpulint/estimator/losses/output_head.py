@@ -7,35 +7,36 @@ from typing import TYPE_CHECKING
 from ..adapters.linear import project
 from ..tape.matmuls import linear_wide
 from ..tape.ops import divided, leaf, made, scale, to, unary
+from ..tape.tape import tape_of
 from ..tape.tensor import mark
 
 if TYPE_CHECKING:
-    from ..layers.modules import Linear, Modules
-    from ..layers.setting import Setting
+    from ..adapters.modules import Linear, Modules
+    from ..layers.dims import LayerDims
     from ..tape.tensor import Parameter, Tensor
 
+PART = "head"
 
-def head(h: Tensor, module: Linear, outside: Modules, rows: int, s: Setting) -> Tensor:
-    """Logits of every scored token: lm_head, then scaling and soft cap where the model has them.
 
-    Unsloth's cross entropy caps what it reads (unsloth kernels/cross_entropy_loss.py `DO_SOFTCAPPING`, from Gemma 2's
-    first day on).
-    """
+def head(h: Tensor, module: Linear, outside: Modules, rows: int, dims: LayerDims) -> Tensor:
+    """Logits of every scored token: lm_head, then scaling and soft cap where the model has them."""
     projection = outside.leaf("project_out")
     if projection is not None:
         h = project(h, projection, rows)
-    if s.residual_float:
+    if dims.float_residual:
         h = to(h, module.weight.e)
-    logits = linear_wide(h, normed(module.weight, h.n // rows, h), rows) if s.normed_head else project(h, module, rows)
+    if dims.loss.normed_head:
+        logits = linear_wide(h, normed(module.weight, h.n // rows, h), rows)
+    else:
+        logits = project(h, module, rows)
     mark(logits)
-    if s.job.parallelism.tensor > 1 and not s.job.loss.parallel:
-        logits = whole(logits, s.job.parallelism.tensor)
-    if s.traits.logits_float:
+    if dims.loss.gathers_logits:
+        logits = whole(logits, dims.tensor)
+    if dims.arch.logits_float:
         logits = to(logits, 4)
-    if s.traits.logits_scale:
+    if dims.arch.logits_scale:
         logits = scale(logits)
-    capped = s.loss == "unsloth_cross_entropy" and "unsloth" in s.job.versions
-    if s.config.get("final_logit_softcapping", s.traits.logits_softcap) and not capped:
+    if dims.loss.softcap:
         logits = scale(logits)
         logits = unary(logits, save_input=False, save_output=True, logits=True)
         logits = scale(logits)
@@ -48,13 +49,13 @@ def normed(weight: Parameter, width: int, h: Tensor) -> Tensor:
     Autocast takes the lengths in float32, which makes the quotient float32. The norm saves its input and the lengths;
     backward: x * (g / length).
     """
-    tape = h.storage.tape
+    tape = tape_of(h)
     rows = leaf(tape, weight)
     return divided(rows, _lengths(to(rows, 4 if tape.autocast else rows.e), width))
 
 
 def _lengths(x: Tensor, width: int) -> Tensor:
-    tape, n, e, kept = x.storage.tape, x.n, x.e, x.storage
+    tape, n, e, kept = tape_of(x), x.n, x.e, x.storage
     return made(tape.new(n // width, e), tape.node((x,), lambda _, _kept=kept: (tape.new(n, e),)))
 
 
@@ -64,7 +65,7 @@ def whole(logits: Tensor, ranks: int) -> Tensor:
     Transformers' `colwise_gather_output` for lm_head (integrations/tensor_parallel.py 5.0, `colwise_rep` in 4), and
     DeepSpeed's LmHeadLinearAllreduce.
     """
-    tape, part, e = logits.storage.tape, logits.n, logits.e
+    tape, part, e = tape_of(logits), logits.n, logits.e
     y = tape.new(part * ranks, e, logits=True)
     y.node = tape.node((logits,), lambda _: (tape.new(part, e, logits=True),), saves=0, makes=part * e)
     return y

@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING
 from .. import budget
 from ..adapters.linear import project
 from ..tape.indexing import split
+from ..tape.labels import labelled
 from ..tape.ops import add, to
 from ..tape.tensor import Tensor
 
 if TYPE_CHECKING:
-    from ..layers.modules import Linear
-    from ..layers.setting import Setting
+    from ..adapters.modules import Linear
+    from ..layers.dims import LayerDims
     from ..tape.tape import Tape
 
 
+@labelled("log-probabilities and labels")
 def cross_entropy(logits: Tensor, labels: Tensor | None, tape: Tape) -> Tensor:
     """`torch.nn.functional.cross_entropy`: log_softmax in the logits' own width, then nll_loss.
 
@@ -37,6 +39,7 @@ def cross_entropy(logits: Tensor, labels: Tensor | None, tape: Tape) -> Tensor:
     read = logits.storage if tape.inputs_of_softmax else None
     kept = probabilities.storage
 
+    @labelled(backward="gradient of log_softmax")
     def log_softmax_back(_: Tensor, _kept: object = (kept, read)) -> tuple[Tensor]:
         return (tape.new(n, e, logits=True),)
 
@@ -44,6 +47,7 @@ def cross_entropy(logits: Tensor, labels: Tensor | None, tape: Tape) -> Tensor:
     probabilities = to(probabilities, wide)
     kept = probabilities.storage
 
+    @labelled(backward="gradient of nll_loss")
     def nll_back(_: Tensor, _kept: object = (kept, labels)) -> tuple[Tensor]:
         return (tape.new(n, wide, logits=True),)
 
@@ -52,6 +56,7 @@ def cross_entropy(logits: Tensor, labels: Tensor | None, tape: Tape) -> Tensor:
     return loss
 
 
+@labelled("probabilities")
 def _divided(wide: Tensor, labels: Tensor | None, tape: Tape) -> Tensor:
     """The same over a rank's part of the vocabulary (torch/distributed/tensor/parallel/loss.py 2.13).
 
@@ -82,6 +87,7 @@ def _divided(wide: Tensor, labels: Tensor | None, tape: Tape) -> Tensor:
     return loss
 
 
+@labelled("logits")
 def compiled(logits: Tensor, rows: int, tape: Tape) -> Tensor:
     """The same in one graph of torch.compile: the logits are saved, and the largest and the log-sum of each row.
 
@@ -100,50 +106,50 @@ def compiled(logits: Tensor, rows: int, tape: Tape) -> Tensor:
     return loss
 
 
-def one(logits: Tensor, rows: int, s: Setting, tape: Tape) -> Tensor:
+def one(logits: Tensor, rows: int, dims: LayerDims, tape: Tape) -> Tensor:
     """The loss of one piece: upcast, then cross entropy, compiled together or not."""
-    if s.compiled_loss:
+    if dims.loss.compiled:
         return compiled(logits, rows, tape)
-    wide = logits if s.upcast == "never" else to(logits, 4)
+    wide = logits if dims.loss.upcast == "never" else to(logits, 4)
     return cross_entropy(wide, None, tape)
 
 
-def of_whole(logits: Tensor, rows: int, s: Setting, tape: Tape) -> Tensor:
+def of_whole(logits: Tensor, rows: int, dims: LayerDims, tape: Tape) -> Tensor:
     """Whole logits taken apart; the gradients of the pieces are concatenated (axolotl monkeypatch/loss/chunked.py)."""
-    sizes = lengths(rows, s)
+    sizes = lengths(rows, dims)
     width = logits.n // rows
     pieces = split(logits, [size * width for size in sizes])
-    return total([one(piece, size, s, tape) for piece, size in zip(pieces, sizes, strict=True)])
+    return total([one(piece, size, dims, tape) for piece, size in zip(pieces, sizes, strict=True)])
 
 
-def of_list(pieces: list[Tensor], rows: int, s: Setting, tape: Tape) -> Tensor:
+def of_list(pieces: list[Tensor], rows: int, dims: LayerDims, tape: Tape) -> Tensor:
     """Pieces that the head made one by one (torchtune 0.5 CEWithChunkedOutputLoss, litgpt/utils.py)."""
-    return total([one(piece, size, s, tape) for piece, size in zip(pieces, lengths(rows, s), strict=True)])
+    return total([one(piece, size, dims, tape) for piece, size in zip(pieces, lengths(rows, dims), strict=True)])
 
 
-def heads(h: Tensor, module: Linear, rows: int, s: Setting) -> list[Tensor]:
+def heads(h: Tensor, module: Linear, rows: int, dims: LayerDims) -> list[Tensor]:
     """The head over each piece of the hidden states."""
-    sizes = lengths(rows, s)
+    sizes = lengths(rows, dims)
     width = h.n // rows
     parts = split(h, [size * width for size in sizes])
     return [project(part, module, size) for part, size in zip(parts, sizes, strict=True)]
 
 
-def in_passes(h: Tensor, module: Linear, rows: int, s: Setting, tape: Tape) -> Tensor:
+def in_passes(h: Tensor, module: Linear, rows: int, dims: LayerDims, tape: Tape) -> Tensor:
     """Head, loss and backward of each piece in turn; the gradient of h is collected in float32, then cast.
 
     Alive at once: one piece's 16-bit logits, their float32 copy, log-probabilities and gradients (the logits and their
     gradient where it is compiled), the gradient of the head, and the buffer (torchtitan components/loss.py).
     """
     n, e, weight = h.n, h.e, module.weight
-    size = lengths(rows, s)[0]
+    size = lengths(rows, dims)[0]
     part, vocabulary = size * (n // rows), weight.n // (n // rows)
     copies = tape.new(n, e)
     buffer = tape.new(n, 4)
     summed = tape.new(weight.n, weight.e) if weight.trainable else None
     logits = size * vocabulary
     more = 4 if tape.loss_parallel else 0
-    forward, backward = (e, 2 * e) if s.compiled_loss else (8 + e + more, 12 + more)
+    forward, backward = (e, 2 * e) if dims.loss.compiled else (8 + e + more, 12 + more)
     tape.scratch(max(forward, backward) * logits)
     tape.scratch(e * logits + part * e + (weight.n * weight.e if summed is not None else 0))
     gradient = to(buffer, e)
@@ -157,9 +163,9 @@ def in_passes(h: Tensor, module: Linear, rows: int, s: Setting, tape: Tape) -> T
     return loss
 
 
-def lengths(rows: int, s: Setting) -> list[int]:
+def lengths(rows: int, dims: LayerDims) -> list[int]:
     """Tokens of each piece: `loss.chunk`, the last one what is left."""
-    chunk = min(rows, s.job.loss.chunk or rows)
+    chunk = min(rows, dims.loss.chunk or rows)
     whole, rest = divmod(rows, chunk)
     budget.bounded(whole)
     return [chunk] * whole + ([rest] if rest else [])

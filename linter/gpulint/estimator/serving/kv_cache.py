@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...units import DTYPE_BYTES
 from ..estimate import NotEstimable
-from ..explain.product import Product
 from ..states.tensor_parallel import fullest_stage
+from ..terms import Product
 from .pools import compressed_cache
 
 if TYPE_CHECKING:

@@ -4,35 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..estimate import Phase, Term
+from ..estimate import Phase
+from ..terms import Term
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...hardware.gpu import Gpu
     from ...job.job import Job
 
 
 class Engine(NamedTuple):
-    """vLLM's share of a GPU, in bytes; `sleeps` when it gives it back while the policy is trained, and `alone` when the
-    policy is in main memory while it generates.
+    """vLLM's share of a GPU; `sleeps` when it gives it back while the policy is trained, and `alone` when the policy is
+    in main memory while it generates.
     """
 
-    share: int
+    share: Term
     sleeps: bool
-    terms: tuple[Term, ...]
     alone: bool = False
 
-    def beside(self, phases: list[Phase], fixed: dict[str, int]) -> list[Phase]:
+    def beside(self, phases: list[Phase], fixed: Sequence[Term]) -> list[Phase]:
         """The phases with the engine in them, and one for the generation itself."""
-        others = {name: 0 if self.alone and name != "runtime" else size for name, size in fixed.items()}
-        generation = Phase("generation", {**others, "kv_cache": self.share})
+        generation = Phase("generation", (*(() if self.alone else fixed), self.share))
         if self.sleeps:
             return [*phases, generation]
-        return [
-            phase
-            if phase.name == "load"
-            else Phase(phase.name, {**phase.components, "kv_cache": phase.components["kv_cache"] + self.share})
-            for phase in [*phases, Phase("generation", dict(fixed))]
-        ]
+        shared = [phase if phase.name == "load" else phase.plus(self.share) for phase in phases]
+        return [*shared, Phase("generation", (*fixed, self.share))]
 
 
 def engine(job: Job, gpu: Gpu | None) -> Engine | None:
@@ -49,4 +46,4 @@ def engine(job: Job, gpu: Gpu | None) -> Engine | None:
     share = int(fraction * gpu.usable)
     formula = f"{fraction:g} x {gpu.usable:,} B of the card for vLLM's weights, cache and graphs"
     term = Term("kv_cache", formula, share, "vllm gpu_worker.py request_memory")
-    return Engine(share, job.rl.vllm_sleep, (term,), job.rl.policy_offload)
+    return Engine(term, job.rl.vllm_sleep, job.rl.policy_offload)

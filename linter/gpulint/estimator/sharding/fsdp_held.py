@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from ...upstream.stack import Stack
 from ...upstream.transformers import LAYERS_RETURN_CACHE
-from ..adapters.virtual_tokens import lengthened
 from ..frameworks.release import reentrant
+from ..inputs.virtual_tokens import lengthened
 from ..states.parameters import base_dtype, gathered_dtype
 from ..states.storage import dtype_bytes
 

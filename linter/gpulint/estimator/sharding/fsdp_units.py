@@ -140,7 +140,7 @@ def units(fsdp: Fsdp, model: Model, shardable: Sequence[Parameter], policy: Poli
     return Units(root, first, last, largest, len(used), together, tuple(unit.gathered for unit in used))
 
 
-def whole_on_each(item: Parameter, job: Job) -> bool:
+def stays_replicated(item: Parameter, job: Job) -> bool:
     """Whether a packed weight is stored in bytes, which only a patched FSDP shards."""
     quantization, fsdp = job.weights.quantization, job.parallelism.fsdp
     if not item.packed or (fsdp is not None and fsdp.shards_packed):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..estimate import Term
+from ..terms import Term, total
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...job.job import Job, Zero
     from ...models.model import Model
-    from ..peak_candidate import Instant
+    from ..peak_candidate import PeakCandidate
     from ..states.parameter import Parameter
 
 
@@ -36,24 +36,38 @@ class Window(NamedTuple):
     passes: int
     width: float
 
-    def size(self, instant: Instant) -> int:
-        """Bytes gathered at an instant of forward, loss or backward.
+    def size(self, candidate: PeakCandidate) -> int:
+        """Bytes gathered at an instant of forward, loss or backward."""
+        return total(self.terms_at(candidate))
+
+    def terms_at(self, candidate: PeakCandidate) -> list[Term]:
+        """What is gathered at an candidate.
 
         A prefetched bucket arrives flat and is copied out to its parameters: twice (`AllGatherCoalescedHandle`).
         """
-        held = self.held(instant)
-        return int(self.width * (held + 2 * self._ahead(held)))
+        held, source = self.held(candidate), "deepspeed partitioned_param_coordinator.py"
+        ahead = self._ahead(held)
+        size, whole = int(self.width * held), int(self.width * (held + 2 * ahead))
+        label = f"gathered, within max_reuse_distance {self.reuse:,}"
+        found = [Term("buffers", f"{self.width:g} B x {held:,} elements", size, source, label)]
+        if ahead:
+            formula, label = (
+                f"2 x {self.width:g} B x {ahead:,} elements",
+                "prefetched, in one tensor and copied out of it",
+            )
+            found.append(Term("buffers", formula, whole - size, source, label))
+        return found
 
-    def held(self, instant: Instant) -> int:
+    def held(self, candidate: PeakCandidate) -> int:
         """Elements of the parameters that are gathered at an instant, without what is prefetched."""
-        backward = instant.phase == "backward"
-        turn = instant.phase == "loss" or instant.layer is None
-        if instant.layer is None and backward and instant.gradient_elements and self._finished(instant):
+        backward = candidate.phase == "backward"
+        turn = candidate.phase == "loss" or candidate.layer is None
+        if candidate.layer is None and backward and candidate.gradient_elements and self._finished(candidate):
             return (self.embedding if self.embedding < self.reuse else 0) + self.largest
         first = self.first_kept()
         if turn:
             return self.head + sum(self.layers[first:])
-        layer = min(instant.layer or 0, len(self.layers) - 1) if self.layers else 0
+        layer = min(candidate.layer or 0, len(self.layers) - 1) if self.layers else 0
         if not self.layers:
             return self.largest
         current = self.layers[layer] if backward and self.passes == 3 else min(self.largest, self.layers[layer])
@@ -73,23 +87,8 @@ class Window(NamedTuple):
             after += self.layers[index]
         return first
 
-    def told(self, instant: Instant) -> list[Term]:
-        """The lines of what is gathered at an instant."""
-        held, source = self.held(instant), "deepspeed partitioned_param_coordinator.py"
-        ahead = self._ahead(held)
-        formula, label = f"{self.width:g} B x {held:,} elements", f"gathered, within max_reuse_distance {self.reuse:,}"
-        lines = [Term("buffers", formula, int(self.width * held), source, label)]
-        if ahead:
-            label = "prefetched, in one tensor and copied out of it"
-            lines.append(
-                Term(
-                    "buffers", f"2 x {self.width:g} B x {ahead:,} elements", int(2 * self.width * ahead), source, label
-                )
-            )
-        return lines
-
-    def _finished(self, instant: Instant) -> bool:
-        return instant.gradient_elements > self.head + sum(self.layers)
+    def _finished(self, candidate: PeakCandidate) -> bool:
+        return candidate.gradient_elements > self.head + sum(self.layers)
 
     def _ahead(self, held: int) -> int:
         """Elements prefetched: the bucket, cut by max_live_parameters, and never more than there is."""

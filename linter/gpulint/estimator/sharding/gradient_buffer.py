@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 
 from ...upstream.deepspeed import FREES_ADDED_GRADIENTS, FREES_IN_STEP
 from ...upstream.stack import Stack
-from ..estimate import Term
-from ..explain import derivation
 from ..states import optimizer
-from ..states.gradients import accumulating, gradient_dtype
-from ..states.loading import loading
-from ..states.parameters import allocated, elements
+from ..states.gradients import accumulating, gradient_shards
+from ..states.loading import loading_terms
+from ..states.parameters import elements
 from ..states.ranks import Ranks, per_node, ranks
-from ..states.storage import dtype_bytes
-from .layout import Layout
+from ..states.weights import weights
+from ..terms import Term, line
+from .sharded_state import ShardedState
 
 if TYPE_CHECKING:
     from ...job.job import Job
+    from ..peak_candidate import PeakCandidate
     from ..states.parameter import Parameter
 
 
@@ -33,21 +33,29 @@ _IN_HAND = "the largest 16-bit gradient before it is added"
 
 
 @dataclass(slots=True)
-class SummedLayout(Layout):
+class GradBufferState(ShardedState):
     """A buffer that 16-bit gradients are added to and that lies beside them.
 
-    beside   bytes of all 16-bit gradients; `kept`: they lie there from the second micro step on, filled with zeros
+    beside    all 16-bit gradients; `kept`: they lie there from the second micro step on, filled with zeros
+    in_hand   the largest of them, which is freed once it is added
     """
 
     beside: int = 0
     kept: bool = False
+    in_hand: int = 0
 
-    def gradient_bytes(self, done: int) -> int:
+    def gradients_at(self, done: int) -> list[Term]:
         """The buffer, and the 16-bit gradients of `done` trainable elements."""
-        if self.kept or not self.trainable:
-            return self.gradients
-        missing = self.trainable - min(done, self.trainable)
-        return self.gradients - self.beside * missing // self.trainable
+        if self.kept or not self.trainable or done >= self.trainable or not self.beside:
+            return self.all_gradients
+        missing = self.beside * (self.trainable - done) // self.trainable
+        formula = f"{self.beside:,} B x {done:,} / {self.trainable:,} trainable elements"
+        made = Term("gradients", formula, self.beside - missing, _SOURCE, _BESIDE)
+        return [*self.all_gradients[:-1], *([made] if made.size else [])]
+
+    def buffers_at(self, candidate: PeakCandidate) -> list[Term]:  # noqa: ARG002
+        """The gradient in hand."""
+        return [line("buffers", self.in_hand, _IN_HAND, _SOURCE)] if self.in_hand else []
 
 
 def buffered(job: Job) -> bool:
@@ -66,8 +74,8 @@ def buffered(job: Job) -> bool:
     return fits and brain and job.precision.master_weights and job.precision.gradients == "float32"
 
 
-def buffer_layout(job: Job, found: tuple[Parameter, ...]) -> Layout:
-    """The Layout with a gradient buffer. N data-parallel ranks, T trainable elements on the rank.
+def grad_buffer_state(job: Job, found: tuple[Parameter, ...]) -> GradBufferState:
+    """The state with a gradient buffer. N data-parallel ranks, T trainable elements on the rank.
 
     gradients   a buffer of T elements in the reduce dtype, there before the first step and never freed. Megatron's
                 weight gradient matmul adds into it (`gradient_accumulation_fusion`). DeepSpeed adds the 16-bit
@@ -95,30 +103,23 @@ def buffer_layout(job: Job, found: tuple[Parameter, ...]) -> Layout:
     in_hand = max((item.size * int(item.element_bytes) for item in trained), default=0) if released and not fused else 0
     beside = 0 if released or fused else sum(item.elements * int(item.element_bytes) for item in trained)
     there = 1 - zero.offload_optimizer.ratio if away else 1.0
-    built = SummedLayout(
-        weights=allocated(item for item in found if item.part in ("base", "buffer")),
-        adapter=allocated(item for item in found if item.part in ("adapter", "copy")),
-        optimizer=int(there * (states.allocated + 4 * share)),
-        host=per_node(job) * (int((1 - there) * (4 * share + states.raw)) if away else states.host),
-        gradients=beside + int(sum(item.elements * dtype_bytes(gradient_dtype(item, job)) for item in trained)),
+    masters = 4 * share
+    if away:
+        kept = [
+            optimizer.offloaded(states.allocated + masters, zero.offload_optimizer, job, zero.offload_optimizer.ratio)
+        ]
+    else:
+        kept = optimizer.state_terms(items, spec, states, job, masters, over.dense)
+    buffer = gradient_shards(trained, job, Ranks(1, 1))
+    return GradBufferState(
+        resident=[*weights(found), *kept],
+        all_gradients=[*buffer, *([line("gradients", beside, _BESIDE, _SOURCE)] if beside else [])],
+        loading=loading_terms(found, job),
+        host=per_node(job) * (int((1 - there) * (masters + states.raw)) if away else states.host),
         trainable=elements(trained),
-        buffers=in_hand,
-        load=loading(found, job),
         accumulating=True,
-        lasting=True,
+        persistent_grad_buffer=True,
         beside=beside,
         kept=not zero.stage or accumulating(job) or not Stack(job).does(FREES_IN_STEP),
+        in_hand=in_hand,
     )
-    built.terms = [
-        *derivation.weights(found),
-        *derivation.gradients(trained, job),
-        *([] if away else derivation.optimizer(items, spec, states, job, masters=4 * share, ranks=over.dense)),
-    ]
-    if away:
-        size, ratio = states.allocated + 4 * share, zero.offload_optimizer.ratio
-        built.terms.append(derivation.offloaded(size, zero.offload_optimizer, job, ratio))
-    if beside:
-        built.terms.append(Term("gradients", f"{beside:,} B", beside, _SOURCE, _BESIDE))
-    if in_hand:
-        built.terms.append(Term("buffers", f"{in_hand:,} B", in_hand, _SOURCE, _IN_HAND))
-    return built

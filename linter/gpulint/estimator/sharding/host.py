@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..estimate import HostMemory, Term
+from ..estimate import HostMemory
 from ..states.loading import PACKED_ON_LOAD
 from ..states.parameters import base_dtype
 from ..states.quantization import effective_quantization
 from ..states.ranks import per_node
 from ..states.storage import dtype_bytes
+from ..terms import Term
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

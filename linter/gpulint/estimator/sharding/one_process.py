@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING
 from ...upstream import transformers
 from ...upstream.stack import Stack
 from ..estimate import Assumption, Phase
-from ..layers.logit_positions import logits_width, scored_positions
+from ..inputs.logit_positions import logits_width, scored_positions
 from ..losses.losses import WHOLE_LOGITS
 from ..serving.kv_cache import layer_caches, sequence_bytes
 from ..states.parameters import base_dtype
 from ..states.storage import dtype_bytes
+from ..terms import Term, line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ...job.job import Job
     from ...models.model import Model
 
@@ -33,7 +36,7 @@ def replicated(job: Job) -> bool:
     return job.parallelism.one_process and job.data_parallel > 1
 
 
-def gathered(job: Job, model: Model, fixed: dict[str, int], left: int, gradients: int) -> list[Phase]:
+def gathered(job: Job, model: Model, fixed: Iterable[Term], left: int) -> list[Phase]:
     """The first GPU when the outputs of a training step have been gathered; nothing where none hold logits.
 
     l bytes of logits a GPU: `left` bytes that its own forward pass leaves for backward, its own l, and n l in one
@@ -44,11 +47,19 @@ def gathered(job: Job, model: Model, fixed: dict[str, int], left: int, gradients
         return []
     ranks = job.data_parallel
     caches = ranks * _caches(job, model, job.micro_batch_size) if _tuples(job) and _keeps(job) else 0
-    split = {"gradients": gradients, "activations": left, "logits": (1 + ranks) * logits, "kv_cache": caches}
-    return [Phase("gather", {**fixed, **split})]
+    found = [
+        line("activations", left, "what the forward pass leaves for backward", "estimator/activations.py"),
+        Term("logits", f"(1 + {ranks}) x {logits:,} B", (1 + ranks) * logits, _GATHER, _GATHERED),
+        line("kv_cache", caches, "keys and values of all GPUs", _GATHER),
+    ]
+    return [Phase("gather", (*fixed, *(term for term in found if term.size)))]
 
 
-def evaluated(job: Job, model: Model, fixed: dict[str, int], gradients: int) -> list[Phase]:
+_GATHER = "torch 2.13 nn/parallel/scatter_gather.py gather"
+_GATHERED = "logits of the first GPU, and those of all in one tensor"
+
+
+def evaluated(job: Job, model: Model, fixed: Iterable[Term]) -> list[Phase]:
     """The same in an evaluation, whose forward pass leaves its outputs alone."""
     rows = job.evaluation.micro_batch_size
     logits = _logits(job, model, rows) if rows else 0
@@ -56,8 +67,11 @@ def evaluated(job: Job, model: Model, fixed: dict[str, int], gradients: int) -> 
         return []
     ranks = job.data_parallel
     kept = (1 + ranks) * _caches(job, model, rows) if job.evaluation.caches else 0
-    split = {"gradients": gradients, "logits": (1 + ranks) * logits, "kv_cache": kept}
-    return [Phase("evaluation", {**fixed, **split})]
+    found = [
+        Term("logits", f"(1 + {ranks}) x {logits:,} B", (1 + ranks) * logits, _GATHER, _GATHERED),
+        line("kv_cache", kept, "keys and values of the first GPU, and those of all", _GATHER),
+    ]
+    return [Phase("evaluation", (*fixed, *(term for term in found if term.size)))]
 
 
 def unknown_caches(job: Job, model: Model) -> list[Assumption]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..explain import derivation
 from ..states import optimizer
-from ..states.gradients import accumulating, gradient_bytes, largest_gradient
-from ..states.loading import loading
-from ..states.parameters import allocated, elements
+from ..states.gradients import accumulating, gradient_bytes, gradients, largest_gradient
+from ..states.loading import loading_terms
+from ..states.optimizer_step import step_terms
+from ..states.parameters import elements
 from ..states.ranks import per_node
-from .layout import Layout
+from ..states.weights import weights
+from ..terms import line
 from .one_process import replicated
+from .sharded_state import ShardedState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,8 +21,10 @@ if TYPE_CHECKING:
     from ...job.job import Job
     from ..states.parameter import Parameter
 
+_BUCKETS = "torch.nn.parallel.DistributedDataParallel: gradient_as_bucket_view is off by default"
 
-def whole_layout(job: Job, found: tuple[Parameter, ...]) -> Layout:
+
+def replicated_state(job: Job, found: tuple[Parameter, ...]) -> ShardedState:
     """One GPU, or data parallelism, where each rank holds everything.
 
     Weights, gradients and states per tensor in 512-byte blocks. DDP keeps flat gradient buckets from construction
@@ -37,34 +41,26 @@ def whole_layout(job: Job, found: tuple[Parameter, ...]) -> Layout:
         masters = sum(item.copies * 4 * item.size for item in trained)
         tensors = [item._replace(dtype="float32") for item in tensors]
     states = optimizer.states(tensors, spec, job)
-    gradients = gradient_bytes(trained, job)
-    built = Layout(
-        weights=allocated(item for item in found if item.part in ("base", "buffer")),
-        adapter=allocated(item for item in found if item.part in ("adapter", "copy")),
-        optimizer=states.allocated + masters,
+    state = ShardedState(
+        resident=[*weights(found), *optimizer.state_terms(tensors, spec, states, job, masters)],
+        all_gradients=gradients(trained, job),
+        step_temporaries=step_terms(tensors, spec, job.optimizer.name),
+        loading=loading_terms(found, job),
         paged=states.paged,
         host=per_node(job) * (states.host + states.paged),
-        gradients=gradients,
         trainable=elements(trained),
         largest_gradient=largest_gradient(trained, job),
         first=_copied(trained, "head", job),
         last=_copied(trained, "embedding", job),
-        step_optimizer=states.temporary,
-        load=loading(found, job),
         accumulating=accumulating(job),
         in_backward=spec.in_backward,
     )
-    built.terms = [
-        *derivation.weights(found),
-        *derivation.gradients(trained, job),
-        *derivation.optimizer(tensors, spec, states, job, masters=masters),
-    ]
     if replicated(job):
-        built.summed = gradients
+        state.dp_reduce_buffer = state.gradients
     elif job.data_parallel > 1 and not spec.in_backward:
-        built.buffers = built.step_buffers = gradients
-        built.terms.append(derivation.ddp_buckets(gradients))
-    return built
+        label = "all gradients once more in DDP's buckets"
+        state.step_buffers.append(line("buffers", state.gradients, label, _BUCKETS))
+    return state
 
 
 def _copied(trained: Sequence[Parameter], role: str, job: Job) -> tuple[int, int]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..estimate import Term
 from ..states.storage import dtype_bytes
+from ..terms import Term, line, total
 from .fsdp_units import Policy, units
 
 if TYPE_CHECKING:
@@ -17,11 +17,15 @@ if TYPE_CHECKING:
 
 
 class Saving(NamedTuple):
-    """Bytes gathered on each GPU at once, and bytes of main memory on the rank that writes."""
+    """What is gathered on each GPU at once, and what is put together in main memory of the rank that writes."""
 
-    device: int
-    host: int
+    device: tuple[Term, ...] = ()
     terms: tuple[Term, ...] = ()
+
+    @property
+    def host(self) -> int:
+        """Bytes of main memory."""
+        return total(self.terms)
 
 
 def saving(job: Job, model: Model, found: Sequence[Parameter]) -> Saving:
@@ -46,7 +50,7 @@ def saving(job: Job, model: Model, found: Sequence[Parameter]) -> Saving:
     if plan.zero is not None and plan.zero.stage == 3 and plan.zero.gather_16bit_weights_on_save:
         half = int(sum(item.elements * min(2, dtype_bytes(item.dtype)) for item in kept))
         return _made(largest, half, "the largest module, whole", "_zero3_consolidated_16bit_state_dict")
-    return Saving(0, 0)
+    return Saving()
 
 
 def _full(kind: str | None) -> bool:
@@ -54,5 +58,5 @@ def _full(kind: str | None) -> bool:
 
 
 def _made(device: int, host: int, what: str, source: str) -> Saving:
-    whole = Term("host", f"{host:,} B", host, source, "the whole model on the rank that writes it, while saving")
-    return Saving(device, host, (whole, Term("buffers", f"{device:,} B", device, source, what, "save")))
+    whole = line("host", host, "the whole model on the rank that writes it, while saving", source)
+    return Saving((line("buffers", device, what, source),) if device else (), (whole,))

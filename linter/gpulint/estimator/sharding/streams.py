@@ -16,7 +16,7 @@ from ..allocator.allocator import SMALL_REQUEST, segments
 from ..states.parameters import gathered_dtype
 from ..states.ranks import ranks
 from ..states.storage import dtype_bytes
-from .fsdp import ShardedLayout, group
+from .fsdp import group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ...job.job import Job
     from ..allocator.allocator import Allocator
     from ..states.parameter import Parameter
+    from .fsdp_state import FsdpState
     from .fsdp_units import Unit, Units
 
 IN_FLIGHT = 2
@@ -54,7 +55,7 @@ class Sharding(NamedTuple):
     each: Sequence[list[int]] = ()
 
 
-def sharding(job: Job, layout: ShardedLayout, found: Sequence[Parameter]) -> Sharding | None:
+def sharding(job: Job, state: FsdpState, found: Sequence[Parameter]) -> Sharding | None:
     """The Sharding of a run whose layers are units of their own and are reduced in every micro step, else None.
 
     None too for version 2 with offload, whose copies from main memory are not followed, and where layers are one and
@@ -68,21 +69,21 @@ def sharding(job: Job, layout: ShardedLayout, found: Sequence[Parameter]) -> Sha
     Version 2: flat all-gather buffers, of which one waits for the next (`AllGatherState`), and the reduction's input
     before `COPIES_IN`.
     """
-    fsdp, plan = job.parallelism.fsdp, layout.plan
-    if fsdp is None or plan is None or not plan.blocks or layout.deferred or 0 < layout.resident < 1:
+    fsdp, plan = job.parallelism.fsdp, state.units
+    if fsdp is None or plan is None or not plan.blocks or state.deferred or 0 < state.gathered_share < 1:
         return None
-    if layout.reused or (fsdp.version == 2 and fsdp.offload):
+    if state.reused or (fsdp.version == 2 and fsdp.offload):
         return None
-    root, layer, stays = plan.root, plan.block, layout.resident == 1
+    root, layer, stays = plan.root, plan.block, state.gathered_share == 1
     if fsdp.version == 2:
         copies = Stack(job).does(COPIES_IN)
         other = max(root.gathered, plan.first.gathered, plan.last.gathered, layer.gathered) + layer.gathered
         other += 0 if copies else _in_turn(layer.reduced, root.reduced)
-        last = layout.keeps_last and not stays
+        last = state.keeps_last and not stays
         outside, layers = _tensors(job, found)
         largest = max(layers, key=sum, default=[])
         return Sharding(plan, 2, outside, largest, stays, copies, other, last=last, each=layers if stays else ())
-    units = IN_FLIGHT + 1 if layout.prefetches else IN_FLIGHT
+    units = IN_FLIGHT + 1 if state.prefetches else IN_FLIGHT
     first, then = (unit.reduced if unit.reduced != unit.gradients else 0 for unit in (layer, root))
     gathered = sum(map(segments, plan.sizes)) if stays else units * segments(layer.gathered)
     other = segments(root.gathered) + gathered + _in_turn(first, then)

@@ -15,7 +15,7 @@ from ..allocator.allocator import SMALL_REQUEST
 from ..states.ranks import ranks
 from ..states.storage import dtype_bytes
 from .fsdp import group
-from .fsdp_units import whole_on_each
+from .fsdp_units import stays_replicated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +63,7 @@ def wrapping(job: Job, found: Sequence[Parameter], plan: Units | None) -> list[W
     alone = plan is not None and bool(plan.first.gathered or plan.last.gathered)
     layered = fsdp.wrap == "transformer" or (plan is not None and plan.blocks > 0)
     for item in found:
-        if item.part not in ("base", "copy") or whole_on_each(item, job):
+        if item.part not in ("base", "copy") or stays_replicated(item, job):
             continue
         inside = (item.layers or ()) if layered else ()
         for layer in inside:

@@ -10,12 +10,14 @@ from ...upstream.stack import Stack
 from ..allocator.runtime import process_overhead
 from ..estimate import Assumption
 from ..frameworks.frameworks import of_transformers
+from ..terms import line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...hardware.gpu import Gpu
     from ...job.job import Job
+    from ..terms import Term
     from .parameter import Parameter
 
 
@@ -38,6 +40,15 @@ def loading(found: Sequence[Parameter], job: Job) -> int:
     packed = max((2 * item.size for item in found if item.packed), default=0)
     upcast = max((2 * item.size for item in found if _was_upcast(item, found)), default=0)
     return max(packed, upcast, widened)
+
+
+def loading_terms(found: Sequence[Parameter], job: Job) -> list[Term]:
+    """`loading` as a term."""
+    size = loading(found, job)
+    return [line("buffers", size, LOADING, "transformers 5.23 integrations/bitsandbytes.py")] if size else []
+
+
+LOADING = "what loading needs beside the weights"
 
 
 def _widened(found: Sequence[Parameter], job: Job) -> int:

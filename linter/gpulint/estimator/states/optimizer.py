@@ -1,4 +1,4 @@
-"""What an optimizer keeps between steps, and what its step needs besides."""
+"""What an optimizer keeps between steps; what its step needs besides is in optimizer_step.py."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...upstream.stack import Stack
 from ...upstream.torch import FOREACH, SPARING_FOREACH
 from ..allocator.allocator import block_size
+from ..terms import Term
 from .storage import dtype_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ...job.job import Job
+    from ...job.job import Job, Offload
     from .parameter import Parameter
 
 FALLBACK = "adamw_torch"
@@ -82,14 +83,12 @@ class States(NamedTuple):
     allocated   by torch's allocator on the GPU;  raw  the same before rounding to blocks
     paged       in CUDA managed memory: on the GPU while there is room, in main memory otherwise
     host        in main memory
-    temporary   what one step allocates on top and frees again
     """
 
     allocated: int
     raw: int
     paged: int
     host: int
-    temporary: int
 
 
 @cache
@@ -185,13 +184,10 @@ _COPIES = {"embedding": -1, "head": 1}
 
 
 def states(tensors: Sequence[Item], spec: Spec, job: Job) -> States:
-    """Bytes that the optimizer keeps for `tensors` on one rank, and what its step needs on top.
+    """Bytes that the optimizer keeps for `tensors` on one rank.
 
     Per tensor and state: elements x bytes of the state's dtype, see `optimizers.json`. A fused optimizer adds one
     fp32 step count a tensor (a 512-byte block), 8-bit ones their code tables (256 fp32 each, once).
-    The step: a multi-tensor implementation copies the second moment of a whole parameter group
-    (torch/optim/adam.py `_multi_tensor_adam`); one that goes tensor by tensor needs its temporaries for the
-    largest tensor; one that steps in the backward pass handles one tensor at a time.
     """
     kept = raw = paged = 0
     for item in tensors:
@@ -205,10 +201,36 @@ def states(tensors: Sequence[Item], spec: Spec, job: Job) -> States:
     if spec.tables and tensors:
         raw += spec.tables * 1024
         kept += spec.tables * 1024
-    temporary = step_temporaries(tensors, spec).size
-    if spec.host:
-        return States(0, raw, 0, raw, temporary)
-    return States(kept, raw, paged, 0, temporary)
+    return States(0, raw, 0, raw) if spec.host else States(kept, raw, paged, 0)
+
+
+def state_terms(
+    tensors: Sequence[Item], spec: Spec, kept: States, job: Job, masters: int = 0, ranks: int = 1
+) -> list[Term]:
+    """Master weights and states that stay on the GPU, and a note of those that do not."""
+    count, name = sum(item.copies * item.size for item in tensors), job.optimizer.name
+    share = "" if ranks == 1 else f" (share of one of {ranks} GPUs)"
+    found = []
+    if masters:
+        formula = f"{masters / max(1, count):g} B x {count:,} master weights{share}"
+        found.append(Term("optimizer", formula, masters, "precision.master_weights"))
+    managed = " in managed memory, on the GPU while there is room and in main memory otherwise"
+    for size, here, where in (
+        (kept.allocated, kept.allocated, share),
+        (kept.paged, 0, managed),
+        (kept.host, 0, " in main memory"),
+    ):
+        if size:
+            formula = f"{size / max(1, count):.5g} B x {count:,} elements: states of {name}{where}"
+            found.append(Term("optimizer", formula, here, spec.source))
+    return found
+
+
+def offloaded(size: int, away: Offload, job: Job, ratio: float) -> Term:
+    """Master weights and states of `size` bytes, of which a share `ratio` waits elsewhere."""
+    where = "main memory" if away.device == "cpu" else "files (NVMe)"
+    label = f"master weights and states of {job.optimizer.name}; the rest is in {where}"
+    return Term("optimizer", f"{1 - ratio:g} x {size:,} B", int((1 - ratio) * size), "offload_optimizer", label)
 
 
 def state_blocks(tensors: Sequence[Item], spec: Spec, job: Job) -> list[tuple[int, int]]:
@@ -223,20 +245,9 @@ def state_blocks(tensors: Sequence[Item], spec: Spec, job: Job) -> list[tuple[in
     return found
 
 
-def step_blocks(tensors: Sequence[Item], spec: Spec) -> list[tuple[int, int]]:
-    """(bytes, how many) of the temporaries that one step allocates: of a group's tensors, or of the largest update."""
-    if not spec.foreach or spec.in_backward:
-        return list(step_temporaries(tensors, spec).blocks)
-    groups: dict[tuple[bool, str], list[tuple[int, int]]] = {}
-    for item in tensors:
-        size = int(item.size * dtype_bytes(item.dtype))
-        groups.setdefault((item.decay, item.dtype), []).append((size, spec.foreach * item.copies))
-    return max(groups.values(), key=lambda sizes: sum(size * count for size, count in sizes), default=[])
-
-
 def _pieces(item: Item, spec: Spec, job: Job) -> list[tuple[float, str]]:
     """(elements, dtype) of each tensor that one copy of `item` adds to the optimizer's state."""
-    if spec.rest and not _main(item):
+    if spec.rest and not treats_as_matrix(item):
         return _pieces(item, specification(spec.rest), job)
     dtype = job.optimizer.state_dtype
     found: list[tuple[float, str]] = []
@@ -254,7 +265,7 @@ def _pieces(item: Item, spec: Spec, job: Job) -> list[tuple[float, str]]:
     return found
 
 
-def _main(item: Item) -> bool:
+def treats_as_matrix(item: Item) -> bool:
     """Whether an optimizer that has a `rest` treats a tensor by its own rule: hidden matrices alone."""
     return item.matrix and not item.flat and len(item.shape) >= 2
 
@@ -302,83 +313,3 @@ def _low_rank(kind: str, item: Item, spec: Spec) -> list[tuple[float, str]]:
     if kind == "low_rank_factored":
         return [(rest * rank, "float32"), (rest * wide, "float32"), projector]
     return [(projected, item.dtype), (projected, item.dtype), projector]
-
-
-class Temporaries(NamedTuple):
-    """Bytes that one step allocates and frees again, their arithmetic, and of an update the (bytes, how many) in it."""
-
-    size: int
-    formula: str
-    blocks: tuple[tuple[int, int], ...] = ()
-
-
-def step_temporaries(tensors: Sequence[Item], spec: Spec) -> Temporaries:
-    """What one step takes; where matrices have a rule of their own, by that or by the other one, the larger."""
-    if spec.rest:
-        other = specification(spec.rest)._replace(in_backward=spec.in_backward)
-        own = [item for item in tensors if _main(item)]
-        left = [item for item in tensors if not _main(item)]
-        if spec.name.startswith(("galore", "apollo")):  # one group (transformers trainer `_setup_low_rank_optimizer`)
-            left = [item._replace(decay=True) for item in left]
-        alone = step_temporaries(own, spec._replace(rest=None)), step_temporaries(left, other)
-        return max(*alone, _between(own, left, spec))
-    if not tensors:
-        return Temporaries(0, "")
-    if spec.foreach:
-        return _copies(tensors, spec)
-    full, half = spec.largest
-    stepped = sorted(tensors, key=lambda item: item.end)
-    layered = [item for item in stepped if item.copies > 1]  # a layer's first tensor follows the last of the one before
-    return max(_largest(stepped, spec, full, half), _largest([*layered, *layered], spec, full, half))
-
-
-def _copies(tensors: Sequence[Item], spec: Spec) -> Temporaries:
-    """Copies of a whole parameter group at once, or in the backward pass of one tensor after the other."""
-    groups: dict[tuple[object, str], list[int]] = {}
-    for item in tensors:
-        key = item if spec.in_backward else item.decay
-        size = block_size(int(item.size * dtype_bytes(item.dtype)))
-        copies = 1 if spec.in_backward else item.copies
-        found = groups.setdefault((key, item.dtype), [0, 0])
-        found[0] += copies * size
-        found[1] += copies * item.size
-    (_, dtype), (size, count) = max(groups.items(), key=lambda group: group[1][0])
-    what = "of the largest tensor" if spec.in_backward else "of the largest parameter group"
-    times = f"{spec.foreach} x " if spec.foreach > 1 else ""
-    return Temporaries(spec.foreach * size, f"{times}{dtype_bytes(dtype):g} B x {count:,} elements {what}")
-
-
-def _between(own: Sequence[Item], left: Sequence[Item], spec: Spec) -> Temporaries:
-    """GaLore's first decomposition, while the update of the last of the other tensors and its denominator, or its
-    parameter in float32, still have names."""
-    if not own or not left or not spec.square or not spec.previous or spec.in_backward:
-        return Temporaries(0, "")
-    last, (full, half) = left[-1], spec.largest
-    wide = last.dtype == "float32"
-    named = 2 * dtype_bytes(last.dtype) if spec.previous == "parameter" else 4 if wide else 8
-    first = _largest(own[:1], spec, full, half)
-    return Temporaries(
-        int(named * last.size) + first.size,
-        f"{named:g} B x {last.size:,} elements of the last vector + {first.formula}",
-        ((int(named * last.size), 1), *first.blocks),
-    )
-
-
-def _largest(tensors: Sequence[Item], spec: Spec, full: float, half: float) -> Temporaries:
-    """The most that one tensor's update takes, `full` or `half` float32 copies of it, with what the one before left."""
-    most, before = Temporaries(0, ""), 0
-    for item in tensors:
-        copies = half if item.dtype in ("bfloat16", "float16") else full
-        kept = before if spec.previous and not spec.in_backward else 0
-        square = min(item.shape[-2:]) ** 2 if spec.square else 0
-        size = int(copies * 4 * item.size) + 4 * square + kept
-        if size > most.size:
-            parts = [f"{copies:g} x 4 B x {item.size:,} elements of one tensor"]
-            parts += [f"4 B x {square:,} elements of a square"] if square else []
-            parts += [f"{kept:,} B of the one before"] if kept else []
-            whole, part = int(copies), int(copies % 1 * 4 * item.size)
-            blocks = (4 * item.size, whole), (part, 1), (4 * square, 1), (kept, 1)
-            most = Temporaries(size, " + ".join(parts), tuple(block for block in blocks if block[0]))
-        width = dtype_bytes(item.dtype) if spec.previous == "parameter" else 4
-        before = int(width * item.size) if item.decay else before
-    return most

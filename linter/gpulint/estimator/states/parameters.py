@@ -12,13 +12,13 @@ from ...units import DTYPE_BYTES
 from ...upstream import unsloth
 from ...upstream.peft import FOLLOWS_BASE_DTYPE
 from ...upstream.stack import Stack
-from ..adapters.parameters import adapter_of, adapter_parameters, saved_copies
 from ..frameworks.frameworks import framework, of_transformers
-from ..frameworks.stable_embedding import stabilised, stabilises
-from ..frameworks.torchtune import caches
-from ..frameworks.unsloth_buffers import tables
 from ..memoize import recalled
 from . import storage
+from .adapter_parameters import adapter_of, adapter_parameters, saved_copies
+from .buffers.stable_embedding import stabilised, stabilises
+from .buffers.torchtune import caches
+from .buffers.unsloth import tables
 from .keep_in_fp32 import kept, stored
 from .parameter import Parameter as Parameter
 from .parameter import pieces_of

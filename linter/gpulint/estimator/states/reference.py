@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from ..estimate import Term
+from ..terms import Term
 from .gradients import gradient_bytes
 from .optimizer import items, of_job, states
 from .parameters import allocated, elements, parameters
@@ -21,15 +21,8 @@ WITH_REFERENCE = frozenset({"dpo", "ipo", "kto", "bco", "ppo", "online_dpo", "xp
 """Objectives that compare with a frozen copy of the starting model (TRL 1.16 trainers)."""
 
 
-class Frozen(NamedTuple):
-    """Bytes of the extra models on one rank."""
-
-    size: int
-    terms: tuple[Term, ...]
-
-
-def frozen_models(job: Job, model: Model) -> Frozen:
-    """The extra models of a preference or online objective, in the dtype of the base weights.
+def frozen_models(job: Job, model: Model) -> list[Term]:
+    """The extra models of a preference or online objective on one rank, in the dtype of the base weights.
 
     Reference: a copy of the policy for DPO and its kin, PPO, and GRPO with beta > 0 (`rl.reference_model` says so);
     none with an adapter, where TRL turns the adapter off instead, and none when log-probabilities are precomputed.
@@ -41,7 +34,7 @@ def frozen_models(job: Job, model: Model) -> Frozen:
     """
     scored = job.objective == "ppo" and job.rl.value_model != "apart"
     if not needs_reference(job) and not scored and job.rl.teacher is None:
-        return Frozen(0, ())
+        return []
     stored = replace(
         job, parallelism=replace(job.parallelism, fsdp=None), weights=replace(job.weights, trainable_dtype=None)
     )
@@ -65,7 +58,7 @@ def frozen_models(job: Job, model: Model) -> Frozen:
             terms.append(_term(kept, f"value model, {named}", ranks))
             trained = states(items(kept), of_job(job), job).allocated + gradient_bytes(kept, job)
             terms.append(_term(kept, "gradients and optimizer states of the value model", ranks, trained))
-    return Frozen(sum(term.size for term in terms), tuple(terms))
+    return terms
 
 
 def _reward_model(job: Job, model: Model) -> tuple[Model, str]:

@@ -205,7 +205,14 @@ def _outside_on_fullest(tensor: Tensor, job: Job, model: Model) -> bool:
 
 def fullest_stage(sizes: Sequence[int], pipeline: int) -> int:
     """The largest sum of ceil(n / pipeline) neighbouring layers."""
+    return sum(sizes[layer] for layer in fullest_layers(sizes, pipeline))
+
+
+def fullest_layers(sizes: Sequence[int], pipeline: int) -> range:
+    """The ceil(n / pipeline) neighbouring layers that sum to most."""
     if pipeline <= 1 or not sizes:
-        return sum(sizes)
+        return range(len(sizes))
     span = -(-len(sizes) // pipeline)
-    return max(sum(sizes[start : start + span]) for start in range(len(sizes) - span + 1))
+    starts = range(len(sizes) - span + 1)
+    first = max(starts, key=lambda start: sum(sizes[start : start + span]))
+    return range(first, first + span)

@@ -27,12 +27,13 @@ class Highest(Recording):
 
     def enter(self, segment: int, backward: bool = False) -> None:
         """The layers begin: what was highest before them is kept."""
-        self._first = self._earlier if self._before >= self._peak else (self._at_peak, 0)
+        self._first = self.latest()
         super().enter(segment, backward)
 
-    def highest_of(self, size: int, cache: int) -> tuple[Alive, int]:
-        """What is alive where the pass takes `size` bytes, and how many of them the `cache` counts already."""
-        latest = self._earlier if self._before >= self._peak else (self._at_peak, 0)
-        if sum(latest[0].values()) - latest[1] == size:
-            return latest
+    def first(self, cache: int) -> tuple[Alive, int]:
+        """What is alive at the highest point before the layers, and how many bytes the full `cache` counts of it."""
         return self._first[0], self._first[1] + cache
+
+    def latest(self) -> tuple[Alive, int]:
+        """The same of the highest point since the layers began."""
+        return self._earlier if self._before >= self._peak else (self._at_peak, 0)

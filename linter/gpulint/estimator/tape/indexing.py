@@ -9,7 +9,9 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from .labels import labelled
 from .ops import contiguous, made
+from .tape import tape_of
 from .tensor import Tensor, wider
 
 if TYPE_CHECKING:
@@ -19,9 +21,10 @@ if TYPE_CHECKING:
     from .tensor import Parameter
 
 
+@labelled("repeated copy")
 def repeat(x: Tensor, n: int) -> Tensor:
     """Keys or values repeated for every query head; backward sums over the repeats."""
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
 
@@ -30,14 +33,15 @@ def expand(x: Tensor, n: int) -> Tensor:
     """x read `n` elements wide without a copy; backward sums over the repeats."""
     if x.n == n:
         return x
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     y = Tensor(x.storage, n, e, view=True)
     return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
 
 
+@labelled("output")
 def cat(parts: Sequence[Tensor]) -> Tensor:
     """Concatenation; the gradients are windows of one gradient."""
-    tape = parts[0].storage.tape
+    tape = tape_of(parts[0])
     sizes = [part.n for part in parts]
     y = tape.new(sum(sizes), reduce(wider, (part.e for part in parts)))
     return made(
@@ -50,9 +54,10 @@ def stack(parts: Sequence[Tensor]) -> Tensor:
     return cat(parts)
 
 
+@labelled("keys put together")
 def filled(a: Tensor, b: Tensor, n: int) -> Tensor:
     """A new tensor of `n` elements that a and b are copied into; each copy clones the gradient (CopySlices)."""
-    tape = a.storage.tape
+    tape = tape_of(a)
     an, bn, e = a.n, b.n, a.e
     y = tape.new(n, e)
 
@@ -68,9 +73,10 @@ def filled(a: Tensor, b: Tensor, n: int) -> Tensor:
     return made(y, tape.node((a, b), back, saves=0, makes=an * e))
 
 
+@labelled("slice")
 def window(x: Tensor, n: int) -> Tensor:
     """A slice: a view whose backward copies the gradient into zeros of the whole size."""
-    tape, was, e, logits = x.storage.tape, x.n, x.e, x.storage.logits
+    tape, was, e, logits = tape_of(x), x.n, x.e, x.storage.logits
     y = Tensor(x.storage, n, e, view=True)
     return made(y, tape.node((x,), lambda _: (tape.new(was, e, logits),), saves=0, makes=was * e))
 
@@ -81,16 +87,17 @@ def shortened(x: Tensor, n: int, sequences: int) -> Tensor:
     return part if sequences == 1 else contiguous(part)
 
 
+@labelled("padded copy")
 def padded(x: Tensor, n: int) -> Tensor:
     """torch.nn.functional.pad to `n` elements: a copy even where nothing is added, and so is its gradient."""
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
 
 
 def assigned(whole: Tensor, part: Tensor) -> Tensor:
     """whole[i] = part, in place. Backward copies the gradient of the whole and takes the part's out (CopySlices)."""
-    tape, n, e, size, width = whole.storage.tape, whole.n, whole.e, part.n, part.e
+    tape, n, e, size, width = tape_of(whole), whole.n, whole.e, part.n, part.e
     y = Tensor(whole.storage, n, e)
 
     def back(_: Tensor) -> tuple[Tensor, Tensor]:
@@ -102,30 +109,33 @@ def assigned(whole: Tensor, part: Tensor) -> Tensor:
     return made(y, tape.node((whole, part), back, saves=0, makes=size * e))
 
 
+@labelled("padded copy")
 def pad(x: Tensor, n: int) -> Tensor:
     """A copy with zeros behind each head, `n` elements; backward is a window of the gradient."""
-    tape, was = x.storage.tape, x.n
+    tape, was = tape_of(x), x.n
     y = tape.new(n, x.e)
     return made(y, tape.node((x,), lambda g: (Tensor(g.storage, was, g.e, view=True),), saves=0))
 
 
+@labelled("parts")
 def split(x: Tensor, sizes: Sequence[int]) -> list[Tensor]:
     """Views that cover x; backward concatenates their gradients."""
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     node = tape.node((x,), lambda *_: (tape.new(was, e),), saves=0, slots=len(sizes))
     return [made(Tensor(x.storage, n, e, view=True), node, slot) for slot, n in enumerate(sizes)]
 
 
 def select(x: Tensor, n: int) -> Tensor:
     """x[..., [i], :]: a copy by index, whose backward adds into zeros of x's size."""
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
 
 
+@labelled("gathered rows")
 def gather(x: Tensor, n: int, index: Tensor) -> Tensor:
     """x[index], `n` elements: saves the index; backward adds into zeros of x's size."""
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     y = tape.result(n, e, x.node is not None)
 
     def back(_: Tensor, _kept: object = index) -> tuple[Tensor]:
@@ -134,16 +144,18 @@ def gather(x: Tensor, n: int, index: Tensor) -> Tensor:
     return made(y, tape.node((x,), back))
 
 
+@labelled("scaled features")
 def resized(x: Tensor, n: int) -> Tensor:
     """torch.nn.functional.interpolate to `n` elements: saves nothing; the gradient is interpolated back."""
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
 
 
+@labelled("largest values and their indices")
 def topk(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """The largest `n` elements and their int64 indices, which are saved."""
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     index = tape.new(n, 8)
 
@@ -156,9 +168,10 @@ def topk(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
     return made(y, tape.node((x,), back)), index
 
 
+@labelled("maximum of each row")
 def maximum(x: Tensor, n: int) -> Tensor:
     """The maximum of each row with its index, which is saved; backward scatters into zeros of x's size."""
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     index = tape.new(n, 8)
 
@@ -168,13 +181,15 @@ def maximum(x: Tensor, n: int) -> Tensor:
     return made(y, tape.node((x,), back))
 
 
+@labelled("sum")
 def total(x: Tensor, n: int) -> Tensor:
     """A sum to `n` elements: backward expands a view, which the view before it then copies."""
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
 
 
+@labelled("embeddings")
 def embedding(tape: Tape, rows: int, weight: Parameter, width: int, ids: Tensor) -> Tensor:
     """A table look-up. Backward is dense, with two index copies of 8 bytes a row inside the kernel."""
     y = tape.new(rows * width, weight.e)

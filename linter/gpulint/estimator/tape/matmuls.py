@@ -6,17 +6,20 @@ first (torch 2.13: derivatives.yaml, autocast_mode.cpp).
 
 from __future__ import annotations
 
+from .labels import labelled
 from .ops import add_to, made, needs_gradient, relayout, to
+from .tape import tape_of
 from .tensor import Parameter, Tensor
 
 
+@labelled("product")
 def matmul(a: Tensor, b: Tensor, n: int, kept_by_policy: bool = False) -> Tensor:
     """A batched product of two activations, `n` elements: saves both; backward makes one gradient of each.
 
     `kept_by_policy` where a checkpoint that selects operators keeps it (torch._functorch.partitioners
     `get_default_op_list`: bmm is one of the `compute_intensive_ops`).
     """
-    tape, an, ae, bn = a.storage.tape, a.n, a.e, b.n
+    tape, an, ae, bn = tape_of(a), a.n, a.e, b.n
     y = tape.kernel_output(n, ae) if kept_by_policy else tape.new(n, ae)
     kept = (a.storage if b.node is not None else None, b.storage if a.node is not None else None)
     ga, gb = a.node is not None, b.node is not None
@@ -30,7 +33,7 @@ def matmul(a: Tensor, b: Tensor, n: int, kept_by_policy: bool = False) -> Tensor
 
 def product(a: Tensor, b: Tensor, n: int) -> Tensor:
     """torch.matmul of two activations in autocast's width, `n` elements."""
-    e = a.storage.tape.autocast
+    e = tape_of(a).autocast
     return matmul(to(a, e), to(b, e), n) if e else matmul(a, b, n)
 
 
@@ -46,16 +49,17 @@ def einsum(
     return relayout(y) if copied_gradient else y
 
 
+@labelled("copy laid out for a product")
 def arranged(x: Tensor) -> Tensor:
     """A copy in another layout whose gradient is a view of the copy's."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     return made(y, tape.node((x,), lambda g: (Tensor(g.storage, n, e, view=True),), saves=0))
 
 
 def solve(system: Tensor, b: Tensor) -> Tensor:
     """torch.linalg.solve_triangular: saves the system and the solution; backward solves, multiplies, negates, cuts."""
-    tape, n, e, sn = system.storage.tape, b.n, b.e, system.n
+    tape, n, e, sn = tape_of(system), b.n, b.e, system.n
     y = tape.new(n, e)
 
     def back(_: Tensor, _kept: object = (system.storage, y.storage)) -> tuple[Tensor, Tensor]:
@@ -68,13 +72,14 @@ def solve(system: Tensor, b: Tensor) -> Tensor:
     return made(y, tape.node((system, b), back))
 
 
+@labelled("output")
 def linear(x: Tensor, weight: Parameter, rows: int, bias: Parameter | None = None) -> Tensor:
     """x @ weight.T: x is saved for the weight's gradient, the weight for x's.
 
     Under autocast the operands are cast first, the weight before x. Backward makes the weight's gradient, then x's
     (a view of a matrix, so that it is never added to in place).
     """
-    tape = x.storage.tape
+    tape = tape_of(x)
     e = tape.autocast or x.e
     w = tape.cast(weight, e)
     b = None if bias is None else tape.cast(bias, e)
@@ -103,7 +108,7 @@ def linear(x: Tensor, weight: Parameter, rows: int, bias: Parameter | None = Non
 
 def expert_matmul(x: Tensor, weight: Parameter, rows: int) -> Tensor:
     """torch.bmm of every expert's rows with its matrix; autocast narrows both operands."""
-    tape = x.storage.tape
+    tape = tape_of(x)
     e = tape.autocast or x.e
     w, inner = tape.cast(weight, e), to(x, e)
     n, wn, trainable, needed = inner.n, weight.n, weight.trainable, inner.node is not None
@@ -117,9 +122,10 @@ def expert_matmul(x: Tensor, weight: Parameter, rows: int) -> Tensor:
     return made(y, tape.node((inner, w), back))
 
 
+@labelled("output")
 def linear_wide(x: Tensor, weight: Tensor, rows: int) -> Tensor:
     """A matmul with a weight that is itself a result; autocast narrows both operands."""
-    tape = x.storage.tape
+    tape = tape_of(x)
     e = tape.autocast or x.e
     w, inner = to(weight, e), to(x, e)
     n, wn = inner.n, w.n
@@ -137,12 +143,13 @@ def linear_wide(x: Tensor, weight: Tensor, rows: int) -> Tensor:
     return made(y, tape.node((inner, w), back))
 
 
+@labelled("output")
 def grouped_linear(x: Tensor, weight: Tensor | Parameter, rows: int, bias: Tensor | None = None) -> Tensor:
     """One matmul over rows grouped by expert, in the weight's width (torch.nn.functional.grouped_mm).
 
     The bias, gathered for every row, is added in place.
     """
-    tape, e = x.storage.tape, weight.e
+    tape, e = tape_of(x), weight.e
     inner = to(x, e)
     n, wn, trainable, needed = inner.n, weight.n, needs_gradient(weight), inner.node is not None
     y = tape.new(rows * (wn // weight.groups // _columns(n, rows)), e)

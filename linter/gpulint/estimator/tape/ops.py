@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .labels import labelled
+from .tape import tape_of
 from .tensor import Node, Parameter, Tensor, wider
 
 if TYPE_CHECKING:
@@ -28,33 +30,36 @@ def view(x: Tensor) -> Tensor:
     return made(Tensor(x.storage, x.n, x.e, view=True), x.node, x.slot)
 
 
+@labelled("{width} copy")
 def to(x: Tensor, e: int) -> Tensor:
     """`x.to(dtype)`: x itself where nothing changes, else a copy; nothing is saved."""
     if x.e == e:
         return x
-    tape, n, was = x.storage.tape, x.n, x.e
+    tape, n, was = tape_of(x), x.n, x.e
     y = tape.new(n, e, x.storage.logits)
     y.heads_first = x.heads_first
     return made(y, tape.node((x,), lambda _: (tape.new(n, was),), saves=0, makes=n * was))
 
 
+@labelled("contiguous copy")
 def contiguous(x: Tensor) -> Tensor:
     """A copy in another layout; its gradient is passed through."""
-    tape = x.storage.tape
+    tape = tape_of(x)
     y = tape.new(x.n, x.e)
     return made(y, tape.node((x,), lambda g: (g,), saves=0))
 
 
+@labelled("contiguous copy")
 def copied(x: Tensor) -> Tensor:
     """A copy in another layout whose gradient is laid out back by a copy too."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     return made(y, tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e))
 
 
 def gathered(x: Tensor, n: int) -> Tensor:
     """Sequence parallelism: all ranks' shares of x, `n` elements, saved as x's own; backward scatters the gradient."""
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     y.shard = x.storage
     return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
@@ -62,61 +67,68 @@ def gathered(x: Tensor, n: int) -> Tensor:
 
 def scattered(x: Tensor, n: int) -> Tensor:
     """Sequence parallelism: this rank's share of a sum over ranks; backward gathers the gradient."""
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     y = tape.reduced(n, e)
     return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
 
 
+@labelled("output")
 def relayout(x: Tensor) -> Tensor:
     """A view whose gradient comes back in another layout and is copied."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     y = Tensor(x.storage, n, e, view=True)
     return made(y, tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e))
 
 
+@labelled("sum")
 def summed(x: Tensor, n: int) -> Tensor:
     """A sum to `n` elements whose dimension stays; its gradient is an expanded view."""
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     return made(y, tape.node((x,), lambda g: (Tensor(g.storage, was, e, view=True),), saves=0))
 
 
+@labelled("sum")
 def add(a: Tensor, b: Tensor | Parameter) -> Tensor:
     """a + b: nothing is saved, both get the gradient itself."""
-    tape = a.storage.tape
+    tape = tape_of(a)
     y = tape.new(max(a.n, b.n), wider(a.e, b.e))
     return made(y, tape.node((a, b), lambda g: (g, g), saves=0))
 
 
+@labelled("difference")
 def sub(a: Tensor, b: Tensor, n: int = 0) -> Tensor:
     """a - b, of `n` elements where that is more than either has: nothing is saved; b's gradient is a negated copy."""
-    tape, n, e = a.storage.tape, max(a.n, b.n, n), wider(a.e, b.e)
+    tape, n, e = tape_of(a), max(a.n, b.n, n), wider(a.e, b.e)
     y = tape.new(n, e)
     back = (lambda g: (g, tape.new(g.n, g.e))) if b.node is not None else (lambda g: (g, None))
     return made(y, tape.node((a, b), back, saves=0))
 
 
+@labelled("sum in place")
 def add_to(a: Tensor, b: Tensor) -> Tensor:
     """a += b: a's own bytes, both get the gradient itself."""
-    tape = a.storage.tape
+    tape = tape_of(a)
     return made(Tensor(a.storage, a.n, a.e, view=True), tape.node((a, b), lambda g: (g, g), saves=0))
 
 
+@labelled("parameter")
 def leaf(tape: Tape, weight: Parameter) -> Tensor:
     """A parameter as an operand; its bytes are counted with the weights."""
     return made(Tensor(tape.nothing, weight.n, weight.e), tape.node((weight,), lambda g: (g,), saves=0))
 
 
+@labelled("product with a number")
 def scale(x: Tensor) -> Tensor:
     """x times or plus a number, or minus x: a new tensor each way."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     y = tape.new(n, e, x.storage.logits)
     return made(y, tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e))
 
 
 def scaled_in_place(x: Tensor) -> Tensor:
     """x *= a number: x's own bytes, a new gradient."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     node = tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e)
     return made(Tensor(x.storage, n, e, view=True), node)
 
@@ -124,7 +136,7 @@ def scaled_in_place(x: Tensor) -> Tensor:
 def divided_slice(x: Tensor) -> Tensor:
     """x /= a number through a slice of x. Backward copies the gradient, clones the slice of it and divides that
     (torch/csrc/autograd/functions/tensor.cpp `CopySlices`)."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
 
     def back(_: Tensor) -> tuple[Tensor]:
         whole = tape.new(n, e)
@@ -138,36 +150,40 @@ def divided_slice(x: Tensor) -> Tensor:
 
 def multiplied(x: Tensor) -> Tensor:
     """x times a number that is a tensor, in place."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     return made(Tensor(x.storage, n, e, view=True), tape.node((x,), lambda _: (tape.new(n, e),)))
 
 
+@labelled("sum with a number")
 def shift(x: Tensor) -> Tensor:
     """x plus a number: the gradient passes through."""
-    tape = x.storage.tape
+    tape = tape_of(x)
     y = tape.new(x.n, x.e)
     return made(y, tape.node((x,), lambda g: (g,), saves=0))
 
 
+@labelled("product")
 def mul(a: Tensor, b: Tensor | Parameter) -> Tensor:
     """a * b, broadcast: each operand is saved if the other needs a gradient."""
-    tape = a.storage.tape
+    tape = tape_of(a)
     for_a = a.node is not None
     for_b = b.trainable if isinstance(b, Parameter) else b.node is not None
     y = tape.result(max(a.n, b.n), wider(a.e, b.e), for_a or for_b)
     return made(y, tape.node((a, b), _mul_backward(a if for_b else None, b if for_a else None, y.n, y.e)))
 
 
+@labelled("product of all pairs")
 def spread_mul(a: Tensor, b: Tensor, n: int) -> Tensor:
     """a * b broadcast to `n` elements, more than either has: each operand is saved if the other needs a gradient."""
-    tape, e = a.storage.tape, wider(a.e, b.e)
+    tape, e = tape_of(a), wider(a.e, b.e)
     y = tape.result(n, e, a.node is not None or b.node is not None)
     return made(y, tape.node((a, b), _mul_backward(a if b.node else None, b if a.node else None, n, e)))
 
 
+@labelled("choice")
 def where(x: Tensor, other: Tensor) -> Tensor:
     """torch.where over a comparison of x, x where it holds: saves the condition of one byte an element."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     condition = tape.new(n, 1)
     y = tape.new(n, e)
     return made(y, tape.node((x, other), lambda _, _kept=condition: (tape.new(n, e), tape.new(n, e))))
@@ -175,20 +191,21 @@ def where(x: Tensor, other: Tensor) -> Tensor:
 
 def unpadded(x: Tensor, rows: int, padded: bool) -> Tensor:
     """x with the rows of padding put to zero: times the batch's own mask, counted with the inputs."""
-    return mul(x, Tensor(x.storage.tape.nothing, rows, x.e)) if padded else x
+    return mul(x, Tensor(tape_of(x).nothing, rows, x.e)) if padded else x
 
 
 def _mul_backward(a: Tensor | None, b: Tensor | Parameter | None, n: int, e: int) -> Backward:
     def back(g: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        tape = g.storage.tape
+        tape = tape_of(g)
         return (None if b is None else tape.new(n, e), None if a is None else tape.new(n, e))
 
     return back
 
 
+@labelled("masked copy")
 def masked(x: Tensor, condition: int) -> Tensor:
     """torch.where of x and a number: saves a condition of so many bytes; backward is a where of the gradient."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     kept = tape.new(condition, 1)
     y = tape.new(n, e)
 
@@ -198,9 +215,10 @@ def masked(x: Tensor, condition: int) -> Tensor:
     return made(y, tape.node((x,), back))
 
 
+@labelled("activation")
 def unary(x: Tensor, save_input: bool = True, save_output: bool = False, logits: bool = False) -> Tensor:
     """A fused pointwise kernel (silu, gelu, relu, tanh, sigmoid, rsqrt ...) with a fused backward."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     y = tape.new(n, e, logits)
     kept = (x.storage if save_input else None, y.storage if save_output else None)
 
@@ -215,9 +233,10 @@ def exp(x: Tensor) -> Tensor:
     return unary(x, save_input=False, save_output=True)
 
 
+@labelled("square")
 def power(x: Tensor) -> Tensor:
     """x.pow(k): backward is g * (k * x.pow(k - 1)), three tensors alive at once."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     kept = x.storage
 
@@ -231,16 +250,18 @@ def power(x: Tensor) -> Tensor:
     return made(y, tape.node((x,), back))
 
 
+@labelled("mean")
 def mean(x: Tensor, n: int) -> Tensor:
     """The mean over the last dimension to `n` elements; its backward divides an expanded view."""
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
 
 
+@labelled("inverse root")
 def rsqrt(x: Tensor) -> Tensor:
     """rsqrt: saves its result; backward is -0.5 * g * result.pow(3)."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     kept = y.storage
 
@@ -254,11 +275,12 @@ def rsqrt(x: Tensor) -> Tensor:
     return made(y, tape.node((x,), back))
 
 
+@labelled("dropout {dropout}")
 def dropout(x: Tensor, p: float) -> Tensor:
     """Fused dropout: saves a mask of one byte per element; x itself when p is 0."""
     if not p:
         return x
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     mask = tape.new(n, 1)
 
@@ -268,9 +290,10 @@ def dropout(x: Tensor, p: float) -> Tensor:
     return made(y, tape.node((x,), back))
 
 
+@labelled("output and statistics")
 def layer_norm(x: Tensor, weight: Operand, bias: Operand, rows: int) -> Tensor:
     """Fused layer normalisation in x's width: saves x and 8 bytes a row of statistics."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     sizes = tuple(p.n if p is not None and needs_gradient(p) else 0 for p in (weight, bias))
     kept = (x.storage, tape.new(2 * rows, 4), weight)
@@ -301,7 +324,7 @@ def softmax(x: Tensor, e: int, fused: bool = False) -> Tensor:
     either).
     """
     wide = x if fused else to(x, e)
-    tape, n, was = x.storage.tape, x.n, wide.e
+    tape, n, was = tape_of(x), x.n, wide.e
     y = tape.new(n, e)
     kept = (y.storage, wide.storage if tape.inputs_of_softmax else None)
 
@@ -311,9 +334,10 @@ def softmax(x: Tensor, e: int, fused: bool = False) -> Tensor:
     return made(y, tape.node((wide,), back))
 
 
+@labelled("normalised weights")
 def divide(x: Tensor, rows: int) -> Tensor:
     """x /= its sum over each row: in place on a copy that was saved, with small temporaries in backward."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     sums = tape.new(rows, e)
     y = tape.new(n, e)
 
@@ -326,9 +350,10 @@ def divide(x: Tensor, rows: int) -> Tensor:
     return made(y, tape.node((x,), back))
 
 
+@labelled("quotient")
 def divided(a: Tensor, b: Tensor) -> Tensor:
     """a / b, broadcast: saves both; b's gradient is -g * ((a / b) / b)."""
-    tape, n, e = a.storage.tape, a.n, wider(a.e, b.e)
+    tape, n, e = tape_of(a), a.n, wider(a.e, b.e)
     y = tape.new(n, e)
 
     def back(_: Tensor, _kept: object = (a.storage, b.storage)) -> tuple[Tensor, Tensor]:
@@ -345,7 +370,7 @@ def clamped(x: Tensor) -> Tensor:
     """clamp_, in place: a copy of what x was is saved where it needs a gradient."""
     if x.node is None:
         return x
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     kept = tape.new(n, e)
 
     def back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
@@ -357,7 +382,7 @@ def clamped(x: Tensor) -> Tensor:
 def bounded(x: Tensor) -> Tensor:
     """torch.max or torch.minimum of x and a constant: saves x; backward masks the gradient, halved where both are equal
     (derivatives.yaml `maximum`, `minimum`)."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
 
     def back(_: Tensor, _kept: object = x.storage) -> tuple[Tensor]:
@@ -370,9 +395,10 @@ def bounded(x: Tensor) -> Tensor:
     return made(y, tape.node((x,), back))
 
 
+@labelled("clamped values")
 def clamp(x: Tensor) -> Tensor:
     """clamp: saves its input; backward is a where over a mask of one byte an element."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
 
     def back(_: Tensor, _kept: object = x.storage) -> tuple[Tensor]:

@@ -1,33 +1,31 @@
 """A tape that knows what each tensor is: for `--explain` only, several times slower than the plain one.
 
-Where a tensor is made is read from the functions on the call stack, which are named after what they compute; a tensor
-of the backward pass is named after the function that recorded its node. `recording.json` holds the words.
+Where a tensor is made is read from the functions on the call stack, which state their words (`labels.py`); a tensor of
+the backward pass has those of the function that recorded its node.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 from collections import Counter
-from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
+from .labels import NOTHING, STATED, Stated
 from .tape import Tape
 from .tensor import Storage
 
 if TYPE_CHECKING:
-    from types import CodeType, FrameType
+    from types import FrameType
 
     from .tensor import Backward, Node, Operand, Parameter, Tensor
 
 WIDTHS = {8: "64-bit", 4: "float32", 2: "16-bit"}
 
-_FOLDER = os.path.dirname(os.path.abspath(__file__))
-_ROOMS = os.path.dirname(_FOLDER)
-_PLUMBING = frozenset({"autograd", "tape", "tensor", "recording"})
+_PACKAGE = __name__.removesuffix("tape.recording")
+_PLUMBING = frozenset(f"{_PACKAGE}tape.{name}" for name in ("autograd", "tape", "tensor", "recording"))
+"""Modules whose functions make tensors for others."""
 
 
 class Label(NamedTuple):
@@ -170,56 +168,45 @@ class Recording(Tape):
     def _place(self) -> tuple[str, str]:
         if self._running is None:
             return _read(sys._getframe(2))  # noqa: SLF001
-        where, what = self._running
-        named = _words()["backward"].get(_innermost(sys._getframe(2)).co_name)  # noqa: SLF001
-        return where, named or what
+        part, what = self._running
+        return part, _innermost(sys._getframe(2)).backward or what  # noqa: SLF001
 
 
 def _read(frame: FrameType | None) -> tuple[str, str]:
-    """(where, what) from the functions of this package on the stack, innermost first."""
-    words = _words()
-    where = what = ""
-    while frame is not None and not where:
-        code = frame.f_code
-        folder, name = os.path.split(code.co_filename)
-        module = name.removesuffix(".py")
-        if module in _PLUMBING and code.co_name == "cast":
-            what = what or words["what"]["cast"]
-        if folder.startswith(_ROOMS) and module not in _PLUMBING:
-            if not what:
-                what = words["what"].get(code.co_name, code.co_name.strip("_").replace("_", " "))
-            where = _where(f"{module}.{code.co_name}", module, frame, words)
+    """(part of the model, what) as the functions of this package on the stack state it, innermost first."""
+    part = what = ""
+    while frame is not None and not part:
+        name = str(frame.f_globals.get("__name__"))
+        if name in _PLUMBING:
+            what = what or STATED.get(frame.f_code, NOTHING).what
+        elif name.startswith(_PACKAGE):
+            stated = STATED.get(frame.f_code, NOTHING)
+            what = what or stated.what or frame.f_code.co_name.strip("_").replace("_", " ")
+            part = _part(stated, frame)
         frame = frame.f_back
-    return where or "model", what or "tensor"
+    return part or "model", what or "tensor"
 
 
-def _innermost(frame: FrameType) -> CodeType:
-    """The function of this package that makes the tensor."""
-    while os.path.basename(frame.f_code.co_filename).removesuffix(".py") in _PLUMBING and frame.f_back is not None:
+def _innermost(frame: FrameType) -> Stated:
+    """The words of the function of this package that makes the tensor."""
+    while str(frame.f_globals.get("__name__")) in _PLUMBING and frame.f_back is not None:
         frame = frame.f_back
-    return frame.f_code
+    return STATED.get(frame.f_code, NOTHING)
 
 
-def _where(function: str, module: str, frame: FrameType, words: dict[str, dict[str, str]]) -> str:
-    role = getattr(_local(frame, "layer"), "role", None) if module == "linear" else None
-    if role is not None:
-        return words["roles"].get(str(role), str(role).replace("_", " "))
-    if function == "decoder.norm":
-        return str(words["slots"][str(_local(frame, "slot"))])
-    return words["where"].get(function, "") or words["where"].get(module, "")
+def _part(stated: Stated, frame: FrameType) -> str:
+    if stated.by is not None:
+        name, words = stated.by
+        value = _value(frame, *name.split("."))
+        if value is not None:
+            return words.get(str(value), str(value).replace("_", " "))
+    return stated.part or str(frame.f_globals.get("PART") or "")
 
 
-def _local(frame: FrameType, name: str) -> object:
+def _value(frame: FrameType, name: str, attribute: str = "") -> object:
     """A local variable. Before Python 3.13 `f_locals` is a copy that would keep tensors alive, so it is emptied."""
     found: Any = frame.f_locals
     value: object = found.get(name)
     if isinstance(found, dict):
         found.clear()
-    return value
-
-
-@cache
-def _words() -> dict[str, dict[str, str]]:
-    with open(os.path.join(_FOLDER, "recording.json"), encoding="utf-8") as stream:
-        found: dict[str, dict[str, str]] = json.load(stream)
-    return found
+    return getattr(value, attribute, None) if attribute else value

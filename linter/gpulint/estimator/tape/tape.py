@@ -13,14 +13,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from ..frameworks.release import Packed
 from .autograd import Engine
+from .labels import labelled
+from .options import Packed
 from .tensor import Edge, Node, Parameter, Storage, Tensor, saved_by
 from .trailing import trailing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from typing_extensions import Self
+
+    from .options import Options
     from .tensor import Backward, Operand
 
 
@@ -32,9 +36,6 @@ class Tape(Engine):
     `given_back` those of a layer that is run again.
     `left` are bytes of logits that the training loop names when the backward pass is through.
     `keys` are the keys and values that a pass returns with its outputs, by segment; None where it returns none.
-    `inputs_of_softmax`: softmax saves its input beside its result. `loss_parallel`: each rank has the logits of its
-    part of the vocabulary, in torch's own cross entropy. `attention_again`: no selective checkpoint keeps what the
-    attention kernel makes.
     """
 
     storage = Storage
@@ -72,6 +73,12 @@ class Tape(Engine):
         self.others: Tensor | None = None
         self.bare = False
         self.nothing = Storage(self, 0, False)
+
+    def configured(self, options: Options) -> Self:
+        """The tape itself, under a job's autocast and accumulation."""
+        for name, value in options._asdict().items():
+            setattr(self, name, value)
+        return self
 
     @property
     def nodes(self) -> int:
@@ -334,6 +341,7 @@ class Tape(Engine):
         if self._kept is not None:
             self._kept.append(storage)
 
+    @labelled("weight cast by autocast")
     def cast(self, weight: Parameter, e: int) -> Tensor | Parameter:
         """The weight as autocast hands it to a matmul: itself, or a copy that is kept until autocast ends.
 
@@ -359,3 +367,10 @@ class Tape(Engine):
             weight.cast = None
         self._casts.clear()
         self.others = None
+
+
+def tape_of(x: Tensor) -> Tape:
+    """The tape that a tensor is on."""
+    tape = x.storage.tape
+    assert isinstance(tape, Tape)
+    return tape

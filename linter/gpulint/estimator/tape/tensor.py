@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
     from weakref import ReferenceType
 
-    from .tape import Tape
+    from .ledger import Ledger
 
     Backward = Callable[..., "tuple[Tensor | None, ...]"]
     Operand: TypeAlias = "Tensor | Parameter | None"
@@ -53,7 +53,7 @@ class Storage:
 
     __slots__ = ("__weakref__", "holders", "lasting", "logits", "narrow", "size", "tape")
 
-    def __init__(self, tape: Tape, size: int, logits: bool) -> None:
+    def __init__(self, tape: Ledger, size: int, logits: bool) -> None:
         self.tape = tape
         self.size = size
         self.logits = logits

@@ -1,7 +1,7 @@
 """`gpulint: job/v1` files: a Job written down as YAML, JSON or TOML.
 
-`Job.validate` (pydantic, imported when a job file is read) decides what is valid; the first thing it refuses becomes a
-SourceError at its key. What the file leaves out is the Job's own default.
+`Job.validate` (pydantic, imported when a job file is read) decides what is valid; of the first place that it refuses
+the schema says what it must be, in a SourceError. What the file leaves out is the Job's own default.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from ...job.job import Job, field_paths
 from ...job.origin import Origin
 from ...models.adapter_types import OPTIONS, kind_of
 from ...source.document import SourceError
+from ...source.schema import faults, load_schema, place
 from ..core.format import Format, JobBuilder, Reading, written_by
 from ..core.keys import unknown_keys
 from ..core.world_size import Stated, set_hardware
@@ -34,21 +35,6 @@ SHORTHANDS = {
 }
 """Field -> the key that may hold it alone (`loss: liger`), as `job_schema` reads it."""
 
-_POSITIVE = (
-    "micro_batch_size", "gradient_accumulation_steps", "sequence_length", "adapter.r", "hardware.gpus",
-    "hardware.nodes", "parallelism.data", "parallelism.tensor", "parallelism.pipeline", "parallelism.context",
-    "parallelism.expert", "evaluation.micro_batch_size", "inference.batch_size", "inference.max_model_len",
-    "inference.max_num_seqs", "inference.max_num_batched_tokens", "inference.block_size", "rl.generations",
-)  # fmt: skip
-"""Counts of which there is at least one."""
-
-
-_KINDS = {
-    "int": "a whole number", "float": "a number", "finite": "a number", "bool": "true or false", "string": "a string",
-    "list": "a list", "dict": "a mapping", "dataclass": "a mapping",
-}  # fmt: skip
-"""First word of a pydantic error type -> what was expected."""
-
 
 def recognise(document: Document) -> bool:
     """The top-level key `gpulint` with a job version."""
@@ -64,7 +50,6 @@ def read(document: Document, project: Project) -> Reading:
         raise _error(document, version.value, f"unknown job version {version.value.value}; known is {UPSTREAM}")
     builder = JobBuilder(document, UPSTREAM)
     builder.job = _validated(document)
-    _refuse_negative(document, builder.job)
     _set_origins(builder, root)
     _set_rank(builder, root)
     _set_hardware(builder, root, project)
@@ -89,52 +74,25 @@ def _validated(document: Document) -> Job:
     try:
         return Job.validate(plain)
     except ValidationError as error:
-        errors: list[dict[str, Any]] = [dict(item) for item in error.errors(include_url=False)]
-        place, key = _find(document.root, errors[0]["loc"])
-        raise _error(document, place, _reason(errors[0], place, key)) from None
+        raise _refusal(document, plain, [each["loc"] for each in error.errors(include_url=False)]) from None
     except (RecursionError, TypeError, AttributeError):
         raise _error(document, document.root, "the job cannot be read") from None
 
 
-def _reason(error: dict[str, Any], place: Node, key: str) -> str:
-    """A pydantic error for people: `kind must be 'training' or 'inference', not trainin`."""
-    kind: str = error["type"]
-    if kind == "missing":
-        return f"{key or 'the job'} needs the key {error['loc'][-1]}"
-    expected = error.get("ctx", {}).get("expected") if kind == "literal_error" else None
-    if expected is None:
-        expected = _KINDS.get(kind.partition("_")[0], "something else")
-    found = {"mapping": "a mapping", "sequence": "a list"}.get(place.kind) or place.raw or str(place.value)
-    return f"{key or 'the job'} must be {expected}, not {found}"
+def _refusal(document: Document, plain: dict[str, Any], blamed: list[tuple[int | str, ...]]) -> SourceError:
+    """What the schema of jobs says of the first place that pydantic blames; pydantic also takes `"8"` for a number."""
+    from ...job.schema import long_spelling
 
-
-def _find(root: Node, location: tuple[int | str, ...]) -> tuple[Node, str]:
-    """The node that pydantic blames and its dotted key; parts of `location` that name a union's branch are passed."""
-    node, keys = root, []
-    for part in location:
-        child: Node | None = None
-        if isinstance(part, str):
-            child = node.get(part)
-        elif node.is_sequence and 0 <= part < len(node.items()):
-            child = node.items()[part]
-        if child is not None:
-            node = child
-            keys.append(str(part))
-    return node, ".".join(keys)
+    places = {id(place(document.root, location)[0]) for location in blamed}
+    told = faults(document.root, long_spelling(plain), load_schema(NAME), "the job")
+    fault = next((each for each in told if id(each.node) in places), None)
+    if fault is None:
+        return _error(document, document.root, "the job cannot be read")
+    return _error(document, fault.node, fault.reason)
 
 
 def _error(document: Document, node: Node, reason: str) -> SourceError:
     return SourceError(document.path, reason, node.span.line, node.span.column)
-
-
-def _refuse_negative(document: Document, job: Job) -> None:
-    for path in field_paths():
-        value = job.get(path)
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            least = 1 if path in _POSITIVE else 0
-            entry = document.root.find(path)
-            if value < least and entry is not None:
-                raise _error(document, entry.value, f"{path} must be {least} or more, not {value}")
 
 
 def _set_origins(builder: JobBuilder, root: Node) -> None:

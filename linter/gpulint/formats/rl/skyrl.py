@@ -13,9 +13,10 @@ from ..core.backends.fsdp import fsdp2
 from ..core.backends.gpus import gpus_of_nodes, model_ranks
 from ..core.backends.lora import by_rank, lora
 from ..core.backends.megatron import degrees, is_megatron, megatron_optimizer, offloaded_optimizer, recompute
+from ..core.backends.plain import packages
 from ..core.bindings.kinds import FLAG, NUMBER, POSITIVE, TEXT
 from ..core.bindings.reader import Reader
-from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table, Written, only, within
+from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table, only, within
 from ..core.format import Format, NoJobError, Problem, Reading
 from ..core.interpolation import interpolated
 from ..core.keys import key_problems
@@ -67,7 +68,6 @@ def _set_strategy(reader: Reader) -> None:
         raise NoJobError(reader.document.path, f"strategy {strategy}, which gpulint does not know of SkyRL")
     if strategy == "megatron":
         reader.derived("framework", "megatron", "strategy megatron")
-    reader.versions(VERSIONS, reader.project.versions, f"what {UPSTREAM} runs on")
 
 
 def _length(job: Job) -> int:
@@ -79,19 +79,12 @@ def _rows_of(tokens: int, job: Job) -> int:
     return max(1, tokens // _length(job))
 
 
-def _steps(mini: int, reader: Reader) -> Default:
-    """Micro batches of a step; a mini batch counts prompts, each with its samples."""
-    job, ranks = reader.job, model_ranks(reader.job)
-    rows = mini * (job.rl.generations or _SAMPLES)
-    return Default(
-        max(1, rows // (ranks * (job.micro_batch_size or 1))), f"mini batch of {rows} rows over {ranks} ranks"
-    )
-
-
 def _set_accumulation(reader: Reader) -> None:
-    mini = reader.given(POSITIVE, "trainer.policy_mini_batch_size")
-    steps = _steps(mini.value if mini else _MINI, reader)
-    reader.put("gradient_accumulation_steps", Written(*steps) if mini else steps, mini)
+    """Micro batches of a step; a mini batch counts prompts, each with its samples."""
+    mini, job, ranks = reader.given(POSITIVE, "trainer.policy_mini_batch_size"), reader.job, model_ranks(reader.job)
+    rows = (mini.value if mini else _MINI) * (job.rl.generations or _SAMPLES)
+    steps = max(1, rows // (ranks * (job.micro_batch_size or 1)))
+    reader.set("gradient_accumulation_steps", mini, steps, f"mini batch of {rows} rows over {ranks} ranks")
 
 
 _SIZES = (
@@ -209,6 +202,7 @@ TABLE = Table(
     (
         Fixed("kind", Derived("training", "a run of SkyRL's trainer")),
         _set_strategy,
+        packages(VERSIONS, UPSTREAM),
         Key(
             "objective", "trainer.algorithm.advantage_estimator", TEXT, "grpo", {"gae": "ppo", "rloo": "rloo"},
             other="grpo",

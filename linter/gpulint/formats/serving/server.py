@@ -19,7 +19,6 @@ from .json_arguments import section
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ...job.job import Job
     from ...source.document import Document
     from ..core.arguments import Given
     from ..core.bindings.reader import Blank
@@ -171,12 +170,8 @@ def quantization(
     return (
         Key(f"{path}.method", names, TEXT, to={word: row[0] for word, row in methods.items()}, back=written),
         Key(f"{path}.bits", names, TEXT, to={word: row[1] for word, row in methods.items()}, back=NEVER),
-        Key(path, names, TEXT, Default(None, note), lambda *_: None, NEVER, _is_not_packed, note),
+        Key(path, names, TEXT, Default(None, note), lambda *_: None, NEVER, note=note),
     )
-
-
-def _is_not_packed(job: Job) -> bool:
-    return job.weights.quantization is None
 
 
 def cache_dtype(names: str | tuple[str, ...], back: Mapping[str, str] | None = None, default: Any = "auto") -> Row:

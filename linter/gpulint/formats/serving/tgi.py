@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..core.bindings.kinds import ANYTHING, FLAG, NUMBER, POSITIVE, TEXT, Unsaid
+from ..core.bindings.kinds import FLAG, NUMBER, POSITIVE, TEXT, Kind, Unsaid
 from ..core.bindings.rows import NEVER, Assumed, Default, Derived, Fixed, Key, Table
 from ..core.format import Format
 from .server import (
@@ -25,7 +25,6 @@ from .server import (
 )
 
 if TYPE_CHECKING:
-    from ...job.job import Job
     from ...source.document import Document
     from ..core.bindings.reader import Reader
     from ..core.format import Project, Reading
@@ -125,13 +124,12 @@ def _release(version: str) -> tuple[int, ...]:
     return (*numbers, 0, 0)[:3] if numbers else (3, 3, 0)
 
 
-def _graphs(sizes: Any, _job: Job) -> Any:
+def _eager(sizes: Any) -> Any:
     return True if str(sizes) == "0" else Unsaid.OTHER
 
 
-def _with_graphs(eager: bool, _job: Job) -> Any:
-    return 0 if eager else None
-
+_GRAPHS = Kind("sizes of batches, 0 for none", _eager, lambda eager: 0 if eager else None, samples=(True, False))
+"""`cuda_graphs`, as whether there are none."""
 
 TABLE = Table(
     (
@@ -155,7 +153,7 @@ TABLE = Table(
         _set_share,
         cache_dtype("kv_cache_dtype", {"fp8": "fp8_e4m3fn", "fp8_e4m3": "fp8_e4m3fn"}),
         Key("inference.max_num_seqs", "max_batch_size", POSITIVE, Default(None, "as the cache allows")),
-        Key("inference.enforce_eager", "cuda_graphs", ANYTHING, False, _graphs, _with_graphs, blank=Default(False)),
+        Key("inference.enforce_eager", "cuda_graphs", _GRAPHS, default=False, blank=Default(False)),
         Key(
             "inference.enable_lora", "lora_adapters", TEXT, False, lambda *_: True, NEVER, note="it has adapters",
             blank=Default(False),

@@ -55,7 +55,7 @@ def launches(document: Document, project: Project) -> Started:
         found += started.launches
         problems += started.problems
         reason = reason or started.reason
-    return Started(found, problems, "" if found else reason or "holds no task")
+    return Started(found, problems, "" if found else reason or "has no task")
 
 
 LAUNCHER = Launcher(NAME, "Beaker experiment", "Beaker v2", recognise, launches, "`resources.gpuCount` x `replicas`")

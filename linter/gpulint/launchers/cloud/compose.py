@@ -167,7 +167,7 @@ def _shared_memory(service: Node, document: Document, resources: Resources) -> N
     mounted = any(SHARED in document.text[node.span.start : node.span.end] for node in mounts)
     if service.get("ipc") is None and service.get("extends") is None and not mounted:
         resources.shared_memory = CONTAINER_SHARED_MEMORY
-        resources.origins["shared_memory"] = Origin("default", "64 MiB, what Docker gives a container")
+        resources.origins["shared_memory"] = Origin("default", "64 MiB, Docker's default")
 
 
 LAUNCHER = Launcher(

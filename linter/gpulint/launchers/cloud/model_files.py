@@ -36,15 +36,15 @@ def launches(document: Document, project: Project) -> Started:  # noqa: ARG001
     keys = set(root.keys())
     if keys >= _ADAPTER:
         kind = text(root, "peft_type") or "PEFT"
-        reason = f"describes a {kind} adapter of {text(root, 'base_model_name_or_path') or 'a model'}, starts nothing"
+        reason = f"describes a {kind} adapter of {text(root, 'base_model_name_or_path') or 'a model'}, starts no job"
         return Started([], [], reason)
     if not _is_model(keys):
-        return Started([], [], "holds FSDP settings of a Trainer (`fsdp_config`), starts nothing")
+        return Started([], [], "holds FSDP settings of a Trainer (`fsdp_config`), starts no job")
     architectures = root.get("architectures")
     first = next((str(item.value) for item in architectures.items()), "") if architectures is not None else ""
     name = first or text(root, "model_type") or "a model"
     method = text(root, "quantization_config.quant_method")
-    return Started([], [], f"describes a model ({name}{f', stored as {method}' if method else ''}), starts nothing")
+    return Started([], [], f"describes a model ({name}{f', stored as {method}' if method else ''}), starts no job")
 
 
 def _is_model(keys: set[str]) -> bool:

@@ -84,7 +84,7 @@ def _named(
     except SourceError as error:
         found, reason = None, str(error)
     if found is None or not found.root.is_mapping:
-        values = {"reference": path, "path": path, "reason": reason, "assumption": "nothing in its place"}
+        values = {"reference": path, "path": path, "reason": reason, "assumption": "empty"}
         problems.append(Problem("unresolved-reference", "models", item.span, values))
         reasons.append(f"its model {path} is {reason}")
         return None
@@ -96,13 +96,13 @@ def _launch(model: Node, document: Document) -> tuple[Launch | None, str]:
     resources = Resources()
     if engine is not None and engine.is_mapping:
         if text(engine, "type") not in ("", "VLLMEngine"):
-            return None, f"its engine was built elsewhere ({text(engine, 'type')}): the file does not say its sizes"
+            return None, f"its engine was built elsewhere ({text(engine, 'type')}), so its sizes are unknown"
         entries, reason = _former(model, engine, document, resources)
         if reason:
             return None, reason
     else:
         if text(model, "llm_engine") not in ("", "vllm", "vLLM"):
-            return None, f"its engine {text(model, 'llm_engine')} is not one that gpulint knows"
+            return None, f"its engine {text(model, 'llm_engine')} is unknown to gpulint"
         entries = _present(model, document, resources)
     name = text(model, "model_loading_config.model_id") or text(engine, "model_id")
     part = f"model {name}" if name else "model"
@@ -126,7 +126,7 @@ def _former(model: Node, engine: Node, document: Document, resources: Resources)
     """`engine_config` and `scaling_config` of ray-llm: one worker a tensor parallel rank."""
     workers, each = model.find("scaling_config.num_workers"), model.find("scaling_config.num_gpus_per_worker")
     if each is not None and not as_integer(each.value.value):
-        return [], "asks for no GPU (`num_gpus_per_worker`)"
+        return [], "requests no GPU (`num_gpus_per_worker`)"
     source = engine.entry("hf_model_id") or engine.entry("model_id")
     entries = [renamed(document, "model", source)] if source is not None else []
     longest = engine.entry("max_total_tokens")

@@ -83,7 +83,7 @@ def _kind(resources: Resources, text: str, span: Span, path: str, name: str) -> 
             find(word)
         except UnknownGpu:
             continue
-        _gpu(resources, word, path, name, span, f"named by the {name}")
+        _gpu(resources, word, path, name, span, f"from the {name}")
         return
 
 

@@ -54,7 +54,7 @@ def launches(document: Document, project: Project) -> Started:
     if root.get("trt_llm") is not None:
         return _engine(document, resources)
     if asked is None or asked.value.value is None:
-        return Started([], [], "asks for no GPU")
+        return Started([], [], "requests no GPU")
     return Started([], [], "runs the Python program of its `model` folder, which gpulint does not read")
 
 

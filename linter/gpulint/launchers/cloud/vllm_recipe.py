@@ -35,11 +35,11 @@ def launches(document: Document, project: Project) -> Started:
     root = document.root
     variants = root.get("variants")
     if variants is None or not variants.is_mapping:
-        return Started([], [], "a strategy of several recipes: names no model")
+        return Started([], [], "a strategy of several recipes, without a model")
     arguments = root.find("model.base_args")
     base = flags_in(document, arguments.value if arguments is not None else None, "vllm")
     if root.get("omni") is not None or _is_omni(root) or base.root.entry("omni") is not None:
-        return Started([], [], "served by vLLM-Omni, whose pipelines gpulint does not estimate")
+        return Started([], [], "served by vLLM-Omni, which gpulint does not estimate")
     found = [
         launch
         for variant in variants.entries()
@@ -93,11 +93,11 @@ def _split(document: Document, root: Node, variant: Node, kind: Kind, chosen: st
     if chosen == "single_node_tp":
         found = tensor_parallel(root, variant, kind)
         count, where = found if found is not None else (count, where)
-    resources.state("gpu", kind.gpu.name, document.path, kind.key, kind.where.span, "the kind that it is verified on")
+    resources.state("gpu", kind.gpu.name, document.path, kind.key, kind.where.span, "the GPU that it is verified on")
     note = f"of a node of {kind.node} {kind.gpu.name}, as the recipes' page splits {chosen}"
     resources.state("gpus_per_node", count // kind.nodes, document.path, "tp", where.span, note)
     if kind.nodes > 1:
-        resources.state("nodes", kind.nodes, document.path, "vram_minimum_gb", where.span, "that have the memory")
+        resources.state("nodes", kind.nodes, document.path, "vram_minimum_gb", where.span, "with enough memory")
     manner = chosen.rpartition("_")[2]
     entries = [stated(document, _SPLIT[manner], scalar_at(document, count, where))]
     if manner != "tp":

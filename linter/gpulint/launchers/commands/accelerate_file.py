@@ -36,5 +36,5 @@ def state_processes(resources: Resources, options: Node, file: Document, project
         number = as_integer(entry.value.value) if entry is not None and entry.value.is_scalar else None
         if entry is not None and number is not None and number > 0:
             resources.state(
-                field, number, document.path, key, entry.value.span, "one process a GPU" * (field[0] == "p")
+                field, number, document.path, key, entry.value.span, "one process per GPU" * (field[0] == "p")
             )

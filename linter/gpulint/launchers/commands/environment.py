@@ -90,7 +90,7 @@ def spread(form: str, resources: Resources, variables: Mapping[str, Word]) -> di
         return {}
     if "NPROC_PER_NODE" in variables or "NNODES" in variables:
         return {}
-    note = "one process sees several GPUs and spreads the layers over them (NPROC_PER_NODE is not set)"
+    note = "one process uses several GPUs and distributes the layers over them (NPROC_PER_NODE is not set)"
     return {"parallelism.device_map": Decided("auto", Origin("derived", note))}
 
 

@@ -60,4 +60,4 @@ def _container(resources: Resources, program: Unwrapped, file: Document) -> None
             resources.state("shared_memory", size(given.value.value), file.path, "shm-size", given.value.span)
         elif root.entry("ipc") is None and "/dev/shm" not in file.text:  # noqa: S108
             resources.shared_memory = CONTAINER_SHARED_MEMORY
-            resources.origins["shared_memory"] = Origin("default", f"64 MiB, what {name} gives a container")
+            resources.origins["shared_memory"] = Origin("default", f"64 MiB, the default of {name}")

@@ -59,7 +59,7 @@ class _Opening:
         found = self.project.open(source, from_path) if source else None
         found = found or self.project.open(reference, from_path)
         if found is None:
-            raise MadeError(reference, "the script makes it when it runs")
+            raise MadeError(reference, "created by the script at run time")
         return found
 
 

@@ -219,7 +219,7 @@ def _with_file(
     if document is None and (os.path.isabs(path) or _shipped(path, format_)):
         return None
     if document is None:
-        values = {"reference": path, "path": path, "reason": reason, "assumption": "nothing in its place"}
+        values = {"reference": path, "path": path, "reason": reason, "assumption": "empty"}
         problem = Problem("unresolved-reference", "config", span, values, file.path)
         return Begun(format_, flags, None, (problem,))
     flags = _without(flags, span)

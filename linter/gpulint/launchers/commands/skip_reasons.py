@@ -41,7 +41,7 @@ def reason(programs: Iterable[Unwrapped]) -> str:
             return f"starts {program.head} with a config that is not in the project"
         engine = _ENGINES.get(program.head)
         if engine is not None:
-            return f"starts {engine}, whose flags are not read"
+            return f"starts {engine}, whose flags gpulint does not read"
         joins = joins or program.head in _JOINS
         if program.head in _TOOLS or not _NAMED.match(program.name.text):
             continue
@@ -51,7 +51,7 @@ def reason(programs: Iterable[Unwrapped]) -> str:
         last = next((program for program in reversed(scripts) if program.launchers), scripts[-1])
         shown = last.name.text if len(last.name.text) <= 60 else last.head[:60]
         return f"starts {shown}, which gpulint does not know"
-    return "only joins the processes of another pod" if joins else NOTHING
+    return "only joins processes of another pod" if joins else NOTHING
 
 
 def _parallel(program: Unwrapped) -> bool:

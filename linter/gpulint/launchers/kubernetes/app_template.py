@@ -38,7 +38,7 @@ def launches(document: Document, project: Project) -> Started:
         found += started.launches
         problems += started.problems
         reasons.append(started.reason)
-    return Started(found, problems, "" if found else next(filter(None, reasons), "holds no container"))
+    return Started(found, problems, "" if found else next(filter(None, reasons), "has no container"))
 
 
 def _containers(root: Node, *, switched_off: bool = False) -> Iterator[tuple[str, Node, Node]]:

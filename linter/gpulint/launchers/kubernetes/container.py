@@ -48,7 +48,7 @@ def jobs_of_container(
     words += [written(file, node, container.environment) for node in container.arguments]
     words = [item for item in words if item.text or item.at]
     if not words or why_alone(container.image):
-        return Started([], [], why_alone(container.image) or "its command is the image's own")
+        return Started([], [], why_alone(container.image) or "its command is in the image")
     asks = resources.gpus_per_node is not None or words[0].text == "serve"
     if not container.command and words[0].at and container.image and asks:
         words = [*(Word(text, words[0].at[:1] * len(text)) for text in called(words)), *words]

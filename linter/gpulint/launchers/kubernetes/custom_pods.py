@@ -54,7 +54,7 @@ def read(item: Object, manifests: Manifests) -> Started:
     launched, problems, reasons = [], [], []
     for pod in _pods(item.root):
         if pod.grouped:
-            reasons.append("its pods work in groups that gpulint does not know")
+            reasons.append("its pods form groups that gpulint does not know")
             continue
         part = f"{item.part}, {pod.role}" if pod.role else item.part
         resources = Resources()
@@ -66,7 +66,7 @@ def read(item: Object, manifests: Manifests) -> Started:
         launched += started.launches
         problems += started.problems
         reasons.append(started.reason)
-    return Started(launched, problems, "" if launched else next(filter(None, reasons), "holds no pod"))
+    return Started(launched, problems, "" if launched else next(filter(None, reasons), "has no pod"))
 
 
 def _pods(node: Node, depth: int = 0, role: str = "", *, grouped: bool = False) -> Iterator[_Pod]:

@@ -56,7 +56,7 @@ def read(item: Object, manifests: Manifests) -> Started:
     if not reasons:
         name = text(item.root, "spec.chart.spec.chart") or text(item.root, "spec.source.chart")
         reasons.append(f"installs {name or 'a chart'}, whose values gpulint does not know")
-    return Started(found, problems, "" if found else next(filter(None, reasons), "starts nothing"))
+    return Started(found, problems, "" if found else next(filter(None, reasons), "starts no job"))
 
 
 def _chart(values: Document) -> str:
@@ -92,5 +92,5 @@ def _read(node: Node | None, file: Document) -> Iterator[Document]:
 
 LAUNCHER = Launcher(
     NAME, "Helm release (Flux, Argo CD, K3s)", "Flux v2, Argo CD v1alpha1, K3s helm.cattle.io/v1", recognise,
-    launches, "as the values of its chart say",
+    launches, "from the chart's values",
 )  # fmt: skip

@@ -41,7 +41,7 @@ def launches(document: Document, project: Project) -> Started:
     """The job of the config file, on `workload.gpus`; a file of Python or of an unknown tool is named as the reason."""
     workload = document.root.get("workload")
     if workload is None or not workload.is_mapping or document.root.get("dynamo") is not None:
-        return Started([], [], "the flags of its workers stand in files that the chart's user names")
+        return Started([], [], "the flags of its workers are in files given at install time")
     resources = Resources()
     gpus = workload.entry("gpus")
     count = as_integer(gpus.value.value) if gpus is not None else None
@@ -52,7 +52,7 @@ def launches(document: Document, project: Project) -> Started:
             resources.state("nodes", count // NODE, *where)
     name = text(workload, "configFile")
     if not name or is_blank(name):
-        return Started([], [], "names no config file: its chart is given a program")
+        return Started([], [], "has no config file: its chart runs a program")
     if name.endswith((".py", ".sh")):
         return Started([], [], f"its configuration is the program {name}")
     return _file(document, workload, name, resources, project)
@@ -64,11 +64,11 @@ def _file(document: Document, workload: Node, name: str, resources: Resources, p
     except SourceError as error:
         return Started([], [], f"its config {name}: {error}")
     if config is None:
-        return Started([], [], f"its config {name} is given at install time, not beside it")
+        return Started([], [], f"its config {name} is given at install time")
     form = recognise_format(config)
     format_ = _FRAMEWORKS.get(text(workload, "framework")) or (form.name if form is not None else "")
     if not format_:
-        return Started([], [], f"its config {os.path.basename(name)} is of no format that gpulint knows")
+        return Started([], [], f"its config {os.path.basename(name)} has an unknown format")
     model = workload.find("model.name")
     if model is not None and isinstance(model.value.value, str) and format_ in ("vllm", "sglang", "trtllm"):
         key = "model-path" if format_ == "sglang" else "model"

@@ -62,4 +62,4 @@ def jobs_of_group(
         if started.launches:
             return Started(started.launches, problems)
         reason = reason or started.reason
-    return Started([], problems, reason or "holds no pod")
+    return Started([], problems, reason or "has no pod")

@@ -31,7 +31,7 @@ def read(item: Object, manifests: Manifests) -> Started:
     """The jobs of a workload; the pods of a Job with an index work together."""
     spec = item.root.find(_SPECS[item.kind])
     if spec is None or not spec.value.is_mapping:
-        return Started([], [], "holds no pod")
+        return Started([], [], "has no pod")
     pods = _pods(item.root, item.kind)
     return jobs_of_pod(spec.value, manifests.file, manifests.project, item.part, pods)
 

@@ -73,7 +73,7 @@ def _server(root: Node, section: Node, container: Node, role: str, document: Doc
         return jobs_of_container(described, document, project, resources, role)
     model = _model(root, document)
     if model is None:
-        return Started([], [], "names no model")
+        return Started([], [], "sets no model")
     line = Assembly(document, container, "vllm serve", described.environment)
     line.say("model", model[0], model[1])
     for key, flag in _DEGREES:

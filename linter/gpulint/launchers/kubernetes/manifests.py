@@ -172,5 +172,5 @@ def launches(document: Document, project: Project) -> Started:
             break
         if started.reason:
             reasons.setdefault(module == "kubernetes", started.reason)
-    reason = reasons.get(False) or reasons.get(True) or "starts nothing"
+    reason = reasons.get(False) or reasons.get(True) or "starts no job"
     return Started(found[:MAX_JOBS], problems, "" if found else reason)

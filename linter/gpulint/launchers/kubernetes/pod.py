@@ -77,7 +77,7 @@ def jobs_of_pod(
         problems += started.problems
         if started.reason:
             reasons.append((own.gpus_per_node is None, started.reason))
-    first = min(reasons, key=lambda row: row[0])[1] if reasons else "holds no container"
+    first = min(reasons, key=lambda row: row[0])[1] if reasons else "has no container"
     return Started(launches, problems, "" if launches else first)
 
 

@@ -73,7 +73,7 @@ def _shared(spec: Node, container: Node, file: Document, resources: Resources) -
     if mount is None:
         if resources.shared_memory is None:
             resources.shared_memory = CONTAINER_SHARED_MEMORY
-            resources.origins["shared_memory"] = Origin("default", "64 MiB, what container runtimes give")
+            resources.origins["shared_memory"] = Origin("default", "64 MiB, the default of container runtimes")
         return
     for volume in _items(spec.get("volumes")):
         name, empty = volume.get("name"), volume.entry("emptyDir")

@@ -33,7 +33,7 @@ def launches(document: Document, project: Project) -> Started:  # noqa: ARG001
     """A vLLM server for each enabled model; replicas each serve on their own."""
     root = document.root
     if root.get("suite") is not None:
-        return Started([], [], "a suite of helm-unittest: tests templates, starts nothing")
+        return Started([], [], "a helm-unittest suite: tests templates, starts no job")
     models = root.find("servingEngineSpec.modelSpec")
     found: list[Launch] = []
     reasons: list[str] = []
@@ -45,7 +45,7 @@ def launches(document: Document, project: Project) -> Started:  # noqa: ARG001
             reasons.append(reason)
         else:
             found.append(_launch(document, model))
-    return Started(found, [], "" if found else reasons[0] if reasons else "names no model (`modelSpec`)")
+    return Started(found, [], "" if found else reasons[0] if reasons else "sets no model (`modelSpec`)")
 
 
 def _why_not(model: Node) -> str:
@@ -54,7 +54,7 @@ def _why_not(model: Node) -> str:
     if enabled is not None and enabled.value is False:
         return f"{name} is not enabled"
     if gpus is not None and as_integer(gpus.value) == 0:
-        return f"{name} asks for no GPU"
+        return f"{name} requests no GPU"
     device = elsewhere(_image(model)) or ("CPUs" if text(model, "device") == "cpu" else "")
     return f"{name} runs on {device}, which gpulint does not estimate" if device else ""
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...estimator.estimate import Estimate, Term
+    from ...estimator.estimate import Estimate
+    from ...estimator.terms import Term
 
 SCHEMA = "gpulint-estimate/1"
 

@@ -40,7 +40,7 @@ def _shortened(parts: list[str], findings: int) -> str:
     kept: list[str] = []
     for part in parts:
         if sum(map(len, kept)) + len(part) > MAX_LENGTH:
-            kept.append(f"_Cut here; {findings} findings are more than one comment takes._")
+            kept.append(f"_Truncated: {findings} findings do not fit in one comment._")
             break
         kept.append(part)
     return "\n\n".join(kept)

@@ -65,7 +65,7 @@ def render(report: Report, rules: Sequence[RuleText], version: str) -> str:
                         + [
                             {
                                 "level": "warning",
-                                "message": {"text": f"{left_out} findings are more than {MAX_RESULTS} and left out"},
+                                "message": {"text": f"{left_out} findings left out, more than {MAX_RESULTS}"},
                             }
                         ]
                         * bool(left_out),

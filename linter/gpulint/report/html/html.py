@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...run.overview import Card
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-_VERDICTS = {"fits": "fits", "tight": "may or may not fit", "exceeds": "does not fit", "unknown": "no GPU named"}
+_VERDICTS = {"fits": "fits", "tight": "may or may not fit", "exceeds": "does not fit", "unknown": "no GPU set"}
 
 
 def render(report: Report, cards: Sequence[Card], version: str) -> str:
@@ -81,7 +81,7 @@ def _understood(card: Card) -> str:
         for item in card.fields
     )
     return (
-        "<details><summary>The job as it was understood</summary>"
+        "<details><summary>How gpulint reads the job</summary>"
         '<div class="scroll"><table><thead><tr><th>field</th><th>value</th><th>from</th></tr></thead>'
         f"<tbody>\n{rows}\n</tbody></table></div></details>"
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def memory(estimate: Estimate) -> str:
-    """A stacked bar a phase, the card's memory as a line, then the tiers."""
+    """A stacked bar per phase, the GPU's memory as a line, then the tiers."""
     usable = estimate.capacity.usable if estimate.capacity else 0
     totals = [phase.allocated + estimate.runtime for phase in estimate.phases]
     whole = 1.02 * max(usable, estimate.per_gpu.process, *totals)
@@ -33,11 +33,11 @@ def memory(estimate: Estimate) -> str:
     named = "".join(f'<li style="--own:var(--{name})">{name.replace("_", " ")}</li>' for name in legend(estimate))
     return "\n".join(
         [
-            f"<h3>Memory of the fullest GPU; the peak is {text(phase_text(estimate.peak_phase))}</h3>",
+            f"<h3>Peak memory per GPU ({text(phase_text(estimate.peak_phase))})</h3>",
             *rows,
             f'<ul class="legend">{named}{_line_legend(usable)}</ul>',
             _tiers(estimate),
-            *([f'<p class="error">refuses to start: {text(estimate.refusal)}</p>'] if estimate.refusal else []),
+            *([f'<p class="error">fails to start: {text(estimate.refusal)}</p>'] if estimate.refusal else []),
         ]
     )
 
@@ -78,7 +78,7 @@ def what_if(grid: Grid, number: int) -> str:
             f'<div data-grid><div class="sliders">\n{sliders}\n</div>',
             f'<div class="track"><div class="bar"></div>{line}</div>',
             '<p class="told" aria-live="polite"></p>',
-            '<noscript><p class="faint">The sliders need scripts.</p></noscript>',
+            '<noscript><p class="faint">The sliders need JavaScript.</p></noscript>',
             f'<script type="application/json">{packed}</script></div>',
         ]
     )
@@ -105,7 +105,7 @@ def _label(parts: dict[str, int]) -> str:
 
 
 def _line_legend(usable: int) -> str:
-    return f'<li style="--own:var(--text)">the GPU: {bytes_text(usable)} usable</li>' if usable else ""
+    return f'<li style="--own:var(--text)">GPU memory: {bytes_text(usable)} usable</li>' if usable else ""
 
 
 def _tiers(estimate: Estimate) -> str:
@@ -116,7 +116,7 @@ def _tiers(estimate: Estimate) -> str:
         ("process", bytes_text(tiers.process), f"nvidia-smi; {bytes_text(tiers.low)} to {bytes_text(tiers.high)}"),
     ]
     if host is not None:
-        cells.append(("main memory", bytes_text(host.peak), "of one node"))
+        cells.append(("host RAM", bytes_text(host.peak), "per node"))
     if estimate.kv_cache is not None:
         cache = estimate.kv_cache
         cells.append(("KV cache", f"{cache.tokens:,} tokens", f"{cache.max_concurrency:.2f} requests of full length"))

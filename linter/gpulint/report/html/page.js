@@ -26,7 +26,7 @@ for (const box of document.querySelectorAll("[data-grid]")) {
     bar.replaceChildren();
     if (!point) {
       told.className = "told unknown";
-      told.textContent = grid.refused.includes(place) ? "cannot be estimated" : "not worked out: too far from the job";
+      told.textContent = grid.refused.includes(place) ? "cannot be estimated" : "not computed: too far from the job";
       return;
     }
     grid.components.forEach((name, index) => {

@@ -28,7 +28,7 @@ def render(estimates: Sequence[tuple[str, Estimate]]) -> str:
     for file, estimate in estimates:
         parts.append(f'<g transform="translate(0 {top})">{_one(file, estimate)}</g>')
         top += HEAD + ROW * len(estimate.phases) + FOOT
-    title = "Memory of the fullest GPU: " + ", ".join(file for file, _ in estimates)
+    title = "Peak memory per GPU: " + ", ".join(file for file, _ in estimates)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top}" width="{WIDTH}" height="{top}" '
         f'role="img" aria-label="{text(title)}">\n<rect width="{WIDTH}" height="{top}" fill="#ffffff" rx="6"/>\n'

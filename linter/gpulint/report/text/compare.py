@@ -50,7 +50,7 @@ def render(one: Named, two: Named, found: Sequence[Difference], *, colour: bool 
         "",
     ]
     if not found:
-        return "\n".join([*lines, "no setting that counts for memory differs"])
+        return "\n".join([*lines, "no setting that affects memory differs"])
     told = [
         (item.path, word(item.before)[:WIDTH], word(item.after)[:WIDTH], _alone(item), item.origin) for item in found
     ]

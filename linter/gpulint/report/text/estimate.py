@@ -12,7 +12,8 @@ from ..style import Style
 from .full import UNCACHED, phase_text
 
 if TYPE_CHECKING:
-    from ...estimator.estimate import Assumption, Estimate, Term
+    from ...estimator.estimate import Assumption, Estimate
+    from ...estimator.terms import Term
 
 BAR = 40
 """Characters of the longest bar."""
@@ -24,33 +25,33 @@ INDENT = " " * 18
 
 _VERDICTS = {
     "fits": "fits",
-    "tight": "tight: it may or may not fit",
+    "tight": "tight: may or may not fit",
     "exceeds": "does not fit",
     "unknown": "no verdict",
 }
-_REFUSED = {"tight": "tight: it may or may not start", "exceeds": "does not start"}
+_REFUSED = {"tight": "tight: may or may not start", "exceeds": "fails to start"}
 """Of an engine that looks before it takes memory; what it needs may be less than the card has."""
 
 
 def render(file: str, estimate: Estimate, *, colour: bool = False, explain: bool = False, fitting: str = "") -> str:
-    """The estimate of one file; `explain` adds the derivation, `fitting` names GPUs that fit where none is given."""
+    """The estimate of one file; `explain` adds the derivation, `fitting` names GPUs that fit if none is set."""
     style = Style(colour)
     lines = [*_head(file, estimate, style), "", *_bars(estimate, style), "", *_totals(estimate, style)]
     if estimate.refusal:
-        lines.append(f"  {style.error('refuses to start')}: {printable(estimate.refusal)}")
+        lines.append(f"  {style.error('fails to start')}: {printable(estimate.refusal)}")
     if fitting:
         lines.append(f"  fits on      {printable(fitting)}")
     if len(estimate.phases) > 1:
-        lines += ["", "instants (allocated)", *_phases(estimate, style)]
+        lines += ["", "Allocated memory by phase", *_phases(estimate, style)]
     if estimate.assumptions:
-        lines += ["", "assumed or defaulted"]
+        lines += ["", "Assumptions and defaults"]
         width = max(len(item.field) for item in estimate.assumptions)
         lines.extend(
             f"  {printable(item.field):<{width}}  {printable(item.value)}  {style.dim(printable(f'({_origin(item)})'))}"
             for item in estimate.assumptions
         )
     if explain:
-        lines += ["", "derivation", *_terms(estimate, style)]
+        lines += ["", "Derivation", *_terms(estimate, style)]
     return "\n".join(lines)
 
 
@@ -71,8 +72,8 @@ def _bars(estimate: Estimate, style: Style) -> list[str]:
     components = {name: size for name, size in estimate.components.items() if size}
     largest = max(components.values(), default=1)
     width = max((len(name) for name in components), default=0)
-    rank = f", {estimate.fullest}," if estimate.fullest else ""
-    lines = [f"memory of the fullest GPU{rank} {phase_text(estimate.peak_phase)}"]
+    rank = f"{estimate.fullest}, " if estimate.fullest else ""
+    lines = [f"Peak memory per GPU ({rank}{phase_text(estimate.peak_phase)})"]
     for name, size in components.items():
         bar = "█" * max(1, round(BAR * size / largest)) if size >= largest / (2 * BAR) else "▏"
         lines.append(f"  {name.replace('_', ' '):<{width}}  {bytes_text(size):>10}  {style.note(bar)}")
@@ -81,7 +82,7 @@ def _bars(estimate: Estimate, style: Style) -> list[str]:
 
 def _origin(item: Assumption) -> str:
     sizes = [f"{bytes_text(size)} {word}" for size, word in ((item.low, "less"), (item.high, "more")) if size]
-    return f"{item.origin}; may need {' or '.join(sizes)}" if sizes else item.origin
+    return f"{item.origin}; could be {' or '.join(sizes)}" if sizes else item.origin
 
 
 def _totals(estimate: Estimate, style: Style) -> list[str]:
@@ -94,17 +95,17 @@ def _totals(estimate: Estimate, style: Style) -> list[str]:
     ]
     main = estimate.host_memory
     if main is not None and main.peak:
-        pinned = f", {bytes_text(main.pinned)} of it page-locked" if main.pinned else ""
+        pinned = f", {bytes_text(main.pinned)} of it pinned" if main.pinned else ""
         saved = f", {bytes_text(main.save)} saving" if main.save else ""
         split = f"{bytes_text(main.load)} loading, {bytes_text(main.train)} training{pinned}{saved}"
-        lines.append(f"  host memory  {bytes_text(main.peak):>10}  per node: {split}")
+        lines.append(f"  host RAM     {bytes_text(main.peak):>10}  per node: {split}")
     elif estimate.host:
-        lines.append(f"  host memory  {bytes_text(estimate.host):>10}  per node, for what is offloaded")
+        lines.append(f"  host RAM     {bytes_text(estimate.host):>10}  per node, for offloading")
     cache = estimate.kv_cache
     if cache:
         lines.append(
-            f"  KV cache     {cache.tokens:>10,}  tokens of {cache.bytes_per_token:,} B;"
-            f" {cache.max_concurrency:.2f} requests of the longest length at once"
+            f"  KV cache     {cache.tokens:>10,}  tokens, {cache.bytes_per_token:,} B each;"
+            f" {cache.max_concurrency:.2f} requests of full length"
         )
     elif estimate.uncached:
         lines.append(f"  KV cache     {'none':>10}  {UNCACHED}")
@@ -114,10 +115,10 @@ def _totals(estimate: Estimate, style: Style) -> list[str]:
         share = tiers.process / estimate.capacity.usable
         lines.append(
             f"  verdict      {verdict} on {estimate.capacity.gpu}"
-            f" ({bytes_text(estimate.capacity.usable)} usable, {share:.0%} of it needed)"
+            f" ({bytes_text(estimate.capacity.usable)} usable, {share:.0%} needed)"
         )
     else:
-        lines.append(f"  verdict      {verdict}: no GPU is named; --gpu NAME sets one")
+        lines.append(f"  verdict      {verdict}: no GPU is set; use --gpu NAME")
     return lines
 
 
@@ -131,13 +132,13 @@ def _phases(estimate: Estimate, style: Style) -> list[str]:
 
 
 NAMES = {
-    "low": "process at least",
-    "high": "process at most",
-    "kv_token": "kv cache of a token",
-    "kv_request": "kv cache of the longest request",
-    "kv_room": "room for the kv cache",
+    "low": "process, lower bound",
+    "high": "process, upper bound",
+    "kv_token": "KV cache per token",
+    "kv_request": "KV cache per request of full length",
+    "available_kv_cache_memory": "memory for the KV cache",
 }
-"""Titles of what is no component."""
+"""Titles of figures that are not components."""
 
 
 def _terms(estimate: Estimate, style: Style) -> list[str]:

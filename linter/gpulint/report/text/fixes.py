@@ -51,7 +51,7 @@ def totals(fixes: Fixes, *, unsafe: bool, written: bool = True) -> str:
     if needing:
         parts.append(f"{needing} need{'s' if needing == 1 else ''} --unsafe-fixes")
     if held:
-        parts.append(f"{held} held back")
+        parts.append(f"{held} not applied")
     if without:
         parts.append(f"{without} {'has' if without == 1 else 'have'} no fix")
     return ", ".join(parts)

@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from ...finding import Finding, Report, Suggestion
 
 _PHASES = {
-    "load": "while loading",
-    "forward": "in the forward pass",
-    "loss": "at the loss",
-    "backward": "in the backward pass",
-    "gather": "when the first GPU has gathered the outputs of all",
-    "optimizer_step": "at the optimizer step",
-    "save": "while saving",
-    "compile": "while the engine compiles the model",
-    "profile_run": "in the engine's profile run",
-    "prefill": "at prefill",
-    "decode": "while decoding",
-    "serve": "while serving",
+    "load": "model load",
+    "forward": "forward pass",
+    "loss": "loss",
+    "backward": "backward pass",
+    "gather": "outputs gathered on the first GPU",
+    "optimizer_step": "optimizer step",
+    "save": "checkpoint save",
+    "compile": "compilation",
+    "profile_run": "profile run",
+    "prefill": "prefill",
+    "decode": "decode",
+    "serve": "serving",
 }
 
-UNCACHED = "an encoder answers in one pass and keeps nothing of a request"
+UNCACHED = "an encoder processes a request in one pass and caches nothing"
 """Why an engine that serves a pooling model has no KV cache."""
 
 
@@ -43,8 +43,8 @@ def render(report: Report, *, colour: bool = False, totals: bool = True, width: 
 
 
 def phase_text(phase: str) -> str:
-    """A phase as the end of "peak ...": "at the optimizer step"."""
-    return _PHASES.get(phase, f"in phase {phase.replace('_', ' ')}")
+    """A phase for people: "optimizer step"."""
+    return _PHASES.get(phase, phase.replace("_", " "))
 
 
 def _finding(finding: Finding, report: Report, style: Style) -> list[str]:
@@ -76,7 +76,7 @@ def _peak(estimate: Estimate) -> list[str]:
         f"{name.replace('_', ' ')} {size / GIB:.1f}" for name, size in estimate.components.items() if size >= 0.05 * GIB
     )
     return [
-        f"  = peak {bytes_text(estimate.needed)}{capacity}, {phase_text(estimate.peak_phase)}",
+        f"  = peak {bytes_text(estimate.needed)}{capacity} ({phase_text(estimate.peak_phase)})",
         f"    {split or 'less than 0.1'} (GiB)",
     ]
 
@@ -89,7 +89,7 @@ def _suggestions(finding: Finding, style: Style) -> list[str]:
     if not finding.suggestions:
         return []
     measured = [suggestion for suggestion in finding.suggestions if suggestion.per_gpu is not None]
-    lines = ["  = help, each estimated again:" if measured else "  = help:"]
+    lines = ["  = suggestions (memory re-estimated):" if measured else "  = help:"]
     width = max(len(printable(suggestion.text)) for suggestion in finding.suggestions)
     lines.extend(f"    {_suggestion(suggestion, min(width, 64), style)}" for suggestion in finding.suggestions)
     return lines

@@ -17,10 +17,10 @@ CHANGE, REASON, COST = 44, 36, 48
 """Columns of the change, of why it is enough or not, and of what it costs; longer ones go on in the next line."""
 
 _TITLES = {
-    "room": "what would fit too",
-    "change": "changes that save memory, least first",
-    "combination": "together",
-    "hardware": "other hardware, the config as it is",
+    "room": "Headroom: larger settings that still fit",
+    "change": "Ways to save memory (least invasive first)",
+    "combination": "Combinations",
+    "hardware": "Other hardware (config unchanged)",
 }
 
 
@@ -28,7 +28,7 @@ def _titles(plan: Plan) -> dict[str, str]:
     """The titles of the groups; a server's free memory goes to its cache, so there changes move memory, not save it."""
     if plan.facts.job.kind == "training":
         return _TITLES
-    return _TITLES | {"change": "changes of weights, steps and cache, least first"}
+    return _TITLES | {"change": "Changes to weights, batch and KV cache (least invasive first)"}
 
 
 def render(file: str, plan: Plan, sort: str, *, colour: bool = False) -> str:
@@ -37,15 +37,15 @@ def render(file: str, plan: Plan, sort: str, *, colour: bool = False) -> str:
     lines = [style.bold(printable(file)), *_now(plan, style)]
     group = ""
     for row in plan.in_order(sort):
-        title = _titles(plan)[row.kind] if sort == "rank" else f"by {sort}"
+        title = _titles(plan)[row.kind] if sort == "rank" else f"Sorted by {sort}"
         if title != group:
             group = title
             lines += ["", style.bold(title)]
         lines += _row(row, style)
     if any(not row.edits and row.kind != "hardware" for row in plan.rows):
-        lines += ["", "  hand: a change that gpulint cannot write into this file"]
+        lines += ["", "  hand: gpulint cannot write this change into the file"]
     if plan.absent:
-        lines += ["", style.bold("not in the table")]
+        lines += ["", style.bold("Not applicable")]
         width = max(len(item.recipe) for item in plan.absent)
         lines += [f"  {item.recipe:<{width}}  {printable(item.reason)}" for item in plan.absent]
     return "\n".join(lines)
@@ -57,19 +57,19 @@ def _now(plan: Plan, style: Style) -> list[str]:
     each = " on each" if count > 1 else ""
     job = plan.facts.job
     if job.kind == "training" and not (job.micro_batch_size and job.sequence_length):
-        peak = f"weights and states alone need {bytes_text(now.needed)}{each}; batch or length is not stated"
+        peak = f"weights and optimizer states alone need {bytes_text(now.needed)}{each}; batch or length is not set"
     else:
         span = f"{bytes_text(now.per_gpu.low)} to {bytes_text(now.per_gpu.high)}"
-        peak = f"needs {bytes_text(now.needed)} ({span}){each}, {phase_text(now.peak_phase)}"
+        peak = f"needs {bytes_text(now.needed)} ({span}){each}; peak: {phase_text(now.peak_phase)}"
     lines = [f"  {printable(now.model_id)}: {peak}"]
     if now.kv_cache is not None:
         cache = now.kv_cache
-        requests = f"{cache.max_concurrency:.1f} requests of the longest length"
-        lines.append(f"  its cache holds {cache.tokens:,} tokens, {requests}")
+        requests = f"{cache.max_concurrency:.1f} requests of full length"
+        lines.append(f"  the KV cache holds {cache.tokens:,} tokens, {requests}")
     elif now.uncached:
         lines.append(f"  no KV cache: {UNCACHED}")
     if now.refusal:
-        lines.append(f"  {style.error('refuses to start')}: {printable(now.refusal)}")
+        lines.append(f"  {style.error('fails to start')}: {printable(now.refusal)}")
     if gpu is not None:
         verdict = {"fits": "fits", "tight": "may or may not fit", "exceeds": "does not fit", "unknown": "no verdict on"}
         lines.append(
@@ -77,22 +77,22 @@ def _now(plan: Plan, style: Style) -> list[str]:
             f" {bytes_text(gpu.usable)} usable each"
         )
         return lines
-    named = ", ".join(plan.fitting) or "no GPU of the catalogue"
-    lines += wrap(f"no GPU is named; it fits on {named}", 110, initial_indent="  ", subsequent_indent="    ")
-    return [*lines, "  --gpu NAME shows what could be changed for one of them"]
+    named = ", ".join(plan.fitting) or "no GPU in the catalogue"
+    lines += wrap(f"no GPU is set; it fits on {named}", 110, initial_indent="  ", subsequent_indent="    ")
+    return [*lines, "  use --gpu NAME to see changes that make it fit on one of them"]
 
 
 def _reason(row: Row) -> str:
     """Why a row is enough or not; for a server also what is left for its cache, which takes all that is free."""
     cache = row.estimate.kv_cache
-    held = f"; cache of {cache.tokens:,} tokens" if cache is not None and row.estimate.verdict != "exceeds" else ""
+    held = f"; KV cache of {cache.tokens:,} tokens" if cache is not None and row.estimate.verdict != "exceeds" else ""
     return row.reason + held
 
 
 def _row(row: Row, style: Style) -> list[str]:
     edit = "edit" if row.edits else "    " if row.kind == "hardware" else "hand"
     host = row.estimate.host
-    cost = row.cost + (f" ({bytes_text(host)} of it)" if host and "main memory" in row.cost else "")
+    cost = row.cost + (f" ({bytes_text(host)} of it)" if host and "host RAM" in row.cost else "")
     columns = [
         wrap(printable(row.change), CHANGE) or [""],
         wrap(printable(_reason(row)), REASON) or [""],

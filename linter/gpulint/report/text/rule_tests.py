@@ -21,7 +21,7 @@ def render(tested: Tested) -> str:
     if tested.holds:
         return f"ok   {title}: {_counted(len(tested.tried), 'example')}"
     lines = [f"FAIL {title}: {printable(tested.path)}"]
-    lines += [f"  no example that {gap}" for gap in tested.gaps]
+    lines += [f"  missing: an example that {gap}" for gap in tested.gaps]
     for number, tried in enumerate(tested.tried, 1):
         if not tried.holds:
             lines += _difference(tested.path, number, tried)
@@ -50,10 +50,10 @@ def _difference(path: str, number: int, tried: Tried) -> list[str]:
 
 
 def summary(tested: Sequence[Tested]) -> str:
-    """`3 rules, 7 examples: all hold`."""
+    """`3 rules, 7 examples: all pass`."""
     examples = sum(len(item.tried) for item in tested)
     failed = sum(not item.holds for item in tested)
-    result = "all hold" if not failed else f"{failed} of the rules {'does' if failed == 1 else 'do'} not hold"
+    result = "all pass" if not failed else f"{failed} {'rule fails' if failed == 1 else 'rules fail'}"
     return f"{_counted(len(tested), 'rule')}, {_counted(examples, 'example')}: {result}"
 
 

@@ -199,7 +199,7 @@ class Facts:
     def _resolve(self) -> Model | None:
         reference = self.job.model
         if reference is None:
-            self.model_reason = "the config names no model"
+            self.model_reason = "the config sets no model"
             return None
         from ...models.model import UnknownModel
         from ...models.resolve import resolve

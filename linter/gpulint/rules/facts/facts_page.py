@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...job.declared import meaning_of
+from ...job.job import job_fields
 from ..syntax import ARITY
 from .facts import FACTS
 from .job_types import job_types, type_text
@@ -16,53 +16,54 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 FAMILIES = {
-    "config.<key>": ("any", "The value of a key of the checked file; null where it is not written."),
-    "deepspeed.<key>": ("any", "The value of a key of the DeepSpeed config in force, whichever file it stands in."),
+    "config.<key>": ("any", "The value of a key of the checked file; null if it is not set."),
+    "deepspeed.<key>": ("any", "The value of a key of the DeepSpeed config in use, in whichever file it is."),
     "origin.<field>": (
         "text",
         "Where a Job field comes from: `file`, `default`, `assumed`, `derived`, `comment`, `command line` ...",
     ),
     "launch.<name>": (
         "any",
-        "What the launcher of the job says (`launch.kind`, `launch.environment.NCCL_DEBUG`); unknown without one.",
+        "What the launcher of the job sets (`launch.kind`, `launch.environment.NCCL_DEBUG`); unknown without one.",
     ),
-    "versions.<package>": ("text", "The version of a package that a launcher or the settings state."),
+    "versions.<package>": ("text", "The version of a package, set by a launcher or the settings."),
     "item.<value>": ("text", "In rules with `each`: a value of the problem; see below."),
 }
 """Names that stand for many, with the type of their values."""
 
 FUNCTIONS = {
-    "min": "the least of some numbers, or of a list",
-    "max": "the greatest of some numbers, or of a list",
-    "ceil": "the next whole number up",
-    "floor": "the next whole number down",
+    "min": "the smallest of several numbers, or of a list",
+    "max": "the largest of several numbers, or of a list",
+    "ceil": "rounded up to a whole number",
+    "floor": "rounded down to a whole number",
     "len": "the length of a text or list",
     "any_of": "whether a value, or one of a list, is among the second list",
     "number": 'a number, also from a text such as `"2e-4"`',
     "lower": "a text in lower case",
     "starts_with": "whether a text begins with another",
-    "divisors": "the whole numbers that divide one of at most 4,096, in order",
+    "divisors": "the divisors of a whole number up to 4,096, in order",
+    "next_of": "the smallest number of a list that is not below another: `next_of([8, 16, 32], adapter.r)`",
     "ends_with": "whether a text ends with another",
     "known": "whether a fact is known and not null",
-    "default": "a fact, or the second value where it is unknown or null",
-    "has": "whether a key is written in the file, null included: `has(config.lora_r)`",
-    "peak_if": 'bytes that one GPU would need with Job fields changed: `peak_if("packing", false)`',
+    "default": "a fact, or the second value if the fact is unknown or null",
+    "has": "whether a key is set in the file, even to null: `has(config.lora_r)`",
+    "peak_if": 'memory of one GPU with the given Job fields changed: `peak_if("packing", false)`',
 }
 
 
 _HEAD = """\
 # Facts
 
-What conditions (`when`, `needs`) and placeholders (`{...}` in messages) can name; `gpulint rules facts` prints it.
-They are Python expressions over these names: comparisons, `and or not in`, `+ - * / // %`, `x if y else z`, lists, and
-the functions below. A fact that cannot be derived makes a rule silent. Sizes are written as `80 * GiB` (`KiB`, `MiB`,
-`GiB`, `TiB`); bytes do not meet plain numbers."""
+The names that conditions (`when`, `needs`) and placeholders (`{...}` in messages) can use; `gpulint rules facts`
+prints this list. They are Python expressions over these names: comparisons, `and or not in`, `+ - * / // %`,
+`x if y else z`, lists, and the functions below. A rule does not fire if a fact it needs cannot be derived. Sizes are
+written as `80 * GiB` (`KiB`, `MiB`, `GiB`, `TiB`); bytes cannot be compared with plain numbers."""
 
 _JOB = """\
 ## Fields of the Job
 
-What the config says, whatever its format. A part (`adapter`) is true where the job has it, null where not; a field may
-be null where nobody states it and the tool has no default."""
+What the config sets, in any format. A section (`adapter`) is true if the job has it, else null; a field is null if
+it is not set and the tool has no default."""
 
 _PROBLEMS = """\
 ## Problems
@@ -81,10 +82,8 @@ class Row(NamedTuple):
 
 @cache
 def job_meanings() -> dict[str, str]:
-    """What every Job field means, from `job_fields.json`."""
-    with open(os.path.join(os.path.dirname(__file__), "job_fields.json"), encoding="utf-8") as file:
-        meanings: dict[str, str] = json.load(file)
-    return meanings
+    """What every Job field means, as it declares."""
+    return {path: meaning_of(item.metadata) for path, item in job_fields()}
 
 
 def fact_rows() -> list[Row]:
@@ -95,9 +94,7 @@ def fact_rows() -> list[Row]:
 def job_rows() -> list[Row]:
     """The fields of the Job, in its order."""
     meanings = job_meanings()
-    return [
-        Row(path, type_text(kind), unit_of_fact(path), meanings.get(path, "")) for path, kind in job_types().items()
-    ]
+    return [Row(path, type_text(kind), unit_of_fact(path), meanings[path]) for path, kind in job_types().items()]
 
 
 def page() -> str:

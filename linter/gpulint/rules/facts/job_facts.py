@@ -16,7 +16,7 @@ def _format(facts: Facts) -> Any:
 
 @fact("upstream")
 def _upstream(facts: Facts) -> Any:
-    """The tool and version whose defaults count."""
+    """The tool and version whose defaults apply."""
     return facts.reading.upstream
 
 
@@ -28,7 +28,7 @@ def _gpus(facts: Facts) -> Any:
 
 @fact("gpus.assumed")
 def _gpus_assumed(facts: Facts) -> Any:
-    """Whether nobody stated how many GPUs the job has."""
+    """Whether the number of GPUs is assumed, because nothing sets it."""
     origin = facts.job.origins.get("hardware.gpus")
     return facts.job.hardware.gpus is None or (origin is not None and origin.kind == "assumed")
 
@@ -61,12 +61,12 @@ def _zero_offloads(facts: Facts) -> Any:
 
 @fact("fsdp.version", type="whole number")
 def _fsdp_version(facts: Facts) -> Any:
-    """1 or 2; 0 without FSDP."""
+    """The FSDP version, 1 or 2; 0 without FSDP."""
     fsdp = facts.job.parallelism.fsdp
     return fsdp.version if fsdp is not None else 0
 
 
-@fact("shards.weights")
+@fact("sharded.weights")
 def _shards_weights(facts: Facts) -> Any:
     """Whether each GPU holds only its part of the weights (ZeRO-3, FSDP full or hybrid shard)."""
     parallelism = facts.job.parallelism
@@ -75,7 +75,7 @@ def _shards_weights(facts: Facts) -> Any:
     return zero or fsdp
 
 
-@fact("shards.states")
+@fact("sharded.optimizer")
 def _shards_states(facts: Facts) -> Any:
     """Whether each GPU holds only its part of the optimizer states (ZeRO 1 to 3, sharding FSDP)."""
     parallelism = facts.job.parallelism
@@ -84,7 +84,7 @@ def _shards_states(facts: Facts) -> Any:
     return zero or fsdp
 
 
-@fact("rows.tokens", "tokens")
+@fact("micro_batch.tokens", "tokens")
 def _row_tokens(facts: Facts) -> Any:
     """Tokens of one micro batch: micro batch size x sequence length."""
     job = facts.job
@@ -95,7 +95,7 @@ def _row_tokens(facts: Facts) -> Any:
 
 @fact("effective_batch_size", type="whole number")
 def _effective_batch(facts: Facts) -> Any:
-    """Micro batch size x gradient accumulation x data-parallel ranks, of which those of a context group share rows."""
+    """Micro batch size x gradient accumulation x data-parallel size (context-parallel ranks share samples)."""
     job = facts.job
     if job.micro_batch_size is None:
         return UNKNOWN
@@ -111,14 +111,14 @@ def _model_known(facts: Facts) -> Any:
 
 @fact("model.named")
 def _model_named(facts: Facts) -> Any:
-    """Whether the config names a model; a placeholder, or the words of a template (`path to your model`), name none."""
+    """Whether the config names a model; placeholders and template texts (`path to your model`) do not count."""
     name = facts.job.model
     if isinstance(name, str) and (len(name.split()) > 1 or "path/to" in name.lower().replace("_", "/")):
         return False
     return name is not None and not filled_at_launch(name)
 
 
-@fact("model.reason")
+@fact("model.error")
 def _model_reason(facts: Facts) -> Any:
     """Why the model is unknown."""
     return facts.model_reason if facts.model is None else UNKNOWN
@@ -134,16 +134,16 @@ def _model_id(facts: Facts) -> Any:
 
 @fact("model.hub_id")
 def _hub_id(facts: Facts) -> Any:
-    """The model as the config names it, where that has the form `ORG/NAME`."""
+    """The model as the config names it, if it has the form `ORG/NAME`."""
     from ...models.resolve import may_be_on_hub
 
     name = facts.job.model
     return name if isinstance(name, str) and "/" in name and may_be_on_hub(name) else UNKNOWN
 
 
-@fact("model.exact")
+@fact("model.architecture_known")
 def _model_exact(facts: Facts) -> Any:
-    """Whether the architecture is known, not stood in for by a similar one."""
+    """Whether the architecture itself is known, rather than approximated by a similar one."""
     return facts.model.exact if facts.model is not None else UNKNOWN
 
 
@@ -159,9 +159,9 @@ def _model_type(facts: Facts) -> Any:
     return facts.model.model_type if facts.model is not None else UNKNOWN
 
 
-@fact("model.max_positions", "tokens")
+@fact("model.max_position_embeddings", "tokens")
 def _max_positions(facts: Facts) -> Any:
-    """Longest sequence that the model's config.json states; a default of the architecture's class does not count."""
+    """Longest sequence that the model's config.json sets; a default of the config class does not count."""
     shape = facts.model.shape if facts.model is not None else None
     known = shape is not None and shape.positions_stated and shape.max_positions is not None
     return shape.max_positions if shape is not None and known else UNKNOWN
@@ -169,7 +169,7 @@ def _max_positions(facts: Facts) -> Any:
 
 @fact("model.rope_scaling")
 def _rope_scaling(facts: Facts) -> Any:
-    """How the model's config.json stretches rotary positions (`yarn`, `llama3` ...); null where it does not."""
+    """The RoPE scaling type in the model's config.json (`yarn`, `llama3` ...); null without scaling."""
     if facts.model is None:
         return UNKNOWN
     for key in ("rope_scaling", "rope_parameters"):
@@ -182,8 +182,8 @@ def _rope_scaling(facts: Facts) -> Any:
 
 @fact("model.checkpoint_quantization")
 def _checkpoint_quantization(facts: Facts) -> Any:
-    """`quantization_config.quant_method` of the model's own config.json, else what its id says (`-GPTQ`, `-AWQ`,
-    `-bnb-4bit`, `-NVFP4`); null without either."""
+    """`quantization_config.quant_method` of the model's own config.json, else the method in its id (`-GPTQ`, `-AWQ`,
+    `-bnb-4bit`, `-NVFP4`); null if neither names one."""
     config = facts.model.config.get("quantization_config") if facts.model is not None else None
     if isinstance(config, dict):
         return config.get("quant_method")
@@ -208,13 +208,13 @@ def _shape_fact(path: str, name: str, meaning: str, unit: str = "", type: str = 
 
 
 for _path, _name, _meaning, _unit in (
-    ("model.hidden", "hidden", "Hidden size.", ""),
+    ("model.hidden_size", "hidden", "Hidden size.", ""),
     ("model.layers", "layers", "Decoder layers.", ""),
     ("model.heads", "heads", "Attention heads.", ""),
     ("model.kv_heads", "kv_heads", "Key/value heads.", ""),
-    ("model.vocabulary", "vocabulary", "Vocabulary size.", ""),
-    ("model.experts", "experts", "Experts of a mixture layer, 0 without.", ""),
-    ("model.tied", "tied", "Whether the head shares the embedding's weights.", ""),
+    ("model.vocab_size", "vocabulary", "Vocabulary size.", ""),
+    ("model.experts", "experts", "Experts of a mixture-of-experts layer; 0 for dense models.", ""),
+    ("model.tie_word_embeddings", "tied", "Whether the LM head shares the embedding's weights.", ""),
 ):
     _shape_fact(_path, _name, _meaning, _unit, "" if _name == "tied" else "whole number")
 
@@ -224,7 +224,7 @@ def _trainable(facts: Facts) -> Any:
     """Parameters that the optimizer updates."""
     if facts.model is None:
         return UNKNOWN
-    from ...estimator.adapters.parameters import expert_targets
+    from ...estimator.states.adapter_parameters import expert_targets
     from ...models.lora import NotAdaptable, trainable_parameters
 
     try:
@@ -233,12 +233,12 @@ def _trainable(facts: Facts) -> Any:
         return UNKNOWN
 
 
-@fact("adapter.refusal")
+@fact("adapter.error")
 def _adapter_refusal(facts: Facts) -> Any:
-    """Why PEFT refuses the adapter's targets on this model; null where it does not.
+    """Why PEFT rejects the adapter's targets on this model; null if it accepts them.
 
-    Unknown for patterns and dotted names: they depend on the class that the model is loaded with. Unknown too for types
-    of adapters that are not modelled, which need not have targets (PEFT's adaption prompt).
+    Unknown for patterns and dotted names: they depend on the class that the model is loaded with. Also unknown for
+    adapter types that are not modelled, which need not have targets (PEFT's adaption prompt).
     """
     from ...models.adapter_types import MODELLED, kind_of
 
@@ -247,7 +247,7 @@ def _adapter_refusal(facts: Facts) -> Any:
     targets = facts.job.adapter.targets
     if not isinstance(targets, list) or any("." in str(name) for name in targets):
         return UNKNOWN
-    from ...estimator.adapters.parameters import expert_targets
+    from ...estimator.states.adapter_parameters import expert_targets
     from ...models.lora import NotAdaptable, NotModelled, adapted
 
     try:
@@ -272,13 +272,13 @@ def _gpu_fact(path: str, name: str, meaning: str, unit: str = "", type: str = ""
 
 for _path, _name, _meaning, _unit in (
     ("gpu.name", "name", "Catalogue name of the GPU (`h100-80gb`).", ""),
-    ("gpu.title", "title", "The GPU for people (`H100 80GB`).", ""),
-    ("gpu.vendor", "vendor", "Who makes the GPU.", ""),
-    ("gpu.usable", "usable", "Bytes that torch reports as the GPU's total.", "bytes"),
-    ("gpu.total", "total", "Bytes that nvidia-smi reports as the GPU's total.", "bytes"),
+    ("gpu.title", "title", "Display name of the GPU (`H100 80GB`).", ""),
+    ("gpu.vendor", "vendor", "Vendor of the GPU (`nvidia`, `amd`).", ""),
+    ("gpu.usable", "usable", "GPU memory that torch reports as the total.", "bytes"),
+    ("gpu.total", "total", "GPU memory that nvidia-smi reports as the total.", "bytes"),
     ("gpu.compute_capability", "compute_capability", "CUDA compute capability (`8.0`).", "capability"),
-    ("gpu.bf16", "bf16", "Whether the GPU computes in bfloat16.", ""),
-    ("gpu.fp8", "fp8", "Whether the GPU computes in float8.", ""),
+    ("gpu.bf16", "bf16", "Whether the GPU supports bfloat16.", ""),
+    ("gpu.fp8", "fp8", "Whether the GPU supports float8.", ""),
     ("gpu.flash_attention_2", "flash_attention_2", "Whether FlashAttention 2 runs on the GPU.", ""),
     ("gpu.flash_attention_3", "flash_attention_3", "Whether FlashAttention 3 runs on the GPU.", ""),
 ):

@@ -42,7 +42,7 @@ def type_text(kind: Any) -> str:
     """A type for people: `whole number`, "`full` or `none`", "list of text"."""
     origin = get_origin(kind)
     if is_dataclass(kind):
-        return "true where the job has one"
+        return "true if the job has one"
     if origin is Literal:
         return " or ".join(f"`{value}`" for value in get_args(kind))
     if origin in (Union, types.UnionType):

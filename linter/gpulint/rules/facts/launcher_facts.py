@@ -1,4 +1,4 @@
-"""Facts about what a job is started on: GPUs asked for and used, main memory, disk."""
+"""Facts about what a job is started on: GPUs requested and used, host RAM, disk."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from .facts import Facts, fact
 
 @fact("ranks", type="whole number")
 def _ranks(facts: Facts) -> Any:
-    """GPUs that the job itself puts to use: the product of a server's parallel sizes, the processes of a training."""
+    """GPUs that the job uses: the product of a server's parallel sizes, or the processes of a training run."""
     job = facts.job
     if job.kind == "training":
         return job.world_size
     return job.model_shards * (job.parallelism.data or 1)
 
 
-@fact("gpus.asked_per_node", type="whole number")
+@fact("gpus.requested_per_node", type="whole number")
 def _per_node(facts: Facts) -> Any:
-    """GPUs that the launcher asks for on each node."""
+    """GPUs that the launcher requests per node."""
     asked = facts.job.hardware.asked_gpus
     return UNKNOWN if asked is None else asked // (facts.job.hardware.nodes or 1)
 
 
-@fact("gpus.offered", type="whole number")
-def _offered(facts: Facts) -> Any:
-    """GPUs that the launcher asks for to run one copy of the job: a server that one node holds runs on each node."""
-    asked, each = facts.job.hardware.asked_gpus, facts.get("gpus.asked_per_node")
+@fact("gpus.requested", type="whole number")
+def _requested(facts: Facts) -> Any:
+    """GPUs that the launcher requests for one copy of the job; a server that fits on one node runs on each node."""
+    asked, each = facts.job.hardware.asked_gpus, facts.get("gpus.requested_per_node")
     if asked is None:
         return UNKNOWN
     return each if facts.job.kind == "inference" and facts.get("ranks") <= each else asked
@@ -36,7 +36,7 @@ def _offered(facts: Facts) -> Any:
 
 @fact("gpus.visible", type="whole number")
 def _visible(facts: Facts) -> Any:
-    """Devices that `CUDA_VISIBLE_DEVICES` of the launch lists."""
+    """Number of devices in the launcher's `CUDA_VISIBLE_DEVICES`."""
     listed = facts.get("launch.environment.CUDA_VISIBLE_DEVICES")
     parts = [part.strip() for part in listed.split(",")] if isinstance(listed, str) else []
     return len(parts) if parts and all(part.isdigit() for part in parts) else UNKNOWN
@@ -44,7 +44,7 @@ def _visible(facts: Facts) -> Any:
 
 @fact("gpus.refused_in_one_process", type="true or false")
 def _refused(facts: Facts) -> Any:
-    """Whether the program's release refuses the several GPUs that its only process sees."""
+    """Whether this release of the program rejects several GPUs in a single process."""
     origin = facts.job.origins.get("parallelism.one_process")
     return origin is not None and origin.kind == "derived" and not facts.job.parallelism.one_process
 
@@ -59,59 +59,59 @@ def _host_fact(name: str, meaning: str) -> None:
     fact(f"host.{name}", "bytes")(derive)
 
 
-_host_fact("load", "Main memory of one node that the ranks take while the model is loaded.")
-_host_fact("train", "Main memory of one node that offload takes while training.")
-_host_fact("save", "Main memory of one node while a whole checkpoint is put together, with what offload holds.")
-_host_fact("high", "The most main memory of one node that the job may take.")
+_host_fact("load", "Host RAM of one node while the ranks load the model.")
+_host_fact("train", "Host RAM of one node that offloading takes during training.")
+_host_fact("save", "Host RAM of one node while a full checkpoint is gathered, offloaded states included.")
+_host_fact("high", "Upper bound of the host RAM of one node.")
 
 
 @fact("checkpoint.bytes", "bytes")
 def _checkpoint(facts: Facts) -> Any:
-    """Size of the model's own files, where they are not quantised: parameters x bytes of the dtype in config.json."""
+    """Size of the model's checkpoint if it is not quantized: parameters x bytes of the dtype in config.json."""
     if facts.model is None:
         return UNKNOWN
     config, name = facts.model.config, str(facts.model.id).lower()
-    if config.get("quantization_config") or any(word in name for word in _PACKED):
+    if config.get("quantization_config") or any(word in name for word in _QUANTIZED):
         return UNKNOWN
     width = _WIDTHS.get(str(config.get("dtype") or config.get("torch_dtype")))
     return UNKNOWN if width is None else facts.model.parameters * width
 
 
 _WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
-_PACKED = ("awq", "gptq", "gguf", "fp8", "int4", "int8", "w4a16", "w8a8", "4bit", "8bit", "bnb", "mlx")
-"""Parts of names of repositories that hold packed weights."""
+_QUANTIZED = ("awq", "gptq", "gguf", "fp8", "int4", "int8", "w4a16", "w8a8", "4bit", "8bit", "bnb", "mlx")
+"""Parts of names of repositories that hold quantized weights."""
 
 
-@fact("remote_code")
+@fact("trust_remote_code")
 def _remote_code(facts: Facts) -> Any:
-    """Whether the job runs code that comes with the model's repository (`trust_remote_code`)."""
+    """Whether the job runs code from the model's repository (`trust_remote_code`)."""
     return any(facts.get(f"config.{key}") is True for key in _REMOTE_CODE)
 
 
 @fact("revision")
 def _revision(facts: Facts) -> Any:
-    """The revision of the model's repository that the config names; null without one."""
+    """The revision of the model's repository in the config; null without one."""
     values = (facts.get(f"config.{key}") for key in _REVISION)
     return next((value for value in values if isinstance(value, str)), None)
 
 
-@fact("revision.commit")
+@fact("revision.is_commit")
 def _commit(facts: Facts) -> Any:
-    """Whether that revision is a commit, which cannot be moved: 40 hex digits."""
+    """Whether the revision is a commit hash rather than a branch or tag."""
     revision = facts.get("revision")
     return isinstance(revision, str) and len(revision) >= 7 and set(revision.lower()) <= set("0123456789abcdef")
 
 
 @fact("model.local")
 def _local(facts: Facts) -> Any:
-    """Whether the model is a path rather than the id of a repository."""
+    """Whether the model is a local path rather than a Hub id."""
     name = facts.job.model
     return not isinstance(name, str) or name.startswith((".", "/", "~")) or name.count("/") != 1
 
 
-@fact("model.native")
-def _native(facts: Facts) -> Any:
-    """Whether the model's type is one of Transformers' own whose repositories hold no code that is needed."""
+@fact("model.in_transformers")
+def _in_transformers(facts: Facts) -> Any:
+    """Whether Transformers itself implements the model's type, so that code from the repository is not needed."""
     if facts.model is None or not facts.model.exact:
         return False
     return facts.model.model_type in _NATIVE and _FIRST_QWEN not in facts.model.config
@@ -119,7 +119,7 @@ def _native(facts: Facts) -> Any:
 
 @fact("image.pinned")
 def _image(facts: Facts) -> Any:
-    """Whether the container's image has a digest, or a tag other than `latest`, `nightly` and `main`."""
+    """Whether the container image has a digest, or a tag other than `latest`, `nightly` and `main`."""
     image = facts.get("launch.container.image")
     if not isinstance(image, str) or "$" in image or "{" in image:
         return UNKNOWN

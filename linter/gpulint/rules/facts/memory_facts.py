@@ -1,4 +1,4 @@
-"""Facts that come from the estimate of the job, those of REPLAYED from the allocator's replay too."""
+"""Facts of the memory estimate; those of REPLAYED need the replay of the allocator too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ...estimator.estimate import COMPONENTS
 from ..expression import UNKNOWN
 from .facts import Facts, fact
 
-REPLAYED = frozenset({"estimate.peak", "estimate.process", "estimate.high"})
+REPLAYED = frozenset({"estimate.peak", "estimate.high"})
 
 
 def _estimate_fact(path: str, meaning: str, take: Any, unit: str = "bytes", type: str = "") -> None:  # noqa: A002
@@ -41,17 +41,16 @@ _ABOUT = {
 for _name in COMPONENTS:
     _estimate_fact(f"estimate.{_name}", f"Bytes of {_ABOUT[_name]} at the peak.", _component(_name))
 for _name in COMPONENTS[:-1]:
-    _estimate_fact(f"most.{_name}", f"Bytes of {_ABOUT[_name]} at the instant that holds most of them.", _most(_name))
+    _estimate_fact(f"peak.{_name}", f"Bytes of {_ABOUT[_name]} when they are largest.", _most(_name))
 
-_estimate_fact("estimate.peak", "Bytes the process needs on the fullest GPU.", lambda e: e.per_gpu.process)
-_estimate_fact("estimate.process", "The same as `estimate.peak`.", lambda e: e.per_gpu.process)
+_estimate_fact("estimate.peak", "Memory of the process on the GPU that needs most.", lambda e: e.per_gpu.process)
 _estimate_fact("estimate.allocated", "Bytes that torch allocates at the peak.", lambda e: e.per_gpu.allocated)
-_estimate_fact("estimate.low", "The low end of the interval that holds the peak.", lambda e: e.per_gpu.low)
-_estimate_fact("estimate.high", "The high end of the interval that holds the peak.", lambda e: e.per_gpu.high)
-_estimate_fact("estimate.host", "Main memory per node that offload takes.", lambda e: e.host)
-_estimate_fact("estimate.phase", "The instant of the peak.", lambda e: e.peak_phase, "")
+_estimate_fact("estimate.low", "The lower bound of the peak.", lambda e: e.per_gpu.low)
+_estimate_fact("estimate.high", "The upper bound of the peak.", lambda e: e.per_gpu.high)
+_estimate_fact("estimate.host", "Host RAM per node that offloading takes.", lambda e: e.host)
+_estimate_fact("estimate.phase", "The phase of the peak: `forward`, `backward` ...", lambda e: e.peak_phase, "")
 _estimate_fact("estimate.verdict", "fits, tight, exceeds or unknown.", lambda e: e.verdict, "")
-_estimate_fact("estimate.refusal", "Why the engine would not start, in its own terms.", lambda e: e.refusal, "")
+_estimate_fact("estimate.startup_error", "Why the engine would fail to start.", lambda e: e.refusal, "")
 _estimate_fact(
     "estimate.kv_cache.tokens", "Tokens the KV cache holds on one GPU.",
     lambda e: e.kv_cache and e.kv_cache.tokens, "tokens",
@@ -65,12 +64,12 @@ _estimate_fact(
     lambda e: e.kv_cache and e.kv_cache.max_concurrency, "", "number",
 )  # fmt: skip
 _estimate_fact(
-    "estimate.static", "Bytes of weights, adapter, gradients and optimizer states, each at its most.",
+    "estimate.static", "Bytes of weights, adapter, gradients and optimizer states, each when it is largest.",
     lambda e: sum(_most(name)(e) for name in ("weights", "adapter", "gradients", "optimizer")),
 )  # fmt: skip
 
 
-@fact("estimate.missing")
-def _missing(facts: Facts) -> Any:
-    """Why memory cannot be derived."""
+@fact("estimate.error")
+def _error(facts: Facts) -> Any:
+    """Why memory cannot be estimated."""
     return facts.estimate_reason if facts.outline is None else UNKNOWN

@@ -22,9 +22,9 @@ _GLOBAL_BATCH = {
 """Format -> the keys of its global batch size, in samples."""
 
 
-@fact("batch.stated", type="whole number")
+@fact("global_batch_size", type="whole number")
 def _global(facts: Facts) -> Any:
-    """The global batch size that the config states, in samples."""
+    """The global batch size that the config sets, in samples."""
     for key in _GLOBAL_BATCH.get(facts.reading.format, ()):
         value = facts.get(f"config.{key}")
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
@@ -32,24 +32,24 @@ def _global(facts: Facts) -> Any:
     return UNKNOWN
 
 
-@fact("zero.init_is_a_guess", type="true or false")
-def _guessed(facts: Facts) -> Any:
-    """Whether no file tells the release that decides if ZeRO-3 divides the weights as they are made."""
+@fact("zero.init_assumed", type="true or false")
+def _init_assumed(facts: Facts) -> Any:
+    """Whether it is assumed that ZeRO-3 partitions weights at load: it depends on a release that no file states."""
     return "parallelism.zero.init" in facts.job.unstated
 
 
 @fact("replicas", type="whole number")
 def _replicas(facts: Facts) -> Any:
-    """Data-parallel replicas: GPUs divided by tensor x pipeline x context parallel size; null where they do not
-    divide."""
+    """Data-parallel replicas: GPUs / (tensor x pipeline x context parallel size); null if that is not
+    a whole number."""
     job = facts.job
     whole, rest = divmod(job.world_size, job.model_shards)
     return None if rest or not whole else whole
 
 
-@fact("batch.samples", type="whole number")
+@fact("micro_batch.global_samples", type="whole number")
 def _samples(facts: Facts) -> Any:
-    """Samples that one micro batch of every replica takes: micro batch size x replicas."""
+    """Samples of one micro batch over all replicas: micro batch size x replicas."""
     replicas = facts.get("replicas")
     if facts.job.micro_batch_size is None or not isinstance(replicas, int):
         return UNKNOWN
@@ -58,26 +58,26 @@ def _samples(facts: Facts) -> Any:
 
 @fact("model_shards", type="whole number")
 def _shards(facts: Facts) -> Any:
-    """GPUs that share one replica: tensor x pipeline x context parallel size."""
+    """GPUs of one model replica: tensor x pipeline x context parallel size."""
     return facts.job.model_shards
 
 
 @fact("pipeline.microbatches", type="whole number")
 def _microbatches(facts: Facts) -> Any:
-    """Micro batches that go through the pipeline in a step."""
+    """Micro batches per step that go through the pipeline."""
     plan = facts.job.parallelism
     return plan.microbatches or facts.job.gradient_accumulation_steps
 
 
-@fact("model.latent")
-def _latent(facts: Facts) -> Any:
-    """Whether attention caches one latent for all heads (multi-head latent attention)."""
+@fact("model.mla")
+def _mla(facts: Facts) -> Any:
+    """Whether the model uses multi-head latent attention (MLA), which caches one latent for all heads."""
     return UNKNOWN if facts.model is None else bool(facts.model.shape.kv_lora_rank)
 
 
-@fact("model.kv_heads_widest", type="whole number")
-def _widest(facts: Facts) -> Any:
-    """The most key/value heads of any layer."""
+@fact("model.max_kv_heads", type="whole number")
+def _max_kv_heads(facts: Facts) -> Any:
+    """Key/value heads of the layer that has most."""
     if facts.model is None:
         return UNKNOWN
     shape = facts.model.shape

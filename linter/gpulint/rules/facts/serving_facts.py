@@ -1,4 +1,4 @@
-"""Facts about servers: quantisation kernels, speculative decoding, served adapters."""
+"""Facts about servers: quantization kernels, speculative decoding, served adapters."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def _table() -> dict[str, Any]:
     return table
 
 
-@fact("quantization.flag")
-def _flag(facts: Facts) -> Any:
-    """The quantisation that a server's own option names, as written; null without one."""
+@fact("quantization.option")
+def _option(facts: Facts) -> Any:
+    """The quantization option of the server, as written; null without one."""
     for key in ("quantization", "quantize"):
         value = facts.get(f"config.{key}")
         if value is not None:
@@ -29,26 +29,26 @@ def _flag(facts: Facts) -> Any:
     return None
 
 
-@fact("quantization.kernel")
-def _kernel(facts: Facts) -> Any:
-    """The quantisation that decides the kernels: the server's option, else that of the checkpoint."""
-    flag = facts.get("quantization.flag")
+@fact("quantization.effective")
+def _effective(facts: Facts) -> Any:
+    """The quantization that selects the kernels: the server's option, else that of the checkpoint."""
+    flag = facts.get("quantization.option")
     return flag if isinstance(flag, str) else facts.get("model.checkpoint_quantization")
 
 
-@fact("quantization.least_capability", "capability", "number")
-def _least(facts: Facts) -> Any:
-    """The least CUDA compute capability for which the engine has kernels for the quantisation."""
-    kernel = facts.get("quantization.kernel")
+@fact("quantization.min_capability", "capability", "number")
+def _min_capability(facts: Facts) -> Any:
+    """The lowest CUDA compute capability for which the engine has kernels for the quantization."""
+    kernel = facts.get("quantization.effective")
     engine = facts.job.inference.engine if facts.job.inference is not None else ""
-    row = _table()["least_capability"].get(engine, {}).get(kernel) if isinstance(kernel, str) else None
+    row = _table()["min_capability"].get(engine, {}).get(kernel) if isinstance(kernel, str) else None
     return UNKNOWN if row is None else row
 
 
 @fact("quantization.mismatch")
 def _mismatch(facts: Facts) -> Any:
-    """The checkpoint's quantisation where the server's option names another that vLLM does not take for it."""
-    flag, own = facts.get("quantization.flag"), facts.get("model.checkpoint_quantization")
+    """The checkpoint's quantization, if the server's option names another that vLLM does not accept for it."""
+    flag, own = facts.get("quantization.option"), facts.get("model.checkpoint_quantization")
     if not isinstance(flag, str) or not isinstance(own, str):
         return UNKNOWN
     families = _table()["families"]
@@ -57,23 +57,23 @@ def _mismatch(facts: Facts) -> Any:
     return own if families[flag] != families[own] else None
 
 
-@fact("quantization.float16_refused")
+@fact("model.float16_unsupported")
 def _float16(facts: Facts) -> Any:
-    """Whether vLLM refuses float16 for the model's type, in which it overflows."""
+    """Whether vLLM rejects float16 for the model's type, because it overflows."""
     kind = facts.get("model.type")
     return UNKNOWN if not isinstance(kind, str) else kind in _table()["float16_refused"]
 
 
-@fact("pipeline.refused")
+@fact("pipeline.unsupported")
 def _no_pipeline(facts: Facts) -> Any:
-    """Whether vLLM's class for the model's type cannot be cut into pipeline stages."""
+    """Whether vLLM's class for the model's type does not support pipeline parallelism."""
     kind = facts.get("model.type")
     return UNKNOWN if not isinstance(kind, str) else kind in _table()["pipeline_refused"]
 
 
 @fact("model.mtp_layers", type="whole number")
 def _mtp(facts: Facts) -> Any:
-    """Layers of the model that predict the tokens after the next one (`num_nextn_predict_layers`)."""
+    """Multi-token prediction layers of the model (`num_nextn_predict_layers`)."""
     layers = facts.model.config.get("num_nextn_predict_layers") if facts.model is not None else None
     return layers if isinstance(layers, int) and layers > 0 else UNKNOWN
 
@@ -94,26 +94,26 @@ def _speculative_fact(name: str, key: str, meaning: str) -> None:
         return UNKNOWN if found is None else found.get(key)
 
     derive.__doc__ = meaning
-    fact(f"speculative.{name}", type="whole number" if name in ("tokens", "draft_tensor") else "text")(derive)
+    fact(f"speculative.{name}", type="whole number" if name.startswith(("tokens", "draft_tensor")) else "text")(derive)
 
 
 for _name, _key, _meaning in (
-    ("tokens", "num_speculative_tokens", "Tokens that the draft of vLLM's `speculative-config` proposes a step."),
+    ("tokens", "num_speculative_tokens", "Tokens that the draft proposes per step (vLLM's `speculative-config`)."),
     ("method", "method", "The method of vLLM's `speculative-config`."),
-    ("draft", "model", "The draft model of vLLM's `speculative-config`."),
-    ("draft_tensor", "draft_tensor_parallel_size", "Tensor parallel size of the draft."),
+    ("draft_model", "model", "The draft model of vLLM's `speculative-config`."),
+    ("draft_tensor_parallel_size", "draft_tensor_parallel_size", "Tensor parallel size of the draft."),
 ):
     _speculative_fact(_name, _key, _meaning)
 
 
-@fact("speculative.mixed_vocabularies")
-def _mixed(facts: Facts) -> Any:
-    """Whether `speculative-config` allows a draft of another vocabulary (`use_heterogeneous_vocab`)."""
+@fact("speculative.heterogeneous_vocab")
+def _heterogeneous(facts: Facts) -> Any:
+    """Whether `speculative-config` allows a draft with another vocabulary (`use_heterogeneous_vocab`)."""
     found = _speculative(facts)
     return bool(found and found.get("use_heterogeneous_vocab"))
 
 
-@fact("speculative.draft_vocabulary", type="whole number")
+@fact("speculative.draft_vocab_size", type="whole number")
 def _draft_vocabulary(facts: Facts) -> Any:
     """Vocabulary size of the draft model."""
     name = facts.job.inference.speculative_model if facts.job.inference is not None else None
@@ -128,9 +128,9 @@ def _draft_vocabulary(facts: Facts) -> Any:
         return UNKNOWN
 
 
-@fact("lora.served_rank", type="whole number")
+@fact("lora.max_served_rank", type="whole number")
 def _served_rank(facts: Facts) -> Any:
-    """The greatest rank among served adapters whose `adapter_config.json` lies in the project."""
+    """The highest rank among served adapters whose `adapter_config.json` is in the project."""
     from ...source.document import SourceError
 
     ranks: list[int] = []

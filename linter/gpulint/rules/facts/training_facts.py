@@ -1,4 +1,4 @@
-"""Facts about a training job that need the model: its classes, its attention, its adapter, main memory."""
+"""Facts about a training job that need the model: its classes, its attention, its adapter."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def _owners() -> dict[str, frozenset[str]]:
     return {layer: frozenset(types) for layer, types in owners.items()}
 
 
-@fact("attention.refused")
-def _refused_attention(facts: Facts) -> Any:
-    """Whether Transformers' classes of the model refuse the attention kernel that the job names."""
+@fact("attention.unsupported")
+def _attention_unsupported(facts: Facts) -> Any:
+    """Whether Transformers' class of the model does not support the job's attention kernel."""
     family = _FAMILIES.get(facts.job.attention)
     row = _modeling().get(facts.model.model_type) if facts.model is not None else None
     if row is None or not of_transformers(facts.job):
@@ -54,16 +54,16 @@ def _refused_attention(facts: Facts) -> Any:
     return family is not None and family in row["refuses"]
 
 
-@fact("model.refused_attention", type="list of text")
-def _refusals(facts: Facts) -> Any:
-    """Attention kernels that Transformers' classes of the model refuse: `sdpa`, `flash_attention`."""
+@fact("model.unsupported_attention", type="list of text")
+def _unsupported_attention(facts: Facts) -> Any:
+    """Attention kernels that Transformers' class of the model does not support: `sdpa`, `flash_attention`."""
     row = _modeling().get(facts.model.model_type) if facts.model is not None else None
     return UNKNOWN if row is None else row["refuses"]
 
 
-@fact("fsdp.foreign_layers", type="list of text")
-def _foreign_layers(facts: Facts) -> Any:
-    """Layer classes that FSDP is to wrap and that belong to other model types; unknown for models of several parts."""
+@fact("fsdp.mismatched_layer_classes", type="list of text")
+def _mismatched_layer_classes(facts: Facts) -> Any:
+    """Layer classes in FSDP's wrap policy that belong to other model types; unknown for multimodal models."""
     fsdp, model = facts.job.parallelism.fsdp, facts.model
     if fsdp is None or model is None or model.model_type not in _modeling():
         return UNKNOWN
@@ -75,22 +75,22 @@ def _foreign_layers(facts: Facts) -> Any:
 
 @fact("model.layer_classes", type="list of text")
 def _layer_classes(facts: Facts) -> Any:
-    """Layer and block classes of the model in Transformers."""
+    """Layer classes of the model in Transformers."""
     row = _modeling().get(facts.model.model_type) if facts.model is not None else None
     return UNKNOWN if row is None else row["layers"]
 
 
-@fact("model.head_size", type="whole number")
-def _head_size(facts: Facts) -> Any:
-    """The widest attention head of the model."""
+@fact("model.head_dim", type="whole number")
+def _head_dim(facts: Facts) -> Any:
+    """Size of an attention head; the largest, if layers differ."""
     shape = facts.model.shape if facts.model is not None else None
     if shape is None or not shape.head_dim:
         return UNKNOWN
     return max((shape.head_dim, *(size for size in shape.layer_head_dims if size)))
 
 
-@fact("model.stored_dtype")
-def _stored_dtype(facts: Facts) -> Any:
+@fact("model.config_dtype")
+def _config_dtype(facts: Facts) -> Any:
     """`dtype` (`torch_dtype`) of the model's config.json."""
     if facts.model is None:
         return UNKNOWN
@@ -103,9 +103,9 @@ def _stored_dtype(facts: Facts) -> Any:
     return UNKNOWN
 
 
-@fact("attention.scores", "bytes")
+@fact("attention.score_bytes", "bytes")
 def _scores(facts: Facts) -> Any:
-    """Bytes of one layer's attention scores as eager attention writes them: rows x heads x length^2 values."""
+    """Bytes of one layer's attention scores with eager attention: micro batch x heads x length^2 values."""
     job = facts.job
     if facts.model is None or not job.micro_batch_size or not job.sequence_length or not facts.model.shape.heads:
         return UNKNOWN
@@ -113,14 +113,14 @@ def _scores(facts: Facts) -> Any:
     return job.micro_batch_size * facts.model.shape.heads * job.sequence_length**2 * width
 
 
-@fact("adapter.narrowest", type="whole number")
-def _narrowest(facts: Facts) -> Any:
-    """The smaller side of the smallest matrix that the adapter is added to, but for routers and gates of one output:
-    no update of it has a higher rank. Of low-rank pairs alone.
+@fact("adapter.max_effective_rank", type="whole number")
+def _max_effective_rank(facts: Facts) -> Any:
+    """The smaller side of the smallest adapted matrix (routers and gates excluded), above which a LoRA rank adds
+    nothing. Only for low-rank adapters.
     """
     if facts.model is None or facts.job.adapter is None:
         return UNKNOWN
-    from ...estimator.adapters.parameters import expert_targets
+    from ...estimator.states.adapter_parameters import expert_targets
     from ...models.adapter_types import LOW_RANK, kind_of
     from ...models.lora import NotAdaptable, adapted
 
@@ -135,9 +135,9 @@ def _narrowest(facts: Facts) -> Any:
     return min(sides, default=UNKNOWN)
 
 
-@fact("adapter.bad_patterns", type="list of text")
-def _bad_patterns(facts: Facts) -> Any:
-    """Listed targets of the adapter that are no regular expressions."""
+@fact("adapter.invalid_patterns", type="list of text")
+def _invalid_patterns(facts: Facts) -> Any:
+    """Target patterns of the adapter that are not valid regular expressions."""
     adapter = facts.job.adapter
     if adapter is None or not isinstance(adapter.targets, list):
         return UNKNOWN
@@ -156,13 +156,13 @@ def _compiles(pattern: str) -> bool:
 
 @fact("versions.stated")
 def _stated(facts: Facts) -> Any:
-    """Whether the launcher or the settings say a release of some package that the job runs on."""
+    """Whether the launcher or the settings state the version of any package that the job runs on."""
     return bool(facts.project.versions)
 
 
 @fact("gpus.per_node", type="whole number")
 def _per_node(facts: Facts) -> Any:
-    """GPUs of one machine: all GPUs over the nodes, by default at most 8 to a node."""
+    """GPUs per node: all GPUs / nodes; without a number of nodes at most 8 per node."""
     from ...estimator.states.ranks import per_node
 
     return per_node(facts.job)

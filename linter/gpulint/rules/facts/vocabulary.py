@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from ...job.job import field_paths
+from ...job.declared import unit_of
+from ...job.job import field_paths, job_fields
 from ..quantity import CONSTANTS
 from . import fact_modules  # noqa: F401  (they register their facts)
 from .facts import CONFIG, DEEPSPEED, FACTS, ITEM, LAUNCH, ORIGIN
@@ -12,41 +13,41 @@ from .facts import CONFIG, DEEPSPEED, FACTS, ITEM, LAUNCH, ORIGIN
 PROBLEM_KINDS = {
     "unknown-key": "a key that the tool does not know",
     "deprecated-key": "a key that the tool has renamed or removed",
-    "wrong-type": "a value that the tool cannot take for its key",
-    "wrong-value": "a word that is not among those that the tool takes for its key",
-    "duplicate-key": "a key that stands twice in one mapping",
-    "unresolved-reference": "a file that the config names and that cannot be read",
-    "contradiction": "two places that must agree and do not",
-    "auto-unfilled": "an `auto` that nothing fills in",
-    "overruled": "a setting of the launcher that the config decides otherwise",
+    "wrong-type": "a value of the wrong type for its key",
+    "wrong-value": "a value that is not one of the allowed values of its key",
+    "duplicate-key": "a key that occurs twice in one mapping",
+    "unresolved-reference": "a file that the config refers to and that cannot be read",
+    "contradiction": "two settings that must agree and do not",
+    "auto-unfilled": "an `auto` that nothing resolves",
+    "overruled": "a setting of the launcher that the config overrides",
     "secret": "a text that looks like a key, a token or a password",
-    "unused-suppression": "a comment that silences nothing",
-    "suppression-without-reason": "a comment that silences and does not say why",
+    "unused-suppression": "a suppression that matches no finding",
+    "suppression-without-reason": "a suppression without a reason",
 }
 """What a rule with `each: problems.<kind>` runs once for."""
 
 ITEM_VALUES = {
     "key": "the dotted key that the problem is about",
-    "suggestion": "the known key, or the known word, that was probably meant",
-    "slip": "`yes` where the key differs from the one meant by a letter or two, else `no`",
-    "spelling": "the name to give the key in its place, where it need not move",
+    "suggestion": "the known key or value that was probably meant",
+    "slip": "`yes` if the key is a likely typo of a known key, else `no`",
+    "spelling": "the new name of the key, if it stays at the same place",
     "instead": "what to write instead of a removed key",
-    "treatment": "what the tool does about it: `ignored`, `refused`, `accepted`, or `misspelt` where a plugin might",
+    "treatment": "how the tool treats it: `ignored`, `refused`, `accepted`, or `misspelt` unless a plugin defines it",
     "upstream": "the tool and version that reads the key",
-    "more": "further keys of the file that the tool does not know either",
-    "plugin": "the plugin that would understand the key",
-    "replacement": "the key's new name",
-    "reason": "why, in the tool's words",
-    "expected": "the type that the tool takes",
-    "found": "what stands there instead",
+    "more": "further unknown keys of the file",
+    "plugin": "the plugin that defines the key",
+    "replacement": "the key's new dotted name",
+    "reason": "the reason",
+    "expected": "the type or values that the tool accepts",
+    "found": "what the file has instead",
     "path": "the file that the key names",
-    "assumption": "what is assumed in its place",
-    "other": "the other place, as `key: value`",
+    "assumption": "what is assumed instead",
+    "other": "the other setting, as `key: value`",
     "value": "the value at the key",
-    "line": "the line that counts instead",
+    "line": "the line that is used instead",
     "message": "the tool's own message",
 }
-"""What `item` may carry in rules with `each`; what is there depends on the kind of problem."""
+"""The values of `item` in rules with `each`; which are present depends on the kind of problem."""
 
 
 @cache
@@ -88,7 +89,7 @@ def _is_version(path: str) -> bool:
 def unit_of_fact(path: str) -> str:
     """The unit of a fact, "" for plain numbers, text and truth values."""
     known = FACTS.get(path)
-    return known.unit if known is not None else _JOB_UNITS.get(path, "")
+    return known.unit if known is not None else _LAUNCHER_UNITS.get(path) or _job_units().get(path, "")
 
 
 def nearest(path: str) -> str:
@@ -100,28 +101,9 @@ def nearest(path: str) -> str:
     return found[0] if found else ""
 
 
-_JOB_UNITS = {
-    "rl.prompt_length": "tokens",
-    "rl.completion_length": "tokens",
-    "sequence_length": "tokens",
-    "loss.chunk": "tokens",
-    "parallelism.zero.reduce_bucket_size": "elements",
-    "parallelism.zero.allgather_bucket_size": "elements",
-    "parallelism.zero.prefetch_bucket_size": "elements",
-    "parallelism.zero.max_live_parameters": "elements",
-    "parallelism.zero.max_reuse_distance": "elements",
-    "parallelism.zero.param_persistence_threshold": "elements",
-    "parallelism.zero.sub_group_size": "elements",
-    "parallelism.fsdp.min_num_params": "parameters",
-    "inference.prompt_length": "tokens",
-    "inference.new_tokens": "tokens",
-    "inference.max_model_len": "tokens",
-    "inference.max_num_batched_tokens": "tokens",
-    "inference.kv_cache_memory_bytes": "bytes",
-    "inference.max_total_tokens": "tokens",
-    "inference.block_size": "tokens",
-    "hardware.host_memory": "bytes",
-    "hardware.shared_memory": "bytes",
-    "launch.disk": "bytes",
-    "launch.container.ephemeral_storage": "bytes",
-}
+@cache
+def _job_units() -> dict[str, str]:
+    return {path: unit_of(item.metadata) for path, item in job_fields()}
+
+
+_LAUNCHER_UNITS = {"launch.disk": "bytes", "launch.container.ephemeral_storage": "bytes"}

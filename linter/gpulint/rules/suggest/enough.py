@@ -131,7 +131,7 @@ def _ways(facts: Facts) -> Iterator[tuple[int, dict[str, Any], str]]:
         if job.kind == "inference":
             if facts.model is not None and facts.model.shape.heads % count == 0:
                 yield count, {"parallelism.tensor": count}, f" with tensor parallel size {count}"
-        elif facts.get("shards.weights") or job.weights.quantization is not None:
+        elif facts.get("sharded.weights") or job.weights.quantization is not None:
             yield count, {}, ""
         else:
             yield count, {"parallelism.zero.stage": 3}, " with ZeRO-3"

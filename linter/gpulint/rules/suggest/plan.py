@@ -128,7 +128,7 @@ class _Planner:
                 if self.has_key(advice):
                     self.absent.append(Absent(name, advice.otherwise or "does not apply"))
             elif self.search.exhausted:
-                self.absent.append(Absent(name, "not tried: the search ended before it"))
+                self.absent.append(Absent(name, "not tried: search limit reached"))
             else:
                 found += self.unlike(found, self.tried(item))
         yield from found
@@ -161,7 +161,7 @@ class _Planner:
             if twin is None:
                 yield row
             else:
-                self.absent.append(Absent(row.recipe, f"written here as {twin.recipe} is"))
+                self.absent.append(Absent(row.recipe, f"the same change here as {twin.recipe}"))
 
     def tried(self, item: Ladder) -> Iterator[Row]:
         """The first rung that fits; where none does, the one that comes nearest."""
@@ -185,17 +185,17 @@ class _Planner:
             if candidate.settles:
                 break
         if shown is None:
-            self.absent.append(Absent(item.name, refused or "its memory cannot be derived"))
+            self.absent.append(Absent(item.name, refused or "its memory cannot be estimated"))
             return
         if not self.says(shown.option.changes):
             needed = bytes_text(shown.needed)
-            self.absent.append(Absent(item.name, f"this format has no key for it; the job would need {needed} with it"))
+            self.absent.append(Absent(item.name, f"no key in this format; would need {needed}"))
             return
         if item.advice.room and not shown.settles:
-            self.absent.append(Absent(item.name, f"no room: {why(shown.changed.estimate)}"))
+            self.absent.append(Absent(item.name, f"too large: {why(shown.changed.estimate)}"))
             return
         if not item.advice.room and not self.gains(shown):
-            self.absent.append(Absent(item.name, "frees nothing here: memory and cache stay as they are"))
+            self.absent.append(Absent(item.name, "no effect on memory or KV cache here"))
             return
         yield self.row("room" if item.advice.room else "change", shown, item.name)
 
@@ -213,15 +213,15 @@ class _Planner:
 
         found = self.search.look(option)
         if found is not None and found.host > MAX_HOST:
-            return f"needs {bytes_text(found.host)} of main memory on a node, more than nodes have"
-        return "changes nothing in this file, or cannot be read back"
+            return f"needs {bytes_text(found.host)} of host RAM per node, more than nodes have"
+        return "cannot be written into this file"
 
     def new_error(self, candidate: Candidate) -> str:
         """The rule that would complain of the edited file."""
         if candidate.changed.edits:
             for hit in evaluate_rules(candidate.changed.facts, self.errors):
                 if hit.rule.id not in self.before:
-                    return f"would be an error: {hit.rule.id} {hit.rule.name}"
+                    return f"would cause an error: {hit.rule.id} {hit.rule.name}"
         return ""
 
     def offered(self, item: Candidate) -> bool:
@@ -283,11 +283,11 @@ def why(estimate: Estimate | None) -> str:
         return ""
     usable = estimate.capacity.usable
     if estimate.verdict == "fits":
-        return f"{bytes_text(usable - estimate.needed)} to spare"
+        return f"{bytes_text(usable - estimate.needed)} free"
     if estimate.verdict == "tight":
         return f"may need up to {bytes_text(estimate.per_gpu.high)} of {bytes_text(usable)}"
     if estimate.verdict == "unknown":
-        return "weights and states; batch or length unknown"
+        return "weights and optimizer states only; batch size or length unknown"
     most = max(estimate.components, key=lambda name: estimate.components[name])
     over = f"{bytes_text(max(0, estimate.needed - usable))} too much"
     return f"{over}; {most.replace('_', ' ')} {bytes_text(estimate.components[most])}"

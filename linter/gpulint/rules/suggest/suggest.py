@@ -58,12 +58,12 @@ def hardware_suggestions(facts: Facts, *, exhausted: bool = False) -> tuple[Sugg
 
     if facts.gpu is None or facts.model is None:
         return ()
-    nothing = "no change tried makes it fit" if exhausted else "nothing in this config makes it fit"
+    nothing = "no change that was tried makes it fit" if exhausted else "nothing in this config makes it fit"
     found = smallest_hardware(facts)
     if not found:
-        return (Suggestion(f"{nothing}, and no GPU of the catalogue holds it"),)
+        return (Suggestion(f"{nothing}, and no GPU in the catalogue is large enough"),)
     alone = facts.job.kind == "training" and not (facts.job.micro_batch_size and facts.job.sequence_length)
-    it = "its weights and states alone fit" if alone else "it fits"
+    it = "its weights and optimizer states alone fit" if alone else "it fits"
     return tuple(Suggestion(f"{nothing}; {it} on {item.text}", item.estimate.needed) for item in found)
 
 
@@ -228,8 +228,8 @@ def suggestion(item: Candidate, facts: Facts) -> Suggestion:
 
 def text_of(item: Candidate) -> str:
     """The change in the format's words, with the main memory it takes."""
-    doubt = {"tight": " (tight)", "unknown": " (weights and states alone)"}.get(item.verdict, "")
-    host = f" (and {bytes_text(item.host)} of main memory)" if item.host >= MENTIONED_HOST else ""
+    doubt = {"tight": " (tight)", "unknown": " (weights and optimizer states only)"}.get(item.verdict, "")
+    host = f" (and {bytes_text(item.host)} of host RAM)" if item.host >= MENTIONED_HOST else ""
     return clipped(item.changed.text, MAX_WORDS) + host + doubt
 
 

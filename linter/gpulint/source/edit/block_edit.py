@@ -55,10 +55,10 @@ def replace(document: Document, entry: Entry, value: Any) -> list[Piece]:
     if is_flow or not value or not isinstance(value, list | dict):
         new = yaml_writer.flow(value) if is_flow else yaml_writer.scalar(value)
         if start == end and colon is None:
-            raise EditError("the key has no colon to put a value behind")
+            raise EditError("the key has no colon after which to put a value")
         return [Piece(start, end, new) if start < end else Piece(colon or start, end, f" {new}", VALUE)]
     if colon is None:
-        raise EditError("the key has no colon to put a value behind")
+        raise EditError("the key has no colon after which to put a value")
     style = _style(document)
     indent = entry.key.span.column - 1 + (style.step if isinstance(value, dict) else style.sequence)
     at = line_end(text, end)

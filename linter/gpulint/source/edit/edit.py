@@ -89,7 +89,7 @@ def _change_flat(
     from . import flag_edit, toml_edit
 
     if document.syntax == "flags" and document.reread is None:
-        raise EditError("what the edit would make of the command is not known")
+        raise EditError("the effect of the edit on the command is unknown")
     module = flag_edit if document.syntax == "flags" else toml_edit
     checked = {key: _checked(value) for key, value in values.items()}
     found, intended = module.pieces(document, checked, remove, rename)
@@ -132,11 +132,11 @@ def _verify(document: Document, edits: list[Edit], intended: Any) -> None:
     try:
         read = document.reread(text) if document.reread is not None else parse(text, document.path, document.syntax)
     except (SourceError, RecursionError):
-        raise EditError("the edited text would not be readable") from None
+        raise EditError("the edited text would not be valid") from None
     if read is None or len(read.roots) != len(document.roots):
-        raise EditError("the edited text would not read back as intended")
+        raise EditError("the edited text would not parse as intended")
     others = zip(document.roots[1:], read.roots[1:], strict=False)
     if not same(unshared(read.root.plain()), intended) or not all(
         same(one.plain(), other.plain()) for one, other in others
     ):
-        raise EditError("the edited text would not read back as intended")
+        raise EditError("the edited text would not parse as intended")

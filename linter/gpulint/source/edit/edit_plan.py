@@ -105,11 +105,11 @@ class Plan:
         if node.kind != "mapping":
             if node.kind == "scalar" and node.value is None and not node.raw:
                 return Place(node, None, [], key.split("."), key.split("."))
-            raise EditError("the file holds no mapping")
+            raise EditError("the file has no mapping")
         while True:
             entries = _entries(node, rest)
             if any(entry.key.path and entry.key.path != self.document.path for entry in entries):
-                raise EditError(f"{rest} stands in another file")
+                raise EditError(f"{rest} is in another file")
             if entries:
                 return Place(node, parent, entries, [], [*path, rest])
             head, dot, tail = rest.partition(".")
@@ -150,7 +150,7 @@ class Plan:
         """New entries of one mapping, all at one place."""
         if mapping.kind == "scalar":
             if self.document.syntax == "json":
-                raise EditError("the file holds no mapping")
+                raise EditError("the file has no mapping")
             return block_edit.fill(self.document, values)
         gone = {id(entry.key) for _, entries in self.removed.values() for entry in entries}
         here = (None, "", self.document.path)

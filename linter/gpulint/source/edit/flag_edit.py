@@ -95,7 +95,7 @@ def _texts(value: Any) -> list[str]:
         return [str(item) for item in value]
     if isinstance(value, dict):
         return [json.dumps(value)]
-    raise EditError("no flag can hold this value")
+    raise EditError("a flag cannot have this value")
 
 
 def _is_switch(entry: Entry) -> bool:
@@ -105,7 +105,7 @@ def _is_switch(entry: Entry) -> bool:
 
 def _replacement(document: Document, entry: Entry, value: Any) -> list[Piece]:
     if entry.key.path != document.path:
-        raise EditError("the flag stands in another file")
+        raise EditError("the flag is in another file")
     if _is_switch(entry):
         if value is False:
             return [_removal(document, entry)]
@@ -184,12 +184,12 @@ def _extent(document: Document, entry: Entry) -> tuple[int, int]:
     """From the first word of a flag to its last value."""
     text = document.text
     if entry.key.path != document.path:
-        raise EditError("the flag stands in another file")
+        raise EditError("the flag is in another file")
     start, end = _word(text, entry.key.span.start, entry.key.span.end)
     if not _is_switch(entry):
         for part in entry.value.items() or [entry.value]:
             if part.span.start < start:
-                raise EditError("the value stands elsewhere")
+                raise EditError("the value is elsewhere")
             end = max(end, _word(text, part.span.start, part.span.end)[1])
     return start, end
 
@@ -209,7 +209,7 @@ def _word(text: str, start: int, end: int) -> tuple[int, int]:
 def _insertion(document: Document, key: str, value: Any) -> list[Piece]:
     entries = [entry for entry in _leaves(document.root) if entry.key.path == document.path]
     if not entries:
-        raise EditError("there is no flag to stand behind")
+        raise EditError("there is no flag to add it after")
     last = max(entries, key=lambda entry: max(entry.key.span.end, entry.value.span.end))
     end = max(last.key.span.end, last.value.span.end)
     flag = f"--{key}"

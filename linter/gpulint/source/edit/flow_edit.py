@@ -64,7 +64,7 @@ def remove(document: Document, mapping: Node, entries: list[Entry]) -> list[Piec
     kept = [index for index, entry in enumerate(siblings) if id(entry.key) not in gone]
     if not kept:
         if mapping.merged:
-            raise EditError("the mapping holds more than this key")
+            raise EditError("the mapping has more than this key")
         _refuse_comment(document, siblings, 0, len(siblings))
         return [Piece(span.start + 1, span.end - 1, "")]
     last = kept[-1]
@@ -101,7 +101,7 @@ def _refuse_comment(document: Document, siblings: list[Entry], first: int, last:
         return
     for entry, following in zip(siblings[first:last], siblings[first + 1 :], strict=False):
         if "#" in document.text[value_bounds(document, entry)[1] : following.key.span.start]:
-            raise EditError("a comment stands between the key and its neighbour")
+            raise EditError("a comment is between the key and its neighbor")
 
 
 def _first(document: Document, mapping: Node, values: dict[str, Any]) -> str:

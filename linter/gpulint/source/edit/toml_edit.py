@@ -67,7 +67,7 @@ class _Editor:
         if entry is not None and not missing:
             self.replace(key, entry, value)
         elif entry is not None:
-            raise EditError(f"{entry.key.value} is no table")
+            raise EditError(f"{entry.key.value} is not a table")
         else:
             *parents, name = missing
             if isinstance(value, dict) and value and not self.is_inline(table):
@@ -181,7 +181,7 @@ class _Editor:
             gap = newline if self.text[start:].strip() else ""
             return [Piece(start, start, "".join(f"{member}{newline}" for member in members) + gap)]
         if self.text[start : start + 1] != "[":
-            raise EditError("the table has no place of its own")
+            raise EditError("the table has no header of its own")
         at = line_end(self.text, start)
         indent = margin(self.text, start)
         return [Piece(at, at, "".join(f"{newline}{indent}{member}" for member in members))]

@@ -35,7 +35,7 @@ def replace_text(path: str, before: str, after: str) -> None:
     try:
         with open(path, "rb") as file:
             if file.read() != before.encode("utf-8"):
-                raise WriteError("it was changed meanwhile")
+                raise WriteError("it has changed in the meantime")
         if not os.access(path, os.W_OK):
             raise WriteError("it is read-only")
         replace_file(path, after)
@@ -54,4 +54,4 @@ def refusal(path: str, root: str) -> str:
     if not stat.S_ISREG(mode):
         return "it is not a regular file"
     top = os.path.join(os.path.realpath(root), "")
-    return "" if os.path.realpath(path).startswith(top) else "it lies outside the project"
+    return "" if os.path.realpath(path).startswith(top) else "it is outside the project"

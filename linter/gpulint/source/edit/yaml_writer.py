@@ -57,7 +57,7 @@ def scalar(value: Any, flow: bool = False) -> str:
         return _string(value, "[{}]" if flow else "k: {}")
     if value in ([], {}):
         return "[]" if isinstance(value, list) else "{}"
-    raise TypeError(f"{type(value).__name__} is no YAML scalar")
+    raise TypeError(f"{type(value).__name__} is not a YAML scalar")
 
 
 def key(name: Any, flow: bool = False) -> str:

@@ -88,7 +88,7 @@ def events(text: str) -> Iterator[Any]:
         raise YamlError(f"not valid YAML: {error.reason}", 0) from None
     except (ValueError, OverflowError):  # PyYAML's scanner on an escape beyond U+10FFFF
         offset = parser.get_mark().index if isinstance(parser, _PythonParser) else 0
-        raise YamlError("not valid YAML: an escape is no character", offset) from None
+        raise YamlError("not valid YAML: an escape is not a character", offset) from None
 
 
 def _may_differ(text: str) -> bool:

@@ -5,9 +5,10 @@ b sequences of s tokens, nh query heads of dimension d, e bytes per element.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ...tape.indexing import cat, expand, maximum, pad, repeat, window
+from ...tape.labels import labelled
 from ...tape.matmuls import matmul
 from ...tape.ops import (
     add,
@@ -23,46 +24,14 @@ from ...tape.ops import (
     to,
     unary,
 )
+from ...tape.tape import tape_of
 from ...tape.tensor import Tensor
 
 if TYPE_CHECKING:
     from ...tape.tape import Tape
-    from ...tape.tensor import Parameter
+    from .heads import Heads
 
-
-class Heads(NamedTuple):
-    """The sizes of one attention call on one rank.
-
-    `held` where the model's loop keeps a name for its probabilities, `bounded` where masked scores are bounded from
-    below, `sequence_first` where the output is laid out as [s, b, nh, d]. `sdpa` is the best that torch has on the GPU
-    for 16-bit operands (implementation.py `sdpa_kernels`).
-    """
-
-    batch: int
-    length: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    value_dim: int
-    dropout: float = 0.0
-    softcap: bool = False
-    kind: str = "float32"
-    direct: bool = False
-    sinks: Parameter | None = None
-    grouped: bool = True
-    laid_out: bool = False
-    fp16: bool = False
-    keys: int = 0
-    repeats: bool = False
-    held: bool = False
-    bounded: bool = False
-    sequence_first: bool = False
-    sdpa: str = "flash"
-
-    @property
-    def scores(self) -> int:
-        """Elements of a matrix of attention scores; `keys` is the length of what is attended to, 0 for their own."""
-        return self.batch * self.heads * self.length * (self.keys or self.length)
+PART = "attention kernel"
 
 
 def up_to(n: int, step: int) -> int:
@@ -78,7 +47,7 @@ def attend(implementation: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | 
     before Ampere have no flash, and none of bfloat16 but the composite one (`at.sdpa`). With a
     mask Transformers repeats the keys first (integrations/sdpa_attention.py `use_gqa_in_sdpa`).
     """
-    tape = q.storage.tape
+    tape = tape_of(q)
     if implementation == "eager":
         return eager(q, k, v, mask, at)
     grouped = at.heads != at.kv_heads
@@ -159,13 +128,14 @@ def _values(q: Tensor, at: Heads) -> int:
     return q.n // at.head_dim * at.value_dim
 
 
+@labelled("output and statistics")
 def flash(q: Tensor, k: Tensor, v: Tensor, at: Heads) -> Tensor:
     """Saves q, k, v, the output and a float32 log-sum-exp; grouped keys are not repeated.
 
     Backward makes the three gradients and inside the kernel softmax_d 4 b nh s128, dq_accum 4 b s128 nh d32 and, for
     grouped queries, dK and dV for all query heads (aten flash_attn/flash_api.cpp `mha_bwd`).
     """
-    tape, e, n, kn, vn = q.storage.tape, q.e, q.n, k.n, v.n
+    tape, e, n, kn, vn = tape_of(q), q.e, q.n, k.n, v.n
     y = tape.kernel_output(v.n if at.kv_heads == at.heads and not at.keys else n, e)
     lse = tape.kernel_output(at.batch * at.heads * at.length, 4)
     seeds = tape.new(3, 8)
@@ -184,13 +154,14 @@ def flash(q: Tensor, k: Tensor, v: Tensor, at: Heads) -> Tensor:
     return y
 
 
+@labelled("output and statistics")
 def efficient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Tensor:
     """The memory-efficient kernel: saves q, k, v, output, log-sum-exp over s32, and a float mask made for this call.
 
     The mask has b s s8 elements of q's width. Inside backward: delta 4 b nh s and a float32 accumulator of dQ
     (aten mem_eff_attention/kernel_backward.h).
     """
-    tape, e, n, kn, vn = q.storage.tape, q.e, q.n, k.n, v.n
+    tape, e, n, kn, vn = tape_of(q), q.e, q.n, k.n, v.n
     bias = _float_mask(tape, mask, e, at)
     y = tape.kernel_output(_values(q, at), e)
     lse = tape.kernel_output(at.batch * at.heads * up_to(at.length, 32), 4)
@@ -214,6 +185,7 @@ def _float_mask(tape: Tape, mask: Tensor | None, e: int, at: Heads) -> Tensor | 
     return tape.new(bias.n // keys * up_to(keys, 8), e) if keys % 8 else bias
 
 
+@labelled("causal mask")
 def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Tensor:
     """torch's composite attention: scaled copies of q and k, keys repeated, score matrices in full.
 
@@ -221,7 +193,7 @@ def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Ten
     (aten native/transformers/attention.cpp `_scaled_dot_product_attention_math`). Before torch 2.5 operands stayed in
     16 bits and the softmax was the plain one, half as much in all (pytorch/pytorch#139612; `at.sdpa` "narrow math").
     """
-    tape, e = q.storage.tape, q.e
+    tape, e = tape_of(q), q.e
     size = _values(q, at)
     narrow = e == 2 and at.sdpa == "narrow math"
     wide = 2 if narrow else 4
@@ -251,7 +223,7 @@ def softcapped(q: Tensor, k: Tensor, v: Tensor, at: Heads) -> Tensor:
     values repeated for every query head and the probabilities, the scores before the cap, and two numbers a row.
     Backward makes the gradients of probabilities and scores, and those of keys and values for every query head first.
     """
-    tape, e, n, kn, vn = q.storage.tape, q.e, q.n, k.n, v.n
+    tape, e, n, kn, vn = tape_of(q), q.e, q.n, k.n, v.n
     whole, rows = _values(q, at), at.batch * at.heads * at.length
     kept = [tape.new(size, e).storage for size in (n, n, whole, at.scores, at.scores)]
     kept.append(tape.new(2 * rows, 4).storage)
@@ -277,7 +249,7 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Te
     """
     if at.kind == "slopes":
         return sloped(q, k, v, mask, at)
-    tape = q.storage.tape
+    tape = tape_of(q)
     grouped = at.heads != at.kv_heads
     if grouped:
         keys, values = repeated(k, at), repeated(v, at)
@@ -330,7 +302,7 @@ def sloped(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> T
     The softmax is in the width of the layer's input, float32 under autocast (transformers 5.23 modeling_falcon.py
     FalconAttention.forward).
     """
-    tape, moved = q.storage.tape, at.batch > 1
+    tape, moved = tape_of(q), at.batch > 1
     products = heads_product(q, k, at.scores, moved, moved)
     scores = to(products, 4)
     logits = scaled_in_place(add(scores, tape.new(at.batch * at.heads * at.length, q.e)))
@@ -346,7 +318,7 @@ def sloped(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> T
 
 def probabilities(scores: Tensor, e: int, at: Heads) -> Tensor:
     """softmax of the scores by kind, in their own width or in that of queries (`e`)."""
-    narrow = (scores.storage.tape.autocast and 4) or scores.e
+    narrow = (tape_of(scores).autocast and 4) or scores.e
     if at.kind in ("falcon", "shifted"):
         return softmax(scores, scores.e, fused=True)
     if at.kind in ("plain", "native", "upcast"):
@@ -359,7 +331,7 @@ def heads_product(a: Tensor, b: Tensor, n: int, copy_a: bool, copy_b: bool) -> T
 
     With one sequence the heads can be folded into a batch of matrices without a copy.
     """
-    e = a.storage.tape.autocast
+    e = tape_of(a).autocast
     if e:
         wide = to(b, e)
         narrow = to(a, e)

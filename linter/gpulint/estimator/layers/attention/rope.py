@@ -1,6 +1,6 @@
 """Rotary position embeddings as the modelling code applies them to queries and keys.
 
-`part` of a head's features are turned; cos and sin have length x part elements and no gradient.
+`part` of a head's features are rotated; cos and sin have length x part elements and no gradient.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...tape.indexing import cat, split, window
 from ...tape.ops import add, contiguous, mul, scale, sub, to
+from ...tape.tape import tape_of
 from ...tape.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -17,9 +18,11 @@ if TYPE_CHECKING:
     Rope = Callable[[Tensor, Tensor, "Table"], tuple[Tensor, Tensor]]
     Named = tuple[Tensor, Tensor, tuple[Tensor, ...]]
 
+PART = "rotary embedding"
+
 
 class Table(NamedTuple):
-    """cos and sin of all positions; `part` of `whole` features of a head are turned; `rows` tokens of the batch."""
+    """cos and sin of all positions; `part` of `whole` features of a head are rotated; `rows` tokens of the batch."""
 
     cos: Tensor
     sin: Tensor
@@ -36,15 +39,15 @@ def _each(turn: Callable[[Tensor, Table], Tensor]) -> Rope:
 
 
 def _half(x: Tensor, table: Table) -> Tensor:
-    return add(mul(x, table.cos), mul(_turned(x), table.sin))
+    return add(mul(x, table.cos), mul(_swapped_halves(x), table.sin))
 
 
-def turned(x: Tensor, table: Table) -> Tensor:
+def rotated(x: Tensor, table: Table) -> Tensor:
     """One operand, all of it, in halves."""
     return _half(x, table)
 
 
-def _turned(x: Tensor) -> Tensor:
+def _swapped_halves(x: Tensor) -> Tensor:
     first, second = window(x, x.n // 2), window(x, x.n // 2)
     return cat((scale(second), first))
 
@@ -73,7 +76,7 @@ def half_upcast(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
 
 
 def _upcast(x: Tensor, table: Table) -> Tensor:
-    return add(mul(to(x, 4), table.cos), mul(_turned(to(x, 4)), table.sin))
+    return add(mul(to(x, 4), table.cos), mul(_swapped_halves(to(x, 4)), table.sin))
 
 
 def half_wide_late(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
@@ -84,11 +87,11 @@ def half_wide_late(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
 
 
 def _late(x: Tensor, table: Table) -> Tensor:
-    return add(mul(to(x, 4), table.cos), mul(to(_turned(x), 4), table.sin))
+    return add(mul(to(x, 4), table.cos), mul(to(_swapped_halves(x), 4), table.sin))
 
 
 def partial(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
-    """The first features of both are turned, then joined with the rest (GPT-NeoX, GLM)."""
+    """The first features of both are rotated, then joined with the rest (GPT-NeoX, GLM)."""
     first_q, rest_q = _parted(q, table)
     first_k, rest_k = _parted(k, table)
     first_q, first_k = _half(first_q, table), _half(first_k, table)
@@ -107,7 +110,7 @@ def _fresh(table: Table) -> Table:
 
 
 def partial_each(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
-    """The first features are turned and joined with the rest, one operand after the other (Phi-3)."""
+    """The first features are rotated and joined with the rest, one operand after the other (Phi-3)."""
     first_q, rest_q = _parted(q, table)
     first_k, rest_k = _parted(k, table)
     return _joined(_half(first_q, table), rest_q), _joined(_half(first_k, table), rest_k)
@@ -158,7 +161,7 @@ def stacked(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
 
 
 def _looked_up(x: Tensor, table: Table) -> Tensor:
-    tape = x.storage.tape
+    tape = tape_of(x)
     half = table.rows * table.part // 2
     cache = tape.new(2 * half, 4)
     cos = Tensor(cache.storage, half, 4)
@@ -171,7 +174,7 @@ def _looked_up(x: Tensor, table: Table) -> Tensor:
 
 
 def pairs(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
-    """Even and odd features turned and joined (DeepSeek-V3 `apply_rotary_pos_emb_interleave`)."""
+    """Even and odd features rotated and joined (DeepSeek-V3 `apply_rotary_pos_emb_interleave`)."""
     even_q, odd_q = window(q, q.n // 2), window(q, q.n // 2)
     even_k, odd_k = window(k, k.n // 2), window(k, k.n // 2)
     return _pair(even_q, odd_q, table), _pair(even_k, odd_k, table)
@@ -194,7 +197,7 @@ def none(q: Tensor, k: Tensor, _table: Table) -> tuple[Tensor, Tensor]:
 
 
 NAMED = {"partial_named": partial_named, "partial_gptj": partial_gptj}
-"""Those of classes whose attention has names for the turned and the other features until it returns."""
+"""Those of classes whose attention has names for the rotated and the other features until it returns."""
 
 ROPES: dict[str, Rope] = {
     "half": _each(_half),

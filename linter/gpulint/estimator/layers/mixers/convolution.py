@@ -6,49 +6,54 @@ from typing import TYPE_CHECKING
 
 from ...adapters.linear import project
 from ...tape.indexing import split, window
+from ...tape.labels import labelled
 from ...tape.ops import leaf, made, mul, needs_gradient, to, unpadded
+from ...tape.tape import tape_of
 from ..activation import activation
 
 if TYPE_CHECKING:
+    from ...adapters.modules import Linear, Modules
     from ...tape.tensor import Parameter, Tensor
-    from ..modules import Linear, Modules
-    from ..setting import Setting
+    from ..dims import LayerDims
+
+PART = "convolution"
 
 
-def short_convolution(x: Tensor, modules: Modules, s: Setting) -> Tensor:
+def short_convolution(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """LFM2: one projection to B, C and x; C * conv(B * x); the last projection."""
     first, convolution, last = modules.leaf("in_proj"), modules.leaf("conv.conv"), modules.leaf("conv.out_proj")
     assert first is not None
     assert convolution is not None
     assert last is not None
-    x = unpadded(x, s.rows, s.job.padded)
-    n = s.rows * s.hidden
-    b, c, h = split(project(x, first, s.rows), (n, n, n))
+    x = unpadded(x, dims.rows, dims.padded)
+    n = dims.rows * dims.hidden
+    b, c, h = split(project(x, first, dims.rows), (n, n, n))
     h = mul(b, h)
-    h = causal_convolution(h, convolution, s, act="")
-    return project(mul(c, h), last, s.rows)
+    h = causal_convolution(h, convolution, dims, act="")
+    return project(mul(c, h), last, dims.rows)
 
 
-def causal_convolution(x: Tensor, module: Linear, s: Setting, act: str = "silu", wide: bool = True) -> Tensor:
+def causal_convolution(x: Tensor, module: Linear, dims: LayerDims, act: str = "silu", wide: bool = True) -> Tensor:
     """act(conv(x)), cut to the length of x; the filter's overhang of `kernel - 1` positions is made and cut off.
 
     `wide` casts x to the width of the filter first, which autocast undoes (transformers `causal_conv1d_fn`).
     """
     kernel = module.weight.n // module.out
-    longer = s.batch * module.out * (s.length + kernel - 1)
+    longer = dims.batch * module.out * (dims.length + kernel - 1)
     out = convolve(to(x, module.weight.e) if wide else x, module, longer)
-    out = window(out, s.rows * module.out)
+    out = window(out, dims.rows * module.out)
     return activation(act)(out) if act else out
 
 
 def convolve(x: Tensor, module: Linear, n: int) -> Tensor:
     """conv1d of `n` output elements with a module's own filter."""
-    return convolved(x, leaf(x.storage.tape, module.weight), module.bias, n)
+    return convolved(x, leaf(tape_of(x), module.weight), module.bias, n)
 
 
+@labelled("output")
 def convolved(x: Tensor, weight: Tensor, added: Parameter | None, n: int) -> Tensor:
     """conv1d of `n` output elements: saves x and the filter, whichever of them wants a gradient."""
-    tape = x.storage.tape
+    tape = tape_of(x)
     e = tape.autocast or x.e
     inner, weight = to(x, e), to(weight, e)
     bias = to(leaf(tape, added), e) if added is not None else None

@@ -30,19 +30,19 @@ from ...tape.ops import (
     unary,
     unpadded,
 )
+from ...tape.tape import tape_of
 from ...tape.tensor import Tensor
 from .convolution import causal_convolution
 
 if TYPE_CHECKING:
+    from ...adapters.modules import Linear, Modules
     from ...tape.tape import Tape
-    from ..modules import Linear, Modules
-    from ..setting import Setting
+    from ..dims import LayerDims
+
+PART = "delta rule"
 
 CHUNK = 64
 """`chunk_size` of the composite path and of the kernels."""
-
-KERNELS = "flash-linear-attention"
-"""The package whose kernels replace the composite path where a job's versions name it."""
 
 
 class Sizes(NamedTuple):
@@ -67,10 +67,10 @@ class Sizes(NamedTuple):
         return -(-self.length // CHUNK)
 
 
-def gated_delta(x: Tensor, modules: Modules, s: Setting) -> Tensor:
+def gated_delta(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """Projections, a short causal convolution over q, k and v, the delta rule, a gated norm and the last projection."""
     if modules.leaf("in_proj_qkvz") is None and modules.leaf("in_proj_qkv") is None:
-        return _separate(x, modules, s)
+        return _separate(x, modules, dims)
     convolution, last, norm = modules.leaf("conv1d"), modules.leaf("out_proj"), modules.leaf("linear_attn.norm")
     decays, shifts = modules.leaf("A_log"), modules.leaf("dt_bias")
     assert convolution is not None
@@ -80,49 +80,49 @@ def gated_delta(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     assert shifts is not None
     heads, values = decays.weight.n, last.weight.n // last.out
     keys = (convolution.out - values) // 2
-    at = Sizes(s.rows, s.batch, s.length, heads, values // heads, _key_head(s, values), keys)
-    x = unpadded(x, s.rows, s.job.padded)
+    at = Sizes(dims.rows, dims.batch, dims.length, heads, values // heads, _key_head(dims, values), keys)
+    x = unpadded(x, dims.rows, dims.padded)
     mixed, z, b, a, whole = _projected(x, modules, at)
-    mixed = causal_convolution(mixed, convolution, s)
-    q, k, v = split(mixed, (s.rows * keys, s.rows * keys, s.rows * values))
+    mixed = causal_convolution(mixed, convolution, dims)
+    q, k, v = split(mixed, (dims.rows * keys, dims.rows * keys, dims.rows * values))
     beta = unary(b, save_input=False, save_output=True)
-    factor = _rates(decays, x.storage.tape)
-    g = mul(unary(add(to(a, 4), leaf(x.storage.tape, shifts.weight))), factor)
-    y = (fused if KERNELS in s.job.versions else chunked)(q, k, v, g, beta, at)
-    y = gated_norm(y, z, norm, s.rows * heads)
+    factor = _rates(decays, tape_of(x))
+    g = mul(unary(add(to(a, 4), leaf(tape_of(x), shifts.weight))), factor)
+    y = (fused if dims.mixer.kernels else chunked)(q, k, v, g, beta, at)
+    y = gated_norm(y, z, norm, dims.rows * heads)
     del whole
-    return project(y, last, s.rows)
+    return project(y, last, dims.rows)
 
 
 def _rates(decays: Linear, tape: Tape) -> Tensor:
     return scale(exp(to(leaf(tape, decays.weight), 4)))
 
 
-def _separate(x: Tensor, modules: Modules, s: Setting) -> Tensor:
+def _separate(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """OLMo Hybrid: a projection each for q, k, v, a, b and the gate, which comes last; beta may reach 2."""
     names = ("q_proj", "k_proj", "v_proj", "b_proj", "a_proj", "g_proj", "o_proj", "conv1d", "o_norm")
     first, second, third, fourth, fifth, sixth, last, convolution, norm = (modules.require(name) for name in names)
     decays, shifts = modules.require("A_log"), modules.require("dt_bias")
-    tape, rows, heads, keys = x.storage.tape, s.rows, decays.weight.n, first.out
-    at = Sizes(rows, s.batch, s.length, heads, third.out // heads, _key_head(s, third.out), keys)
-    x = unpadded(x, rows, s.job.padded)
+    tape, rows, heads, keys = tape_of(x), dims.rows, decays.weight.n, first.out
+    at = Sizes(rows, dims.batch, dims.length, heads, third.out // heads, _key_head(dims, third.out), keys)
+    x = unpadded(x, rows, dims.padded)
     mixed = cat([project(x, module, rows) for module in (first, second, third)])
-    mixed = causal_convolution(mixed, convolution, s)
+    mixed = causal_convolution(mixed, convolution, dims)
     q, k, v = split(mixed, (rows * keys, rows * keys, rows * third.out))
     beta = unary(project(x, fourth, rows), save_input=False, save_output=True)
-    if s.config.get("linear_allow_neg_eigval", True):
+    if dims.mixer.negative:
         beta = scale(beta)
     factor = _rates(decays, tape)
     g = mul(factor, unary(add(to(project(x, fifth, rows), 4), leaf(tape, shifts.weight))))
-    y = (fused if KERNELS in s.job.versions else chunked)(q, k, v, g, beta, at)
+    y = (fused if dims.mixer.kernels else chunked)(q, k, v, g, beta, at)
     gate = project(x, sixth, rows)
     y = gated_norm(y, gate, norm, rows * heads)
     return project(y, last, rows)
 
 
-def _key_head(s: Setting, values: int) -> int:
+def _key_head(dims: LayerDims, values: int) -> int:
     """A state has heads x key head dim x value head dim elements; `values` = heads x value head dim on this rank."""
-    return s.state // (values * s.job.parallelism.tensor)
+    return dims.mixer.state // (values * dims.tensor)
 
 
 def _projected(x: Tensor, modules: Modules, at: Sizes) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
@@ -154,7 +154,7 @@ def chunked(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, at: Sizes)
     float32 already stay views with heads behind tokens, which products lay out anew, unless padding to whole chunks
     has done so.
     """
-    tape, e = q.storage.tape, q.e
+    tape, e = tape_of(q), q.e
     wide_n = at.rows * at.heads * at.key_head
     if q.n != wide_n:
         q = repeat(q, wide_n)
@@ -207,7 +207,7 @@ def fused(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, at: Sizes) -
 
     Backward makes the states of all chunks and the new values again, then one gradient of each operand.
     """
-    tape, e = q.storage.tape, q.e
+    tape, e = tape_of(q), q.e
     states = at.batch * at.heads * at.chunks * at.key_head * at.value_head
     values = v.n
     inverse = tape.new(at.tokens * at.heads * CHUNK, e)

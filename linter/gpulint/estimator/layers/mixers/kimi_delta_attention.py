@@ -33,14 +33,17 @@ from ...tape.ops import (
     unpadded,
     where,
 )
+from ...tape.tape import tape_of
 from .convolution import causal_convolution
-from .gated_delta_net import CHUNK, KERNELS
+from .gated_delta_net import CHUNK
 from .ssm import masked, summed_up
 
 if TYPE_CHECKING:
+    from ...adapters.modules import Linear, Modules
     from ...tape.tensor import Tensor
-    from ..modules import Linear, Modules
-    from ..setting import Setting
+    from ..dims import LayerDims
+
+PART = "Kimi delta rule"
 
 
 class Sizes(NamedTuple):
@@ -63,19 +66,19 @@ class Sizes(NamedTuple):
         return self.batch * self.chunks * CHUNK * self.heads
 
 
-def kimi_delta(x: Tensor, modules: Modules, s: Setting) -> Tensor:
+def kimi_delta(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """Projections and their convolution, the decays, the rule, a norm gated by a sigmoid, the last projection."""
     first, second, third = (modules.require(name) for name in ("q_proj", "k_proj", "v_proj"))
     convolution, rates, last = (modules.require(name) for name in ("conv1d", "b_proj", "o_proj"))
-    rows, width, heads = s.rows, third.out, rates.out
-    at = Sizes(rows, s.batch, s.length, heads, width // heads)
-    x = unpadded(x, rows, s.job.padded)
+    rows, width, heads = dims.rows, third.out, rates.out
+    at = Sizes(rows, dims.batch, dims.length, heads, width // heads)
+    x = unpadded(x, rows, dims.padded)
     mixed = cat([project(x, module, rows) for module in (first, second, third)])
-    mixed = causal_convolution(mixed, convolution, s)
+    mixed = causal_convolution(mixed, convolution, dims)
     q, k, v = split(mixed, (rows * width, rows * width, rows * width))
-    g = _decays(x, modules, s)
+    g = _decays(x, modules, dims)
     beta = unary(project(x, rates, rows), save_input=False, save_output=True)
-    y = (fused if KERNELS in s.job.versions else chunked)(q, k, v, g, beta, at)
+    y = (fused if dims.mixer.kernels else chunked)(q, k, v, g, beta, at)
     gate = _through(x, modules, "g", rows)
     y = _gated(y, gate, modules.require("o_norm"), rows * heads)
     return project(y, last, rows)
@@ -89,10 +92,10 @@ def _through(x: Tensor, modules: Modules, name: str, rows: int) -> Tensor:
     return project(project(x, modules.require(f"{name}_a_proj"), rows), modules.require(f"{name}_b_proj"), rows)
 
 
-def _decays(x: Tensor, modules: Modules, s: Setting) -> Tensor:
+def _decays(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """-exp(A) softplus(f(x) + bias), written out in Kimi-Linear; Ling's is bounded: c sigmoid(exp(A) (f(x) + bias))."""
-    tape, e = x.storage.tape, x.e
-    gate = _through(x, modules, "f", s.rows)
+    tape, e = tape_of(x), x.e
+    gate = _through(x, modules, "f", dims.rows)
     bias, decays = leaf(tape, modules.require("dt_bias").weight), leaf(tape, modules.require("A_log").weight)
     if modules.leaf("f_a_proj") is not None:
         g = add(to(gate, 4), to(bias, 4))
@@ -102,14 +105,14 @@ def _decays(x: Tensor, modules: Modules, s: Setting) -> Tensor:
         return mul(scale(rate), soft)
     g = add(to(gate, 4), bias)
     rate = unary(decays, save_input=False, save_output=True)
-    if s.config.get("kda_safe_gate", True):
+    if dims.mixer.bounded_decay:
         return to(scale(unary(mul(rate, g), save_input=False, save_output=True)), e)
     return to(mul(scale(rate), unary(g)), e)
 
 
 def chunked(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, at: Sizes) -> Tensor:
     """The composite path: a triangular inverse row by row inside each chunk, a running state between chunks."""
-    tape, e = q.storage.tape, q.e
+    tape, e = tape_of(q), q.e
     q, k, v, beta, g = (to(contiguous(x), 4) for x in (q, k, v, beta, g))
     q = _unit(q, at)
     k = _unit(k, at)
@@ -168,7 +171,7 @@ def fused(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, at: Sizes) -
 
     Backward makes the chunks' states and four tensors of v's size again, then float32 gradients.
     """
-    tape, e, n = q.storage.tape, q.e, v.n
+    tape, e, n = tape_of(q), q.e, v.n
     states = at.batch * at.heads * at.chunks * at.head * at.head
     unit = tape.new(n, e), tape.new(n, e), tape.new(2 * at.rows * at.heads, 4)
     inner = tape.new(n, 4), tape.new(at.cells * CHUNK, e), tape.new(at.cells * CHUNK, e)
@@ -192,7 +195,7 @@ def _gated(x: Tensor, gate: Tensor, module: Linear, rows: int) -> Tensor:
     e = x.e
     wide = to(x, 4)
     wide = mul(wide, rsqrt(shift(mean(power(wide), rows))))
-    wide = mul(to(leaf(x.storage.tape, module.weight), 4), wide)
+    wide = mul(to(leaf(tape_of(x), module.weight), 4), wide)
     wide = mul(wide, unary(to(gate, 4), save_input=False, save_output=True))
     return to(wide, e)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...adapters.linear import project
+from ...tape.labels import labelled
 from ...tape.ops import mul, unary
+from ...tape.tape import tape_of
 from .convolution import short_convolution
 from .gated_delta_net import gated_delta
 from .kimi_delta_attention import kimi_delta
@@ -17,11 +19,13 @@ from .ssm import mamba2
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ...adapters.modules import Modules
     from ...tape.tensor import Tensor
-    from ..modules import Modules
-    from ..setting import Setting
+    from ..dims import LayerDims
 
-MIXERS: dict[str, Callable[[Tensor, Modules, Setting], Tensor]] = {
+PART = "mixer"
+
+MIXERS: dict[str, Callable[[Tensor, Modules, LayerDims], Tensor]] = {
     "delta": gated_delta,
     "mamba2": mamba2,
     "mamba2_scaled": mamba2,
@@ -35,29 +39,30 @@ MIXERS: dict[str, Callable[[Tensor, Modules, Setting], Tensor]] = {
 ROLES = ("ssm", "conv", "qkv", "q", "k", "v", "o", "other")
 
 
-def mixer(x: Tensor, modules: Modules, s: Setting) -> Tensor:
+def mixer(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """The mixer of the model type; of one that is not read an estimate, not a derivation.
 
     Counted then: every projection of x with a saved output, one activation of the widest of them, and the product that
     the last projection reads. Convolution and scan states are left out.
     """
-    if s.traits.mixer:
-        return MIXERS[s.traits.mixer](x, modules, s)
-    width = s.hidden
+    if dims.arch.mixer:
+        return MIXERS[dims.arch.mixer](x, modules, dims)
+    width = dims.hidden
     found = [m for m in modules.named.values() if m.role in ROLES and m.weight.n > width]
     last = next((m for m in reversed(found) if m.out == width), None)
-    outputs = [project(x, m, s.rows) for m in found if m is not last and m.weight.n == m.out * width]
+    outputs = [project(x, m, dims.rows) for m in found if m is not last and m.weight.n == m.out * width]
     if not outputs or last is None:
         return unary(x)
     widest = max(outputs, key=lambda y: y.n)
-    inner = s.rows * (last.weight.n // width)
+    inner = dims.rows * (last.weight.n // width)
     gate = unary(widest)
     y = mul(gate, gate) if gate.n == inner else _narrowed(gate, inner)
-    return project(y, last, s.rows)
+    return project(y, last, dims.rows)
 
 
+@labelled("low-rank weight in 16 bits")
 def _narrowed(x: Tensor, n: int) -> Tensor:
-    tape, was, e = x.storage.tape, x.n, x.e
+    tape, was, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     kept = x.storage
 

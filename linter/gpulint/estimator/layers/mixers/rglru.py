@@ -11,31 +11,34 @@ from typing import TYPE_CHECKING
 from ...adapters.linear import project
 from ...tape.indexing import assigned, window
 from ...tape.ops import add, contiguous, leaf, made, mul, needs_gradient, scale, shift, to, unary
+from ...tape.tape import tape_of
 from ..activation import activation
 from .convolution import causal_convolution
 from .mamba_scan import turns_of
 
 if TYPE_CHECKING:
+    from ...adapters.modules import Linear, Modules
     from ...tape.tensor import Tensor
-    from ..modules import Linear, Modules
-    from ..setting import Setting
+    from ..dims import LayerDims
+
+PART = "recurrent unit"
 
 
-def recurrent_unit(x: Tensor, modules: Modules, s: Setting) -> Tensor:
+def recurrent_unit(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """act(one projection) times the recurrence over another, convolved one; the last projection."""
-    rows = s.rows
+    rows = dims.rows
     first, second, last = (modules.require(name) for name in ("linear_y", "linear_x", "linear_out"))
-    y = activation(s.activation)(project(x, first, rows))
+    y = activation(dims.activation)(project(x, first, rows))
     h = project(x, second, rows)
-    h = causal_convolution(h, modules.require("conv_1d"), s, act="", wide=False)
-    h = _recurrence(h, modules, s)
+    h = causal_convolution(h, modules.require("conv_1d"), dims, act="", wide=False)
+    h = _recurrence(h, modules, dims)
     return project(mul(h, y), last, rows)
 
 
-def _recurrence(x: Tensor, modules: Modules, s: Setting) -> Tensor:
+def _recurrence(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """h = a h + sqrt(1 - a^2) (i x), with a = exp(-8 r softplus(parameter)) and sigmoid gates i and r of x."""
-    tape, n = x.storage.tape, x.n
-    laid = contiguous(x) if s.batch > 1 else x
+    tape, n = tape_of(x), x.n
+    laid = contiguous(x) if dims.batch > 1 else x
     taken = _gate(laid, modules, "input")
     gate = _gate(laid, modules, "recurrent")
     rate = leaf(tape, modules.require("recurrent_param").weight)
@@ -49,9 +52,9 @@ def _recurrence(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     h = mul(gated, to(kept, x.e))
     gate = scale(gate)
     out = tape.new(n, h.e)
-    turns = turns_of(s)
+    turns = turns_of(dims)
     part = n // turns
-    state = tape.new(n // s.length, 4)
+    state = tape.new(n // dims.length, 4)
     for _ in range(turns):
         state = mul(to(window(gate, part), 4), state)
         state = add(state, to(window(h, part), 4))
@@ -68,7 +71,7 @@ def _gate(x: Tensor, modules: Modules, name: str) -> Tensor:
 
 
 def _heads(x: Tensor, weight: Linear, bias: Linear) -> Tensor:
-    tape = x.storage.tape
+    tape = tape_of(x)
     e = tape.autocast or x.e
     w, b, inner = tape.cast(weight.weight, e), tape.cast(bias.weight, e), to(x, e)
     n, wn, bn = inner.n, weight.weight.n, bias.weight.n
@@ -88,7 +91,7 @@ def _heads(x: Tensor, weight: Linear, bias: Linear) -> Tensor:
 
 def _root(x: Tensor) -> Tensor:
     """A square root that saves its input; its backward clips four times it, takes the root and divides."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
 
     def back(_: Tensor, _kept: object = x.storage) -> tuple[Tensor]:

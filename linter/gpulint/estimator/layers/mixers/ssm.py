@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ....versions import older
 from ...adapters.linear import project
 from ...tape.indexing import cat, padded, repeat, split, window
+from ...tape.labels import labelled
 from ...tape.matmuls import einsum
 from ...tape.ops import (
     add,
@@ -34,29 +34,22 @@ from ...tape.ops import (
     unpadded,
     view,
 )
+from ...tape.tape import tape_of
 from .convolution import causal_convolution
 
 if TYPE_CHECKING:
+    from ...adapters.modules import Linear, Modules
     from ...tape.tape import Tape
     from ...tape.tensor import Tensor
-    from ..modules import Linear, Modules
-    from ..setting import Setting
+    from ..dims import LayerDims
 
-KERNELS = "mamba-ssm"
-"""The package whose kernels replace the composite path where a job's versions name it."""
-
-EINSUMS_FROM, UNNAMED_FROM = "5.18", "5.15"
-"""The transformers whose scan contracts by torch.einsum, and the one from which on the first of the products that it
-then sums has no name any more (models/mamba2/modeling_mamba2.py `G_intermediate`; `C_times_states` always had one)."""
-
-GROUP_FIELDS = ("n_groups", "mamba_n_groups", "mamba_ngroups")
-CHUNK_FIELDS = ("chunk_size", "mamba_chunk_size")
+PART = "state-space mixer"
 
 
 class Sizes(NamedTuple):
     """Heads, their width, and the state's width of one call; `inner` = heads x head.
 
-    einsums, named: see EINSUMS_FROM and UNNAMED_FROM.
+    einsums  whether the scan contracts by torch.einsum;  named  whether the first product that it sums has a name
     """
 
     rows: int
@@ -81,7 +74,7 @@ class Sizes(NamedTuple):
         return self.batch * self.chunks * self.chunk
 
 
-def mamba2(x: Tensor, modules: Modules, s: Setting) -> Tensor:
+def mamba2(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """One projection to gate, x, B, C and dt; a short convolution; the scan; a gated norm; the last projection."""
     first, convolution, last = modules.leaf("in_proj"), modules.leaf("conv1d"), modules.leaf("out_proj")
     decays = modules.leaf("A_log")
@@ -89,36 +82,38 @@ def mamba2(x: Tensor, modules: Modules, s: Setting) -> Tensor:
     assert convolution is not None
     assert last is not None
     assert decays is not None
-    tape, e = x.storage.tape, x.e
-    at = _sizes(s, tape.caching, decays.weight.n, last.weight.n // last.out, convolution.out)
-    scaled = s.traits.mixer == "mamba2_scaled"
-    x = unpadded(x, s.rows, s.job.padded)
-    projected = project(scale(x) if scaled else x, first, s.rows)
+    tape, e = tape_of(x), x.e
+    at = _sizes(dims, tape.caching, decays.weight.n, last.weight.n // last.out, convolution.out)
+    scaled = dims.arch.mixer == "mamba2_scaled"
+    x = unpadded(x, dims.rows, dims.padded)
+    projected = project(scale(x) if scaled else x, first, dims.rows)
     if scaled:
         projected = scale(projected)
     factor = scale(unary(to(leaf(tape, decays.weight), 4), save_input=False, save_output=True))
-    if KERNELS in s.job.versions:
+    if dims.mixer.kernels:
         y = fused(projected, at)
-        return project(y, last, s.rows)
+        return project(y, last, dims.rows)
     gate, mixed, dt = split(projected, (at.rows * at.inner, at.rows * convolution.out, at.rows * at.heads))
-    mixed = causal_convolution(mixed, convolution, s)
-    mixed = unpadded(mixed, s.rows, s.job.padded)
+    mixed = causal_convolution(mixed, convolution, dims)
+    mixed = unpadded(mixed, dims.rows, dims.padded)
     shared = at.rows * at.groups * at.state
     h, b, c = split(mixed, (at.rows * at.inner, shared, shared))
     y = scan(h, dt, factor, b, c, modules, at)
-    y = _gated(y, gate, modules.leaf("mamba.norm") or modules.leaf("mixer.norm"), s, at)
-    return project(to(y, e), last, s.rows)
+    y = _gated(y, gate, modules.leaf("mamba.norm") or modules.leaf("mixer.norm"), dims, at)
+    return project(to(y, e), last, dims.rows)
 
 
-def _sizes(s: Setting, generates: bool, heads: int, inner: int, mixed: int) -> Sizes:
-    shared = (mixed - inner) // 2
-    groups = next((int(s.config[name]) for name in GROUP_FIELDS if s.config.get(name)), s.traits.scan_groups)
-    chunk = next((int(s.config[name]) for name in CHUNK_FIELDS if s.config.get(name)), s.traits.scan_chunk)
-    version = s.job.versions.get("transformers")
-    forms = not (generates and older(version, EINSUMS_FROM)), older(version, UNNAMED_FROM)
-    return Sizes(s.rows, s.batch, s.length, heads, inner, groups, shared // groups, chunk, *forms)
+def _sizes(dims: LayerDims, generates: bool, heads: int, inner: int, mixed: int) -> Sizes:
+    own, shared = dims.mixer, (mixed - inner) // 2
+    # what trains on a release that sums products has the kernels, or no memory for many times as much
+    einsums = not (generates and own.sums_products)
+    return Sizes(
+        dims.rows, dims.batch, dims.length, heads, inner, own.groups, shared // own.groups, own.chunk, einsums,
+        own.names_products,
+    )  # fmt: skip
 
 
+@labelled("states")
 def scan(h: Tensor, dt: Tensor, factor: Tensor, b: Tensor, c: Tensor, modules: Modules, at: Sizes) -> Tensor:
     """`mamba2_chunk_scan`: Y = (C B' * L) X inside a chunk, plus what the states at the chunks' starts give.
 
@@ -126,7 +121,7 @@ def scan(h: Tensor, dt: Tensor, factor: Tensor, b: Tensor, c: Tensor, modules: M
     state numbers a token, and (C B' * L) X one over chunk x inner. X comes from the convolution with tokens innermost:
     where there is one chunk, a product takes it as it lies, and so it does the one state that is read.
     """
-    tape = h.storage.tape
+    tape = tape_of(h)
     bias, skip = modules.leaf("dt_bias"), modules.leaf("D")
     assert bias is not None
     assert skip is not None
@@ -194,9 +189,10 @@ def _summed(a: Tensor, b: Tensor, n: int, products: int, names: list[Tensor] | N
     return summed(whole, n)
 
 
+@labelled("decays between tokens")
 def segments(x: Tensor, n: int, cells: int) -> Tensor:
     """`segment_sum`: x spread to `n` elements and masked, summed up, masked again."""
-    tape = x.storage.tape
+    tape = tape_of(x)
     mask = tape.new(cells, 1)
     y = masked(x, n)
     y = summed_up(y)
@@ -205,9 +201,10 @@ def segments(x: Tensor, n: int, cells: int) -> Tensor:
     return y
 
 
+@labelled("masked copy")
 def masked(x: Tensor, n: int) -> Tensor:
     """x expanded to `n` elements with some put to zero; backward masks its gradient, then sums it."""
-    tape, e, was = x.storage.tape, x.e, x.n
+    tape, e, was = tape_of(x), x.e, x.n
     if n <= was:
         return scale(x)
     y = tape.new(n, e)
@@ -222,9 +219,10 @@ def masked(x: Tensor, n: int) -> Tensor:
     return y
 
 
+@labelled("running sum")
 def summed_up(x: Tensor) -> Tensor:
     """torch.cumsum; backward flips, sums up and flips again."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
 
     def back(_: Tensor) -> tuple[Tensor]:
@@ -239,22 +237,23 @@ def summed_up(x: Tensor) -> Tensor:
     return y
 
 
+@labelled("chunks")
 def relaid(x: Tensor) -> Tensor:
     """Chunks of x: a view whose gradient, a sum of einsums' own layouts, is laid out anew."""
-    tape, n, e = x.storage.tape, x.n, x.e
+    tape, n, e = tape_of(x), x.n, x.e
     y = view(x)
     y.node = tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e)
     y.slot = 0
     return y
 
 
-def _gated(y: Tensor, gate: Tensor, norm: Linear | None, s: Setting, at: Sizes) -> Tensor:
+def _gated(y: Tensor, gate: Tensor, norm: Linear | None, dims: LayerDims, at: Sizes) -> Tensor:
     """The gate's silu and a norm over groups of the output, in float32; Falcon-H1 has the gate alone by default."""
     if norm is None:
         return mul(y, unary(gate))
     y = to(y, 4)
     y = mul(y, unary(to(gate, 4)))
-    rows = s.rows * at.groups
+    rows = dims.rows * at.groups
     variance = mean(power(y), rows)
     y = mul(y, rsqrt(shift(variance)))
     return mul(y, norm.weight)
@@ -265,7 +264,7 @@ def fused(projected: Tensor, at: Sizes) -> Tensor:
 
     Backward makes the convolved input, the float32 states of the chunks and the gradient of the input.
     """
-    tape, e, n = projected.storage.tape, projected.e, projected.n
+    tape, e, n = tape_of(projected), projected.e, projected.n
     states = 4 * at.batch * at.chunks * at.inner * at.state
     mixed = at.rows * (at.inner + 2 * at.groups * at.state)
     tape.scratch(states + mixed * e + 4 * at.tokens * at.groups * at.chunk)

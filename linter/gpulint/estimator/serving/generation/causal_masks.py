@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from ....models.model import Model
 
 
+SOURCE = "estimator/serving/causal_masks.py"
+
+
 def causal_masks(job: Job, model: Model) -> int:
     """Bytes of the masks of all layers: positions^2 each, one byte a pair (`CAUSAL_MASKS`)."""
     if not of_transformers(job) or not Stack(job).does(CAUSAL_MASKS, model.model_type):

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ....models.arch_spec import arch_spec
 from ....models.model import text_config
 from ....upstream import transformers
 from ....upstream.stack import Stack
 from ....upstream.transformers_models import REPEATED_KEYS
+from ...frameworks import kernels
+from ...frameworks.attention import attention_implementation, composite
 from ...frameworks.release import release
-from ...layers.arch_spec import traits
-from ...layers.attention.implementation import attention_implementation, composite
-from ...layers.mixers import gated_delta_net, ssm
+from ...terms import Product, largest
 from ...unmodeled import mixing
 from .prefill import score_bytes
 
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ....job.job import Job
+    from ....models.arch_spec import ArchSpec
     from ....models.model import Model
+    from ...terms import Count
     from ..kv_cache import LayerCache
 
 
-def attended(job: Job, model: Model, batch: int, tokens: int, element: float) -> int:
-    """Bytes of the widest layer's attention to `tokens` tokens: keys and values made anew, and scores.
+def attended(job: Job, model: Model, batch: int, tokens: int, element: float) -> Sequence[Product]:
+    """The widest layer's attention to `tokens` tokens: keys and values made anew, and scores.
 
     Eager attention, sdpa with a mask (padding, or a window that is full) or before 4.54, and flash attention in the
     classes that `REPEATED_KEYS` names repeat grouped keys and values: e b t nh (dk + dv); a
@@ -41,47 +44,62 @@ def attended(job: Job, model: Model, batch: int, tokens: int, element: float) ->
     b t nh d and of k and v 8 b t nk d; before torch 2.5 it kept the width. Layers that attend to images alone:
     `crossing`.
     """
-    shape = model.shape
+    shape, tensor = model.shape, job.parallelism.tensor
     config = {**model.defaults, **text_config(model.config)}
-    found = traits(model.model_type, config, shape.norm)
+    found = arch_spec(model.model_type, config, shape.norm)
     kind = attention_implementation(job, model, found, config)
     opened = opened_latent(job, model, batch, tokens, element, laid=kind == "eager" and batch > 1)
     repeats = _repeats(job, model, kind)
     if not repeats and kind != "sdpa":
         return opened
     packs = Stack(job).does(transformers.PACKED_QUERIES)
-    widest = 0.0
+    widest: Sequence[Product] = opened
     for layer, window in enumerate(shape.windows):
         heads, keys = _heads(model, layer)
         if layer in crossed(model):
-            widest = max(widest, crossing(job, model, kind, batch, element))
+            widest = largest(widest, crossing(job, model, kind, batch, element))
             continue
         if not keys:
             continue
         keys = heads if found.qkv == "grouped" else keys
-        seen = batch * min(tokens, window or tokens)
-        scores = seen * heads * score_bytes(job, model) if kind == "eager" else 0.0
+        seen = (batch, "rows"), (min(tokens, window or tokens), "tokens")
         dim = _at(shape.layer_head_dims, layer, shape.head_dim)
-        if kind == "eager" and found.scores == "upcast" and element < 4:
-            scores += 4.0 * seen * heads * dim
-        if shape.kv_lora_rank:
-            widest = max(widest, opened * job.parallelism.tensor + scores)
-            continue
+        scores = _scores(job, model, found, seen, heads, dim, element) if kind == "eager" else []
+        copies = Product(REPEATED, element, (*seen, (_repeated(heads, keys, batch), "heads"), dim), tensor)
         old = composite(job, heads != keys, not repeats, element) if kind == "sdpa" and element <= 2 else ""
-        if old:
+        made: list[Product] = []
+        if shape.kv_lora_rank:
+            made = [*opened, *scores]
+        elif old:
             wide, copied = (element if old == "narrow math" else 4.0), heads != keys and not repeats
-            again = element * dim * _repeated(heads, keys, batch) if repeats else 0.0
-            each = again + wide * dim * (3 * heads + (2 * keys if copied else 0))
-            widest = max(widest, seen * each)
+            laid = 3 * heads + (2 * keys if copied else 0)
+            made = [copies] if repeats else []
+            made.append(Product(COPIED, wide, (*seen, (laid, "heads"), dim), tensor))
         elif repeats:
-            widest = max(widest, scores + element * seen * dim * _repeated(heads, keys, batch))
+            made = [*scores, copies]
         elif found.direct and found.masked and heads != keys:
-            widest = max(widest, 4.0 * seen * dim * (3 * keys + (heads if batch > 1 else 0)))
+            laid = 3 * keys + (heads if batch > 1 else 0)
+            made = [Product(COPIED, 4.0, (*seen, (laid, "heads"), dim), tensor)]
         elif not found.direct and heads != keys and window is not None and tokens >= window:
-            widest = max(widest, 0.0 if packs else element * seen * dim * _repeated(heads, keys, batch))
+            made = [] if packs else [copies]
         elif not found.direct and heads != keys and element > 2 and not job.padded:
-            widest = max(widest, 12.0 * seen * dim * heads)
-    return max(opened, round(widest / job.parallelism.tensor))
+            made = [Product(COPIED, 12.0, (*seen, (heads, "heads"), dim), tensor)]
+        widest = largest(widest, made)
+    return widest
+
+
+REPEATED, COPIED = "keys and values of a layer, repeated for all heads", "copies of a layer's queries, keys and values"
+
+
+def _scores(
+    job: Job, model: Model, found: ArchSpec, seen: tuple[Count, ...], heads: int, dim: int, element: float
+) -> list[Product]:
+    """Eager attention's scores of one new token, and the float32 keys that GPT-J and GPT-Neo take for them."""
+    counts, tensor = (*seen, (heads, "heads")), job.parallelism.tensor
+    scores = [Product("scores and their softmax", score_bytes(job, model), counts, tensor)]
+    if found.scores == "upcast" and element < 4:
+        scores.append(Product("keys in float32", 4.0, (*counts, dim), tensor))
+    return scores
 
 
 def crossed(model: Model) -> frozenset[int]:
@@ -89,18 +107,22 @@ def crossed(model: Model) -> frozenset[int]:
     return frozenset(() if model.shape.encoder_layers else model.shape.cross_layers)
 
 
-def crossing(job: Job, model: Model, kind: str, batch: int, element: float) -> float:
-    """Bytes of a layer's attention to the t positions of a prompt's images, for one new token.
+def crossing(job: Job, model: Model, kind: str, batch: int, element: float) -> list[Product]:
+    """A layer's attention to the t positions of a prompt's images, for one new token.
 
     They are under a mask, so that sdpa and eager repeat grouped keys: 2 e b t nh d, and eager has its scores. Under
     `REPEATED_CROSS_KEYS` eager's are repeated in the cache, and sdpa norms them in float32, 8 b t nh d more.
     """
     shape, old = model.shape, Stack(job).does(transformers.REPEATED_CROSS_KEYS)
-    seen = batch * (job.images or 0) * shape.cross_tokens * shape.heads
-    repeated = 2 * element * seen * shape.head_dim if shape.heads != shape.kv_heads else 0.0
+    positions, tensor = (shape.cross_tokens, "positions"), job.parallelism.tensor
+    seen = (batch, "rows"), (job.images or 0, "images"), positions, (shape.heads, "heads")
+    grouped = shape.heads != shape.kv_heads
+    copies = Product(REPEATED, 2 * element if grouped else 0.0, (*seen, shape.head_dim), tensor)
     if kind == "eager":
-        return seen * score_bytes(job, model) + (0.0 if old else repeated)
-    return repeated + (8 * seen * shape.head_dim if old else 0)
+        scores = Product("scores and their softmax", score_bytes(job, model), seen, tensor)
+        return [scores] if old else [scores, copies]
+    normed = Product("the repeated keys, normed in float32", 8.0, (*seen, shape.head_dim), tensor)
+    return [copies, normed] if old else [copies]
 
 
 def image_caches(caches: Sequence[LayerCache], job: Job, model: Model) -> list[LayerCache]:
@@ -111,7 +133,7 @@ def image_caches(caches: Sequence[LayerCache], job: Job, model: Model) -> list[L
     if not crossed(model):
         return list(caches)
     config = {**model.defaults, **text_config(model.config)}
-    found = traits(model.model_type, config, model.shape.norm)
+    found = arch_spec(model.model_type, config, model.shape.norm)
     eager = attention_implementation(job, model, found, config) == "eager"
     repeated = eager and Stack(job).does(transformers.REPEATED_CROSS_KEYS)
     each = (job.images or 0) * (model.shape.heads // model.shape.kv_heads if repeated else 1)
@@ -134,15 +156,15 @@ def cached_heads(model: Model) -> int:
 
     Source: transformers modeling_falcon.py `_split_heads` of the new decoder architecture.
     """
-    found = traits(model.model_type, {**model.defaults, **text_config(model.config)}, model.shape.norm)
+    found = arch_spec(model.model_type, {**model.defaults, **text_config(model.config)}, model.shape.norm)
     return model.shape.heads if found.qkv == "grouped" else 0
 
 
 DELTAS = frozenset({"delta", "kimi_delta"})
 
 
-def stepped(job: Job, model: Model, batch: int, element: float) -> int:
-    """Bytes of the widest layer's state for one new token, b N elements of it, where no package's kernels run.
+def stepped(job: Job, model: Model, batch: int, element: float) -> tuple[Product, ...]:
+    """The widest layer's state for one new token, b N elements of it, where no package's kernels run.
 
     mamba2   float32 decay, decayed state and new state, and in the width of the weights dB and dB x: (12 + 2 e) b N
              (transformers 5.23 modeling_bamba.py `mamba2_selective_state_update`)
@@ -153,15 +175,19 @@ def stepped(job: Job, model: Model, batch: int, element: float) -> int:
              `recurrent_kimi_delta_attention`)
     """
     mixer = mixing(model)
-    if Stack(job).runs(gated_delta_net.KERNELS if mixer in DELTAS else ssm.KERNELS):
-        return 0
+    package = kernels.MIXERS.get(mixer)
+    if package is not None and Stack(job).runs(package):
+        return ()
     each = {"mamba2": 12 + 2 * element, "mamba2_scaled": 12 + 2 * element, "mamba": 20.0}.get(mixer, 0.0)
     each = 12.0 if mixer in DELTAS else each
     states = max(model.shape.recurrent_states, default=0)
-    return round(each * batch * states / job.parallelism.tensor)
+    counts = (batch, "rows"), (states, "elements")
+    return (Product("a layer's state, decayed and added to", each, counts, job.parallelism.tensor),)
 
 
-def opened_latent(job: Job, model: Model, batch: int, tokens: int, element: float, *, laid: bool = False) -> int:
+def opened_latent(
+    job: Job, model: Model, batch: int, tokens: int, element: float, *, laid: bool = False
+) -> tuple[Product, ...]:
     """Latent attention from transformers 5 on: keys and values of all heads made from the cache in every step.
 
     The projection to keys and values, and the keys joined with their rotary part:
@@ -170,9 +196,10 @@ def opened_latent(job: Job, model: Model, batch: int, tokens: int, element: floa
     """
     shape = model.shape
     if not shape.kv_lora_rank or not Stack(job).does(transformers.CACHED_LATENT):
-        return 0
+        return ()
     width = 2 * shape.qk_nope_head_dim + shape.qk_rope_head_dim + shape.v_head_dim * (2 if laid else 1)
-    return round(element * batch * tokens * shape.heads * width / job.parallelism.tensor)
+    counts = (batch, "rows"), (tokens, "tokens"), (shape.heads, "heads"), width
+    return (Product("keys and values of a layer, made from the latent", element, counts, job.parallelism.tensor),)
 
 
 def _repeated(heads: int, keys: int, batch: int) -> int:

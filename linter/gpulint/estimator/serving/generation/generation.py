@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ....units import MIB
 from ....upstream import transformers
@@ -10,24 +10,28 @@ from ....upstream.stack import Stack
 from ....upstream.transformers_models import FLOAT32_STATES, TUPLES
 from ... import uncertainty
 from ...allocator import allocator, runtime
-from ...estimate import Assumption, Estimate, PerGpu, Phase
-from ...explain.product import total
+from ...estimate import Assumption, Estimate, Phase
+from ...peak_candidate import PeakCandidate
 from ...states.loading import PACKED_ON_LOAD, retyped
-from ...states.parameters import allocated, base_dtype, parameters
+from ...states.parameters import base_dtype, parameters
 from ...states.quantization import effective_quantization, unpacked_perhaps
 from ...states.storage import dtype_bytes
 from ...states.tensor_parallel import stages
+from ...states.weights import weights
+from ...terms import Product, largest, line, terms, total
+from ...tiers import LEAST, MOST, Tiers, tier
 from ...unmodeled import kernels_perhaps, mixing, with_kernels
 from ...verdict import capacity, verdict
 from ..inference_assumptions import inference_assumptions
 from ..kv_cache import cache_bytes, layer_caches
 from . import seq2seq
+from .causal_masks import SOURCE as MASKS_SOURCE
 from .causal_masks import causal_masks
 from .decoding import attended, cached_heads, image_caches, stepped
+from .growing_cache import SOURCE as CACHE
 from .growing_cache import GrowingCache, views
-from .prefill import held_logits, last_logits, prefill_logits, prefill_products, rotary_tables
-from .prompt import replayable, unread_images, widest, with_images, with_pixels
-from .terms import Given, terms_of
+from .prefill import held_product, last_logits, logit_products, prefill_products, rotary_tables
+from .prompt import pixels, replayable, unread_images, widest, with_images
 from .unpacking import largest_packed, unpacking
 
 if TYPE_CHECKING:
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
     from ....job.job import Job
     from ....models.model import Model
     from ...states.parameters import Parameter
+    from ...terms import Term
 
 
 def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
@@ -57,61 +62,71 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     assert given is not None
     bounded = all((given.batch_size, given.prompt_length, given.new_tokens is not None))
     batch, prompt, answer = given.batch_size or 1, given.prompt_length or 1, given.new_tokens or 0
-    found = parameters(job, model)
-    element = compute_bytes(job, model)
-    masks = causal_masks(job, model) // stages(job)
-    tables = round(rotary_tables(model, job, element).size) + masks
-    tails = unsplit_tails(job, model, found)
-    resident = round(unpacking(job, model).resident * largest_packed(found))
-    fixed = {
-        "weights": allocated(item for item in found if item.part in ("base", "buffer")) + tails,
-        "adapter": allocated(item for item in found if item.part in ("adapter", "copy")),
-        "buffers": runtime.allocated_workspace(job, gpu) + tables + resident,
-    }
+    found, element = parameters(job, model), compute_bytes(job, model)
+    tails = line("weights", unsplit_tails(job, model, found), "rests of up to 1 MiB of the weights' segments", TAILS)
+    loaded = [*weights(found), *((tails,) if tails.size else ())]
+    fixed = [*loaded, *_buffers(job, model, gpu, found, element)]
     heads = cached_heads(model)
     caches = [cache._replace(heads=heads or cache.heads) for cache in image_caches(layer_caches(model), job, model)]
     width = cache_bytes(given.kv_cache_dtype, "float32" if element > 2 else "bfloat16")
     pipeline, tensor = stages(job), job.parallelism.tensor
     split = GrowingCache(caches, width, tensor, pipeline, expanded(job, model), state_bytes(job, model, width))
-    phases = [Phase("load", {**fixed, "buffers": _loading(job, model, found, element)})]
+    asked = Asked(batch, prompt, answer, element)
+    phases = [Phase("load", (*loaded, *terms("buffers", (_loading(job, model, found, element),), LOADING)))]
     fused: Phase | None = None
-    encodes = seq2seq.encodes_prompt(model)
-    if encodes:
+    if seq2seq.encodes_prompt(model):
         phases += seq2seq.phases(job, model, fixed, batch, prompt, answer, element, width)
     else:
-        filled = split.unwindowed(job).size(batch, prompt) + round(views(job, model, batch, prompt, element).size)
-        phases.append(_prefill(job, model, fixed, filled, batch, prompt, element))
+        filled = [*split.unwindowed(job).terms(batch, prompt), *_views(job, model, asked)]
+        phases.append(_prefill(job, model, fixed, filled, asked))
         if given.new_tokens != 1:
-            decode = _decode(job, model, fixed, split, batch, prompt, answer, element, found)
-            phases.append(with_pixels(decode, job, model, batch))
+            decoded = [*_decode(job, model, split, filled, asked, found), *pixels(job, model, batch)]
+            phases.append(Phase("decode", (*fixed, *decoded)))
         named = with_kernels(job, model)
         if named is not None and replayable(job, model):
-            fused = _prefill(named, model, fixed, filled, batch, prompt, element)
+            fused = _prefill(named, model, fixed, filled, asked)
     peak = max(phases, key=lambda phase: phase.allocated)
-    passed = Given(job, model, batch, prompt, answer, element, width, split, found, tails, masks, resident)
-    per_gpu, overhead = _tiers(job, model, gpu, peak, batch * prompt, element, bounded)
-    loaded = phases[0].allocated
-    unknown = uncertainty.while_loading(job, found, loaded, per_gpu.high - runtime.process_overhead(gpu, job).high)
+    overhead = runtime.process_overhead(gpu, job)
+    tiers = _tiers(overhead, peak, round(element * batch * prompt * model.shape.intermediate), bounded)
+    load = phases[0].allocated
+    unknown = uncertainty.while_loading(job, found, load, tiers.per_gpu(peak.allocated).high - overhead.high)
     unknown += [*unpacked_perhaps(job, model, found), *kernels_perhaps(model, phases, fused)]
     unknown += unread_images(job, model, batch, prompt, element)
-    judged = verdict(uncertainty.widened(per_gpu, unknown), gpu, bounded=bounded)
-    unknown += [*packed_later(job, found, loaded, peak.allocated), *graphs(job, gpu)]
-    unknown += retyped(found, job, loaded, peak.allocated)
-    per_gpu = uncertainty.capped(uncertainty.widened(per_gpu, unknown), gpu, judged)
+    judged = verdict(tiers.widened(unknown).per_gpu(peak.allocated), gpu, bounded=bounded)
+    unknown += [*packed_later(job, found, load, peak.allocated), *graphs(job, gpu)]
+    unknown += retyped(found, job, load, peak.allocated)
     return Estimate(
         kind="inference",
         model_id=model.id,
         parameters=model.parameters,
         trainable_parameters=0,
-        per_gpu=per_gpu,
+        tiers=tiers.widened(unknown).capped(gpu, judged),
         phases=tuple(phases),
         peak=peak,
-        runtime=overhead,
         verdict=judged,
         capacity=capacity(gpu),
         assumptions=(*_unstated(job), *inference_assumptions(job, model), *unknown),
-        terms=tuple(terms_of(passed, peak, gpu)),
+        beside=overhead.terms,
     )
+
+
+TAILS = "c10/cuda/CUDACachingAllocator.cpp should_split"
+LOADING = "estimator/serving/generation.py"
+_PREFILL, _DECODING = "estimator/serving/prefill.py", "estimator/serving/decoding.py"
+
+
+class Asked(NamedTuple):
+    """What is generated: sequences, tokens of a prompt and of an answer; `element` bytes of an activation."""
+
+    batch: int
+    prompt: int
+    answer: int
+    element: float
+
+    @property
+    def last(self) -> int:
+        """Tokens in the cache at the last step."""
+        return self.prompt + max(0, self.answer - 1)
 
 
 def compute_bytes(job: Job, model: Model) -> float:
@@ -158,86 +173,90 @@ def unsplit_tails(job: Job, model: Model, found: Sequence[Parameter]) -> int:
     )
 
 
-def _prefill(
-    job: Job,
-    model: Model,
-    fixed: dict[str, int],
-    cache: int,
-    batch: int,
-    prompt: int,
-    element: float,
-) -> Phase:
-    unpacked = unpacking(job, model).at(batch * prompt)
+def _buffers(job: Job, model: Model, gpu: Gpu | None, found: Sequence[Parameter], element: float) -> list[Term]:
+    """cuBLAS's workspace, tables and masks of all positions, and what kernels keep for packed weights."""
+    made = (
+        rotary_tables(model, job, element)._replace(source=_PREFILL),
+        Product("causal masks of all positions", causal_masks(job, model) // stages(job), source=MASKS_SOURCE),
+        Product(
+            "buffer for the largest packed weight",
+            unpacking(job, model).resident * largest_packed(found),
+            source="estimator/serving/unpacking.py",
+        ),
+    )
+    return [*runtime.workspace_terms(job, gpu), *terms("buffers", made)]
+
+
+def _views(job: Job, model: Model, asked: Asked) -> list[Term]:
+    return terms("kv_cache", (views(job, model, asked.batch, asked.prompt, asked.element),), CACHE)
+
+
+def _prefill(job: Job, model: Model, fixed: Sequence[Term], cache: Sequence[Term], asked: Asked) -> Phase:
+    """The prompt's widest layer, or its logits, whichever is larger."""
+    batch, prompt, element = asked.batch, asked.prompt, asked.element
+    unpacked, candidate = unpacking(job, model).at(batch * prompt), None
     if replayable(job, model):
-        activations = widest(job, model, batch, prompt, cache)
+        size = widest(job, model, batch, prompt, total(cache))
+        candidate = PeakCandidate("prefill", size, 0, 0, None)
+        read = list(candidate.terms)
     else:
-        layers = total(prefill_products(model, job, batch, prompt, element, unpacked))
-        activations = with_images(job, model, batch, prompt, cache, layers)
+        layers = prefill_products(model, job, batch, prompt, element, unpacked)
+        read = with_images(job, model, batch, prompt, total(cache), layers)
     packed = effective_quantization(job, model)
     if packed is not None and packed.head:
-        activations = max(activations, round(unpacked.making * model.shape.vocabulary * model.shape.hidden))
-    logits, beside = prefill_logits(model, job, batch, prompt, element)
-    split = {**fixed, "kv_cache": cache}
-    read = Phase("prefill", {**split, "activations": activations, "logits": 0})
-    scored = with_pixels(Phase("prefill", {**split, "activations": beside, "logits": logits}), job, model, batch)
-    return max(read, scored, key=lambda phase: phase.allocated)
+        head = Product("the head, unpacked", unpacked.making, (model.shape.vocabulary, model.shape.hidden))
+        read = max(read, terms("activations", (head,), _PREFILL), key=total)
+    logits, beside = logit_products(model, job, batch, prompt, element)
+    scored = [*terms("logits", (logits,), _PREFILL), *terms("activations", (beside,), _PREFILL)]
+    scored += pixels(job, model, batch)
+    if total(scored) > total(read):
+        return Phase("prefill", (*fixed, *cache, *scored))
+    return Phase("prefill", (*fixed, *cache, *read), candidate)
 
 
 def _decode(
-    job: Job,
-    model: Model,
-    fixed: dict[str, int],
-    split: GrowingCache,
-    batch: int,
-    prompt: int,
-    answer: int,
-    element: float,
-    found: Sequence[Parameter],
-) -> Phase:
+    job: Job, model: Model, split: GrowingCache, filled: Sequence[Term], asked: Asked, found: Sequence[Parameter]
+) -> list[Term]:
     """The last step, or the first where the prompt's logits held through it outweigh what the cache grows by.
 
     A cache passed on as tuples is held by `generate` while a step makes its own by torch.cat: it exists twice.
     """
-    logits = round(last_logits(model, batch, element).size)
-    unpacked = round(unpacking(job, model).at(batch).making * largest_packed(found))
-    last = prompt + max(0, answer - 1)
-    if not Stack(job).does(TUPLES, model.model_type):
-        made = max(attended(job, model, batch, last, element), stepped(job, model, batch, element))
-        growing = max(split.growing(batch, last), made, unpacked)
-        components = {**fixed, "kv_cache": split.size(batch, last)}
-        begun = split.unwindowed(job).size(batch, prompt) + round(views(job, model, batch, prompt, element).size)
-        made = split.first(batch, prompt)
-        if begun + made > components["kv_cache"] + max(growing, logits):
-            return Phase("decode", {**fixed, "kv_cache": begun, "activations": made, "logits": 0})
-        if logits > growing:
-            return Phase("decode", {**components, "logits": logits, "activations": 0})
-        return Phase("decode", {**components, "activations": growing, "logits": 0})
-    viewed = split.size(batch, prompt) + round(views(job, model, batch, prompt, element).size)
-    first = viewed + split.size(batch, prompt + 1) + held_logits(model, job, batch, prompt, element)
-    cache = split.size(batch, last - 1) + split.size(batch, last)
-    length = last
-    if first > cache:
-        cache, logits = first - (held := held_logits(model, job, batch, prompt, element)), logits + held
-        length = prompt + 1
-    activations = max(unpacked, attended(job, model, batch, length, element))
-    return Phase("decode", {**fixed, "kv_cache": cache, "logits": logits, "activations": activations})
+    batch, prompt, element, last = asked.batch, asked.prompt, asked.element, asked.last
+    logits = terms("logits", (last_logits(model, batch, element),), _PREFILL)
+    making = unpacking(job, model).at(batch).making
+    unpacked = (Product("the largest packed weight, unpacked", making, ((largest_packed(found), "elements"),)),)
+    if Stack(job).does(TUPLES, model.model_type):
+        held = held_product(model, job, batch, prompt, element)
+        first = [*split.terms(batch, prompt), *_views(job, model, asked), *split.terms(batch, prompt + 1)]
+        cache, length = [*split.terms(batch, last - 1), *split.terms(batch, last)], last
+        if total(first) + total((held,)) > total(cache):
+            cache, length = first, prompt + 1
+            logits += terms("logits", (held,), _PREFILL)
+        made = largest(unpacked, attended(job, model, batch, length, element))
+        return [*cache, *logits, *terms("activations", made, _DECODING)]
+    cache = split.terms(batch, last)
+    made = largest(attended(job, model, batch, last, element), stepped(job, model, batch, element))
+    made = largest((split.growing(batch, last),), made, unpacked)
+    growing = terms("activations", made, _DECODING)
+    begun = [*filled, *terms("activations", (split.first(batch, prompt),), _DECODING)]
+    if total(begun) > total(cache) + max(total(growing), total(logits)):
+        return begun
+    return [*cache, *(logits if total(logits) > total(growing) else growing)]
 
 
-def _loading(job: Job, model: Model, found: Sequence[Parameter], element: float) -> int:
-    """Bytes that loading takes beside the weights.
+def _loading(job: Job, model: Model, found: Sequence[Parameter], element: float) -> Product:
+    """What loading takes beside the weights.
 
     What packs as it loads gets a 16-bit weight on the GPU, one tensor at a time; other methods load packed ones.
     AutoAWQ's files hold a tied head too, which is there until `tie_weights` drops it (autoawq 0.2.6 models/base.py
     `save_quantized`, transformers modeling_utils.py `from_pretrained`).
     """
-    quantization = effective_quantization(job, model)
-    if quantization is None:
-        return 0
-    if quantization.method == "awq" and model.shape.tied:
-        return round(element * model.shape.vocabulary * model.shape.hidden)
-    if not quantization.method.startswith(PACKED_ON_LOAD):
-        return 0
-    return max((2 * item.size for item in found if item.packed), default=0)
+    quantization, label = effective_quantization(job, model), "a weight in 16 bits while it is packed"
+    if quantization is not None and quantization.method == "awq" and model.shape.tied:
+        return Product("the file's head, until it is tied", element, (model.shape.vocabulary, model.shape.hidden))
+    if quantization is None or not quantization.method.startswith(PACKED_ON_LOAD):
+        return Product(label, 0.0)
+    return Product(label, 2, ((max((item.size for item in found if item.packed), default=0), "elements"),))
 
 
 def packed_later(job: Job, found: Sequence[Parameter], load: int, peak: int) -> list[Assumption]:
@@ -275,18 +294,24 @@ def graphs(job: Job, gpu: Gpu | None) -> list[Assumption]:
     return [Assumption("compile", "True", note, 0, more)]
 
 
-def _tiers(
-    job: Job, model: Model, gpu: Gpu | None, peak: Phase, tokens: int, element: float, bounded: bool
-) -> tuple[PerGpu, int]:
+FREE = "a free block of the widest MLP's size, which later requests may not fit (estimator/allocator/allocator.py)"
+TWINS = (
+    "free twins of all that each request asks for anew, too scattered to serve it (estimator/allocator/allocator.py)"
+)
+
+
+def _tiers(overhead: runtime.Overhead, peak: Phase, recycled: int, bounded: bool) -> Tiers:
     """Allocated -> reserved -> process. What each request allocates anew is activations, logits and the cache."""
-    split = peak.components
-    transient = split.get("activations", 0) + split.get("logits", 0) + split.get("kv_cache", 0)
-    recycled = round(element * tokens * model.shape.intermediate)
+    transient = sum(peak.components[name] for name in ("activations", "logits", "kv_cache"))
     held = allocator.reserved(peak.allocated, transient, recycled)
-    overhead = runtime.process_overhead(gpu, job)
     expected = held.expected if bounded else held.low
-    process, low, high = expected + overhead.total, held.low + overhead.low, held.high + overhead.high
-    return PerGpu(peak.allocated, expected, process, low, max(high, process)), overhead.total
+    packed = "allocated" if held.low == peak.allocated else "allocated at the peak, in whole 2 MiB segments"
+    return Tiers(
+        reserved=tier("reserved", (peak.allocated, "allocated at the peak"), (expected - peak.allocated, FREE)),
+        process=tier("process", (expected, "reserved"), (overhead.total, "runtime")),
+        low=tier("low", (held.low, packed), (overhead.low, LEAST)),
+        high=tier("high", (expected, "reserved"), (overhead.high, MOST), (held.high - expected, TWINS)),
+    ).holding()
 
 
 def _unstated(job: Job) -> list[Assumption]:

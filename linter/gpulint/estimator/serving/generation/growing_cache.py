@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from ....upstream.stack import Stack
 from ....upstream.transformers import WINDOW_VIEWS_PROMPT
 from ....upstream.transformers_models import FUSED_KEYS, FUSED_VALUES
-from ...explain.product import Product
-from ...states.tensor_parallel import fullest_stage, stages
+from ...states.tensor_parallel import fullest_layers, stages
+from ...terms import Product, terms, total
 from ..kv_cache import layer_bytes
 
 if TYPE_CHECKING:
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
     from ....job.job import Job
     from ....models.model import Model
+    from ...terms import Term
     from ..kv_cache import LayerCache
+
+SOURCE = "transformers cache_utils.py DynamicCache"
 
 
 class GrowingCache:
@@ -43,7 +46,26 @@ class GrowingCache:
 
     def size(self, batch: int, tokens: int) -> int:
         """Bytes after `tokens` tokens; a sliding layer keeps its window less one (cache_utils.py)."""
-        return fullest_stage([self.layer(cache, batch, tokens) for cache in self.caches], self.pipeline)
+        return total(self.terms(batch, tokens))
+
+    def terms(self, batch: int, tokens: int) -> list[Term]:
+        """The cache after `tokens` tokens, of each kind of layer of the fullest stage."""
+        sizes = [self.layer(cache, batch, tokens) for cache in self.caches]
+        stage = fullest_layers(sizes, self.pipeline)
+        found = []
+        for cache, number in Counter(self.caches[layer] for layer in stage).items():
+            layers, rows = (number, "layers"), (batch, "rows")
+            kept = (cache.kept(tokens), "tokens")
+            once = -(-cache.cross // self.tensor) + -(-cache.conv // self.tensor) + cache.fixed
+            states = -(-cache.recurrent // self.tensor)
+            elements = cache.token_elements(self.tensor)
+            made = (
+                Product("keys and values", self.element, (layers, rows, kept, elements)),
+                Product("what a layer keeps whatever the length", self.element, (layers, rows, once)),
+                Product("recurrent states", self.state, (layers, rows, states)),
+            )
+            found += terms("kv_cache", made, SOURCE, number * self.layer(cache, batch, tokens))
+        return found
 
     def unwindowed(self, job: Job) -> GrowingCache:
         """The cache behind the prompt's pass.
@@ -57,43 +79,28 @@ class GrowingCache:
         whole.caches = [cache._replace(window=None) for cache in self.caches]
         return whole
 
-    def products(self, batch: int, tokens: int) -> tuple[Product, ...]:
-        """`size` as products, one for each kind of layer; of a pipeline's stage where all layers are alike."""
-        found = []
-        for cache, number in Counter(self.caches).items():
-            layers, rows = (-(-number // self.pipeline), "layers"), (batch, "rows")
-            kept = (cache.kept(tokens), "tokens")
-            once = -(-cache.cross // self.tensor) + -(-cache.conv // self.tensor) + cache.fixed
-            states = -(-cache.recurrent // self.tensor)
-            elements = cache.token_elements(self.tensor)
-            found.append(Product("keys and values", self.element, (layers, rows, kept, elements)))
-            found.append(Product("what a layer keeps whatever the length", self.element, (layers, rows, once)))
-            found.append(Product("recurrent states", self.state, (layers, rows, states)))
-        return tuple(found)
+    def growing(self, batch: int, tokens: int) -> Product:
+        """What exists twice while the largest layer gets a token: its keys; a sliding layer's keys and values."""
+        widest = max(self.caches, key=lambda cache: self._grown(cache, batch, tokens).size, default=None)
+        return _ANEW if widest is None else self._grown(widest, batch, tokens)
 
-    def grown_products(self, batch: int, tokens: int) -> tuple[Product, ...]:
-        """`growing` as a product."""
-        cache = max(self.caches, key=lambda cache: self._grown(cache, batch, tokens), default=None)
-        if cache is None:
-            return ()
-        label, elements = "keys of a layer, made anew with the new token", cache.token_elements(self.tensor)
-        counts = (batch, "rows"), (cache.kept(tokens), "tokens"), elements if cache.window else elements // 2
-        return (Product(label, self.element, counts),)
+    def first(self, batch: int, tokens: int) -> Product:
+        """What the first layer makes anew for the first token behind the prompt."""
+        return self._grown(self.caches[0], batch, tokens) if self.caches else _ANEW
 
-    def first(self, batch: int, tokens: int) -> int:
-        """Bytes that the first layer makes anew for the first token behind the prompt."""
-        return next((self._grown(cache, batch, tokens) for cache in self.caches), 0)
-
-    def _grown(self, cache: LayerCache, batch: int, tokens: int) -> int:
-        return self.layer(cache._replace(conv=0, recurrent=0, cross=0), batch, tokens) // (1 if cache.window else 2)
+    def _grown(self, cache: LayerCache, batch: int, tokens: int) -> Product:
+        halves = 1 if cache.window else 2
+        size = self.layer(cache._replace(conv=0, recurrent=0, cross=0), batch, tokens) // halves
+        counts = (batch, "rows"), (cache.kept(tokens), "tokens"), cache.token_elements(self.tensor) // halves
+        made = _ANEW._replace(each=self.element, counts=counts)
+        return made if made.size == size else _ANEW._replace(each=size)
 
     def layer(self, cache: LayerCache, batch: int, tokens: int) -> int:
         """Bytes of one layer."""
         return batch * layer_bytes(cache, tokens, self.element, self.tensor, self.state)
 
-    def growing(self, batch: int, tokens: int) -> int:
-        """Bytes that exist twice while the largest layer gets a token: its keys; a sliding layer's keys and values."""
-        return max((self._grown(cache, batch, tokens) for cache in self.caches), default=0)
+
+_ANEW = Product("keys of a layer, made anew with the new token", 0.0)
 
 
 def views(job: Job, model: Model, batch: int, prompt: int, element: float) -> Product:

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ....models.arch_spec import arch_spec
 from ....models.model import text_config
 from ....upstream import transformers
 from ....upstream.stack import Stack
 from ....upstream.transformers_models import FLOAT_LOGITS, REMOTE_CODE, ROTARY_TABLES, WHOLE_LOGITS
-from ...explain.product import Product, largest
-from ...frameworks.modeling import traits_at
+from ...frameworks.attention import composite
+from ...frameworks.modeling import arch_at
 from ...frameworks.release import release
-from ...layers.arch_spec import traits
-from ...layers.attention.implementation import composite
 from ...states.parameters import base_dtype
 from ...states.storage import dtype_bytes
+from ...terms import Product, largest
 
 if TYPE_CHECKING:
     from ....job.job import Job
@@ -115,7 +115,7 @@ def _activation(model: Model) -> str:
     """The MLP's activation, the class's own where the config does not say."""
     if model.shape.activation:
         return model.shape.activation
-    return traits(model.model_type, model.config, model.shape.norm).activation
+    return arch_spec(model.model_type, model.config, model.shape.norm).activation
 
 
 def attention_products(model: Model, job: Job, batch: int, length: int, element: float) -> list[Product]:
@@ -179,7 +179,7 @@ def score_bytes(job: Job, model: Model) -> float:
     ALiBi's, of Falcon, in float32 whatever they came in (kernels.py `sloped`): 4 + 4 + 4, their cast and result 2 e.
     Source: aten/src/ATen/native/SoftMax.cpp `softmax`: `half_to_float` is for Half only.
     """
-    found = traits_at(job, model)
+    found = arch_at(job, model)
     dtype = base_dtype(job, model)
     if found.scores in _OWN_WIDTH:
         return _OWN_WIDTH[found.scores] * max(2.0, dtype_bytes(dtype))
@@ -216,12 +216,6 @@ def last_logits(model: Model, batch: int, element: float) -> Product:
     )
 
 
-def prefill_logits(model: Model, job: Job, batch: int, length: int, element: float) -> tuple[int, int]:
-    """The bytes of `logit_products`."""
-    made, beside = logit_products(model, job, batch, length, element)
-    return round(made.size), round(beside.size)
-
-
 def _size(item: Product) -> float:
     return item.size
 
@@ -250,7 +244,7 @@ def _whole(job: Job, model: Model) -> bool:
 def _changed(model: Model) -> bool:
     """Whether the model multiplies, divides or caps its logits."""
     config = {**model.defaults, **text_config(model.config)}
-    found = traits(model.model_type, config, model.shape.norm)
+    found = arch_spec(model.model_type, config, model.shape.norm)
     return found.logits_scale or bool(config.get("final_logit_softcapping", found.logits_softcap))
 
 

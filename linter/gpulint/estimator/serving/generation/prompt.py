@@ -8,25 +8,29 @@ from typing import TYPE_CHECKING
 from ....job.job import Parallelism
 from ....upstream import transformers
 from ....upstream.stack import Stack
-from ...activations import layer_kinds
 from ...bounds import tower, tower_outputs
-from ...encoders.image_inputs import pictures
-from ...estimate import Assumption, Phase, Term
-from ...explain.activation_terms import SOURCE, instant_terms
-from ...layers.decoder import Layer
-from ...layers.embedding_stage import stem
-from ...layers.seq2seq import Pair, encoded
-from ...layers.setting import Setting
-from ...layers.sharing import slice_of
+from ...estimate import Assumption
+from ...forward.embedding_stage import embedding_stage
+from ...forward.encoder_decoder import encoded
+from ...forward.network import encoder_decoder, one_stack
+from ...inputs.image_inputs import image_inputs
+from ...layers.decoder import DecoderLayer
+from ...layers.per_layer_inputs import slice_of
+from ...layers.state import ReplayState
+from ...peak_candidate import SOURCE
 from ...states.quantization import effective_quantization
-from ...tape.highest import Highest
 from ...tape.tape import Tape
+from ...terms import Product, less, line, terms, total
 from ...unmodeled import OTHERS, derived, mixing
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ....job.job import Job
     from ....models.model import Model
-    from ...layers.embedding_stage import Stem
+    from ...forward.network import Network
+    from ...layers.layer_inputs import LayerInputs
+    from ...terms import Term
 
 
 def widest(job: Job, model: Model, batch: int, length: int, cache: int) -> int:
@@ -34,35 +38,40 @@ def widest(job: Job, model: Model, batch: int, length: int, cache: int) -> int:
 
     What comes before the layers, towers among it, runs while the `cache` of so many bytes is empty still.
     Each distinct kind of layer runs once, the last one again where the model's loop holds something of the layer before
-    (`held` of the traits). From where attention has its keys and values they are the cache's; before,
+    (`held` of the ArchSpec). From where attention has its keys and values they are the cache's; before,
     what the layer will put there is taken off, since the cache counts as full.
     """
-    return _passed(job, model, batch, length, cache, Tape())
+    tape = Tape()
+    before = _passed(job, model, batch, length, tape)
+    return max(before - cache, tape.highest)
 
 
-def widest_terms(job: Job, model: Model, batch: int, length: int, cache: int) -> list[Term]:
+def widest_tensors(job: Job, model: Model, batch: int, length: int, cache: int) -> list[Term]:
     """The same tensor by tensor."""
+    from ...explain.tensors import instant_terms
+    from ...tape.highest import Highest
+
     tape = Highest()
-    size = _passed(job, model, batch, length, cache, tape)
-    alive, counted = tape.highest_of(size, cache)
-    lines = instant_terms(Setting(_plain(job, batch, length), model), alive)
-    what = "keys and values, which the cache counts"
-    return [*lines, *([Term("activations", f"{-counted:,} B", -counted, SOURCE, what)] if counted else [])]
+    before = _passed(job, model, batch, length, tape)
+    alive, counted = tape.first(cache) if before - cache > tape.highest else tape.latest()
+    found = instant_terms(one_stack(_plain(job, batch, length), model).dims, alive)
+    return [*found, *less("activations", (line("", counted, "keys and values, which the cache counts", SOURCE),))]
 
 
-def _passed(job: Job, model: Model, batch: int, length: int, cache: int, tape: Tape) -> int:
-    s, base = _begun(_plain(job, batch, length), model, tape)
+def _passed(job: Job, model: Model, batch: int, length: int, tape: Tape) -> int:
+    """The pass on a tape; the most bytes alive before the layers."""
+    network, state, inputs = _begun(_plain(job, batch, length), model, tape)
     before = tape.highest
     tape.enter(0)
-    h, base = base.hidden, base._replace(hidden=tape.new(0, 1))
-    kinds = layer_kinds(s)[0]
-    if s.traits.held and s.total_layers > len(kinds):
+    h, inputs = inputs.hidden, inputs._replace(hidden=tape.new(0, 1))
+    dims, kinds = network.dims, network.kinds()[0]
+    if dims.arch.held and dims.layers > len(kinds):
         kinds = [*kinds, kinds[-1]]
-    for layer in kinds:
-        block = Layer(s, layer, base, slice_of(base.extra, s))
-        h = h if block.passed else block(h)
-    del h, base
-    return max(before - cache, tape.highest)
+    for number in kinds:
+        layer = DecoderLayer(dims, network.weights, state, number, inputs, slice_of(inputs.extra, dims))
+        h = h if layer.skipped else layer(h)
+    del h, inputs
+    return before
 
 
 def replayable(job: Job, model: Model) -> bool:
@@ -77,31 +86,41 @@ def replayable(job: Job, model: Model) -> bool:
     return derived(model) and job.parallelism.tensor == 1 and job.adapter is None
 
 
-def with_pixels(phase: Phase, job: Job, model: Model, batch: int) -> Phase:
-    """A phase behind the prompt with the prompt's images, float32 pixels and int64 masks that `generate` holds."""
-    found = pictures(_plain(job, batch, 1), model, batch)
+def pixels(job: Job, model: Model, batch: int) -> list[Term]:
+    """The prompt's images behind its pass, float32 pixels and int64 masks that `generate` holds."""
+    found = image_inputs(_plain(job, batch, 1), model, batch)
     if found is None:
-        return phase
-    activations = phase.components["activations"] + found.images * (4 * found.pixels + 8 * found.masked)
-    return Phase(phase.name, {**phase.components, "activations": activations})
+        return []
+    counts = (found.images, "images"), 4 * found.pixels + 8 * found.masked
+    return terms("activations", (Product("pixels and masks of the prompt's images", 1, counts),), _IMAGES)
 
 
-def with_images(job: Job, model: Model, batch: int, length: int, cache: int, layers: int) -> int:
-    """The same where the layers are not replayed and take `layers` bytes for text alone.
+_IMAGES = "estimator/serving/prefill.py"
+
+
+def with_images(job: Job, model: Model, batch: int, length: int, cache: int, layers: Sequence[Product]) -> list[Term]:
+    """A prompt's pass where the layers are not replayed and take `layers` for text alone.
 
     What runs before them is replayed with images and without: its highest point, while the `cache` is empty still, and
     what is held of the images (pixels, features) while the layers run.
     """
-    if pictures(_plain(job, batch, length), model, batch) is None:
-        return layers
+    text = terms("activations", layers, _IMAGES)
+    if image_inputs(_plain(job, batch, length), model, batch) is None:
+        return text
     held = {}
     for images in (0, job.images):
         tape = Tape()
-        s, base = _begun(replace(_plain(job, batch, length), images=images), model, tape)
+        network, state, inputs = _begun(replace(_plain(job, batch, length), images=images), model, tape)
         held[images] = tape.live
         highest = tape.highest
-        del s, base, tape
-    return max(highest - cache, layers + held[job.images] - held[0])
+        del network, state, inputs, tape
+    seen = [*text, line("activations", held[job.images] - held[0], "what is held of the prompt's images", _IMAGES)]
+    if highest - cache <= total(seen):
+        return seen
+    return [
+        line("activations", highest, "the widest point before the layers, of the prompt's images", _IMAGES),
+        line("activations", -cache, "the cache, which is empty still", _IMAGES),
+    ]
 
 
 def unread_images(job: Job, model: Model, batch: int, length: int, element: float) -> list[Assumption]:
@@ -113,7 +132,7 @@ def unread_images(job: Job, model: Model, batch: int, length: int, element: floa
     if not job.images or not any(tensor.role == "vision" for tensor in model.tensors):
         return []
     plain = _plain(job, batch, length)
-    found = pictures(plain, model, batch)
+    found = image_inputs(plain, model, batch)
     if found is None:
         note = "what the vision tower takes is not counted, only bounded"
         return [Assumption(OTHERS, model.model_type, note, 0, tower(replace(plain, method="lora"), model))]
@@ -125,24 +144,24 @@ def unread_images(job: Job, model: Model, batch: int, length: int, element: floa
     return [Assumption("versions.transformers", str(version), note, 0, more)]
 
 
-def _begun(job: Job, model: Model, tape: Tape) -> tuple[Setting, Stem]:
+def _begun(job: Job, model: Model, tape: Tape) -> tuple[Network, ReplayState, LayerInputs]:
     """All that comes before the layers, on an empty tape that then records nothing."""
-    s = Setting(job, model)
-    s.still()
-    s.prepared(tape)
+    network, state = one_stack(job, model).without_dropout(), ReplayState()
+    tape.configured(network.options)
     tape.recording, tape.caching = False, True
-    return s, stem(tape, s, s.modules(None), tape.new(s.rows, 8))
+    ids = tape.new(network.dims.rows, 8)
+    return network, state, embedding_stage(tape, network, state, network.weights.outside(), ids)
 
 
 def widest_encoder(job: Job, model: Model, batch: int, length: int) -> int:
     """The same of an encoder-decoder's encoder, and its input: what the prompt's pass takes beside the weights."""
-    s = Pair(_plain(job, batch, length), model)
-    s.still()
-    tape = s.tape()
+    network = encoder_decoder(_plain(job, batch, length), model).without_dropout()
+    state, tape = ReplayState(), Tape().configured(network.options)
     tape.recording = False
-    kinds, _ = layer_kinds(s)
-    ids = tape.new(s.encoder.rows, 8)
-    memory = encoded(tape, s, [layer for layer in kinds if layer < s.encoder.layers], s.modules(None), ids)
+    kinds, _ = network.kinds()
+    ids = tape.new(network.first.dims.rows, 8)
+    encodes = [layer for layer in kinds if layer < network.first.layers]
+    memory = encoded(tape, network, state, encodes, network.weights.outside(), ids)
     del memory, ids
     return tape.highest
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...estimate import Phase
-from ...explain.product import Product, terms, total
-from ...layers.seq2seq import hears, paired
+from ...inputs.encoder_decoder import has_audio, is_encoder_decoder
+from ...terms import Product, line, terms
 from ...unmodeled import derived
-from .prefill import prefill_products
+from .prefill import last_logits, prefill_products
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ....job.job import Job
     from ....models.model import Model
-    from ...estimate import Term
+    from ...terms import Term
 
 SOURCE = "transformers cache_utils.py EncoderDecoderCache"
 
@@ -43,7 +45,7 @@ def encodes_prompt(model: Model) -> bool:
 
 def source_tokens(model: Model, prompt: int) -> int:
     """Positions that the encoder hands on: the prompt's, or those of a fixed window of sound."""
-    return model.shape.cross_tokens if hears(model) else prompt
+    return model.shape.cross_tokens if has_audio(model) else prompt
 
 
 def sizes(model: Model, batch: int, prompt: int, element: float, width: float) -> Sizes:
@@ -52,7 +54,7 @@ def sizes(model: Model, batch: int, prompt: int, element: float, width: float) -
     source = source_tokens(model, prompt)
     layers = len(shape.cross_layers)
     inner = shape.kv_heads * (shape.head_dim + shape.v_head_dim)
-    bins = int(model.config.get("num_mel_bins") or 0) if hears(model) else 0
+    bins = int(model.config.get("num_mel_bins") or 0) if has_audio(model) else 0
     layer = round(width * batch * source * inner)
     return Sizes(
         memory=round(element * batch * source * shape.hidden),
@@ -66,7 +68,7 @@ def sizes(model: Model, batch: int, prompt: int, element: float, width: float) -
 
 
 def phases(
-    job: Job, model: Model, fixed: dict[str, int], batch: int, prompt: int, answer: int, element: float, width: float
+    job: Job, model: Model, fixed: Sequence[Term], batch: int, prompt: int, answer: int, element: float, width: float
 ) -> list[Phase]:
     """The encoder's pass, and the answer's fullest step.
 
@@ -75,52 +77,40 @@ def phases(
              or, in the last step, the answer's keys and values + one layer's keys again, or the scores
     """
     found = sizes(model, batch, prompt, element, width)
-    if paired(model) and derived(model):
+    if is_encoder_decoder(model) and derived(model):
         from .prompt import widest_encoder
 
-        activations = widest_encoder(job, model, batch, prompt)
+        read = [line("activations", widest_encoder(job, model, batch, prompt), "the encoder's pass", _SOURCE)]
     else:
-        activations = total(prefill_products(model, job, batch, source_tokens(model, prompt), element))
-    held = {**fixed, "activations": found.memory + found.inputs, "logits": 0}
+        layers = prefill_products(model, job, batch, source_tokens(model, prompt), element)
+        read = terms("activations", layers, _SOURCE)
+    held = [
+        line("activations", found.memory, "last hidden states of the encoder", _SOURCE),
+        line("activations", found.inputs, "ids and mask, or mel frames", _SOURCE),
+    ]
     last = found.cross + answer * found.token
     growing = answer * found.token // (2 * max(1, found.layers))
     first = found.cross + found.token + found.layer
     if first >= last + max(growing, found.scores):
-        begun = {**held, "activations": held["activations"] + found.layer, "kv_cache": found.cross + found.token}
-        decode = Phase("decode", begun)
+        made = [line("activations", found.layer, ANEW, _SOURCE), *_cache(model, found, batch, prompt, 1, width)]
     elif found.scores > growing:
-        decode = Phase("decode", {**held, "kv_cache": last, "logits": found.scores})
+        made = [*terms("logits", (last_logits(model, batch, element),), _PREFILL)]
+        made += _cache(model, found, batch, prompt, answer, width)
     else:
-        decode = Phase("decode", {**held, "kv_cache": last, "activations": held["activations"] + growing})
-    return [Phase("prefill", {**fixed, "activations": activations, "kv_cache": 0, "logits": 0}), decode]
+        made = [line("activations", growing, ANEW, _SOURCE), *_cache(model, found, batch, prompt, answer, width)]
+    decode = (*fixed, *held, *(term for term in made if term.size))
+    return [Phase("prefill", (*fixed, *read)), Phase("decode", decode)]
 
 
-def cache_terms(model: Model, peak: Phase, batch: int, prompt: int, element: float, width: float) -> list[Term]:
-    """The arithmetic of the caches, at the peak."""
-    found = sizes(model, batch, prompt, element, width)
-    if not peak.components.get("kv_cache"):
-        return []
+ANEW = "keys and values of a layer, as they are put into the cache"
+_SOURCE, _PREFILL = "estimator/serving/seq2seq.py", "estimator/serving/prefill.py"
+
+
+def _cache(model: Model, found: Sizes, batch: int, prompt: int, written: int, width: float) -> list[Term]:
+    """Keys and values of what the encoder read, and of the tokens that are `written`."""
     inner = model.shape.kv_heads * (model.shape.head_dim + model.shape.v_head_dim)
-    written = (peak.components["kv_cache"] - found.cross) // max(1, found.token)
     layers, rows = (found.layers, "layers"), (batch, "rows")
     read = (source_tokens(model, prompt), "positions")
     cross = Product("keys and values of what the encoder read", width, (layers, rows, read, inner))
     own = Product("keys and values of what is written", width, (layers, rows, (written, "tokens"), inner))
-    return terms("kv_cache", (cross, own), SOURCE, peak.components["kv_cache"])
-
-
-def activation_products(
-    job: Job, model: Model, peak: Phase, batch: int, prompt: int, element: float, width: float
-) -> tuple[Product, ...]:
-    """What is alive beside weights and caches at the peak; none where the encoder's pass is replayed."""
-    if peak.name == "prefill":
-        if paired(model) and derived(model):
-            return ()
-        return prefill_products(model, job, batch, source_tokens(model, prompt), element)
-    found = sizes(model, batch, prompt, element, width)
-    more = peak.components["activations"] - found.memory - found.inputs
-    return (
-        Product("last hidden states of the encoder", found.memory),
-        Product("ids and mask, or mel frames", found.inputs),
-        Product("keys and values of a layer, as they are put into the cache", more),
-    )
+    return terms("kv_cache", (cross, own), SOURCE, found.cross + written * found.token)

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ....units import GIB
 from ...allocator import runtime
-from ...estimate import Assumption, Estimate, KvCache, PerGpu, Phase, Term
-from ...explain import product as products
-from ...explain.derivation import outside
-from ...explain.derivation import weights as weight_terms
-from ...explain.product import Product, total
-from ...states.parameters import allocated, base_dtype, parameters
+from ...estimate import Assumption, Estimate, KvCache, Phase
+from ...states.parameters import base_dtype, parameters
 from ...states.storage import dtype_bytes
 from ...states.tensor_parallel import attention_tensor
+from ...states.weights import weights
+from ...terms import Product, Term, less, line, terms, total
+from ...tiers import LEAST, MOST, Tiers, tier
 from ...verdict import capacity, verdict
 from ..generation.stored_cache import cache_dtype
 from ..kv_cache import (
@@ -25,52 +24,52 @@ from ..kv_cache import (
     token_products,
 )
 from ..vllm.activations import layer_products, padded_vocabulary
-from ..vllm.blocks import offloaded
-from ..vllm.settings import Graphs
+from ..vllm.blocks import OFFLOAD_SOURCE, offloaded
+from ..vllm.memory_budget import AVAILABLE, TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from ....hardware.gpu import Gpu
     from ....job.job import Job
     from ....models.model import Model
     from ...allocator.runtime import Overhead
     from ...states.parameters import Parameter
+    from ..vllm.settings import Graphs
 
 
 ACTIVATIONS, CACHE = "estimator/serving/vllm_activations.py", "estimator/serving/kv_cache.py"
 
 
-NO_GRAPHS = Graphs(0, 0, 0, "")
-
-
 class Rank(NamedTuple):
-    """What one rank holds beside the cache, in bytes; `token` and `request` of cache, `length` of the longest request.
+    """What one rank holds beside the cache, and in it: `token` and `request` bytes, `length` of the longest request.
 
-    `passing` and `scored` are activations and logits of one step of the given tokens and requests; `each` is a token's
-    cache, layer by layer.
+    `activations` and `logits` are of one step of the given tokens and requests; `each` is a token's cache, layer by
+    layer; `workspace` is cuBLAS's, `buffers` are others that stay, and `graphs` lie beside all that.
     """
 
     found: tuple[Parameter, ...]
-    weights: int
-    workspace: int
-    passing: tuple[Product, ...]
-    scored: Product
+    weights: tuple[Term, ...]
+    workspace: tuple[Term, ...]
+    activations: tuple[Term, ...]
+    logits: tuple[Term, ...]
     token: int
     each: tuple[Product, ...]
     request: int
     length: int
     overhead: Overhead
+    buffers: tuple[Term, ...] = ()
+    graphs: Graphs | None = None
 
     @property
-    def activations(self) -> int:
-        """Bytes of what passes through the widest layer."""
-        return total(self.passing)
+    def step(self) -> int:
+        """Bytes of activations and logits of one step."""
+        return total(self.activations) + total(self.logits)
 
     @property
-    def logits(self) -> int:
-        """Bytes of the logits."""
-        return round(self.scored.size)
+    def resident(self) -> int:
+        """Bytes of weights, workspace and buffers."""
+        return total((*self.weights, *self.workspace, *self.buffers))
 
 
 def rank(job: Job, model: Model, gpu: Gpu | None, tokens: int, requests: int) -> Rank:
@@ -83,12 +82,15 @@ def rank(job: Job, model: Model, gpu: Gpu | None, tokens: int, requests: int) ->
     caches, width = layer_caches(model), cache_bytes(cache_dtype(job, model), dtype)
     length = given.max_model_len or model.shape.max_positions or tokens
     ranks = attention_tensor(job)
+    moved = offloaded(found, round(given.cpu_offload_gb * GIB))
+    away = line("weights", -moved, "moved to main memory", OFFLOAD_SOURCE)
+    scored = Product("logits and a float32 copy", element + 4, ((requests, "requests"), padded_vocabulary(model)))
     return Rank(
         found=found,
-        weights=allocated(found) - offloaded(found, round(given.cpu_offload_gb * GIB)),
-        workspace=runtime.allocated_workspace(job, gpu),
-        passing=layer_products(model, tokens, element, plan.tensor),
-        scored=Product("logits and a float32 copy", element + 4, ((requests, "requests"), padded_vocabulary(model))),
+        weights=(*weights(found), *((away,) if moved else ())),
+        workspace=tuple(runtime.workspace_terms(job, gpu)),
+        activations=tuple(terms("activations", layer_products(model, tokens, element, plan.tensor), ACTIVATIONS)),
+        logits=tuple(terms("logits", (scored,), ACTIVATIONS)),
         token=bytes_per_token(caches, width, ranks, plan.pipeline),
         each=token_products(caches, width, ranks, plan.pipeline),
         request=sequence_bytes(caches, length, width, tensor=ranks, pipeline=plan.pipeline),
@@ -97,100 +99,109 @@ def rank(job: Job, model: Model, gpu: Gpu | None, tokens: int, requests: int) ->
     )
 
 
-def pooled(
-    job: Job,
-    model: Model,
-    gpu: Gpu | None,
-    held: Rank,
-    pool: int | None,
-    *,
-    refusal: str | None = None,
-    cannot: bool = False,
-    doubtful: bool = False,
-    least: int = 0,
-    absorbs: float = 0.0,
-    between: tuple[int, int] | None = None,
-    captured: Graphs = NO_GRAPHS,
-    terms: tuple[Term, ...] = (),
-    assumptions: tuple[Assumption, ...] = (),
-) -> Estimate:
-    """The Estimate with a cache of `pool` bytes; of one request's where the card is not known.
+class Pool(NamedTuple):
+    """The cache that an engine makes: what is left for it, and the least and the most bytes that it may be.
 
-    An engine that refuses needs `least` bytes of cache to start, which the estimate then holds. `cannot` says of a
-    refusal that no reading of the card avoids it: the verdict is then `exceeds`, else `tight`; `doubtful` of an engine
-    that starts that some reading of the card makes it refuse.
-    `between` are the least and the most bytes of the cache, where they are known.
-    `absorbs` is the part of a larger CUDA context and NCCL by which the engine makes its cache smaller. `captured`
-    graphs lie beside all that.
+    `least` bytes are what the engine needs to start, `refusal` is its reason for not doing so, which no reading of the
+    card avoids where it `cannot` start; `doubtful` says of one that starts that some reading makes it refuse.
+    `absorbs` is the part of a larger CUDA context and NCCL by which the engine makes its cache smaller.
     """
-    size = held.request if pool is None else least if refusal else max(0, pool)
-    fixed = {"weights": held.weights, "buffers": held.workspace + captured.expected}
-    serve = Phase("serve", {**fixed, "kv_cache": size, "activations": held.activations, "logits": held.logits})
-    process, overhead = serve.allocated + held.overhead.total, held.overhead
-    absorbed = 0 if pool is None or refusal else round(min(max(0, pool), absorbs * (overhead.high - overhead.total)))
-    less, more = captured.expected - captured.low, captured.high - captured.expected
-    low, high = serve.allocated + overhead.low - less, serve.allocated + overhead.high - absorbed + more
-    per_gpu = PerGpu(serve.allocated, serve.allocated, process, low, high)
-    outcome = verdict(per_gpu, gpu)
-    if refusal is not None and gpu is not None:
-        outcome = "exceeds" if cannot else "tight"
-    elif doubtful and outcome == "fits":
+
+    available: tuple[Term, ...]
+    between: tuple[int, int]
+    refusal: str | None
+    cannot: bool
+    doubtful: bool
+    least: int
+    absorbs: float = 0.0
+
+    @property
+    def size(self) -> int:
+        """Expected bytes; below 0 where the weights alone take more than there is."""
+        return total(self.available)
+
+
+def pooled(
+    job: Job, model: Model, gpu: Gpu | None, held: Rank, pool: Pool | None, assumptions: tuple[Assumption, ...]
+) -> Estimate:
+    """The Estimate with a cache of `pool`, or of one request's where the card is not known.
+
+    An engine that refuses is estimated with the cache that it needs to start.
+    """
+    graphs = terms("buffers", (held.graphs.product,)) if held.graphs is not None else ()
+    step = (*held.activations, *held.logits)
+    serve = Phase("serve", (*held.weights, *_cache(held, pool), *held.buffers, *graphs, *held.workspace, *step))
+    tiers = _tiers(held, pool, serve.allocated)
+    outcome = verdict(tiers.per_gpu(serve.allocated), gpu)
+    if pool is not None and pool.refusal is not None and gpu is not None:
+        outcome = "exceeds" if pool.cannot else "tight"
+    elif pool is not None and pool.doubtful and outcome == "fits":
         outcome = "tight"
-    tokens = max(0, held.request if pool is None else pool)
-    workspace = runtime.allocated_workspace(job, gpu)
-    what = f"one request of {held.length:,} tokens"
-    if pool is not None:
-        what = "what the engine refuses to start without" if refusal else "all the room that is left"
+    figures = [*token_terms(held), *(pool.available if pool is not None and held.token else ())]
     return Estimate(
         kind="inference",
         model_id=model.id,
         parameters=model.parameters,
         trainable_parameters=0,
-        per_gpu=per_gpu,
-        phases=(Phase("load", {"weights": held.weights}), serve),
+        tiers=tiers,
+        phases=(Phase("load", held.weights), serve),
         peak=serve,
-        runtime=overhead.total,
         verdict=outcome,
         capacity=capacity(gpu),
-        kv_cache=None
-        if caches_nothing(model) or not (held.token or held.request)
-        else KvCache(
-            held.token,
-            tokens // held.token if held.token else 0,
-            round(tokens / held.request, 2) if held.request else 0.0,
-            *((max(0, size) // held.token for size in between) if between and held.token else ()),
-        ),
-        refusal=refusal,
+        kv_cache=None if caches_nothing(model) or not (held.token or held.request) else _kv_cache(held, pool),
+        refusal=pool.refusal if pool is not None else None,
         host=round((job.inference.cpu_offload_gb if job.inference else 0) * GIB),
         assumptions=assumptions,
-        terms=(
-            *weight_terms(held.found),
-            *terms,
-            *(products.terms("activations", held.passing, ACTIVATIONS)),
-            *(products.terms("logits", (held.scored,), ACTIVATIONS, held.logits)),
-            *token_terms(held),
-            *([Term("kv_cache", f"{size:,} B", size, "", what)] if size else []),
-            Term("buffers", f"{workspace:,} B", workspace, runtime.WORKSPACE, "cuBLAS workspace"),
-            *outside(overhead),
-            *([Term("low", f"{-less:,} B", -less, "", "CUDA graphs, at the least")] if less else []),
-            *([Term("high", f"{more:,} B", more, "", "CUDA graphs, at the most")] if more else []),
-        ),
+        beside=(*figures, *held.overhead.terms),
     )
 
 
-ROOM, TOKEN = "kv_room", "kv_token"
-"""Figures behind the cache that have lines of their own: what is left for it, and what a token takes."""
+def _cache(held: Rank, pool: Pool | None) -> list[Term]:
+    """The cache: one request's, what the engine refuses to start without, or what is left."""
+    size, what = held.request, f"one request of {held.length:,} tokens"
+    if pool is not None:
+        size = pool.least if pool.refusal else max(0, pool.size)
+        what = "what the engine refuses to start without" if pool.refusal else "all that is left"
+    return [line("kv_cache", size, what)] if size else []
+
+
+def _tiers(held: Rank, pool: Pool | None, allocated: int) -> Tiers:
+    overhead, graphs = held.overhead, held.graphs
+    shrinks = pool is not None and not pool.refusal
+    room = min(max(0, pool.size), pool.absorbs * (overhead.high - overhead.total)) if pool is not None else 0
+    low = [(allocated, "allocated"), (overhead.low, LEAST)]
+    high = [(allocated, "reserved"), (overhead.high, MOST), (-round(room) if shrinks else 0, ABSORBED)]
+    if graphs is not None:
+        low.append((graphs.low - graphs.expected, "CUDA graphs, at the least"))
+        high.append((graphs.high - graphs.expected, "CUDA graphs, at the most"))
+    reserved = tier("reserved", (allocated, "allocated at the peak"))
+    process = tier("process", (allocated, "reserved"), (overhead.total, "runtime"))
+    return Tiers(reserved, process, tier("low", *low), tier("high", *high))
+
+
+ABSORBED = "cache, of which a larger context and NCCL leave less"
+
+
+def _kv_cache(held: Rank, pool: Pool | None) -> KvCache:
+    size = max(0, held.request if pool is None else pool.size)
+    bounds = pool.between if pool is not None and held.token else ()
+    return KvCache(
+        held.token,
+        size // held.token if held.token else 0,
+        round(size / held.request, 2) if held.request else 0.0,
+        *(max(0, bound) // held.token for bound in bounds),
+    )
 
 
 def token_terms(held: Rank) -> list[Term]:
     """A token's cache: layer by layer, or as one figure where its pools are not those of its layers alone."""
-    lines = products.terms(TOKEN, held.each, CACHE)
-    if sum(line.size for line in lines) == held.token:
-        return lines
+    found = terms(TOKEN, held.each, CACHE)
+    if total(found) == held.token:
+        return found
     what = "all of its layers' pools, with what each keeps (estimator/serving/kv_cache.py)"
-    return [Term(TOKEN, f"{held.token:,} B", held.token, CACHE, what)] if held.token else []
+    return [line(TOKEN, held.token, what, CACHE)] if held.token else []
 
 
-def room_terms(parts: Iterable[tuple[int, str]], source: str, first: Term) -> list[Term]:
-    """`first`, which the room begins with, and what is taken off it, in bytes and words."""
-    return [first, *(Term(ROOM, f"{-size:,} B", -size, source, what) for size, what in parts if size)]
+def available(found: Sequence[Term], *taken: Term) -> tuple[Term, ...]:
+    """What is left for the cache when all that is `taken` is off."""
+    return (*found, *less(AVAILABLE, taken))

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from ....units import bytes_text
 from ....upstream.behaviour import at_release
 from ...allocator.runtime import neighbours
-from ...estimate import Estimate, Term
-from ...explain.product import Product
+from ...estimate import Estimate
+from ...terms import Product, Term, line, terms, total
 from ..inference_assumptions import inference_assumptions
 from ..vllm.activations import padded_vocabulary
-from .pool import ROOM, pooled, rank, room_terms
+from ..vllm.memory_budget import AVAILABLE
+from .pool import ACTIVATIONS, Pool, available, pooled, rank
 
 if TYPE_CHECKING:
     from ....hardware.gpu import Gpu
@@ -62,65 +63,70 @@ def estimate_pool(job: Job, model: Model, gpu: Gpu | None, engine: str) -> Estim
         ranks = job.parallelism.tensor
         gathered = row["copies"] + (1 + 1 / ranks if ranks > 1 else 0)
         counts = (int(tokens), "tokens"), padded_vocabulary(model)
-        held = held._replace(scored=Product(f"logits of all tokens, {gathered:g} times", 2 * gathered, counts))
+        scored = Product(f"logits of all tokens, {gathered:g} times", 2 * gathered, counts)
+        held = held._replace(logits=tuple(terms("logits", (scored,), ACTIVATIONS)))
     defaulted = [(path, str(default)) for path, (stated, default) in asked.items() if stated is None]
     tool = f"{row['name'].rpartition(' ')[0]} {version}" if version else row["name"]
     told = inference_assumptions(job, model, defaulted, tool)
     if gpu is None:
-        return pooled(job, model, gpu, held, None, assumptions=told)
+        return pooled(job, model, gpu, held, None, told)
     block, outside = row["block"] * held.token, held.overhead
-    own = int(tokens) * held.token
+    own, whole = int(tokens) * held.token, row["of"] in ("total", "free")
+    limit = None if given.max_total_tokens is None or whole else given.max_total_tokens * held.token
     fewest, pool, most = (
-        _pool(row["of"], share, held, card, taken, own)
+        _pool(row, share, held, card, taken, own, limit, block)
         for card, taken in (
             (gpu.usable, outside.high + max(0, neighbours(gpu).held[1] - outside.context_range[1])),
             (gpu.usable, outside.total),
             (gpu.total, outside.low - outside.nccl_range[0]),
         )
     )
-    whole = row["of"] in ("total", "free")
-    if given.max_total_tokens is not None and not whole:
-        fewest, pool, most = (min(size, given.max_total_tokens * held.token) for size in (fewest, pool, most))
-    fewest, pool, most = (size - size % block if block else size for size in (fewest, pool, most))
     least = own if whole else 1
-    refusal = _refusal(held, pool, least)
-    room = _room(row, share, held, gpu, outside.total, own)
-    asked_for = sum(term.size for term in room) - pool
-    room += [Term(ROOM, f"{-asked_for:,} B", -asked_for, row["source"], "rest of a block")] if asked_for else []
-    absorbs = 1.0 if row["of"] == "total" else share
-    return pooled(
-        job, model, gpu, held, pool, refusal=refusal, cannot=most < least, doubtful=fewest < least, least=least,
-        absorbs=absorbs, between=(fewest, most), terms=tuple(room), assumptions=told,
-    )  # fmt: skip
+    made = Pool(
+        available=pool,
+        between=(total(fewest), total(most)),
+        refusal=_refusal(held, total(pool), least),
+        cannot=total(most) < least,
+        doubtful=total(fewest) < least,
+        least=least,
+        absorbs=1.0 if row["of"] == "total" else share,
+    )
+    return pooled(job, model, gpu, held, made, told)
 
 
-def _pool(of: str, share: float, held: Rank, card: int, outside: int, own: int) -> int:
-    step = held.activations + held.logits
-    resident = held.weights + held.workspace
-    if of == "total":
-        return round(share * card) - outside - resident - step
-    left = card - outside - resident
-    if of == "free":
-        return round(share * (left - step - own)) + own
-    return round(share * (left - step)) if of == "run" else round(share * left)
-
-
-def _room(row: dict[str, Any], share: float, held: Rank, gpu: Gpu, outside: int, own: int) -> list[Term]:
-    """The lines of `_pool`."""
+def _pool(
+    row: dict[str, Any],
+    share: float,
+    held: Rank,
+    card: int,
+    outside: int,
+    own: int,
+    limit: int | None,
+    block: int,
+) -> tuple[Term, ...]:
+    """What is left for the cache of a `card`, beside what lies `outside` torch; no more than `limit`, whole blocks."""
     of, source = row["of"], row["source"]
-    resident, step = held.weights + held.workspace, held.activations + held.logits
     if of == "total":
-        first = Term(ROOM, f"{share:g} x {gpu.usable:,} B", round(share * gpu.usable), source, "share of the card")
-        taken = (outside, OUTSIDE), (held.weights, "weights"), (held.workspace, "cuBLAS workspace"), (step, STEP)
-        return room_terms(taken, source, first)
-    left = gpu.usable - outside - resident
-    free = left - own - step if of == "free" else left - step if of == "run" else left
-    what = "share of what weights, their workspace and what is outside torch leave of the card"
-    first = Term(ROOM, f"{share:g} x {free:,} B", round(share * free), source, what + _LESS[of])
-    return room_terms(((-own, "cache of the step's tokens"),) if of == "free" else (), source, first)
+        first = Term(AVAILABLE, f"{share:g} x {card:,} B", round(share * card), source, "share of the card")
+        found = available(
+            (first,),
+            line("", outside, "what is outside torch", source),
+            line("", total(held.weights), "weights", source),
+            line("", total(held.workspace), "cuBLAS workspace", source),
+            line("", held.step, "one step: activations and logits", source),
+        )
+    else:
+        free = card - outside - held.resident - (0 if of == "weights" else held.step) - (own if of == "free" else 0)
+        what = f"share of what weights, their workspace and what is outside torch leave of the card{_LESS[of]}"
+        first = Term(AVAILABLE, f"{share:g} x {free:,} B", round(share * free), source, what)
+        kept = line(AVAILABLE, own, "cache of the step's tokens", source)
+        found = (first, kept) if of == "free" else (first,)
+    more = 0 if limit is None else max(0, total(found) - limit)
+    rest = (total(found) - more) % block if block else 0
+    unused = (more, "more than is asked for"), (rest, "rest of a block")
+    return (*found, *(line(AVAILABLE, -size, what, source) for size, what in unused if size))
 
 
-OUTSIDE, STEP = "what is outside torch", "one step: activations and logits"
 _LESS = {"free": ", less one step and the cache of its tokens", "run": ", less one step", "weights": ""}
 
 
@@ -128,7 +134,7 @@ def _refusal(held: Rank, pool: int, least: int) -> str | None:
     if pool >= least:
         return None
     if pool <= 0:
-        return f"nothing is left for the KV cache beside weights of {bytes_text(held.weights)}"
+        return f"nothing is left for the KV cache beside weights of {bytes_text(total(held.weights))}"
     return f"the KV cache of {bytes_text(pool)} does not hold the {bytes_text(least)} of one prefill step"
 
 

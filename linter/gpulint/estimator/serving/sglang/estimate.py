@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from ....units import GIB, MIB, bytes_text
 from ...allocator.fragmentation import policy
 from ...allocator.runtime import neighbours
-from ...estimate import Estimate, Term
-from ...explain.product import Product, terms, total
+from ...estimate import Estimate
+from ...terms import Product, Term, line, terms, total
 from ..inference_assumptions import inference_assumptions
-from ..pools.pool import ROOM, pooled, rank, room_terms
-from ..vllm.blocks import OFFLOAD_SOURCE, offloaded, segment_rounding
+from ..pools.pool import Pool, available, pooled, rank
 from ..vllm.blocks import SOURCE as BLOCKS_SOURCE
-from ..vllm.memory_budget import BEYOND, serving_dtype
+from ..vllm.blocks import segment_rounding
+from ..vllm.memory_budget import AVAILABLE
+from ..vllm.rank_memory import RESIDUAL_MARGIN, serving_dtype
 from ..vllm.rotary import rotary_products
 from ..vllm.settings import graphs
 from .cache import token_bytes
@@ -76,73 +77,59 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
             source=BLOCKS_SOURCE,
         ),
     )
-    loaded = held.weights + total(made)
-    held = held._replace(token=token_bytes(job, model, gpu, profile(version)), weights=loaded)
+    token = token_bytes(job, model, gpu, profile(version))
+    held = held._replace(token=token, weights=(*held.weights, *terms("weights", made)))
     told = inference_assumptions(job, model, chosen.defaulted, f"SGLang {version}")
-    gone = Product("moved to main memory", -offloaded(held.found, limit), source=OFFLOAD_SOURCE)
-    loads = tuple(terms("weights", (*made, gone)))
     if gpu is None:
-        return pooled(job, model, gpu, held, None, terms=loads, assumptions=told)
-    free = _free(gpu, held.overhead)
-    drift = neighbours(gpu).drift
-    moves = (drift[1], sum(drift) // 2, drift[0])
-    least, pool, most = (
-        round(size * chosen.fraction) - held.weights - taken for size, taken in zip(free, moves, strict=True)
-    )
-    beyond = round(BEYOND * gpu.total)
-    states = set_aside(job, model, version) or 0
-    least, pool, most = least - beyond - states, pool - states, most + more.scales + beyond - states
-    needed = max(1, held.token)
+        return pooled(job, model, gpu, held, None, told)
+    states, cached = set_aside(job, model, version) or 0, not caches_no_token(job, model, gpu, version)
+    needed = max(1, held.token) if cached else 0
+    static = _static_share(gpu, held, chosen.fraction, states) if cached else ()
+    least, most = _bounds(gpu, held, chosen.fraction, states, more.scales) if cached else (0, 0)
     refusal = None
-    if caches_no_token(job, model, gpu, version):
-        held = held._replace(token=0, each=(), request=0)
-        pool = least = most = needed = 0
-    elif pool < needed:
+    if total(static) < needed:
         refusal = (
-            f"nothing is left for the KV cache: of the static {bytes_text(free[1] * chosen.fraction)} the weights take"
-            f' {bytes_text(held.weights)} ("{_REFUSES}")'
+            f"nothing is left for the KV cache: of the static {bytes_text(static[0].size)} the weights take"
+            f' {bytes_text(total(held.weights))} ("{_REFUSES}")'
         )
+    elif not cached:
+        held = held._replace(token=0, each=(), request=0)
     elif hybrid(model) and not states:
         held = held._replace(token=round(held.token * (1 + ratio(job))))
     elif states:
         held = held._replace(request=held.token * held.length)
-    requested = pool
     if given.max_total_tokens is not None:
-        pool = min(pool, given.max_total_tokens * held.token)
-        least, most = min(least, pool), min(most, pool)
-    table = request_table(given.max_num_seqs, held.length, pool // max(1, needed))
-    held = held._replace(workspace=held.workspace + table + states)
-    room = _room(gpu, held, chosen.fraction, moves[1], states, requested - pool) if held.token else []
-    positions = held.length + _BEYOND, "positions"
-    listed = Product("tokens of each request", 4, (positions, (table // (4 * positions[0]), "requests")))
-    found = terms("buffers", (listed,), "sglang mem_cache/memory_pool.py", table)
-    if states:
-        each = request_bytes(job, model)
-        kept = Product("states of each request", each, ((states // each, "requests"),))
-        found += terms("buffers", (kept,), "sglang configs/mamba_utils.py", states)
+        unasked = max(0, total(static) - given.max_total_tokens * held.token)
+        static = available(static, line("", unasked, "more than max_total_tokens asks for", PROFILED))
+        least, most = min(least, total(static)), min(most, total(static))
+    table = request_table(given.max_num_seqs, held.length, total(static) // max(1, needed))
     sizes = captured_sizes(profile(version), job, model, gpu.total / MIB, chosen.chunk)
-    captured = graphs(model, sizes)
-    counted = Product("CUDA graphs", captured.each, ((model.shape.layers, "layers"), (sizes, "batch sizes")))
-    found += terms("buffers", (counted,), captured.source, captured.expected)
-    return pooled(
-        job, model, gpu, held, pool, refusal=refusal, cannot=most < needed, doubtful=least < needed, least=needed,
-        between=(least, most), captured=captured, terms=(*loads, *room, *found), assumptions=told,
-    )  # fmt: skip
+    buffers = (*terms("buffers", (table,)), *_kept_states(job, model, states))
+    held = held._replace(buffers=buffers, graphs=graphs(model, sizes))
+    bounds = (least, most)
+    pool = Pool(static, bounds, refusal, cannot=most < needed, doubtful=least < needed, least=needed)
+    return pooled(job, model, gpu, held, pool, told)
 
 
-def _room(gpu: Gpu, held: Rank, fraction: float, moved: int, states: int, unasked: int) -> list[Term]:
-    """The static share of what is free before the weights, less what is loaded; `unasked` by `max_total_tokens`."""
+def _static_share(gpu: Gpu, held: Rank, fraction: float, states: int) -> tuple[Term, ...]:
+    """The static share of what is free before the weights, less what is loaded."""
     free = _free(gpu, held.overhead)[1]
-    first = Term(
-        ROOM, f"{fraction:g} x {free:,} B", round(free * fraction), PROFILED, "static share of what is free before"
+    formula = f"{fraction:g} x {free:,} B"
+    first = Term(AVAILABLE, formula, round(free * fraction), PROFILED, "static share of what is free before")
+    return available(
+        (first,),
+        line("", total(held.weights), "weights", PROFILED),
+        line("", sum(neighbours(gpu).drift) // 2, "what others take of the memory meanwhile, its middle", PROFILED),
+        line("", states, "states of the requests that may run", PROFILED),
     )
-    parts = (
-        (held.weights, "weights"),
-        (moved, "what others take of the memory meanwhile, its middle"),
-        (states, "states of the requests that may run"),
-        (unasked, "more than max_total_tokens asks for"),
-    )
-    return room_terms(parts, PROFILED, first)
+
+
+def _bounds(gpu: Gpu, held: Rank, fraction: float, states: int, scales: int) -> tuple[int, int]:
+    """The least and the most bytes that may be left for the cache; `scales` are Marlin's alone."""
+    (free, _, most_free), drift = _free(gpu, held.overhead), neighbours(gpu).drift
+    taken, margin = total(held.weights) + states, round(RESIDUAL_MARGIN * gpu.total)
+    least = round(free * fraction) - taken - drift[1] - margin
+    return least, round(most_free * fraction) - taken - drift[0] + scales + margin
 
 
 PROFILED = "sglang kv_cache_configurator.py _profile_available_bytes"
@@ -162,11 +149,19 @@ _BEYOND = 4
 """Positions that the table has beyond a request's length."""
 
 
-def request_table(requests: int | None, length: int, tokens: int) -> int:
-    """Bytes of `ReqToTokenPool`: an int32 for each of length + 4 positions of each request that may run.
+def request_table(requests: int | None, length: int, tokens: int) -> Product:
+    """`ReqToTokenPool`: an int32 for each of length + 4 positions of each request that may run.
 
     Unstated requests are 512 x tokens / length, within 2,048 and 4,096; the same limits the stated ones since 0.5.12.
     Source: sglang 0.4.9 srt/model_executor/model_runner.py, srt/mem_cache/memory_pool.py.
     """
     possible = min(max(512 * tokens // max(1, length), _FEWEST_REQUESTS), _MOST_REQUESTS)
-    return 4 * (length + _BEYOND) * (possible if requests is None else min(requests, possible))
+    counts = (length + _BEYOND, "positions"), (possible if requests is None else min(requests, possible), "requests")
+    return Product("tokens of each request", 4, counts, source="sglang mem_cache/memory_pool.py")
+
+
+def _kept_states(job: Job, model: Model, size: int) -> list[Term]:
+    """Bytes of recurrent states that are set aside, request by request."""
+    each = request_bytes(job, model) if size else 1
+    kept = Product("states of each request", each, ((size // each, "requests"),))
+    return terms("buffers", (kept,), "sglang configs/mamba_utils.py")

@@ -27,16 +27,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...explain.product import Product, largest, total
+from ...terms import Product, largest, line, of, terms, total
 from ..pools.compressed_cache import compresses
 from .encoder import encoder
 from .items import items, requests_profiled
 from .workspace import NONE, ROWS, expert_bytes, expert_width, streams, workspace
+from .workspace import SOURCE as WORKSPACE_SOURCE
 
 if TYPE_CHECKING:
     from ....models.model import Model
-    from ...explain.product import Count
+    from ...terms import Count, Term
     from .settings import Settings
+
+SOURCE, ENCODER_SOURCE = "estimator/serving/vllm_activations.py", "estimator/serving/vllm_encoder.py"
 
 _VOCABULARY_PADDING = 64
 """model_executor/layers/vocab_parallel_embedding.py DEFAULT_VOCAB_PADDING_SIZE"""
@@ -52,27 +55,36 @@ _MERGED_PATCHES = 4
 
 
 class ProfileRun(NamedTuple):
-    """Bytes on top of the weights at the peak of the profile run, and the interval around their sum.
+    """What is on top of the weights at the peak of the profile run, and the interval around its sum.
 
-    `workspace` of the activations stay after it; `encoder` are the vision tower's, all of them where its peak is the
-    run's but for the workspace. `passing`, `kept` and `seen` are the same as products: what passes through the text
-    model, the workspace and the tower's.
+    `passing` is gone after the run: what passes through the text model or the vision tower, and the logits. `kept`, the
+    workspace, stays.
     """
 
-    activations: int
-    logits: int
+    passing: tuple[Term, ...]
+    kept: tuple[Term, ...]
     low: int
     high: int
-    workspace: int = 0
-    encoder: int = 0
-    passing: tuple[Product, ...] = ()
-    kept: tuple[Product, ...] = ()
-    seen: tuple[Product, ...] = ()
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """All of it."""
+        return (*self.passing, *self.kept)
+
+    @property
+    def activations(self) -> int:
+        """Bytes of activations, the workspace among them."""
+        return of("activations", self.terms)
+
+    @property
+    def workspace(self) -> int:
+        """Bytes that stay."""
+        return total(self.kept)
 
     @property
     def total(self) -> int:
         """Activations and logits together."""
-        return self.activations + self.logits
+        return total(self.terms)
 
 
 def profile_run(
@@ -95,11 +107,13 @@ def profile_run(
     if seen is None:
         return text
     high = max(text.high + seen.kept, seen.high)
-    if seen.peak > text.total + seen.kept:
-        alone = text._replace(activations=seen.peak, logits=0, high=high, encoder=seen.peak - text.workspace)
-        return alone._replace(passing=(), seen=seen.running)
-    found = text._replace(activations=text.activations + seen.kept, high=high, encoder=seen.kept)
-    return found._replace(seen=seen.staying)
+    if seen.peak <= text.total + seen.kept:
+        staying = terms("activations", seen.staying, ENCODER_SOURCE)
+        return text._replace(passing=(*text.passing, *staying), high=high)
+    running = terms("activations", seen.running, ENCODER_SOURCE)
+    if text.kept:
+        running.append(line("activations", -text.workspace, "the workspace, which the tower runs before"))
+    return text._replace(passing=tuple(running), high=high)
 
 
 def _text_run(
@@ -118,8 +132,9 @@ def _text_run(
         Product("hidden states of all tokens", element, ((tokens, "tokens"), stream)),
         Product(f"hidden states of each request's {last}, twice", width, (2, (requests, "requests"), stream)),
     )
-    hidden = total(sampled)
-    logits = 0 if settings.pools else requests * padded_vocabulary(model) * settings.sampler_bytes
+    hidden, size = total(sampled), 0 if settings.pools else settings.sampler_bytes
+    scored = Product("the sampler, padded vocabulary", size, ((requests, "requests"), padded_vocabulary(model)))
+    logits = total((scored,))
     sampler = hidden + logits
     least = hidden + logits * min(settings.sampler_least, settings.sampler_bytes) // settings.sampler_bytes
     most = hidden + logits * settings.sampler_most // settings.sampler_bytes
@@ -128,13 +143,14 @@ def _text_run(
     bound = _bound(model, settings, element)
     padded = _padded(model, tokens, element, shared, gathered) if gathered > 1 else 0
     high = max(layers + round(2 * element * tokens * stream), padded, most) + bound + kept.high
-    stays, lines = kept.expected, kept.products
+    stays = tuple(terms("activations", kept.products, WORKSPACE_SOURCE))
     if layers >= sampler:
         compiled = layers - round(element * tokens * stream)
         low = max(compiled, least) + kept.low
-        return ProfileRun(layers + stays, 0, low, high, stays, passing=passing, kept=lines)
+        return ProfileRun(tuple(terms("activations", passing, SOURCE)), stays, low, high)
     low = max(least, min(layers, sampler)) + kept.low
-    return ProfileRun(hidden + stays, logits, low, high, stays, passing=sampled, kept=lines)
+    made = *terms("logits", (scored,), settings.sampler_source), *terms("activations", sampled, SOURCE)
+    return ProfileRun(made, stays, low, high)
 
 
 def _bound(model: Model, settings: Settings, element: float) -> int:

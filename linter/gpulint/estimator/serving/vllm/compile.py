@@ -22,12 +22,15 @@ from typing import TYPE_CHECKING
 
 from ....upstream.serving.vllm import COUNTS_SEGMENTS, SPLITS_NO_LARGE_BLOCK
 from ...allocator.allocator import segments
-from ...explain.product import Product
+from ...terms import Product
 from .activations import padded_vocabulary
 from .encoders import takes_items
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ....models.model import Model
+    from ...terms import Term
     from .settings import Settings
 
 
@@ -43,8 +46,8 @@ def compiling(model: Model, settings: Settings, element: float, tensor: int) -> 
     )
 
 
-def held_open(products: tuple[Product, ...], version: str | None) -> int:
+def held_open(compiled: Sequence[Term], version: str | None) -> int:
     """The most that counts once more: the copy's segment, where something that stays was cut from it meanwhile."""
-    if not products or not COUNTS_SEGMENTS.at(version) or SPLITS_NO_LARGE_BLOCK.at(version):
+    if not compiled or not COUNTS_SEGMENTS.at(version) or SPLITS_NO_LARGE_BLOCK.at(version):
         return 0
-    return segments(round(products[0].size))
+    return segments(compiled[0].size)

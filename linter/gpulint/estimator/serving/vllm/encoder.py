@@ -19,12 +19,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....upstream.serving import vllm
-from ...explain.product import Product, total
+from ...terms import Product, total
 from .items import items
 
 if TYPE_CHECKING:
     from ....models.model import Model
-    from ...explain.product import Count
+    from ...terms import Count
     from .items import Items
     from .settings import Settings
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....units import GIB, bytes_text
-from ...estimate import Assumption, Estimate, KvCache, NotEstimable, PerGpu, Phase
-from ...explain.product import total
+from ...estimate import Assumption, Estimate, KvCache, NotEstimable, Phase
+from ...terms import line, terms, total
 from ...verdict import capacity
 from ..generation.stored_cache import fp8_perhaps
 from ..inference_assumptions import inference_assumptions
@@ -14,16 +14,17 @@ from ..kv_cache import caches_nothing
 from .activations import encoder_bytes
 from .draft import draft_model, is_head, is_prediction, predicts
 from .items import items
-from .memory_budget import parts_of, room_of
+from .memory_budget import CACHE, available_kv_cache_memory, cache_figures, graph_terms, process_tiers
+from .rank_memory import rank_memory
 from .settings import captures_nccl, settings
-from .terms import bounds, terms_of
 
 if TYPE_CHECKING:
     from ....hardware.gpu import Gpu
     from ....job.job import Inference, Job
     from ....models.model import Model
     from ...estimate import Verdict
-    from .memory_budget import Parts, Room
+    from .memory_budget import AvailableMemory
+    from .rank_memory import RankMemory
     from .settings import Settings
 
 
@@ -38,7 +39,7 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
 
     vLLM refuses to start when the free memory is less than the budget (from 0.9 on), when nothing is left for the
     cache, and when the cache cannot hold one request of max_model_len; `refusal` is that reason. The verdict is
-    `exceeds` when even the most room that may be left is too little, `tight` when the least is, else `fits`: an
+    `exceeds` when even the most that may be left is too little, `tight` when the least is, else `fits`: an
     engine that starts has what it needs. After a refusal the `serve` phase holds the cache of one request: what would
     be needed.
     A model that caches nothing (an encoder, served as a pooling model) gets no pool, whatever its share of the card,
@@ -52,125 +53,123 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         raise NotEstimable(f"no max_model_len is set and {model.id} does not state its longest sequence")
     given = job.inference
     assert given is not None
-    parts = parts_of(job, model, gpu, chosen)
-    room = room_of(parts, gpu, given.kv_cache_memory_bytes)
-    refusal, outcome = _outcome(parts, gpu, room, given, nccl=captures_nccl(job, gpu))
-    if caches_nothing(model):
-        room = None
-    pool = parts.request if room is None or refusal else max(0, room.expected)
-    phases = _phases(parts, pool)
-    serve = phases[-1]
+    memory = rank_memory(job, model, gpu, chosen)
+    available = available_kv_cache_memory(memory, gpu, given.kv_cache_memory_bytes)
+    refusal, outcome = _outcome(memory, gpu, available, given, nccl=captures_nccl(job, gpu))
+    uncached = caches_nothing(model)
+    pool = None if uncached or refusal else available
+    phases = _phases(memory, pool)
+    figures = cache_figures(memory)
+    if available is not None and not uncached and not available.stated:
+        figures += available.terms
     return Estimate(
         kind="inference",
         model_id=model.id,
         parameters=model.parameters,
         trainable_parameters=0,
-        per_gpu=_per_gpu(parts, serve, room, refused=refusal is not None),
+        tiers=process_tiers(memory, phases[-1].allocated, started=pool is not None),
         phases=tuple(phases),
-        peak=serve,
-        runtime=parts.runtime,
+        peak=phases[-1],
         verdict=outcome,
         capacity=capacity(gpu),
-        kv_cache=None if caches_nothing(model) else _kv_cache(parts, room),
+        kv_cache=None if uncached else _kv_cache(memory, available),
         refusal=refusal,
         host=round((given.cpu_offload_gb + (given.swap_space_gb or 0.0)) * GIB),
-        assumptions=(*_assumptions(job, model, chosen), *_first(parts)),
-        terms=tuple(terms_of(job, model, parts, room, pool, gpu, refused=refusal is not None)),
+        assumptions=(*_assumptions(job, model, chosen), *_first(memory)),
+        beside=(*figures, *memory.runtime),
     )
 
 
 def _outcome(
-    parts: Parts, gpu: Gpu | None, room: Room | None, given: Inference, *, nccl: bool = False
+    memory: RankMemory, gpu: Gpu | None, available: AvailableMemory | None, given: Inference, *, nccl: bool = False
 ) -> tuple[str | None, Verdict]:
     """The reason for refusing to start, if any, and the verdict.
 
     Graphs beside the budget are taken at their most, with both captures of a size, where they hold collectives of
     `nccl`: what it keeps for each depends on its release and on how the cards reach each other, which is not known.
     """
-    if gpu is None or room is None:
+    if gpu is None or available is None:
         return None, "unknown"
-    below = parts.spread[0]
-    least_taken, most_taken = parts.neighbours.held
-    free = gpu.usable - max(parts.before, least_taken)
-    if parts.settings.checks_free and room.budget > free:
+    chosen, requested = memory.settings, available.requested_memory
+    below = max(0, total(memory.runtime) - memory.overhead.low)
+    least_taken, most_taken = memory.neighbours.held
+    free = gpu.usable - max(memory.initial_snapshot, least_taken)
+    if chosen.checks_free and requested > free:
         text = (
-            f"vLLM asks for {bytes_text(room.budget)} ({parts.settings.utilization:g} of the card) and finds"
+            f"vLLM asks for {bytes_text(requested)} ({chosen.utilization:g} of the card) and finds"
             f" {bytes_text(free)} free"
         )
-        most = round(parts.settings.utilization * gpu.total)
-        return text, "exceeds" if most > gpu.total - max(1, parts.before - below, least_taken) else "tight"
-    chosen = parts.settings
+        most = round(chosen.utilization * gpu.total)
+        least_there = max(1, memory.initial_snapshot - below, least_taken)
+        return text, "exceeds" if most > gpu.total - least_there else "tight"
     least = given.max_model_len == -1 or not chosen.length_known
-    needed = parts.cache.block_bytes if least else parts.request
-    if room.expected < max(1, needed):
-        return _noroom_of(parts, room), "exceeds" if room.high < max(1, needed) // parts.halves else "tight"
-    if given.kv_cache_memory_bytes is not None:
-        return None, _beside(parts, gpu, given.kv_cache_memory_bytes)
-    graphs_beside = 0 if chosen.graphs_in_budget else parts.most_graphs if nccl else parts.graphs.expected
+    needed = memory.cache.block_bytes if least else memory.request_bytes
+    if available.expected < max(1, needed):
+        cannot = available.high < max(1, needed) // memory.halves
+        return _too_little(memory, available), "exceeds" if cannot else "tight"
+    if available.stated:
+        return None, _with_stated_cache(memory, gpu, available.expected)
+    graphs_beside = 0 if chosen.graphs_in_budget else memory.most_graphs if nccl else memory.graphs.expected
     if not chosen.length_known:
-        needed = parts.cache.request_bytes(chosen.longest, chosen.in_flight)
-    beside = parts.beside + graphs_beside
-    unfree = chosen.checks_free and room.budget + most_taken > gpu.usable
-    if unfree or room.budget + beside > gpu.total or room.low < max(1, needed):
+        needed = memory.cache.request_bytes(chosen.longest, chosen.in_flight)
+    beside = memory.outside_budget + graphs_beside
+    unfree = chosen.checks_free and requested + most_taken > gpu.usable
+    if unfree or requested + beside > gpu.total or available.low < max(1, needed):
         return None, "tight"
     return None, "fits"
 
 
-def _beside(parts: Parts, gpu: Gpu, pool: int) -> Verdict:
+def _with_stated_cache(memory: RankMemory, gpu: Gpu, pool: int) -> Verdict:
     """Whether a cache of a stated size fits beside the rest; vLLM does not check that (gpu_worker.py)."""
-    expected = parts.weights + parts.slots + parts.workspace + pool
-    low = expected + parts.run.low + parts.graphs.low + parts.overhead.low
-    high = expected + parts.run.high + parts.graphs.high + parts.overhead.high
+    expected = memory.resident + pool
+    low = expected + memory.run.low + memory.graphs.low + memory.overhead.low
+    high = expected + memory.run.high + memory.graphs.high + memory.overhead.high
     if low > gpu.usable:
         return "exceeds"
     return "fits" if high <= gpu.usable else "tight"
 
 
-def _noroom_of(parts: Parts, room: Room) -> str:
-    held = parts.weights + parts.slots
-    if room.expected <= 0:
+def _too_little(memory: RankMemory, available: AvailableMemory) -> str:
+    """Why what is left is too little for the cache, in vLLM's own figures."""
+    left, chosen = available.expected, memory.settings
+    if left <= 0:
         return (
-            f"nothing is left for the KV cache: of {bytes_text(room.budget)} the weights take {bytes_text(held)},"
-            f" {_measured(parts)} {bytes_text(parts.profiled)}"
+            f"nothing is left for the KV cache: of {bytes_text(available.requested_memory)} the weights take"
+            f" {bytes_text(memory.weights)}, {_measured(memory)} {bytes_text(memory.torch_peak_increase)}"
         )
-    chosen = parts.settings
-    longest = parts.cache.longest(room.expected, chosen.max_model_len, chosen.in_flight)
+    longest = memory.cache.longest(left, chosen.max_model_len, chosen.in_flight)
     text = (
-        f"one request of max_model_len {chosen.max_model_len:,} needs {bytes_text(parts.request)} of KV cache and"
-        f" {bytes_text(room.expected)} is left"
+        f"one request of max_model_len {chosen.max_model_len:,} needs {bytes_text(memory.request_bytes)} of KV cache"
+        f" and {bytes_text(left)} is left"
     )
     return text + (f"; the longest that fits is {longest:,}" if longest else "")
 
 
-def _measured(parts: Parts) -> str:
-    return "compiling, which a later start may skip," if parts.compiles else "the profile run"
+def _measured(memory: RankMemory) -> str:
+    return "compiling, which a later start may skip," if memory.compiles else "the profile run"
 
 
-def _phases(parts: Parts, pool: int) -> list[Phase]:
-    fixed = {"weights": parts.weights, "adapter": parts.slots, "buffers": parts.workspace}
-    run = {"activations": parts.run.activations, "logits": parts.run.logits}
-    compiling = [Phase("compile", {**fixed, "activations": total(parts.compiling)})] if parts.compiling else []
+def _phases(memory: RankMemory, available: AvailableMemory | None) -> list[Phase]:
+    """What is there in turn; at the end with the cache that is `available`, or None: that of one request."""
+    loaded = (*memory.weights_memory, *memory.lora_buffers)
+    run = (*loaded, *memory.run.terms, *memory.workspaces)
+    pool = terms("kv_cache", (memory.request,), CACHE)
+    if available is not None:
+        what = "as the config states it" if available.stated else "all that is left"
+        pool = [line("kv_cache", max(0, available.expected), what, CACHE)]
+    compiling = [Phase("compile", (*loaded, *memory.workspaces, *memory.compiling))] if memory.compiling else []
     return [
-        Phase("load", {"weights": parts.weights, "adapter": parts.slots}),
+        Phase("load", loaded),
         *compiling,
-        Phase("profile_run", {**fixed, **run}),
-        Phase("serve", {**fixed, **run, "kv_cache": pool, "buffers": parts.workspace + parts.graphs.expected}),
+        Phase("profile_run", run),
+        Phase("serve", (*run, *graph_terms(memory), *pool)),
     ]
 
 
-def _per_gpu(parts: Parts, serve: Phase, room: Room | None, *, refused: bool) -> PerGpu:
-    """The engine takes all of its budget; what may vary is what lies outside it, and `bounds` inside."""
-    process = serve.allocated + parts.runtime
-    below, above = parts.spread
-    less, more = (sum(line.size for line in lines) for lines in bounds(parts, bound=room is not None and not refused))
-    low, high = process - below + less, process + above + more
-    return PerGpu(serve.allocated, serve.allocated, process, min(low, process), max(high, process))
-
-
-def _kv_cache(parts: Parts, room: Room | None) -> KvCache:
-    chosen, cache = parts.settings, parts.cache
-    size = room.expected if room is not None else parts.request
-    sizes = (room.low, room.high) if room is not None else (size, size)
+def _kv_cache(memory: RankMemory, available: AvailableMemory | None) -> KvCache:
+    chosen, cache = memory.settings, memory.cache
+    size = available.expected if available is not None else memory.request_bytes
+    sizes = (available.low, available.high) if available is not None else (size, size)
     requests = cache.concurrency(size, chosen.max_model_len, chosen.in_flight)
 
     def tokens(held: int) -> int:
@@ -178,15 +177,15 @@ def _kv_cache(parts: Parts, room: Room | None) -> KvCache:
             return cache.tokens(held, chosen.max_model_len)
         return int(cache.concurrency(held, chosen.max_model_len, chosen.in_flight) * chosen.max_model_len)
 
-    low, high = (tokens(max(0, held)) for held in (sizes[0], sizes[1] * parts.halves))
+    low, high = (tokens(max(0, held)) for held in (sizes[0], sizes[1] * memory.halves))
     return KvCache(cache.bytes_per_token, tokens(size), round(requests, 2), low, high)
 
 
-def _first(parts: Parts) -> list[Assumption]:
-    """That the start is a first one, where a later one has more room for its cache."""
-    if not parts.compiles:
+def _first(memory: RankMemory) -> list[Assumption]:
+    """That the start is a first one, where a later one has more memory for its cache."""
+    if not memory.compiles:
         return []
-    more = bytes_text(parts.profiled - parts.run.total)
+    more = bytes_text(memory.torch_peak_increase - memory.run.total)
     note = f"a first start, which compiles the model; a later one may find that done and have {more} more for the cache"
     return [Assumption("compile cache", "empty", note)]
 

@@ -1,30 +1,33 @@
-"""The room that vLLM sets aside for LoRA adapters when it starts."""
+"""The buffers that vLLM makes for LoRA adapters when it starts."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ...states.tensor_parallel import fullest_stage
+from ...terms import line
 
 if TYPE_CHECKING:
     from ....job.job import Job
     from ....models.model import Model, Tensor
+    from ...terms import Term
 
 _COLUMN = frozenset({"q", "k", "v", "qkv", "gate", "up", "gate_up", "shared_gate", "shared_up", "mla"})
 _ROW = frozenset({"o", "down", "shared_down"})
 
 
-def lora_slots(job: Job, model: Model, element: float) -> int:
-    """Bytes of the stacked A and B matrices on one rank: slots * rank * (in + out) for every linear layer.
+def lora_buffers(job: Job, model: Model, element: float) -> list[Term]:
+    """The stacked A and B matrices on one rank: slots * rank * (in + out) for every linear layer; none without LoRA.
 
     Tensor parallelism divides B of column-parallel layers and A of row-parallel ones, the other half is whole on
-    every rank (without fully sharded LoRA); embedding and output head have room too.
+    every rank (without fully sharded LoRA); embedding and output head have buffers too.
     Source: vllm/lora/layers/*.py `create_lora_weights` (0.33): `max_loras` 1, `max_lora_rank` 16 by default.
     """
     given = job.inference
     if given is None or not given.enable_lora:
-        return 0
-    slots = (given.max_loras or 1) * (given.max_lora_rank or 16) * element
+        return []
+    rank = given.max_lora_rank or 16
+    slots = (given.max_loras or 1) * rank * element
     outside = 0
     layers = [0] * max(1, model.shape.layers)
     for tensor in model.tensors:
@@ -35,7 +38,9 @@ def lora_slots(job: Job, model: Model, element: float) -> int:
         for layer in tensor.layers:
             if width and layer < len(layers):
                 layers[layer] += width
-    return round(slots * (outside + fullest_stage(layers, job.parallelism.pipeline)))
+    size = round(slots * (outside + fullest_stage(layers, job.parallelism.pipeline)))
+    what = f"LoRA slots of rank {rank}: both matrices of every linear layer"
+    return [line("adapter", size, what, "vllm/lora/layers create_lora_weights")] if size else []
 
 
 def _width(tensor: Tensor, ranks: int) -> int:

@@ -1,315 +1,155 @@
-"""What one vLLM rank holds beside its KV cache, and the room that is left for it."""
+"""How vLLM shares out a GPU: the memory that it requests, what is not the KV cache's, and what is left for that.
+
+vLLM's names for them are used here (vllm/v1/worker/gpu_worker.py `determine_available_memory`, utils/mem_utils.py).
+"""
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from ....units import GIB
-from ....upstream.serving.vllm import COPIES_OFFLOADED
-from ...allocator import runtime
-from ...allocator.fragmentation import policy
-from ...explain.product import Product, total
-from ...states.parameters import allocated, base_dtype, parameters
-from ...states.quantization import wider_perhaps
-from ...states.storage import dtype_bytes
-from ...states.tensor_parallel import expert_tensor
-from ..generation.stored_cache import cache_dtype, fp8_perhaps
-from ..kv_cache import LayerCache, cache_bytes, layer_caches, token_products
-from ..pools.compressed_cache import compressed_pool, compresses
-from ..pools.paged_cache import paged_cache
-from .activations import profile_run
-from .blocks import OFFLOAD_SOURCE, block_rounding, offloaded, offloaded_layers
-from .blocks import SOURCE as BLOCKS_SOURCE
-from .compile import compiling, held_open
-from .draft import draft, drafted_tokens
-from .eager import reserved_run
-from .encoders import loaded
-from .lora import lora_slots
-from .rotary import rotary_products, tables
-from .settings import Graphs, captures_nccl, graphs, unlinked
-from .states import state_blocks, state_bytes, with_states
-from .weights import (
-    PADDING_SOURCE,
-    WIDER_SOURCE,
-    cached_latent,
-    expanded_head,
-    latent_copies,
-    made_wider,
-    padded_experts,
-)
+from ...terms import Term, less, line, terms, total
+from ...tiers import LEAST, MOST, Tiers, tier
+from .compile import held_open
 
 if TYPE_CHECKING:
     from ....hardware.gpu import Gpu
-    from ....job.job import Job
-    from ....models.model import Model
-    from ...allocator.runtime import Neighbours, Overhead
-    from ...states.parameters import Parameter
-    from ..pools.paged_cache import PagedCache
-    from .activations import ProfileRun
-    from .settings import Settings
+    from .rank_memory import RankMemory
+
+AVAILABLE, TOKEN, REQUEST = "available_kv_cache_memory", "kv_token", "kv_request"
+"""Figures behind the cache that have terms of their own: what is left for it, what a token and a request take."""
+
+CACHE = "vllm/v1/core/kv_cache_utils.py"
+_SOURCE = "vllm/v1/worker/gpu_worker.py determine_available_memory"
+
+GRAPHS_BESIDE = "CUDA graphs, beside the cache's budget"
 
 
-BEYOND = 0.0075
-"""Share of a card by which a start may take less or more than the bounds of its parts say: a deviation of the whole.
+class AvailableMemory(NamedTuple):
+    """vLLM's `available_kv_cache_memory`, and its bounds in bytes.
 
-With it 179 of 189 pools that vLLM logged, in bytes or in tokens, lie in the interval, 170 without (benchmarks/accuracy,
-the fresh logs of the first to the seventh round; those of later rounds and of ../shared/data were left out, and are
-scored).
-"""
-
-
-class Parts(NamedTuple):
-    """What one rank holds beside the cache. `found` are its parameters, of which `weights` bytes stay on the GPU.
-
-    `made` is what differs from the checkpoint: the rotary tables, which the engine counts with the model it has loaded,
-    what its kernels make of the weights, what torch's allocator rounds their blocks up by, and what is moved to main
-    memory. `compiling` is there before the run, where a start compiles the model. `unused` of the segments that the
-    profile run opened are free at its peak and count all the same, where the release asks the driver. `token` is a
-    token's cache, layer by layer. `cublas` is cuBLAS's workspace, `states` what the sampler keeps for each request.
-    `gathering` is what torch's communicator takes beside vLLM's own, expected and at the most, `reducing` its own;
-    `connecting` what all of them are expected to take, where their sum is known. `wider` is what a checkpoint that is
-    known by its name alone may take more, `beyond` what a start may differ by beyond all that, `halves` 2 where the
-    cache may hold twice the tokens, as fp8 that nothing at hand tells of.
+    `requested_memory` is the budget, None where the cache's size is stated and no card is known. `terms` sum to what is
+    expected: the budget less all of `non_kv_cache_memory`, or what is stated.
     """
 
-    found: tuple[Parameter, ...]
-    weights: int
-    made: tuple[Product, ...]
-    slots: int
-    run: ProfileRun
-    compiling: tuple[Product, ...]
-    unused: int
-    graphs: Graphs
-    overhead: Overhead
-    settings: Settings
-    cache: PagedCache
-    token: tuple[Product, ...]
-    cublas: int
-    states: int
-    gathering: tuple[int, int]
-    reducing: int
-    connecting: int | None
-    neighbours: Neighbours
-    wider: int
-    beyond: int
-    halves: int
-
-    @property
-    def compiles(self) -> bool:
-        """Whether compiling takes more than the run, so that a first start has less room than later ones."""
-        return total(self.compiling) > self.run.total
-
-    @property
-    def profiled(self) -> int:
-        """The expected peak above the weights while memory is measured: compiling for the run, or the run."""
-        return max(self.run.total, total(self.compiling))
-
-    @property
-    def workspace(self) -> int:
-        """Bytes inside torch's allocator that are neither weights nor the run's."""
-        return self.cublas + self.states
-
-    @property
-    def outside(self) -> int:
-        """Expected bytes outside torch that count against the budget: all that is not `before`, and half the drift."""
-        drift = sum(self.neighbours.drift) // 2
-        context = self.overhead.context if self.settings.context_in_budget else 0
-        nccl = self.nccl if self.settings.nccl_in_budget else self.expected_gathering
-        return context + self.overhead.libraries + nccl + drift
-
-    @property
-    def expected_gathering(self) -> int:
-        """Expected bytes of torch's communicator; none where both count: they are expected to take what one does."""
-        if self.settings.nccl_in_budget:
-            return 0
-        return self.gathering[0] if self.connecting is None else min(self.gathering[0], self.connecting)
-
-    @property
-    def nccl(self) -> int:
-        """Expected bytes of vLLM's own communicator; where a sum is known, that falls to the one that counts."""
-        if self.connecting is None:
-            return self.overhead.nccl
-        counts = self.settings.nccl_in_budget or not self.gathering[0]
-        return min(self.overhead.nccl, self.connecting) if counts else 0
-
-    @property
-    def runtime(self) -> int:
-        """Expected bytes outside torch in all."""
-        return self.overhead.context + self.overhead.libraries + self.nccl + self.expected_gathering
-
-    @property
-    def before(self) -> int:
-        """Expected bytes that the GPU holds before the engine takes its baseline: context, in newer versions NCCL."""
-        context = 0 if self.settings.context_in_budget else self.overhead.context
-        return context + (0 if self.settings.nccl_in_budget else self.nccl)
-
-    @property
-    def spread(self) -> tuple[int, int]:
-        """How far everything outside torch but torch's communicator may lie below and above what is expected."""
-        return max(0, self.runtime - self.overhead.low), self.overhead.high - self.runtime
-
-    @property
-    def counted(self) -> tuple[int, int]:
-        """The least and the most that may count against the budget outside torch.
-
-        At the least none of NCCL: GPUs that do not reach each other's memory keep its buffers in main memory (NCCL
-        2.27 src/transport/shm.cc). At the most all of it, also where it exists before the baseline: an algorithm is
-        connected with its first use (NCCL 2.22), which may be the profile run. Memory that the processor shares drifts.
-        What others hold counts where no baseline is taken.
-        """
-        low, high = self.overhead.low - self.overhead.nccl_range[0], self.overhead.high
-        if not self.settings.context_in_budget:
-            low, high = low - self.overhead.context_range[0], high - self.overhead.context_range[1]
-        else:
-            high += max(0, self.neighbours.held[1] - self.overhead.context_range[1])
-        if self.settings.nccl_in_budget:
-            high += self.gathering[1]
-        return low + self.neighbours.drift[0], high + self.neighbours.drift[1]
-
-    @property
-    def beside(self) -> int:
-        """The most that lies beside the budget: what is there before the baseline, and is not measured."""
-        context = 0 if self.settings.context_in_budget else self.overhead.context_range[1]
-        return context + (0 if self.settings.nccl_in_budget else self.reducing)
-
-    @property
-    def most_graphs(self) -> int:
-        """The most bytes of all graphs: of a size that is captured twice, each as much as the larger measured."""
-        whole = self.graphs.high * self.settings.whole_graphs // max(1, self.settings.graph_sizes)
-        return self.graphs.high + whole
-
-    @property
-    def request(self) -> int:
-        """Bytes of cache that one request of `max_model_len` tokens may take, with the block vLLM keeps back."""
-        chosen = self.settings
-        return self.cache.request_bytes(chosen.max_model_len, chosen.in_flight)
-
-
-class Room(NamedTuple):
-    """What is left for the cache: expected, at the least and at the most. None without a GPU."""
-
-    budget: int
-    expected: int
+    requested_memory: int
+    terms: tuple[Term, ...]
     low: int
     high: int
+    stated: bool = False
+
+    @property
+    def expected(self) -> int:
+        """Expected bytes of the cache."""
+        return total(self.terms)
 
 
-def parts_of(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Parts:
-    """The parts of one rank."""
-    given = job.inference
-    assert given is not None
-    dtype = serving_dtype(job, model)
-    served = job if job.weights.dtype else job.with_changes({"weights.dtype": dtype})
-    own = ("base", "buffer")
-    whole = (
-        item for item in parameters(served, model) if item.part in own and not (chosen.pools and item.role == "head")
-    )
-    target = loaded(whole, job, model)
-    drafted, draft_caches = draft(served, model)
-    found = (*target, *drafted)
-    element = max(2.0, dtype_bytes(dtype))
-    plan = job.parallelism
-    stored = cache_dtype(job, model)
-    width = cache_bytes(stored, dtype, model.shape.head_dim + model.shape.v_head_dim)
-    version = given.version or job.versions.get("vllm")
-    padded = padded_experts(target, served, model, gpu)
-    limit = round(given.cpu_offload_gb * GIB)
-    elsewhere, copied = offloaded_layers(found, limit)
-    copied = copied if COPIES_OFFLOADED.at(chosen.version) else 0
-    caches = tuple(
-        _latent_as_stored(cache, model, width, version, stored)
-        for cache in with_states((*layer_caches(model), *draft_caches), model, drafted_tokens(job, model))
-    )
-    if not chosen.hybrid_cache and any(cache.grows and cache.window is None for cache in caches):
-        caches = tuple(cache._replace(window=None) for cache in caches)
-    rounding = block_rounding([*padded, *drafted], policy(job), limit)
-    made = (
-        *rotary_products(model, element, copies=tables(model, version)),
-        *latent_copies(served, model, version, element, elsewhere),
-        Product("experts, padded for their kernel", allocated(padded) - allocated(target), source=PADDING_SOURCE),
-        Product("what is made wider than it is stored", made_wider(model, found), source=WIDER_SOURCE),
-        Product("torch's blocks above the weights' bytes", rounding, source=BLOCKS_SOURCE),
-        Product("moved to main memory", -offloaded(found, limit), source=OFFLOAD_SOURCE),
-    )
-    run = profile_run(model, chosen, element, plan.tensor, expert_tensor(job), plan.data or 1, copied)
-    states = round(chosen.state_bytes * chosen.max_num_seqs * model.shape.vocabulary)
-    opened = reserved_run(model, chosen, element, plan.tensor, policy(job)) if chosen.by_driver else None
-    return Parts(
-        found=found,
-        weights=allocated(found) + total(made),
-        made=made,
-        slots=lora_slots(job, model, element),
-        run=run,
-        compiling=compiling(model, chosen, element, plan.tensor),
-        unused=max(0, (opened or -copied) + copied - run.total),
-        graphs=graphs(model, chosen.graph_sizes, nccl=captures_nccl(job, gpu)),
-        overhead=runtime.process_overhead(gpu, job),
-        settings=chosen,
-        cache=compressed_pool(model, plan.pipeline, version)
-        if compresses(model.shape)
-        else paged_cache(
-            caches,
-            width,
-            chosen.block_size,
-            tensor=plan.tensor,
-            pipeline=plan.pipeline,
-            group_ratio=chosen.group_ratio,
-            state=state_bytes(model, version),
-            convolution=element,
-            state_blocks=state_blocks(model, given.prefix_caching, version, drafted_tokens(job, model)),
-        ),
-        token=token_products(caches, width, plan.tensor, plan.pipeline),
-        cublas=runtime.allocated_workspace(job, gpu),
-        states=states,
-        gathering=runtime.gathering(job),
-        reducing=runtime.reducing(job),
-        connecting=runtime.unlinked(job) if unlinked(gpu) else None,
-        neighbours=runtime.neighbours(gpu),
-        wider=wider_perhaps(model, found),
-        beyond=round(BEYOND * gpu.total) if gpu is not None else 0,
-        halves=2 if fp8_perhaps(job, model) else 1,
-    )
+def available_kv_cache_memory(memory: RankMemory, gpu: Gpu | None, stated: int | None) -> AvailableMemory | None:
+    """What is left for the cache; None without a GPU.
 
-
-def _latent_as_stored(
-    cache: LayerCache, model: Model, width: float, version: str | None, dtype: str | None
-) -> LayerCache:
-    """The latent of a token in cache elements, as vLLM pads and packs it."""
-    if not cache.latent:
-        return cache
-    if head := expanded_head(model, version):
-        return cache._replace(latent=0, heads=model.shape.heads, head_elements=2 * head)
-    index = max(0, cache.latent - model.shape.kv_lora_rank - model.shape.qk_rope_head_dim)
-    size = cached_latent(model, cache.latent - index, index, width, version, dtype)
-    return cache._replace(latent=math.ceil(size / width))
-
-
-def room_of(parts: Parts, gpu: Gpu | None, stated: int | None) -> Room | None:
-    """The memory for the cache. The card's total lies between the least torch has reported and nvidia-smi's figure."""
-    if gpu is None:
-        return None if stated is None else Room(0, stated, stated, stated)
-    chosen = parts.settings
-    budget = round(chosen.utilization * gpu.usable)
+    The card's total lies between the least torch has reported and nvidia-smi's figure.
+    """
+    requested = requested_memory(memory, gpu)
     if stated is not None:
-        return Room(budget, stated, stated, stated)
-    resident = parts.weights + parts.slots + parts.workspace
-    held = resident + parts.profiled + parts.unused + parts.outside
-    below, above = parts.counted
-    profiled = max(parts.run.high, parts.profiled) + held_open(parts.compiling, chosen.version)
-    least, most = resident + parts.run.low + below, resident + parts.wider + profiled + parts.unused + above
+        given = line(AVAILABLE, stated, "as the config states it", CACHE)
+        return AvailableMemory(requested.size if requested else 0, (given,), stated, stated, stated=True)
+    if gpu is None or requested is None:
+        return None
+    least, most = non_kv_cache_bounds(memory)
+    largest, margin = round(memory.settings.utilization * gpu.total), memory.residual_margin
+    found = (requested, *less(AVAILABLE, non_kv_cache_memory(memory)))
+    return AvailableMemory(requested.size, found, requested.size - most - margin, largest - least + margin)
+
+
+def requested_memory(memory: RankMemory, gpu: Gpu | None) -> Term | None:
+    """`gpu_memory_utilization` of the card, as torch sees it (vllm/v1/worker/utils.py `request_memory`)."""
+    if gpu is None:
+        return None
+    share = memory.settings.utilization
+    formula = f"{share:g} x {gpu.usable:,} B"
+    return Term(AVAILABLE, formula, round(share * gpu.usable), _SOURCE, "gpu_memory_utilization")
+
+
+def non_kv_cache_memory(memory: RankMemory) -> list[Term]:
+    """All that counts against the budget: of the profile run and what is compiled for it, the larger."""
+    names = ["CUDA context"] * bool(memory.context_increase) + ["libraries"] + ["NCCL"] * bool(memory.nccl_increase)
+    parts = (
+        (memory.weights, "weights and adapters"),
+        (0 if memory.compiles else memory.run.total, "the profile run"),
+        (memory.unused_segments, "segments that it leaves free, which count too"),
+        (total(memory.workspaces), "cuBLAS workspace and the sampler's states"),
+        (memory.non_torch_increase - memory.drift, f"{', '.join(names)}: what is outside torch and counts"),
+        (memory.drift, "what others take of the memory meanwhile, its middle"),
+        (memory.graphs.expected if memory.settings.graphs_in_budget else 0, "CUDA graphs"),
+    )
+    compiled = memory.compiling if memory.compiles else ()
+    return [*compiled, *(line(AVAILABLE, size, what, _SOURCE) for size, what in parts)]
+
+
+def non_kv_cache_bounds(memory: RankMemory) -> tuple[int, int]:
+    """The least and the most bytes of `non_kv_cache_memory`."""
+    chosen, (below, above) = memory.settings, memory.non_torch_bounds
+    peak = max(memory.run.high, memory.torch_peak_increase) + held_open(memory.compiling, chosen.version)
+    least = memory.resident + memory.run.low + below
+    most = memory.resident + memory.wider + peak + memory.unused_segments + above
     if chosen.graphs_in_budget:
-        held, least, most = held + parts.graphs.expected, least + parts.graphs.low, most + parts.graphs.high
-    elif chosen.graphs_tried:
-        most += parts.graphs.expected
-    largest = round(chosen.utilization * gpu.total)
-    return Room(budget, budget - held, budget - most - parts.beyond, largest - least + parts.beyond)
+        return least + memory.graphs.low, most + memory.graphs.high
+    return least, most + (memory.graphs.expected if chosen.graphs_tried else 0)
 
 
-def serving_dtype(job: Job, model: Model) -> str:
-    """The dtype vLLM and SGLang compute in: `auto` serves float32 checkpoints in 16 bits (vllm/config/model.py, sglang
-    0.5.18 srt/configs/model_config.py `_get_and_verify_dtype`)."""
-    dtype = base_dtype(job, model)
-    if job.weights.dtype is None and dtype in ("float32", "float64"):
-        return "bfloat16"
-    return dtype
+def graph_terms(memory: RankMemory) -> list[Term]:
+    """The CUDA graphs, which count against the budget or lie beside it."""
+    label = "CUDA graphs" if memory.settings.graphs_in_budget else GRAPHS_BESIDE
+    return terms("buffers", (memory.graphs.product._replace(label=label),))
+
+
+def cache_figures(memory: RankMemory) -> list[Term]:
+    """The arithmetic of a token and of the longest request."""
+    cache = memory.cache
+    if not cache.block_bytes:
+        return []
+    found = terms(TOKEN, memory.token, CACHE)
+    if total(found) != cache.bytes_per_token:
+        own = any(group.block_size for group in cache.groups)
+        formula = f"{cache.block_bytes:,} B x {sum(group.groups for group in cache.groups)} / {cache.block_size} tokens"
+        what = "a block of every group of layers, over the tokens that it holds"
+        size = cache.bytes_per_token
+        found = [line(TOKEN, size, what, CACHE) if own else Term(TOKEN, formula, size, CACHE, what)]
+    return [*found, *terms(REQUEST, (memory.request,), CACHE)]
+
+
+STARTS = "by which starts were found to differ from what is derived (estimator/serving/vllm_parts.py)"
+
+
+def process_tiers(memory: RankMemory, allocated: int, *, started: bool) -> Tiers:
+    """The engine takes all of its budget; what may vary is what lies outside it, and some of what is inside.
+
+    At the least nothing of the run is there, as after the start, and the graphs take less than the cache left them. At
+    the most both captures of a size take what the larger of those that were measured does. An engine that is not known
+    to have `started` (it refuses, or no card is known) has no bound of its own: its run may take as little and as much
+    as is derived.
+    """
+    graphs, run, overhead, runtime = memory.graphs, memory.run, memory.overhead, total(memory.runtime)
+    low = [
+        (allocated, "allocated"),
+        (min(runtime, overhead.low), LEAST),
+        (graphs.low - graphs.expected, "CUDA graphs, at the least"),
+        (-memory.residual_margin, STARTS),
+    ]
+    high = [
+        (allocated, "reserved"),
+        (overhead.high, MOST),
+        (memory.residual_margin, STARTS),
+        (memory.gathering[1], "NCCL of torch's own communicator, at the most"),
+        (memory.most_graphs - graphs.expected, "CUDA graphs, at the most"),
+    ]
+    if not started:
+        low.append((run.low - run.total, "the profile run, at the least"))
+        high.append((run.high - run.total, "the profile run, at the most"))
+    else:
+        low.append((run.workspace - run.total, "the profile run, which is over after the start"))
+        high.append((memory.torch_peak_increase - run.total, "cache, where a start finds the model compiled"))
+        if memory.settings.graphs_in_budget:
+            low.append((graphs.expected - graphs.high, "cache, where larger graphs have left less room for it"))
+    reserved = tier("reserved", (allocated, "allocated at the peak"))
+    process = tier("process", (allocated, "reserved"), (runtime, "runtime"))
+    return Tiers(reserved, process, tier("low", *low), tier("high", *high)).holding()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....upstream.serving.vllm import TABLE_A_LAYER
-from ...explain.product import Product, total
+from ...terms import Product, total
 
 if TYPE_CHECKING:
     from ....models.model import Model

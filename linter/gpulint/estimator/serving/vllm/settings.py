@@ -13,6 +13,7 @@ from ....upstream.behaviour import at_release
 from ....upstream.serving import vllm
 from ....upstream.stack import Stack
 from ...states.quantization import effective_quantization
+from ...terms import Product
 from .encoders import sees
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Settings(NamedTuple):
     sampler_bytes: int
     sampler_least: int
     sampler_most: int
+    sampler_source: str
     state_bytes: float
     by_driver: bool
     sums_held: bool
@@ -78,13 +80,16 @@ class Settings(NamedTuple):
 
 
 class Graphs(NamedTuple):
-    """Bytes of captured CUDA graphs, `each` expected of a layer and batch size."""
+    """Captured CUDA graphs: what is expected of all layers and batch sizes, and bytes at the least and at the most."""
 
-    expected: int
+    product: Product
     low: int
     high: int
-    source: str
-    each: int = 0
+
+    @property
+    def expected(self) -> int:
+        """Expected bytes."""
+        return round(self.product.size)
 
 
 def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
@@ -151,6 +156,7 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
         tokens_of_requests=row["tokens_of_requests"],
         moe_workspace=row["moe_workspace"],
         sampler_bytes=logit[second["sampler"] if second else usual]["bytes"],
+        sampler_source=logit[second["sampler"] if second else usual]["source"],
         sampler_least=logit[second["sampler"] if second else usual if known else row["sampler_may_be"]]["bytes"],
         sampler_most=logit[usual]["bytes"],
         state_bytes=second["states"] if second and not pools(job, model) else 0.0,
@@ -267,21 +273,12 @@ def unlinked(gpu: Gpu | None) -> bool:
 
 
 def graphs(model: Model, sizes: int, *, nccl: bool = False) -> Graphs:
-    """Bytes that captured graphs take: measured KiB for each layer and captured batch size."""
+    """What captured graphs take: measured KiB for each layer and captured batch size."""
     row = _table()["graphs"]
     pieces = model.shape.layers * sizes * KIB
-    most = row["nccl_high_kib" if nccl else "high_kib"]
-    each = row["expected_kib"] * KIB
-    return Graphs(row["expected_kib"] * pieces, row["low_kib"] * pieces, most * pieces, row["source"], each)
-
-
-def sampler_source(job: Job, model: Model, gpu: Gpu | None) -> str:
-    """Where the sampler's bytes per logit come from."""
-    given = job.inference
-    row = profile((given.version if given else None) or job.versions.get("vllm"), gpu)
-    second = _second_runner(job, model, row)
-    source: str = _table()["sampler_bytes"][second["sampler"] if second else _sampler(job, row)]["source"]
-    return source
+    counts = (model.shape.layers, "layers"), (sizes, "batch sizes")
+    found = Product("CUDA graphs", row["expected_kib"] * KIB, counts, source=row["source"])
+    return Graphs(found, row["low_kib"] * pieces, row["nccl_high_kib" if nccl else "high_kib"] * pieces)
 
 
 def _keeps_chunks_whole(model: Model, version: str | None) -> bool:

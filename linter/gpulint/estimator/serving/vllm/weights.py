@@ -6,10 +6,10 @@ import math
 from typing import TYPE_CHECKING
 
 from ....upstream.serving import vllm
-from ...explain.product import Product
 from ...states.quantization import effective_quantization
 from ...states.storage import packed_pieces
 from ...states.tensor_parallel import expert_tensor, fullest_stage
+from ...terms import Product
 from ..kv_cache import SHARING, lenders
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ....hardware.gpu import Gpu
     from ....job.job import Job
     from ....models.model import Model
-    from ...explain.product import Count
     from ...states.parameters import Parameter
+    from ...terms import Count
 
 LATENT_SOURCE = "vllm/model_executor/layers/attention/mla_attention.py process_weights_after_loading"
 PADDING_SOURCE = (

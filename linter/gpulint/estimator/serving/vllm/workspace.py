@@ -25,11 +25,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...explain.product import Product, largest, total
+from ...terms import Product, largest, total
 from ..pools.compressed_cache import compresses, window
 
 if TYPE_CHECKING:
     from ....models.model import Model
+
+SOURCE = "vllm/v1/worker/workspace.py"
 
 _GATHERED_REQUESTS = 4
 _GATHERED_RATIO = 4
@@ -43,15 +45,19 @@ ROWS = 128
 
 
 class Workspace(NamedTuple):
-    """Bytes that stay: expected, at the least and at the most; `products` are the expected ones."""
+    """What stays, and its bytes at the least and at the most."""
 
-    expected: int
+    products: tuple[Product, ...]
     low: int
     high: int
-    products: tuple[Product, ...] = ()
+
+    @property
+    def expected(self) -> int:
+        """Bytes of the products."""
+        return total(self.products)
 
 
-NONE = Workspace(0, 0, 0)
+NONE = Workspace((), 0, 0)
 
 
 def workspace(model: Model, tokens: int, longest: int, element: float, experts: int) -> Workspace:
@@ -73,7 +79,7 @@ def workspace(model: Model, tokens: int, longest: int, element: float, experts: 
     padded = expert_bytes(model, tokens * shape.experts_per_token + shape.experts * (ROWS - 1), element, experts)
     found = (*largest(shared, routed), *kept)
     high = max(gathered, most, padded) + stays
-    return Workspace(max(gathered, total(routed)) + stays, gathered + stays, high, found)
+    return Workspace(found, gathered + stays, high)
 
 
 def _indexed(model: Model, longest: int) -> tuple[list[Product], int]:

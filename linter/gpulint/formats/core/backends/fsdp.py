@@ -37,7 +37,7 @@ def fsdp2(
         Fixed(f"{FSDP}upcast_trainable", False),
         Fixed(f"{FSDP}sync_each_batch", True),
         _said(f"{FSDP}reshard_after_forward", reshard, FLAG, default=True),
-        *((Key(f"{FSDP}shard_size", size, POSITIVE, to=_smaller, back=lambda ranks, _: ranks),) if size else ()),
+        *((Key(f"{FSDP}shard_size", size, POSITIVE, to=_smaller, back=_smaller),) if size else ()),
         Fixed(f"{FSDP}sharding", _sharding(note)),
         _said(f"{FSDP}mixed_precision.param_dtype", param_dtype, DTYPE, default="bfloat16"),
         _said(f"{FSDP}mixed_precision.reduce_dtype", reduce_dtype, DTYPE, default="float32"),

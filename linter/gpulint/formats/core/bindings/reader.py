@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ....upstream.behaviour import default_of
+from .. import keys as schemas
 from ..format import JobBuilder, Problem, Reading
 from ..sections import Sections
 from .kinds import Unsaid
 from .rows import LEAVE, Assumed, Default, Derived, Fixed, Key, Written
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ....source.document import Document
+    from ....upstream.behaviour import Default as ReleaseDefault
     from ..arguments import Arguments, Given
     from ..format import Project
     from .kinds import Kind
@@ -76,12 +79,26 @@ class Reader(JobBuilder):
         self.blank = blank
 
     def bind(self, rows: Iterable[Row]) -> None:
-        """Fill the Job from rows, in their order; a row whose field is set already is passed over."""
+        """Fill the Job from rows, in their order; one whose field, or a field of it, is set already is passed over."""
         for row in rows:
             if not isinstance(row, Key | Fixed):
                 row(self)
-            elif row.field not in self.job.origins and (row.when is None or row.when(self.job)):
+            elif not self.has_set(row.field) and (row.when is None or row.when(self.job)):
                 self._apply(row)
+
+    def has_set(self, field: str) -> bool:
+        """Whether a field has its value, or, of a part that may be None, one of its fields has."""
+        origins = self.job.origins
+        if field in origins:
+            return True
+        return field.rpartition(".")[2] in _PARTS and any(path.startswith(f"{field}.") for path in origins)
+
+    def beside(self, document: Document, keys: Arguments, upstream: str = "") -> Reader:
+        """A Reader of another file, or of keys of another tool, that fills the same Job."""
+        other = Reader(document, self.project, self.reading.format, upstream or self.upstream, keys=keys)
+        other.job, other.reading = self.job, self.reading
+        other.defaults, other.blank = self.defaults, self.blank
+        return other
 
     def ask(self, kind: Kind, *names: str) -> Answer:
         """What the first of the names says that says a value of the kind; without one, why there is none.
@@ -112,10 +129,12 @@ class Reader(JobBuilder):
         """Whether the user's file says it, and not the config that the tool ships."""
         return given is not None and (self.shipped is None or given.entry.key.path != self.shipped)
 
-    def set(self, field: str, given: Given, value: Any = AS_WRITTEN, note: str = "") -> None:
-        """Set a field from a key; to `value` where that is not what is written."""
-        said = given.value if value is AS_WRITTEN else value
-        if self.is_stated(given):
+    def set(self, field: str, given: Given | None, value: Any = AS_WRITTEN, note: str = "") -> None:
+        """Set a field from a key; to `value` where that is not what is written. Without the key it is the default."""
+        if given is None and value is AS_WRITTEN:
+            raise ValueError(f"{field}: no key says a value")
+        said = given.value if given is not None and value is AS_WRITTEN else value
+        if given is not None and self.is_stated(given):
             self.from_entry(field, said, given.entry, given.key, note)
         else:
             self.default(field, said, note)
@@ -123,18 +142,16 @@ class Reader(JobBuilder):
     def put(self, field: str, source: Any, given: Given | None = None) -> None:
         """Set a field from a Source, or to a plain value, which is the upstream's default."""
         if isinstance(source, Written):
-            if given is None:
-                raise ValueError(f"{field}: no key says {source.value}")
             self.set(field, given, source.value, source.note)
         elif isinstance(source, Derived):
             self.derived(field, source.value, source.note, source.like)
         elif isinstance(source, Assumed):
             self.assumed(field, source.value, source.note)
-            if source.unstated:
-                self.job.unstated.append(field)
         else:
             default = source if isinstance(source, Default) else Default(source)
             self.default(field, default.value, default.note)
+        if isinstance(source, Default | Assumed) and source.unstated:
+            self.job.unstated.append(field)
 
     def contradiction(self, given: Given, other: str, message: str) -> None:
         """Report a key that contradicts another; `message` says what follows."""
@@ -163,6 +180,7 @@ class Reader(JobBuilder):
         if why is Unsaid.BLANK:
             return self._blank(row, given)
         said = {Unsaid.OTHER: row.other, Unsaid.NULL: row.null}.get(why, LEAVE)
+        said = said(given.value) if callable(said) else said
         return said if said is LEAVE or isinstance(said, _SOURCES) else Written(said)
 
     def _blank(self, row: Key, given: Given) -> Any:
@@ -184,6 +202,9 @@ class Reader(JobBuilder):
         return found if found is LEAVE or isinstance(found, _SOURCES) else Default(found)
 
 
+_PARTS = frozenset({"quantization", "adapter", "zero", "fsdp", "inference"})
+"""Parts of a Job that may be None."""
+
 _SOURCES = (Written, Default, Derived, Assumed)
 _TELLS = (Unsaid.BLANK, Unsaid.OTHER, Unsaid.WRONG, Unsaid.NULL)
 """What tells most of a key first."""
@@ -197,3 +218,24 @@ def _answer(kind: Kind, given: Given) -> Answer:
         return Answer(Unsaid.BLANK, given)
     value = kind.read(written)
     return Answer(value, given if isinstance(value, Unsaid) else given._replace(value=value))
+
+
+def by_release(rows: Sequence[ReleaseDefault], name: str, newest: Any) -> Callable[[Reader], Any]:
+    """The default of a name in the release that the run states: a row of `upstream`, else the newest's."""
+    package = rows[0].package
+
+    def source(reader: Reader) -> Any:
+        stated = reader.project.versions.get(package) or reader.job.versions.get(package)
+        return default_of(rows, stated, name, newest)
+
+    return source
+
+
+def by_program(name: str) -> Callable[[Reader], Any]:
+    """What an absent key means to the program that reads the file: one of the Reader's `defaults`."""
+    return lambda reader: reader.defaults[name]
+
+
+def by_schema(schema: str, key: str) -> Callable[[Reader], Any]:
+    """The default that a schema has for a dotted key."""
+    return lambda _: schemas.default(schema, key)

@@ -39,10 +39,11 @@ class Written(NamedTuple):
 
 
 class Default(NamedTuple):
-    """The upstream's default; without a note "default of <upstream>"."""
+    """The upstream's default; without a note "default of <upstream>". `unstated` as of `Assumed`."""
 
     value: Any
     note: str = ""
+    unstated: bool = False
 
 
 class Derived(NamedTuple):
@@ -92,9 +93,11 @@ class Key:
              function of value and Job, or NEVER
     when     whether the row applies
     note     for people, of a value that the file says
-    other    what holds for a value that the row does not know (OTHER) where that is not the default; `null` for a
-             written null, `blank` for one that is filled in when the job starts. Plain values count as `Written`,
-             a blank's as `Assumed`
+    other    what holds for a value that the row does not know (OTHER) where that is not the default: a value, a
+             `Source`, or a function of what is written
+    null     the same for a written null
+    blank    the same for a value that is filled in when the job starts; a plain value is `Assumed`, and a function is
+             given the Reader, too
     adds     whether a change may add the key to a file that has none of its names
     """
 

@@ -38,13 +38,13 @@ def read(item: Object, manifests: Manifests) -> Started:
         launched += started.launches
         problems += started.problems
         reason = reason or started.reason
-    return Started(launched, problems, "" if launched else reason or "holds no role")
+    return Started(launched, problems, "" if launched else reason or "has no role")
 
 
 def _pods(spec: Node | None, size: Node | None, part: str, manifests: Manifests) -> Started:
     """The jobs of a pod; `podGroupSize` of them work together."""
     if spec is None or not spec.is_mapping:
-        return Started([], [], "holds no pod")
+        return Started([], [], "has no pod")
     count = as_integer(size.value) if size is not None else None
     return jobs_of_pod(spec, manifests.file, manifests.project, part, count)
 

@@ -38,7 +38,7 @@ def read(item: Object, manifests: Manifests) -> Started:
     """What a workspace, or each workspace of a set, serves or tunes."""
     root: Node | None = item.root
     if item.kind == "RAGEngine":
-        return Started([], [], "a RAG engine: its model is served by a workspace or elsewhere")
+        return Started([], [], "a RAG engine, whose model is served elsewhere")
     if item.kind == "InferenceSet":
         template = item.root.find("spec.template")
         root = template.value if template is not None else None
@@ -62,9 +62,9 @@ def read(item: Object, manifests: Manifests) -> Started:
         )
     name = inference.find("preset.name") if inference is not None else None
     if inference is None or name is None or not isinstance(name.value.value, str):
-        return Started([], [], "names no preset")
+        return Started([], [], "sets no preset")
     if _runtime(item.root) == "transformers":
-        return Started([], [], "serves with Transformers, whose memory KAITO's presets do not bound")
+        return Started([], [], "serves with Transformers, whose memory KAITO's presets do not limit")
     machine = root.find("resource.instanceType")
     return _serve(inference, name.value, item, manifests, resources, str(machine.value.value) if machine else "")
 
@@ -123,7 +123,7 @@ def _set_nodes(row: dict[str, Any], machine: list[Any] | None, section: Node | N
     needed = int(row["bytes"] * 1.02 / room) + 1
     nodes = -(-needed // gpus)
     if nodes != (resources.nodes or 1):
-        note = "; it goes by the model, not by `count`" if resources.nodes is not None else ""
+        note = ", by the model and not by `count`" if resources.nodes is not None else ""
         resources.nodes = nodes
         resources.origins["nodes"] = Origin("derived", f"what KAITO {table('kaito')['release']} provisions{note}")
 

@@ -47,15 +47,15 @@ def tune(tuning: Node, item: Object, manifests: Manifests, resources: Resources)
     name = tuning.find("preset.name")
     row = preset(str(name.value.value)) if name is not None else None
     if name is None or row is None:
-        shown = f"the preset {name.value.value} is not one of KAITO's" if name is not None else "names no preset"
+        shown = f"the preset {name.value.value} is not one of KAITO's" if name is not None else "sets no preset"
         return Started([], [], shown)
     method = tuning.get("method")
     release = table("kaito")["release"]
     line = Assembly(manifests.file, name.value, "trl sft")
     line.add("model_name_or_path", row["model"], f"the preset {name.value.value} of KAITO {release}", "derived")
-    line.add("use_peft", "true", "KAITO tunes adapters")
+    line.add("use_peft", "true", "KAITO trains adapters")
     if str(name.value.value).strip().lower().startswith("phi-3"):
-        line.add("lora_target_modules", _PHI_3, f"what KAITO {release} sets for phi-3 presets")
+        line.add("lora_target_modules", _PHI_3, f"set by KAITO {release} for phi-3 presets")
     config = tuning.get("config")
     text = manifests.config_map(config.value, "training_config.yaml") if config is not None else None
     stated = embedded(manifests.file, text) if text is not None else None
@@ -63,7 +63,9 @@ def tune(tuning: Node, item: Object, manifests: Manifests, resources: Resources)
         for flag, node in _stated(stated.root):
             line.say(flag, node)
     else:
-        note = f"the parameters that KAITO {release} ships" if config is None else f"as shipped: no {config.value} here"
+        note = (
+            f"default parameters of KAITO {release}" if config is None else f"KAITO's default: no {config.value} here"
+        )
         quantized = method is not None and str(method.value).lower() == "qlora"
         for flag, value in (*_TEMPLATE, *(_QUANTIZED if quantized else ())):
             line.add(flag, value, note, "default" if config is None else "assumed")

@@ -103,7 +103,7 @@ def _service(item: Object, predictor: Node, model: Node, manifests: Manifests) -
         return Started([], [], f"serves a {name} model")
     server = _server(predictor, model, runtime, name, file)
     if server.resources.gpus_per_node is None and model.find("resources.limits") is not None:
-        return Started([], [], "asks for no GPU")
+        return Started([], [], "requests no GPU")
     storage = stored(file, model.get("storageUri") or _at(model, "storage.storageUri"))
     _workers(predictor, server.resources, file)
     words = list(server.command)

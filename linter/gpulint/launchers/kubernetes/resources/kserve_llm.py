@@ -29,11 +29,11 @@ _DEFAULTS = "ghcr.io/llm-d/llm-d-cuda:v0.9.0"
 def read_llm(item: Object, manifests: Manifests) -> Started:
     """The decode server of a service and, where it has one, its prefill server; a config by itself is a part."""
     if item.kind != "LLMInferenceService":
-        return Started([], [], "a part of services: an LLMInferenceService names the model")
+        return Started([], [], "a template without a model; an LLMInferenceService sets it")
     spec = item.root.get("spec")
     uri = spec.find("model.uri") if spec is not None else None
     if spec is None or uri is None or not isinstance(uri.value.value, str):
-        return Started([], [], "names no model")
+        return Started([], [], "sets no model")
     name = spec.find("model.name")
     model = stored(manifests.file, uri.value, name.value if name is not None else None)
     found, problems, reason = [], [], ""
@@ -62,7 +62,7 @@ def _server(section: Node, item: Object, uri: Node, model: Word | None, label: s
     parallelism = next((node for layer in layers if (node := layer.get("parallelism")) is not None), None)
     _nodes(section, parallelism, resources, file.path)
     if resources.gpus_per_node is None and any(container.find("resources.limits") for _, container in containers):
-        return Started([], [], "asks for no GPU")
+        return Started([], [], "requests no GPU")
     own = next((container for _, container in containers if container.get("command") or container.get("args")), None)
     if own is not None and own.get("command") is not None:
         started = jobs_of_container(container_of(own, file, variables), file, manifests.project, resources, part)

@@ -40,10 +40,10 @@ def read(item: Object, manifests: Manifests) -> Started:
     if device:
         return Started([], [], f"its servers run on {device}, which gpulint does not estimate")
     if engine.value != "VLLM":
-        return Started([], [], f"starts {engine.value}, whose flags are not read")
+        return Started([], [], f"starts {engine.value}, whose flags gpulint does not read")
     scheme = _SCHEME.match(str(url.value))
     if scheme is None:
-        return Started([], [], "a URL without a scheme names no model")
+        return Started([], [], "a URL without a scheme is not a model")
     variables = spec.get("env")
     known = environment(
         [(str(entry.key.value), file, entry.value) for entry in variables.entries()] if variables else []

@@ -70,7 +70,7 @@ def _runtime(item: Object, manifests: Manifests) -> Started:
     if any(_runtime_name(other.root) == item.name for other in manifests.objects if other.kind == "TrainJob"):
         return Started([], [])
     if not any(container.get("command") or container.get("args") for container in mappings(trainer.get("containers"))):
-        return Started([], [], "a training runtime: a TrainJob says what it starts")
+        return Started([], [], "a training runtime; a TrainJob defines what it starts")
     resources = resources_of([Member("", trainer, _nodes(item.root.find("spec.mlPolicy.numNodes")))], manifests.file)
     return jobs_of_pod(trainer, manifests.file, manifests.project, item.part, None, resources)
 
@@ -93,7 +93,7 @@ def _train_job(item: Object, manifests: Manifests) -> Started:
     own = listed(trainer.get("command")) + listed(trainer.get("args")) if trainer is not None else []
     if not own:
         if pod is None:
-            return Started([], [], f"starts what the runtime {_runtime_name(item.root)} of another file says")
+            return Started([], [], f"starts the runtime {_runtime_name(item.root)}, which is in another file")
         return jobs_of_pod(pod, file, manifests.project, item.part, None, resources)
     image = trainer.get("image") if trainer is not None else None
     base_container = container_of(base, file) if base is not None else None

@@ -48,7 +48,7 @@ def jobs_of_cluster(found: list[Member], part: str, manifests: Manifests) -> Sta
         )
         if started.launches:
             return started
-    return Started([], [], "a Ray cluster: the jobs that it runs are submitted to it")
+    return Started([], [], "a Ray cluster, to which jobs are submitted separately")
 
 
 def members(cluster: Node) -> list[Member]:
@@ -92,7 +92,7 @@ def _serve(item: Object, manifests: Manifests, resources: Resources) -> Started:
         if document is not None and form is not None:
             found.append(Launch(f"{item.part}, {paths[-1]}", form.name, document, resources))
     named = next((path for path in paths if path), "")
-    reason = f"serves the Python code of {named}" if named else "serves no application"
+    reason = f"serves Python code ({named})" if named else "has no application"
     return Started(found, [], "" if found else reason)
 
 

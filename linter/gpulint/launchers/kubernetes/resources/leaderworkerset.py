@@ -24,7 +24,7 @@ def read(item: Object, manifests: Manifests) -> Started:
     """The jobs of one group; the replicas are as many servers of their own."""
     template = item.root.find("spec.leaderWorkerTemplate")
     if template is None or not template.value.is_mapping:
-        return Started([], [], "holds no pod")
+        return Started([], [], "has no pod")
     return jobs_of_template(template.value, manifests.file, manifests.project, item.part)
 
 
@@ -40,7 +40,7 @@ def jobs_of_template(template: Node, file: Document, project: Project, part: str
         rest = size - len(members) if size is not None else None
         members.append(Member("worker" if members else "", worker.value, rest))
     if not members:
-        return Started([], [], "holds no pod")
+        return Started([], [], "has no pod")
     return jobs_of_group(members, file, project, part, _variables(entry.value if entry else None, file))
 
 

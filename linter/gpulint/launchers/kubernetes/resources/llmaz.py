@@ -34,14 +34,14 @@ def read(item: Object, manifests: Manifests) -> Started:
     """The server of a playground or a service."""
     if item.kind == "OpenModel":
         served = any(other.kind in ("Playground", "Service") for other in manifests.objects)
-        return Started([], [], "" if served else "a model: a Playground says how it is served")
+        return Started([], [], "" if served else "a model; a Playground defines how it is served")
     if item.kind == "BackendRuntime":
         used = any(other.kind == "Playground" for other in manifests.objects)
-        return Started([], [], "" if used else "a backend: a Playground names the model that it serves")
+        return Started([], [], "" if used else "a backend; a Playground sets the model that it serves")
     if item.kind == "Service":
         template = item.root.find("spec.workloadTemplate")
         if template is None or not template.value.is_mapping:
-            return Started([], [], "holds no pod")
+            return Started([], [], "has no pod")
         return jobs_of_template(template.value, manifests.file, manifests.project, item.part)
     return _playground(item, manifests)
 
@@ -155,14 +155,14 @@ def _resources(
                 resources.state("gpus_per_node", number or None, path, str(entry.key.value), entry.value.span)
         name = flavour.get("name")
         if name is not None and isinstance(name.value, str):
-            resources.state("gpu", name.value, path, "spec.inferenceConfig.flavors", name.span, "the model's flavour")
+            resources.state("gpu", name.value, path, "spec.inferenceConfig.flavors", name.span, "the model's flavor")
     shared = _at(item.root, "spec.backendRuntimeConfig.sharedMemorySize")
     if shared is not None:
         number = size(shared.value, binary=False)
         resources.state("shared_memory", number, path, "sharedMemorySize", shared.span)
     elif recommended["shared_memory"]:
         resources.shared_memory = size(recommended["shared_memory"], binary=False)
-        resources.origins["shared_memory"] = Origin("default", "as the backend of llmaz's chart")
+        resources.origins["shared_memory"] = Origin("default", "from llmaz's chart")
     return resources
 
 
@@ -176,4 +176,4 @@ def _at(root: Node, path: str) -> Node | None:
     return entry.value if entry is not None else None
 
 
-LAUNCHER = Launcher(NAME, "llmaz resource", "llmaz 0.1.4", recogniser(NAME), launches, "flavours of the model")
+LAUNCHER = Launcher(NAME, "llmaz resource", "llmaz 0.1.4", recogniser(NAME), launches, "flavors of the model")

@@ -19,9 +19,9 @@ NAME = "nim"
 
 def read(item: Object, manifests: Manifests) -> Started:  # noqa: ARG001
     """No job, and why."""
-    return Started([], [], "a NIM, which chooses engine, precision and parallel degrees by itself when it starts")
+    return Started([], [], "a NIM, which selects engine, precision and parallel sizes itself at start")
 
 
 LAUNCHER = Launcher(
-    NAME, "NIM service", "k8s-nim-operator 3.1", recogniser(NAME), launches, "not read: the profile decides"
+    NAME, "NIM service", "k8s-nim-operator 3.1", recogniser(NAME), launches, "not read: depends on the profile"
 )

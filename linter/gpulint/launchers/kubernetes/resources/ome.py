@@ -47,7 +47,7 @@ class _Model:
 def read(item: Object, manifests: Manifests) -> Started:
     """The servers of a runtime, or of the service that uses it."""
     if item.kind in _MODELS:
-        return Started([], [], "a base model: an inference service says how it is served")
+        return Started([], [], "a base model; an inference service defines how it is served")
     if item.kind in _RUNTIMES:
         if _used(item.name, manifests):
             return Started([], [])
@@ -59,7 +59,7 @@ def _service(item: Object, manifests: Manifests) -> Started:
     """A service: its own engine, else the runtime that it names, else the one that OME ships for the model."""
     name = item.root.find("spec.model.name")
     if name is None or not isinstance(name.value.value, str):
-        return Started([], [], "names no model")
+        return Started([], [], "sets no model")
     hub = _hub_id(str(name.value.value), manifests)
     origin = Origin("derived", f"the base model {name.value.value}")
     model = _Model(hub, name.value, origin) if hub else None
@@ -76,7 +76,7 @@ def _service(item: Object, manifests: Manifests) -> Started:
     )
     row = next((shipped[each] for each in names if each in shipped), None)
     if row is None:
-        what = f"the runtime {names[0]}" if given is not None else "a runtime that OME chooses"
+        what = f"the runtime {names[0]}" if given is not None else "a runtime selected by OME"
         return Started([], [], f"serves {name.value.value} on {what}, which is in another file")
     return _shipped(row, given.value if given is not None else name.value, model, item, manifests)
 
@@ -88,7 +88,7 @@ def _shipped(row: dict[str, Any], at: Node, model: _Model | None, item: Object, 
         path = line.variables.get("MODEL_PATH")
         line.take([path if word == "$(MODEL_PATH)" and path is not None else Word(word, (at.span.start,) * len(word))])
     resources = Resources()
-    note = "as in the runtime that OME ships"
+    note = "from OME's own runtime"
     path_ = manifests.file.path
     resources.state("gpus_per_node", row["gpus"] or None, path_, "spec.runtime.name", at.span, note)
     resources.state("nodes", row["nodes"] if row["nodes"] > 1 else None, path_, "spec.runtime.name", at.span, note)
@@ -148,7 +148,7 @@ def _model_of_runtime(item: Object, manifests: Manifests) -> _Model | None:
     for before, word in pairwise(words):
         served = str(word.value)
         if before.value == "--served-model-name" and served.count("/") == 1 and not is_blank(served):
-            return _Model(served, word, Origin("assumed", "the name that it is served as"))
+            return _Model(served, word, Origin("assumed", "its served name"))
     base = item.name.partition("-")[2]
     hub = _hub_id(base, manifests)
     name = item.root.find("metadata.name")

@@ -1,0 +1,1 @@
+"""Tensors that libraries put on the GPU beside the parameters of a model."""

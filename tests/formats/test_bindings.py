@@ -1,0 +1,323 @@
+"""Tables of formats: how a row is read, and that each row reads back what it writes."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpulint.formats.core.bindings.kinds import FLAG, INTEGER, NUMBER, POSITIVE, TEXT, WORDS, Unsaid, integer
+from gpulint.formats.core.bindings.reader import Reader, by_release
+from gpulint.formats.core.bindings.rows import (
+    NEVER,
+    Assumed,
+    Default,
+    Derived,
+    Fixed,
+    Key,
+    Table,
+    Written,
+    only,
+    within,
+)
+from gpulint.formats.core.bindings.spelling import DTYPE, PREFIXED, SHORT, attention, dtype, optimizer
+from gpulint.formats.core.format import Format, Project
+from gpulint.formats.core.keys import load, object_shape
+from gpulint.formats.core.registry import FORMAT_NAMES, find
+from gpulint.job.job import Adapter, Hardware, Job, Rl
+from gpulint.source.edit.edit import apply
+from gpulint.source.read import parse
+from gpulint.upstream.behaviour import Default as ReleaseDefault
+
+TABLES = {name: form.table for name in FORMAT_NAMES if (form := find(name)).table is not None}
+ROWS = [(name, row) for name, table in TABLES.items() for row in table.key_rows()]
+
+PROJECT = Project("/nowhere", None, None, None, lambda *_: None)
+
+JOB = Job(
+    micro_batch_size=3, sequence_length=130, adapter=Adapter(r=7), rl=Rl(prompt_length=67, completion_length=63),
+    hardware=Hardware(gpus=12),
+)  # fmt: skip
+"""What conversions of values go by; sizes that share no factor."""
+
+ROUNDED = {("tgi", "inference.kv_cache_dtype"): "fp8", ("lmdeploy", "inference.kv_cache_dtype"): "fp8"}
+"""Values that a tool has a narrower word for: its fp8 is e4m3."""
+
+WORDS_OF = {"method": ("full", "lora"), "objective": ("grpo", "ppo"), "activation_checkpointing": ("none", "full")}
+"""Values of fields that are written as something else."""
+
+NOT_IN_SCHEMA = {
+    "vllm": {"model_tag"},
+    "openrlhf": {"flash_attn"},
+    "trtllm": {
+        "quantization", "quantization_type", "tensor_parallel_count", "max_decoder_seq_len", "enable_chunked_context",
+        "checkpoint_dir", "tp_size", "pp_size", "cp_size", "ep_size", "moe_expert_parallel_size", "tokens_per_block",
+        "kv_cache_free_gpu_memory_fraction", "kv_cache_free_gpu_mem_fraction", "quant_config.quant_algo",
+    },
+}  # fmt: skip
+"""Keys that launchers give (arguments without a flag, Truss's engine builder), and flags that upstream has no more."""
+
+
+def values_of(row):
+    """Values of the field that a row may write."""
+    if isinstance(row.back, Mapping):
+        return st.sampled_from(list(row.back) or ["awq"])
+    if isinstance(row.to, Mapping):
+        return st.sampled_from(list(row.to.values()))
+    if row.field in WORDS_OF:
+        return st.sampled_from(WORDS_OF[row.field])
+    if row.kind is FLAG:
+        return st.booleans()
+    if row.kind.name.startswith("a whole number"):
+        return st.integers(min_value=row.kind.least or 0, max_value=1 << 40)
+    return st.sampled_from(row.kind.samples)
+
+
+@pytest.mark.parametrize(("name", "row"), ROWS, ids=[f"{name}-{row.field}-{row.names[0]}" for name, row in ROWS])
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_a_row_reads_back_what_it_writes(name, row, data):
+    value = data.draw(values_of(row))
+    job = JOB.with_changes({row.field: value})
+    written = row.written(value, job)
+    if isinstance(written, Unsaid):
+        assert row.back is not None or row.to is not None
+    elif written is not None and ROUNDED.get((name, row.field)) != value:
+        text = json.dumps(nested(row.names[0].split("."), written))
+        reader = Reader(parse(text, "c.json", "json"), PROJECT, name, "tool 1.2")
+        reader.job = copy.deepcopy(JOB)
+        reader.bind([dataclasses.replace(row, when=None)])
+        said = reader.job.get(row.field) if reader.has_set(row.field) else unsaid(row.field)
+        assert said == value
+
+
+def unsaid(field):
+    """What a field of a part is where nothing says it."""
+    job = Job()
+    job.assign(field, None)
+    part, _, name = field.rpartition(".")
+    owner = job.get(part) if part else job
+    return next(item.default for item in dataclasses.fields(owner) if item.name == name)
+
+
+def nested(steps, value):
+    """A value below its keys."""
+    return {steps[0]: nested(steps[1:], value)} if steps else value
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_keys_of_rows_are_keys_of_the_schema(name):
+    named = {key for row in TABLES[name].key_rows() for key in row.names}
+    assert {key for key in named - NOT_IN_SCHEMA.get(name, set()) if not is_key(load(name), key)} == set()
+
+
+def is_key(schema, key):
+    """Whether a schema has a dotted key, or leaves its section open."""
+    part = schema
+    for step in key.split("."):
+        shape = object_shape(schema, part)
+        name = next((name for name in (step, step.replace("_", "-")) if name in shape.properties), None)
+        if name is None:
+            return part is not schema and not shape.unknown
+        part = shape.properties[name]
+    return True
+
+
+# how a row is read
+
+
+def read(text, *rows, **options):
+    reader = Reader(
+        parse(text, "c.yaml", "yaml"),
+        PROJECT,
+        "x",
+        "tool 1.2",
+        **options,
+    )
+    reader.bind(rows)
+    return reader
+
+
+def origin(reader, field):
+    return (reader.job.get(field), reader.job.origins[field].kind, reader.job.origins[field].note)
+
+
+def test_a_key_and_its_default():
+    row = Key("micro_batch_size", "batch", POSITIVE, Default(3, "its README"))
+    assert origin(read("batch: 5\n", row), "micro_batch_size") == (5, "file", "")
+    assert origin(read("other: 5\n", row), "micro_batch_size") == (3, "default", "its README")
+
+
+def test_a_plain_default_is_the_upstreams():
+    row = Key("micro_batch_size", "batch", POSITIVE, 3)
+    assert origin(read("{}", row), "micro_batch_size") == (3, "default", "default of tool 1.2")
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        ("5", (5, "file", "as written")),
+        ("null", (7, "file", "null is all")),
+        ("${B}", (None, "assumed", "batch is ${B}")),
+        ("[1]", (3, "default", "default of tool 1.2")),
+        ("0", (3, "default", "default of tool 1.2")),
+    ],
+)
+def test_what_a_key_may_say(written, found):
+    row = Key(
+        "micro_batch_size", "batch", POSITIVE, 3, note="as written", null=Written(7, "null is all"),
+        blank=Assumed(None, "{key} is {value}", unstated=True),
+    )  # fmt: skip
+    reader = read(f"batch: {written}\n", row)
+    assert origin(reader, "micro_batch_size") == found
+    assert reader.job.unstated == (["micro_batch_size"] if written == "${B}" else [])
+
+
+def test_a_word_that_the_row_does_not_know():
+    row = Key("attention", "attn", TEXT, "sdpa", {"fa": "flash_attention_2"}, other=Written("eager", "the slow one"))
+    assert origin(read("attn: fa\n", row), "attention") == ("flash_attention_2", "file", "")
+    assert origin(read("attn: xyz\n", row), "attention") == ("eager", "file", "the slow one")
+    assert origin(read("attn: [fa]\n", row), "attention") == ("sdpa", "default", "default of tool 1.2")
+
+
+def test_the_first_row_that_says_a_field_wins():
+    rows = (
+        Key("activation_checkpointing", "offload", FLAG, to={True: "offload"}),
+        Key("activation_checkpointing", "checkpointing", FLAG, "none", {True: "full", False: "none"}),
+    )
+    assert read("offload: true\ncheckpointing: true\n", *rows).job.activation_checkpointing == "offload"
+    assert read("offload: false\ncheckpointing: true\n", *rows).job.activation_checkpointing == "full"
+    assert read("{}", *rows).job.activation_checkpointing == "none"
+
+
+def test_older_spellings():
+    row = Key("sequence_length", ("max_length", "max_seq"), POSITIVE)
+    assert read("max_seq: 130\n", row).job.sequence_length == 130
+    assert read("max_seq: 130\nmax_length: 67\n", row).job.sequence_length == 67
+    assert read("max_length: no\nmax_seq: 130\n", row).job.sequence_length == 130
+    assert "sequence_length" not in read("{}", row).job.origins
+
+
+def test_conditions_and_sections():
+    rows = (
+        Key("framework", "strategy", TEXT, to={"megatron": "megatron"}),
+        *only(lambda job: job.framework == "megatron", *within("m", Key("parallelism.tensor", "tp", POSITIVE, 1))),
+        *only(lambda job: job.framework is None, lambda reader: reader.assumed("parallelism.tensor", 5, "a step")),
+    )
+    assert read("strategy: megatron\nm: {tp: 3}\n", *rows).job.parallelism.tensor == 3
+    assert read("m: {tp: 3}\n", *rows).job.parallelism.tensor == 5
+
+
+def test_values_from_elsewhere():
+    rows = (
+        Fixed("method", Derived("lora", "always", "model")),
+        Fixed("compile", lambda reader: Default(reader.job.method == "lora", "since it is LoRA")),
+        Fixed("adapter", None),
+    )
+    reader = read("{}", *rows)
+    assert origin(reader, "method") == ("lora", "derived", "always")
+    assert origin(reader, "compile") == (True, "default", "since it is LoRA")
+    assert origin(reader, "adapter") == (None, "default", "default of tool 1.2")
+
+
+def test_what_a_shipped_config_says_is_a_default():
+    document = parse("batch: 5\n", "c.yaml", "yaml")
+    document.root.entry("batch").key.path = "shipped.yaml"
+    reader = Reader(document, PROJECT, "x", "tool 1.2", shipped="shipped.yaml")
+    reader.bind([Key("micro_batch_size", "batch", POSITIVE, 3)])
+    assert origin(reader, "micro_batch_size") == (5, "default", "default of tool 1.2")
+
+
+def test_a_default_by_release():
+    default = by_release([ReleaseDefault("tool", "head", "columns", "head.py", until="0.5")], "head", "blocks")
+
+    def at(version):
+        project = PROJECT._replace(versions={"tool": version} if version else {})
+        return default(Reader(parse("{}", "c.yaml", "yaml"), project, "x", "tool 1.2"))
+
+    assert [at("0.4.9"), at("0.5"), at(None)] == ["columns", "blocks", "blocks"]
+
+
+# how a change is written
+
+FLAGS = Table(
+    (
+        Key("sequence_length", ("max_length", "max_seq"), POSITIVE),
+        Key(
+            "micro_batch_size", "tokens", POSITIVE, to=lambda tokens, _: tokens // 130, back=lambda rows, _: rows * 130,
+            adds=False,
+        ),
+        Key("micro_batch_size", "batch", POSITIVE, 1),
+        Key("activation_checkpointing", "offload", FLAG, to={True: "offload"}),
+        Key("activation_checkpointing", "checkpointing", FLAG, "none", {True: "full", False: "none"}),
+        Key("compile", "compile", FLAG, back=NEVER),
+    ),
+    total="rows",
+)  # fmt: skip
+
+
+def bound(document, project):
+    reader = Reader(document, project, "x", "tool 1.2")
+    reader.bind(FLAGS.rows)
+    return reader.reading
+
+
+FORM = Format.of_table("x", "x", "tool 1.2", lambda _: True, bound, FLAGS)
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "after"),
+    [
+        ("batch: 2\n", {"micro_batch_size": 3}, "batch: 3\n"),
+        ("tokens: 260\n", {"micro_batch_size": 3}, "tokens: 390\n"),
+        ("tokens: null\nbatch: 2\n", {"micro_batch_size": 3}, "tokens: null\nbatch: 3\n"),
+        ("max_seq: 9\n", {"sequence_length": 67}, "max_seq: 67\n"),
+        ("max_length: 9\n", {"sequence_length": 67}, "max_length: 67\n"),
+        ("checkpointing: true\n", {"activation_checkpointing": "none"}, "checkpointing: false\n"),
+        ("offload: true\ncheckpointing: true\n", {"activation_checkpointing": "full"}, "checkpointing: true\n"),
+        ("offload: false\nb: 1\n", {"activation_checkpointing": "offload"}, "offload: true\nb: 1\n"),
+        ("compile: true\n", {"compile": False}, None),
+        ("batch: 2\n", {"attention": "eager"}, None),
+        ("batch: 2\n", {"micro_batch_size": 3, "attention": "eager"}, None),
+        ("batch: 3\nrows: 7\n", {"gradient_accumulation_steps": 5}, "batch: 3\nrows: 15\n"),
+    ],
+)  # fmt: skip
+def test_a_change_is_written_where_the_file_says_the_field(text, changes, after):
+    reading = FORM.read(parse(text, "c.yaml", "yaml"), PROJECT)
+    edits = FORM.edits(reading, changes)
+    assert (FORM.describe(reading, changes) is None) == (after is None)
+    assert (apply(text, edits) if edits else None) == after
+
+
+# kinds and spellings
+
+
+@pytest.mark.parametrize(
+    ("kind", "written", "value"),
+    [
+        (FLAG, "yes", True), (FLAG, 0, False), (FLAG, "maybe", Unsaid.WRONG), (FLAG, [True], Unsaid.WRONG),
+        (INTEGER, "1e3", 1000), (INTEGER, 1.5, Unsaid.WRONG), (INTEGER, True, Unsaid.WRONG),
+        (integer(2), 1, Unsaid.WRONG), (integer(2), 2, 2), (NUMBER, "2e-4", 2e-4), (NUMBER, ".inf", Unsaid.WRONG),
+        (TEXT, " ", Unsaid.WRONG), (TEXT, 3, Unsaid.WRONG), (WORDS, "a, b", ["a", "b"]), (WORDS, [], Unsaid.WRONG),
+        (DTYPE, "torch.BF16", "bfloat16"), (DTYPE, "amp_bf16", Unsaid.OTHER), (DTYPE, 16, Unsaid.WRONG),
+        (dtype(refuses=SHORT | PREFIXED), "bf16", Unsaid.OTHER),
+        (dtype(refuses=SHORT | PREFIXED), "half", "float16"),
+        (optimizer(), "bitsandbytes.optim.AdamW8bit", "adamw_bnb_8bit"),
+        (optimizer(own={"adam": "adamw_torch_fused"}), "Adam", "adamw_torch_fused"),
+        (attention(), "flex_attention", "flex"),
+    ],
+)  # fmt: skip
+def test_kinds(kind, written, value):
+    assert kind.read(written) == value
+
+
+def test_words_that_are_written():
+    assert DTYPE.write("bfloat16") == "bfloat16"
+    assert dtype(written={"bfloat16": "bf16"}).write("bfloat16") == "bf16"
+    assert dtype(refuses={"float64", "fp64", *PREFIXED}).write("float64") == Unsaid.OTHER
+    assert optimizer(own={"adam": "adamw_torch_fused"}).write("adamw_torch_fused") == "adam"
