@@ -93,6 +93,11 @@ def _method(reading: Reading, value: str) -> Keys | None:
     return {} if reading.job.method == "lora" else {"model.peft_config": adapter} if value == "lora" else None
 
 
+def _optimizer(_reading: Reading, value: str) -> Keys | None:
+    word = {"adamw_8bit": "adamw_8bit_bnb", "adamw_torch": "adamw"}.get(value)
+    return {"optimizer.name": word} if word else None
+
+
 _LATER: dict[str, Any] = {
     "default": Assumed(None, "no key says it"),
     "blank": Assumed(None, "{key} is filled in when the job starts"),
@@ -118,14 +123,11 @@ TABLE = Table(
         _set_steps,
         Key("sequence_length", "train.seq_length", POSITIVE, **_LATER),
         Fixed("padded", Default(True, "prompts and responses are padded to one length")),
-        Key(
-            "optimizer.name", "optimizer.name", _OPTIMIZER,
-            back={"adamw_8bit": "adamw_bnb_8bit", "adamw_torch": "adamw_torch"},
-        ),
+        Key("optimizer.name", "optimizer.name", _OPTIMIZER, back=NEVER),
         Key("rl.completion_length", "method.gen_kwargs.max_new_tokens", POSITIVE),
         *USUAL,
     ),
-    says={"method": _method},
+    says={"method": _method, "optimizer.name": _optimizer},
     ignored=frozenset({"gradient_accumulation_steps"}),
 )  # fmt: skip
 
