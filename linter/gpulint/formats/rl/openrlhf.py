@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ...upstream import openrlhf, transformers
-from ..core.backends.lora import by_rank, lora
+from ..core.backends.lora import TRAINABLE, by_rank, lora
 from ..core.bindings.kinds import FLAG, POSITIVE, TEXT
 from ..core.bindings.reader import Reader
 from ..core.bindings.rows import NEVER, Assumed, Default, Derived, Fixed, Key, Table, only
@@ -116,8 +116,7 @@ _RANK = ("ds.lora.rank", "lora_rank")
 
 _ADAPTER = (
     by_rank(_RANK, "lora rank 0", usual=16),
-    Fixed("trainable", Default(None, "all weights"), when=lambda job: job.method == "full"),
-    Fixed("trainable", Derived(None, "the adapter alone", "method")),
+    *TRAINABLE,
     Fixed(
         "adapter.dtype", lambda reader: Derived(reader.job.weights.dtype, "DeepSpeed casts it", "weights.dtype"),
         when=lambda job: job.method == "lora",

@@ -1,193 +1,265 @@
-"""The actor of a verl config: the model that is trained, with FSDP or Megatron."""
+"""The actor of a verl config: its GPUs, and the model that is trained on them, with FSDP or Megatron."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.sections import dtype_of
-from .filling import ACTOR, MODEL, ROLLOUT, VerlFilling
-from .sizes import uses_megatron
+from ..core.backends.fsdp import FSDP, fsdp2
+from ..core.backends.gpus import model_ranks
+from ..core.backends.lora import TRAINABLE, lora
+from ..core.backends.megatron import degrees, is_megatron, megatron_optimizer, offloaded_optimizer, recompute
+from ..core.bindings.kinds import FLAG, POSITIVE, TEXT, WORD
+from ..core.bindings.rows import NEVER, Assumed, Default, Fixed, Key, Written, only, within
+from ..core.bindings.spelling import DTYPE, dtype
+from ..core.world_size import Stated, set_hardware
 
 if TYPE_CHECKING:
-    from ..core.sections import Sections
+    from typing import Any
+
+    from ...job.job import Job
+    from ..core.bindings.reader import Reader
+    from ..core.format import Reading
+    from ..core.key_changes import Keys
+
+ACTOR = "actor_rollout_ref.actor"
+MODEL = "actor_rollout_ref.model"
+MEGATRON = f"{ACTOR}.megatron"
+
+WEIGHTS = dtype(written={"bfloat16": "bf16", "float32": "fp32"})
+"""The dtype of an FSDP engine's weights."""
+
+_TOKENS = f"{ACTOR}.ppo_max_token_len_per_gpu"
+_RECOMPUTE = f"{MEGATRON}.override_transformer_config.recompute_granularity"
 
 
-def set_actor(filling: VerlFilling, values: Sections) -> None:
-    """Model, sharding, optimizer, adapter, activations and batches. `hardware` and sizes are set already."""
-    builder = filling.builder
-    model = values.text(f"{MODEL}.path")
-    if model and filling.is_stated(model):
-        filling.put("model", model)
-    else:
-        builder.assumed("model", None, "no key names the model")
-    builder.default("weights.quantization", None)
-    builder.default("attention", "flash_attention_2", "verl asks for it")
-    filling.fill("liger_kernels", values.flag(f"{MODEL}.use_liger"), False)
-    builder.default("compile", False)
-    if uses_megatron(values):
-        _set_megatron(filling, values)
-    else:
-        _set_fsdp(filling, values)
-    fused = values.flag(f"{MODEL}.use_fused_kernels")
-    if fused and fused.value:
-        filling.put("loss.kernel", fused, "chunked")
-        builder.default("loss.chunk", 512, "tokens a chunk (utils/experimental/torch_functional.py)")
-    else:
-        builder.default("loss.kernel", "torch")
-    _set_adapter(filling, values)
-    _set_batches(filling, values)
+def _on_fsdp(job: Job) -> bool:
+    return not is_megatron(job)
 
 
-def _set_fsdp(filling: VerlFilling, values: Sections) -> None:
-    """FSDP over weights in `model_dtype` (float32), gathered and multiplied in bfloat16, reduced in float32."""
-    builder = filling.builder
-    section, path = f"{ACTOR}.fsdp_config", "parallelism.fsdp."
-    dtype = values.text(f"{section}.model_dtype")
-    filling.fill("weights.dtype", dtype._replace(value=dtype_of(dtype) or "float32") if dtype else None, "float32")
-    builder.default("precision.master_weights", False)
-    builder.derived("precision.gradients", None, "gradients have the dtype of their weight")
-    builder.default("parallelism.zero", None)
-    strategy = values.text(f"{ACTOR}.strategy")
-    second = bool(strategy and strategy.value == "fsdp2")
-    if strategy:
-        filling.put(f"{path}version", strategy, 2 if second else 1)
-    else:
-        builder.default(f"{path}version", 1)
-    reshard = values.flag(f"{section}.reshard_after_forward")
-    filling.fill(f"{path}reshard_after_forward", reshard, True)
-    size = values.integer(f"{section}.fsdp_size", least=1)
-    whole = builder.job.hardware.gpus or 1
-    builder.default(f"{path}sharding", "hybrid_shard" if size and size.value < whole else "full_shard")
-    if size and size.value < whole:
-        filling.put(f"{path}shard_size", size)
-    builder.default(f"{path}wrap", "transformer")
-    builder.default(
-        f"{path}sync_each_batch", False, "verl since July 2026 (#7095); earlier ones reduce every micro batch"
+def _set_engine(reader: Reader) -> None:
+    if reader.value(TEXT, f"{ACTOR}.strategy") == "megatron":
+        reader.derived("framework", "megatron", "actor.strategy megatron")
+
+
+def _set_gpus(reader: Reader) -> None:
+    """The GPUs that the file states, else those of verl's own config."""
+    each, nodes = reader.given(POSITIVE, "trainer.n_gpus_per_node"), reader.given(POSITIVE, "trainer.nnodes")
+    count = nodes.value if nodes else 1
+    stated: Stated | None = None
+    if each and (reader.is_stated(each) or reader.is_stated(nodes)):
+        given = each if reader.is_stated(each) or nodes is None else nodes
+        stated = Stated(each.value * count, given.entry, given.key, f"{each.value} GPUs x {count} nodes")
+    set_hardware(reader, reader.project, stated, sharded=True)
+    if stated is None and reader.project.gpus is None and each:
+        reader.default("hardware.gpus", each.value * count, f"trainer.n_gpus_per_node of {reader.upstream}")
+    if nodes and reader.project.nodes is None:
+        reader.set("hardware.nodes", nodes)
+
+
+SIZES = (
+    _set_engine,
+    _set_gpus,
+    *only(
+        is_megatron,
+        *degrees(MEGATRON),
+        Key("parallelism.virtual_stages", f"{MEGATRON}.virtual_pipeline_model_parallel_size", POSITIVE, 1),
+        Key("parallelism.sequence", f"{MEGATRON}.sequence_parallel", FLAG, default=True),
+    ),
+    Fixed("parallelism.tensor", 1),
+    Fixed("parallelism.pipeline", 1),
+    Fixed("parallelism.expert", 1),
+    Key(
+        "parallelism.context", f"{ACTOR}.ulysses_sequence_parallel_size", POSITIVE, 1, when=_on_fsdp,
+    ),
+    Fixed("parallelism.sequence", False),
+)  # fmt: skip
+"""`hardware`, and the degrees of parallelism of the actor."""
+
+
+def _set_model(reader: Reader) -> None:
+    model = reader.given(TEXT, f"{MODEL}.path")
+    if model and reader.is_stated(model):
+        reader.set("model", model)
+
+
+def _compute(reader: Reader) -> Any:
+    return reader.value(DTYPE, f"{ACTOR}.fsdp_config.dtype", default="bfloat16")
+
+
+def _autocast(reader: Reader) -> Default:
+    half = _compute(reader)
+    return Default(half if half in ("bfloat16", "float16") else None, "the engine's autocast")
+
+
+def _set_sync(reader: Reader) -> None:
+    """Gradients are reduced once a step, which releases before it did not do; which one runs is not certain."""
+    note = "verl since July 2026 (#7095); earlier ones reduce every micro batch"
+    reader.default(f"{FSDP}sync_each_batch", False, note)
+    reader.job.unstated.append(f"{FSDP}sync_each_batch")
+
+
+def _set_offloaded_checkpoints(reader: Reader) -> None:
+    offload = reader.given(FLAG, f"{MODEL}.enable_activation_offload")
+    if offload and offload.value and reader.value(FLAG, f"{MODEL}.enable_gradient_checkpointing", default=True):
+        reader.set("activation_checkpointing", offload, "offload")
+
+
+_WITH_FSDP = only(
+    _on_fsdp,
+    *within(
+        f"{ACTOR}.fsdp_config",
+        Key("weights.dtype", "model_dtype", WEIGHTS, "float32", other="float32"),
+        _set_sync,
+        Fixed(f"{FSDP}upcast_trainable", Default(False, "weights keep model_dtype")),
+        Fixed(f"{FSDP}state_dict_type", "SHARDED_STATE_DICT"),
+        Fixed("precision.autocast", _autocast),
+        Fixed(f"{FSDP}mixed_precision.param_dtype", _compute),
+        Key(f"{FSDP}forward_prefetch", "forward_prefetch", FLAG, default=False),
+        Key(f"{FSDP}use_orig_params", "use_orig_params", FLAG, default=False),
+    ),
+    Key(f"{FSDP}version", f"{ACTOR}.strategy", TEXT, 1, lambda word, _: 2 if word == "fsdp2" else 1, NEVER),
+    *within(
+        f"{ACTOR}.fsdp_config", *fsdp2(reshard="reshard_after_forward", size="fsdp_size", offload="offload_policy")
+    ),
+    _set_offloaded_checkpoints,
+    Key(
+        "activation_checkpointing", f"{MODEL}.enable_gradient_checkpointing", FLAG, "full",
+        {True: "full", False: "none"},
+    ),
+    Fixed("reentrant", False),
+    Key("optimizer.name", f"{ACTOR}.optim.optimizer", WORD, "adamw", back=NEVER),
+)  # fmt: skip
+"""FSDP over weights in `model_dtype` (float32), gathered and multiplied in bfloat16, reduced in float32."""
+
+_WITH_MEGATRON = only(
+    is_megatron,
+    Fixed("weights.dtype", lambda reader: reader.value(DTYPE, f"{MEGATRON}.dtype", default="bfloat16")),
+    Fixed("precision.gradients", Default("float32", "verl reduces gradients in float32")),
+    *megatron_optimizer(distributed=f"{MEGATRON}.use_distributed_optimizer"),
+    offloaded_optimizer(
+        f"{ACTOR}.optim.override_optimizer_config.optimizer_cpu_offload",
+        f"{ACTOR}.optim.override_optimizer_config.optimizer_offload_fraction",
+        usual=1.0,
+    ),
+    Key("checkpoint_policy", _RECOMPUTE, TEXT, to={"selective": "core_attention"}, back=NEVER),
+    *recompute(_RECOMPUTE, default="none"),
+    Fixed("optimizer.name", Default("fused_adam", "Megatron's FusedAdam")),
+)  # fmt: skip
+"""Megatron's model code; bfloat16 weights, float32 master weights and gradients over the ranks."""
+
+
+def _lora(_rank: int, _job: Job) -> str:
+    return "lora"
+
+
+_FULL = Default("full", "lora_rank 0")
+
+_ADAPTER = (
+    Key("method", f"{MODEL}.lora.rank", POSITIVE, _FULL, _lora, NEVER, is_megatron),
+    Key("method", f"{MODEL}.lora_rank", POSITIVE, _FULL, _lora, NEVER),
+    *TRAINABLE,
+    Key("adapter.r", f"{MODEL}.lora.rank", POSITIVE, when=lambda job: is_megatron(job) and job.method == "lora"),
+    *within(MODEL, *lora(rank="lora_rank", alpha="lora_alpha", targets="target_modules")),
+)
+
+
+def _length(job: Job) -> int:
+    return (job.rl.prompt_length or 0) + (job.rl.completion_length or 0)
+
+
+def _set_packed_rows(reader: Reader) -> None:
+    job, tokens = reader.job, reader.given(POSITIVE, _TOKENS)
+    if tokens and reader.value(FLAG, f"{ACTOR}.use_dynamic_bsz", default=False):
+        rows = max(1, round(tokens.value * job.parallelism.context / _length(job)))
+        reader.set("micro_batch_size", tokens, rows, "rows of full length in the tokens of a GPU")
+
+
+def _set_steps(reader: Reader) -> None:
+    """A mini batch counts prompts, each with its samples."""
+    job, mini = reader.job, reader.given(POSITIVE, f"{ACTOR}.ppo_mini_batch_size")
+    ranks, rows = model_ranks(job), (mini.value if mini else 256) * (job.rl.generations or 1)
+    steps = max(1, rows // (ranks * (job.micro_batch_size or 1)))
+    reader.put(
+        "gradient_accumulation_steps", Written(steps, f"{rows} rows over {ranks} ranks") if mini else steps, mini
     )
-    builder.job.unstated.append(f"{path}sync_each_batch")
-    builder.default(f"{path}upcast_trainable", False, "weights keep model_dtype")
-    builder.default(f"{path}state_dict_type", "SHARDED_STATE_DICT")
-    compute = values.text(f"{section}.dtype")
-    half = dtype_of(compute) or "bfloat16"
-    builder.default("precision.autocast", half if half in ("bfloat16", "float16") else None, "the engine's autocast")
-    builder.default(f"{path}mixed_precision.param_dtype", dtype_of(compute) or "bfloat16")
-    builder.default(f"{path}mixed_precision.reduce_dtype", "float32")
-    filling.fill(f"{path}offload", values.flag(f"{section}.offload_policy"), False)
-    filling.fill(f"{path}forward_prefetch", values.flag(f"{section}.forward_prefetch"), False)
-    filling.fill(f"{path}use_orig_params", values.flag(f"{section}.use_orig_params"), False)
-    checkpointing = values.flag(f"{MODEL}.enable_gradient_checkpointing")
-    offload = values.flag(f"{MODEL}.enable_activation_offload")
-    if offload and offload.value and (checkpointing is None or checkpointing.value):
-        filling.put("activation_checkpointing", offload, "offload")
-    elif checkpointing:
-        filling.put("activation_checkpointing", checkpointing, "full" if checkpointing.value else "none")
-    else:
-        builder.default("activation_checkpointing", "full")
-    builder.default("reentrant", False)
-    optimizer = values.text(f"{ACTOR}.optim.optimizer")
-    filling.fill("optimizer.name", optimizer._replace(value=optimizer.value.lower()) if optimizer else None, "adamw")
 
 
-def _set_megatron(filling: VerlFilling, values: Sections) -> None:
-    """Megatron's model code; bfloat16 weights, float32 master weights and gradients over the ranks."""
-    builder = filling.builder
-    section = f"{ACTOR}.megatron"
-    builder.derived("framework", "megatron", "actor.strategy megatron")
-    builder.default("precision.autocast", None)
-    dtype = values.text(f"{section}.dtype")
-    builder.default("weights.dtype", dtype_of(dtype) or "bfloat16")
-    builder.default("precision.master_weights", True, "Megatron's mixed-precision optimizer")
-    builder.default("precision.gradients", "float32", "verl reduces gradients in float32")
-    builder.default("parallelism.fsdp", None)
-    builder.default("parallelism.zero.library", "megatron")
-    distributed = values.flag(f"{section}.use_distributed_optimizer")
-    filling.fill(
-        "parallelism.zero.stage", distributed._replace(value=int(distributed.value)) if distributed else None, 1
-    )
-    _set_cpu_optimizer(filling, values)
-    recompute = values.text(f"{section}.override_transformer_config.recompute_granularity")
-    if recompute and recompute.value in ("full", "selective"):
-        filling.put("activation_checkpointing", recompute)
-        if recompute.value == "selective":
-            filling.put("checkpoint_policy", recompute, "core_attention")
-    else:
-        builder.default("activation_checkpointing", "none")
-    builder.default("optimizer.name", "fused_adam", "Megatron's FusedAdam")
+def _share(rows: int, job: Job) -> Written:
+    return Written(max(1, rows // model_ranks(job)), f"over {model_ranks(job)} ranks")
 
 
-def _set_cpu_optimizer(filling: VerlFilling, values: Sections) -> None:
-    """Megatron's optimizer in main memory, whole or by `optimizer_offload_fraction`."""
-    section = f"{ACTOR}.optim.override_optimizer_config"
-    offload, share = (
-        values.flag(f"{section}.optimizer_cpu_offload"),
-        values.number(f"{section}.optimizer_offload_fraction"),
-    )
-    if offload and offload.value and (share is None or share.value > 0):
-        filling.put("parallelism.zero.offload_optimizer.device", offload, "cpu")
-        if share:
-            filling.put("parallelism.zero.offload_optimizer.ratio", share, float(min(1, share.value)))
+_BATCHES = (
+    Key("rl.prompt_length", "data.max_prompt_length", POSITIVE, 512),
+    Key("rl.completion_length", "data.max_response_length", POSITIVE, 512),
+    Key("rl.generations", "actor_rollout_ref.rollout.n", POSITIVE, 1),
+    Key(
+        "sequence_length", "data.max_response_length", POSITIVE, lambda reader: _length(reader.job),
+        lambda _, job: _length(job), NEVER, note="prompt and response",
+    ),
+    _set_packed_rows,
+    Key("micro_batch_size", f"{ACTOR}.ppo_micro_batch_size_per_gpu", POSITIVE),
+    Key(
+        "micro_batch_size", f"{ACTOR}.ppo_micro_batch_size", POSITIVE,
+        Assumed(None, "neither ppo_micro_batch_size_per_gpu nor use_dynamic_bsz"), _share, NEVER,
+    ),
+    Key("packing", f"{MODEL}.use_remove_padding", FLAG, False, {True: True}),
+    Fixed(
+        "padded", lambda reader: Default(not reader.job.packing, "rows have prompt and response at full length")
+    ),
+    _set_steps,
+)  # fmt: skip
+"""Rows of prompt and response; `use_dynamic_bsz` packs up to `ppo_max_token_len_per_gpu` tokens instead."""
+
+TRAINING = (
+    _set_model,
+    Fixed("model", Assumed(None, "no key names the model")),
+    Fixed("weights.quantization", None),
+    Fixed("attention", Default("flash_attention_2", "verl asks for it")),
+    Key("liger_kernels", f"{MODEL}.use_liger", FLAG, default=False),
+    Fixed("compile", False),
+    *_WITH_FSDP,
+    *_WITH_MEGATRON,
+    Key(
+        "loss.kernel", f"{MODEL}.use_fused_kernels", FLAG, "torch", {True: "chunked"},
+        {"torch": False, "liger": True, "chunked": True},
+    ),
+    Fixed(
+        "loss.chunk", Default(512, "tokens a chunk (utils/experimental/torch_functional.py)"),
+        when=lambda job: job.loss.kernel == "chunked",
+    ),
+    *_ADAPTER,
+    *_BATCHES,
+)  # fmt: skip
+"""Model, sharding, optimizer, adapter, activations and batches."""
 
 
-def _set_adapter(filling: VerlFilling, values: Sections) -> None:
-    """LoRA where `lora_rank` (or Megatron's `lora.rank`) is above zero."""
-    builder = filling.builder
-    rank = values.integer(f"{MODEL}.lora_rank" if not uses_megatron(values) else f"{MODEL}.lora.rank", least=1)
-    if rank is None:
-        builder.default("method", "full", "lora_rank 0")
-        builder.derived("adapter", None, "no adapter", "method")
-        builder.default("trainable", None, "all weights")
-        return
-    filling.put("method", rank, "lora")
-    builder.derived("adapter.type", "lora", "LoRA", "method")
-    filling.put("adapter.r", rank)
-    filling.fill("adapter.alpha", values.number(f"{MODEL}.lora_alpha"), 16)
-    builder.default("adapter.dropout", 0.0)
-    targets = values.words(f"{MODEL}.target_modules")
-    if targets and not uses_megatron(values) and targets.value != ["all-linear"]:
-        filling.put("adapter.targets", targets)
-    else:
-        builder.default("adapter.targets", "all-linear")
-    builder.default("adapter.modules_to_save", [])
-    builder.default("adapter.prepare_kbit", False)
-    builder.derived("adapter.dtype", builder.job.weights.dtype, "the dtype of the weights", "weights.dtype")
-    builder.derived("trainable", None, "the adapter alone", "method")
+def checkpointing_keys(reading: Reading, value: str) -> Keys | None:
+    """Megatron's granularity; FSDP's switch and the one that moves checkpoints to main memory."""
+    if is_megatron(reading.job):
+        return {_RECOMPUTE: None if value == "none" else value} if value in ("full", "selective", "none") else None
+    offload = {f"{MODEL}.enable_activation_offload": True} if value == "offload" else {}
+    wanted = {f"{MODEL}.enable_gradient_checkpointing": value != "none", **offload}
+    return wanted if value in ("full", "none", "offload") else None
 
 
-def _set_batches(filling: VerlFilling, values: Sections) -> None:
-    """Rows of prompt and response; `use_dynamic_bsz` packs up to `ppo_max_token_len_per_gpu` tokens instead."""
-    builder, plan = filling.builder, filling.builder.job.parallelism
-    prompt = values.integer("data.max_prompt_length", least=1)
-    response = values.integer("data.max_response_length", least=1)
-    length = (prompt.value if prompt else 512) + (response.value if response else 512)
-    if response:
-        filling.put("sequence_length", response, length, "prompt and response")
-    else:
-        builder.default("sequence_length", length)
-    ranks = max(1, (builder.job.hardware.gpus or 1) // (plan.tensor * plan.pipeline * plan.context))
-    padding = values.flag(f"{MODEL}.use_remove_padding")
-    dynamic = values.flag(f"{ACTOR}.use_dynamic_bsz")
-    micro = values.integer(f"{ACTOR}.ppo_micro_batch_size_per_gpu", least=1)
-    shared = values.integer(f"{ACTOR}.ppo_micro_batch_size", least=1)
-    tokens = values.integer(f"{ACTOR}.ppo_max_token_len_per_gpu", least=1)
-    if dynamic and dynamic.value and tokens:
-        rows = max(1, round(tokens.value * plan.context / length))
-        filling.put("micro_batch_size", tokens, rows, "rows of full length in the tokens of a GPU")
-    elif micro:
-        filling.put("micro_batch_size", micro)
-    elif shared:
-        filling.put("micro_batch_size", shared, max(1, shared.value // ranks), f"over {ranks} ranks")
-    else:
-        builder.assumed("micro_batch_size", None, "neither ppo_micro_batch_size_per_gpu nor use_dynamic_bsz")
-    if padding and padding.value:
-        filling.put("packing", padding)
-    else:
-        builder.default("packing", False)
-    builder.default("padded", not (padding and padding.value), "rows have prompt and response at full length")
-    mini = values.integer(f"{ACTOR}.ppo_mini_batch_size", least=1)
-    several = values.integer(f"{ROLLOUT}.n", least=1)
-    rows = (mini.value if mini else 256) * (several.value if several else 1)
-    steps = max(1, rows // (ranks * (builder.job.micro_batch_size or 1)))
-    if mini:
-        filling.put("gradient_accumulation_steps", mini, steps, f"{rows} rows over {ranks} ranks")
-    else:
-        builder.default("gradient_accumulation_steps", steps)
+def batch_keys(reading: Reading, value: int) -> Keys:
+    """Rows of a micro batch, or its tokens where it has a bound of them."""
+    origin, length = reading.job.origins.get("micro_batch_size"), reading.job.sequence_length or 0
+    if origin is not None and "max_token_len" in (origin.key or ""):
+        return {_TOKENS: value * length // reading.job.parallelism.context}
+    return {f"{ACTOR}.ppo_micro_batch_size_per_gpu": value}
+
+
+def method_keys(reading: Reading, value: str) -> Keys | None:
+    """LoRA by its rank; not with Megatron."""
+    if is_megatron(reading.job) or value not in ("full", "lora"):
+        return None
+    if value == "full":
+        return {f"{MODEL}.lora_rank": 0}
+    return {} if reading.job.method == "lora" else {f"{MODEL}.lora_rank": 32, f"{MODEL}.lora_alpha": 32}
+
+
+def sharding_keys(reading: Reading, value: str) -> Keys | None:
+    """All ranks for one group."""
+    asked = value == "full_shard" and not is_megatron(reading.job)
+    return {f"{ACTOR}.fsdp_config.fsdp_size": -1} if asked else None

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 from ...upstream import verl
 from ...upstream.behaviour import former_defaults
-from ..core.format import Format, JobBuilder, NoJobError, Reading, written_by
+from ..core.backends.rollout import generation
+from ..core.bindings.kinds import FLAG, TEXT
+from ..core.bindings.reader import Reader
+from ..core.bindings.rows import Default, Derived, Fixed, Table, Written
+from ..core.format import Format, NoJobError, Reading
 from ..core.inheritance import based_on
 from ..core.interpolation import interpolated
-from ..core.rollout import RolloutKeys, set_rollout_job
-from ..core.sections import Filling, Sections
-from .actor import set_actor
-from .filling import VerlFilling
+from .actor import ACTOR, SIZES, TRAINING, batch_keys, checkpointing_keys, method_keys, sharding_keys
 from .keys import verl_problems
-from .rollout import set_others, set_rollout
-from .sizes import set_sizes
+from .rollout import SHARED, policy_keys, reference_keys
 
 if TYPE_CHECKING:
     from ...source.document import Document
@@ -49,45 +49,28 @@ def recognise(document: Document) -> bool:
 def read(document: Document, project: Project) -> Reading:
     """The Job of a run. Raises NoJobError for a part of a config."""
     if document.root.find("model.path") is not None and document.root.get("rollout") is not None:
-        return _generation(document, project)
+        reader = Reader(interpolated(document), project, NAME, UPSTREAM, checked=document)
+        reader.bind(_GENERATION)
+        return reader.reading
     if document.root.get("actor_rollout_ref") is None and document.syntax != "flags":
         raise NoJobError(document.path, "a part of verl's config, which ppo_trainer.yaml puts together")
     former = former_defaults(verl.DEFAULTS, project.versions.get(verl.NAME))
     base = based_on(document, NAME, _base_name(document), former)
     filled = interpolated(base.document._replace(text=base.document.text + "${"))
-    builder = JobBuilder(filled, UPSTREAM)
-    reading = Reading(NAME, UPSTREAM, document, builder.job)
-    values = Sections(filled.root)
-    filling = VerlFilling(builder, base.path)
-    builder.derived("kind", "training", "a training config")
+    reader = Reader(filled, project, NAME, UPSTREAM, checked=document, shipped=base.path)
+    reader.bind(TABLE.rows)
+    reader.reading.problems = verl_problems(document, NAME)
+    return reader.reading
+
+
+def _set_objective(reader: Reader) -> None:
     usual = {"verl": UPSTREAM.split()[1], "transformers": "5.5.0", "vllm": "0.21.0"}
-    builder.versions(usual, project.versions, f"what {UPSTREAM} runs on")
-    estimator = values.text("algorithm.adv_estimator")
-    critic = values.flag("critic.enable")
-    trained = critic.value if critic else estimator is None or estimator.value == "gae"
-    if estimator:
-        filling.put("objective", estimator, "ppo" if trained else "rloo" if estimator.value == "rloo" else "grpo")
-    else:
-        builder.default("objective", "ppo")
-    set_sizes(filling, values, project)
-    set_actor(filling, values)
-    set_rollout(filling, values)
-    set_others(filling, values)
-    builder.default("evaluation.micro_batch_size", None, "validation generates; it keeps nothing for a backward pass")
-    reading.problems = verl_problems(document, NAME)
-    return reading
-
-
-def _generation(document: Document, project: Project) -> Reading:
-    """A run of main_generation.py, which answers the prompts of a file."""
-    filled = interpolated(document)
-    builder = JobBuilder(filled, UPSTREAM)
-    keys = RolloutKeys("model.path", "rollout", "tensor_model_parallel_size", "dtype", *_GPUS)
-    set_rollout_job(Filling(builder), Sections(filled.root), project, keys)
-    return Reading(NAME, UPSTREAM, document, builder.job)
-
-
-_GPUS = ("trainer.n_gpus_per_node", "trainer.nnodes")
+    reader.versions(usual, reader.project.versions, f"what {UPSTREAM} runs on")
+    estimator = reader.given(TEXT, "algorithm.adv_estimator")
+    word = estimator.value if estimator else "gae"
+    trained = reader.value(FLAG, "critic.enable", default=word == "gae")
+    name = "ppo" if trained or estimator is None else "rloo" if word == "rloo" else "grpo"
+    reader.put("objective", Written(name) if estimator else name, estimator)
 
 
 def _base_name(document: Document) -> str:
@@ -106,9 +89,35 @@ def _base_name(document: Document) -> str:
     return FSDP
 
 
-describe, edits = written_by("verl.edits")
+_GENERATION = generation(
+    model="model.path", engine="rollout", tensor="tensor_model_parallel_size", dtype="dtype",
+    gpus="trainer.n_gpus_per_node", nodes="trainer.nnodes",
+)  # fmt: skip
+"""A run of main_generation.py, which answers the prompts of a file."""
 
+TABLE = Table(
+    (
+        Fixed("kind", Derived("training", "a training config")),
+        _set_objective,
+        *SIZES,
+        *TRAINING,
+        *SHARED,
+        Fixed(
+            "evaluation.micro_batch_size",
+            Default(None, "validation generates; it keeps nothing for a backward pass"),
+        ),
+    ),
+    says={
+        "activation_checkpointing": checkpointing_keys,
+        "method": method_keys,
+        "micro_batch_size": batch_keys,
+        "parallelism.fsdp.sharding": sharding_keys,
+        "rl.policy_offload": policy_keys,
+        "rl.reference_model": reference_keys,
+    },
+    total=f"{ACTOR}.ppo_mini_batch_size",
+)
 
-FORMAT = Format(
-    NAME, "verl config", UPSTREAM, recognise, read, describe, edits, "`trainer.n_gpus_per_node` x `trainer.nnodes`"
+FORMAT = Format.of_table(
+    NAME, "verl config", UPSTREAM, recognise, read, TABLE, "`trainer.n_gpus_per_node` x `trainer.nnodes`"
 )

@@ -12,17 +12,25 @@ from typing import TYPE_CHECKING
 
 from ...upstream.behaviour import default_of
 from ...upstream.verl import SFT_DEFAULTS
-from ..core.format import Format, Reading, written_by
+from ..core.backends.fsdp import FSDP, fsdp2
+from ..core.backends.lora import lora
+from ..core.backends.training_loop import USUAL, runs_on
+from ..core.bindings.kinds import FLAG, POSITIVE, TEXT, WHOLE_TEXT
+from ..core.bindings.reader import Reader
+from ..core.bindings.rows import NEVER, Assumed, Default, Derived, Fixed, Key, Table, Written, only
+from ..core.format import Format, Reading
 from ..core.interpolation import interpolated
-from ..core.native import NativeConfig
-from ..core.placeholders import is_blank
-from ..core.sections import DTYPES, Filling, Sections
+from ..core.sections import Moved, moved
 from ..core.world_size import Stated, set_hardware
+from .actor import WEIGHTS
 from .keys import verl_problems
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from ...source.document import Document
     from ..core.format import Project
+    from ..core.key_changes import Keys
 
 NAME = "verl_sft"
 UPSTREAM = "verl 0.10.0.dev"
@@ -41,123 +49,146 @@ def recognise(document: Document) -> bool:
 
 def read(document: Document, project: Project) -> Reading:
     """The Job of a fine-tune."""
-    config = NativeConfig(NAME, UPSTREAM, interpolated(document), project, None)
-    config.reading.config = document
-    builder = config.builder
-    values, filling = Sections(config.document.root), Filling(builder)
-    newer = values.raw("model.partial_pretrain") is None
-    builder.derived("kind", "training", "a run of verl's SFT trainer")
-    builder.derived("objective", "sft", "verl's SFT trainer")
-    path = values.text("model.partial_pretrain", "model.path")
-    if path and not is_blank(path.value):
-        filling.put("model", path)
-    else:
-        builder.assumed("model", None, "the model is to be filled in")
-    each, nodes = values.integer("trainer.n_gpus_per_node", least=1), values.integer("trainer.nnodes", least=1)
-    count = nodes.value if nodes else 1
-    stated = Stated(each.value * count, each.entry, each.key, f"GPUs x {count} nodes") if each else None
-    set_hardware(builder, project, stated, sharded=True)
-    _set_sharding(filling, values, project.versions.get("verl", ""), newer=newer)
-    _set_adapter(filling, values)
-    _set_batches(filling, values, newer=newer)
-    checkpointing = values.flag("model.enable_gradient_checkpointing")
-    offload = values.is_on("model.enable_activation_offload")
-    release = project.versions.get("verl", "")
-    usual = default_of(SFT_DEFAULTS, release, "enable_gradient_checkpointing", True)
-    on = checkpointing.value if checkpointing else usual
-    mode = ("offload" if offload else "full") if on else "none"
-    if checkpointing:
-        filling.put("activation_checkpointing", checkpointing, mode)
-    else:
-        builder.default("activation_checkpointing", mode)
-    builder.default("attention", "flash_attention_2", "attn_implementation of the trainer")
-    liger, fused = values.flag("model.use_liger"), values.flag("model.use_fused_kernels")
-    if liger and liger.value:
-        filling.put("loss.kernel", liger, "liger")
-    elif fused and fused.value:
-        filling.put("loss.kernel", fused, "chunked")
-    config.fill()
-    config.reading.problems += verl_problems(document, NAME)
-    return config.reading
+    filled = interpolated(document)
+    reader = Reader(filled, project, NAME, UPSTREAM, checked=document, keys=Moved(filled.root, _places(filled)))
+    reader.bind(TABLE.rows)
+    reader.reading.problems = verl_problems(document, NAME)
+    return reader.reading
 
 
-def _set_sharding(filling: Filling, values: Sections, release: str, *, newer: bool) -> None:
-    """FSDP over all ranks, one unit a layer; bfloat16 is computed in, and sums are reduced in float32."""
-    builder = filling.builder
-    section = "engine" if newer else "model.fsdp_config"
-    dtype = values.text(f"{section}.model_dtype")
-    filling.fill(
-        "weights.dtype", dtype._replace(value=DTYPES.get(dtype.value, "float32")) if dtype else None, "float32"
-    )
-    builder.default("precision.autocast", "bfloat16", "the trainer's autocast")
-    ulysses = values.integer("engine.ulysses_sequence_parallel_size", "ulysses_sequence_parallel_size", least=1)
-    filling.fill("parallelism.context", ulysses, 1)
-    if (builder.job.hardware.gpus or 1) < 2:
-        builder.default("parallelism.fsdp", None, "one GPU")
+def _is_newer(document: Document) -> bool:
+    return document.root.find("model.partial_pretrain") is None
+
+
+def _places(document: Document) -> dict[str, str]:
+    """What the newer trainer has in `engine`, the older one has in the section of FSDP."""
+    return {} if _is_newer(document) else {"engine": "model.fsdp_config"}
+
+
+def _default(reader: Reader, name: str, usual: Any) -> Any:
+    return default_of(SFT_DEFAULTS, reader.project.versions.get("verl", ""), name, usual)
+
+
+def _set_gpus(reader: Reader) -> None:
+    each, nodes = reader.given(POSITIVE, "trainer.n_gpus_per_node"), reader.value(POSITIVE, "trainer.nnodes", default=1)
+    stated = Stated(each.value * nodes, each.entry, each.key, f"GPUs x {nodes} nodes") if each else None
+    set_hardware(reader, reader.project, stated, sharded=True)
+
+
+def _set_sync(reader: Reader) -> None:
+    if _is_newer(reader.document):
+        reader.job.unstated.append(f"{FSDP}sync_each_batch")
+    note = "the engine defers since July 2026 (#7095), the trainer never"
+    reader.default(f"{FSDP}sync_each_batch", not _is_newer(reader.document), note)
+
+
+def _set_rows(reader: Reader) -> None:
+    """With `use_dynamic_bsz` as many rows as `max_token_len_per_gpu` holds."""
+    job, tokens = reader.job, reader.given(POSITIVE, "data.max_token_len_per_gpu")
+    if not reader.value(FLAG, "data.use_dynamic_bsz", default=_is_newer(reader.document)):
         return
-    strategy = values.text("engine.strategy", "model.strategy")
-    fsdp = "parallelism.fsdp."
-    stated = strategy._replace(value=2 if "2" in strategy.value else 1) if strategy else None
-    filling.fill(f"{fsdp}version", stated, 1 if newer else default_of(SFT_DEFAULTS, release, "fsdp_version", 2))
-    for name, value in (("sharding", "full_shard"), ("wrap", "transformer")):
-        builder.default(f"{fsdp}{name}", value)
-    builder.default(f"{fsdp}sync_each_batch", not newer, "the engine defers since July 2026 (#7095), the trainer never")
-    if newer:
-        builder.job.unstated.append(f"{fsdp}sync_each_batch")
-    builder.default(f"{fsdp}mixed_precision.param_dtype", "bfloat16")
-    builder.default(f"{fsdp}mixed_precision.reduce_dtype", "float32")
-    filling.fill(f"{fsdp}offload", values.flag("engine.offload_policy", "model.fsdp_config.cpu_offload"), False)
+    held = (tokens.value if tokens else 8192) * job.parallelism.context
+    rows, note = max(1, held // (job.sequence_length or 1)), "rows of full length in the tokens of a GPU"
+    source = Written(rows, note) if tokens else Default(rows, "max_token_len_per_gpu 8192")
+    reader.put("micro_batch_size", source, tokens)
+    reader.derived("packing", True, "rows are packed", "micro_batch_size")
 
 
-def _set_adapter(filling: Filling, values: Sections) -> None:
-    builder = filling.builder
-    rank = values.integer("model.lora_rank", least=1)
-    if rank is None:
-        builder.default("method", "full", "lora_rank 0")
-        return
-    filling.put("method", rank, "lora")
-    builder.derived("adapter.type", "lora", "LoRA", "method")
-    filling.put("adapter.r", rank)
-    filling.fill("adapter.alpha", values.number("model.lora_alpha"), 16)
-    targets = values.words("model.target_modules")
-    if targets and targets.value != ["all-linear"]:
-        filling.put("adapter.targets", targets)
-    else:
-        builder.default("adapter.targets", "all-linear")
-
-
-def _set_batches(filling: Filling, values: Sections, *, newer: bool) -> None:
-    """Rows of `max_length`; with `use_dynamic_bsz` as many as `max_token_len_per_gpu` holds."""
-    builder = filling.builder
-    job = builder.job
-    length = values.integer("data.max_length", least=1)
-    filling.fill("sequence_length", length, 1024)
-    dynamic = values.flag("data.use_dynamic_bsz")
-    micro, tokens = values.integer("data.micro_batch_size_per_gpu", least=1), None
-    if dynamic.value if dynamic else newer:
-        tokens = values.integer("data.max_token_len_per_gpu", least=1)
-        rows = max(1, (tokens.value if tokens else 8192) * job.parallelism.context // (job.sequence_length or 1))
-        if tokens:
-            filling.put("micro_batch_size", tokens, rows, "rows of full length in the tokens of a GPU")
-        else:
-            builder.default("micro_batch_size", rows, "max_token_len_per_gpu 8192")
-        builder.derived("packing", True, "rows are packed", "micro_batch_size")
-    else:
-        filling.fill("micro_batch_size", micro, 4)
-        builder.default("padded", True, "rows are padded to max_length")
-    whole = values.integer("data.train_batch_size", least=1)
+def _set_steps(reader: Reader) -> None:
+    job, whole = reader.job, reader.given(POSITIVE, "data.train_batch_size")
     ranks = max(1, (job.hardware.gpus or 1) // job.parallelism.context)
     steps = max(1, (whole.value if whole else 256) // (ranks * (job.micro_batch_size or 1)))
-    if whole:
-        filling.put("gradient_accumulation_steps", whole, steps, f"over {ranks} ranks")
-    else:
-        builder.default("gradient_accumulation_steps", steps, "train_batch_size 256")
+    source = Written(steps, f"over {ranks} ranks") if whole else Default(steps, "train_batch_size 256")
+    reader.put("gradient_accumulation_steps", source, whole)
 
 
-describe, edits = written_by("verl.sft_edits")
+def _set_checkpointing(reader: Reader) -> None:
+    stated = reader.given(FLAG, "model.enable_gradient_checkpointing")
+    on = stated.value if stated else _default(reader, "enable_gradient_checkpointing", usual=True)
+    offload = reader.value(FLAG, "model.enable_activation_offload", default=False)
+    mode = "none" if not on else "offload" if offload else "full"
+    reader.put("activation_checkpointing", Written(mode) if stated else mode, stated)
 
 
-FORMAT = Format(
-    NAME, "verl SFT config", UPSTREAM, recognise, read, describe, edits,
+def _batch(reading: Reading, value: int) -> Keys:
+    tokens = value * (reading.job.sequence_length or 0) // reading.job.parallelism.context
+    return {"data.max_token_len_per_gpu": tokens} if reading.job.packing else {"data.micro_batch_size_per_gpu": value}
+
+
+def _checkpointing(reading: Reading, value: str) -> Keys | None:
+    if value not in ("full", "none", "offload") or (value == "offload" and not _is_newer(reading.config)):
+        return None
+    offload = {"model.enable_activation_offload": True} if value == "offload" else {}
+    return {"model.enable_gradient_checkpointing": value != "none", **offload}
+
+
+def _method(reading: Reading, value: str) -> Keys | None:
+    if value == "full":
+        return {"model.lora_rank": 0}
+    new = {"model.lora_rank": 16, "model.lora_alpha": 32} if reading.job.method != "lora" else {}
+    return new if value == "lora" else None
+
+
+def _loss(reading: Reading, value: str) -> Keys | None:
+    switch = "use_fused_kernels" if _is_newer(reading.config) else "use_liger"
+    return {f"model.{switch}": True} if value == "liger" else None
+
+
+TABLE = Table(
+    (
+        *runs_on(),
+        Fixed("kind", Derived("training", "a run of verl's SFT trainer")),
+        Fixed("objective", Derived("sft", "verl's SFT trainer")),
+        Key(
+            "model", ("model.partial_pretrain", "model.path"), WHOLE_TEXT, Assumed(None, "the model is to be filled in")
+        ),
+        _set_gpus,
+        Key("weights.dtype", "engine.model_dtype", WEIGHTS, "float32", other="float32"),
+        Fixed("precision.autocast", Default("bfloat16", "the trainer's autocast")),
+        Key(
+            "parallelism.context", ("engine.ulysses_sequence_parallel_size", "ulysses_sequence_parallel_size"),
+            POSITIVE, 1, back=NEVER,
+        ),
+        Fixed("parallelism.fsdp", Default(None, "one GPU"), when=lambda job: (job.hardware.gpus or 1) < 2),
+        *only(
+            lambda job: (job.hardware.gpus or 1) > 1,
+            Key(
+                f"{FSDP}version", ("engine.strategy", "model.strategy"), TEXT,
+                lambda reader: 1 if _is_newer(reader.document) else _default(reader, "fsdp_version", 2),
+                lambda word, _: 2 if "2" in word else 1, NEVER,
+            ),
+            _set_sync,
+            Key(
+                f"{FSDP}offload", ("engine.offload_policy", "model.fsdp_config.cpu_offload"), FLAG, default=False,
+                back=NEVER,
+            ),
+            *fsdp2(),
+        ),
+        Key("method", "model.lora_rank", POSITIVE, Default("full", "lora_rank 0"), lambda *_: "lora", NEVER),
+        *lora(rank="model.lora_rank", alpha="model.lora_alpha", targets="model.target_modules", cast=False),
+        Key("sequence_length", "data.max_length", POSITIVE, 1024),
+        _set_rows,
+        Key("micro_batch_size", "data.micro_batch_size_per_gpu", POSITIVE, 4),
+        Fixed("padded", Default(True, "rows are padded to max_length"), when=lambda job: not job.packing),
+        _set_steps,
+        _set_checkpointing,
+        Fixed("attention", Default("flash_attention_2", "attn_implementation of the trainer")),
+        Key("loss.kernel", "model.use_liger", FLAG, to={True: "liger"}, back=NEVER),
+        Key("loss.kernel", "model.use_fused_kernels", FLAG, to={True: "chunked"}, back=NEVER),
+        *USUAL,
+    ),
+    says={
+        "activation_checkpointing": _checkpointing,
+        "loss.kernel": _loss,
+        "method": _method,
+        "micro_batch_size": _batch,
+    },
+    total="data.train_batch_size",
+    spelled=lambda reading, key: moved(key, _places(reading.config)),
+)  # fmt: skip
+"""FSDP over all ranks, one unit a layer; bfloat16 is computed in, and sums are reduced in float32."""
+
+FORMAT = Format.of_table(
+    NAME, "verl SFT config", UPSTREAM, recognise, read, TABLE,
     "`trainer.n_gpus_per_node` x `trainer.nnodes`; the launcher of the older trainer",
 )  # fmt: skip

@@ -56,6 +56,13 @@ def lora(
     )
 
 
+TRAINABLE = (
+    Fixed("trainable", Default(None, "all weights"), when=lambda job: job.method == "full"),
+    Fixed("trainable", Derived(None, "the adapter alone", "method")),
+)
+"""What is trained, after `method`."""
+
+
 def _weights_dtype(reader: Reader) -> Derived:
     return Derived(reader.job.weights.dtype, "the dtype of the weights", "weights.dtype")
 
