@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gpulint.formats.core.bindings.kinds import FLAG, INTEGER, NUMBER, POSITIVE, TEXT, WORDS, Unsaid, integer
 from gpulint.formats.core.bindings.reader import Reader, by_release
 from gpulint.formats.core.bindings.rows import (
+    LEAVE,
     NEVER,
     Assumed,
     Default,
@@ -29,6 +30,7 @@ from gpulint.formats.core.bindings.spelling import DTYPE, PREFIXED, SHORT, atten
 from gpulint.formats.core.format import Format, Project
 from gpulint.formats.core.keys import load, object_shape
 from gpulint.formats.core.registry import FORMAT_NAMES, find
+from gpulint.formats.core.sections import Sections
 from gpulint.job.job import Adapter, Hardware, Job, Rl
 from gpulint.source.edit.edit import apply
 from gpulint.source.read import parse
@@ -231,6 +233,20 @@ def test_what_a_shipped_config_says_is_a_default():
     reader = Reader(document, PROJECT, "x", "tool 1.2", shipped="shipped.yaml")
     reader.bind([Key("micro_batch_size", "batch", POSITIVE, 3)])
     assert origin(reader, "micro_batch_size") == (5, "default", "default of tool 1.2")
+
+
+def test_rows_say_anew_what_another_tool_has_set():
+    outer = read("model: m\n", Fixed("micro_batch_size", 3), Fixed("compile", False))
+    document = parse("inner: {batch: 5}\n", "d.yaml", "yaml")
+    inner = Reader.over(outer, document, Sections(document.root.get("inner"), "inner"), "other 2.0")
+    inner.bind([
+        Key("micro_batch_size", "batch", POSITIVE, 7), Key("micro_batch_size", "rows", POSITIVE, 11),
+        Key("compile", "compile", FLAG), Fixed("padded", lambda _: LEAVE),
+    ])  # fmt: skip
+    assert origin(outer, "micro_batch_size") == (5, "file", "")
+    assert outer.job.origins["micro_batch_size"][2:4] == ("d.yaml", "inner.batch")
+    assert origin(outer, "compile") == (False, "default", "default of tool 1.2")
+    assert "padded" not in outer.job.origins
 
 
 def test_a_default_by_release():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..core.key_changes import ZERO, Keys, chooses_file, inline_deepspeed, zero_keys
+from ..core.backends.deepspeed import chooses_file, inline_deepspeed, zero_keys
+from ..core.key_changes import ZERO, Keys
 from ..hf_trainer.launch_edits import writer
 
 if TYPE_CHECKING:

@@ -6,16 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ..accelerate.shipped import shipped
-from ..core.key_changes import (
-    OFFLOADS,
-    ZERO,
-    Keys,
-    chooses_file,
-    inline_deepspeed,
-    present,
-    trainer_offload,
-    zero_keys,
-)
+from ..core.backends.deepspeed import chooses_file, inline_deepspeed, zero_keys
+from ..core.key_changes import OFFLOADS, ZERO, Keys, present, trainer_offload
 from .launch_edits import writer
 from .trainer_profiles import Flavour, flavour_of
 

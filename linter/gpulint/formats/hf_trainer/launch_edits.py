@@ -8,8 +8,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ..accelerate import edits as accelerate_edits
-from ..core.key_changes import ZERO, Keys, chooses_file, edits_of, spoken
-from ..deepspeed import edits as deepspeed_edits
+from ..core.backends.deepspeed import chooses_file, zero_keys
+from ..core.key_changes import ZERO, Keys, edits_of, spoken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +66,7 @@ def _elsewhere(reading: Reading, changes: dict[str, Any], *, files: bool) -> tup
     launch = _launch_file(reading) if not own else None
     named = reading.references.get("deepspeed" if own else "deepspeed_config.deepspeed_config_file")
     if zero and named is not None and named.text and (files or not own or not chooses_file(changes)):
-        keys = deepspeed_edits.keys_in(named.root, changes)
+        keys = zero_keys(named.root, "", changes)
         return (named, keys) if keys else None
     keys = accelerate_edits.sharding_keys(launch.root, changes) if launch is not None else None
     return (launch, keys) if launch is not None and keys else None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..core.arguments import Arguments
-from ..core.key_changes import OFFLOADS, ZERO, Keys, chooses_file, present, trainer_offload, zero_keys
+from ..core.backends.deepspeed import chooses_file, zero_keys
+from ..core.key_changes import OFFLOADS, ZERO, Keys, present, trainer_offload
 from ..hf_trainer.launch_edits import writer
 from .megatron import is_megatron
 

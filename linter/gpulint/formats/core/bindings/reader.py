@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....upstream.behaviour import default_of
 from .. import keys as schemas
-from ..format import JobBuilder, Problem, Reading
+from ..format import JobBuilder, Problem, Project, Reading
 from ..sections import Sections
 from .kinds import Unsaid
 from .rows import LEAVE, Assumed, Default, Derived, Fixed, Key, Written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Self
 
+    from ....job.origin import Origin
     from ....source.document import Document
     from ....upstream.behaviour import Default as ReleaseDefault
     from ..arguments import Arguments, Given
-    from ..format import Project
     from .kinds import Kind
     from .rows import Row, Source
 
@@ -53,9 +54,10 @@ class Reader(JobBuilder):
     shipped   the path of a config that the tool itself ships below the user's: what it says is the tool's default
     defaults  what an absent key means, where that depends on the program that reads the file
     blank     what holds for a key that is filled in when the job starts and whose row says nothing of it
+    under     what was set before, where the rows say it anew (`over`)
     """
 
-    __slots__ = ("blank", "defaults", "keys", "project", "reading", "shipped")
+    __slots__ = ("blank", "defaults", "keys", "project", "reading", "shipped", "under")
 
     def __init__(
         self,
@@ -77,6 +79,15 @@ class Reader(JobBuilder):
         self.shipped = shipped
         self.defaults = defaults or {}
         self.blank = blank
+        self.under: Mapping[str, Origin] = {}
+
+    @classmethod
+    def over(cls, builder: JobBuilder, document: Document, keys: Arguments, upstream: str) -> Self:
+        """A Reader of what a tool hands to another one, whose rows say anew what `builder` has set in the same Job."""
+        project = builder.project if isinstance(builder, Reader) else Project("", None, None, None, lambda *_: None)
+        reader = cls(document, project, "", upstream, keys=keys)
+        reader.job, reader.under = builder.job, dict(builder.job.origins)
+        return reader
 
     def bind(self, rows: Iterable[Row]) -> None:
         """Fill the Job from rows, in their order; one whose field, or a field of it, is set already is passed over."""
@@ -90,7 +101,7 @@ class Reader(JobBuilder):
         """Whether a field has its value, or, of a part that may be None, one of its fields has."""
         origins = self.job.origins
         if field in origins:
-            return True
+            return origins[field] is not self.under.get(field)
         return field.rpartition(".")[2] in _PARTS and any(path.startswith(f"{field}.") for path in origins)
 
     def beside(self, document: Document, keys: Arguments, upstream: str = "") -> Reader:
@@ -162,7 +173,9 @@ class Reader(JobBuilder):
 
     def _apply(self, row: Key | Fixed) -> None:
         if isinstance(row, Fixed):
-            self.put(row.field, self._source(row.source))
+            source = self._source(row.source)
+            if source is not LEAVE:
+                self.put(row.field, source)
             return
         answer = self.ask(row.kind, *row.names)
         value: Any = row.value(answer.value, self.job) if answer.says else answer.value
@@ -172,8 +185,9 @@ class Reader(JobBuilder):
             if value is not LEAVE:
                 self.put(row.field, value, answer.given)
                 return
-        if row.default is not LEAVE:
-            self.put(row.field, self._source(row.default))
+        source = self._source(row.default)
+        if source is not LEAVE:
+            self.put(row.field, source)
 
     def _unsaid(self, row: Key, why: Unsaid, given: Given) -> Any:
         """What a row says of a key that is there and says no value; LEAVE for what it says of an absent one."""

@@ -85,8 +85,8 @@ class Key:
     field    the Job field
     keys     the dotted key; several where older releases spell it otherwise, the newest first
     kind     what is written there
-    default  what holds where the key says nothing: a value (the upstream's default), a `Source`, or a function of the
-             Reader that gives one; LEAVE for a later row to say
+    default  what holds where the key says nothing: a value (the upstream's default), a `Source`, LEAVE for a later row
+             to say, or a function of the Reader that gives one of these
     to       a written value -> the field's: a mapping, for which all else is OTHER, or a function of value and Job,
              which may give `Written` with a note, or `Unsaid.OTHER`
     back     the reverse, where a function cannot be turned round by itself: a mapping from the field's value, a
