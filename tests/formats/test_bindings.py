@@ -56,13 +56,18 @@ WORDS_OF = {"method": ("full", "lora"), "objective": ("grpo", "ppo"), "activatio
 NOT_IN_SCHEMA = {
     "vllm": {"model_tag"},
     "openrlhf": {"flash_attn"},
+    "accelerate": {
+        "fsdp_config.offload", "fsdp_config.cpu_offload", "fsdp_config.mixed_precision_policy",
+        "fsdp_config.mixed_precision", "fsdp_config.transformer_cls_names_to_wrap",
+    },
     "trtllm": {
         "quantization", "quantization_type", "tensor_parallel_count", "max_decoder_seq_len", "enable_chunked_context",
         "checkpoint_dir", "tp_size", "pp_size", "cp_size", "ep_size", "moe_expert_parallel_size", "tokens_per_block",
         "kv_cache_free_gpu_memory_fraction", "kv_cache_free_gpu_mem_fraction", "quant_config.quant_algo",
     },
 }  # fmt: skip
-"""Keys that launchers give (arguments without a flag, Truss's engine builder), and flags that upstream has no more."""
+"""Keys that launchers give (arguments without a flag, Truss's engine builder), flags that upstream has no more, and those
+of accelerate under other tools' names."""
 
 
 def values_of(row):
@@ -272,7 +277,10 @@ FLAGS = Table(
         Key("activation_checkpointing", "offload", FLAG, to={True: "offload"}),
         Key("activation_checkpointing", "checkpointing", FLAG, "none", {True: "full", False: "none"}),
         Key("compile", "compile", FLAG, back=NEVER),
+        Key("padded", "padded", FLAG),
+        Key("packing", "packing", FLAG),
     ),
+    says={"padded": lambda *_: LEAVE, "packing": lambda *_: None},
     total="rows",
 )  # fmt: skip
 
@@ -298,6 +306,8 @@ FORM = Format.of_table("x", "x", "tool 1.2", lambda _: True, bound, FLAGS)
         ("offload: true\ncheckpointing: true\n", {"activation_checkpointing": "full"}, "checkpointing: true\n"),
         ("offload: false\nb: 1\n", {"activation_checkpointing": "offload"}, "offload: true\nb: 1\n"),
         ("compile: true\n", {"compile": False}, None),
+        ("padded: false\npacking: no\n", {"padded": True}, "padded: true\npacking: no\n"),
+        ("padded: false\npacking: no\n", {"packing": True}, None),
         ("batch: 2\n", {"attention": "eager"}, None),
         ("batch: 2\n", {"micro_batch_size": 3, "attention": "eager"}, None),
         ("batch: 3\nrows: 7\n", {"gradient_accumulation_steps": 5}, "batch: 3\nrows: 15\n"),

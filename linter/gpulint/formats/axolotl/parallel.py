@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from ...job.job import Fsdp
 from ...upstream.axolotl import SHARDS_PACKED
 from ..accelerate.launch import launch_of
+from ..core.backends.fsdp import FsdpDefaults, Section, apply_fsdp
 from ..core.keys import load
 from ..core.model_facts import hidden_size
 from ..core.world_size import Stated, set_hardware
 from ..deepspeed.reference import apply_reference
 from ..deepspeed.values import AutoValues
-from ..hf_trainer.fsdp import FsdpDefaults, Section, apply_fsdp
 from .config import NAME, UPSTREAM
 from .weights import WORDS
 

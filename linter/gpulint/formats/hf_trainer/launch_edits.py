@@ -5,10 +5,12 @@ DeepSpeed file that the run names.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..accelerate import edits as accelerate_edits
+from ..accelerate.sections import TABLE as LAUNCH
 from ..core.backends.deepspeed import chooses_file, zero_keys
+from ..core.bindings.changes import wanted_keys
 from ..core.key_changes import ZERO, Keys, edits_of, spoken
 
 if TYPE_CHECKING:
@@ -68,7 +70,7 @@ def _elsewhere(reading: Reading, changes: dict[str, Any], *, files: bool) -> tup
     if zero and named is not None and named.text and (files or not own or not chooses_file(changes)):
         keys = zero_keys(named.root, "", changes)
         return (named, keys) if keys else None
-    keys = accelerate_edits.sharding_keys(launch.root, changes) if launch is not None else None
+    keys = wanted_keys(LAUNCH, replace(reading, config=launch), changes) if launch is not None else None
     return (launch, keys) if launch is not None and keys else None
 
 

@@ -8,6 +8,7 @@ from ...source.node import Entry, Node
 from ...upstream import llamafactory, transformers, trl
 from ...upstream.behaviour import default_of
 from ..core import references
+from ..core.backends.fsdp import FsdpDefaults, Section, apply_fsdp
 from ..core.format import JobBuilder, Problem
 from ..core.keys import unknown_key
 from ..core.model_facts import hidden_size
@@ -15,7 +16,6 @@ from ..core.world_size import Stated, set_hardware
 from ..deepspeed.config import apply
 from ..deepspeed.reference import apply_reference
 from ..deepspeed.values import AutoValues, Reference
-from .fsdp import FsdpDefaults, Section, apply_fsdp
 from .trainer_profiles import program_of
 from .training_arguments import mixed_precision
 
@@ -178,7 +178,7 @@ def _set_fsdp(run: Run, given: Given, words: list[str]) -> None:
     run.reading.problems += _unread(section, f"transformers {release}".strip(), document)
     apply_fsdp(writer, section, defaults, word)
     strategy = next((word for word in words if word in _SHARDING), None)
-    if strategy and section.find("reshard_after_forward", "sharding_strategy")[0] is None:
+    if strategy and section.raw("reshard_after_forward", "sharding_strategy") is None:
         first = builder.job.get("parallelism.fsdp.version") == 1
         if first:
             run.put("parallelism.fsdp.sharding", given, strategy)
@@ -186,7 +186,7 @@ def _set_fsdp(run: Run, given: Given, words: list[str]) -> None:
             run.put(
                 "parallelism.fsdp.reshard_after_forward", given, strategy in ("full_shard", "hybrid_shard"), strategy
             )
-    if "offload" in words and section.find("cpu_offload")[0] is None:
+    if "offload" in words and section.raw("cpu_offload") is None:
         run.put("parallelism.fsdp.offload", given, value=True)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...upstream import transformers, trl
 from ..core.arguments import Arguments
+from ..core.bindings.spelling import MIXED_PRECISION
 from ..core.coercion import as_integer
 
 if TYPE_CHECKING:
@@ -74,9 +75,7 @@ def mixed_precision(run: Run) -> tuple[str | None, Given | None]:
         return "float16", fp16
     launched = run.launch.precision if run.launch is not None else None
     if launched and not (bf16.value if bf16 else run.defaults["bf16"]):
-        from ..accelerate.launch import DTYPES
-
-        return DTYPES[launched.value.lower()], launched
+        return MIXED_PRECISION.read(launched.value), launched
     if bf16:
         return ("bfloat16" if bf16.value else None), bf16
     return ("bfloat16" if run.defaults["bf16"] else None), None

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..accelerate.launch import DTYPES, launch_of
+from ..accelerate.launch import launch_of
+from ..core.backends.fsdp import FsdpDefaults, Section, apply_fsdp
+from ..core.bindings.kinds import Unsaid
+from ..core.bindings.spelling import MIXED_PRECISION
 from ..core.key_changes import OFFLOADS
 from ..core.sections import Renamed, Sections
 from ..core.world_size import set_hardware
 from ..deepspeed.config import apply
 from ..hf_trainer import trl
 from ..hf_trainer.format import _set_loss as set_loss
-from ..hf_trainer.fsdp import FsdpDefaults, Section, apply_fsdp
 from ..hf_trainer.peft_arguments import set_adapter, set_dtype, set_method, set_quantization
 from ..hf_trainer.sharding import auto_values
 from ..hf_trainer.training_arguments import (
@@ -126,7 +128,7 @@ class _Plain:
 def _set_precision(run: Run, values: Sections) -> str:
     """`mixed_precision_dtype`, or what launches the run; none by default. Returns accelerate's word for it."""
     given = values.text("training.mixed_precision_dtype")
-    if (given is None or given.value.lower() not in DTYPES) and run.launch is not None:
+    if (given is None or MIXED_PRECISION.read(given.value) is Unsaid.OTHER) and run.launch is not None:
         given = run.launch.precision or given
     word = given.value.lower() if given else "none"
     dtype = {"bf16": "bfloat16", "fp16": "float16"}.get(word)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..key_changes import ZERO, edits_of, spoken
 from .kinds import Unsaid
+from .rows import LEAVE, Rest
 
 if TYPE_CHECKING:
     from ....job.job import Job
@@ -41,15 +42,16 @@ def wanted_keys(table: Table, reading: Reading, changes: dict[str, Any]) -> Keys
     for path, value in changes.items():
         if path in zero or path in table.ignored:
             continue
-        if path in table.says:
-            said = table.says[path](reading, value)
+        own = table.says[path](reading, value) if path in table.says else LEAVE
+        if not isinstance(own, Rest):
+            part = own
         elif path == ACCUMULATION and table.total:
-            said = _whole_batch(table, reading, changes)
+            part = _whole_batch(table, reading, changes)
         else:
-            said = _of_rows(table, reading, path, value, job)
-        if said is None:
+            part = _of_rows(table, reading, path, value, job)
+        if part is None:
             return None
-        wanted |= said
+        wanted |= part
     root = reading.config.root
     spelled = {table.spelled(reading, key): value for key, value in wanted.items()}
     return {key: value for key, value in spelled.items() if value is not None or root.find(key) is not None}

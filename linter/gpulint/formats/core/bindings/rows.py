@@ -158,8 +158,8 @@ class Fixed:
 Row = Key | Fixed | Step
 """One entry of a table."""
 
-Say = Callable[["Reading", Any], "Keys | None"]
-"""The keys that make one field a value; None where the format cannot say it."""
+Say = Callable[["Reading", Any], "Keys | Rest | None"]
+"""The keys that make one field a value; None where the format cannot say it, LEAVE for the rows to say."""
 
 
 def _spelled_as_is(_reading: Reading, key: str) -> str:
