@@ -66,8 +66,8 @@ NOT_IN_SCHEMA = {
         "kv_cache_free_gpu_memory_fraction", "kv_cache_free_gpu_mem_fraction", "quant_config.quant_algo",
     },
 }  # fmt: skip
-"""Keys that launchers give (arguments without a flag, Truss's engine builder), flags that upstream has no more, and those
-of accelerate under other tools' names."""
+"""Keys that launchers give (arguments without a flag, Truss's engine builder), flags that upstream has no more, and
+accelerate's under other tools' names."""
 
 
 def values_of(row):
