@@ -45,8 +45,11 @@ JOB = Job(
 )  # fmt: skip
 """What conversions of values go by; sizes that share no factor."""
 
-ROUNDED = {("tgi", "inference.kv_cache_dtype"): "fp8", ("lmdeploy", "inference.kv_cache_dtype"): "fp8"}
-"""Values that a tool has a narrower word for: its fp8 is e4m3."""
+ROUNDED = {
+    ("tgi", "inference.kv_cache_dtype"): "fp8", ("lmdeploy", "inference.kv_cache_dtype"): "fp8",
+    ("verl", "loss.kernel"): "liger",
+}  # fmt: skip
+"""Values that a tool has a narrower word for: its fp8 is e4m3, its fused loss works in chunks."""
 
 WORDS_OF = {"method": ("full", "lora"), "objective": ("grpo", "ppo"), "activation_checkpointing": ("none", "full")}
 """Values of fields that are written as something else."""
