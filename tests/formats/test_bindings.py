@@ -294,6 +294,32 @@ def test_a_change_is_written_where_the_file_says_the_field(text, changes, after)
     assert (apply(text, edits) if edits else None) == after
 
 
+def test_fields_that_are_said_together_and_what_the_tool_refuses():
+    table = Table(
+        (Key("sequence_length", "length", POSITIVE), Key("packing", "packing", FLAG)),
+        together={("method", "adapter.r"): lambda _, part: {"lora": part.get("adapter.r", 16), "lora_alpha": None}},
+        refuses=lambda reading, changes: changes.get("packing", reading.job.packing) and "sequence_length" in changes,
+    )
+
+    def read_it(document, project):
+        reader = Reader(document, project, "x", "tool 1.2")
+        reader.bind(table.rows)
+        return reader.reading
+
+    form = Format.of_table("x", "x", "tool 1.2", lambda _: True, read_it, table)
+    reading = form.read(parse("length: 9\nlora_alpha: 3\n", "c.yaml", "yaml"), PROJECT)
+    assert form.describe(reading, {"method": "lora", "adapter.r": 67}) == "lora: 67, no lora_alpha"
+    assert form.describe(reading, {"method": "lora", "sequence_length": 5}) == "lora: 16, length: 5, no lora_alpha"
+    assert form.describe(reading, {"packing": True}) == "packing: true"
+    assert form.describe(reading, {"packing": True, "sequence_length": 5}) is None
+
+
+def test_a_switch_that_is_on():
+    reader = read("a: false\nb: yes\nc: [1]\n")
+    assert reader.on("b").key == "b"
+    assert (reader.on("a", "b"), reader.on("c"), reader.on("d")) == (None, None, None)
+
+
 # kinds and spellings
 
 
