@@ -47,8 +47,11 @@ JOB = Job(
 )  # fmt: skip
 """What conversions of values go by; sizes that share no factor."""
 
-ROUNDED = {("tgi", "inference.kv_cache_dtype"): "fp8", ("lmdeploy", "inference.kv_cache_dtype"): "fp8"}
-"""Values that a tool has a narrower word for: its fp8 is e4m3."""
+ROUNDED = {
+    ("tgi", "inference.kv_cache_dtype"): "fp8", ("lmdeploy", "inference.kv_cache_dtype"): "fp8",
+    ("verl", "loss.kernel"): "liger",
+}  # fmt: skip
+"""Values that a tool has a narrower word for: its fp8 is e4m3, its fused loss works in chunks."""
 
 WORDS_OF = {"method": ("full", "lora"), "objective": ("grpo", "ppo"), "activation_checkpointing": ("none", "full")}
 """Values of fields that are written as something else."""
@@ -56,13 +59,14 @@ WORDS_OF = {"method": ("full", "lora"), "objective": ("grpo", "ppo"), "activatio
 NOT_IN_SCHEMA = {
     "vllm": {"model_tag"},
     "openrlhf": {"flash_attn"},
+    "nemo_rl": {"policy.megatron_cfg.virtual_pipeline_model_parallel_size"},
     "trtllm": {
         "quantization", "quantization_type", "tensor_parallel_count", "max_decoder_seq_len", "enable_chunked_context",
         "checkpoint_dir", "tp_size", "pp_size", "cp_size", "ep_size", "moe_expert_parallel_size", "tokens_per_block",
         "kv_cache_free_gpu_memory_fraction", "kv_cache_free_gpu_mem_fraction", "quant_config.quant_algo",
     },
 }  # fmt: skip
-"""Keys that launchers give (arguments without a flag, Truss's engine builder), and flags that upstream has no more."""
+"""Keys that launchers give (arguments without a flag, Truss's engine builder), and those that upstream has no more."""
 
 
 def values_of(row):
@@ -318,6 +322,32 @@ def test_a_change_to_a_value_that_the_row_may_not_write():
     row = Key("weights.dtype", "dtype", DTYPE, back=among("bfloat16"))
     assert row.written("bfloat16", JOB) == "bfloat16"
     assert row.written("float32", JOB) == Unsaid.OTHER
+
+
+def test_fields_that_are_said_together_and_what_the_tool_refuses():
+    table = Table(
+        (Key("sequence_length", "length", POSITIVE), Key("packing", "packing", FLAG)),
+        together={("method", "adapter.r"): lambda _, part: {"lora": part.get("adapter.r", 16), "lora_alpha": None}},
+        refuses=lambda reading, changes: changes.get("packing", reading.job.packing) and "sequence_length" in changes,
+    )
+
+    def read_it(document, project):
+        reader = Reader(document, project, "x", "tool 1.2")
+        reader.bind(table.rows)
+        return reader.reading
+
+    form = Format.of_table("x", "x", "tool 1.2", lambda _: True, read_it, table)
+    reading = form.read(parse("length: 9\nlora_alpha: 3\n", "c.yaml", "yaml"), PROJECT)
+    assert form.describe(reading, {"method": "lora", "adapter.r": 67}) == "lora: 67, no lora_alpha"
+    assert form.describe(reading, {"method": "lora", "sequence_length": 5}) == "lora: 16, length: 5, no lora_alpha"
+    assert form.describe(reading, {"packing": True}) == "packing: true"
+    assert form.describe(reading, {"packing": True, "sequence_length": 5}) is None
+
+
+def test_a_switch_that_is_on():
+    reader = read("a: false\nb: yes\nc: [1]\n")
+    assert reader.on("b").key == "b"
+    assert (reader.on("a", "b"), reader.on("c"), reader.on("d")) == (None, None, None)
 
 
 # kinds and spellings

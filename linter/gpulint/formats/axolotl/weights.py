@@ -49,7 +49,7 @@ def set_precision(config: AxolotlConfig) -> None:
         builder.default("precision.compute", None)
     offloaded = keys.flag("layer_offloading")
     if offloaded:
-        config.put("weights.layers_offloaded", offloaded, offloaded.value)
+        config.put("weights.frozen_layers_offloaded", offloaded, offloaded.value)
 
 
 def _from(config: AxolotlConfig, dtype: str, given: Given | None, autocast: str | None, automatic: bool) -> None:

@@ -260,7 +260,7 @@ TABLE = Table(
             Fixed("compile", Default(True, "pretrain.py compiles the model")),
         ),
         Fixed(
-            "longest_first", Default(True, "the first step takes the longest sample"),
+            "longest_batch_first", Default(True, "the first step takes the longest sample"),
             when=lambda job: not _pretrains(job) and job.sequence_length is None,
         ),
         Fixed(

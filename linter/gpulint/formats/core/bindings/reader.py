@@ -9,7 +9,7 @@ from .. import keys as schemas
 from ..arguments import Arguments
 from ..format import JobBuilder, Problem, Reading
 from ..sections import Sections
-from .kinds import Unsaid
+from .kinds import FLAG, Unsaid
 from .rows import LEAVE, Assumed, Default, Derived, Fixed, Key, Source, Written
 
 if TYPE_CHECKING:
@@ -132,6 +132,11 @@ class Reader(JobBuilder):
         """The value, or what stands for none."""
         answer = self.ask(kind, *names)
         return answer.value if answer.says else default
+
+    def on(self, *names: str) -> Given | None:
+        """The switch and its place, where it is on."""
+        given = self.given(FLAG, *names)
+        return given if given is not None and given.value else None
 
     def is_stated(self, given: Given | None) -> bool:
         """Whether the user's file says it, and not the config that the tool ships."""

@@ -164,6 +164,9 @@ Row = Key | Fixed | Step
 Say = Callable[["Reading", Any], "Keys | None"]
 """The keys that make one field a value; None where the format cannot say it."""
 
+SayAll = Callable[["Reading", dict[str, Any]], "Keys | None"]
+"""The keys for several fields of a change."""
+
 
 def _spelled_as_is(_reading: Reading, key: str) -> str:
     return key
@@ -177,19 +180,23 @@ def _named_as_is(_reading: Reading, keys: Keys) -> Keys:
 class Table:
     """A format: its rows, and what rows cannot say of changes.
 
-    says     Job field -> the keys to write, where that is more than one row: wins over rows
-    total    the key of the rows of one step of all ranks, where accumulation is what that leaves over
-    ignored  Job fields that follow from others of a change
-    zero     the keys for all that a change says of ZeRO together
-    spelled  a key as the file spells it, or below the section that holds it
-    named    the keys as people are told of them
+    says      Job field -> the keys to write, where that is more than one row: wins over rows
+    together  Job fields -> the same for all that a change says of them: a method, and what is quantised for it
+    total     the key of the rows of one step of all ranks, where accumulation is what that leaves over
+    ignored   Job fields that follow from others of a change
+    zero      the keys for all that a change says of ZeRO together
+    refuses   whether the tool's own checks would refuse the file after a change
+    spelled   a key as the file spells it, or below the section that holds it
+    named     the keys as people are told of them
     """
 
     rows: tuple[Row, ...]
     says: Mapping[str, Say] = field(default_factory=dict)
+    together: Mapping[tuple[str, ...], SayAll] = field(default_factory=dict)
     total: str = ""
     ignored: frozenset[str] = frozenset()
-    zero: Callable[[Reading, dict[str, Any]], Keys | None] | None = None
+    zero: SayAll | None = None
+    refuses: Callable[[Reading, dict[str, Any]], bool] | None = None
     spelled: Callable[[Reading, str], str] = _spelled_as_is
     named: Callable[[Reading, Keys], Keys] = _named_as_is
 
