@@ -194,12 +194,14 @@ def _properties(part: Any) -> Iterator[dict[str, Any]]:
 
 
 def _writes(name: str) -> bool:
-    """Whether the format has edits of its own: a module for them, or edits beside the reader."""
+    """Whether the format has edits of its own: by its table, in a module for them, or beside the reader."""
     from importlib import import_module
     from importlib.util import find_spec
 
     from gpulint.formats.core.registry import find
 
+    if find(name).table is not None:
+        return True
     path = find(name).read.__module__
     module = import_module(path)
     package, _, stem = path.rpartition(".")

@@ -45,8 +45,11 @@ JOB = Job(
 )  # fmt: skip
 """What conversions of values go by; sizes that share no factor."""
 
-ROUNDED = {("tgi", "inference.kv_cache_dtype"): "fp8", ("lmdeploy", "inference.kv_cache_dtype"): "fp8"}
-"""Values that a tool has a narrower word for: its fp8 is e4m3."""
+ROUNDED = {
+    ("tgi", "inference.kv_cache_dtype"): "fp8", ("lmdeploy", "inference.kv_cache_dtype"): "fp8",
+    ("verl", "loss.kernel"): "liger",
+}  # fmt: skip
+"""Values that a tool has a narrower word for: its fp8 is e4m3, its fused loss works in chunks."""
 
 WORDS_OF = {"method": ("full", "lora"), "objective": ("grpo", "ppo"), "activation_checkpointing": ("none", "full")}
 """Values of fields that are written as something else."""
@@ -54,13 +57,14 @@ WORDS_OF = {"method": ("full", "lora"), "objective": ("grpo", "ppo"), "activatio
 NOT_IN_SCHEMA = {
     "vllm": {"model_tag"},
     "openrlhf": {"flash_attn"},
+    "nemo_rl": {"policy.megatron_cfg.virtual_pipeline_model_parallel_size"},
     "trtllm": {
         "quantization", "quantization_type", "tensor_parallel_count", "max_decoder_seq_len", "enable_chunked_context",
         "checkpoint_dir", "tp_size", "pp_size", "cp_size", "ep_size", "moe_expert_parallel_size", "tokens_per_block",
         "kv_cache_free_gpu_memory_fraction", "kv_cache_free_gpu_mem_fraction", "quant_config.quant_algo",
     },
 }  # fmt: skip
-"""Keys that launchers give (arguments without a flag, Truss's engine builder), and flags that upstream has no more."""
+"""Keys that launchers give (arguments without a flag, Truss's engine builder), and those that upstream has no more."""
 
 
 def values_of(row):

@@ -125,7 +125,7 @@ WEIGHTS = (
         "precision.compute", "fp8", FLAG, None, {True: "float8"}, NEVER,
         note="torchao's float8 linear layers (core/fp8.py)",
     ),
-    Key("weights.layers_offloaded", "layer_offloading", FLAG, back=NEVER),
+    Key("weights.frozen_layers_offloaded", "layer_offloading", FLAG, back=NEVER),
     _set_quantization,
     Fixed("weights.quantization", None),
 )  # fmt: skip

@@ -216,7 +216,7 @@ def _set_batch(config: NativeConfig, script: str) -> None:
         builder.derived("packing", True, "pretraining reads rows of the block size", "objective")
         builder.default("compile", True, "pretrain.py compiles the model")
     elif not length:
-        builder.default("longest_first", True, "the first step takes the longest sample")
+        builder.default("longest_batch_first", True, "the first step takes the longest sample")
 
 
 def _set_optimizer(config: NativeConfig, script: str) -> None:
