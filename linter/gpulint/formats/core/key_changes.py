@@ -99,4 +99,4 @@ def value_text(value: object) -> str:
         )
     if isinstance(value, list):
         return "[" + ", ".join(value_text(item) for item in value) + "]"
-    return str(value)
+    return '""' if value == "" else str(value)

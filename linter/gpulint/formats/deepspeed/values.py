@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.backends.deepspeed import AUTO, UPSTREAM
-from ..core.bindings.kinds import FLAG
 from ..core.bindings.reader import Reader
 from ..core.bindings.rows import Written
 from ..core.format import Problem
@@ -113,11 +112,6 @@ class ConfigReader(Reader):
             return Written(size, f'"auto", filled from hidden_size {values.hidden_size}')
         why = '"auto" is not filled here' if auto else f"{given.entry.key.value} is {given.value}"
         return default._replace(note=f"{why}; default of {UPSTREAM}")
-
-    def on(self, key: str) -> Given | None:
-        """A switch that is on; None when it is off, absent or no switch."""
-        given = self.given(FLAG, key)
-        return given if given is not None and given.value else None
 
     def differs(self, given: Given, value: object, other: str, other_value: object) -> None:
         """Report a value that differs from another one it must agree with."""

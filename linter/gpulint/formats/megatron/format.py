@@ -226,15 +226,17 @@ def _set_attention(config: NativeConfig) -> None:
     builder, keys = config.builder, config.keys
     backend, given = keys.text("attention_backend"), keys.text("transformer_impl")
     if given and given.value == "local":
-        config.put("local_layers", given, True)
+        config.put("without_transformer_engine", given, True)
     elif given is None and not TRANSFORMER_ENGINE.at(builder.job.versions.get(CORE)):
-        builder.default("local_layers", True, f"transformer_impl local, before core {TRANSFORMER_ENGINE.since}")
-    if builder.job.local_layers and not _is_fused(config):
+        builder.default(
+            "without_transformer_engine", True, f"transformer_impl local, before core {TRANSFORMER_ENGINE.since}"
+        )
+    if builder.job.without_transformer_engine and not _is_fused(config):
         note = "Megatron's own attention, which is not fused"
         if given:
             config.put("attention", given, "eager", note)
         else:
-            builder.derived("attention", "eager", note, "local_layers")
+            builder.derived("attention", "eager", note, "without_transformer_engine")
     elif backend and backend.value in ("unfused", "local"):
         config.put("attention", backend, "eager")
     else:

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 FSDP = "parallelism.fsdp."
 
 
+def may_shard(job: Job) -> bool:
+    """Whether no row before this one has said that there is no FSDP."""
+    return "parallelism.fsdp" not in job.origins
+
+
 def fsdp2(
     *, reshard: str = "", size: str = "", offload: str = "", param_dtype: str = "", reduce_dtype: str = "",
     note: str = "",

@@ -31,6 +31,8 @@ def edits(table: Table, reading: Reading, changes: dict[str, Any]) -> list[Edit]
 
 def wanted_keys(table: Table, reading: Reading, changes: dict[str, Any]) -> Keys | None:
     """The keys to write for a change, None for those to take out; None when a part of it is not the format's to say."""
+    if table.refuses is not None and table.refuses(reading, changes):
+        return None
     wanted: Keys = {}
     zero = {path: value for path, value in changes.items() if path.startswith(ZERO)} if table.zero else {}
     if table.zero and zero:
@@ -42,8 +44,11 @@ def wanted_keys(table: Table, reading: Reading, changes: dict[str, Any]) -> Keys
     for path, value in changes.items():
         if path in zero or path in table.ignored:
             continue
+        group = next((paths for paths in table.together if path in paths), ())
         own = table.says[path](reading, value) if path in table.says else LEAVE
-        if not isinstance(own, Rest):
+        if group:
+            part = table.together[group](reading, {name: changes[name] for name in group if name in changes})
+        elif not isinstance(own, Rest):
             part = own
         elif path == ACCUMULATION and table.total:
             part = _whole_batch(table, reading, changes)
