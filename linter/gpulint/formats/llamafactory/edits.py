@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..accelerate.elsewhere import writer
 from ..core.arguments import Arguments
 from ..core.backends.deepspeed import chooses_file, zero_keys
 from ..core.key_changes import OFFLOADS, ZERO, Keys, present, trainer_offload
-from ..hf_trainer.launch_edits import writer
 from .megatron import is_megatron
 
 if TYPE_CHECKING:

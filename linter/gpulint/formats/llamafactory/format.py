@@ -12,13 +12,13 @@ from ...upstream import llamafactory, transformers
 from ...upstream.behaviour import default_of
 from ..accelerate.launch import launch_of
 from ..core.arguments import Arguments
+from ..core.bindings.spelling import ATTENTION
 from ..core.format import Format, JobBuilder, Problem, Reading, written_by
 from ..core.keys import default, key_problems
 from ..hf_trainer import image_inputs
 from ..hf_trainer.placeholder_keys import settle
 from ..hf_trainer.sharding import set_sharding
 from ..hf_trainer.training_arguments import (
-    ATTENTION,
     Run,
     set_batch,
     set_compile,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...upstream import llamafactory
 from ...upstream.behaviour import default_of
-from ..hf_trainer.training_arguments import ATTENTION
+from ..core.bindings.spelling import ATTENTION
 
 if TYPE_CHECKING:
     from ..hf_trainer.training_arguments import Run

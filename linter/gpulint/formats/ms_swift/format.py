@@ -107,7 +107,7 @@ def read(document: Document, project: Project) -> Reading:
     _set_galore(run)
     set_checkpointing(run)
     set_compile(run)
-    set_loss(run, _Plain, objective)  # type: ignore[arg-type]
+    set_loss(run, _Plain, objective)
     _set_weighed_loss(run)
     _set_rows(run)
     trl.set_rl(builder, arguments, DEFAULTS, objective)

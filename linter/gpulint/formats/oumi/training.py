@@ -104,7 +104,7 @@ def train(builder: JobBuilder, document: Document, reading: Reading, project: Pr
     set_checkpointing(run)
     set_attention(run)
     set_compile(run)
-    set_loss(run, _Plain, objective)  # type: ignore[arg-type]
+    set_loss(run, _Plain, objective)
     packing = run.arguments.flag("packing")
     builder.default("packing", False) if packing is None else run.put("packing", packing)
     builder.default("padded", False, "rows are padded to the longest of a batch")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from ..key_changes import ZERO, edits_of, spoken
@@ -9,24 +10,70 @@ from .kinds import Unsaid
 from .rows import LEAVE, Rest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ....job.job import Job
+    from ....source.document import Document
     from ....source.edit.replacement import Edit
     from ..format import Reading
     from ..key_changes import Keys
-    from .rows import Key, Table
+    from .rows import Elsewhere, Key, Table
+
+    Places = list[tuple[Document, Keys]]
 
 ACCUMULATION = "gradient_accumulation_steps"
 
 
 def describe(table: Table, reading: Reading, changes: dict[str, Any]) -> str | None:
     """The change for people, in the format's keys; None where it cannot say it."""
-    wanted = wanted_keys(table, reading, changes)
-    return spoken(table.named(reading, wanted)) if wanted else None
+    return told(reading, _places(table, reading, changes))
 
 
 def edits(table: Table, reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change; None where the format cannot say it or the file cannot be edited safely."""
-    return edits_of(reading.config, wanted_keys(table, reading, changes))
+    """The edits that make the change; None where the format cannot say it or a file cannot be edited safely."""
+    return written(_places(table, reading, changes, told=False))
+
+
+def _places(table: Table, reading: Reading, changes: dict[str, Any], *, told: bool = True) -> Places | None:
+    def keys_of(part: dict[str, Any]) -> Keys | None:
+        wanted = wanted_keys(table, reading, part)
+        return table.named(reading, wanted) if wanted and told else wanted
+
+    return places(reading, changes, keys_of, table.elsewhere)
+
+
+def places(
+    reading: Reading,
+    changes: dict[str, Any],
+    keys_of: Callable[[dict[str, Any]], Keys | None],
+    elsewhere: Elsewhere | None,
+) -> Places | None:
+    """The files to change and their keys; None where a part of the change cannot be said."""
+    found = elsewhere(reading, changes) if elsewhere is not None else None
+    if found is None:
+        keys = keys_of(changes)
+        return [(reading.config, keys)] if keys else None
+    document, others, rest = found
+    if not rest:
+        return [(document, others)]
+    keys = keys_of(rest)
+    return [(reading.config, keys), (document, others)] if keys else None
+
+
+def told(reading: Reading, found: Places | None) -> str | None:
+    """The keys for people, each with the name of its file where that is not the checked one."""
+    texts = []
+    for document, keys in found or ():
+        text = spoken(keys)
+        if text is not None:
+            texts.append(text if document is reading.config else f"{text} in {os.path.basename(document.path)}")
+    return "; ".join(texts) or None
+
+
+def written(found: Places | None) -> list[Edit] | None:
+    """The edits of all files, none where all is so already; None where one cannot be made."""
+    made = [edits_of(document, keys) for document, keys in found or ()]
+    return None if not made or None in made else [edit for part in made for edit in part or ()]
 
 
 def wanted_keys(table: Table, reading: Reading, changes: dict[str, Any]) -> Keys | None:

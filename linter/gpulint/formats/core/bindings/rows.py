@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ....job.job import Job
+    from ....source.document import Document
     from ..format import Reading
     from ..key_changes import Keys
     from .reader import Reader
@@ -167,6 +168,9 @@ Say = Callable[["Reading", Any], "Keys | Rest | None"]
 SayAll = Callable[["Reading", dict[str, Any]], "Keys | None"]
 """The keys for several fields of a change."""
 
+Elsewhere = Callable[["Reading", dict[str, Any]], "tuple[Document, Keys, dict[str, Any]] | None"]
+"""The part of a change that another file of the run says, as that file and its keys, and the rest of the change."""
+
 
 def _spelled_as_is(_reading: Reading, key: str) -> str:
     return key
@@ -188,6 +192,7 @@ class Table:
     refuses   whether the tool's own checks would refuse the file after a change
     spelled   a key as the file spells it, or below the section that holds it
     named     the keys as people are told of them
+    elsewhere what another file of the run says, which the checked one names or which starts it
     """
 
     rows: tuple[Row, ...]
@@ -199,6 +204,7 @@ class Table:
     refuses: Callable[[Reading, dict[str, Any]], bool] | None = None
     spelled: Callable[[Reading, str], str] = _spelled_as_is
     named: Callable[[Reading, Keys], Keys] = _named_as_is
+    elsewhere: Elsewhere | None = None
 
     def key_rows(self) -> Iterator[Key]:
         """The rows that say a key."""
