@@ -89,16 +89,21 @@ def degrees(section: str, back: Any = None, *, silent: Any = 1) -> tuple[Row, ..
     )
 
 
-def layout(section: str = "") -> tuple[Row, ...]:
-    """How Megatron-LM lays a model over the ranks: degrees, sequence parallelism, layers of the stages at the ends."""
+FLAGS_OF_ENDS = ("decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers")
+FIELDS_OF_ENDS = ("num_layers_in_first_pipeline_stage", "num_layers_in_last_pipeline_stage")
+"""The layers of the first and the last stage, as flags of Megatron-LM and as fields of its TransformerConfig."""
+
+
+def layout(section: str = "", *, ends: tuple[str, str] = FLAGS_OF_ENDS) -> tuple[Row, ...]:
+    """How Megatron lays a model over the ranks: degrees, sequence parallelism, layers of the stages at the ends."""
     return (
         *degrees(section, silent=LEAVE),
         Key(
             "parallelism.sequence", at(section, "sequence_parallel"), FLAG, when=lambda job: job.parallelism.tensor > 1
         ),
         _ends(section),
-        Key("parallelism.first_stage_layers", at(section, "decoder_first_pipeline_num_layers"), POSITIVE),
-        Key("parallelism.last_stage_layers", at(section, "decoder_last_pipeline_num_layers"), POSITIVE),
+        Key("parallelism.first_stage_layers", at(section, ends[0]), POSITIVE),
+        Key("parallelism.last_stage_layers", at(section, ends[1]), POSITIVE),
     )
 
 
