@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gpulint.formats.core.bindings.kinds import FLAG, INTEGER, NUMBER, POSITIVE, TEXT, WORDS, Unsaid, integer
 from gpulint.formats.core.bindings.reader import Reader, by_release
 from gpulint.formats.core.bindings.rows import (
+    LEAVE,
     NEVER,
     Assumed,
     Default,
@@ -22,6 +23,7 @@ from gpulint.formats.core.bindings.rows import (
     Key,
     Table,
     Written,
+    among,
     only,
     within,
 )
@@ -45,8 +47,11 @@ JOB = Job(
 )  # fmt: skip
 """What conversions of values go by; sizes that share no factor."""
 
-ROUNDED = {("tgi", "inference.kv_cache_dtype"): "fp8", ("lmdeploy", "inference.kv_cache_dtype"): "fp8"}
-"""Values that a tool has a narrower word for: its fp8 is e4m3."""
+ROUNDED = {
+    ("tgi", "inference.kv_cache_dtype"): "fp8", ("lmdeploy", "inference.kv_cache_dtype"): "fp8",
+    ("verl", "loss.kernel"): "liger",
+}  # fmt: skip
+"""Values that a tool has a narrower word for: its fp8 is e4m3, its fused loss works in chunks."""
 
 WORDS_OF = {"method": ("full", "lora"), "objective": ("grpo", "ppo"), "activation_checkpointing": ("none", "full")}
 """Values of fields that are written as something else."""
@@ -219,8 +224,26 @@ def test_conditions_and_sections():
     assert read("m: {tp: 3}\n", *rows).job.parallelism.tensor == 5
 
 
+def test_a_word_that_says_what_follows():
+    none = Derived(None, "no FSDP")
+    row = Key("parallelism.fsdp", "strategy", TEXT, to=lambda word, _: Unsaid.OTHER if word == "fsdp" else none)
+    assert origin(read("strategy: ddp\n", row), "parallelism.fsdp") == (None, "derived", "no FSDP")
+    assert not read("strategy: fsdp\n", row).has_set("parallelism.fsdp")
+
+
+def test_keys_of_a_section():
+    reader = read("model: {dim: 130, mlp: {width: 67}}\nrest: 1\n")
+    assert reader.section("model").section("mlp").given(POSITIVE, "width").key == "model.mlp.width"
+    assert reader.section("model").given(POSITIVE, "mlp.width").key == "model.mlp.width"
+    assert reader.section("model").value(POSITIVE, "dim") == 130
+    assert reader.section("model").given(POSITIVE, "dim").key == "model.dim"
+    assert reader.section("rest").value(POSITIVE, "dim") is None
+    assert reader.section("model").job is reader.job
+
+
 def test_values_from_elsewhere():
     rows = (
+        Fixed("method", lambda reader: LEAVE if reader.value(FLAG, "full", default=True) else "full"),
         Fixed("method", Derived("lora", "always", "model")),
         Fixed("compile", lambda reader: Default(reader.job.method == "lora", "since it is LoRA")),
         Fixed("adapter", None),
@@ -298,6 +321,38 @@ def test_a_change_is_written_where_the_file_says_the_field(text, changes, after)
     edits = FORM.edits(reading, changes)
     assert (FORM.describe(reading, changes) is None) == (after is None)
     assert (apply(text, edits) if edits else None) == after
+
+
+def test_a_change_to_a_value_that_the_row_may_not_write():
+    row = Key("weights.dtype", "dtype", DTYPE, back=among("bfloat16"))
+    assert row.written("bfloat16", JOB) == "bfloat16"
+    assert row.written("float32", JOB) == Unsaid.OTHER
+
+
+def test_fields_that_are_said_together_and_what_the_tool_refuses():
+    table = Table(
+        (Key("sequence_length", "length", POSITIVE), Key("packing", "packing", FLAG)),
+        together={("method", "adapter.r"): lambda _, part: {"lora": part.get("adapter.r", 16), "lora_alpha": None}},
+        refuses=lambda reading, changes: changes.get("packing", reading.job.packing) and "sequence_length" in changes,
+    )
+
+    def read_it(document, project):
+        reader = Reader(document, project, "x", "tool 1.2")
+        reader.bind(table.rows)
+        return reader.reading
+
+    form = Format.of_table("x", "x", "tool 1.2", lambda _: True, read_it, table)
+    reading = form.read(parse("length: 9\nlora_alpha: 3\n", "c.yaml", "yaml"), PROJECT)
+    assert form.describe(reading, {"method": "lora", "adapter.r": 67}) == "lora: 67, no lora_alpha"
+    assert form.describe(reading, {"method": "lora", "sequence_length": 5}) == "lora: 16, length: 5, no lora_alpha"
+    assert form.describe(reading, {"packing": True}) == "packing: true"
+    assert form.describe(reading, {"packing": True, "sequence_length": 5}) is None
+
+
+def test_a_switch_that_is_on():
+    reader = read("a: false\nb: yes\nc: [1]\n")
+    assert reader.on("b").key == "b"
+    assert (reader.on("a", "b"), reader.on("c"), reader.on("d")) == (None, None, None)
 
 
 # kinds and spellings

@@ -92,7 +92,7 @@ def test_the_argparse_days():
     assert job.model["vocab_size"] == 32000
     assert job.optimizer.name == "adamw_torch"
     assert (job.activation_checkpointing, job.checkpoint_policy) == ("selective", "every_second_matmul")
-    assert (job.parallelism.fsdp.outer, job.parallelism.fsdp.keeps_last) == ("root", True)
+    assert (job.parallelism.fsdp.outer, job.parallelism.fsdp.keeps_last_layer_gathered) == ("root", True)
 
 
 def test_whether_the_argparse_days_compiled_the_loss_is_unstated():
@@ -114,7 +114,7 @@ def test_the_days_between_compile_by_a_switch_of_training(text):
     assert (job.micro_batch_size, job.parallelism.tensor) == (8, 2)
     assert (job.compile, job.loss.compiled, job.unstated) == (True, True, [])
     assert job.optimizer.name == "adamw_torch_fused"
-    assert (job.parallelism.fsdp.outer, job.parallelism.fsdp.keeps_last) == ("root", True)
+    assert (job.parallelism.fsdp.outer, job.parallelism.fsdp.keeps_last_layer_gathered) == ("root", True)
 
 
 def test_a_key_that_stayed_behind_does_not_make_a_new_file_old():

@@ -231,7 +231,7 @@ def _set_loss(run: Run, objective: str) -> None:
         run.builder.derived("loss.log_softmax", "float32", note, "objective")
     if objective == "reward":
         note = "TRL's value head stands beside lm_head, whose logits are made all the same"
-        run.builder.derived("loss.idle_logits", True, note, "objective")
+        run.builder.derived("loss.logits_unused", True, note, "objective")
 
 
 def _set_lengths(run: Run, objective: str) -> None:

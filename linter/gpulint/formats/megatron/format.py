@@ -200,15 +200,23 @@ def _set_attention(reader: Reader) -> None:
     given = reader.given(TEXT, "transformer_impl")
     release = reader.job.versions.get(upstream.NAME)
     if given and given.value == "local":
-        reader.set("local_layers", given, True)
+        reader.set("without_transformer_engine", given, True)
     elif given is None and not upstream.TRANSFORMER_ENGINE.at(release):
-        reader.default("local_layers", True, f"transformer_impl local, before core {upstream.TRANSFORMER_ENGINE.since}")
+        reader.default(
+            "without_transformer_engine",
+            True,
+            f"transformer_impl local, before core {upstream.TRANSFORMER_ENGINE.since}",
+        )
     former = reader.value(FLAG, "use_legacy_models", default=False)
     if not upstream.CORE_MODELS.at(release):
         former = not reader.value(FLAG, "use_mcore_models", default=False)
-    if reader.job.local_layers and not (former and any(reader.value(FLAG, name) for name in FLASH)):
+    if reader.job.without_transformer_engine and not (former and any(reader.value(FLAG, name) for name in FLASH)):
         note = "Megatron's own attention, which is not fused"
-        reader.put("attention", Written("eager", note) if given else Derived("eager", note, "local_layers"), given)
+        reader.put(
+            "attention",
+            Written("eager", note) if given else Derived("eager", note, "without_transformer_engine"),
+            given,
+        )
 
 
 FLASH = ("use_flash_attn", "use_flash_attn_v1", "use_flash_attn_v2", "use_flash_attn_triton", "use_flash_attn_builder")

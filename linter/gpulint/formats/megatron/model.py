@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.backends.megatron import at
 from ..core.bindings.kinds import FLAG, NUMBER, POSITIVE, TEXT, integer
-from ..core.native import decoder, multiple
+from ..core.decoder_config import decoder, multiple
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -89,7 +89,7 @@ def _set_fsdp(filling: Filling, values: Sections) -> None:
     path = "parallelism.fsdp."
     experts = builder.job.parallelism.expert > 1
     wide = nemo_automodel.REDUCES_FLOAT32.at(builder.job.versions.get(nemo_automodel.NAME)) or experts
-    builder.default(f"{path}experts_apart", experts)
+    builder.default(f"{path}experts_unwrapped", experts)
     builder.default(f"{path}outer", "separate" if experts else "root")
     builder.default(f"{path}version", 2)
     builder.default(f"{path}sharding", "full_shard")

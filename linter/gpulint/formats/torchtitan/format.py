@@ -255,7 +255,7 @@ def _set_sharding(config: NativeConfig, degrees: dict[str, int], *, rooted: bool
     else:
         builder.default(f"{fsdp}reshard_after_forward", not keeps, "default: not with pipeline stages")
     if rooted and not keeps:
-        builder.default(f"{fsdp}keeps_last", True, "apply_fsdp: FSDP would gather it again at once")
+        builder.default(f"{fsdp}keeps_last_layer_gathered", True, "apply_fsdp: FSDP would gather it again at once")
     builder.derived(f"{fsdp}sharding", "shard_grad_op" if keeps else "full_shard", "fsdp_reshard_after_forward")
     training = config.keys.mapping("training")
     for key, name, usual in (
