@@ -58,13 +58,14 @@ def page() -> str:
 
 
 def _formats() -> Iterator[str]:
+    from gpulint.formats.core.claims import TOOLS
     from gpulint.formats.core.registry import FORMAT_NAMES, find
 
     yield "| format | upstream | recognised by | known keys | where it states its GPUs |"
     yield "| --- | --- | --- | ---: | --- |"
     for name in FORMAT_NAMES:
         form = find(name)
-        yield _row(form.title, form.upstream, _sentence(form.recognise), _keys(name), form.hardware)
+        yield _row(form.title, form.upstream, TOOLS[name].words, _keys(name), form.hardware)
     yield ""
     silent = [find(name).title for name in FORMAT_NAMES if not _writes(name)]
     yield "Suggestions can be applied as edits in " + (f"all but {', '.join(silent)}." if silent else "all of them.")

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gpulint.formats.core.bindings.kinds import FLAG, INTEGER, NUMBER, POSITIVE, TEXT, WORDS, Unsaid, integer
 from gpulint.formats.core.bindings.reader import Reader, by_release
 from gpulint.formats.core.bindings.rows import (
+    LEAVE,
     NEVER,
     Assumed,
     Default,
@@ -22,6 +23,7 @@ from gpulint.formats.core.bindings.rows import (
     Key,
     Table,
     Written,
+    among,
     only,
     within,
 )
@@ -217,8 +219,26 @@ def test_conditions_and_sections():
     assert read("m: {tp: 3}\n", *rows).job.parallelism.tensor == 5
 
 
+def test_a_word_that_says_what_follows():
+    none = Derived(None, "no FSDP")
+    row = Key("parallelism.fsdp", "strategy", TEXT, to=lambda word, _: Unsaid.OTHER if word == "fsdp" else none)
+    assert origin(read("strategy: ddp\n", row), "parallelism.fsdp") == (None, "derived", "no FSDP")
+    assert not read("strategy: fsdp\n", row).has_set("parallelism.fsdp")
+
+
+def test_keys_of_a_section():
+    reader = read("model: {dim: 130, mlp: {width: 67}}\nrest: 1\n")
+    assert reader.section("model").section("mlp").given(POSITIVE, "width").key == "model.mlp.width"
+    assert reader.section("model").given(POSITIVE, "mlp.width").key == "model.mlp.width"
+    assert reader.section("model").value(POSITIVE, "dim") == 130
+    assert reader.section("model").given(POSITIVE, "dim").key == "model.dim"
+    assert reader.section("rest").value(POSITIVE, "dim") is None
+    assert reader.section("model").job is reader.job
+
+
 def test_values_from_elsewhere():
     rows = (
+        Fixed("method", lambda reader: LEAVE if reader.value(FLAG, "full", default=True) else "full"),
         Fixed("method", Derived("lora", "always", "model")),
         Fixed("compile", lambda reader: Default(reader.job.method == "lora", "since it is LoRA")),
         Fixed("adapter", None),
@@ -296,6 +316,12 @@ def test_a_change_is_written_where_the_file_says_the_field(text, changes, after)
     edits = FORM.edits(reading, changes)
     assert (FORM.describe(reading, changes) is None) == (after is None)
     assert (apply(text, edits) if edits else None) == after
+
+
+def test_a_change_to_a_value_that_the_row_may_not_write():
+    row = Key("weights.dtype", "dtype", DTYPE, back=among("bfloat16"))
+    assert row.written("bfloat16", JOB) == "bfloat16"
+    assert row.written("float32", JOB) == Unsaid.OTHER
 
 
 def test_fields_that_are_said_together_and_what_the_tool_refuses():

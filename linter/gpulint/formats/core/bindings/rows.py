@@ -88,7 +88,7 @@ class Key:
     default  what holds where the key says nothing: a value (the upstream's default), a `Source`, or a function of the
              Reader that gives one; LEAVE for a later row to say
     to       a written value -> the field's: a mapping, for which all else is OTHER, or a function of value and Job,
-             which may give `Written` with a note, or `Unsaid.OTHER`
+             which may give a `Source`, or `Unsaid.OTHER`
     back     the reverse, where a function cannot be turned round by itself: a mapping from the field's value, a
              function of value and Job, or NEVER
     when     whether the row applies
@@ -119,14 +119,14 @@ class Key:
         """The key under all its names, the newest first."""
         return (self.keys,) if isinstance(self.keys, str) else self.keys
 
-    def value(self, said: Any, job: Job) -> Written | Unsaid:
+    def value(self, said: Any, job: Job) -> Source | Unsaid:
         """The field's value for a value of the kind."""
         found = said
         if isinstance(self.to, Mapping):
             found = _looked_up(self.to, said)
         elif self.to is not None:
             found = self.to(said, job)
-        if isinstance(found, Unsaid | Written):
+        if isinstance(found, Unsaid | Source):
             return found
         return Written(found, self.note)
 
@@ -148,7 +148,10 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A field that no key says: a value (the upstream's default), a `Source`, or a function of the Reader."""
+    """A field that no key says: a value (the upstream's default), a `Source`, or a function of the Reader.
+
+    The function may give LEAVE.
+    """
 
     field: str
     source: Any
@@ -213,6 +216,11 @@ def within(section: str, *rows: Row) -> tuple[Row, ...]:
         replace(row, keys=tuple(f"{section}.{name}" for name in row.names)) if isinstance(row, Key) else row
         for row in rows
     )
+
+
+def among(*values: Any) -> dict[Any, Any]:
+    """The `back` of a row whose kind has words for more values than a change may write."""
+    return {value: value for value in values}
 
 
 def _conditioned(condition: Condition, row: Row) -> Row:
