@@ -64,6 +64,18 @@ NOT_IN_SCHEMA = {
         "fsdp_config.offload", "fsdp_config.cpu_offload", "fsdp_config.mixed_precision_policy",
         "fsdp_config.mixed_precision", "fsdp_config.transformer_cls_names_to_wrap",
     },
+    "hf_trainer": {
+        "block_size", "data_max_length", "do_lora", "enable_lora", "enable_peft", "exclude_modules", "freeze_encoder",
+        "lora", "lora_enable", "lora_exclude_modules", "lora_rank", "lora_target", "max_duration_in_seconds",
+        "max_seq_len", "max_sequence_length", "max_source_length", "model_id", "model_max_len", "model_max_length",
+        "model_name", "modules_to_save", "num_labels", "pad_to_max_length", "peft_method", "r", "seq_length",
+        "sequence_length", "target_modules", "target_parameters", "task_name", "train_mode", "use_8bit_optimizer",
+        "use_backbone_lora", "use_flash_attention_2", "use_flash_attn", "use_llm_lora", "use_lora", "use_peft_lora",
+        "use_qlora", "use_reentrant",
+    },
+    "megatron": {"moe_expert_parallel_size", "deepspeed_activation_checkpointing"},
+    "megatron_bridge": {"dataset.pack_sequences_in_batch"},
+    "slime": {"moe_expert_parallel_size", "use_custom_fsdp", "sglang_mem_fraction_static"},
     "nemo_rl": {"policy.megatron_cfg.virtual_pipeline_model_parallel_size"},
     "trtllm": {
         "quantization", "quantization_type", "tensor_parallel_count", "max_decoder_seq_len", "enable_chunked_context",
@@ -71,8 +83,9 @@ NOT_IN_SCHEMA = {
         "kv_cache_free_gpu_memory_fraction", "kv_cache_free_gpu_mem_fraction", "quant_config.quant_algo",
     },
 }  # fmt: skip
-"""Keys that launchers give (arguments without a flag, Truss's engine builder), flags that upstream has no more, and
-accelerate's under other tools' names."""
+"""Keys that launchers give (arguments without a flag, Truss's engine builder), that a fork has (Megatron-DeepSpeed),
+that are passed on to another tool (SGLang), that other programs around a trainer have, and that upstream has no more.
+"""
 
 
 def values_of(row):
@@ -349,10 +362,11 @@ def test_a_change_to_a_value_that_the_row_may_not_write():
     assert row.written("float32", JOB) == Unsaid.OTHER
 
 
-def test_fields_that_are_said_together_and_what_the_tool_refuses():
+def test_fields_that_are_said_together_what_the_tool_refuses_and_what_is_told_then():
     table = Table(
         (Key("sequence_length", "length", POSITIVE), Key("packing", "packing", FLAG)),
         together={("method", "adapter.r"): lambda _, part: {"lora": part.get("adapter.r", 16), "lora_alpha": None}},
+        told=lambda _, changes: {"recipe": "packed"} if "packing" in changes else None,
         refuses=lambda reading, changes: changes.get("packing", reading.job.packing) and "sequence_length" in changes,
     )
 
@@ -366,7 +380,8 @@ def test_fields_that_are_said_together_and_what_the_tool_refuses():
     assert form.describe(reading, {"method": "lora", "adapter.r": 67}) == "lora: 67, no lora_alpha"
     assert form.describe(reading, {"method": "lora", "sequence_length": 5}) == "lora: 16, length: 5, no lora_alpha"
     assert form.describe(reading, {"packing": True}) == "packing: true"
-    assert form.describe(reading, {"packing": True, "sequence_length": 5}) is None
+    assert form.describe(reading, {"packing": True, "sequence_length": 5}) == "recipe: packed"
+    assert form.edits(reading, {"packing": True, "sequence_length": 5}) is None
 
 
 def test_a_switch_that_is_on():

@@ -8,17 +8,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..core.backends.deepspeed import chooses_file, zero_keys
-from ..core.bindings.changes import places, told, wanted_keys, written
+from ..core.bindings.changes import wanted_keys
 from ..core.key_changes import ZERO
 from .launch import CONFIG
 from .sections import TABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ...source.document import Document
     from ..core.bindings.rows import Elsewhere
-    from ..core.format import Describe, Edits, Reading
+    from ..core.format import Reading
     from ..core.key_changes import Keys
 
 _SHARDS = ("parallelism.fsdp.sharding", "parallelism.fsdp.offload")
@@ -51,16 +49,3 @@ def _place(reading: Reading, changes: dict[str, Any], *, files: bool) -> tuple[D
     launch = next((file for file in started if file is not None and file.roots and file.root.is_mapping), None)
     keys = wanted_keys(TABLE, replace(reading, config=launch), changes) if launch is not None else None
     return (launch, keys) if launch is not None and keys else None
-
-
-def writer(keys_for: Callable[[Reading, dict[str, Any]], Keys | None]) -> tuple[Describe, Edits]:
-    """`describe` and `edits` of such a tool that is no table yet."""
-    elsewhere = sharded_elsewhere()
-
-    def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-        return told(reading, places(reading, changes, lambda part: keys_for(reading, part), elsewhere))
-
-    def edits(reading: Reading, changes: dict[str, Any]) -> Any:
-        return written(places(reading, changes, lambda part: keys_for(reading, part), elsewhere)) or None
-
-    return describe, edits

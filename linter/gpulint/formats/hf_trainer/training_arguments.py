@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...upstream import transformers, trl
 from ..core.arguments import Arguments, Given
+from ..core.backends.trainer import BATCH, model
 from ..core.bindings.kinds import FLAG, INTEGER, NUMBER, POSITIVE, TEXT
 from ..core.bindings.reader import Reader, by_program
-from ..core.bindings.rows import NEVER, Assumed, Default, Derived, Fixed, Key
+from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key
 from ..core.bindings.spelling import MIXED_PRECISION, attention
 
 if TYPE_CHECKING:
@@ -70,21 +71,6 @@ def launch_of_run(reader: Reader) -> AccelerateLaunch | None:
     """The `accelerate launch` that starts the run."""
     launch: AccelerateLaunch | None = reader.defaults.get("launch")
     return launch
-
-
-_LATER = "filled in when the job starts"
-
-BATCH = (
-    Key(
-        "micro_batch_size", ("per_device_train_batch_size", "per_gpu_train_batch_size"), POSITIVE, 8,
-        blank=Assumed(None, _LATER),
-    ),
-    Key(
-        "gradient_accumulation_steps", "gradient_accumulation_steps", POSITIVE, 1,
-        blank=Assumed(1, f"{_LATER}; the default stands in"),
-    ),
-)  # fmt: skip
-"""Micro batch size 8 and accumulation 1, when absent."""
 
 
 def mixed_precision(reader: Reader) -> tuple[str | None, Given | None]:
@@ -233,13 +219,7 @@ ATTENTION = (
 )  # fmt: skip
 """The attention kernel; SDPA is what Transformers picks when the model has it."""
 
-MODEL = (
-    Key(
-        "model", MODEL_KEYS, TEXT, Assumed(None, "no key names the model"), back=NEVER,
-        blank=Assumed(None, "{key} is {value}, which is filled in when the job starts"),
-    ),
-)  # fmt: skip
-"""The model's id or path."""
+MODEL = (model(*MODEL_KEYS),)
 
 
 def set_versions(reader: Reader, versions: dict[str, str], note: str) -> None:

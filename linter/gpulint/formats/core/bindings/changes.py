@@ -26,7 +26,8 @@ ACCUMULATION = "gradient_accumulation_steps"
 
 def describe(table: Table, reading: Reading, changes: dict[str, Any]) -> str | None:
     """The change for people, in the format's keys; None where it cannot say it."""
-    return told(reading, _places(table, reading, changes))
+    said = told(reading, _places(table, reading, changes))
+    return said if said or table.told is None else spoken(table.told(reading, changes))
 
 
 def edits(table: Table, reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:

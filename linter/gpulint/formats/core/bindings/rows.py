@@ -193,6 +193,7 @@ class Table:
     spelled   a key as the file spells it, or below the section that holds it
     named     the keys as people are told of them
     elsewhere what another file of the run says, which the checked one names or which starts it
+    told      the same of a change that takes more than edits of the file: another recipe
     """
 
     rows: tuple[Row, ...]
@@ -205,6 +206,7 @@ class Table:
     spelled: Callable[[Reading, str], str] = _spelled_as_is
     named: Callable[[Reading, Keys], Keys] = _named_as_is
     elsewhere: Elsewhere | None = None
+    told: SayAll | None = None
 
     def key_rows(self) -> Iterator[Key]:
         """The rows that say a key."""
