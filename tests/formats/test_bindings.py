@@ -238,6 +238,7 @@ def test_keys_of_a_section():
 
 def test_values_from_elsewhere():
     rows = (
+        Key("method", "lora", FLAG, lambda _: LEAVE),
         Fixed("method", lambda reader: LEAVE if reader.value(FLAG, "full", default=True) else "full"),
         Fixed("method", Derived("lora", "always", "model")),
         Fixed("compile", lambda reader: Default(reader.job.method == "lora", "since it is LoRA")),
