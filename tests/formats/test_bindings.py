@@ -59,6 +59,9 @@ WORDS_OF = {"method": ("full", "lora"), "objective": ("grpo", "ppo"), "activatio
 NOT_IN_SCHEMA = {
     "vllm": {"model_tag"},
     "openrlhf": {"flash_attn"},
+    "megatron": {"moe_expert_parallel_size", "deepspeed_activation_checkpointing"},
+    "megatron_bridge": {"dataset.pack_sequences_in_batch"},
+    "slime": {"moe_expert_parallel_size", "use_custom_fsdp", "sglang_mem_fraction_static"},
     "nemo_rl": {"policy.megatron_cfg.virtual_pipeline_model_parallel_size"},
     "trtllm": {
         "quantization", "quantization_type", "tensor_parallel_count", "max_decoder_seq_len", "enable_chunked_context",
@@ -66,7 +69,9 @@ NOT_IN_SCHEMA = {
         "kv_cache_free_gpu_memory_fraction", "kv_cache_free_gpu_mem_fraction", "quant_config.quant_algo",
     },
 }  # fmt: skip
-"""Keys that launchers give (arguments without a flag, Truss's engine builder), and those that upstream has no more."""
+"""Keys that launchers give (arguments without a flag, Truss's engine builder), that a fork has (Megatron-DeepSpeed),
+that are passed on to another tool (SGLang), and that upstream has no more.
+"""
 
 
 def values_of(row):
