@@ -243,6 +243,7 @@ def test_keys_of_a_section():
 
 def test_values_from_elsewhere():
     rows = (
+        Key("method", "lora", FLAG, lambda _: LEAVE),
         Fixed("method", lambda reader: LEAVE if reader.value(FLAG, "full", default=True) else "full"),
         Fixed("method", Derived("lora", "always", "model")),
         Fixed("compile", lambda reader: Default(reader.job.method == "lora", "since it is LoRA")),
@@ -321,6 +322,27 @@ def test_a_change_is_written_where_the_file_says_the_field(text, changes, after)
     edits = FORM.edits(reading, changes)
     assert (FORM.describe(reading, changes) is None) == (after is None)
     assert (apply(text, edits) if edits else None) == after
+
+
+@pytest.mark.parametrize(
+    ("syntax", "text", "after"),
+    [("yaml", "rows: 5\nbatch: 2\n", "rows: null\nbatch: 3\n"), ("toml", "rows = 5\nbatch = 2\n", "batch = 3\n")],
+)
+def test_fields_that_a_change_brings_along_and_nulls(syntax, text, after):
+    table = Table(
+        (Key("micro_batch_size", "batch", POSITIVE), Key("sequence_length", "rows", POSITIVE)),
+        brings=lambda _, changes: {"micro_batch_size": 7, "sequence_length": None}, nulls=True,
+    )  # fmt: skip
+
+    def read_it(document, project):
+        reader = Reader(document, project, "x", "tool 1.2")
+        reader.bind(table.rows)
+        return reader.reading
+
+    form = Format.of_table("x", "x", "tool 1.2", lambda _: True, read_it, table)
+    reading = form.read(parse(text, f"c.{syntax}", syntax), PROJECT)
+    assert form.describe(reading, {"micro_batch_size": 3}) == "batch: 3, rows: null"
+    assert apply(text, form.edits(reading, {"micro_batch_size": 3})) == after
 
 
 def test_a_change_to_a_value_that_the_row_may_not_write():
