@@ -329,10 +329,11 @@ def test_a_change_to_a_value_that_the_row_may_not_write():
     assert row.written("float32", JOB) == Unsaid.OTHER
 
 
-def test_fields_that_are_said_together_and_what_the_tool_refuses():
+def test_fields_that_are_said_together_what_the_tool_refuses_and_what_is_told_then():
     table = Table(
         (Key("sequence_length", "length", POSITIVE), Key("packing", "packing", FLAG)),
         together={("method", "adapter.r"): lambda _, part: {"lora": part.get("adapter.r", 16), "lora_alpha": None}},
+        told=lambda _, changes: {"recipe": "packed"} if "packing" in changes else None,
         refuses=lambda reading, changes: changes.get("packing", reading.job.packing) and "sequence_length" in changes,
     )
 
@@ -346,7 +347,8 @@ def test_fields_that_are_said_together_and_what_the_tool_refuses():
     assert form.describe(reading, {"method": "lora", "adapter.r": 67}) == "lora: 67, no lora_alpha"
     assert form.describe(reading, {"method": "lora", "sequence_length": 5}) == "lora: 16, length: 5, no lora_alpha"
     assert form.describe(reading, {"packing": True}) == "packing: true"
-    assert form.describe(reading, {"packing": True, "sequence_length": 5}) is None
+    assert form.describe(reading, {"packing": True, "sequence_length": 5}) == "recipe: packed"
+    assert form.edits(reading, {"packing": True, "sequence_length": 5}) is None
 
 
 def test_a_switch_that_is_on():
