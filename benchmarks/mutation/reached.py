@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .tree import Tree
 
 PACKAGE = "linter/gpulint"
-_LONGEST = 900
+_LONGEST = 300
 """Seconds that one file of tests may take while it is recorded; longer ones are left out of the map."""
 
 
