@@ -59,6 +59,9 @@ WORDS_OF = {"method": ("full", "lora"), "objective": ("grpo", "ppo"), "activatio
 NOT_IN_SCHEMA = {
     "vllm": {"model_tag"},
     "openrlhf": {"flash_attn"},
+    "megatron": {"moe_expert_parallel_size", "deepspeed_activation_checkpointing"},
+    "megatron_bridge": {"dataset.pack_sequences_in_batch"},
+    "slime": {"moe_expert_parallel_size", "use_custom_fsdp", "sglang_mem_fraction_static"},
     "nemo_rl": {"policy.megatron_cfg.virtual_pipeline_model_parallel_size"},
     "trtllm": {
         "quantization", "quantization_type", "tensor_parallel_count", "max_decoder_seq_len", "enable_chunked_context",
@@ -66,7 +69,9 @@ NOT_IN_SCHEMA = {
         "kv_cache_free_gpu_memory_fraction", "kv_cache_free_gpu_mem_fraction", "quant_config.quant_algo",
     },
 }  # fmt: skip
-"""Keys that launchers give (arguments without a flag, Truss's engine builder), and those that upstream has no more."""
+"""Keys that launchers give (arguments without a flag, Truss's engine builder), that a fork has (Megatron-DeepSpeed),
+that are passed on to another tool (SGLang), and that upstream has no more.
+"""
 
 
 def values_of(row):
@@ -324,10 +329,11 @@ def test_a_change_to_a_value_that_the_row_may_not_write():
     assert row.written("float32", JOB) == Unsaid.OTHER
 
 
-def test_fields_that_are_said_together_and_what_the_tool_refuses():
+def test_fields_that_are_said_together_what_the_tool_refuses_and_what_is_told_then():
     table = Table(
         (Key("sequence_length", "length", POSITIVE), Key("packing", "packing", FLAG)),
         together={("method", "adapter.r"): lambda _, part: {"lora": part.get("adapter.r", 16), "lora_alpha": None}},
+        told=lambda _, changes: {"recipe": "packed"} if "packing" in changes else None,
         refuses=lambda reading, changes: changes.get("packing", reading.job.packing) and "sequence_length" in changes,
     )
 
@@ -341,7 +347,8 @@ def test_fields_that_are_said_together_and_what_the_tool_refuses():
     assert form.describe(reading, {"method": "lora", "adapter.r": 67}) == "lora: 67, no lora_alpha"
     assert form.describe(reading, {"method": "lora", "sequence_length": 5}) == "lora: 16, length: 5, no lora_alpha"
     assert form.describe(reading, {"packing": True}) == "packing: true"
-    assert form.describe(reading, {"packing": True, "sequence_length": 5}) is None
+    assert form.describe(reading, {"packing": True, "sequence_length": 5}) == "recipe: packed"
+    assert form.edits(reading, {"packing": True, "sequence_length": 5}) is None
 
 
 def test_a_switch_that_is_on():

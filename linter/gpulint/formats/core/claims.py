@@ -362,7 +362,7 @@ TOOLS: dict[str, Signature] = {
                 "tp_size", "cuda_graph_max_bs", "max_running_requests", "context_length", "schedule_conservativeness",
                 "dp_size", "schedule_policy", "enable_dp_attention", "max_prefill_tokens", "ep_size",
             ),
-            syntaxes=YAML, known=0.6, flat=True,
+            syntaxes=YAML, known=0.6, plain=("*",),
         ),
     ),
     "trtllm": signature(
@@ -374,8 +374,11 @@ TOOLS: dict[str, Signature] = {
     "llama_cpp": signature("serving.llama_cpp", "No file of its own: its flags stand in launchers."),
     "vllm": signature(
         "serving.vllm", "Mostly options of vLLM, two of them an engine's own, or one with dashes.",
-        claim(any_of(TELLING, *(key.replace("_", "-") for key in _VLLM)), syntaxes=YAML, known=0.6),
-        claim(any_of(TELLING, *_VLLM, "model", least=2), any_of(SHARED, *_VLLM), syntaxes=YAML, known=0.6),
+        claim(any_of(TELLING, *(key.replace("_", "-") for key in _VLLM)), syntaxes=YAML, known=0.6, plain=("model",)),
+        claim(
+            any_of(TELLING, *_VLLM, "model", least=2), any_of(SHARED, *_VLLM), syntaxes=YAML, known=0.6,
+            plain=("model",),
+        ),
     ),
 }  # fmt: skip
 """What the files of each format have."""

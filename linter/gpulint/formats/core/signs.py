@@ -56,20 +56,21 @@ class Claim(NamedTuple):
 
     syntaxes   how such a file is written
     known      the least share of its top-level keys that the tool's schema must know
-    flat       whether none of its keys has a section
+    plain      keys that have no keys below them where they are there; "*" is any key
     """
 
     signs: tuple[Sign, ...]
     syntaxes: frozenset[str] = FILES
     known: float = 0.0
-    flat: bool = False
+    plain: tuple[str, ...] = ()
 
     def weight(self, document: Document, names: frozenset[str], tool: str) -> int:
         """What the signs weigh together; 0 where one of them is missing."""
         root = document.root
         if document.syntax not in self.syntaxes or not all(sign.is_met(root, names) for sign in self.signs):
             return 0
-        if self.flat and any(entry.value.is_mapping for entry in root.entries()):
+        sections = [str(entry.key.value) for entry in root.entries() if entry.value.is_mapping] if self.plain else []
+        if sections and ("*" in self.plain or not set(self.plain).isdisjoint(sections)):
             return 0
         if self.known and _share_known(root, tool) < self.known:
             return 0
@@ -94,9 +95,9 @@ def signature(module: str, words: str, *claims: Claim) -> Signature:
     return Signature(module, words, claims)
 
 
-def claim(*signs: Sign, syntaxes: frozenset[str] = FILES, known: float = 0.0, flat: bool = False) -> Claim:
+def claim(*signs: Sign, syntaxes: frozenset[str] = FILES, known: float = 0.0, plain: tuple[str, ...] = ()) -> Claim:
     """A claim of these signs."""
-    return Claim(signs, syntaxes, known, flat)
+    return Claim(signs, syntaxes, known, plain)
 
 
 def any_of(weight: int, *keys: str, least: int = 1) -> Sign:

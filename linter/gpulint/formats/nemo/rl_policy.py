@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.backends.fsdp import FSDP, fsdp2
 from ..core.backends.gpus import model_ranks
 from ..core.backends.lora import TRAINABLE, lora
-from ..core.backends.megatron import degrees, is_megatron, megatron_optimizer, offloaded_optimizer
+from ..core.backends.megatron import FIELDS_OF_ENDS, degrees, is_megatron, megatron_optimizer, offloaded_optimizer
 from ..core.bindings.kinds import ANYTHING, FLAG, POSITIVE, TEXT, WORDS
 from ..core.bindings.rows import NEVER, Assumed, Default, Derived, Fixed, Key, only, within
 from ..core.bindings.spelling import DTYPE
@@ -40,8 +40,8 @@ DEGREES = (
     *only(
         is_megatron,
         *degrees(MEGATRON),
-        Key("parallelism.first_stage_layers", f"{MEGATRON}.num_layers_in_first_pipeline_stage", POSITIVE, None),
-        Key("parallelism.last_stage_layers", f"{MEGATRON}.num_layers_in_last_pipeline_stage", POSITIVE, None),
+        Key("parallelism.first_stage_layers", f"{MEGATRON}.{FIELDS_OF_ENDS[0]}", POSITIVE, None),
+        Key("parallelism.last_stage_layers", f"{MEGATRON}.{FIELDS_OF_ENDS[1]}", POSITIVE, None),
         Key("parallelism.virtual_stages", f"{MEGATRON}.virtual_pipeline_model_parallel_size", POSITIVE, 1),
         Key("parallelism.sequence", f"{MEGATRON}.sequence_parallel", FLAG, default=False),
     ),

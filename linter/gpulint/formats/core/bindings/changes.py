@@ -20,7 +20,9 @@ ACCUMULATION = "gradient_accumulation_steps"
 def describe(table: Table, reading: Reading, changes: dict[str, Any]) -> str | None:
     """The change for people, in the format's keys; None where it cannot say it."""
     wanted = wanted_keys(table, reading, changes)
-    return spoken(table.named(reading, wanted)) if wanted else None
+    if wanted:
+        return spoken(table.named(reading, wanted))
+    return spoken(table.told(reading, changes)) if table.told is not None else None
 
 
 def edits(table: Table, reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:

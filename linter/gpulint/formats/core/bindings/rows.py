@@ -188,6 +188,7 @@ class Table:
     refuses   whether the tool's own checks would refuse the file after a change
     spelled   a key as the file spells it, or below the section that holds it
     named     the keys as people are told of them
+    told      the same of a change that takes more than edits of the file: another recipe
     """
 
     rows: tuple[Row, ...]
@@ -199,6 +200,7 @@ class Table:
     refuses: Callable[[Reading, dict[str, Any]], bool] | None = None
     spelled: Callable[[Reading, str], str] = _spelled_as_is
     named: Callable[[Reading, Keys], Keys] = _named_as_is
+    told: SayAll | None = None
 
     def key_rows(self) -> Iterator[Key]:
         """The rows that say a key."""
