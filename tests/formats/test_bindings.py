@@ -25,6 +25,7 @@ from gpulint.formats.core.bindings.rows import (
     Written,
     among,
     only,
+    renamed,
     within,
 )
 from gpulint.formats.core.bindings.spelling import DTYPE, PREFIXED, SHORT, attention, dtype, optimizer
@@ -241,6 +242,13 @@ def test_keys_of_a_section():
     assert reader.section("model").job is reader.job
 
 
+def test_rows_under_the_keys_of_another_tool():
+    names = {"batch": ("run.size", "run.old_size"), "steps": ()}
+    row, other = renamed(names, Key("micro_batch_size", ("batch", "steps"), POSITIVE), Fixed("compile", False))
+    assert row.names == ("run.size", "run.old_size")
+    assert read("run: {old_size: 67}\nbatch: 5\n", row, other).job.micro_batch_size == 67
+
+
 def test_values_from_elsewhere():
     rows = (
         Key("method", "lora", FLAG, lambda _: LEAVE),
@@ -394,7 +402,9 @@ def test_a_switch_that_is_on():
         (dtype(refuses=SHORT | PREFIXED), "half", "float16"),
         (optimizer(), "bitsandbytes.optim.AdamW8bit", "adamw_bnb_8bit"),
         (optimizer(own={"adam": "adamw_torch_fused"}), "Adam", "adamw_torch_fused"),
-        (attention(), "flex_attention", "flex"),
+        (attention(), "flex_attention", "flex"), (attention(), "odd", Unsaid.OTHER),
+        (attention(any_other=True), "org/Odd@v1", "org/Odd"),
+        (attention(any_other=True), "kernels-community/flash-attn3:fa3", "flash_attention_3"),
     ],
 )  # fmt: skip
 def test_kinds(kind, written, value):
@@ -402,6 +412,8 @@ def test_kinds(kind, written, value):
 
 
 def test_words_that_are_written():
+    assert attention(any_other=True, written={"eager": "none"}).write("eager") == "none"
+    assert attention(any_other=True).write("org/odd") == "org/odd"
     assert DTYPE.write("bfloat16") == "bfloat16"
     assert dtype(written={"bfloat16": "bf16"}).write("bfloat16") == "bf16"
     assert dtype(refuses={"float64", "fp64", *PREFIXED}).write("float64") == Unsaid.OTHER

@@ -229,6 +229,16 @@ def among(*values: Any) -> dict[Any, Any]:
     return {value: value for value in values}
 
 
+def renamed(names: Mapping[str, tuple[str, ...]], *rows: Row) -> tuple[Row, ...]:
+    """The rows under another tool's keys: `names` has those that stand for a key of theirs, best first."""
+    return tuple(
+        replace(row, keys=tuple(key for name in row.names for key in names.get(name, ())))
+        if isinstance(row, Key)
+        else row
+        for row in rows
+    )
+
+
 def _conditioned(condition: Condition, row: Row) -> Row:
     if not isinstance(row, Key | Fixed):
         return lambda reader: row(reader) if condition(reader.job) else None
