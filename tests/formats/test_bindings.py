@@ -28,7 +28,7 @@ from gpulint.formats.core.bindings.rows import (
     renamed,
     within,
 )
-from gpulint.formats.core.bindings.spelling import DTYPE, PREFIXED, SHORT, attention, dtype, optimizer
+from gpulint.formats.core.bindings.spelling import DTYPE, PREFIXED, SHORT, attention, dtype, optimizer, schedule
 from gpulint.formats.core.format import Format, Project
 from gpulint.formats.core.keys import load, object_shape
 from gpulint.formats.core.registry import FORMAT_NAMES, find
@@ -409,6 +409,14 @@ def test_a_switch_that_is_on():
 )  # fmt: skip
 def test_kinds(kind, written, value):
     assert kind.read(written) == value
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [("Interleaved1F1B", "1f1b"), ("interleaved_zero_bubble", "zero_bubble"), ("x", Unsaid.OTHER), (3, Unsaid.WRONG)],
+)
+def test_schedules_with_and_without_underscores(word, said):
+    assert schedule().read(word) == said
 
 
 def test_words_that_are_written():
