@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ....source.edit.replacement import Edit
     from ..format import Reading
     from ..key_changes import Keys
-    from .rows import Elsewhere, Key, Table
+    from .rows import Key, Table
 
     Places = list[tuple[Document, Keys]]
 
@@ -26,61 +26,50 @@ ACCUMULATION = "gradient_accumulation_steps"
 
 def describe(table: Table, reading: Reading, changes: dict[str, Any]) -> str | None:
     """The change for people, in the format's keys; None where it cannot say it."""
-    said = told(reading, _places(table, reading, changes))
+    said = _told(reading, _places(table, reading, changes, table.named))
     return said if said or table.told is None else spoken(table.told(reading, changes))
 
 
 def edits(table: Table, reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
     """The edits that make the change; None where the format cannot say it or a file cannot be edited safely."""
-    return written(_places(table, reading, changes, told=False))
-
-
-def _places(table: Table, reading: Reading, changes: dict[str, Any], *, told: bool = True) -> Places | None:
-    def keys_of(part: dict[str, Any]) -> Keys | None:
-        wanted = wanted_keys(table, reading, part)
-        return table.named(reading, wanted) if wanted and told else wanted
-
-    return places(reading, changes, keys_of, table.elsewhere)
-
-
-def places(
-    reading: Reading,
-    changes: dict[str, Any],
-    keys_of: Callable[[dict[str, Any]], Keys | None],
-    elsewhere: Elsewhere | None,
-) -> Places | None:
-    """The files to change and their keys; None where a part of the change cannot be said."""
-    found = elsewhere(reading, changes) if elsewhere is not None else None
-    if found is None:
-        keys = keys_of(changes)
-        return [(reading.config, keys)] if keys else None
-    document, others, rest = found
-    if not rest:
-        return [(document, others)]
-    keys = keys_of(rest)
-    return [(reading.config, keys), (document, others)] if keys else None
-
-
-def told(reading: Reading, found: Places | None) -> str | None:
-    """The keys for people, each with the name of its file where that is not the checked one."""
-    texts = []
-    for document, keys in found or ():
-        text = spoken(keys)
-        if text is not None:
-            texts.append(text if document is reading.config else f"{text} in {os.path.basename(document.path)}")
-    return "; ".join(texts) or None
-
-
-def written(found: Places | None) -> list[Edit] | None:
-    """The edits of all files, none where all is so already; None where one cannot be made."""
-    made = [edits_of(document, keys) for document, keys in found or ()]
+    found = _places(table, reading, changes)
+    made = [edits_of(document, keys, nulls=table.nulls) for document, keys in found or ()]
     return None if not made or None in made else [edit for part in made for edit in part or ()]
+
+
+def _places(
+    table: Table, reading: Reading, changes: dict[str, Any], named: Callable[[Reading, Keys], Keys] | None = None
+) -> Places | None:
+    """The files to change and their keys, under other names where asked; None where a part cannot be said."""
+    found = table.elsewhere(reading, changes) if table.elsewhere is not None else None
+    document, others, rest = found or (None, None, changes)
+    keys = wanted_keys(table, reading, rest) if rest else None
+    if rest and not keys:
+        return None
+    if keys and named is not None:
+        null = "null" if table.nulls else None
+        keys = {key: null if value is None else value for key, value in named(reading, keys).items()}
+    own = [(reading.config, keys)] if keys else []
+    return [*own, (document, others)] if document is not None and others else own
+
+
+def _told(reading: Reading, found: Places | None) -> str | None:
+    """The keys for people, each with the name of its file where that is not the checked one."""
+    texts = [(document, spoken(keys)) for document, keys in found or ()]
+    said = (
+        text if document is reading.config else f"{text} in {os.path.basename(document.path)}"
+        for document, text in texts
+        if text is not None
+    )  # fmt: skip
+    return "; ".join(said) or None
 
 
 def wanted_keys(table: Table, reading: Reading, changes: dict[str, Any]) -> Keys | None:
     """The keys to write for a change, None for those to take out; None when a part of it is not the format's to say."""
     if table.refuses is not None and table.refuses(reading, changes):
         return None
+    if table.brings is not None:
+        changes = {**table.brings(reading, changes), **changes}
     wanted: Keys = {}
     zero = {path: value for path, value in changes.items() if path.startswith(ZERO)} if table.zero else {}
     if table.zero and zero:
