@@ -13,6 +13,7 @@ from ...upstream import transformers, trl
 from ...upstream.behaviour import default_of, earlier
 from ..accelerate.elsewhere import sharded_elsewhere
 from ..accelerate.launch import launch_of
+from ..core.backends.trainer import BATCH
 from ..core.bindings.kinds import FLAG, POSITIVE, WORD
 from ..core.bindings.reader import Reader
 from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table, only
@@ -28,7 +29,6 @@ from .sharding import set_sharding
 from .trainer_profiles import Flavour, flavour_of, program_of
 from .training_arguments import (
     ATTENTION,
-    BATCH,
     CHECKPOINTING,
     COMPILE,
     EVALUATION,

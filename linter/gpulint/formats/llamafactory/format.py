@@ -21,8 +21,8 @@ from ..core.keys import default, key_problems
 from ..hf_trainer import image_inputs
 from ..hf_trainer.placeholder_keys import settle
 from ..hf_trainer.sharding import set_sharding
-from ..hf_trainer.trainer_reader import TrainerReader, as_step, run_of
-from ..hf_trainer.training_arguments import set_compile, set_evaluation, set_optimizer, set_precision, smooths
+from ..hf_trainer.trainer_reader import TrainerReader, trainer_rows
+from ..hf_trainer.training_arguments import COMPILE, OPTIMIZER, PRECISION, launch_of_run, set_evaluation, smooths
 from ..hf_trainer.unsloth import set_unsloth
 from .inference import FLASH, INFERENCE, UPSTREAM, infers
 from .megatron import is_megatron, set_megatron
@@ -169,7 +169,7 @@ def _usual(name: str, key: str, newest: Any) -> Callable[[Reader], Default]:
 
 
 def _set_smoothing(reader: Reader) -> None:
-    smooths(run_of(reader), reader.job.objective)
+    smooths(reader, reader.job.objective)
 
 
 def _compares(job: Job) -> bool:
@@ -188,7 +188,7 @@ _KERNELS = (
         "attention", "flash_attn", FLAG, _usual("attention", "flash_attn", DEFAULTS["attention"]),
         {True: "flash_attention_2", False: "eager"}, NEVER, note="a switch up to 0.6.3",
     ),
-    as_step(set_compile),
+    trainer_rows(*COMPILE),
     Key("liger_kernels", _LIGER, FLAG, default=False, back=NEVER),
     _set_smoothing,
     Key("loss.kernel", _LIGER, FLAG, to={True: "liger"}, when=_is_plain),
@@ -224,14 +224,13 @@ _LENGTHS = (
 
 def _set_evaluation(reader: Reader) -> None:
     accuracy = reader.on("compute_accuracy") is not None and reader.on("predict_with_generate") is None
-    set_evaluation(run_of(reader), metrics=accuracy, trainers=())
+    set_evaluation(reader, metrics=accuracy, trainers=())
 
 
 def _set_sharding(reader: Reader) -> None:
-    run = run_of(reader)
-    set_sharding(run, run.launch)
+    set_sharding(reader, launch_of_run(reader))
     if given := reader.on("use_unsloth"):
-        set_unsloth(run, given, UNSLOTH, "offload")
+        set_unsloth(reader, given, UNSLOTH, "offload")
 
 
 _DEEPSPEED_FILES = {
@@ -317,16 +316,16 @@ TABLE = Table(
             _is_trained,
             _set_objective,
             *BATCH,
-            as_step(set_precision),
+            trainer_rows(*PRECISION),
             _set_float8,
             *METHOD,
-            as_step(set_optimizer),
+            trainer_rows(*OPTIMIZER),
             set_low_rank,
             _set_checkpointing,
             Key("reentrant", "use_reentrant_gc", FLAG, default=True, back=NEVER),
             *_KERNELS,
             *_LENGTHS,
-            lambda reader: image_inputs.at_most(run_of(reader), "image_max_pixels", default(NAME, "image_max_pixels")),
+            lambda reader: image_inputs.at_most(reader, "image_max_pixels", default(NAME, "image_max_pixels")),
             *RL,
             _set_evaluation,
             _set_sharding,
