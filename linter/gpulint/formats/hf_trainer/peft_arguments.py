@@ -217,21 +217,3 @@ ADAPTER: tuple[Row, ...] = (
     ),
 )  # fmt: skip
 """The LoRA adapter (TRL's ModelConfig keys and their common other spellings)."""
-
-
-# the same for formats that are no tables yet
-
-
-def set_dtype(reader: Reader) -> None:
-    """Bind `WEIGHTS`."""
-    reader.bind(WEIGHTS)
-
-
-def set_method(reader: Reader) -> None:
-    """Bind `METHOD`."""
-    reader.bind(METHOD)
-
-
-def set_adapter(reader: Reader) -> None:
-    """Bind `ADAPTER`."""
-    reader.bind(ADAPTER)

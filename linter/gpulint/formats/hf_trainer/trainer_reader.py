@@ -30,9 +30,8 @@ class TrainerReader(Reader):
 
 
 def run_of(reader: Reader) -> Reader:
-    """The Trainer's side of a TrainerReader."""
-    assert isinstance(reader, TrainerReader)
-    return reader.run
+    """What reads the Trainer's arguments: the Reader itself, but for one that has them elsewhere."""
+    return reader.run if isinstance(reader, TrainerReader) else reader
 
 
 def trainer_rows(*rows: Row) -> Step:

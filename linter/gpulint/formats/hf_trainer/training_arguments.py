@@ -7,11 +7,11 @@ its `launch` is the `accelerate launch` that starts the run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...upstream import transformers, trl
-from ..core.arguments import Arguments, Given
-from ..core.backends.trainer import BATCH, model
+from ..core.arguments import Given
+from ..core.backends.trainer import model
 from ..core.bindings.kinds import FLAG, INTEGER, NUMBER, POSITIVE, TEXT
 from ..core.bindings.reader import Reader, by_program
 from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key
@@ -23,48 +23,8 @@ if TYPE_CHECKING:
     from ...job.job import Job
     from ..accelerate.launch import AccelerateLaunch
     from ..core.bindings.rows import Row
-    from ..core.format import JobBuilder, Project, Reading
 
 MODEL_KEYS = ("model_name_or_path", "model_name", "model_id")
-
-
-class Run(Reader):
-    """A Reader under the names by which formats that are no tables yet know it."""
-
-    __slots__ = ()
-
-    def __init__(
-        self, builder: JobBuilder, arguments: Arguments, project: Project, reading: Reading, defaults: dict[str, Any],
-        launch: AccelerateLaunch | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            builder.document, project, reading.format, builder.upstream, keys=arguments,
-            defaults={**defaults, "launch": launch},
-        )  # fmt: skip
-        self.job, self.reading = builder.job, reading
-
-    @property
-    def builder(self) -> Reader:
-        """What fills the Job."""
-        return self
-
-    @property
-    def arguments(self) -> Arguments:
-        """What the file says."""
-        return self.keys
-
-    @property
-    def launch(self) -> AccelerateLaunch | None:
-        """The `accelerate launch` that starts the run."""
-        return launch_of_run(self)
-
-    def put(self, field: str, source: Any, given: Any = None, note: str = "", *, value: Any = None) -> None:
-        """Set a Job field from a key of the file; to a value where that differs from what is written."""
-        if not isinstance(source, Given):
-            super().put(field, source, given)
-            return
-        value = given if value is None else value
-        self.from_entry(field, source.value if value is None else value, source.entry, source.key, note)
 
 
 def launch_of_run(reader: Reader) -> AccelerateLaunch | None:
@@ -237,41 +197,3 @@ def smooths(reader: Reader, objective: str) -> bool:
         return False
     reader.set("loss.kernel", smoothing, "smoothed", "label smoothing needs the whole logits")
     return True
-
-
-# the same for formats that are no tables yet
-
-
-def set_batch(reader: Reader) -> None:
-    """Bind `BATCH`."""
-    reader.bind(BATCH)
-
-
-def set_precision(reader: Reader) -> None:
-    """Bind `PRECISION`."""
-    reader.bind(PRECISION)
-
-
-def set_optimizer(reader: Reader) -> None:
-    """Bind `OPTIMIZER`."""
-    reader.bind(OPTIMIZER)
-
-
-def set_checkpointing(reader: Reader) -> None:
-    """Bind `CHECKPOINTING`."""
-    reader.bind(CHECKPOINTING)
-
-
-def set_compile(reader: Reader) -> None:
-    """Bind `COMPILE`."""
-    reader.bind(COMPILE)
-
-
-def set_attention(reader: Reader) -> None:
-    """Bind `ATTENTION`."""
-    reader.bind(ATTENTION)
-
-
-def set_model(reader: Reader) -> None:
-    """Bind `MODEL`."""
-    reader.bind(MODEL)

@@ -15,7 +15,7 @@ from ..core.bindings.reader import Reader
 from ..core.bindings.rows import LEAVE, NEVER, Assumed, Key, only
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from ...job.job import Job
     from ..core.arguments import Arguments
@@ -133,22 +133,6 @@ def _path_objective(path: str) -> str | None:
             if word in _NAMES and word not in ("pt", "rm", "spin"):
                 return _NAMES[word]
     return None
-
-
-def set_rl(builder: JobBuilder, arguments: Arguments, defaults: Mapping[str, Any], _objective: str) -> None:
-    """Bind `RL` for a format that is no table yet."""
-    _of_another(builder, arguments, defaults).bind(RL)
-
-
-def set_lengths(builder: JobBuilder, arguments: Arguments, defaults: Mapping[str, Any], _objective: str) -> None:
-    """Bind `LENGTHS` for a format that is no table yet."""
-    _of_another(builder, arguments, defaults).bind(LENGTHS)
-
-
-def _of_another(builder: JobBuilder, arguments: Arguments, defaults: Mapping[str, Any]) -> Reader:
-    reader = Reader.over(builder, builder.document, arguments, builder.upstream)
-    reader.defaults = defaults
-    return reader
 
 
 def _is(*objectives: str) -> Callable[[Job], bool]:
