@@ -61,6 +61,7 @@ NOT_IN_SCHEMA = {
     "vllm": {"model_tag"},
     "openrlhf": {"flash_attn"},
     "megatron": {"moe_expert_parallel_size", "deepspeed_activation_checkpointing"},
+    "ms_swift": {"batch_size", "use_flash_attn"},
     "megatron_bridge": {"dataset.pack_sequences_in_batch"},
     "slime": {"moe_expert_parallel_size", "use_custom_fsdp", "sglang_mem_fraction_static"},
     "nemo_rl": {"policy.megatron_cfg.virtual_pipeline_model_parallel_size"},
